@@ -1,0 +1,75 @@
+# Every target that needs Python sets up .venv by itself: `make demo` or `make test` is enough on a fresh machine.
+
+PYTHON ?= python3
+TORCH  := torch==2.13.0
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
+STAMP  := $(VENV)/.installed
+CODE   := src tests benchmarks examples
+
+# pyright: no look-up of newer versions, so that a check needs no network
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# mkdocs-material: no notice about other products on every build
+export NO_MKDOCS_2_WARNING := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint format docs bench lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with the locked packages and surefoot itself
+
+# torch comes first and by exact version: an open range may take a CUDA build of several gigabytes.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'surefoot needs Python 3.11 or newer; $(PYTHON) is' "$$($(PYTHON) -V)"; \
+		  echo 'name another: make PYTHON=python3.12 ...'; exit 1; }
+	@echo 'Setting up $(VENV) from requirements.lock (once, a few minutes)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install $(TORCH)
+	$(PIP) install --requirement requirements.lock
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+demo: $(STAMP) ## the main job on bundled real data, end to end
+	$(BIN)/surefoot demo
+
+test: $(STAMP) ## the tests, without those marked slow
+	$(BIN)/python -m pytest
+
+test-slow: $(STAMP) ## the tests marked slow
+	$(BIN)/python -m pytest -m slow
+
+lint: $(STAMP) ## lint, formatting and types
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/pyright
+
+format: $(STAMP) ## format and apply safe lint fixes
+	$(BIN)/ruff check --fix-only $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+docs: $(STAMP) ## build the documentation into site/; a warning is an error
+	$(BIN)/mkdocs build --strict
+
+bench: $(STAMP) ## run the benchmarks
+	$(BIN)/python benchmarks/run.py
+
+# Run with the oldest supported Python and a CPU build of torch, so that the versions suit every supported Python.
+lock: ## resolve requirements.lock anew from pyproject.toml
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip --quiet install $(TORCH)
+	@! build/lock/bin/python -m pip freeze | grep '^nvidia' || { echo 'torch is a CUDA build here: the lock needs the CPU build'; exit 1; }
+	build/lock/bin/python -m pip --quiet install --editable '.[dev,images]'
+	@{ echo '# Made by `make lock`: every package that .venv holds, by exact version.'; \
+	   build/lock/bin/python -m pip freeze --all --exclude pip --exclude surefoot | sed 's/+cpu$$//'; \
+	 } > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+	rm -rf build/lock
+
+clean: ## remove .venv, build results and caches
+	rm -rf $(VENV) build dist site src/*.egg-info .benchmarks .hypothesis .pytest_cache .ruff_cache
+	find $(CODE) -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,45 @@
+"""Gradient descent with a certificate.
+
+Check a convergence theorem on a concrete network, data and initial weights before training; train; audit the
+trajectory; hand over a certificate that an independent checker accepts or rejects with rigorous arithmetic.
+"""
+
+from . import data, nn, steps
+from ._core.audit import Audit, AuditLine
+from ._core.certificate import Certificate, CertificateStatus, Condition
+from ._core.descent import certify, descend
+from ._core.io import RunDirectoryError
+from ._core.losses import Loss, MatrixSensing, SquaredLoss
+from ._core.run import Run, RunStatus
+from ._core.softmax import SoftmaxRegression
+from ._core.system import register
+from ._core.trace import Trace, audit
+from ._two_layer.system import TwoLayerSystem
+
+register(TwoLayerSystem())
+del register, TwoLayerSystem
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Audit",
+    "AuditLine",
+    "Certificate",
+    "CertificateStatus",
+    "Condition",
+    "Loss",
+    "MatrixSensing",
+    "Run",
+    "RunDirectoryError",
+    "RunStatus",
+    "SoftmaxRegression",
+    "SquaredLoss",
+    "Trace",
+    "__version__",
+    "audit",
+    "certify",
+    "data",
+    "descend",
+    "nn",
+    "steps",
+]

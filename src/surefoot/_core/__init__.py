@@ -1,0 +1,1 @@
+"""What every system shares: losses, certificates, descent, traces, audits, files."""

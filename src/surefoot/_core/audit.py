@@ -1,0 +1,79 @@
+"""The audit: every inequality of a theorem along a recorded trajectory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+TOLERANCE = 1e-9
+"""Relative slack of an audited inequality between floating-point measurements; rounding reaches about 1e-12."""
+
+
+@dataclass(frozen=True)
+class AuditLine:
+    """One inequality left ≤ right checked at every iteration.
+
+    ``worst`` is the largest ratio left/right seen (below 1 is inside; ``None`` if it never applied), ``at`` where;
+    ``first_violation`` the first iteration at which it failed.
+    """
+
+    name: str
+    holds: bool
+    worst: float | None
+    at: int | None
+    first_violation: int | None
+    checked: int
+
+    def __str__(self) -> str:
+        if self.checked == 0:
+            return f"not checked: {self.name}"
+        verdict = "holds" if self.holds else f"VIOLATED first at iteration {self.first_violation}"
+        worst = "" if self.worst is None else f", worst ratio {self.worst:.6g} at iteration {self.at}"
+        return f"{verdict}: {self.name} ({self.checked} iterations{worst})"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All inequalities of a certificate along one trace. ``resolution`` is the gap below which values are rounding noise."""
+
+    theorem: str
+    lines: tuple[AuditLine, ...]
+    resolution: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether no checked inequality was violated; False if none could be checked."""
+        checked = [line for line in self.lines if line.checked]
+        return bool(checked) and all(line.holds for line in checked)
+
+    @property
+    def violations(self) -> int:
+        """Number of violated inequalities."""
+        return sum(not line.holds for line in self.lines)
+
+    def __str__(self) -> str:
+        verdict = "no violation" if self.holds else "violations" if self.violations else "nothing could be checked"
+        head = f"audit against {self.theorem}: {verdict}"
+        return "\n".join([head, *(f"  {line}" for line in self.lines)])
+
+
+def line(name: str, rows: Iterable[tuple[int, float, float]], noise: float = 0.0) -> AuditLine:
+    """An audit line from (iteration, left, right) for left ≤ right.
+
+    A violation is a left side above right·(1 + 1e-9) + noise, or a NaN.
+    """
+    worst: float | None = None
+    at: int | None = None
+    first: int | None = None
+    count = 0
+    for iteration, left, right in rows:
+        count += 1
+        if not left <= right * (1.0 + math.copysign(TOLERANCE, right)) + noise and first is None:
+            first = iteration
+        ratio = left / right if right > 0.0 else (0.0 if left <= noise else math.inf)
+        if math.isnan(ratio):
+            worst, at = math.inf, iteration
+        elif left > noise and (worst is None or ratio > worst):
+            worst, at = ratio, iteration
+    return AuditLine(name, first is None, worst, at, first, count)

@@ -1,0 +1,267 @@
+"""The certificate: a theorem evaluated on concrete arrays before training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
+from surefoot_check.theorems.statement import iterations_to
+
+FORMAT = "surefoot-certificate/1"
+SLACK = 1e-9
+"""Relative slack of published base quantities, so that a second, independently written checker agrees."""
+
+
+class CertificateStatus(StrEnum):
+    """Whether the hypotheses hold for these arrays."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    REFUTED = "refuted"
+
+    @property
+    def text(self) -> str:
+        """What it means and what to do."""
+        return {
+            "holds": "every hypothesis holds for these arrays; the bound is guaranteed",
+            "fails": "a hypothesis does not hold; training may run, but nothing is guaranteed (see the suggestion)",
+            "refuted": "the theorem as stated is false for these shapes (docs/errata.md); use its corrected form",
+        }[self.value]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One hypothesis with both sides; ``margin`` is log10 of their ratio (positive: holds), ``None`` beside a zero."""
+
+    name: str
+    left: float
+    relation: str
+    right: float
+    holds: bool
+    margin: float | None
+
+    @classmethod
+    def of(cls, inequality: Inequality) -> Condition:
+        """From a theorem's inequality in floats."""
+        return cls(
+            inequality.name,
+            float(inequality.left),
+            inequality.relation,
+            float(inequality.right),
+            inequality.certain,
+            inequality.margin,
+        )
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "FAILS"
+        return f"{verdict}: {self.name}  [{self.left:.6g} {self.relation} {self.right:.6g}]"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A theorem's verdict on one network, loss and initial point.
+
+    Attributes:
+        system, theorem, version: which statement.
+        status: holds / fails / refuted.
+        conditions: the hypotheses with both sides.
+        quantities: the theorem's quantities by the spec's symbols in ASCII; base quantities carry a slack of 1e-9.
+        schedule: the guaranteed gap as segments of constant rate; empty unless it holds.
+        optimal_value: the value that gaps are measured from.
+        rule: the step rule the theorem speaks of by default.
+        suggestion: what would make it hold; empty where it does.
+        problem: kind of the loss, and the sizes.
+        arrays: sha256 of each array it speaks of.
+    """
+
+    system: str
+    theorem: str
+    version: int
+    status: CertificateStatus
+    conditions: tuple[Condition, ...]
+    quantities: Mapping[str, float]
+    schedule: tuple[Segment, ...]
+    optimal_value: float
+    rule: str
+    suggestion: str = ""
+    problem: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the guarantee stands."""
+        return self.status is CertificateStatus.HOLDS
+
+    @property
+    def initial_gap(self) -> float:
+        """L(0), rounded up."""
+        return self.quantities["initial_gap"]
+
+    @property
+    def step_size(self) -> float | None:
+        """The first guaranteed (floor) step; ``None`` without a guarantee."""
+        return self.schedule[0].step if self.schedule else None
+
+    @property
+    def rate(self) -> float | None:
+        """Guaranteed factor of the gap in the first step, the worst one; ``None`` without a guarantee."""
+        return 1.0 - self.schedule[0].decrease if self.schedule else None
+
+    def bound(self, t: int) -> float:
+        """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` without a guarantee."""
+        if t < 0:
+            raise ValueError(f"t is {t}; iterations are counted from 0")
+        if not self.schedule:
+            return math.inf
+        return self.schedule[bisect_right(self.schedule, t, key=lambda segment: segment.start) - 1].at(t)
+
+    def iterations_to(self, relative_gap: float) -> float:
+        """Iterations after which gap ≤ relative_gap × initial gap is guaranteed; ``inf`` if it never is."""
+        if not 0.0 < relative_gap < math.inf:
+            raise ValueError(f"relative_gap is {relative_gap!r}; it must be a positive number")
+        return iterations_to(list(self.schedule), relative_gap) if self.schedule else math.inf
+
+    def to_json(self) -> str:
+        """The certificate file: sorted keys, hexadecimal floats, no infinities (an unbounded quantity is left out)."""
+        record: dict[str, Any] = {
+            "format": FORMAT,
+            "system": self.system,
+            "theorem": self.theorem,
+            "theorem_version": self.version,
+            "status": self.status.value,
+            "problem": dict(self.problem),
+            "arrays": dict(self.arrays),
+            "quantities": {k: v.hex() for k, v in self.quantities.items() if math.isfinite(v)},
+            "conditions": [
+                {
+                    "name": c.name,
+                    "left": c.left.hex(),
+                    "relation": c.relation,
+                    "right": c.right.hex(),
+                    "holds": c.holds,
+                    "margin": None if c.margin is None else c.margin.hex(),
+                }
+                for c in self.conditions
+                if math.isfinite(c.left) and math.isfinite(c.right)
+            ],
+            "optimal_value": self.optimal_value.hex(),
+            "rule": self.rule,
+            "suggestion": self.suggestion,
+            "claims": ["L1", "L2"] if self.holds else [],
+        }
+        if self.schedule:
+            record["conclusion"] = {
+                "initial_gap": self.initial_gap.hex(),
+                "step_size": self.schedule[0].step.hex(),
+                "rate": (1.0 - self.schedule[0].decrease).hex(),
+                "schedule": [
+                    [
+                        s.start,
+                        s.count,
+                        s.level.hex(),
+                        s.decrease.hex(),
+                        s.sharp_step.hex(),
+                        s.contraction_step.hex(),
+                    ]
+                    for s in self.schedule
+                ],
+            }
+        return json.dumps(record, sort_keys=True, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """Read ``to_json``'s text.
+
+        Raises:
+            ValueError: not JSON, another format version, or a missing or malformed field.
+        """
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the certificate is not valid JSON ({error}); it may have been cut off") from error
+        found = record.get("format") if isinstance(record, dict) else None
+        if found != FORMAT:
+            raise ValueError(
+                f"the certificate has format {found!r}; this version reads {FORMAT!r}: use the version that wrote it"
+            )
+        try:
+            conclusion = record.get("conclusion", {"schedule": []})
+            return cls(
+                system=record["system"],
+                theorem=record["theorem"],
+                version=record["theorem_version"],
+                status=CertificateStatus(record["status"]),
+                conditions=tuple(
+                    Condition(
+                        c["name"],
+                        float.fromhex(c["left"]),
+                        c["relation"],
+                        float.fromhex(c["right"]),
+                        c["holds"],
+                        None if c["margin"] is None else float.fromhex(c["margin"]),
+                    )
+                    for c in record["conditions"]
+                ),
+                quantities={k: float.fromhex(v) for k, v in record["quantities"].items()},
+                schedule=tuple(
+                    Segment(start, count, *(float.fromhex(x) for x in rest))
+                    for start, count, *rest in conclusion["schedule"]
+                ),
+                optimal_value=float.fromhex(record["optimal_value"]),
+                rule=record["rule"],
+                suggestion=record["suggestion"],
+                problem=record["problem"],
+                arrays=record["arrays"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"the certificate is malformed: {error!r}") from error
+
+    @property
+    def digest(self) -> str:
+        """sha256 of the certificate file; checkpoints carry it."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def __str__(self) -> str:
+        lines = [f"{self.theorem} {self.status.value}: {self.status.text}", *(f"  {c}" for c in self.conditions)]
+        if self.holds:
+            count = self.iterations_to(1e-10)
+            lines.append(
+                f"  first step {self.step_size:.6g}, rate {self.rate:.6g}, "
+                + (f"relative gap 1e-10 within {count:,} iterations" if math.isfinite(count) else "no rate")
+            )
+        if self.suggestion:
+            lines.append(f"  suggestion: {self.suggestion}")
+        return "\n".join(lines)
+
+
+def publish(enclosures: Mapping[str, tuple[float, float]], directions: Mapping[str, str], slack: float = SLACK) -> dict[str, float]:
+    """Base quantities as published: the safe end of each rigorous enclosure, moved outwards by a relative slack."""
+    return {
+        name: low * (1.0 - slack) if directions[name] == "lower" else high * (1.0 + slack)
+        for name, (low, high) in enclosures.items()
+    }
+
+
+def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, float], list[Inequality], Schedule]:
+    """A theorem in floats: all quantities, conditions, and the schedule (empty unless every condition holds)."""
+    quantities = {**base, **theorem.parameters(base)}
+    conditions = theorem.conditions(quantities)
+    schedule = theorem.schedule(quantities) if all(c.certain for c in conditions) else []
+    return {**quantities, **theorem.derived(quantities)}, conditions, schedule
+
+
+def find(name: str, system: str) -> Theorem:
+    """The theorem ``name`` of a system; ``ValueError`` with the nearest name otherwise."""
+    from .validate import unknown
+
+    known = [key for key, theorem in THEOREMS.items() if key.startswith(system + "/")]
+    if name not in known:
+        raise unknown("theorem", name, known)
+    return THEOREMS[name]

@@ -1,0 +1,76 @@
+"""Checkpoints of a run: when they are taken, what they hold, and the newest one that can be read."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .io import RunDirectoryError, read_tensors, write_tensors
+
+INTERVAL = 30.0
+"""Seconds after which a checkpoint is due in any case."""
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """State before the step at ``iteration``: weights, and what engine and rule need to continue exactly."""
+
+    iteration: int
+    weights: dict[str, Tensor]
+    engine: dict[str, Tensor]
+    rule: dict[str, float]
+
+
+class Schedule:
+    """Due at iterations 1, 2, 5, 10, 20, 50, … and every half minute."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def due(self, iteration: int) -> bool:
+        """Whether to write a checkpoint now."""
+        digits = str(iteration)
+        regular = iteration > 0 and digits[0] in "125" and set(digits[1:]) <= {"0"}
+        if regular or time.monotonic() - self._last >= INTERVAL:
+            self._last = time.monotonic()
+            return True
+        return False
+
+
+def path_of(directory: Path, iteration: int) -> Path:
+    """The file of an iteration's checkpoint."""
+    return directory / "checkpoints" / f"{iteration:09d}{SUFFIX}"
+
+
+def save(directory: Path, checkpoint: Checkpoint, certificate: str) -> None:
+    """Write a checkpoint, atomically; ``certificate`` is the digest it belongs to."""
+    tensors = dict(checkpoint.weights)
+    tensors |= {f"engine.{k}": v for k, v in checkpoint.engine.items()}
+    tensors |= {f"rule.{k}": torch.tensor(v, dtype=torch.float64) for k, v in checkpoint.rule.items()}
+    tensors["iteration"] = torch.tensor(checkpoint.iteration)
+    write_tensors(path_of(directory, checkpoint.iteration), tensors, {"certificate": certificate})
+
+
+def latest(directory: Path, weights: Mapping[str, Tensor]) -> Checkpoint | None:
+    """The newest readable checkpoint whose weights have these names and shapes; damaged ones are passed over, with a warning."""
+    for file in sorted((directory / "checkpoints").glob(f"*{SUFFIX}"), reverse=True):
+        try:
+            tensors = read_tensors(file, next(iter(weights.values())).device)
+            if any(tensors[name].shape != value.shape for name, value in weights.items()):
+                raise RunDirectoryError(f"{file} has weights of other shapes")
+            return Checkpoint(
+                iteration=int(tensors["iteration"]),
+                weights={name: tensors[name] for name in weights},
+                engine={k.removeprefix("engine."): v for k, v in tensors.items() if k.startswith("engine.")},
+                rule={k.removeprefix("rule."): float(v) for k, v in tensors.items() if k.startswith("rule.")},
+            )
+        except (RunDirectoryError, KeyError) as error:
+            warnings.warn(f"checkpoint {file.name} cannot be used ({error}); an earlier one is taken", stacklevel=2)
+    return None

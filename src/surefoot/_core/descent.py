@@ -1,0 +1,329 @@
+"""Certify, descend, record, checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from . import checkpoints
+from . import trace as traces
+from .certificate import Certificate, find
+from .interrupts import StopRequest
+from .io import RunDirectoryError, make_directory, read_json, read_tensors, write_atomic
+from .losses import Loss
+from .progress import Update, progress_line
+from .run import RUN_FORMAT, Run, RunStatus, read_certificate, write_end, write_start
+from .steps import StepRule
+from .system import Engine, Recertification, System, system_of
+
+DIVERGED = 1e6
+"""A gap this many times the initial one counts as diverged."""
+
+
+def certify(net: Any, loss: Loss, theorem: str | None = None) -> Certificate:
+    """Evaluate a convergence theorem on a network, loss and initial weights, before training.
+
+    A hypothesis that fails is not an error: the certificate's ``status``, ``conditions`` and ``suggestion`` say so.
+
+    Args:
+        net: a network of ``sf.nn``; float64 weights.
+        loss: a loss of ``sf``.
+        theorem: an id such as ``"two-layer/drift"``; by default that of the network's system.
+
+    Raises:
+        TypeError: an unknown kind of network, or weights that are not float64.
+        ValueError: shapes that do not fit, non-finite weights, or an unknown theorem.
+    """
+    system = system_of(net)
+    name = find(theorem or system.default_theorem, system.name).id
+    return system.certify(net, loss, name)
+
+
+def descend(
+    net: Any,
+    loss: Loss,
+    steps: StepRule | str | float | None = None,
+    max_iterations: int = 1000,
+    tolerance: float = 1e-12,
+    *,
+    absolute_tolerance: float = 0.0,
+    certificate: Certificate | None = None,
+    certify_every: int | None = None,
+    engine: str = "auto",
+    directory: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    config: Mapping[str, Any] | None = None,
+) -> Run:
+    """Gradient descent on the network's weights, in place, with a recorded trace.
+
+    Args:
+        net, loss: what to train, on what.
+        steps: a rule of ``sf.steps`` (object or name), a number (constant step), or ``None``: the certificate's rule.
+        max_iterations: limit on the iterations in total, those before a resume included.
+        tolerance: stop at this gap relative to the initial gap.
+        absolute_tolerance: stop at this gap, whichever comes first.
+        certificate: of these very weights and data; by default ``certify(net, loss)``.
+        certify_every: evaluate the theorem again every so many iterations; where that guarantees convergence in fewer total
+            iterations than before, the steps follow the new certificate from there on (``run.adopted``).
+        engine: ``"gram"``, ``"weights"`` or ``"auto"``.
+        directory: write the run there as it goes; must not exist or be empty, unless ``resume``.
+        resume: continue the run in ``directory`` from its newest checkpoint, with the same result as an uninterrupted run.
+            ``net`` must hold the initial weights again.
+        progress: a progress line on a terminal.
+        config: settings to keep in config.json.
+
+    Returns:
+        The run; its status says how it ended. Ctrl-C and SIGTERM end it after the current iteration, with a checkpoint.
+
+    Raises:
+        TypeError, ValueError: bad arguments; a certificate of other arrays.
+        RunDirectoryError: a directory that exists (without ``resume``), or that cannot be resumed.
+        OSError: a failed write; checkpoints written before are kept.
+    """
+    return _Descent(net, loss, steps, max_iterations, tolerance, absolute_tolerance, certificate, certify_every, engine,
+                    directory, resume, config).run(progress)
+
+
+class _Descent:
+    """The state of one call of ``descend``."""
+
+    def __init__(
+        self,
+        net: Any,
+        loss: Loss,
+        steps: StepRule | str | float | None,
+        max_iterations: int,
+        tolerance: float,
+        absolute_tolerance: float,
+        certificate: Certificate | None,
+        certify_every: int | None,
+        engine: str,
+        directory: str | Path | None,
+        resume: bool,
+        config: Mapping[str, Any] | None,
+    ) -> None:
+        if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
+            raise ValueError(f"max_iterations is {max_iterations!r}; it must be an integer of at least 0")
+        for name, value in (("tolerance", tolerance), ("absolute_tolerance", absolute_tolerance)):
+            if not 0.0 <= value < math.inf:
+                raise ValueError(f"{name} is {value!r}; it must be a number of at least 0")
+        if certify_every is not None and not certify_every >= 1:
+            raise ValueError(f"certify_every is {certify_every!r}; it must be an integer of at least 1")
+        if resume and directory is None:
+            raise ValueError("resume=True needs the directory of the run to resume")
+        self.net, self.loss = net, loss
+        self.system: System = system_of(net)
+        self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
+        self.certify_every = certify_every
+        self.certificate = certificate if certificate is not None else certify(net, loss)
+        self.initial = self.system.reduced(net, loss)
+        if certificate is not None:
+            self._check_certificate(certificate)
+        self.rule = self.system.rule(steps, self.certificate)
+        self.engine: Engine = self.system.engine(net, loss, engine)
+        self.resolution = loss.gap_resolution
+        self.directory = None if directory is None else Path(directory)
+        self.rows: list[dict[str, float]] = []
+        self.recertified: list[Recertification] = []
+        self.adopted: list[Recertification] = []
+        self.iteration = 0
+        self._unsaved = 0
+        self.settings: dict[str, Any] = {
+            **(config or {}),
+            "format": RUN_FORMAT,
+            "system": self.system.name,
+            "rule": self.rule.name,
+            "engine": self.engine.name,
+            "certified": self.certificate.theorem in self.rule.certified_by,
+            "resolution": self.resolution,
+            "tolerance": tolerance,
+            "absolute_tolerance": absolute_tolerance,
+            "certify_every": certify_every,
+            "max_iterations": max_iterations,
+        }
+        self.rule.start(loss.reduced, self.certificate)
+        if resume:
+            self._resume()
+        elif self.directory is not None:
+            make_directory(self.directory)
+            write_start(self.directory, self.certificate, loss.reduced.arrays(), self.initial, self.settings)
+
+    def _check_certificate(self, certificate: Certificate) -> None:
+        if certificate.system != self.system.name:
+            raise ValueError(f"the certificate is of {certificate.system!r}, the network of {self.system.name!r}")
+        found = self.system.digests(self.net, self.loss)
+        differing = sorted(name for name in found if certificate.arrays.get(name) != found[name])
+        if differing:
+            raise ValueError(
+                f"the certificate speaks of other arrays ({', '.join(differing)} differ); call certify(net, loss) again"
+            )
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        assert self.directory is not None
+        if not self.directory.is_dir():
+            raise RunDirectoryError(f"{self.directory} is not a directory; there is no run to resume")
+        stored = read_json(self.directory / "config.json")
+        for name in ("format", "system", "rule", "engine", "certify_every"):
+            if stored.get(name) != self.settings[name]:
+                raise RunDirectoryError(
+                    f"the run in {self.directory} has {name} {stored.get(name)!r}, this call {self.settings[name]!r}; "
+                    "resume with the same settings, or start a run in another directory"
+                )
+        if read_certificate(self.directory / "certificate.json").digest != self.certificate.digest:
+            raise RunDirectoryError(
+                f"the run in {self.directory} has a certificate of other data, weights or theorem; "
+                "resume with the same data and the initial weights"
+            )
+        # write_start may have been cut off after config.json of an earlier version; the initial weights must be there
+        start = read_tensors(self.directory / "initial.safetensors")
+        if set(start) != set(self.initial):
+            raise RunDirectoryError(f"{self.directory / 'initial.safetensors'} has other arrays; start a new run")
+        checkpoint = checkpoints.latest(self.directory, self.initial)
+        if checkpoint is None:
+            (self.directory / "trace.jsonl").unlink(missing_ok=True)
+            return
+        self.iteration = checkpoint.iteration
+        self.rows = traces.read(self.directory / "trace.jsonl")[: self.iteration]
+        if len(self.rows) < self.iteration:
+            raise RunDirectoryError(
+                f"the trace in {self.directory} has {len(self.rows)} rows for {self.iteration} iterations; "
+                "it was cut: start a new run"
+            )
+        traces.write(self.directory / "trace.jsonl", self.rows)
+        for file in sorted(self.directory.glob("certificate-*.json")):
+            phase = Recertification(int(file.stem.split("-")[1]), read_certificate(file))
+            if phase.iteration < self.iteration:
+                self.adopted.append(phase)
+                self.rule.adopt(self.loss.reduced, phase.certificate)
+        self.engine.restore(checkpoint.weights, checkpoint.engine)
+        self.rule.restore(checkpoint.rule)
+        self._unsaved = len(self.rows)
+
+    def _flush_trace(self) -> None:
+        if self.directory is not None and self._unsaved < len(self.rows):
+            traces.append(self.directory / "trace.jsonl", self.rows[self._unsaved :])
+            self._unsaved = len(self.rows)
+
+    def _checkpoint(self) -> None:
+        if self.directory is None:
+            return
+        self._flush_trace()
+        checkpoints.save(
+            self.directory,
+            checkpoints.Checkpoint(self.iteration, dict(self.engine.weights()), self.engine.state(), self.rule.state()),
+            self.certificate.digest,
+        )
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self, progress: bool) -> Run:
+        """Descend until something ends it."""
+        first = self.rows[0]["gap"] if self.rows else self.engine.iterate.gap
+        target = max(self.tolerance * first, self.absolute_tolerance)
+        due = checkpoints.Schedule()
+        with StopRequest() as stop, progress_line(progress, self.max_iterations, first, target) as show:
+            status = RunStatus.RUNNING
+            while status is RunStatus.RUNNING:
+                status = self._iterate(first, target, stop, due, show)
+        self.stopped_by = stop.signal_number
+        return self._finish(status)
+
+    def _iterate(
+        self, first: float, target: float, stop: StopRequest, due: checkpoints.Schedule, show: Update
+    ) -> RunStatus:
+        iterate = self.engine.iterate
+        gap = iterate.gap
+        if not gap <= DIVERGED * max(first, self.resolution):
+            return RunStatus.DIVERGED
+        row: dict[str, float] = {"iteration": self.iteration, **iterate.measurements()}
+        if not all(math.isfinite(value) for value in row.values()):
+            return RunStatus.DIVERGED
+        status = RunStatus.RUNNING
+        if gap <= target:
+            status = RunStatus.CONVERGED
+        elif gap <= self.resolution:
+            status = RunStatus.STALLED
+        elif self.iteration >= self.max_iterations:
+            status = RunStatus.MAX_ITERATIONS
+        elif stop.signal_number is not None:
+            status = RunStatus.INTERRUPTED
+        if status is not RunStatus.RUNNING:
+            self.rows.append(row)
+            return status
+        if self.certify_every and self.iteration and self.iteration % self.certify_every == 0:
+            self._recertify(first)
+        if due.due(self.iteration):
+            self._checkpoint()
+        eta = self.rule.step(self.engine)
+        if not 0.0 < eta < math.inf:
+            self.rows.append(row)
+            return RunStatus.STALLED
+        row["step"] = eta
+        self.rows.append(row)
+        show(self.iteration, gap, eta)
+        self.engine.move(eta)
+        self.iteration += 1
+        return RunStatus.RUNNING
+
+    def _recertify(self, first: float) -> None:
+        """Evaluate the theorem at the current weights; follow it where it guarantees fewer iterations in total."""
+        self.system.write(self.net, self.loss, self.engine.weights())
+        found = Recertification(self.iteration, self.system.certify(self.net, self.loss, self.certificate.theorem))
+        self.recertified.append(found)
+        target = max(self.tolerance * first, self.absolute_tolerance, self.resolution)
+        phases = [Recertification(0, self.certificate), *self.adopted]
+        if not found.certificate.holds or found.iterations_to(target) >= min(p.iterations_to(target) for p in phases):
+            return
+        self.adopted.append(found)
+        self.rule.adopt(self.loss.reduced, found.certificate)
+        if self.directory is not None:
+            self._checkpoint()  # the arrays that the new certificate speaks of
+            write_atomic(
+                self.directory / f"certificate-{self.iteration:09d}.json", found.certificate.to_json().encode()
+            )
+
+    def _finish(self, status: RunStatus) -> Run:
+        weights = {name: tensor.contiguous().clone() for name, tensor in self.engine.weights().items()}
+        if status is RunStatus.DIVERGED:
+            weights = self._last_good()
+        self.system.write(self.net, self.loss, weights)
+        run = Run(
+            certificate=self.certificate,
+            rows=self.rows,
+            status=status,
+            rule=self.rule.name,
+            engine=self.engine.name,
+            certified=bool(self.settings["certified"]) and any(p.holds for p in self._in_force()),
+            problem=self.loss.reduced.arrays(),
+            initial=self.initial,
+            final=weights,
+            resolution=self.resolution,
+            recertified=self.recertified,
+            adopted=self.adopted,
+            config=self.settings,
+            directory=self.directory,
+        )
+        if self.directory is not None:
+            if status is not RunStatus.DIVERGED:
+                self._checkpoint()
+            self._flush_trace()
+            write_end(self.directory, run)
+        return run
+
+    def _in_force(self) -> list[Certificate]:
+        return [self.certificate, *(phase.certificate for phase in self.adopted)]
+
+    def _last_good(self) -> dict[str, Tensor]:
+        """After a divergence: the newest checkpoint's weights, the initial ones without a directory."""
+        if self.directory is not None:
+            checkpoint = checkpoints.latest(self.directory, self.initial)
+            if checkpoint is not None:
+                return checkpoint.weights
+        return dict(self.initial)

@@ -1,0 +1,31 @@
+"""Ctrl-C and SIGTERM end a run between two iterations, so that its checkpoint is consistent."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+
+class StopRequest:
+    """Within the context, the first SIGINT or SIGTERM only sets ``signal_number``; a second SIGINT interrupts at once.
+
+    Outside the main thread, where Python takes no signal handlers, it does nothing.
+    """
+
+    signal_number: int | None = None
+
+    def __enter__(self) -> StopRequest:
+        self._before = {}
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if self.signal_number is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal_number = number

@@ -1,0 +1,104 @@
+"""Files: written to a temporary name and renamed, read with clear errors."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+
+class RunDirectoryError(ValueError):
+    """A run directory that cannot be used: it exists already, is incomplete, damaged, or of another version."""
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    Raises:
+        OSError: the write failed (disk full, no permission); the old file, if any, is untouched.
+    """
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise OSError(
+            error.errno,
+            f"could not write {path.name} ({error.strerror}); free space or choose a writable directory: "
+            "what was written before is kept",
+            str(path),
+        ) from error
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write JSON with sorted keys, atomically."""
+    write_atomic(path, (json.dumps(record, sort_keys=True, indent=1) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; ``RunDirectoryError`` if it is missing or damaged."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file, atomically; tensors are stored contiguous and on the CPU."""
+    stored = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    write_atomic(path, save_tensors(stored, dict(metadata) if metadata else None))
+
+
+def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Read a safetensors file; ``RunDirectoryError`` if it is missing or damaged."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
+    try:
+        tensors = load_tensors(content)
+    except (SafetensorError, ValueError) as error:
+        raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
+    return {name: tensor.to(device) for name, tensor in tensors.items()}
+
+
+def make_directory(path: Path) -> None:
+    """Create a run directory (and its parents).
+
+    Raises:
+        RunDirectoryError: it exists and is not empty, or is a file.
+        OSError: it cannot be created or written to.
+    """
+    if path.is_dir() and any(path.iterdir()):
+        raise RunDirectoryError(
+            f"directory {path} exists and is not empty; choose another, or resume the run in it (resume=True, --resume)"
+        )
+    if path.exists() and not path.is_dir():
+        raise RunDirectoryError(f"{path} is a file; choose a directory")
+    try:
+        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (path / "plots").mkdir(exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"cannot create a run directory ({error.strerror}); choose a writable place", str(path)
+        ) from error

@@ -1,0 +1,218 @@
+"""Losses as functions of the end-to-end linear map W (n, m), with their constants and minimiser."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .statistics import LeastSquaresStatistics, reduce_blocks, row_blocks
+from .validate import as_tensor, real
+
+ROUNDING = 64 * torch.finfo(torch.float64).eps
+"""Entries of W carry relative errors of this order after a product and a difference; gaps below what it causes are noise."""
+
+
+class Loss(ABC):
+    """A smooth loss ℓ(W) with known constants.
+
+    Attributes:
+        shape: (n, m), the shape of W.
+        smoothness: K, of the gradient.
+        strong_convexity: μ > 0 of strong convexity where the minimiser is unique, otherwise the Polyak-Łojasiewicz constant.
+        optimal_value: ℓ*.
+        optimum: W* (n, m); where it is not unique, the one of least norm.
+        unique_optimum: whether the minimiser is unique on the reduced problem.
+        basis: (n, r) orthonormal columns where X has rank r < n: all that training can change is Bᵀ W1. ``None`` otherwise.
+    """
+
+    kind: ClassVar[str]
+    quadratic: ClassVar[bool] = False
+    shape: tuple[int, int]
+    unique_optimum: bool = True
+    basis: Tensor | None = None
+    smoothness: float
+    strong_convexity: float
+    optimal_value: float
+
+    @property
+    @abstractmethod
+    def optimum(self) -> Tensor:
+        """W*."""
+
+    @property
+    def reduced(self) -> Loss:
+        """The loss of BᵀW (r, m); the loss itself where there is no basis."""
+        return self
+
+    @abstractmethod
+    def value(self, W: Tensor) -> float:
+        """ℓ(W)."""
+
+    @abstractmethod
+    def gap(self, W: Tensor) -> float:
+        """ℓ(W) - ℓ*, in a form that keeps its relative accuracy near the optimum."""
+
+    @abstractmethod
+    def gradient(self, W: Tensor) -> Tensor:
+        """∇ℓ(W) (n, m)."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Tensor]:
+        """What a certificate speaks of: the arrays of the reduced problem and the witness ``optimum``."""
+
+    @property
+    def gap_resolution(self) -> float:
+        """Gap that rounding of W alone can cause near W*; below it, gaps are noise."""
+        error = ROUNDING * float(torch.linalg.matrix_norm(self.optimum))
+        return 0.5 * self.smoothness * error * error
+
+    def _check(self, W: Tensor) -> Tensor:
+        if tuple(W.shape) != self.shape:
+            raise ValueError(f"W has shape {tuple(W.shape)}; this loss needs {self.shape}")
+        return W
+
+
+class QuadraticLoss(Loss):
+    """½‖𝒳(W - W*)‖² + ℓ*, 𝒳 linear: squared loss and matrix sensing."""
+
+    quadratic = True
+
+    @abstractmethod
+    def image(self, W: Tensor) -> Tensor:
+        """𝒳W."""
+
+    @abstractmethod
+    def adjoint(self, E: Tensor) -> Tensor:
+        """𝒳ᵀE (n, m)."""
+
+    def gap(self, W: Tensor) -> float:
+        return 0.5 * float((self.image(self._check(W) - self.optimum) ** 2).sum())
+
+    def value(self, W: Tensor) -> float:
+        return self.gap(W) + self.optimal_value
+
+    def gradient(self, W: Tensor) -> Tensor:
+        return self.adjoint(self.image(self._check(W) - self.optimum))
+
+
+class SquaredLoss(QuadraticLoss):
+    """½‖XW - Y‖²_F, summed over samples; X (N, n), Y (N, m) or (N,).
+
+    X and Y are read once, in blocks, and reduced to a triangle (``LeastSquaresStatistics``); NumPy memory maps are never loaded
+    whole. Rank-deficient X is handled by Theorem 7 of the two-layer proofs: the theorems then speak of the reduced problem.
+    float32 data is converted to float64, exactly.
+
+    Raises:
+        TypeError: integer, half-precision or complex data.
+        ValueError: empty, mismatched, non-finite or zero data.
+    """
+
+    kind = "squared"
+
+    def __init__(self, X: Any, Y: Any) -> None:
+        x = X if isinstance(X, np.memmap) else as_tensor("X", X)
+        y = Y if isinstance(Y, np.memmap) else as_tensor("Y", Y)
+        if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
+            raise ValueError(
+                f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; they must be (N, n) and (N, m) or (N,) with the same N"
+            )
+        if 0 in x.shape or 0 in y.shape:
+            raise ValueError(f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; neither may be empty")
+        if isinstance(x, Tensor) and isinstance(y, Tensor) and x.device != y.device:
+            raise ValueError(f"X is on {x.device} and Y on {y.device}; move one of them")
+        self._set(reduce_blocks(row_blocks(x, y if y.ndim == 2 else y[:, None])))
+
+    @classmethod
+    def from_blocks(cls, blocks: Iterable[tuple[Tensor, Tensor]]) -> SquaredLoss:
+        """The loss of the stacked rows of all blocks (X_i (N_i, n), Y_i (N_i, m)); each block is read once."""
+        return cls.from_statistics(reduce_blocks(blocks))
+
+    @classmethod
+    def from_statistics(cls, statistics: LeastSquaresStatistics) -> SquaredLoss:
+        """The loss of already reduced data."""
+        loss = cls.__new__(cls)
+        loss._set(statistics)
+        return loss
+
+    def _set(self, statistics: LeastSquaresStatistics) -> None:
+        self.statistics = statistics
+        self.basis = statistics.basis
+        self.shape = (statistics.columns, statistics.target.shape[1])
+        self.optimal_value = statistics.offset
+        s = torch.linalg.svdvals(statistics.design)
+        self.smoothness, self.strong_convexity = float(s[0]) ** 2, float(s[-1]) ** 2
+
+    @cached_property
+    def reduced(self) -> SquaredLoss:
+        if self.basis is None:
+            return self
+        s = self.statistics
+        return SquaredLoss.from_statistics(
+            LeastSquaresStatistics(s.design, s.target, s.offset, None, s.rows, s.design.shape[1])
+        )
+
+    @cached_property
+    def optimum(self) -> Tensor:
+        W = torch.linalg.solve(self.statistics.design, self.statistics.target)
+        return W if self.basis is None else self.basis @ W
+
+    def image(self, W: Tensor) -> Tensor:
+        return self.statistics.design @ (W if self.basis is None else self.basis.T @ W)
+
+    def adjoint(self, E: Tensor) -> Tensor:
+        W = self.statistics.design.T @ E
+        return W if self.basis is None else self.basis @ W
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"X": self.statistics.design, "Y": self.statistics.target, "optimum": self.reduced.optimum}
+
+
+class MatrixSensing(QuadraticLoss):
+    """½ Σ_k (⟨A_k, W⟩ - y_k)²; A (M, n, m), y (M,).
+
+    With nm or more measurements of full rank the minimiser is unique; otherwise only the Polyak-Łojasiewicz inequality holds,
+    and the theorems use their form without a known minimiser.
+
+    Raises:
+        TypeError, ValueError: as ``SquaredLoss``.
+    """
+
+    kind = "sensing"
+
+    def __init__(self, A: Any, y: Any) -> None:
+        A, y = real("A", A, 3), real("y", y, 1)
+        if len(A) != len(y):
+            raise ValueError(f"A has {len(A)} measurements and y {len(y)}; they must be as many")
+        _, n, m = A.shape
+        self.shape = (n, m)
+        s = reduce_blocks(row_blocks(A.reshape(len(A), n * m), y[:, None]))
+        # unlike a rank-deficient X, missing measurements do not reduce W1: undo the rotation, keep full row rank
+        self._design = s.design if s.basis is None else s.design @ s.basis.T
+        self._target = s.target
+        self.optimal_value = s.offset
+        self.unique_optimum = self._design.shape[0] == n * m
+        singular = torch.linalg.svdvals(self._design)
+        self.smoothness, self.strong_convexity = float(singular[0]) ** 2, float(singular[-1]) ** 2
+
+    @cached_property
+    def optimum(self) -> Tensor:
+        return torch.linalg.lstsq(self._design, self._target, driver="gelsd").solution.reshape(self.shape)
+
+    def image(self, W: Tensor) -> Tensor:
+        return self._design @ W.reshape(-1, 1)
+
+    def adjoint(self, E: Tensor) -> Tensor:
+        return (self._design.T @ E).reshape(self.shape)
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {
+            "A": self._design.reshape(-1, *self.shape),
+            "y": self._target[:, 0].contiguous(),
+            "optimum": self.optimum,
+        }

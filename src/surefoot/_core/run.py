@@ -1,0 +1,242 @@
+"""A finished (or interrupted) run, in memory and on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from . import trace as traces
+from .audit import Audit, AuditLine
+from .certificate import Certificate
+from .io import RunDirectoryError, make_directory, read_json, read_tensors, write_atomic, write_json, write_tensors
+from .system import Recertification, system_named
+
+RUN_FORMAT = "surefoot-run/1"
+
+
+class RunStatus(StrEnum):
+    """How a run ended."""
+
+    RUNNING = "running"
+    CONVERGED = "converged"
+    MAX_ITERATIONS = "max_iterations"
+    STALLED = "stalled"
+    DIVERGED = "diverged"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def text(self) -> str:
+        """What happened and what to do."""
+        return {
+            "running": "the run did not finish; resume it",
+            "converged": "the gap reached the tolerance",
+            "max_iterations": "the iteration limit came first; raise max_iterations or resume",
+            "stalled": "the gap is at the rounding level of float64 or no step lowers it; a smaller tolerance is out of reach",
+            "diverged": "the gap grew without bound or became non-finite: the step is too large; use a certified rule",
+            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
+        }[self.value]
+
+
+@dataclass
+class Run:
+    """What ``descend`` returns.
+
+    Attributes:
+        certificate: the theorem at the initial weights.
+        rows: the trace, one row of measurements an iterate.
+        status: how it ended.
+        rule, engine: names of the step rule and the engine.
+        certified: whether every step carries the certificate's guarantee (it holds and the rule is one it speaks of).
+        problem, initial, final: the arrays the certificate speaks of, the (reduced) weights at start and end.
+        recertified: the theorem again along the run (``certify_every``).
+        adopted: the recertifications that the steps then followed; each starts a new phase of the guarantee.
+        resolution: the gap that rounding alone can cause.
+        config: settings, for the record.
+        directory: where it was written, if anywhere.
+    """
+
+    certificate: Certificate
+    rows: list[traces.Row]
+    status: RunStatus
+    rule: str
+    engine: str
+    certified: bool
+    problem: Mapping[str, Tensor]
+    initial: Mapping[str, Tensor]
+    final: Mapping[str, Tensor]
+    resolution: float
+    recertified: list[Recertification] = field(default_factory=list)
+    adopted: list[Recertification] = field(default_factory=list)
+    config: dict[str, Any] = field(default_factory=dict)
+    directory: Path | None = None
+
+    @property
+    def gaps(self) -> list[float]:
+        """Gap (loss minus optimal value) of each iterate, the initial one first."""
+        return [row["gap"] for row in self.rows]
+
+    @property
+    def step_sizes(self) -> list[float]:
+        """The steps taken."""
+        return [row["step"] for row in self.rows if "step" in row]
+
+    @property
+    def iterations(self) -> int:
+        """Number of steps taken."""
+        return len(self.step_sizes)
+
+    @property
+    def phases(self) -> list[Recertification]:
+        """The certificates in force, each from its iteration on; the first at 0."""
+        return [Recertification(0, self.certificate), *self.adopted]
+
+    @property
+    def certified_from(self) -> int | None:
+        """First iteration from which convergence is guaranteed; ``None`` if never."""
+        for phase in self.phases:
+            if phase.certificate.holds and self.certified:
+                return phase.iteration
+        return None
+
+    def guaranteed_iterations(self, relative_gap: float) -> float:
+        """Fewest total iterations to relative_gap × initial gap that any certificate of the run guarantees."""
+        if not self.certified:
+            return float("inf")
+        target = relative_gap * self.rows[0]["gap"]
+        return min(phase.iterations_to(target) for phase in self.phases)
+
+    def audit(self) -> Audit:
+        """Check every inequality of the certificates in force along the trace."""
+        system = system_named(self.certificate.system)
+        phases = self.phases
+        lines: list[AuditLine] = []
+        for index, phase in enumerate(phases):
+            end = phases[index + 1].iteration if index + 1 < len(phases) else len(self.rows) - 1
+            rows = [
+                {**row, "iteration": row["iteration"] - phase.iteration} for row in self.rows[phase.iteration : end + 1]
+            ]
+            part = system.audit(rows, phase.certificate, self.resolution)
+            prefix = f"from iteration {phase.iteration}: " if len(phases) > 1 else ""
+            for found in part.lines:
+                lines.append(_shifted(found, prefix, phase.iteration))
+        return Audit(phases[-1].certificate.theorem, tuple(lines), self.resolution)
+
+    def summary(self) -> dict[str, Any]:
+        """The outcome in plain values."""
+        initial = self.rows[0]["gap"] if self.rows else float("nan")
+        return {
+            "status": self.status.value,
+            "iterations": self.iterations,
+            "initial_gap": initial,
+            "final_gap": self.rows[-1]["gap"] if self.rows else initial,
+            "rule": self.rule,
+            "engine": self.engine,
+            "certified": self.certified,
+            "theorem": self.certificate.theorem,
+            "resolution": self.resolution,
+        }
+
+    def save(self, directory: str | Path) -> Path:
+        """Write a complete run directory.
+
+        Raises:
+            RunDirectoryError: the directory exists and is not empty.
+            OSError: it cannot be written; nothing half-written is left under a final name.
+        """
+        path = Path(directory)
+        make_directory(path)
+        write_start(path, self.certificate, self.problem, self.initial, self.config)
+        for phase in self.adopted:
+            write_atomic(path / f"certificate-{phase.iteration:09d}.json", phase.certificate.to_json().encode())
+        traces.write(path / "trace.jsonl", self.rows)
+        write_end(path, self)
+        return path
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Run:
+        """Read a run directory.
+
+        Raises:
+            RunDirectoryError: it is missing, incomplete, damaged, or of another version.
+        """
+        path = Path(directory)
+        if not path.is_dir():
+            raise RunDirectoryError(f"{path} is not a directory; pass the directory of a run")
+        config = read_json(path / "config.json")
+        found = config.get("format") if isinstance(config, dict) else None
+        if found != RUN_FORMAT:
+            raise RunDirectoryError(
+                f"{path / 'config.json'} has format {found!r}; this version reads {RUN_FORMAT!r}: use the version that wrote it"
+            )
+        result = config.pop("result", None) or {}
+        try:
+            certificate = read_certificate(path / "certificate.json")
+            phases = [
+                Recertification(int(file.stem.split("-")[1]), read_certificate(file))
+                for file in sorted(path.glob("certificate-*.json"))
+            ]
+            initial = read_tensors(path / "initial.safetensors")
+            final = read_tensors(path / "final.safetensors") if (path / "final.safetensors").exists() else initial
+            recertified = [Recertification(t, Certificate.from_json(text)) for t, text in result.get("recertified", [])]
+            return cls(
+                certificate=certificate,
+                rows=traces.read(path / "trace.jsonl"),
+                status=RunStatus(result.get("status", "running")),
+                rule=config["rule"],
+                engine=config["engine"],
+                certified=bool(config["certified"]),
+                problem=read_tensors(path / "problem.safetensors"),
+                initial=initial,
+                final={name: tensor for name, tensor in final.items() if name != "iteration"},
+                resolution=float(config["resolution"]),
+                recertified=recertified,
+                adopted=phases,
+                config=config,
+                directory=path,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise RunDirectoryError(f"{path / 'config.json'} is damaged ({error!r}); restore it or run again") from error
+
+
+def _shifted(found: AuditLine, prefix: str, offset: int) -> AuditLine:
+    at = None if found.at is None else found.at + offset
+    first = None if found.first_violation is None else found.first_violation + offset
+    return AuditLine(prefix + found.name, found.holds, found.worst, at, first, found.checked)
+
+
+def read_certificate(path: Path) -> Certificate:
+    """A certificate file; ``RunDirectoryError`` if it is missing or damaged."""
+    try:
+        return Certificate.from_json(path.read_text())
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
+    except ValueError as error:
+        raise RunDirectoryError(f"{path}: {error}") from error
+
+
+def write_start(
+    path: Path,
+    certificate: Certificate,
+    problem: Mapping[str, Tensor],
+    initial: Mapping[str, Tensor],
+    config: Mapping[str, Any],
+) -> None:
+    """The files that are known before the first step; config.json last, so that its presence means a usable directory."""
+    write_atomic(path / "certificate.json", certificate.to_json().encode())
+    write_tensors(path / "problem.safetensors", problem)
+    write_tensors(path / "initial.safetensors", initial)
+    write_json(path / "config.json", dict(config))
+
+
+def write_end(path: Path, run: Run) -> None:
+    """The final weights and the outcome."""
+    import torch
+
+    write_tensors(path / "final.safetensors", {**run.final, "iteration": torch.tensor(run.iterations)})
+    result = {**run.summary(), "recertified": [[r.iteration, r.certificate.to_json()] for r in run.recertified]}
+    write_json(path / "config.json", {**run.config, "result": result})

@@ -1,0 +1,156 @@
+"""Softmax regression: a loss without sufficient statistics."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .losses import Loss
+from .validate import real
+
+DENSE_NEWTON = 2000
+"""Largest nm for which the Hessian is formed; beyond it L-BFGS finds the minimiser."""
+
+
+class SoftmaxRegression(Loss):
+    """(1/N) Σ cross-entropy(softmax(xᵀW), label) + (l2/2)‖W‖²_F; X (N, n), labels (N,) int64, m = classes.
+
+    K = λ_max(XᵀX)/(2N) + l2, μ = l2. It has no sufficient statistics: every iteration passes over the rows once.
+
+    Args:
+        X: float64 or float32 (N, n).
+        labels: int64 (N,), values 0 .. classes-1.
+        l2: weight of the penalty; without it (0) there is no strong convexity and no guarantee.
+        classes: m; by default the largest label plus one.
+
+    Raises:
+        TypeError: wrong dtype of X or labels.
+        ValueError: mismatched, empty or non-finite data, a label out of range, a negative l2.
+    """
+
+    kind = "softmax"
+
+    def __init__(self, X: Any, labels: Any, l2: float, classes: int | None = None) -> None:
+        self.X = real("X", X, 2)
+        labels = torch.as_tensor(labels)
+        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+            raise TypeError(f"labels have dtype {str(labels.dtype).removeprefix('torch.')}; pass class indices as int64")
+        if labels.ndim != 1 or len(labels) != len(self.X):
+            raise ValueError(f"labels have shape {tuple(labels.shape)}; they must be ({len(self.X)},), one for each row of X")
+        self.labels = labels.long().to(self.X.device)
+        m = int(labels.max()) + 1 if classes is None else classes
+        if int(labels.min()) < 0 or int(labels.max()) >= m:
+            raise ValueError(f"labels run from {int(labels.min())} to {int(labels.max())}; they must lie in 0..{m - 1}")
+        if not (isinstance(l2, float | int) and 0.0 <= l2 < float("inf")):
+            raise ValueError(f"l2 is {l2!r}; it must be a finite number of at least 0")
+        self.l2 = float(l2)
+        self.shape = (self.X.shape[1], m)
+        self._targets = torch.nn.functional.one_hot(self.labels, m).to(self.X.dtype)
+        top = float(torch.linalg.matrix_norm(self.X, 2))
+        self.smoothness = top * top / (2 * len(self.X)) + self.l2
+        self.strong_convexity = self.l2
+
+    def _log_probabilities(self, W: Tensor) -> Tensor:
+        return torch.log_softmax(self.X @ W, 1)
+
+    def value(self, W: Tensor) -> float:
+        cross_entropy = -(self._targets * self._log_probabilities(self._check(W))).sum() / len(self.X)
+        return float(cross_entropy + 0.5 * self.l2 * (W**2).sum())
+
+    def gradient(self, W: Tensor) -> Tensor:
+        residual = self._log_probabilities(self._check(W)).exp_().sub_(self._targets)
+        return self.X.T @ residual / len(self.X) + self.l2 * W
+
+    def gap(self, W: Tensor) -> float:
+        """ℓ(W) - ℓ* as the Bregman divergence mean KL(p*‖p) + (l2/2)‖W - W*‖², which does not cancel near W*.
+
+        Without a minimiser (l2 = 0) it is the loss itself, an upper bound of the gap.
+        """
+        if self.l2 == 0.0:
+            return self.value(W)
+        step = self._check(W) - self.optimum
+        shift = self.X @ step
+        p = self._optimal_probabilities
+        centred = shift - (p * shift).sum(1, keepdim=True)
+        # log Σ p exp(c) - Σ p c with Σ p c = 0, through exp(c) - 1 - c
+        divergence = torch.log1p((p * _exp_minus_linear(centred)).sum(1)).mean()
+        return float(divergence + 0.5 * self.l2 * (step**2).sum())
+
+    @cached_property
+    def _optimal_probabilities(self) -> Tensor:
+        return self._log_probabilities(self.optimum).exp()
+
+    @property
+    def optimal_value(self) -> float:  # type: ignore[override]
+        """ℓ*; 0, a lower bound, where l2 = 0 (the infimum need not be attained)."""
+        return self.value(self.optimum) if self.l2 > 0.0 else 0.0
+
+    @cached_property
+    def optimum(self) -> Tensor:
+        """W*, by Newton's method (L-BFGS first for large nm), to a gradient at rounding level. Zero where l2 = 0."""
+        W = torch.zeros(self.shape, dtype=self.X.dtype, device=self.X.device)
+        if self.l2 == 0.0:
+            return W
+        if self.shape[0] * self.shape[1] > DENSE_NEWTON:
+            return self._by_lbfgs(W)
+        gradient = self.gradient(W)
+        value = self.value(W)
+        for _ in range(100):
+            direction = torch.linalg.solve(self._hessian(W), gradient.reshape(-1)).reshape(self.shape)
+            slope = float((gradient * direction).sum())
+            step = 1.0
+            while step > 1e-6 and self.value(W - step * direction) > value - 0.25 * step * slope + 1e-15 * abs(value):
+                step *= 0.5
+            candidate = W - step * direction
+            improved = self.gradient(candidate)
+            if float(improved.norm()) >= float(gradient.norm()) and float(gradient.norm()) < 1e-10:
+                break
+            W, gradient, value = candidate, improved, self.value(candidate)
+        return W
+
+    def _hessian(self, W: Tensor) -> Tensor:
+        """∇²ℓ (nm, nm): for classes a, b the block Xᵀ diag(p_a(δ_ab - p_b)) X / N, rows and columns ordered as W."""
+        n, m = self.shape
+        p = self._log_probabilities(W).exp()
+        hessian = torch.empty(n, m, n, m, dtype=W.dtype, device=W.device)
+        for a in range(m):
+            for b in range(a, m):
+                weight = p[:, a] * ((1.0 if a == b else 0.0) - p[:, b])
+                block = self.X.T @ (self.X * weight[:, None]) / len(self.X)
+                hessian[:, a, :, b] = block
+                hessian[:, b, :, a] = block.T
+        flat = hessian.reshape(n * m, n * m)
+        flat.diagonal().add_(self.l2)
+        return flat
+
+    def _by_lbfgs(self, W: Tensor) -> Tensor:
+        W = W.clone().requires_grad_(True)
+        optimizer = torch.optim.LBFGS(
+            [W], max_iter=5000, max_eval=20000, tolerance_grad=1e-15, tolerance_change=0.0, line_search_fn="strong_wolfe"
+        )
+
+        def closure() -> Tensor:
+            W.grad = self.gradient(W.detach())
+            return torch.tensor(self.value(W.detach()), dtype=W.dtype)
+
+        optimizer.step(closure)
+        return W.detach()
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {
+            "X": self.X,
+            "labels": self.labels,
+            "l2": torch.tensor(self.l2, dtype=torch.float64),
+            "optimum": self.optimum,
+        }
+
+
+def _exp_minus_linear(x: Tensor) -> Tensor:
+    """exp(x) - 1 - x, by its series where |x| < 0.1 (the difference would cancel)."""
+    series = torch.zeros_like(x)
+    for k in range(12, 1, -1):
+        series = (series + 1.0) * x / k
+    return torch.where(x.abs() < 0.1, series * x, torch.expm1(x) - x)

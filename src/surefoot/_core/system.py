@@ -1,0 +1,119 @@
+"""What the core needs to know of a system, and the registry that maps a network to its system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from .audit import Audit
+from .certificate import Certificate
+from .losses import Loss
+from .steps import StepRule
+
+
+class Engine(Protocol):
+    """Moves a network's reduced weights; ``name`` is what ``descend(engine=...)`` calls it."""
+
+    name: str
+    iterate: Any
+
+    def move(self, eta: float) -> None:
+        """One step of gradient descent."""
+        ...
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """The current (reduced) weights by name."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs beyond the weights."""
+        ...
+
+    def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """Continue from a checkpoint."""
+        ...
+
+
+class System(Protocol):
+    """One kind of network with its theorems, engines and rules."""
+
+    name: str
+    network: type[nn.Module]
+    default_theorem: str
+
+    def certify(self, net: Any, loss: Loss, theorem: str) -> Certificate:
+        """Evaluate a theorem at the network's current weights."""
+        ...
+
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+        """The step rule for ``descend``'s argument."""
+        ...
+
+    def engine(self, net: Any, loss: Loss, name: str) -> Engine:
+        """An engine at the network's current weights."""
+        ...
+
+    def reduced(self, net: Any, loss: Loss) -> dict[str, Tensor]:
+        """The weights that the certificate speaks of."""
+        ...
+
+    def write(self, net: Any, loss: Loss, weights: Mapping[str, Tensor]) -> None:
+        """Put (reduced) weights back into the network."""
+        ...
+
+    def measure(self, net: Any, loss: Loss) -> dict[str, float]:
+        """What a trace records at the network's current weights."""
+        ...
+
+    def gradient(self, net: Any, loss: Loss) -> dict[str, Tensor]:
+        """The gradient of the loss in the (reduced) weights."""
+        ...
+
+    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
+        """Check every inequality of the certificate's theorem along a trace."""
+        ...
+
+
+SYSTEMS: list[System] = []
+
+
+def register(system: System) -> None:
+    """Make a system known to ``certify``, ``descend`` and ``audit``."""
+    SYSTEMS.append(system)
+
+
+def system_of(net: object) -> System:
+    """The system of a network; ``TypeError`` that lists the known networks otherwise."""
+    for system in SYSTEMS:
+        if isinstance(net, system.network):
+            return system
+    known = ", ".join(f"sf.nn.{s.network.__name__}" for s in SYSTEMS)
+    raise TypeError(f"net is a {type(net).__name__}; pass one of {known}")
+
+
+def system_named(name: str) -> System:
+    """The system with that name; ``ValueError`` otherwise."""
+    from .validate import unknown
+
+    for system in SYSTEMS:
+        if system.name == name:
+            return system
+    raise unknown("system", name, [s.name for s in SYSTEMS])
+
+
+@dataclass(frozen=True)
+class Recertification:
+    """The theorem evaluated again at iterate ``iteration`` of a run."""
+
+    iteration: int
+    certificate: Certificate
+
+    def iterations_to(self, absolute_gap: float) -> float:
+        """Total guaranteed iterations of the run to an absolute gap, counted from its start."""
+        gap = self.certificate.initial_gap
+        if gap <= absolute_gap:
+            return self.iteration
+        return self.iteration + self.certificate.iterations_to(absolute_gap / gap)

@@ -1,0 +1,131 @@
+"""The recorded trajectory: one row of measurements an iterate."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from .audit import Audit
+from .certificate import Certificate
+from .io import RunDirectoryError, write_atomic
+from .losses import Loss
+from .system import system_of
+
+Row = dict[str, float]
+
+
+def encode(rows: Iterable[Row]) -> str:
+    """Rows as JSON lines (plain decimals that read back to the same floats)."""
+    return "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows)
+
+
+def read(path: Path) -> list[Row]:
+    """Rows of a ``trace.jsonl``; an unfinished last line (a killed run) is dropped, any other damage is an error."""
+    try:
+        lines = path.read_text().split("\n")
+    except FileNotFoundError as error:
+        raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
+    rows: list[Row] = []
+    for number, text in enumerate(lines):
+        if not text:
+            continue
+        try:
+            row = json.loads(text)
+            if not isinstance(row, dict) or row.get("iteration") != len(rows):
+                raise ValueError(f"iteration {len(rows)} expected")
+        except ValueError as error:
+            if number == len(lines) - 1:
+                break
+            raise RunDirectoryError(f"{path} is damaged at line {number + 1} ({error}); restore it or run again") from error
+        rows.append(row)
+    return rows
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """Write all rows, atomically."""
+    write_atomic(path, encode(rows).encode())
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Add rows at the end; a crash can cut off the last line only, which ``read`` drops."""
+    try:
+        with path.open("a") as file:
+            file.write(encode(rows))
+    except OSError as error:
+        raise OSError(
+            error.errno, f"could not write the trace ({error.strerror}); free space: checkpoints are kept", str(path)
+        ) from error
+
+
+class Trace:
+    """A recorder for a training loop of one's own.
+
+    Call ``record(net, step_size)`` before each update, and ``record(net)`` after the last; then ``sf.audit(trace, certificate)``.
+    The recorder also checks that each iterate is a gradient step of that size from the one before, and the audit says so.
+
+    Args:
+        loss: the loss that is minimised.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+        self.rows: list[Row] = []
+        self._system: Any = None
+        self._expected: dict[str, Tensor] | None = None
+
+    def record(self, net: Any, step_size: float | None = None) -> None:
+        """Record the current weights, and the step that will be taken from them.
+
+        Raises:
+            TypeError: a network of an unknown or of another kind than before.
+            ValueError: a step that is not positive and finite, or weights that do not fit or are not finite.
+        """
+        if step_size is not None and not 0.0 < step_size < math.inf:
+            raise ValueError(f"step_size is {step_size!r}; it must be a positive number, or absent after the last step")
+        if self.rows and "step" not in self.rows[-1]:
+            raise ValueError("the trace was closed by record(net) without a step; start a new sf.Trace for another run")
+        system = system_of(net)
+        if self._system is not None and system is not self._system:
+            raise TypeError("net is of another kind than in the rows before; use one trace for one network")
+        self._system = system
+        row: Row = {"iteration": len(self.rows), **system.measure(net, self.loss)}
+        weights = system.reduced(net, self.loss)
+        if self._expected is not None:
+            moved = sum(float(((weights[k] - v) ** 2).sum()) for k, v in self._expected.items())
+            size = sum(float((v**2).sum()) for v in self._expected.values())
+            row["defect"] = math.sqrt(moved / size) if size > 0.0 else math.sqrt(moved)
+        if step_size is not None:
+            row["step"] = float(step_size)
+            gradient = system.gradient(net, self.loss)
+            self._expected = {k: weights[k] - step_size * gradient[k] for k in weights}
+        self.rows.append(row)
+
+    @property
+    def gaps(self) -> list[float]:
+        """Gap of each recorded iterate."""
+        return [row["gap"] for row in self.rows]
+
+    @property
+    def step_sizes(self) -> list[float]:
+        """The steps taken."""
+        return [row["step"] for row in self.rows if "step" in row]
+
+
+def audit(trace: Trace, certificate: Certificate) -> Audit:
+    """Check every inequality of the certificate's theorem along a trace recorded by a loop of one's own.
+
+    Raises:
+        ValueError: an empty trace.
+        TypeError: a trace of another system than the certificate's.
+    """
+    system = trace._system
+    if not trace.rows or system is None:
+        raise ValueError("the trace is empty; call trace.record(net, step_size) before each update")
+    if system.name != certificate.system:
+        raise TypeError(f"the trace is of {system.name!r}, the certificate of {certificate.system!r}")
+    return system.audit(trace.rows, certificate, trace.loss.gap_resolution)

@@ -1,0 +1,78 @@
+"""Checks of tensor arguments; every error names the argument, what was wrong with it, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """``value`` as a tensor without a copy where possible: a tensor, an array, or nested lists of floats.
+
+    Raises:
+        TypeError: not convertible, or an integer, half-precision or complex dtype.
+    """
+    if isinstance(value, Tensor):
+        tensor = value.detach()
+    elif isinstance(value, np.ndarray):
+        if value.dtype.kind not in "fiucb":
+            raise TypeError(f"{name} has dtype {value.dtype}; pass real numbers in float64 or float32")
+        tensor = torch.from_numpy(np.array(value) if not value.flags.writeable else value)
+    else:
+        try:
+            tensor = torch.as_tensor(np.asarray(value, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name} is a {type(value).__name__}; pass a tensor or an array of floats") from error
+    if tensor.dtype not in (torch.float64, torch.float32):
+        cast = f"{name}.double()" if isinstance(value, Tensor) else f"{name}.astype('float64')"
+        raise TypeError(f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}; pass float64, for example {cast}")
+    return tensor
+
+
+def real(name: str, value: Any, dimensions: int) -> Tensor:
+    """``value`` as a finite, non-empty float64 tensor with that many dimensions (float32 is converted, exactly).
+
+    Raises:
+        TypeError: wrong kind or dtype.
+        ValueError: wrong number of dimensions, empty, NaN or infinite (the first such position is named).
+    """
+    tensor = as_tensor(name, value)
+    if tensor.ndim != dimensions:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {dimensions} dimension(s)")
+    if tensor.numel() == 0:
+        raise ValueError(f"{name} is empty (shape {tuple(tensor.shape)}); pass at least one row and one column")
+    finite(name, tensor)
+    return tensor.double()
+
+
+def finite(name: str, tensor: Tensor, first_row: int = 0) -> None:
+    """Raise ``ValueError`` naming the first entry that is NaN or infinite."""
+    bad = ~torch.isfinite(tensor)
+    if bad.any():
+        position = [int(i) for i in bad.nonzero()[0]]
+        value = tensor[tuple(position)].item()
+        if position:
+            position[0] += first_row
+        raise ValueError(
+            f"{name} has {value} at index {tuple(position)} ({int(bad.sum())} such entries); remove or impute these rows"
+        )
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """``value`` as an int ≥ 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1")
+    return value
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> ValueError:
+    """The error for a name that is not among ``known``, with the nearest one suggested."""
+    names = sorted(known)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return ValueError(f"unknown {what} {name!r}; {hint}known: {', '.join(names)}")

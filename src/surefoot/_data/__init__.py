@@ -1,0 +1,1 @@
+"""Loaders of real data. The public names are in `surefoot.data`."""

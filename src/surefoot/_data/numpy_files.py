@@ -1,0 +1,159 @@
+"""Arrays saved by numpy: `.npz` archives and memory-mapped `.npy` files. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import difflib
+import zipfile
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from .arrays import class_labels, columns, image_rows, require_real, split_mask
+from .dataset import Data
+from .errors import DataError
+from .holdout import holdout
+
+_UNREADABLE = (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+
+
+def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: float) -> Data:
+    """Read one data set from an archive.
+
+    Args:
+        path: the archive.
+        prefix: picks the arrays PREFIX_X, PREFIX_y and, where present, PREFIX_test0 (bool, True = test).
+            None picks `images` (and `labels`, `split`), or `X` with `y` or `Y` (and `split`).
+        split_seed, test_fraction: for archives without a split of their own.
+
+    Raises:
+        DataError: not an archive, expected arrays absent (the message lists those found), or unusable values.
+    """
+    if not zipfile.is_zipfile(path):
+        raise DataError(
+            f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez"
+        )
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except _UNREADABLE as error:
+        raise DataError(f"{path}: not a readable .npz archive ({error})") from error
+    with archive:
+        chosen = _choose(path, list(archive.keys()), prefix)
+        arrays = {role: _member(archive, key, path) for role, key in chosen.items()}
+
+    inputs_key = chosen["inputs"]
+    what = {role: f"{path}: array {key!r}" for role, key in chosen.items()}
+    inputs = arrays["inputs"]
+    as_images = inputs_key == "images" or inputs.ndim > 2
+    X = (image_rows if as_images else columns)(inputs, what["inputs"])
+    Y: Tensor | None = None
+    labels: Tensor | None = None
+    if "labels" in arrays:
+        labels = torch.from_numpy(class_labels(arrays["labels"], what["labels"]))
+    elif "targets" in arrays:
+        Y, labels = _targets(arrays["targets"], what["targets"], as_images)
+    data = Data(
+        X=torch.from_numpy(X),
+        Y=Y,
+        labels=labels,
+        name=path.name if prefix is None else f"{path.name}:{prefix}",
+    )
+    if "split" in arrays:
+        split = torch.from_numpy(split_mask(arrays["split"], what["split"]))
+    elif Y is None and labels is None:
+        split = None
+    else:
+        split = holdout(len(X), test_fraction, split_seed, labels if Y is None else None)
+    return replace(data, split=split)
+
+
+def load_npy(inputs: Path, targets: Path | None) -> Data:
+    """Memory-map X (N, n) from `inputs`; read Y or labels from `targets`. There is no split.
+
+    X keeps the file's dtype and byte order, so that a file larger than memory can be used block by block;
+    its values are still read once, in blocks, to refuse NaN and infinity.
+
+    Raises:
+        DataError: not an `.npy` file, truncated, holds objects, not a real matrix, or row counts differ.
+    """
+    X = _map(inputs)
+    if X.ndim != 2:
+        raise DataError(f"{inputs}: has shape {X.shape}; expected a matrix (N, n); reshape it before saving")
+    require_real(X, f"{inputs}")
+    if targets is None:
+        return Data(X=X, name=inputs.name)
+    Y, labels = _targets(_map(targets), f"{targets}", images=False)
+    return Data(X=X, Y=Y, labels=labels, name=f"{inputs.name},{targets.name}")
+
+
+def _choose(path: Path, keys: list[str], prefix: str | None) -> dict[str, str]:
+    """Which array of the archive plays which role: inputs, and where present targets, labels, split."""
+    if prefix is not None:
+        if f"{prefix}_X" not in keys:
+            known = [key[:-2] for key in keys if key.endswith("_X")]
+            near = difflib.get_close_matches(prefix, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            listed = (
+                f"names found: {', '.join(known)}" if known else f"arrays found: {', '.join(keys) or 'none'}"
+            )
+            raise DataError(f"{path}: has no array '{prefix}_X'{hint} ({listed})")
+        wanted = {"inputs": f"{prefix}_X", "targets": f"{prefix}_y", "split": f"{prefix}_test0"}
+    elif "images" in keys:
+        wanted = {"inputs": "images", "labels": "labels", "split": "split"}
+    elif "X" in keys:
+        if "y" in keys and "Y" in keys:
+            raise DataError(f"{path}: holds both 'y' and 'Y'; keep the one that is the target")
+        wanted = {"inputs": "X", "targets": "y" if "y" in keys else "Y", "split": "split"}
+    else:
+        named = [key[:-2] for key in keys if key.endswith("_X")]
+        hint = f"; pick one with '{path.name}:{named[0]}'" if named else ""
+        raise DataError(
+            f"{path}: expected arrays 'images' (with 'labels', 'split') or 'X' (with 'y' or 'Y', 'split'), "
+            f"or NAME_X with NAME_y{hint}; found: {', '.join(keys) or 'none'}"
+        )
+    return {role: key for role, key in wanted.items() if key in keys}
+
+
+def _member(archive: Any, key: str, path: Path) -> npt.NDArray[Any]:
+    try:
+        return archive[key]
+    except _UNREADABLE as error:
+        if "Object arrays" in str(error):
+            raise _objects(f"{path}: array {key!r}") from error
+        raise DataError(
+            f"{path}: array {key!r} cannot be read ({error}); the archive may be truncated"
+        ) from error
+
+
+def _map(path: Path) -> np.memmap:
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise DataError(f"{path}: not an .npy file (empty or another format); save it with numpy.save")
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except _UNREADABLE as error:
+        if "Python objects" in str(error):
+            raise _objects(str(path)) from error
+        raise DataError(f"{path}: cannot be memory-mapped ({error}); the file may be truncated") from error
+    return mapped
+
+
+def _objects(what: str) -> DataError:
+    return DataError(
+        f"{what} holds Python objects, which are never unpickled; save it as an array of numbers"
+    )
+
+
+def _targets(array: npt.NDArray[Any], what: str, images: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Y and labels from one array: a whole-number vector serves as both, except that images have labels
+    only.
+    """
+    if array.ndim == 1 and array.dtype.kind in "biu":
+        labels = torch.from_numpy(class_labels(array, what))
+        return (None if images else labels.to(torch.float64)[:, None]), labels
+    return torch.from_numpy(columns(array, what)), None

@@ -1,0 +1,1 @@
+"""Two-layer linear networks f(X) = X W1 W2ᵀ."""

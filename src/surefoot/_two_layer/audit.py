@@ -1,0 +1,128 @@
+"""Audits of the two-layer theorems from recorded measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from surefoot_check.theorems import THEOREMS
+from surefoot_check.theorems import two_layer as tl
+from surefoot_check.theorems.two_layer_corrected import Corrected
+from surefoot_check.theorems.two_layer_drift import Drift
+
+from .._core.audit import Audit, line
+from .._core.certificate import Certificate
+from .floor import KAPPA, Budget, floor
+
+Row = dict[str, float]
+Lines = Iterator[tuple[int, float, float]]
+
+
+def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audit:
+    """Check the certificate's inequalities at every recorded step.
+
+    Args:
+        trace: rows with ``iteration``, ``gap``, ``step`` (absent in the last) and the measurements of ``Iterate``.
+        certificate: any two-layer certificate; the bounds are audited only where it holds (a refuted one as printed too).
+        resolution: the gap that rounding of the weights alone can cause.
+    """
+    steps = [(a, b) for a, b in zip(trace, trace[1:], strict=False) if "step" in a]
+    # rounding moves sqrt(gap) by up to sqrt(resolution); of a gap L that is 2 sqrt(L·resolution) + resolution
+    checks = [
+        ("the gap never increases", _monotone(steps, resolution)),
+        ("descent of Theorem I: L' <= L - (eta - eta^2 K'(eta)/2) |grad L|^2", _descent(steps, resolution)),
+    ]
+    if steps and "curvature" in steps[0][0]:
+        checks.append(("contraction of Theorem III", _contraction(steps, certificate, resolution)))
+    theorem = THEOREMS[certificate.theorem]
+    if certificate.holds and isinstance(theorem, Drift):
+        checks += [
+            ("drift budget (T): d <= kappa (theta alpha1 - Q)(1 - L'/L)", _drift(steps, certificate, resolution)),
+            ("progress: the gap falls as far as the floor step guarantees, or is on schedule", _progress(steps, certificate, resolution)),
+            (
+                "s-(t) stays at least (1-theta) alpha1",
+                ((int(r["iteration"]), certificate.quantities["guaranteed_sigma"], r["sigma_min_squared"]) for r in trace),
+            ),
+        ]
+    elif certificate.schedule and isinstance(theorem, Corrected):
+        checks.append(("steps lie between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t)", _paper_steps(steps, certificate)))
+    if certificate.schedule:
+        checks.append(
+            (
+                "the gap stays under the guaranteed bound",
+                (
+                    (int(r["iteration"]), r["gap"], certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution))
+                    for r in trace
+                ),
+            )
+        )
+    if any("defect" in r for r in trace):
+        checks.append(
+            (
+                "each iterate is a gradient step from the one before (relative defect)",
+                ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r),
+            )
+        )
+    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution)
+
+
+def noise(gap: float, resolution: float) -> float:
+    """What rounding can add to a gap."""
+    return 2.0 * math.sqrt(gap * resolution) + resolution
+
+
+def _monotone(steps: list[tuple[Row, Row]], resolution: float) -> Lines:
+    for a, b in steps:
+        yield int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)
+
+
+def _descent(steps: list[tuple[Row, Row]], resolution: float) -> Lines:
+    for a, b in steps:
+        gain = float(tl.sharp_gain(a["step"], (a["k0"], a["k1"], a["k2"])))
+        right = a["gap"] - gain * a["gradient_squared"]
+        yield int(a["iteration"]), b["gap"], right + noise(a["gap"], resolution)
+
+
+def _contraction(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:
+    q = certificate.quantities
+    for a, b in steps:
+        factor = tl.contraction_factor(
+            a["step"], q["strong_convexity"] * a["sigma_min_squared"], q["smoothness"] * a["sigma_max_squared"], a["curvature"]
+        )
+        yield int(a["iteration"]), b["gap"], factor * factor * a["gap"] + noise(b["gap"], resolution)
+
+
+def _spent(steps: list[tuple[Row, Row]]) -> Iterator[tuple[Row, Row, float, float]]:
+    """Each step with its drift and the drift spent before it."""
+    spent = 0.0
+    for a, b in steps:
+        drift = a["step"] ** 2 * a["drift_per_step"]
+        yield a, b, drift, spent
+        spent += drift
+
+
+def _drift(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:
+    budget = Budget.of(certificate, certificate.quantities["smoothness"])
+    for a, b, drift, spent in _spent(steps):
+        if a["gap"] > resolution:
+            fall = 1.0 - (b["gap"] - noise(b["gap"], resolution)) / a["gap"]
+            yield int(a["iteration"]), drift, KAPPA * (budget.spendable - spent) * fall
+
+
+def _progress(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:
+    budget = Budget.of(certificate, certificate.quantities["smoothness"])
+    for a, b, _, spent in _spent(steps):
+        if a["gap"] > resolution:
+            goal = max(floor(a, budget, spent).goal, budget.guarantee(int(b["iteration"])))
+            yield int(a["iteration"]), b["gap"], goal + noise(a["gap"], resolution)
+
+
+def _paper_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Lines:
+    q = certificate.quantities
+    eta0 = q["initial_step"]
+    for a, _ in steps:
+        t, step = int(a["iteration"]), a["step"]
+        cap = math.exp(min(0.5 * t * math.log1p(eta0 ** q["d"]), 700.0)) * eta0
+        printed = tl.printed_coefficients(q["smoothness"], a["sigma_max_squared"], a["gap"], a["map_norm"])
+        yield t, step, min(cap, tl.cubic_root(*printed) * (1.0 + 2e-12))
+        yield t, eta0, step

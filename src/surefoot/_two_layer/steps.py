@@ -1,0 +1,365 @@
+"""Step-size rules of two-layer linear networks."""
+
+from __future__ import annotations
+
+import math
+
+
+import numpy as np
+
+from surefoot_check.theorems import two_layer as tl
+
+from .._core.certificate import Certificate
+from .._core.losses import Loss
+from .._core.steps import StepRule
+from .._core.validate import unknown
+from .engines import Engine
+from .floor import Budget, floor, keeps_budget
+from .iterate import Iterate, Quartic
+
+DRIFT = frozenset({"two-layer/drift", "two-layer/contraction", "two-layer/sharp"})
+PAPER = frozenset({"two-layer/corrected"})
+
+
+class Constant(StepRule):
+    """The same step every time; nothing is guaranteed."""
+
+    name = "constant"
+
+    def __init__(self, eta: float) -> None:
+        if not 0.0 < eta < math.inf:
+            raise ValueError(f"eta is {eta!r}; a constant step must be a positive number")
+        self.eta = eta
+
+    def step(self, engine: Engine) -> float:
+        return self.eta
+
+
+class Local(StepRule):
+    """The root of η K_t(η) = 1 with the paper's local smoothness, uncapped (Theorem 3.1)."""
+
+    name = "local"
+
+    def step(self, engine: Engine) -> float:
+        return tl.cubic_root(*engine.iterate.printed)
+
+
+class PaperRho(StepRule):
+    """min((1+η0^d)^(t/2) η0, 1/K_t): equation (19) of the paper with h = ρ, needs its (corrected) certificate."""
+
+    name = "paper-rho"
+    certified_by = PAPER
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        if certificate is None or not certificate.quantities.get("initial_step", 0.0) > 0.0 or "c" not in certificate.quantities:
+            raise ValueError(
+                f"steps={self.name!r} needs a certificate of 'two-layer/corrected' (or as printed) with a positive "
+                "first step; call certify(net, loss, theorem='two-layer/corrected') and see its suggestion"
+            )
+        self._q = certificate.quantities
+        self._t = 0
+
+    def step(self, engine: Engine) -> float:
+        q, t = self._q, self._t
+        self._t += 1
+        eta0 = q["initial_step"]
+        log_growth = 0.5 * t * math.log1p(eta0 ** q["d"])
+        return min(math.exp(min(log_growth, 700.0)) * eta0, self._limit(engine.iterate, t))
+
+    def _limit(self, iterate: Iterate, t: int) -> float:
+        return tl.cubic_root(*iterate.printed)
+
+    def state(self) -> dict[str, float]:
+        return {"t": float(self._t)}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._t = int(state["t"])
+
+
+class PaperRhoBar(PaperRho):
+    """min((1+η0^d)^(t/2) η0, 1/K̄_t): equation (19) with h = ρ̄; the printed second case repeats 1/K_t (erratum)."""
+
+    name = "paper-rho-bar"
+
+    def _limit(self, iterate: Iterate, t: int) -> float:
+        q = self._q
+        K, eta0, gap = q["smoothness"], q["initial_step"], q["initial_gap"]
+        rho_t, delta_t = q["rho_bar"] ** t, q["delta"] ** t
+        growth = math.exp(eta0 ** q["c"])
+        return 1.0 / (
+            math.sqrt(2.0 * K * gap * rho_t)
+            + 6.0 * K * K * q["beta2"] * gap * eta0 * eta0 * delta_t
+            + K * growth * q["alpha2"] * (1.0 + 3.0 * math.sqrt(2.0 * K * gap * delta_t) * eta0)
+        )
+
+
+class ExactLineSearch(StepRule):
+    """First positive critical point of the loss along the step (of its quartic majoriser for a loss that is not quadratic)."""
+
+    name = "exact-line-search"
+
+    def step(self, engine: Engine) -> float:
+        return first_critical_point(engine.iterate.quartic)
+
+
+class BarzilaiBorwein(StepRule):
+    """⟨s,s⟩/⟨s,y⟩ of the last step and the change of gradient; 1/K' first, and where the curvature is not positive."""
+
+    name = "barzilai-borwein"
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._step = self._squared = 0.0
+
+    def step(self, engine: Engine) -> float:
+        squared = engine.iterate.gradient_squared
+        curvature = self._squared - engine.alignment
+        if self._step > 0.0 and curvature > 0.0:
+            eta = self._step * self._squared / curvature
+        else:
+            eta = tl.cubic_root(*engine.iterate.sharp)
+        self.taken(eta, squared)
+        return eta
+
+    def taken(self, eta: float, squared: float) -> None:
+        """Remember the step that was taken (a safeguard may have changed it) and ‖∇L‖² where it started."""
+        self._step, self._squared = eta, squared
+
+    def state(self) -> dict[str, float]:
+        return {"step": self._step, "squared": self._squared}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._step, self._squared = state["step"], state["squared"]
+
+
+class Polyak(StepRule):
+    """gap / ‖∇L‖²."""
+
+    name = "polyak"
+
+    def step(self, engine: Engine) -> float:
+        iterate = engine.iterate
+        return iterate.gap / iterate.gradient_squared if iterate.gradient_squared > 0.0 else 0.0
+
+
+class Backtracking(StepRule):
+    """Armijo: from ``initial`` (or the last step over ``shrink`` with ``warm_start``) shrink until the gap falls by
+    decrease·η‖∇L‖². The paper's Algorithm 1 leaves the factor η out and never ends (erratum); its τ is 0.1."""
+
+    name = "backtracking"
+
+    def __init__(self, initial: float = 1.0, shrink: float = 0.1, decrease: float = 0.5, warm_start: bool = False) -> None:
+        if not initial > 0.0 or not 0.0 < shrink < 1.0 or not 0.0 < decrease < 1.0:
+            raise ValueError("backtracking needs initial > 0 and shrink and decrease between 0 and 1")
+        self.initial, self.shrink, self.decrease, self.warm_start = initial, shrink, decrease, warm_start
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._last = self.initial
+
+    def step(self, engine: Engine) -> float:
+        iterate = engine.iterate
+        eta = self._last / self.shrink if self.warm_start else self.initial
+        while eta > 0.0 and not iterate.trial(eta) <= iterate.gap - self.decrease * eta * iterate.gradient_squared:
+            eta *= self.shrink
+        self._last = eta or self.initial
+        return eta
+
+    def state(self) -> dict[str, float]:
+        return {"last": self._last}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._last = state["last"]
+
+
+class Xu2023(StepRule):
+    """The adaptive step of Xu et al. (2023) as this paper's equation (50) gives it: the minimiser of its rate, clipped to (48).
+
+    The root of -2μs- + 2(Kμs+² + 2μσγ)η + 6μKs+σγη² + 4μKσ²γ²η³ = 0, σ = ‖W‖, γ = ‖g‖_F. The paper does not fix the
+    original's constants; this is one reading of it.
+    """
+
+    name = "xu2023"
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._K, self._mu = loss.smoothness, loss.strong_convexity
+
+    def step(self, engine: Engine) -> float:
+        it, K = engine.iterate, self._K
+        low, high, product = it.sigma_min_squared, it.sigma_max_squared, it.map_norm * it.gradient_frobenius
+        if low <= 0.0:
+            return 0.0
+        # divided by 2 μ s-; the strong convexity cancels
+        eta = tl.cubic_root(
+            (K * high * high + 2.0 * product) / low, 3.0 * K * high * product / low, 2.0 * K * product * product / low
+        )
+        # (48): s- - ηp - (Kη/2)(s+ + ηp)² ≥ 0
+        limit = tl.cubic_root(
+            (product + 0.5 * K * high * high) / low, K * high * product / low, 0.5 * K * product * product / low
+        )
+        return min(eta, limit)
+
+
+class SharpStep(StepRule):
+    """1/K': the root of η K'(η) = 1 (Theorem I)."""
+
+    name = "sharp-proposal"
+
+    def step(self, engine: Engine) -> float:
+        return tl.cubic_root(*engine.iterate.sharp)
+
+
+class Certified(StepRule):
+    """Any proposal, made certified by the drift theorem: accepted only if condition (T) holds and the new gap is at most what
+    the floor step guarantees, or what the certificate guarantees for that iteration, whichever is larger; shrunk by 0.7
+    otherwise, and at last replaced by the better floor step.
+
+    Args:
+        proposal: the rule that proposes; ``None`` takes the floor step itself.
+    """
+
+    name = "certified"
+    certified_by = DRIFT
+    SHRINK = 0.7
+
+    def __init__(self, proposal: StepRule | None) -> None:
+        self.proposal = proposal
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self.adopt(loss, certificate)
+        if self.proposal is not None:
+            self.proposal.start(loss, certificate)
+
+    def adopt(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._budget = Budget.of(certificate, loss.smoothness)
+        self._spent = 0.0
+        self._taken = 0
+
+    def step(self, engine: Engine) -> float:
+        iterate = engine.iterate
+        at = floor(iterate.measurements(), self._budget, self._spent)
+        self._taken += 1
+        goal = max(at.goal, self._budget.guarantee(self._taken))
+        eta = self._accepted(iterate, goal, engine, max(at.sharp_step, at.contraction_step))
+        if eta is None:
+            eta = min((e for e in at[:2] if e > 0.0), key=iterate.trial, default=0.0)
+        self._spent += eta * eta * iterate.drift_per_step
+        if isinstance(self.proposal, BarzilaiBorwein):
+            self.proposal.taken(eta, iterate.gradient_squared)
+        return eta
+
+    def _accepted(self, iterate: Iterate, goal: float, engine: Engine, smallest: float) -> float | None:
+        if self.proposal is None:
+            return None
+        eta = self.proposal.step(engine)
+        while eta > 0.0 and math.isfinite(eta):
+            gap = iterate.trial(eta)
+            drift = eta * eta * iterate.drift_per_step
+            if gap <= goal and keeps_budget(drift, self._budget, self._spent, iterate.gap, gap):
+                return eta
+            if eta <= smallest:
+                return None
+            eta *= self.SHRINK
+        return None
+
+    def state(self) -> dict[str, float]:
+        inner = self.proposal.state() if self.proposal is not None else {}
+        return {"spent": self._spent, "taken": float(self._taken), **{f"proposal.{k}": v for k, v in inner.items()}}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._spent, self._taken = state["spent"], int(state["taken"])
+        if self.proposal is not None:
+            inner = {k.removeprefix("proposal."): v for k, v in state.items() if k.startswith("proposal.")}
+            self.proposal.restore(inner)
+
+
+class CertifiedBB(Certified):
+    """Barzilai-Borwein steps under the drift certificate; the default."""
+
+    name = "certified-bb"
+
+    def __init__(self) -> None:
+        super().__init__(BarzilaiBorwein())
+
+
+class Sharp(Certified):
+    """1/K' under the drift certificate."""
+
+    name = "sharp"
+
+    def __init__(self) -> None:
+        super().__init__(SharpStep())
+
+
+class Contraction(Certified):
+    """The better of the theorem's own floor steps (Theorems I and III)."""
+
+    name = "contraction"
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+def first_critical_point(quartic: Quartic) -> float:
+    """Smallest positive root of the quartic's derivative, polished by Newton; 0 where there is none."""
+    derivative = np.array([4.0 * quartic.c4, 3.0 * quartic.c3, 2.0 * quartic.c2, quartic.c1])
+    if not derivative[3] < 0.0:
+        return 0.0
+    # in x = η/scale the constant is -1 and the coefficients are of order 1, so that no accuracy is lost to powers of η
+    scale = max(
+        float(abs(c / derivative[3]) ** (1.0 / k)) for k, c in ((3, derivative[0]), (2, derivative[1]), (1, derivative[2]))
+    )
+    if scale == 0.0:
+        return 0.0
+    c = derivative / -derivative[3] * np.array([scale**-3, scale**-2, 1.0 / scale, 1.0])
+    roots = np.roots(c)
+    real = roots[(np.abs(roots.imag) <= 1e-7 * np.abs(roots)) & (roots.real > 0.0)].real
+    if len(real) == 0:
+        return 0.0
+    x = float(real.min())
+    for _ in range(3):
+        slope = (3.0 * c[0] * x + 2.0 * c[1]) * x + c[2]
+        if slope <= 0.0:
+            break
+        x -= (((c[0] * x + c[1]) * x + c[2]) * x + c[3]) / slope
+    return x / scale
+
+
+RULES: dict[str, type[StepRule]] = {
+    rule.name: rule
+    for rule in (
+        CertifiedBB,
+        Contraction,
+        Sharp,
+        PaperRho,
+        PaperRhoBar,
+        Local,
+        ExactLineSearch,
+        BarzilaiBorwein,
+        Polyak,
+        Backtracking,
+        Xu2023,
+        Constant,
+    )
+}
+
+
+def names() -> list[str]:
+    """The step rules by name."""
+    return list(RULES)
+
+
+def make(steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+    """A rule from an object, a name, a number (a constant step), or the certificate's own rule."""
+    if isinstance(steps, StepRule):
+        return steps
+    if isinstance(steps, bool):
+        raise TypeError("steps is a bool; pass a rule, its name, or a positive number")
+    if isinstance(steps, float | int):
+        return Constant(float(steps))
+    name = steps if steps is not None else (certificate.rule if certificate is not None else "certified-bb")
+    if name == Constant.name:
+        raise ValueError("steps='constant' needs its step; pass the number itself, for example steps=0.01")
+    if name not in RULES:
+        raise unknown("step rule", name, RULES)
+    return RULES[name]()
+
+

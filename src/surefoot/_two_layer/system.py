@@ -1,0 +1,172 @@
+"""The two-layer system as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from surefoot_check.arrays import digest
+from surefoot_check.problems import load_problem
+from surefoot_check.theorems import two_layer as tl
+from surefoot_check.two_layer import base_quantities
+
+from .._core.audit import Audit
+from .._core.certificate import SLACK, Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.losses import Loss
+from .._core.steps import StepRule
+from .._core.validate import unknown
+from . import steps as rules
+from .audit import audit
+from .engines import ENGINES, Engine
+from .iterate import Iterate
+from .network import TwoLayerLinear
+
+
+def reduced_weights(net: TwoLayerLinear, loss: Loss) -> tuple[Tensor, Tensor]:
+    """(BᵀW1, W2), detached: the weights of the reduced problem (Theorem 7 of the proofs).
+
+    Raises:
+        TypeError: weights that are not float64.
+        ValueError: shapes or devices that do not fit the loss, or non-finite weights.
+    """
+    W1, W2 = net.W1.detach(), net.W2.detach()
+    for name, W in (("W1", W1), ("W2", W2)):
+        if W.dtype.itemsize != 8 or not W.is_floating_point():
+            raise TypeError(f"net.{name} has dtype {str(W.dtype).removeprefix('torch.')}; use float64: net.double()")
+        if not bool(W.isfinite().all()):
+            raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
+    n, m = loss.shape
+    if W1.shape[0] != n or W2.shape[0] != m:
+        raise ValueError(
+            f"net maps {W1.shape[0]} inputs to {W2.shape[0]} outputs, the loss has {n} inputs and {m} outputs; "
+            f"build the network with n={n}, m={m}"
+        )
+    if W1.device != loss.optimum.device:
+        raise ValueError(f"net is on {W1.device} and the loss on {loss.optimum.device}; move one of them")
+    return (W1 if loss.basis is None else loss.basis.T @ W1), W2
+
+
+def measure_quantities(net: TwoLayerLinear, loss: Loss, slack: float = SLACK) -> dict[str, float]:
+    """Base quantities of all two-layer theorems as published: rigorous bounds moved outwards by ``slack``; with sizes."""
+    W1, W2 = (W.cpu().numpy() for W in reduced_weights(net, loss))
+    reduced = loss.reduced
+    arrays = {name: array.cpu().numpy() for name, array in reduced.arrays().items()}
+    enclosures = base_quantities(load_problem(reduced.kind, arrays), W1, W2)
+    return {**publish(enclosures, tl.DIRECTIONS, slack), **_sizes(reduced, W1.shape[1])}
+
+
+def _sizes(loss: Loss, width: int) -> dict[str, int | bool]:
+    return {"n": loss.shape[0], "m": loss.shape[1], "h": width, "quadratic": loss.quadratic}
+
+
+def _suggestion(quantities: Mapping[str, float], loss: Loss, width: int, failed: list[str]) -> str:
+    """What would make the theorem hold."""
+    n, m = loss.reduced.shape
+    if any("mu > 0" in name for name in failed):
+        if loss.kind == "softmax":
+            return "the loss is not strongly convex: use l2 > 0, for example l2=1e-3"
+        return "the data has no positive strong convexity that can be certified: standardise or whiten the inputs"
+    if any("quadratic" in name for name in failed):
+        return "use theorem='two-layer/drift', which needs neither a quadratic loss nor a unique minimiser"
+    if any("alpha1" in name for name in failed):
+        if width < min(n, m):
+            return (
+                f"width {width} is below min(n, m) = {min(n, m)}: the network cannot represent every W, so no rate is "
+                f"possible; use width >= {n + m}"
+            )
+        if width < n + m:
+            return f"alpha1 > 0 almost surely for random weights of width >= n + m = {n + m}; this network has {width}"
+        return (
+            "the weights are balanced and far from the optimum: draw W1 and W2 independently (Gaussian), raise their "
+            "scale, or train first and certify again at a later iterate (certify_every)"
+        )
+    if any("eta0" in name or "Delta" in name for name in failed):
+        return "no admissible first step was found in floating point; use theorem='two-layer/drift'"
+    return ""
+
+
+class TwoLayerSystem:
+    """Theorems, engines and rules of two-layer linear networks."""
+
+    name = "two-layer"
+    network = TwoLayerLinear
+    default_theorem = "two-layer/drift"
+
+    def certify(self, net: TwoLayerLinear, loss: Loss, theorem: str) -> Certificate:
+        """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
+        statement = find(theorem, self.name)
+        measured = measure_quantities(net, loss)
+        sizes = _sizes(loss.reduced, net.width)
+        base = {name: measured[name] for name in (*statement.base, *sizes) if name in measured}
+        quantities, inequalities, schedule = evaluate(statement, base)
+        conditions = tuple(Condition.of(c) for c in inequalities)
+        failed = [c.name for c in conditions if not c.holds]
+        status = CertificateStatus.FAILS if failed else CertificateStatus.HOLDS
+        suggestion = _suggestion(quantities, loss, net.width, failed)
+        if not statement.provable and sizes["n"] != sizes["m"]:
+            status = CertificateStatus.REFUTED
+            suggestion = "the printed alpha1 is false for n != m; use theorem='two-layer/corrected' or the default"
+        elif not statement.provable and not failed:
+            suggestion = "for n = m this coincides with 'two-layer/corrected', which the checker accepts"
+        return Certificate(
+            system=self.name,
+            theorem=statement.id,
+            version=statement.version,
+            status=status,
+            conditions=conditions,
+            quantities={k: float(v) for k, v in quantities.items() if k not in sizes},
+            schedule=tuple(schedule),
+            optimal_value=float(loss.optimal_value),
+            rule=statement.rule,
+            suggestion=suggestion,
+            problem={"kind": loss.reduced.kind, **sizes},
+            arrays=self.digests(net, loss),
+        )
+
+    def digests(self, net: TwoLayerLinear, loss: Loss) -> dict[str, str]:
+        """sha256 of every array the certificate speaks of."""
+        arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
+        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
+        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
+
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+        """See ``steps.make``."""
+        return rules.make(steps, certificate)
+
+    def engine(self, net: TwoLayerLinear, loss: Loss, name: str) -> Engine:
+        """``auto``: Gram space unless the width is below n + m, where the weights themselves are smaller."""
+        W1, W2 = reduced_weights(net, loss)
+        if name == "auto":
+            name = "weights" if net.width < sum(loss.reduced.shape) else "gram"
+        if name not in ENGINES:
+            raise unknown("engine", name, ["auto", *ENGINES])
+        return ENGINES[name](loss.reduced, W1, W2)
+
+    def reduced(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
+        """The weights that a certificate speaks of."""
+        W1, W2 = reduced_weights(net, loss)
+        return {"W1": W1.contiguous(), "W2": W2.contiguous()}
+
+    def write(self, net: TwoLayerLinear, loss: Loss, weights: Mapping[str, Tensor]) -> None:
+        """Put reduced weights back; what lies outside the data's row space stays as it was (it never moves)."""
+        W1 = weights["W1"]
+        if loss.basis is not None:
+            before = net.W1.detach()
+            W1 = before + loss.basis @ (W1 - loss.basis.T @ before)
+        net.W1.data.copy_(W1)
+        net.W2.data.copy_(weights["W2"])
+
+    def measure(self, net: TwoLayerLinear, loss: Loss) -> dict[str, float]:
+        """The measurements of the current weights."""
+        return Iterate.of(loss.reduced, *reduced_weights(net, loss)).measurements()
+
+    def gradient(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
+        """The gradient in the reduced weights."""
+        W1, W2 = reduced_weights(net, loss)
+        g = loss.reduced.gradient(W1 @ W2.T)
+        return {"W1": g @ W2, "W2": g.T @ W1}
+
+    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
+        """See ``audit.audit``."""
+        return audit(trace, certificate, resolution)

@@ -1,0 +1,56 @@
+"""Scalar functions that work on Python floats and on ``flint.arb`` balls alike.
+
+A theorem is written once with these and evaluated twice: in float64 to decide, in ball arithmetic to prove.
+Dispatch is on the argument, so that this module never imports python-flint. With balls, ``a < b`` is true only
+when it is certain; a theorem therefore states every condition as "not certain means not proved".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Number = Any
+"""A Python float or a ``flint.arb``; mixed expressions are exact conversions of the float."""
+
+Quantities = Mapping[str, Number]
+
+
+def sqrt(x: Number) -> Number:
+    """Square root; a float below zero raises ``ValueError``, a ball that contains such a number becomes NaN."""
+    return math.sqrt(x) if isinstance(x, float | int) else x.sqrt()
+
+
+def exp(x: Number) -> Number:
+    """Exponential; a float overflow becomes ``inf``."""
+    if not isinstance(x, float | int):
+        return x.exp()
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def log(x: Number) -> Number:
+    """Natural logarithm."""
+    return math.log(x) if isinstance(x, float | int) else x.log()
+
+
+def larger(x: Number, y: Number) -> Number:
+    """Maximum (of balls: a ball that contains the maximum)."""
+    if isinstance(x, float | int) and isinstance(y, float | int):
+        return max(x, y)
+    return x.max(y) if not isinstance(x, float | int) else y.max(x)
+
+
+def smaller(x: Number, y: Number) -> Number:
+    """Minimum (of balls: a ball that contains the minimum)."""
+    return -larger(-x, -y)
+
+
+def power(x: Number, exponent: Number) -> Number:
+    """``x ** exponent`` for ``x > 0``."""
+    if isinstance(x, float | int) and isinstance(exponent, float | int):
+        return float(x) ** exponent
+    return exp(exponent * log(x))

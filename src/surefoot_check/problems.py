@@ -1,0 +1,336 @@
+"""The problems a certificate can speak of: rigorous constants of the loss, and rigorous gaps at given weights.
+
+A stored witness Ŵ (``optimum``) is never trusted: it enters only through the residual of its stationarity,
+‖W* - Ŵ‖_F ≤ ‖∇ℓ(Ŵ)‖_F / μ. Every float here is rounded outwards; products obey the model of ``bounds``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from .arrays import FormatError
+from .bounds import down, frobenius_upper, product_error, singular_value_bounds, up
+
+Array = np.ndarray
+Interval = tuple[float, float]
+"""Rigorous (lower, upper) enclosure of a real number."""
+
+ULP = 2.0**-53
+EXP_ERROR = 16 * ULP
+"""Relative error granted to numpy's exp and log at level ``fast`` (they are documented to be within 4 ulp)."""
+
+
+def root_down(x: float) -> float:
+    """Lower bound of the square root of x ≥ 0."""
+    return max(0.0, down(float(np.sqrt(max(x, 0.0)))))
+
+
+@dataclass(frozen=True)
+class Product:
+    """The end-to-end matrix W = W1 W2ᵀ as computed, with a bound on its error in Frobenius norm."""
+
+    value: Array
+    error: float
+
+
+def end_to_end(W1: Array, W2: Array) -> Product:
+    """W1 W2ᵀ with its rounding error."""
+    return Product(W1 @ W2.T, product_error(W1, W2.T))
+
+
+class Problem(ABC):
+    """One loss on concrete arrays; ``shape`` is that of W."""
+
+    kind: str
+    shape: tuple[int, int]
+    quadratic: bool
+
+    @abstractmethod
+    def smoothness(self) -> Interval:
+        """K."""
+
+    @abstractmethod
+    def strong_convexity(self) -> Interval:
+        """μ: of strong convexity where the minimiser is unique, else the PL constant."""
+
+    @property
+    @abstractmethod
+    def unique_optimum(self) -> bool:
+        """Whether the minimiser is unique, so that (A3) of the proofs holds."""
+
+    @abstractmethod
+    def gap_upper(self, W: Product) -> float:
+        """Rigorous upper bound of loss(W) - optimal value."""
+
+    @abstractmethod
+    def optimum(self) -> Product:
+        """The witness Ŵ with a bound on ‖Ŵ - W*‖_F."""
+
+    def optimum_singular_values(self) -> tuple[Interval, Interval]:
+        """Enclosures of σ_{min(n,m)}(W*) and ‖W*‖, by Weyl from the witness."""
+        witness = self.optimum()
+        lower, upper = singular_value_bounds(witness.value)
+        e = witness.error
+        return (max(0.0, down(lower[-1] - e)), up(upper[-1] + e)), (max(0.0, down(lower[0] - e)), up(upper[0] + e))
+
+    def distance(self, W: Product) -> Interval:
+        """Enclosure of ‖W - W*‖_F."""
+        witness = self.optimum()
+        difference = W.value - witness.value
+        norm = frobenius_upper(difference)
+        error = up(W.error + witness.error + ULP * norm, 4)
+        return max(0.0, down(norm * (1.0 - 1e-12) - error)), up(norm + error)
+
+
+class LinearLeastSquares:
+    """½‖Xw - y‖² for X of full rank: what squared loss and matrix sensing share."""
+
+    def __init__(self, X: Array, Y: Array, witness: Array) -> None:
+        self.X, self.Y, self.witness = X, Y, witness
+        self.lower, self.upper = singular_value_bounds(X)
+        if len(self.lower) == 0:
+            raise FormatError("the design matrix is empty")
+        self.unique = X.shape[0] >= X.shape[1]
+        self._residual: float | None = None
+
+    def squared(self, which: int) -> Interval:
+        """Enclosure of the square of a singular value of X."""
+        low, high = float(self.lower[which]), float(self.upper[which])
+        return max(0.0, down(low * low)), up(high * high)
+
+    def image_norm(self, V: Array, error: float) -> float:
+        """Upper bound of ‖X V'‖_F over all ‖V' - V‖_F ≤ error."""
+        image = self.X @ V
+        return up(frobenius_upper(image) + product_error(self.X, V) + float(self.upper[0]) * error, 4)
+
+    def residual_norm(self, V: Array, error: float) -> float:
+        """Upper bound of ‖X V' - Y‖_F over all ‖V' - V‖_F ≤ error."""
+        image = self.X @ V
+        difference = image - self.Y
+        rounding = up(product_error(self.X, V) + ULP * frobenius_upper(difference) + float(self.upper[0]) * error, 6)
+        return up(frobenius_upper(difference) + rounding, 2)
+
+    def stationarity(self) -> float:
+        """Upper bound of ‖Xᵀ(XŴ - Y)‖_F."""
+        if self._residual is None:
+            image = self.X @ self.witness
+            difference = image - self.Y
+            rounding = up(product_error(self.X, self.witness) + ULP * frobenius_upper(difference), 4)
+            gradient = self.X.T @ difference
+            self._residual = up(
+                frobenius_upper(gradient)
+                + product_error(self.X.T, difference)
+                + float(self.upper[0]) * rounding,
+                6,
+            )
+        return self._residual
+
+    def gap_upper(self, V: Array, error: float) -> float:
+        """Upper bound of the gap at V: sqrt(gap) ≤ ‖X(V-Ŵ)‖/√2 + ‖Xᵀ(XŴ-Y)‖/√(2μ); no cancellation near the optimum."""
+        mu = self.squared(-1)[0]
+        if mu <= 0.0:
+            return float("inf")
+        difference = V - self.witness
+        rounded = up(error + ULP * frobenius_upper(difference), 2)
+        root = up(
+            self.image_norm(difference, rounded) / root_down(2.0) + self.stationarity() / root_down(down(2.0 * mu)), 6
+        )
+        if not self.unique:  # full row rank: the optimal value is 0, and the residual itself bounds the gap
+            root = min(root, up(self.residual_norm(V, error) / root_down(2.0), 2))
+        return up(root * root)
+
+
+class Squared(Problem):
+    """½‖XW - Y‖²_F with X of full column rank."""
+
+    kind = "squared"
+    quadratic = True
+    unique_optimum = True
+
+    def __init__(self, X: Array, Y: Array, optimum: Array) -> None:
+        if X.shape[0] < X.shape[1]:
+            raise FormatError("X must have full column rank; a rank-deficient problem is stored reduced")
+        self.shape = (X.shape[1], Y.shape[1])
+        self._system = LinearLeastSquares(X, Y, optimum)
+
+    def smoothness(self) -> Interval:
+        return self._system.squared(0)
+
+    def strong_convexity(self) -> Interval:
+        return self._system.squared(-1)
+
+    def gap_upper(self, W: Product) -> float:
+        return self._system.gap_upper(W.value, W.error)
+
+    def optimum(self) -> Product:
+        mu = self.strong_convexity()[0]
+        error = up(self._system.stationarity() / mu, 2) if mu > 0.0 else float("inf")
+        return Product(self._system.witness, error)
+
+
+class Sensing(Problem):
+    """½ Σ_k (⟨A_k, W⟩ - y_k)² with linearly independent measurements, or at least nm of them of rank nm."""
+
+    kind = "sensing"
+    quadratic = True
+
+    def __init__(self, A: Array, y: Array, optimum: Array) -> None:
+        measurements, n, m = A.shape
+        self.shape = (n, m)
+        self._system = LinearLeastSquares(A.reshape(measurements, n * m), y[:, None], optimum.reshape(n * m, 1))
+
+    @property
+    def unique_optimum(self) -> bool:
+        return self._system.unique
+
+    def smoothness(self) -> Interval:
+        return self._system.squared(0)
+
+    def strong_convexity(self) -> Interval:
+        return self._system.squared(-1)
+
+    def gap_upper(self, W: Product) -> float:
+        return self._system.gap_upper(W.value.reshape(-1, 1), W.error)
+
+    def optimum(self) -> Product:
+        mu = self.strong_convexity()[0]
+        error = up(self._system.stationarity() / mu, 2) if mu > 0.0 else float("inf")
+        return Product(self._system.witness.reshape(self.shape), error)
+
+
+class Softmax(Problem):
+    """(1/N) Σ cross-entropy(softmax(XW), labels) + (l2/2)‖W‖²_F."""
+
+    kind = "softmax"
+    quadratic = False
+    unique_optimum = True
+
+    def __init__(self, X: Array, labels: Array, l2: float, optimum: Array) -> None:
+        self.X, self.labels, self.l2, self.witness = X, labels, l2, optimum
+        rows, n = X.shape
+        self.shape = (n, optimum.shape[1])
+        if labels.shape != (rows,) or labels.min(initial=0) < 0 or labels.max(initial=0) >= self.shape[1]:
+            raise FormatError("labels must hold one class index for each row of X")
+        self._upper = singular_value_bounds(X)
+        self._stationarity: float | None = None
+
+    def smoothness(self) -> Interval:
+        low, high = float(self._upper[0][0]), float(self._upper[1][0])
+        scale = 2.0 * self.X.shape[0]
+        return down(low * low / scale + self.l2, 4), up(high * high / scale + self.l2, 4)
+
+    def strong_convexity(self) -> Interval:
+        return self.l2, self.l2
+
+    def _logits(self, W: Product) -> tuple[Array, float]:
+        """XW and a bound on its error in Frobenius norm."""
+        return self.X @ W.value, up(product_error(self.X, W.value) + float(self._upper[1][0]) * W.error, 3)
+
+    def _probabilities(self, W: Product) -> tuple[Array, float]:
+        """Softmax of the logits and a bound on its error in Frobenius norm (softmax is ½-Lipschitz row by row)."""
+        logits, error = self._logits(W)
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        p = shifted / shifted.sum(axis=1, keepdims=True)
+        # relative error of one entry: the shift (rounded, so an absolute error of the exponent of at most
+        # u·|shift|, bounded by u·800 where exp does not vanish), exp, the sum of m terms and a division
+        relative = (self.shape[1] + 4) * ULP + 2 * EXP_ERROR + 1600 * ULP
+        return p, up(0.5 * error + relative * frobenius_upper(p), 4)
+
+    def _gradient_norm(self, W: Product) -> float:
+        """Upper bound of ‖∇ℓ(W)‖_F."""
+        rows = self.X.shape[0]
+        p, error = self._probabilities(W)
+        p[np.arange(rows), self.labels] -= 1.0
+        gradient = self.X.T @ p / rows + self.l2 * W.value
+        rounding = (
+            (product_error(self.X.T, p) + float(self._upper[1][0]) * (error + ULP * frobenius_upper(p))) / rows
+            + self.l2 * W.error
+            + 8.0 * ULP * (frobenius_upper(gradient) + self.l2 * frobenius_upper(W.value))
+        )
+        return up(frobenius_upper(gradient) + rounding, 8)
+
+    def stationarity(self) -> float:
+        """Upper bound of ‖∇ℓ(Ŵ)‖_F."""
+        if self._stationarity is None:
+            self._stationarity = self._gradient_norm(Product(self.witness, 0.0))
+        return self._stationarity
+
+    def _loss(self, W: Product) -> Interval:
+        """Enclosure of the loss."""
+        rows = self.X.shape[0]
+        logits, error = self._logits(W)
+        top = logits.max(axis=1)
+        sums = np.exp(logits - top[:, None]).sum(axis=1)
+        terms = np.log(sums) + top - logits[np.arange(rows), self.labels]
+        magnitude = float(np.sum(np.abs(np.log(sums)) + 2.0 * np.abs(logits).max(axis=1) + 1.0)) / rows
+        # the cross-entropy of a row is √2-Lipschitz in its logits; the mean over rows gives 1/√N by Cauchy-Schwarz
+        square = frobenius_upper(W.value)
+        penalty = 0.5 * self.l2 * square * square
+        rounding = (
+            1.5 * error / np.sqrt(rows)
+            + (rows.bit_length() + self.shape[1] + 40 + 1600) * ULP * magnitude
+            + 2 * EXP_ERROR * magnitude
+            + self.l2 * square * W.error
+            + 0.5 * self.l2 * W.error * W.error
+            + 1e-13 * penalty
+        )
+        value = float(terms.mean()) + penalty
+        rounding = up(rounding, 16)
+        return down(value - rounding), up(value + rounding)
+
+    def gap_upper(self, W: Product) -> float:
+        if self.l2 <= 0.0:
+            return float("inf")
+        s = self.stationarity()
+        below = up(s * s / down(2.0 * self.l2), 4)  # ℓ(Ŵ) - ℓ* ≤ ‖∇ℓ(Ŵ)‖²/(2μ)
+        through_values = up(self._loss(W)[1] - self._loss(Product(self.witness, 0.0))[0] + below, 4)
+        distance = self.distance(W)[1]
+        through_distance = up(0.5 * self.smoothness()[1] * distance * distance, 4)
+        gradient = self._gradient_norm(W)
+        through_gradient = up(gradient * gradient / down(2.0 * self.l2), 4)
+        return max(0.0, min(through_values, through_distance, through_gradient))
+
+    def optimum(self) -> Product:
+        error = up(self.stationarity() / self.l2, 2) if self.l2 > 0.0 else float("inf")
+        return Product(self.witness, error)
+
+
+def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
+    """The problem of these arrays; ``FormatError`` where they do not fit together.
+
+    Arrays by kind: squared X (N, n), Y (N, m), optimum (n, m); sensing A (M, n, m), y (M,), optimum (n, m);
+    softmax X (N, n), labels (N,), l2 (), optimum (n, m).
+    """
+
+    def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
+        if name not in arrays:
+            raise FormatError(f"the problem has no array {name!r}")
+        array = arrays[name]
+        if array.ndim != dimensions or array.dtype != dtype or array.size == 0:
+            raise FormatError(f"array {name!r} has shape {array.shape} and dtype {array.dtype}")
+        if not np.isfinite(array).all():
+            raise FormatError(f"array {name!r} has non-finite entries")
+        return array
+
+    optimum = take("optimum", 2)
+    if kind == "squared":
+        X, Y = take("X", 2), take("Y", 2)
+        if X.shape[0] != Y.shape[0] or optimum.shape != (X.shape[1], Y.shape[1]):
+            raise FormatError("X, Y and optimum do not fit together")
+        return Squared(X, Y, optimum)
+    if kind == "sensing":
+        A, y = take("A", 3), take("y", 1)
+        if A.shape[0] != len(y) or optimum.shape != A.shape[1:]:
+            raise FormatError("A, y and optimum do not fit together")
+        return Sensing(A, y, optimum)
+    if kind == "softmax":
+        X, labels = take("X", 2), take("labels", 1, np.int64)
+        l2 = float(take("l2", 0))
+        if optimum.shape[0] != X.shape[1] or not l2 >= 0.0:
+            raise FormatError("X, l2 and optimum do not fit together")
+        return Softmax(X, labels, cast(float, l2), optimum)
+    raise FormatError(f"unknown problem kind {kind!r}")

@@ -1,0 +1,19 @@
+"""The theorems, one file each. ``surefoot`` evaluates them in floats; the checker proves them in ball arithmetic."""
+
+from __future__ import annotations
+
+from . import two_layer_as_printed, two_layer_contraction, two_layer_corrected, two_layer_drift, two_layer_sharp
+from .statement import Inequality, Schedule, Segment, Theorem
+
+THEOREMS: dict[str, Theorem] = {
+    module.THEOREM.id: module.THEOREM
+    for module in (
+        two_layer_drift,
+        two_layer_contraction,
+        two_layer_sharp,
+        two_layer_corrected,
+        two_layer_as_printed,
+    )
+}
+
+__all__ = ["THEOREMS", "Inequality", "Schedule", "Segment", "Theorem"]

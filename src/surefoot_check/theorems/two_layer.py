@@ -1,0 +1,194 @@
+"""Quantities shared by the theorems on two-layer linear networks f(X) = X W1 W2ᵀ, W1 (n, h), W2 (m, h).
+
+Base quantities are measured on the arrays (``surefoot_check.problems``) and published with slack in the safe
+direction; everything here derives from them, in floats or in balls. Symbols: K smoothness, mu strong
+convexity, L the gap ``loss - optimal value``, s- = λ_min(W1W1ᵀ) + λ_min(W2W2ᵀ), s+ = ‖W1‖² + ‖W2‖²,
+D = W1ᵀW1 - W2ᵀW2 with eigenvalues λ_1 ≥ … ≥ λ_h.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..numbers import Number, Quantities, larger, sqrt
+
+DIRECTIONS: dict[str, str] = {
+    "smoothness": "upper",  # K
+    "strong_convexity": "lower",  # mu
+    "lambda_plus": "upper",  # max(λ_1(D), 0)
+    "lambda_minus": "upper",  # max(-λ_h(D), 0)
+    "lambda_n": "lower",  # max(λ_n(D), 0), 0 if n > h
+    "lambda_m": "lower",  # max(-λ_{h+1-m}(D), 0), 0 if m > h
+    "initial_gap": "upper",  # L(0)
+    "optimum_sigma_min": "lower",  # σ_{min(n,m)}(W*)
+    "optimum_sigma_max": "upper",  # ‖W*‖
+    "initial_distance": "upper",  # ‖W(0) - W*‖_F
+    "sigma_min_squared": "lower",  # s-(0)
+    "sigma_max_squared": "upper",  # s+(0)
+}
+"""Every base quantity and the direction in which its published value must err."""
+
+
+def lower_root(a: Number, lam: Number, beta: Number) -> Number:
+    """F(a, λ, β): the root p ≥ a of (p - a)(p + λ) = β², in the form that does not cancel (Theorem 3 of the proofs)."""
+    total = a + lam
+    discriminant = sqrt(total * total + 4.0 * beta * beta)
+    if isinstance(discriminant, float) and total + discriminant == 0.0:
+        return a
+    if not isinstance(discriminant, float) and not total + discriminant > 0:
+        return a  # beta² / (total + discriminant) ≥ 0, so a itself is a lower bound
+    return a + 2.0 * beta * beta / (total + discriminant)
+
+
+def upper_root(lam: Number, beta: Number) -> Number:
+    """H(λ, β): the root p ≥ λ of p(p - λ) = β²."""
+    return 0.5 * (lam + sqrt(lam * lam + 4.0 * beta * beta))
+
+
+def margin_below(q: Quantities, radius: Number) -> Number:
+    """β1 = max(0, σ_{min(n,m)}(W*) - radius); 0 where no unique minimiser is known."""
+    if "optimum_sigma_min" not in q:
+        return 0.0
+    return larger(q["optimum_sigma_min"] - radius, 0.0)
+
+
+def margin_above(q: Quantities, radius: Number) -> Number:
+    """β2 = ‖W*‖ + radius."""
+    return q["optimum_sigma_max"] + radius
+
+
+def gap_radius(q: Quantities, gap: Number) -> Number:
+    """sqrt(2L/μ) ≥ ‖W - W*‖_F at every point whose gap is at most L."""
+    return sqrt(2.0 * gap / q["strong_convexity"])
+
+
+def distance_radius(q: Quantities) -> Number:
+    """sqrt(K/μ)‖W(0) - W*‖_F, the radius of the printed theorem; never smaller than ``gap_radius``."""
+    return sqrt(q["smoothness"] / q["strong_convexity"]) * q["initial_distance"]
+
+
+def alpha1(q: Quantities, beta1: Number) -> Number:
+    """Lower bound of s- from imbalance and margin, correct for every n and m (Theorem 3 of the proofs; erratum E.3)."""
+    n, m = int(q["n"]), int(q["m"])
+    return lower_root(q["lambda_n"], q["lambda_minus"], beta1 if n <= m else 0.0) + lower_root(
+        q["lambda_m"], q["lambda_plus"], beta1 if m <= n else 0.0
+    )
+
+
+def alpha1_as_printed(q: Quantities, beta1: Number) -> Number:
+    """The paper's α1, which keeps β1 in both roots; not a lower bound of s- when n ≠ m."""
+    return lower_root(q["lambda_n"], q["lambda_minus"], beta1) + lower_root(q["lambda_m"], q["lambda_plus"], beta1)
+
+
+def alpha2(q: Quantities, beta2: Number) -> Number:
+    """Upper bound of s+ (Theorem 3 of the proofs)."""
+    return upper_root(q["lambda_plus"], beta2) + upper_root(q["lambda_minus"], beta2)
+
+
+def cubic_root(c1: float, c2: float, c3: float) -> float:
+    """A lower bound, tight to 1e-12, of the positive root of c1 x + c2 x² + c3 x³ = 1 (c1 > 0; c2, c3 ≥ 0), in floats.
+
+    In y = c1 x the equation is y + q1 y² + q2 y³ = 1; Newton from min(1, q1^(-1/2), q2^(-1/3)) decreases
+    monotonically, from above, so that the result is shrunk and the caller verifies it where a proof is needed.
+    """
+    q1, q2 = c2 / c1 / c1, c3 / c1 / c1 / c1
+    y = 1.0
+    if q1 > 1.0:
+        y = min(y, q1**-0.5)
+    if q2 > 1.0:
+        y = min(y, q2 ** (-1.0 / 3.0))
+    for _ in range(100):
+        step = (y * (1.0 + y * (q1 + y * q2)) - 1.0) / (1.0 + y * (2.0 * q1 + 3.0 * q2 * y))
+        y -= step
+        if abs(step) <= 1e-15 * y:
+            break
+    return y / c1 * (1.0 - 1e-12)
+
+
+def sharp_coefficients(K: Number, s_plus: Number, g_norm: Number, g_frobenius: Number, w_norm: Number) -> tuple:
+    """k0, k1, k2 of K'(η) = k0 + k1 η + k2 η² (Theorem I of the proofs)."""
+    return K * s_plus + g_norm, K * s_plus * g_frobenius, 0.5 * K * w_norm * g_norm * g_frobenius
+
+
+def printed_coefficients(K: Number, s_plus: Number, gap: Number, w_norm: Number) -> tuple:
+    """k0, k1, k2 of the paper's local smoothness K_t(η)."""
+    r = sqrt(2.0 * K * gap)
+    return K * s_plus + r, 3.0 * K * s_plus * r, 6.0 * K * K * w_norm * gap
+
+
+def sharp_gain(eta: Number, k: tuple) -> Number:
+    """h(η) = η - η²K'(η)/2: the gap falls by at least h(η)‖∇L‖² (Corollary of Theorem I)."""
+    return eta - 0.5 * eta * eta * (k[0] + eta * (k[1] + eta * k[2]))
+
+
+def sharp_floor(k: tuple[float, float, float], cap: float) -> float:
+    """Floor step of rule (R): the smaller of the maximiser of h and the largest η with η² ≤ cap·h(η), in floats.
+
+    ``cap`` is κ y_t / L_t, the allowed drift per relative decrease; ``math.inf`` where there is no budget.
+    """
+    best = cubic_root(k[0], 1.5 * k[1], 2.0 * k[2])
+    if math.isinf(cap):
+        return best
+    return min(best, cubic_root(1.0 / cap + 0.5 * k[0], 0.5 * k[1], 0.5 * k[2]))
+
+
+def sharp_floor_holds(eta: Number, k: tuple, cap: Number | None) -> bool:
+    """Whether η is certainly at most both roots of ``sharp_floor`` (so that h increases up to η and the budget is kept)."""
+    best = eta * (k[0] + eta * (1.5 * k[1] + eta * 2.0 * k[2])) <= 1.0
+    if cap is None:
+        return bool(best)
+    return bool(best) and bool(eta * (1.0 / cap + 0.5 * k[0] + eta * (0.5 * k[1] + eta * 0.5 * k[2])) <= 1.0)
+
+
+def contraction_factor(eta: Number, lower: Number, upper: Number, curvature: Number) -> Number:
+    """r(η) = max(|1 - η l|, |1 - η u|) + η² s of Theorem III; sqrt(L) contracts by it."""
+    return larger(larger(1.0 - eta * lower, eta * upper - 1.0), 0.0) + eta * eta * curvature
+
+
+def contraction_floor(lower: float, upper: float, curvature: float, cap: float) -> float:
+    """The η ≤ min(2/(l+u), l/(2s)) that minimises r(η) subject to 2uη² ≤ cap·(1 - r(η)²), by bisection, in floats.
+
+    The feasible set is an interval that starts at 0 (Corollary of Theorem III), so that bisection is exact.
+    """
+    if lower <= 0.0:
+        return 0.0
+    high = 2.0 / (lower + upper)
+    if curvature > 0.0:
+        high = min(high, 0.5 * lower / curvature)
+    high *= 1.0 - 1e-12
+
+    def feasible(eta: float) -> bool:
+        return contraction_floor_holds(eta, lower, upper, curvature, cap)
+
+    if feasible(high):
+        return high
+    low = high
+    while low > 0.0 and not feasible(low):
+        high, low = low, low * 0.25
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if feasible(middle) else (low, middle)
+    return low * (1.0 - 1e-12)
+
+
+def contraction_floor_holds(eta: Number, lower: Number, upper: Number, curvature: Number, cap: Number) -> bool:
+    """Whether η certainly satisfies the three constraints of ``contraction_floor``."""
+    factor = 1.0 - eta * lower + eta * eta * curvature
+    return bool(
+        eta * (lower + upper) <= 2.0
+        and 2.0 * eta * curvature <= lower
+        and 2.0 * upper * eta * eta <= cap * (1.0 - factor) * (1.0 + factor)
+    )
+
+
+def spread(q: Quantities, beta2: Number, drift: Number) -> Number:
+    """S: upper bound of s+ along a run whose imbalance drifted by at most ``drift`` (Theorem 4 of the proofs)."""
+    plus, minus = q["lambda_plus"], q["lambda_minus"]
+    return larger(
+        upper_root(plus + drift, beta2) + upper_root(minus, beta2),
+        upper_root(plus, beta2) + upper_root(minus + drift, beta2),
+    )
+
+

@@ -1,0 +1,45 @@
+"""``two-layer/sharp``: descent with the sharper smoothness along the gradient, for any K-smooth loss.
+
+Statement. L(η) ≤ L - (η - η²K'(η)/2)‖∇L‖² for every η ≥ 0, K'(η) = K s+ + ‖g‖ + K s+ ‖g‖_F η + (K/2)‖W‖‖g‖‖g‖_F η².
+No convexity, no optimal value, no rate: the gap never increases for steps with η K'(η) ≤ 2(1-c).
+Reference: docs/theorems/two-layer-sharp.md (Theorem I of the project).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..numbers import Number, Quantities
+from . import two_layer as tl
+from .statement import Inequality, Schedule, Segment, Theorem, chain
+
+
+class Sharp(Theorem):
+    id = "two-layer/sharp"
+    statement = "The gap falls by at least (eta - eta^2 K'(eta)/2) |grad L|^2 a step; it never increases."
+    reference = "surefoot, docs/theorems/two-layer-sharp.md"
+    rule = "sharp"
+    base = ("smoothness", "initial_gap", "sigma_max_squared")
+
+    def parameters(self, q: Quantities) -> dict[str, float]:
+        """The first step: at most 1/K' with ‖g‖ ≤ ‖g‖_F ≤ sqrt(2KL) and ‖W‖ ≤ s+/2."""
+        K, s_plus, gap = q["smoothness"], q["sigma_max_squared"], q["initial_gap"]
+        r = (2.0 * K * gap) ** 0.5
+        k = tl.sharp_coefficients(K, s_plus, r, r, 0.5 * s_plus)
+        return {"decrease": 0.5, "initial_step": tl.cubic_root(*k) if k[0] > 0.0 else 0.0}
+
+    def derived(self, q: Quantities) -> dict[str, Number]:
+        return {}
+
+    def conditions(self, q: Quantities) -> list[Inequality]:
+        return [Inequality("smoothness: K > 0", q["smoothness"], ">", 0.0)]
+
+    def schedule(self, q: Quantities) -> Schedule:
+        return [Segment(0, None, float(q["initial_gap"]), 0.0, float(q["initial_step"]))]
+
+    def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
+        yield from chain(q, schedule)
+        yield Inequality("no rate is claimed", schedule[-1].decrease, "<=", 0.0)
+
+
+THEOREM = Sharp()

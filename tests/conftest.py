@@ -1,0 +1,39 @@
+"""Fixtures and settings for all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+# One thread: reductions keep one order of summation, so that a result repeats bit for bit on any machine.
+torch.set_num_threads(1)
+
+settings.register_profile("default", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seed() -> None:
+    """Start every test from the same global random state of torch."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    """A CPU generator with a fixed seed, for code that draws through an explicit generator."""
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of optional data sets beside the repository; where it is absent, the test is skipped."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("optional data sets are absent: ../shared/data beside the repository")
+    return SHARED_DATA
