@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -65,6 +65,13 @@ class Problem(ABC):
     @abstractmethod
     def gap_upper(self, W: Product) -> float:
         """Rigorous upper bound of loss(W) - optimal value."""
+
+    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
+        """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of the gap at W1 W2ᵀ.
+
+        Slower than ``gap_upper`` and without its rounding errors; for what that leaves undecided.
+        """
+        return None, self.gap_upper(end_to_end(W1, W2))
 
     @abstractmethod
     def optimum(self) -> Product:
@@ -143,6 +150,33 @@ class LinearLeastSquares:
             root = min(root, up(self.residual_norm(V, error) / root_down(2.0), 2))
         return up(root * root)
 
+    def gap_exact(self, V: Any) -> tuple[Any, Any]:
+        """Lower and upper bound of the gap at an exactly given V (``arb_mat``), as balls."""
+        mu = self.squared(-1)[0]
+        if mu <= 0.0:
+            return None, float("inf")
+        X, witness = _balls(self.X), _balls(self.witness)
+        distance = _frobenius(X * (V - witness)) / _ball(2.0).sqrt()
+        stationarity = _frobenius(X.transpose() * (X * witness - _balls(self.Y))) / (2 * _ball(mu)).sqrt()
+        low, high = distance - stationarity, distance + stationarity
+        return (low * low if low > 0 else None), high * high
+
+
+def _ball(x: float) -> Any:
+    from flint import arb
+
+    return arb(x)
+
+
+def _balls(A: Array) -> Any:
+    from flint import arb_mat
+
+    return arb_mat(A.shape[0], A.shape[1], [float(x) for x in A.reshape(-1)])
+
+
+def _frobenius(A: Any) -> Any:
+    return sum((x * x for x in A.entries()), _ball(0.0)).sqrt()
+
 
 class Squared(Problem):
     """½‖XW - Y‖²_F with X of full column rank."""
@@ -165,6 +199,9 @@ class Squared(Problem):
 
     def gap_upper(self, W: Product) -> float:
         return self._system.gap_upper(W.value, W.error)
+
+    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
+        return self._system.gap_exact(_balls(W1) * _balls(W2).transpose())
 
     def optimum(self) -> Product:
         mu = self.strong_convexity()[0]
@@ -195,6 +232,12 @@ class Sensing(Problem):
 
     def gap_upper(self, W: Product) -> float:
         return self._system.gap_upper(W.value.reshape(-1, 1), W.error)
+
+    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
+        from flint import arb_mat
+
+        product = _balls(W1) * _balls(W2).transpose()
+        return self._system.gap_exact(arb_mat(len(W1) * len(W2), 1, product.entries()))
 
     def optimum(self) -> Product:
         mu = self.strong_convexity()[0]

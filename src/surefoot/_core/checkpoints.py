@@ -54,8 +54,14 @@ def save(directory: Path, checkpoint: Checkpoint, certificate: str) -> None:
     tensors = dict(checkpoint.weights)
     tensors |= {f"engine.{k}": v for k, v in checkpoint.engine.items()}
     tensors |= {f"rule.{k}": torch.tensor(v, dtype=torch.float64) for k, v in checkpoint.rule.items()}
-    tensors["iteration"] = torch.tensor(checkpoint.iteration)
-    write_tensors(path_of(directory, checkpoint.iteration), tensors, {"certificate": certificate})
+    tensors |= seal(checkpoint.iteration, certificate)
+    write_tensors(path_of(directory, checkpoint.iteration), tensors)
+
+
+def seal(iteration: int, certificate: str) -> dict[str, Tensor]:
+    """What ties stored weights to an iteration and to the certificate with this digest."""
+    owner = torch.tensor(list(bytes.fromhex(certificate)), dtype=torch.uint8)
+    return {"iteration": torch.tensor(iteration), "certificate": owner}
 
 
 def latest(directory: Path, weights: Mapping[str, Tensor]) -> Checkpoint | None:

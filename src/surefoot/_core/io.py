@@ -63,10 +63,10 @@ def read_json(path: Path) -> Any:
         raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file, atomically; tensors are stored contiguous and on the CPU."""
     stored = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    write_atomic(path, save_tensors(stored, dict(metadata) if metadata else None))
+    write_atomic(path, save_tensors(stored))
 
 
 def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:

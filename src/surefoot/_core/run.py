@@ -10,9 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
+from surefoot_check.theorems import THEOREMS
+
 from . import trace as traces
 from .audit import Audit, AuditLine
 from .certificate import Certificate
+from .checkpoints import seal
 from .io import RunDirectoryError, make_directory, read_json, read_tensors, write_atomic, write_json, write_tensors
 from .system import Recertification, system_named
 
@@ -126,6 +129,13 @@ class Run:
                 lines.append(_shifted(found, prefix, phase.iteration))
         return Audit(phases[-1].certificate.theorem, tuple(lines), self.resolution)
 
+    def theorems(self) -> list[Certificate]:
+        """Every theorem of the system at the run's initial weights; that of the run first."""
+        system = system_named(self.certificate.system)
+        net, loss = system.rebuild(self.certificate.problem["kind"], self.problem, self.initial)
+        others = [name for name in THEOREMS if name.startswith(f"{system.name}/") and name != self.certificate.theorem]
+        return [self.certificate, *(system.certify(net, loss, name) for name in others)]
+
     def summary(self) -> dict[str, Any]:
         """The outcome in plain values."""
         initial = self.rows[0]["gap"] if self.rows else float("nan")
@@ -192,7 +202,7 @@ class Run:
                 certified=bool(config["certified"]),
                 problem=read_tensors(path / "problem.safetensors"),
                 initial=initial,
-                final={name: tensor for name, tensor in final.items() if name != "iteration"},
+                final={name: final[name] for name in initial},
                 resolution=float(config["resolution"]),
                 recertified=recertified,
                 adopted=phases,
@@ -235,8 +245,6 @@ def write_start(
 
 def write_end(path: Path, run: Run) -> None:
     """The final weights and the outcome."""
-    import torch
-
-    write_tensors(path / "final.safetensors", {**run.final, "iteration": torch.tensor(run.iterations)})
+    write_tensors(path / "final.safetensors", {**run.final, **seal(run.iterations, run.certificate.digest)})
     result = {**run.summary(), "recertified": [[r.iteration, r.certificate.to_json()] for r in run.recertified]}
     write_json(path / "config.json", {**run.config, "result": result})

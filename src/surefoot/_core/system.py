@@ -48,6 +48,10 @@ class System(Protocol):
         """Evaluate a theorem at the network's current weights."""
         ...
 
+    def digests(self, net: Any, loss: Loss) -> dict[str, str]:
+        """sha256 of every array a certificate speaks of."""
+        ...
+
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """The step rule for ``descend``'s argument."""
         ...
@@ -70,6 +74,10 @@ class System(Protocol):
 
     def gradient(self, net: Any, loss: Loss) -> dict[str, Tensor]:
         """The gradient of the loss in the (reduced) weights."""
+        ...
+
+    def rebuild(self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> tuple[Any, Loss]:
+        """The (reduced) network and loss from the arrays of a run directory."""
         ...
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from surefoot_check.theorems import THEOREMS
 from surefoot_check.theorems import two_layer as tl
 from surefoot_check.theorems.two_layer_corrected import Corrected
-from surefoot_check.theorems.two_layer_drift import Drift
+from surefoot_check.theorems.two_layer_drift import DECREASE, Drift
 
 from .._core.audit import Audit, line
 from .._core.certificate import Certificate
@@ -39,6 +39,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         checks += [
             ("drift budget (T): d <= kappa (theta alpha1 - Q)(1 - L'/L)", _drift(steps, certificate, resolution)),
             ("progress: the gap falls as far as the floor step guarantees, or is on schedule", _progress(steps, certificate, resolution)),
+            *_path(steps, certificate, resolution),
             (
                 "s-(t) stays at least (1-theta) alpha1",
                 ((int(r["iteration"]), certificate.quantities["guaranteed_sigma"], r["sigma_min_squared"]) for r in trace),
@@ -115,6 +116,20 @@ def _progress(steps: list[tuple[Row, Row]], certificate: Certificate, resolution
         if a["gap"] > resolution:
             goal = max(floor(a, budget, spent).goal, budget.guarantee(int(b["iteration"])))
             yield int(a["iteration"]), b["gap"], goal + noise(a["gap"], resolution)
+
+
+def _path(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> list[tuple[str, Lines]]:
+    if not Budget.of(certificate, certificate.quantities["smoothness"]).path:
+        return []
+    rows = (
+        (
+            int(a["iteration"]),
+            b["gap"],
+            a["gap"] - DECREASE * a["step"] * a["gradient_squared"] + noise(a["gap"], resolution),
+        )
+        for a, b in steps
+    )
+    return [("sufficient decrease (S): L' <= L - c eta |grad L|^2", rows)]
 
 
 def _paper_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Lines:

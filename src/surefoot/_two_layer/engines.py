@@ -21,7 +21,7 @@ class WeightEngine:
 
     def __init__(self, loss: Loss, W1: Tensor, W2: Tensor) -> None:
         self.loss, self.W1, self.W2 = loss, W1.clone(), W2.clone()
-        self.iterate = iterate_of(loss, self.W1, self.W2)
+        self.iterate = Iterate.of(loss, self.W1, self.W2)
         self.alignment = 0.0
 
     def move(self, eta: float) -> None:

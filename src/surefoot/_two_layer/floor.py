@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from surefoot_check.theorems import THEOREMS
 from surefoot_check.theorems import two_layer as tl
-from surefoot_check.theorems.two_layer_drift import KAPPA, Drift
+from surefoot_check.theorems.two_layer_drift import DECREASE, KAPPA, Drift
 
 from .._core.certificate import Certificate
 
@@ -27,6 +27,8 @@ class Budget(NamedTuple):
     """s_* = (1-θ) α1."""
     sharp: bool
     contraction: bool
+    path: bool = False
+    """Whether s+ is bounded by the length of the path (no unique minimiser): then every step must satisfy (S)."""
     certificate: Certificate | None = None
 
     @classmethod
@@ -43,6 +45,7 @@ class Budget(NamedTuple):
             q["guaranteed_sigma"],
             theorem.use_sharp,
             theorem.uses_contraction({**q, "quadratic": certificate.problem["quadratic"]}),
+            "optimum_sigma_max" not in q,
             certificate,
         )
 
@@ -82,8 +85,12 @@ def floor(measured: Mapping[str, float], budget: Budget, spent: float) -> Floor:
     return Floor(sharp_step, contraction_step, goal)
 
 
-def keeps_budget(drift: float, budget: Budget, spent: float, gap: float, next_gap: float) -> bool:
-    """Condition (T): d_t ≤ κ (θα1 - Q_t)(1 - L_{t+1}/L_t)."""
+def keeps_budget(eta: float, measured: Mapping[str, float], budget: Budget, spent: float, next_gap: float) -> bool:
+    """Condition (T): d_t ≤ κ (θα1 - Q_t)(1 - L_{t+1}/L_t); in the path form also (S): L_{t+1} ≤ L_t - c η ‖∇L‖²."""
+    gap = measured["gap"]
     if math.isinf(budget.spendable):
         return next_gap <= gap
+    if budget.path and next_gap > gap - DECREASE * eta * measured["gradient_squared"]:
+        return False
+    drift = eta * eta * measured["drift_per_step"]
     return next_gap < gap and drift <= KAPPA * (budget.spendable - spent) * (1.0 - next_gap / gap)

@@ -235,10 +235,11 @@ class Certified(StepRule):
 
     def step(self, engine: Engine) -> float:
         iterate = engine.iterate
-        at = floor(iterate.measurements(), self._budget, self._spent)
+        measured = iterate.measurements()
+        at = floor(measured, self._budget, self._spent)
         self._taken += 1
         goal = max(at.goal, self._budget.guarantee(self._taken))
-        eta = self._accepted(iterate, goal, engine, max(at.sharp_step, at.contraction_step))
+        eta = self._accepted(engine, measured, goal, max(at.sharp_step, at.contraction_step))
         if eta is None:
             eta = min((e for e in at[:2] if e > 0.0), key=iterate.trial, default=0.0)
         self._spent += eta * eta * iterate.drift_per_step
@@ -246,14 +247,13 @@ class Certified(StepRule):
             self.proposal.taken(eta, iterate.gradient_squared)
         return eta
 
-    def _accepted(self, iterate: Iterate, goal: float, engine: Engine, smallest: float) -> float | None:
+    def _accepted(self, engine: Engine, measured: dict[str, float], goal: float, smallest: float) -> float | None:
         if self.proposal is None:
             return None
         eta = self.proposal.step(engine)
         while eta > 0.0 and math.isfinite(eta):
-            gap = iterate.trial(eta)
-            drift = eta * eta * iterate.drift_per_step
-            if gap <= goal and keeps_budget(drift, self._budget, self._spent, iterate.gap, gap):
+            gap = engine.iterate.trial(eta)
+            if gap <= goal and keeps_budget(eta, measured, self._budget, self._spent, gap):
                 return eta
             if eta <= smallest:
                 return None

@@ -14,6 +14,7 @@ from surefoot_check.two_layer import base_quantities
 from .._core.audit import Audit
 from .._core.certificate import SLACK, Certificate, CertificateStatus, Condition, evaluate, find, publish
 from .._core.losses import Loss
+from .._core.problems import loss_of
 from .._core.steps import StepRule
 from .._core.validate import unknown
 from . import steps as rules
@@ -166,6 +167,12 @@ class TwoLayerSystem:
         W1, W2 = reduced_weights(net, loss)
         g = loss.reduced.gradient(W1 @ W2.T)
         return {"W1": g @ W2, "W2": g.T @ W1}
+
+    def rebuild(
+        self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> tuple[TwoLayerLinear, Loss]:
+        """The reduced network and loss of a run directory."""
+        return TwoLayerLinear(weights["W1"], weights["W2"]), loss_of(kind, problem)
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """See ``audit.audit``."""

@@ -107,6 +107,8 @@ class Theorem(ABC):
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]
+    choices: ClassVar[tuple[str, ...]]
+    """Names of what ``parameters`` returns."""
 
     @abstractmethod
     def parameters(self, q: Quantities) -> dict[str, float]:

@@ -102,6 +102,7 @@ class Corrected(Theorem):
         "optimum_sigma_min",
         "optimum_sigma_max",
     )
+    choices = ("c", "d", "initial_step", "e1", "e2", "e3", "eta_max")
     _alpha1: ClassVar = staticmethod(tl.alpha1)
 
     def parameters(self, q: Quantities) -> dict[str, float]:

@@ -86,6 +86,7 @@ class Drift(Theorem):
         "optimum_sigma_max",
         "sigma_max_squared",
     )
+    choices = ("budget", "decrease")
     use_sharp = True
 
     def uses_contraction(self, q: Quantities) -> bool:
@@ -149,6 +150,10 @@ class Drift(Theorem):
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
+        yield Inequality("0 < theta", q["budget"], ">", 0.0)
+        yield Inequality("theta < 1", q["budget"], "<", 1.0)
+        yield Inequality("c is at most the theorem's", q["decrease"], "<=", DECREASE)
+        yield Inequality("c is at least the theorem's", q["decrease"], ">=", DECREASE)
         q = {**q, **self.derived(q)}
         for index, segment in enumerate(schedule):
             if segment.level == 0.0:

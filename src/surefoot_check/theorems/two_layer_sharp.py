@@ -20,6 +20,7 @@ class Sharp(Theorem):
     reference = "surefoot, docs/theorems/two-layer-sharp.md"
     rule = "sharp"
     base = ("smoothness", "initial_gap", "sigma_max_squared")
+    choices = ("decrease", "initial_step")
 
     def parameters(self, q: Quantities) -> dict[str, float]:
         """The first step: at most 1/K' with ‖g‖ ≤ ‖g‖_F ≤ sqrt(2KL) and ‖W‖ ≤ s+/2."""

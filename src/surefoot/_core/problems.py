@@ -1,0 +1,30 @@
+"""Losses from the arrays of a run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from .losses import Loss, MatrixSensing, SquaredLoss
+from .softmax import SoftmaxRegression
+from .validate import unknown
+
+
+def loss_of(kind: str, arrays: Mapping[str, Tensor]) -> Loss:
+    """The loss whose ``arrays()`` these are.
+
+    Raises:
+        ValueError: an unknown kind, a missing array, or arrays that do not fit.
+    """
+    try:
+        if kind == SquaredLoss.kind:
+            return SquaredLoss(arrays["X"], arrays["Y"])
+        if kind == MatrixSensing.kind:
+            return MatrixSensing(arrays["A"], arrays["y"])
+        if kind == SoftmaxRegression.kind:
+            classes = arrays["optimum"].shape[1]
+            return SoftmaxRegression(arrays["X"], arrays["labels"], float(arrays["l2"]), classes)
+    except KeyError as error:
+        raise ValueError(f"the problem has no array {error}; the run directory is damaged") from error
+    raise unknown("kind of loss", kind, [SquaredLoss.kind, MatrixSensing.kind, SoftmaxRegression.kind])

@@ -1,0 +1,438 @@
+"""The checker: reads a run directory and accepts it, rejects it, or says that it cannot decide.
+
+It recomputes everything from the arrays. L1: the theorem's hypotheses hold for exactly these arrays, and the published
+schedule follows from the theorem, in ball arithmetic. L2: every stored checkpoint lies under the guaranteed bound.
+It fails closed: a missing, malformed, unknown or inconsistent field is a rejection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from .arrays import FormatError, digest, parse_hex, read_json, read_safetensors
+from .bounds import self_test
+from .problems import Array, Problem, end_to_end, load_problem
+from .theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
+from .theorems import two_layer as tl
+from .two_layer import base_quantities
+
+FORMAT = "surefoot-certificate/1"
+PRECISION = 128
+"""Bits of the ball arithmetic."""
+CONSISTENT = 1e-9
+"""Relative agreement asked of published values that are derived from the base quantities."""
+MAX_SEGMENTS = 100_000
+
+
+class Outcome(StrEnum):
+    """The three outcomes; ``exit_code`` is that of the command line."""
+
+    ACCEPT = "accept"
+    REJECT = "reject"
+    UNDECIDED = "undecided"
+
+    @property
+    def exit_code(self) -> int:
+        """0 accept, 1 reject, 3 undecided."""
+        return {"accept": 0, "reject": 1, "undecided": 3}[self.value]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One check: what was claimed, both sides, and the verdict on it."""
+
+    claim: str
+    name: str
+    outcome: Outcome
+    detail: str = ""
+
+    def __str__(self) -> str:
+        mark = {"accept": "ok", "reject": "REJECT", "undecided": "UNDECIDED"}[self.outcome.value]
+        return f"{mark:>9}  {self.claim}  {self.name}" + (f"  [{self.detail}]" if self.detail else "")
+
+
+@dataclass
+class Report:
+    """All checks of one run directory."""
+
+    directory: str
+    theorem: str = ""
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Reject if any check rejects, undecided if any is undecided or none was made, else accept."""
+        outcomes = {line.outcome for line in self.lines}
+        if Outcome.REJECT in outcomes:
+            return Outcome.REJECT
+        return Outcome.ACCEPT if outcomes == {Outcome.ACCEPT} else Outcome.UNDECIDED
+
+    def add(self, claim: str, name: str, outcome: Outcome, detail: str = "") -> None:
+        """Record one check."""
+        self.lines.append(Line(claim, name, outcome, detail))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for --json."""
+        return {
+            "directory": self.directory,
+            "theorem": self.theorem,
+            "outcome": self.outcome.value,
+            "checks": [
+                {"claim": x.claim, "name": x.name, "outcome": x.outcome.value, "detail": x.detail} for x in self.lines
+            ],
+        }
+
+
+def check(directory: str | Path) -> Report:
+    """Check the certificates and checkpoints of a run directory at level ``fast``.
+
+    Raises:
+        NotADirectoryError: there is no such directory.
+        RuntimeError: this machine's floating-point arithmetic fails the self-test.
+    """
+    path = Path(directory)
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is not a directory; pass the directory of a run")
+    self_test()
+    import flint
+
+    report = Report(str(path))
+    before = flint.ctx.prec
+    flint.ctx.prec = PRECISION
+    try:
+        _check_run(path, report)
+    except FormatError as error:
+        report.add("files", str(error), Outcome.REJECT)
+    finally:
+        flint.ctx.prec = before
+    return report
+
+
+def _check_run(path: Path, report: Report) -> None:
+    first = _Certificate.read(path / "certificate.json")
+    report.theorem = first.theorem.id
+    arrays = read_safetensors(path / "problem.safetensors")
+    problem = load_problem(first.kind, arrays)
+    initial = _weights(read_safetensors(path / "initial.safetensors"), problem, "initial.safetensors")
+    _check_certificate(first, problem, arrays, initial, report)
+    phases = [(0, first)]
+    files = sorted((path / "checkpoints").glob("*")) if (path / "checkpoints").is_dir() else []
+    later = sorted(path.glob("certificate-*.json"))
+    checkpoints = {file.name: _Checkpoint.read(file, problem, first.sha256) for file in files if file.suffix == ".safetensors"}
+    for file in later:
+        certificate = _Certificate.read(file)
+        start = _number_in(file.stem.removeprefix("certificate-"), file)
+        stored = checkpoints.get(f"{start:09d}.safetensors")
+        if stored is None:
+            raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
+        _check_certificate(certificate, problem, arrays, stored.weights, report, f" (from iteration {start})")
+        phases.append((start, certificate))
+    if report.outcome is not Outcome.ACCEPT:
+        return
+    if (path / "final.safetensors").exists():
+        checkpoints["final.safetensors"] = _Checkpoint.read(path / "final.safetensors", problem, first.sha256)
+    for name, checkpoint in sorted(checkpoints.items()):
+        if name != "final.safetensors" and name != f"{checkpoint.iteration:09d}.safetensors":
+            raise FormatError(f"checkpoints/{name} says that it is of iteration {checkpoint.iteration}")
+        start, certificate = [phase for phase in phases if phase[0] <= checkpoint.iteration][-1]
+        _check_gap(name, checkpoint, checkpoint.iteration - start, certificate, problem, report)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def _number_in(text: str, file: Path) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) == 9):
+        raise FormatError(f"{file.name}: the name must hold an iteration of nine digits")
+    return int(text)
+
+
+def _field(record: Mapping[str, object], name: str, kind: type | tuple[type, ...]) -> Any:
+    value = record.get(name)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise FormatError(f"certificate: field {name!r} is missing or of the wrong type")
+    return value
+
+
+@dataclass(frozen=True)
+class _Certificate:
+    """A certificate file, typed; nothing in it is believed."""
+
+    theorem: Theorem
+    kind: object
+    sizes: dict[str, object]
+    hashes: dict[str, object]
+    quantities: dict[str, float]
+    conditions: list[dict[str, object]]
+    initial_gap: float
+    step_size: float
+    rate: float
+    schedule: Schedule
+    sha256: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> _Certificate:
+        record = read_json(path)
+        if not isinstance(record, dict):
+            raise FormatError("certificate: not an object")
+        record = cast("dict[str, object]", record)
+        if record.get("format") != FORMAT:
+            raise FormatError(f"certificate: format {record.get('format')!r} is not {FORMAT!r}")
+        name = record.get("theorem")
+        theorem = THEOREMS.get(name) if isinstance(name, str) else None
+        if theorem is None:
+            raise FormatError(f"certificate: unknown theorem {name!r}")
+        if not theorem.provable:
+            raise FormatError(f"{theorem.id} is false as printed or proves nothing; it never yields a certificate")
+        if record.get("theorem_version") != theorem.version or record.get("system") != theorem.id.split("/")[0]:
+            raise FormatError("certificate: theorem version or system does not match the theorem")
+        if record.get("status") != "holds" or record.get("claims") != ["L1", "L2"]:
+            raise FormatError("the certificate claims no guarantee (its status is not 'holds' with claims L1 and L2)")
+        problem = dict(_field(record, "problem", dict))
+        conclusion = _field(record, "conclusion", dict)
+        quantities = {str(k): parse_hex(v, str(k)) for k, v in _field(record, "quantities", dict).items()}
+        parse_hex(record.get("optimal_value"), "optimal_value")
+        conditions = _field(record, "conditions", list)
+        if not all(isinstance(c, dict) for c in conditions):
+            raise FormatError("certificate: conditions must be objects")
+        return cls(
+            theorem=theorem,
+            kind=problem.pop("kind", None),
+            sizes=problem,
+            hashes=dict(_field(record, "arrays", dict)),
+            quantities=quantities,
+            conditions=conditions,
+            initial_gap=parse_hex(conclusion.get("initial_gap"), "initial_gap"),
+            step_size=parse_hex(conclusion.get("step_size"), "step_size"),
+            rate=parse_hex(conclusion.get("rate"), "rate"),
+            schedule=_schedule(conclusion.get("schedule")),
+            sha256=hashlib.sha256(path.read_bytes()).digest(),
+        )
+
+
+def _schedule(value: object) -> Schedule:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_SEGMENTS:
+        raise FormatError("certificate: the schedule must be a list of segments")
+    segments: Schedule = []
+    for item in value:
+        if not isinstance(item, list) or len(item) != 6:
+            raise FormatError("certificate: a segment must have six entries")
+        start, count, *numbers = item
+        if type(start) is not int or not (count is None or type(count) is int):
+            raise FormatError("certificate: a segment's start and count must be integers")
+        segments.append(Segment(start, count, *(parse_hex(x, "schedule") for x in numbers)))
+    return segments
+
+
+def _weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+    n, m = problem.shape
+    weights: dict[str, Array] = {}
+    for key, rows in (("W1", n), ("W2", m)):
+        W = arrays.get(key)
+        if W is None or W.dtype != np.float64 or W.ndim != 2 or W.shape[0] != rows or W.size == 0:
+            raise FormatError(f"{name}: {key} is missing or does not fit the problem")
+        if not np.isfinite(W).all():
+            raise FormatError(f"{name}: {key} has non-finite entries")
+        weights[key] = W
+    if weights["W1"].shape[1] != weights["W2"].shape[1]:
+        raise FormatError(f"{name}: W1 and W2 differ in width")
+    return weights
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    iteration: int
+    weights: dict[str, Array]
+
+    @classmethod
+    def read(cls, path: Path, problem: Problem, certificate: bytes) -> _Checkpoint:
+        arrays = read_safetensors(path)
+        iteration, owner = arrays.get("iteration"), arrays.get("certificate")
+        if iteration is None or iteration.shape != () or iteration.dtype != np.int64 or int(iteration) < 0:
+            raise FormatError(f"{path.name}: iteration is missing or malformed")
+        if owner is None or owner.dtype != np.uint8 or owner.tobytes() != certificate:
+            raise FormatError(f"{path.name}: belongs to another certificate")
+        return cls(int(iteration), _weights(arrays, problem, path.name))
+
+
+# -- L1 ----------------------------------------------------------------------------------------------------------------
+
+
+def _check_certificate(
+    certificate: _Certificate,
+    problem: Problem,
+    arrays: Mapping[str, Array],
+    weights: Mapping[str, Array],
+    report: Report,
+    suffix: str = "",
+) -> None:
+    """Claim L1 for one certificate: hashes, base quantities, conditions, schedule, conclusion."""
+    claim = f"L1{suffix}"
+    found = {f"problem/{k}": digest(v) for k, v in arrays.items()}
+    found |= {f"initial/{k}": digest(v) for k, v in weights.items()}
+    if found != certificate.hashes:
+        differing = sorted(k for k in found.keys() | certificate.hashes.keys() if found.get(k) != certificate.hashes.get(k))
+        report.add(claim, f"the arrays are those of the certificate: {', '.join(differing)} differ", Outcome.REJECT)
+        return
+    report.add(claim, "the arrays are those of the certificate (sha256)", Outcome.ACCEPT)
+    sizes = {"n": problem.shape[0], "m": problem.shape[1], "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
+    if certificate.sizes != sizes or any(type(certificate.sizes[k]) is not type(v) for k, v in sizes.items()):
+        report.add(claim, "sizes and kind of the problem", Outcome.REJECT, f"{certificate.sizes} against {sizes}")
+        return
+    enclosures = base_quantities(problem, weights["W1"], weights["W2"])
+    needed = [name for name in certificate.theorem.base if name in enclosures]
+    for name in needed:
+        _check_base(name, certificate.quantities.get(name), enclosures[name], claim, report)
+    if report.outcome is not Outcome.ACCEPT:
+        return
+    q: dict[str, Any] = {k: _ball(v) for k, v in certificate.quantities.items()} | sizes
+    derived = certificate.theorem.derived(q)
+    extra = certificate.quantities.keys() - set(needed) - derived.keys() - set(certificate.theorem.choices)
+    if extra or set(certificate.theorem.choices) - certificate.quantities.keys():
+        report.add(claim, "the published quantities are those of the theorem", Outcome.REJECT, ", ".join(sorted(extra)))
+        return
+    for name, value in derived.items():
+        if not _agrees(certificate.quantities.get(name), value):
+            report.add(claim, f"derived quantity {name}", Outcome.REJECT, f"recomputed {_text(value)}")
+            return
+    report.add(claim, f"{len(derived)} derived quantities agree with their formulas", Outcome.ACCEPT)
+    conditions = certificate.theorem.conditions(q)
+    if not _same_conditions(certificate.conditions, conditions):
+        report.add(claim, "the published conditions are those of the theorem", Outcome.REJECT)
+        return
+    for condition in conditions:
+        _decide(condition, claim, report)
+    if report.outcome is not Outcome.ACCEPT:
+        return
+    _check_conclusion(certificate, q, claim, report)
+
+
+def _check_base(name: str, published: float | None, enclosure: tuple[float, float], claim: str, report: Report) -> None:
+    low, high = enclosure
+    if published is None:
+        report.add(claim, f"base quantity {name} is missing", Outcome.REJECT)
+        return
+    if tl.DIRECTIONS[name] == "upper":
+        safe, wrong, relation = published >= high, published < low, ">="
+    else:
+        safe, wrong, relation = published <= low, published > high, "<="
+    outcome = Outcome.ACCEPT if safe else Outcome.REJECT if wrong else Outcome.UNDECIDED
+    report.add(claim, f"{name} {relation} its rigorous value", outcome, f"{published:.9g}; enclosure {low:.9g} .. {high:.9g}")
+
+
+def _same_conditions(published: list[dict[str, object]], conditions: list[Inequality]) -> bool:
+    if len(published) != len(conditions):
+        return False
+    for record, condition in zip(published, conditions, strict=True):
+        left, right = parse_hex(record.get("left"), "condition"), parse_hex(record.get("right"), "condition")
+        if (
+            record.get("name") != condition.name
+            or record.get("relation") != condition.relation
+            or record.get("holds") is not True
+            or not _agrees(left, condition.left, 1e-6)
+            or not _agrees(right, condition.right, 1e-6)
+        ):
+            return False
+    return True
+
+
+def _check_conclusion(certificate: _Certificate, q: Mapping[str, Any], claim: str, report: Report) -> None:
+    schedule = certificate.schedule
+    last = None
+    for count, obligation in enumerate(certificate.theorem.obligations(q, schedule)):
+        last = count
+        if not obligation.certain:
+            _decide(obligation, claim, report)
+            return
+    report.add(claim, f"the schedule of {len(schedule)} segments follows ({0 if last is None else last + 1} inequalities)", Outcome.ACCEPT)
+    stated = (
+        certificate.initial_gap == certificate.quantities.get("initial_gap")
+        and certificate.step_size == schedule[0].step
+        and certificate.rate >= 1.0 - schedule[0].decrease
+        and certificate.rate <= 1.0
+    )
+    report.add(
+        claim,
+        "step size, rate and initial gap are those of the schedule",
+        Outcome.ACCEPT if stated else Outcome.REJECT,
+        f"step {certificate.step_size:.6g}, rate {certificate.rate:.6g}",
+    )
+
+
+# -- L2 ----------------------------------------------------------------------------------------------------------------
+
+
+def _check_gap(
+    name: str, checkpoint: _Checkpoint, passed: int, certificate: _Certificate, problem: Problem, report: Report
+) -> None:
+    """Claim L2 for one checkpoint: its gap, bounded rigorously, lies under the guaranteed bound."""
+    bound = _bound(certificate.schedule, passed)
+    W = end_to_end(checkpoint.weights["W1"], checkpoint.weights["W2"])
+    gap = problem.gap_upper(W)
+    inequality = Inequality(f"{name}: gap after {checkpoint.iteration} iterations", _ball(gap), "<=", bound)
+    if inequality.certain:
+        _decide(inequality, "L2", report)
+        return
+    lower, upper = problem.gap_exact(checkpoint.weights["W1"], checkpoint.weights["W2"])
+    if lower is not None and lower > bound:
+        detail = f"{_text(lower)} > {_text(bound)}; the steps did not keep the theorem's conditions"
+        report.add("L2", inequality.name, Outcome.REJECT, detail)
+        return
+    _decide(Inequality(inequality.name, upper, "<=", bound), "L2", report)
+
+
+def _bound(schedule: Schedule, iteration: int) -> Any:
+    """The guaranteed gap after ``iteration`` iterations, in ball arithmetic."""
+    segment = [s for s in schedule if s.start <= iteration][-1]
+    return _ball(segment.level) * (1 - _ball(segment.decrease)) ** (iteration - segment.start)
+
+
+# -- balls -------------------------------------------------------------------------------------------------------------
+
+
+def _ball(x: float) -> Any:
+    from flint import arb
+
+    return arb(x)
+
+
+def _decide(inequality: Inequality, claim: str, report: Report) -> None:
+    """Accept what is certain, reject what is certainly false, leave the rest undecided."""
+    opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}[inequality.relation]
+    if inequality.certain:
+        outcome = Outcome.ACCEPT
+    elif Inequality("", inequality.left, cast(Any, opposite), inequality.right).certain:
+        outcome = Outcome.REJECT
+    else:
+        outcome = Outcome.UNDECIDED
+    sides = f"{_text(inequality.left)} {inequality.relation} {_text(inequality.right)}"
+    margin = inequality.margin
+    report.add(claim, inequality.name, outcome, sides + ("" if margin is None else f", margin 10^{margin:.2f}"))
+
+
+def _agrees(published: float | None, value: Any, tolerance: float = CONSISTENT) -> bool:
+    """Whether a published number is the recomputed one up to rounding."""
+    if published is None:
+        return False
+    exact = float(value)
+    return math.isfinite(exact) and abs(published - exact) <= tolerance * abs(exact) + 1e-300
+
+
+def _text(x: Any) -> str:
+    return f"{float(x):.9g}"
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The report as text."""
+    yield f"surefoot-check: {report.directory}" + (f" ({report.theorem})" if report.theorem else "")
+    for line in report.lines:
+        yield str(line)
+    yield f"outcome: {report.outcome.value}"
