@@ -52,9 +52,7 @@ def digest(array: np.ndarray) -> str:
         ValueError: the dtype is not boolean, integer or floating.
     """
     if array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"array has dtype {array.dtype}; only boolean, integer and floating arrays have a digest"
-        )
+        raise ValueError(f"array has dtype {array.dtype}; only boolean, integer and floating arrays have a digest")
     entries = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
     result = hashlib.sha256(f"{entries.dtype.str}{entries.shape}".encode("ascii"))
     result.update(entries.reshape(-1).view(np.uint8).data)
@@ -63,9 +61,7 @@ def digest(array: np.ndarray) -> str:
 
 def _read_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     # O_NONBLOCK: opening a named pipe must not wait. The checks are made on the open file, not on its name.
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    )
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         if Path(path).is_symlink():
             raise FormatError(f"{path}: is a symbolic link; store the file itself")
@@ -219,9 +215,7 @@ def read_safetensors(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> 
     position = 0
     for name, (_, _, begin, end) in sorted(layouts.items(), key=lambda item: item[1][2:]):
         if begin != position:
-            raise FormatError(
-                f"{path}: array {name!r} starts at {begin} instead of {position} (gap or overlap)"
-            )
+            raise FormatError(f"{path}: array {name!r} starts at {begin} instead of {position} (gap or overlap)")
         position = end
     if position != len(data):
         raise FormatError(f"{path}: the arrays cover {position} of {len(data)} data bytes")

@@ -49,9 +49,7 @@ def self_test() -> None:
     }
     for text, (computed, expected) in nearest.items():
         if not bool(np.all(computed == expected)):
-            raise RuntimeError(
-                f"self-test: {text} is not rounded to nearest; reset the rounding mode of this process"
-            )
+            raise RuntimeError(f"self-test: {text} is not rounded to nearest; reset the rounding mode of this process")
     scalar_one, scalar_step = float(one[0]), float(half_ulp[0])
     if scalar_one + scalar_step != 1.0 or scalar_one - scalar_step / 4 != 1.0:
         raise RuntimeError("self-test: Python floats are not rounded to nearest; reset the rounding mode")
@@ -77,12 +75,8 @@ def self_test() -> None:
     # Integer matrices whose products fit 53 bits but not the 24 or fewer of a lower-precision matrix product.
     left = (np.arange(80 * 80, dtype=np.int64).reshape(80, 80) * 7919) % (1 << 22)
     right = (np.arange(80 * 80, dtype=np.int64).reshape(80, 80) * 104729) % (1 << 22)
-    if not np.array_equal(
-        left.astype(np.float64) @ right.astype(np.float64), (left @ right).astype(np.float64)
-    ):
-        raise RuntimeError(
-            "self-test: a float64 matrix product is not computed in double precision; use another BLAS"
-        )
+    if not np.array_equal(left.astype(np.float64) @ right.astype(np.float64), (left @ right).astype(np.float64)):
+        raise RuntimeError("self-test: a float64 matrix product is not computed in double precision; use another BLAS")
 
 
 def _array_up(x: Array, operations: int) -> Array:
@@ -99,8 +93,8 @@ def up(x: float, operations: int = 1) -> float:
     """Upper bound of a real number that was computed as `x` by rounded operations without cancellation.
 
     If x = y (1+d_1)...(1+d_j), |d_i| <= u, j <= `operations`, then |y - x| <= 2 j u |x| because
-    (1-u)^-j - 1 <= 2 j u for j u <= 1/4. The product and the sum below err by less than half the gap to the
-    next float (or by eta/2 where the product underflows), which the step of one float covers.
+    (1-u)^-j - 1 <= 2 j u for j u <= 1/4. The product and the sum below err together by less than the gap to
+    the next float (half a gap, and u times the product or eta/2), which the step of one float covers.
 
     Args:
         x: a finite or infinite float of any sign.
@@ -137,9 +131,7 @@ def _gamma(terms: int) -> float:
 def _finite(A: np.ndarray, name: str, two_dimensional: bool = True) -> Array:
     if not isinstance(A, np.ndarray) or A.dtype != np.float64:
         kind = A.dtype if isinstance(A, np.ndarray) else type(A).__name__
-        raise ValueError(
-            f"{name} is {kind}; it must be a numpy array of dtype float64 (convert it exactly first)"
-        )
+        raise ValueError(f"{name} is {kind}; it must be a numpy array of dtype float64 (convert it exactly first)")
     if two_dimensional and A.ndim != 2:
         raise ValueError(f"{name} has shape {A.shape}; it must have two dimensions")
     if not bool(np.isfinite(A).all()):
@@ -426,9 +418,7 @@ def imbalance_eigenvalue_bounds(W1: np.ndarray, W2: np.ndarray) -> tuple[Array, 
     n, h = _finite(W1, "W1").shape
     m = _finite(W2, "W2").shape[0]
     if W2.shape[1] != h:
-        raise ValueError(
-            f"W1 has shape {W1.shape} and W2 has shape {W2.shape}; the widths (columns) must agree"
-        )
+        raise ValueError(f"W1 has shape {W1.shape} and W2 has shape {W2.shape}; the widths (columns) must agree")
     Z, exponent = _scaled(np.concatenate([W1, W2]))
     if not bool(Z.any()):
         return np.zeros(h), np.zeros(h)

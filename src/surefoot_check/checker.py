@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,7 +20,7 @@ import numpy as np
 
 from .arrays import FormatError, digest, parse_hex, read_json, read_safetensors
 from .bounds import self_test
-from .problems import Array, Problem, end_to_end, load_problem
+from .problems import LARGEST, Array, Problem, end_to_end, load_problem
 from .theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
 from .theorems import two_layer as tl
 from .two_layer import base_quantities
@@ -29,7 +30,17 @@ PRECISION = 128
 """Bits of the ball arithmetic."""
 CONSISTENT = 1e-9
 """Relative agreement asked of published values that are derived from the base quantities."""
-MAX_SEGMENTS = 100_000
+MAX_SEGMENTS = 10_000
+MAX_CERTIFICATE_BYTES = 8 << 20
+"""Limits on untrusted work: an honest schedule has some hundred segments, and each costs a tenth of a millisecond."""
+FIELDS = {
+    *("format", "system", "theorem", "theorem_version", "status", "claims", "problem", "arrays", "quantities"),
+    *("conditions", "conclusion", "optimal_value", "rule", "suggestion"),
+}
+CONCLUSION_FIELDS = {"initial_gap", "step_size", "rate", "schedule"}
+CONDITION_FIELDS = {"name", "left", "relation", "right", "holds", "margin"}
+NEED_UNIQUE_MINIMISER = {"optimum_sigma_min", "optimum_sigma_max", "initial_distance"}
+"""Base quantities that a theorem does without where they do not exist."""
 
 
 class Outcome(StrEnum):
@@ -121,29 +132,53 @@ def _check_run(path: Path, report: Report) -> None:
     report.theorem = first.theorem.id
     arrays = read_safetensors(path / "problem.safetensors")
     problem = load_problem(first.kind, arrays)
-    initial = _weights(read_safetensors(path / "initial.safetensors"), problem, "initial.safetensors")
+    stored = read_safetensors(path / "initial.safetensors")
+    if stored.keys() != {"W1", "W2"}:
+        raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of W1 and W2")
+    initial = _weights(stored, problem, "initial.safetensors")
     _check_certificate(first, problem, arrays, initial, report)
+    checkpoints = _read_checkpoints(path, problem, initial, first.sha256)
     phases = [(0, first)]
-    files = sorted((path / "checkpoints").glob("*")) if (path / "checkpoints").is_dir() else []
-    later = sorted(path.glob("certificate-*.json"))
-    checkpoints = {file.name: _Checkpoint.read(file, problem, first.sha256) for file in files if file.suffix == ".safetensors"}
-    for file in later:
+    for file in sorted(path.glob("certificate*.json")):
+        if file.name == "certificate.json":
+            continue
         certificate = _Certificate.read(file)
         start = _number_in(file.stem.removeprefix("certificate-"), file)
-        stored = checkpoints.get(f"{start:09d}.safetensors")
-        if stored is None:
+        checkpoint = checkpoints.get(f"{start:09d}.safetensors")
+        if checkpoint is None:
             raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
-        _check_certificate(certificate, problem, arrays, stored.weights, report, f" (from iteration {start})")
+        _check_certificate(certificate, problem, arrays, checkpoint.weights, report, f" (from iteration {start})")
         phases.append((start, certificate))
     if report.outcome is not Outcome.ACCEPT:
         return
-    if (path / "final.safetensors").exists():
-        checkpoints["final.safetensors"] = _Checkpoint.read(path / "final.safetensors", problem, first.sha256)
+    # The iterate where a phase ends was reached under its conditions: it lies under that bound and the next one.
+    ends = [*(start for start, _ in phases[1:]), math.inf]
     for name, checkpoint in sorted(checkpoints.items()):
-        if name != "final.safetensors" and name != f"{checkpoint.iteration:09d}.safetensors":
-            raise FormatError(f"checkpoints/{name} says that it is of iteration {checkpoint.iteration}")
-        start, certificate = [phase for phase in phases if phase[0] <= checkpoint.iteration][-1]
-        _check_gap(name, checkpoint, checkpoint.iteration - start, certificate, problem, report)
+        for (start, certificate), end in zip(phases, ends, strict=True):
+            if start <= checkpoint.iteration <= end:
+                _check_gap(name, checkpoint, checkpoint.iteration - start, certificate, problem, report)
+    newest = max((c.iteration for c in checkpoints.values()), default=0)
+    if "final.safetensors" in checkpoints and checkpoints["final.safetensors"].iteration < newest:
+        report.add("L2", "final.safetensors is older than the newest checkpoint; resume the run", Outcome.UNDECIDED)
+
+
+def _read_checkpoints(
+    path: Path, problem: Problem, initial: Mapping[str, Array], owner: bytes
+) -> dict[str, _Checkpoint]:
+    """The stored weights by file name: those in checkpoints/, and the final ones. Both may be absent (a run cut short)."""
+    folder, final = path / "checkpoints", path / "final.safetensors"
+    checkpoints: dict[str, _Checkpoint] = {}
+    if os.path.lexists(folder):
+        if folder.is_symlink() or not folder.is_dir():
+            raise FormatError("checkpoints: is not a directory")
+        for file in sorted(folder.glob("*.safetensors")):
+            checkpoint = _Checkpoint.read(file, problem, initial, owner)
+            if file.name != f"{checkpoint.iteration:09d}.safetensors":
+                raise FormatError(f"checkpoints/{file.name} says that it is of iteration {checkpoint.iteration}")
+            checkpoints[file.name] = checkpoint
+    if os.path.lexists(final):
+        checkpoints[final.name] = _Checkpoint.read(final, problem, initial, owner)
+    return checkpoints
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -160,6 +195,12 @@ def _field(record: Mapping[str, object], name: str, kind: type | tuple[type, ...
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise FormatError(f"certificate: field {name!r} is missing or of the wrong type")
     return value
+
+
+def _exactly(record: Mapping[str, object], names: set[str], what: str) -> None:
+    if record.keys() != names:
+        differing = ", ".join(sorted(record.keys() ^ names))
+        raise FormatError(f"{what}: the fields differ from those of the format ({differing})")
 
 
 @dataclass(frozen=True)
@@ -180,7 +221,7 @@ class _Certificate:
 
     @classmethod
     def read(cls, path: Path) -> _Certificate:
-        record = read_json(path)
+        record = read_json(path, MAX_CERTIFICATE_BYTES)
         if not isinstance(record, dict):
             raise FormatError("certificate: not an object")
         record = cast("dict[str, object]", record)
@@ -192,17 +233,24 @@ class _Certificate:
             raise FormatError(f"certificate: unknown theorem {name!r}")
         if not theorem.provable:
             raise FormatError(f"{theorem.id} is false as printed or proves nothing; it never yields a certificate")
-        if record.get("theorem_version") != theorem.version or record.get("system") != theorem.id.split("/")[0]:
+        version = _field(record, "theorem_version", int)
+        if version != theorem.version or record.get("system") != theorem.id.split("/")[0]:
             raise FormatError("certificate: theorem version or system does not match the theorem")
         if record.get("status") != "holds" or record.get("claims") != ["L1", "L2"]:
             raise FormatError("the certificate claims no guarantee (its status is not 'holds' with claims L1 and L2)")
+        _exactly(record, FIELDS, "certificate")
+        if record["rule"] != theorem.rule or record["suggestion"] != "":
+            raise FormatError("certificate: rule or suggestion is not that of the theorem")
         problem = dict(_field(record, "problem", dict))
         conclusion = _field(record, "conclusion", dict)
+        _exactly(conclusion, CONCLUSION_FIELDS, "certificate: conclusion")
         quantities = {str(k): parse_hex(v, str(k)) for k, v in _field(record, "quantities", dict).items()}
         parse_hex(record.get("optimal_value"), "optimal_value")
         conditions = _field(record, "conditions", list)
-        if not all(isinstance(c, dict) for c in conditions):
-            raise FormatError("certificate: conditions must be objects")
+        for condition in conditions:
+            if not isinstance(condition, dict):
+                raise FormatError("certificate: conditions must be objects")
+            _exactly(cast("dict[str, object]", condition), CONDITION_FIELDS, "certificate: condition")
         return cls(
             theorem=theorem,
             kind=problem.pop("kind", None),
@@ -228,7 +276,10 @@ def _schedule(value: object) -> Schedule:
         start, count, *numbers = item
         if type(start) is not int or not (count is None or type(count) is int):
             raise FormatError("certificate: a segment's start and count must be integers")
-        segments.append(Segment(start, count, *(parse_hex(x, "schedule") for x in numbers)))
+        values = [parse_hex(x, "schedule") for x in numbers]
+        if min(values) < 0.0:  # the theorems' monotonicity arguments are about nonnegative steps
+            raise FormatError("certificate: a segment's level, decrease and steps must not be negative")
+        segments.append(Segment(start, count, *values))
     return segments
 
 
@@ -239,8 +290,8 @@ def _weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[s
         W = arrays.get(key)
         if W is None or W.dtype != np.float64 or W.ndim != 2 or W.shape[0] != rows or W.size == 0:
             raise FormatError(f"{name}: {key} is missing or does not fit the problem")
-        if not np.isfinite(W).all():
-            raise FormatError(f"{name}: {key} has non-finite entries")
+        if not (np.abs(W) <= LARGEST).all():
+            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
         weights[key] = W
     if weights["W1"].shape[1] != weights["W2"].shape[1]:
         raise FormatError(f"{name}: W1 and W2 differ in width")
@@ -253,14 +304,19 @@ class _Checkpoint:
     weights: dict[str, Array]
 
     @classmethod
-    def read(cls, path: Path, problem: Problem, certificate: bytes) -> _Checkpoint:
+    def read(cls, path: Path, problem: Problem, initial: Mapping[str, Array], certificate: bytes) -> _Checkpoint:
         arrays = read_safetensors(path)
         iteration, owner = arrays.get("iteration"), arrays.get("certificate")
         if iteration is None or iteration.shape != () or iteration.dtype != np.int64 or int(iteration) < 0:
             raise FormatError(f"{path.name}: iteration is missing or malformed")
         if owner is None or owner.dtype != np.uint8 or owner.tobytes() != certificate:
             raise FormatError(f"{path.name}: belongs to another certificate")
-        return cls(int(iteration), _weights(arrays, problem, path.name))
+        weights = _weights(arrays, problem, path.name)
+        if weights["W1"].shape != initial["W1"].shape:
+            raise FormatError(f"{path.name}: the width differs from that of the initial weights")
+        if int(iteration) == 0 and not all(np.array_equal(weights[k], initial[k]) for k in weights):
+            raise FormatError(f"{path.name}: is of iteration 0 and differs from the initial weights")
+        return cls(int(iteration), weights)
 
 
 # -- L1 ----------------------------------------------------------------------------------------------------------------
@@ -284,11 +340,13 @@ def _check_certificate(
         return
     report.add(claim, "the arrays are those of the certificate (sha256)", Outcome.ACCEPT)
     sizes = {"n": problem.shape[0], "m": problem.shape[1], "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
-    if certificate.sizes != sizes or any(type(certificate.sizes[k]) is not type(v) for k, v in sizes.items()):
+    if certificate.kind != problem.kind or certificate.sizes != sizes or any(type(certificate.sizes[k]) is not type(v) for k, v in sizes.items()):
         report.add(claim, "sizes and kind of the problem", Outcome.REJECT, f"{certificate.sizes} against {sizes}")
         return
     enclosures = base_quantities(problem, weights["W1"], weights["W2"])
     needed = [name for name in certificate.theorem.base if name in enclosures]
+    for name in sorted(set(certificate.theorem.base) - set(needed) - NEED_UNIQUE_MINIMISER):
+        report.add(claim, f"base quantity {name} has no finite bound for these arrays", Outcome.UNDECIDED)
     for name in needed:
         _check_base(name, certificate.quantities.get(name), enclosures[name], claim, report)
     if report.outcome is not Outcome.ACCEPT:
@@ -339,9 +397,16 @@ def _same_conditions(published: list[dict[str, object]], conditions: list[Inequa
             or record.get("holds") is not True
             or not _agrees(left, condition.left, 1e-6)
             or not _agrees(right, condition.right, 1e-6)
+            or not _same_margin(record.get("margin"), condition.margin)
         ):
             return False
     return True
+
+
+def _same_margin(published: object, margin: float | None) -> bool:
+    if published is None or margin is None:
+        return published is margin
+    return abs(parse_hex(published, "margin") - margin) <= 1e-6
 
 
 def _check_conclusion(certificate: _Certificate, q: Mapping[str, Any], claim: str, report: Report) -> None:

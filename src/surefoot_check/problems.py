@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,10 @@ Interval = tuple[float, float]
 """Rigorous (lower, upper) enclosure of a real number."""
 
 ULP = 2.0**-53
+LARGEST = 1e50
+"""Largest magnitude of an entry of any array: products of the arrays and the squares of their norms do not overflow."""
+TINY = 1e-300
+"""Covers the underflow of elementwise products and quotients: less than 2^-1074 for each entry of any array that fits memory."""
 EXP_ERROR = 16 * ULP
 """Relative error granted to numpy's exp and log at level ``fast`` (they are documented to be within 4 ulp)."""
 
@@ -293,6 +297,7 @@ class Softmax(Problem):
             (product_error(self.X.T, p) + float(self._upper[1][0]) * (error + ULP * frobenius_upper(p))) / rows
             + self.l2 * W.error
             + 8.0 * ULP * (frobenius_upper(gradient) + self.l2 * frobenius_upper(W.value))
+            + TINY
         )
         return up(frobenius_upper(gradient) + rounding, 8)
 
@@ -330,12 +335,17 @@ class Softmax(Problem):
             return float("inf")
         s = self.stationarity()
         below = up(s * s / down(2.0 * self.l2), 4)  # ℓ(Ŵ) - ℓ* ≤ ‖∇ℓ(Ŵ)‖²/(2μ)
-        through_values = up(self._loss(W)[1] - self._loss(Product(self.witness, 0.0))[0] + below, 4)
+        through_values = up(up(self._loss(W)[1] - self._loss(Product(self.witness, 0.0))[0]) + below)
         distance = self.distance(W)[1]
         through_distance = up(0.5 * self.smoothness()[1] * distance * distance, 4)
         gradient = self._gradient_norm(W)
         through_gradient = up(gradient * gradient / down(2.0 * self.l2), 4)
         return max(0.0, min(through_values, through_distance, through_gradient))
+
+    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
+        W = end_to_end(W1, W2)
+        lower = down(self._loss(W)[0] - self._loss(Product(self.witness, 0.0))[1])  # ℓ* ≤ ℓ(Ŵ)
+        return (_ball(lower) if lower > 0.0 else None), self.gap_upper(W)
 
     def optimum(self) -> Product:
         error = up(self.stationarity() / self.l2, 2) if self.l2 > 0.0 else float("inf")
@@ -350,15 +360,18 @@ def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
     """
 
     def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
-        if name not in arrays:
-            raise FormatError(f"the problem has no array {name!r}")
         array = arrays[name]
         if array.ndim != dimensions or array.dtype != dtype or array.size == 0:
             raise FormatError(f"array {name!r} has shape {array.shape} and dtype {array.dtype}")
-        if not np.isfinite(array).all():
-            raise FormatError(f"array {name!r} has non-finite entries")
+        if dtype is np.float64 and not (np.abs(array) <= LARGEST).all():
+            raise FormatError(f"array {name!r} has entries that are not finite or exceed {LARGEST:.0e}")
         return array
 
+    names = {"squared": {"X", "Y"}, "sensing": {"A", "y"}, "softmax": {"X", "labels", "l2"}}
+    if not isinstance(kind, str) or kind not in names:
+        raise FormatError(f"unknown problem kind {kind!r}")
+    if arrays.keys() != names[kind] | {"optimum"}:
+        raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
     optimum = take("optimum", 2)
     if kind == "squared":
         X, Y = take("X", 2), take("Y", 2)
@@ -370,10 +383,8 @@ def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
         if A.shape[0] != len(y) or optimum.shape != A.shape[1:]:
             raise FormatError("A, y and optimum do not fit together")
         return Sensing(A, y, optimum)
-    if kind == "softmax":
-        X, labels = take("X", 2), take("labels", 1, np.int64)
-        l2 = float(take("l2", 0))
-        if optimum.shape[0] != X.shape[1] or not l2 >= 0.0:
-            raise FormatError("X, l2 and optimum do not fit together")
-        return Softmax(X, labels, cast(float, l2), optimum)
-    raise FormatError(f"unknown problem kind {kind!r}")
+    X, labels = take("X", 2), take("labels", 1, np.int64)
+    l2 = float(take("l2", 0))
+    if optimum.shape[0] != X.shape[1] or not l2 >= 0.0:
+        raise FormatError("X, l2 and optimum do not fit together")
+    return Softmax(X, labels, l2, optimum)

@@ -74,9 +74,7 @@ BAD_SAFETENSORS = {
     "dimension a bool": raw({"a": entry([True], 0, 8)}, bytes(8)),
     "shape not a list": raw({"a": entry(1, 0, 8)}, bytes(8)),
     "too many dimensions": raw({"a": entry([1] * 33, 0, 8)}, bytes(8)),
-    "dimension beyond 64 bits": raw(
-        b'{"a":{"dtype":"F64","shape":[99999999999999999999],"data_offsets":[0,8]}}'
-    ),
+    "dimension beyond 64 bits": raw(b'{"a":{"dtype":"F64","shape":[99999999999999999999],"data_offsets":[0,8]}}'),
     "empty but enormous": raw({"a": entry([0, 2**62, 2**62], 0, 0)}),
     "product wraps to 64 bits": raw({"a": entry([2**32, 2**32], 0, 0)}),
     "span too long": raw({"a": entry([1], 0, 16)}, bytes(16)),
@@ -126,10 +124,7 @@ def test_mutated_safetensors_give_arrays_or_a_format_error(tmp_path: Path, data:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    content=st.binary(max_size=80)
-    | st.text('[]{}",:0123456789.eE+-truefalsNI \\u', max_size=40).map(str.encode)
-)
+@given(content=st.binary(max_size=80) | st.text('[]{}",:0123456789.eE+-truefalsNI \\u', max_size=40).map(str.encode))
 def test_random_json_gives_a_value_or_a_format_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "random.json"
     path.write_bytes(content)

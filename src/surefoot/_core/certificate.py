@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from surefoot_check.arrays import parse_hex
 from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
 from surefoot_check.theorems.statement import iterations_to
 
@@ -184,7 +185,7 @@ class Certificate:
         """
         try:
             record = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"the certificate is not valid JSON ({error}); it may have been cut off") from error
         found = record.get("format") if isinstance(record, dict) else None
         if found != FORMAT:
@@ -201,27 +202,27 @@ class Certificate:
                 conditions=tuple(
                     Condition(
                         c["name"],
-                        float.fromhex(c["left"]),
+                        parse_hex(c["left"], "left"),
                         c["relation"],
-                        float.fromhex(c["right"]),
+                        parse_hex(c["right"], "right"),
                         c["holds"],
-                        None if c["margin"] is None else float.fromhex(c["margin"]),
+                        None if c["margin"] is None else parse_hex(c["margin"], "margin"),
                     )
                     for c in record["conditions"]
                 ),
-                quantities={k: float.fromhex(v) for k, v in record["quantities"].items()},
+                quantities={k: parse_hex(v, k) for k, v in record["quantities"].items()},
                 schedule=tuple(
-                    Segment(start, count, *(float.fromhex(x) for x in rest))
+                    Segment(start, count, *(parse_hex(x, "schedule") for x in rest))
                     for start, count, *rest in conclusion["schedule"]
                 ),
-                optimal_value=float.fromhex(record["optimal_value"]),
+                optimal_value=parse_hex(record["optimal_value"], "optimal_value"),
                 rule=record["rule"],
                 suggestion=record["suggestion"],
                 problem=record["problem"],
                 arrays=record["arrays"],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"the certificate is malformed: {error!r}") from error
+            raise ValueError(f"the certificate is malformed ({error!r}); restore the file or certify again") from error
 
     @property
     def digest(self) -> str:

@@ -26,6 +26,8 @@ class Checkpoint:
     weights: dict[str, Tensor]
     engine: dict[str, Tensor]
     rule: dict[str, float]
+    phases: int
+    """How many recertifications the rule had adopted: its state belongs to the last of them."""
 
 
 class Schedule:
@@ -54,6 +56,7 @@ def save(directory: Path, checkpoint: Checkpoint, certificate: str) -> None:
     tensors = dict(checkpoint.weights)
     tensors |= {f"engine.{k}": v for k, v in checkpoint.engine.items()}
     tensors |= {f"rule.{k}": torch.tensor(v, dtype=torch.float64) for k, v in checkpoint.rule.items()}
+    tensors["phases"] = torch.tensor(checkpoint.phases)
     tensors |= seal(checkpoint.iteration, certificate)
     write_tensors(path_of(directory, checkpoint.iteration), tensors)
 
@@ -64,19 +67,23 @@ def seal(iteration: int, certificate: str) -> dict[str, Tensor]:
     return {"iteration": torch.tensor(iteration), "certificate": owner}
 
 
-def latest(directory: Path, weights: Mapping[str, Tensor]) -> Checkpoint | None:
-    """The newest readable checkpoint whose weights have these names and shapes; damaged ones are passed over, with a warning."""
+def latest(directory: Path, weights: Mapping[str, Tensor], certificate: str) -> Checkpoint | None:
+    """The newest readable checkpoint that belongs to the certificate with this digest and whose weights have these names and
+    shapes; others are passed over, with a warning."""
     for file in sorted((directory / "checkpoints").glob(f"*{SUFFIX}"), reverse=True):
         try:
             tensors = read_tensors(file, next(iter(weights.values())).device)
             if any(tensors[name].shape != value.shape for name, value in weights.items()):
                 raise RunDirectoryError(f"{file} has weights of other shapes")
+            if bytes(tensors["certificate"].tolist()).hex() != certificate:
+                raise RunDirectoryError(f"{file} belongs to another certificate")
             return Checkpoint(
                 iteration=int(tensors["iteration"]),
                 weights={name: tensors[name] for name in weights},
                 engine={k.removeprefix("engine."): v for k, v in tensors.items() if k.startswith("engine.")},
                 rule={k.removeprefix("rule."): float(v) for k, v in tensors.items() if k.startswith("rule.")},
+                phases=int(tensors["phases"]),
             )
-        except (RunDirectoryError, KeyError) as error:
+        except (RunDirectoryError, KeyError, TypeError, ValueError, RuntimeError) as error:
             warnings.warn(f"checkpoint {file.name} cannot be used ({error}); an earlier one is taken", stacklevel=2)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from .progress import Update, progress_line
 from .run import RUN_FORMAT, Run, RunStatus, read_certificate, write_end, write_start
 from .steps import StepRule
 from .system import Engine, Recertification, System, system_of
+from .validate import nonnegative, positive_integer
 
 DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
@@ -39,8 +41,14 @@ def certify(net: Any, loss: Loss, theorem: str | None = None) -> Certificate:
         ValueError: shapes that do not fit, non-finite weights, or an unknown theorem.
     """
     system = system_of(net)
+    _require_loss(loss)
     name = find(theorem or system.default_theorem, system.name).id
     return system.certify(net, loss, name)
+
+
+def _require_loss(loss: object) -> None:
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss is a {type(loss).__name__}; pass a loss, for example sf.SquaredLoss(X, Y)")
 
 
 def descend(
@@ -109,13 +117,17 @@ class _Descent:
     ) -> None:
         if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
             raise ValueError(f"max_iterations is {max_iterations!r}; it must be an integer of at least 0")
-        for name, value in (("tolerance", tolerance), ("absolute_tolerance", absolute_tolerance)):
-            if not 0.0 <= value < math.inf:
-                raise ValueError(f"{name} is {value!r}; it must be a number of at least 0")
-        if certify_every is not None and not certify_every >= 1:
-            raise ValueError(f"certify_every is {certify_every!r}; it must be an integer of at least 1")
+        tolerance = nonnegative("tolerance", tolerance)
+        absolute_tolerance = nonnegative("absolute_tolerance", absolute_tolerance)
+        if certify_every is not None:
+            positive_integer("certify_every", certify_every)
+        if not isinstance(steps, StepRule | str | Real | None) or isinstance(steps, bool):
+            raise TypeError(f"steps is a {type(steps).__name__}; pass a rule of sf.steps, its name, or a positive number")
+        if not isinstance(certificate, Certificate | None):
+            raise TypeError(f"certificate is a {type(certificate).__name__}; pass the result of certify(net, loss)")
         if resume and directory is None:
             raise ValueError("resume=True needs the directory of the run to resume")
+        _require_loss(loss)
         self.net, self.loss = net, loss
         self.system: System = system_of(net)
         self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
@@ -124,8 +136,11 @@ class _Descent:
         self.initial = self.system.reduced(net, loss)
         if certificate is not None:
             self._check_certificate(certificate)
-        self.rule = self.system.rule(steps, self.certificate)
+        self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
         self.engine: Engine = self.system.engine(net, loss, engine)
+        for name, value in self.engine.iterate.measurements().items():
+            if not math.isfinite(value):
+                raise ValueError(f"{name} is {value} at the initial weights; scale the data or the weights down")
         self.resolution = loss.gap_resolution
         self.directory = None if directory is None else Path(directory)
         self.rows: list[dict[str, float]] = []
@@ -185,7 +200,7 @@ class _Descent:
         start = read_tensors(self.directory / "initial.safetensors")
         if set(start) != set(self.initial):
             raise RunDirectoryError(f"{self.directory / 'initial.safetensors'} has other arrays; start a new run")
-        checkpoint = checkpoints.latest(self.directory, self.initial)
+        checkpoint = checkpoints.latest(self.directory, self.initial, self.certificate.digest)
         if checkpoint is None:
             (self.directory / "trace.jsonl").unlink(missing_ok=True)
             return
@@ -197,14 +212,29 @@ class _Descent:
                 "it was cut: start a new run"
             )
         traces.write(self.directory / "trace.jsonl", self.rows)
-        for file in sorted(self.directory.glob("certificate-*.json")):
-            phase = Recertification(int(file.stem.split("-")[1]), read_certificate(file))
-            if phase.iteration < self.iteration:
-                self.adopted.append(phase)
-                self.rule.adopt(self.loss.reduced, phase.certificate)
+        self._resume_phases(checkpoint.phases, stored.get("result") or {})
         self.engine.restore(checkpoint.weights, checkpoint.engine)
         self.rule.restore(checkpoint.rule)
         self._unsaved = len(self.rows)
+
+    def _resume_phases(self, count: int, result: Mapping[str, Any]) -> None:
+        """Adopt the recertifications that the checkpoint knows of; later ones, if any, are found again."""
+        assert self.directory is not None
+        files = sorted(self.directory.glob("certificate-*.json"))
+        if len(files) < count:
+            raise RunDirectoryError(
+                f"{self.directory} has {len(files)} recertifications (certificate-*.json) for {count} that its checkpoint "
+                "knows of; restore them, or start a new run"
+            )
+        for file in files[:count]:
+            phase = Recertification(int(file.stem.split("-")[1]), read_certificate(file))
+            self.adopted.append(phase)
+            self.rule.adopt(self.loss.reduced, phase.certificate)
+        for file in files[count:]:
+            file.unlink()
+        known = {t: Certificate.from_json(text) for t, text in result.get("recertified", []) if t <= self.iteration}
+        known |= {phase.iteration: phase.certificate for phase in self.adopted}
+        self.recertified = [Recertification(t, known[t]) for t in sorted(known)]
 
     def _flush_trace(self) -> None:
         if self.directory is not None and self._unsaved < len(self.rows):
@@ -217,7 +247,9 @@ class _Descent:
         self._flush_trace()
         checkpoints.save(
             self.directory,
-            checkpoints.Checkpoint(self.iteration, dict(self.engine.weights()), self.engine.state(), self.rule.state()),
+            checkpoints.Checkpoint(
+                self.iteration, dict(self.engine.weights()), self.engine.state(), self.rule.state(), len(self.adopted)
+            ),
             self.certificate.digest,
         )
 
@@ -257,7 +289,8 @@ class _Descent:
         if status is not RunStatus.RUNNING:
             self.rows.append(row)
             return status
-        if self.certify_every and self.iteration and self.iteration % self.certify_every == 0:
+        seen = self.recertified[-1].iteration if self.recertified else 0
+        if self.certify_every and self.iteration > seen and self.iteration % self.certify_every == 0:
             self._recertify(first)
         if due.due(self.iteration):
             self._checkpoint()
@@ -281,13 +314,14 @@ class _Descent:
         phases = [Recertification(0, self.certificate), *self.adopted]
         if not found.certificate.holds or found.iterations_to(target) >= min(p.iterations_to(target) for p in phases):
             return
-        self.adopted.append(found)
-        self.rule.adopt(self.loss.reduced, found.certificate)
         if self.directory is not None:
-            self._checkpoint()  # the arrays that the new certificate speaks of
+            self._checkpoint()  # the arrays that the new certificate speaks of, before the certificate itself
             write_atomic(
                 self.directory / f"certificate-{self.iteration:09d}.json", found.certificate.to_json().encode()
             )
+        self.adopted.append(found)
+        self.rule.adopt(self.loss.reduced, found.certificate)
+        self._checkpoint()  # again, now that the rule follows it
 
     def _finish(self, status: RunStatus) -> Run:
         weights = {name: tensor.contiguous().clone() for name, tensor in self.engine.weights().items()}
@@ -305,6 +339,7 @@ class _Descent:
             initial=self.initial,
             final=weights,
             resolution=self.resolution,
+            network={} if self.loss.basis is None else {k: v.clone() for k, v in self.net.state_dict().items()},
             recertified=self.recertified,
             adopted=self.adopted,
             config=self.settings,
@@ -323,7 +358,7 @@ class _Descent:
     def _last_good(self) -> dict[str, Tensor]:
         """After a divergence: the newest checkpoint's weights, the initial ones without a directory."""
         if self.directory is not None:
-            checkpoint = checkpoints.latest(self.directory, self.initial)
+            checkpoint = checkpoints.latest(self.directory, self.initial, self.certificate.digest)
             if checkpoint is not None:
                 return checkpoint.weights
         return dict(self.initial)

@@ -59,7 +59,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except FileNotFoundError as error:
         raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
 
 

@@ -18,6 +18,26 @@ ROUNDING = 64 * torch.finfo(torch.float64).eps
 """Entries of W carry relative errors of this order after a product and a difference; gaps below what it causes are noise."""
 
 
+SCALE = 1e20
+"""Singular values of the data beyond this (or below its inverse) would overflow in the theorems' products."""
+
+
+def check_scale(name: str, largest: float) -> None:
+    """Raise ``ValueError`` for data whose largest singular value is too large or too small for float64 arithmetic."""
+    if not 1.0 / SCALE <= largest <= SCALE:
+        raise ValueError(
+            f"{name} has largest singular value {largest:.3g}, outside {1.0 / SCALE:.0e} to {SCALE:.0e}: products would "
+            f"overflow or vanish; scale the data, for example divide by {name}.abs().max()"
+        )
+
+
+def _constants(name: str, design: Tensor) -> tuple[float, float]:
+    """K and μ of ½‖design V - target‖²."""
+    s = torch.linalg.svdvals(design)
+    check_scale(name, float(s[0]))
+    return float(s[0]) ** 2, float(s[-1]) ** 2
+
+
 class Loss(ABC):
     """A smooth loss ℓ(W) with known constants.
 
@@ -73,6 +93,8 @@ class Loss(ABC):
         return 0.5 * self.smoothness * error * error
 
     def _check(self, W: Tensor) -> Tensor:
+        if not isinstance(W, Tensor):
+            raise TypeError(f"W is a {type(W).__name__}; pass a tensor of shape {self.shape}")
         if tuple(W.shape) != self.shape:
             raise ValueError(f"W has shape {tuple(W.shape)}; this loss needs {self.shape}")
         return W
@@ -106,18 +128,17 @@ class SquaredLoss(QuadraticLoss):
 
     X and Y are read once, in blocks, and reduced to a triangle (``LeastSquaresStatistics``); NumPy memory maps are never loaded
     whole. Rank-deficient X is handled by Theorem 7 of the two-layer proofs: the theorems then speak of the reduced problem.
-    float32 data is converted to float64, exactly.
+    float32 data, and memory maps of any real dtype, are converted to float64 block by block.
 
     Raises:
         TypeError: integer, half-precision or complex data.
-        ValueError: empty, mismatched, non-finite or zero data.
+        ValueError: empty, mismatched, non-finite or zero data, or a largest singular value outside 1e-20 to 1e20.
     """
 
     kind = "squared"
 
     def __init__(self, X: Any, Y: Any) -> None:
-        x = X if isinstance(X, np.memmap) else as_tensor("X", X)
-        y = Y if isinstance(Y, np.memmap) else as_tensor("Y", Y)
+        x, y = _rows("X", X), _rows("Y", Y)
         if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
             raise ValueError(
                 f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; they must be (N, n) and (N, m) or (N,) with the same N"
@@ -145,8 +166,7 @@ class SquaredLoss(QuadraticLoss):
         self.basis = statistics.basis
         self.shape = (statistics.columns, statistics.target.shape[1])
         self.optimal_value = statistics.offset
-        s = torch.linalg.svdvals(statistics.design)
-        self.smoothness, self.strong_convexity = float(s[0]) ** 2, float(s[-1]) ** 2
+        self.smoothness, self.strong_convexity = _constants("X", statistics.design)
 
     @cached_property
     def reduced(self) -> SquaredLoss:
@@ -173,6 +193,15 @@ class SquaredLoss(QuadraticLoss):
         return {"X": self.statistics.design, "Y": self.statistics.target, "optimum": self.reduced.optimum}
 
 
+def _rows(name: str, value: Any) -> Tensor | np.ndarray:
+    """A tensor, or a memory map left on disk."""
+    if not isinstance(value, np.memmap):
+        return as_tensor(name, value)
+    if value.dtype.kind not in "fiu":
+        raise TypeError(f"{name} is a memory map of dtype {value.dtype}; it must hold real numbers")
+    return value
+
+
 class MatrixSensing(QuadraticLoss):
     """½ Σ_k (⟨A_k, W⟩ - y_k)²; A (M, n, m), y (M,).
 
@@ -189,6 +218,8 @@ class MatrixSensing(QuadraticLoss):
         A, y = real("A", A, 3), real("y", y, 1)
         if len(A) != len(y):
             raise ValueError(f"A has {len(A)} measurements and y {len(y)}; they must be as many")
+        if not bool(A.any()):
+            raise ValueError("A is zero; there is nothing to learn from it: pass at least one measurement that is not zero")
         _, n, m = A.shape
         self.shape = (n, m)
         s = reduce_blocks(row_blocks(A.reshape(len(A), n * m), y[:, None]))
@@ -197,12 +228,13 @@ class MatrixSensing(QuadraticLoss):
         self._target = s.target
         self.optimal_value = s.offset
         self.unique_optimum = self._design.shape[0] == n * m
-        singular = torch.linalg.svdvals(self._design)
-        self.smoothness, self.strong_convexity = float(singular[0]) ** 2, float(singular[-1]) ** 2
+        self.smoothness, self.strong_convexity = _constants("A", self._design)
 
     @cached_property
     def optimum(self) -> Tensor:
-        return torch.linalg.lstsq(self._design, self._target, driver="gelsd").solution.reshape(self.shape)
+        # the design has full row rank: with its transpose QR, the solution of least norm is Q R⁻ᵀ y
+        Q, R = torch.linalg.qr(self._design.T)
+        return (Q @ torch.linalg.solve_triangular(R.T, self._target, upper=False)).reshape(self.shape)
 
     def image(self, W: Tensor) -> Tensor:
         return self._design @ W.reshape(-1, 1)

@@ -56,6 +56,7 @@ class Run:
         rule, engine: names of the step rule and the engine.
         certified: whether every step carries the certificate's guarantee (it holds and the rule is one it speaks of).
         problem, initial, final: the arrays the certificate speaks of, the (reduced) weights at start and end.
+        network: the network's own final weights, where they differ from the reduced ones (rank-deficient data).
         recertified: the theorem again along the run (``certify_every``).
         adopted: the recertifications that the steps then followed; each starts a new phase of the guarantee.
         resolution: the gap that rounding alone can cause.
@@ -73,6 +74,7 @@ class Run:
     initial: Mapping[str, Tensor]
     final: Mapping[str, Tensor]
     resolution: float
+    network: Mapping[str, Tensor] = field(default_factory=dict)
     recertified: list[Recertification] = field(default_factory=list)
     adopted: list[Recertification] = field(default_factory=list)
     config: dict[str, Any] = field(default_factory=dict)
@@ -204,12 +206,15 @@ class Run:
                 initial=initial,
                 final={name: final[name] for name in initial},
                 resolution=float(config["resolution"]),
+                network={k.removeprefix("net."): v for k, v in final.items() if k.startswith("net.")},
                 recertified=recertified,
                 adopted=phases,
                 config=config,
                 directory=path,
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except RunDirectoryError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RunDirectoryError(f"{path / 'config.json'} is damaged ({error!r}); restore it or run again") from error
 
 
@@ -244,7 +249,8 @@ def write_start(
 
 
 def write_end(path: Path, run: Run) -> None:
-    """The final weights and the outcome."""
-    write_tensors(path / "final.safetensors", {**run.final, **seal(run.iterations, run.certificate.digest)})
+    """The final weights and the outcome; where the data is rank deficient, also the network's own weights as net.*"""
+    network = {f"net.{name}": tensor for name, tensor in run.network.items()}
+    write_tensors(path / "final.safetensors", {**run.final, **network, **seal(run.iterations, run.certificate.digest)})
     result = {**run.summary(), "recertified": [[r.iteration, r.certificate.to_json()] for r in run.recertified]}
     write_json(path / "config.json", {**run.config, "result": result})

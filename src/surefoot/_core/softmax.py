@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from .losses import Loss
-from .validate import real
+from .losses import Loss, check_scale
+from .validate import nonnegative, positive_integer, real
 
 DENSE_NEWTON = 2000
 """Largest nm for which the Hessian is formed; beyond it L-BFGS finds the minimiser."""
@@ -27,31 +28,42 @@ class SoftmaxRegression(Loss):
         classes: m; by default the largest label plus one.
 
     Raises:
-        TypeError: wrong dtype of X or labels.
-        ValueError: mismatched, empty or non-finite data, a label out of range, a negative l2.
+        TypeError: wrong dtype of X or labels, or an l2 that is no number.
+        ValueError: mismatched, empty, non-finite or badly scaled data, a label out of range, a negative l2.
     """
 
     kind = "softmax"
 
     def __init__(self, X: Any, labels: Any, l2: float, classes: int | None = None) -> None:
         self.X = real("X", X, 2)
-        labels = torch.as_tensor(labels)
+        if not isinstance(labels, Tensor):
+            array = np.asarray(labels)
+            if array.dtype.kind not in "iufcb":
+                raise TypeError(f"labels are of type {array.dtype}; pass class indices 0, 1, ... as int64")
+            labels = torch.as_tensor(array.astype(np.int64) if array.dtype.kind in "iu" else array)
         if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
             raise TypeError(f"labels have dtype {str(labels.dtype).removeprefix('torch.')}; pass class indices as int64")
         if labels.ndim != 1 or len(labels) != len(self.X):
             raise ValueError(f"labels have shape {tuple(labels.shape)}; they must be ({len(self.X)},), one for each row of X")
         self.labels = labels.long().to(self.X.device)
-        m = int(labels.max()) + 1 if classes is None else classes
+        m = int(labels.max()) + 1 if classes is None else positive_integer("classes", classes)
         if int(labels.min()) < 0 or int(labels.max()) >= m:
             raise ValueError(f"labels run from {int(labels.min())} to {int(labels.max())}; they must lie in 0..{m - 1}")
-        if not (isinstance(l2, float | int) and 0.0 <= l2 < float("inf")):
-            raise ValueError(f"l2 is {l2!r}; it must be a finite number of at least 0")
-        self.l2 = float(l2)
+        self.l2 = nonnegative("l2", l2)
         self.shape = (self.X.shape[1], m)
         self._targets = torch.nn.functional.one_hot(self.labels, m).to(self.X.dtype)
         top = float(torch.linalg.matrix_norm(self.X, 2))
+        check_scale("X", top)
         self.smoothness = top * top / (2 * len(self.X)) + self.l2
         self.strong_convexity = self.l2
+
+    @property
+    def gap_resolution(self) -> float:
+        """As for every loss, and at least what the residual gradient at the computed minimiser leaves open."""
+        if self.l2 == 0.0:
+            return super().gap_resolution
+        residual = float(torch.linalg.vector_norm(self.gradient(self.optimum)))
+        return max(super().gap_resolution, residual * residual / (2.0 * self.l2))
 
     def _log_probabilities(self, W: Tensor) -> Tensor:
         return torch.log_softmax(self.X @ W, 1)
@@ -75,8 +87,10 @@ class SoftmaxRegression(Loss):
         shift = self.X @ step
         p = self._optimal_probabilities
         centred = shift - (p * shift).sum(1, keepdim=True)
-        # log Σ p exp(c) - Σ p c with Σ p c = 0, through exp(c) - 1 - c
-        divergence = torch.log1p((p * _exp_minus_linear(centred)).sum(1)).mean()
+        # log Σ p exp(c) - Σ p c with Σ p c = 0, through exp(c) - 1 - c; far from W*, where exp could overflow, directly
+        near = torch.log1p((p * _exp_minus_linear(centred.clamp(max=1.0))).sum(1))
+        far = torch.logsumexp(self._log_probabilities(self.optimum) + centred, 1)
+        divergence = torch.where(centred.amax(1) <= 1.0, near, far).mean()
         return float(divergence + 0.5 * self.l2 * (step**2).sum())
 
     @cached_property
@@ -99,7 +113,7 @@ class SoftmaxRegression(Loss):
         gradient = self.gradient(W)
         value = self.value(W)
         for _ in range(100):
-            direction = torch.linalg.solve(self._hessian(W), gradient.reshape(-1)).reshape(self.shape)
+            direction = self._newton_direction(W, gradient)
             slope = float((gradient * direction).sum())
             step = 1.0
             while step > 1e-6 and self.value(W - step * direction) > value - 0.25 * step * slope + 1e-15 * abs(value):
@@ -110,6 +124,15 @@ class SoftmaxRegression(Loss):
                 break
             W, gradient, value = candidate, improved, self.value(candidate)
         return W
+
+    def _newton_direction(self, W: Tensor, gradient: Tensor) -> Tensor:
+        hessian = self._hessian(W)
+        factor, failed = torch.linalg.cholesky_ex(hessian)
+        if not bool(failed):
+            return torch.cholesky_solve(gradient.reshape(-1, 1), factor).reshape(self.shape)
+        # l2 is lost to rounding beside the largest curvature: put it back, as no eigenvalue lies below it
+        values, vectors = torch.linalg.eigh(hessian)
+        return (vectors @ ((vectors.T @ gradient.reshape(-1)) / values.clamp(min=self.l2))).reshape(self.shape)
 
     def _hessian(self, W: Tensor) -> Tensor:
         """∇²ℓ (nm, nm): for classes a, b the block Xᵀ diag(p_a(δ_ab - p_b)) X / N, rows and columns ordered as W."""
@@ -129,7 +152,7 @@ class SoftmaxRegression(Loss):
     def _by_lbfgs(self, W: Tensor) -> Tensor:
         W = W.clone().requires_grad_(True)
         optimizer = torch.optim.LBFGS(
-            [W], max_iter=5000, max_eval=20000, tolerance_grad=1e-15, tolerance_change=0.0, line_search_fn="strong_wolfe"
+            [W], max_iter=5000, max_eval=20000, tolerance_grad=1e-12, tolerance_change=1e-15, line_search_fn="strong_wolfe"
         )
 
         def closure() -> Tensor:
@@ -137,7 +160,37 @@ class SoftmaxRegression(Loss):
             return torch.tensor(self.value(W.detach()), dtype=W.dtype)
 
         optimizer.step(closure)
-        return W.detach()
+        return self._polished(W.detach())
+
+    def _polished(self, W: Tensor) -> Tensor:
+        """Newton steps by conjugate gradients while they halve the gradient: L-BFGS ends where differences of losses are
+        rounding noise, at about the root of what the gradient itself can reach."""
+        gradient = self.gradient(W)
+        for _ in range(50):
+            candidate = W - self._newton_by_conjugate_gradients(W, gradient)
+            improved = self.gradient(candidate)
+            if not float(improved.norm()) <= 0.5 * float(gradient.norm()):
+                break
+            W, gradient = candidate, improved
+        return W
+
+    def _newton_by_conjugate_gradients(self, W: Tensor, gradient: Tensor) -> Tensor:
+        """∇²ℓ(W)⁻¹ gradient, to a relative residual of 1e-3."""
+        p = self._log_probabilities(W).exp()
+        solution, residual = torch.zeros_like(gradient), gradient
+        direction = residual
+        squared = start = float((residual**2).sum())
+        for _ in range(1000):
+            if squared <= 1e-6 * start:
+                break
+            shift = self.X @ direction
+            curved = p * (shift - (p * shift).sum(1, keepdim=True))
+            image = self.X.T @ curved / len(self.X) + self.l2 * direction
+            step = squared / float((direction * image).sum())
+            solution, residual = solution + step * direction, residual - step * image
+            before, squared = squared, float((residual**2).sum())
+            direction = residual + (squared / before) * direction
+        return solution
 
     def arrays(self) -> dict[str, Tensor]:
         return {

@@ -37,13 +37,17 @@ class LeastSquaresStatistics:
 
 def row_blocks(X: Tensor | np.ndarray, Y: Tensor | np.ndarray) -> Iterator[tuple[Tensor, Tensor]]:
     """Consecutive float64 blocks of rows of X (N, n) and Y (N, m); arrays on disk are read block by block."""
+    for name, array in (("X", X), ("Y", Y)):
+        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
+            raise TypeError(f"{name} has dtype {array.dtype}; pass a file of real numbers, for example float32")
     columns = X.shape[1] + Y.shape[1]
     block = max(1, BLOCK_BYTES // (8 * columns))
     for start in range(0, X.shape[0], block):
         parts: list[Tensor] = []
         for array in (X, Y):
             rows = array[start : start + block]
-            parts.append(torch.from_numpy(np.array(rows)) if isinstance(rows, np.ndarray) else rows.detach())
+            # on disk any real dtype will do: converting a copy of the file first is what blocks are there to avoid
+            parts.append(torch.from_numpy(np.array(rows, np.float64)) if isinstance(rows, np.ndarray) else rows.detach())
         yield parts[0], parts[1]
 
 
@@ -101,7 +105,8 @@ def _full_rank(design: Tensor, target: Tensor, offset: float, rows: int) -> Leas
     basis = None
     if rank < kept:
         rotated = U[:, :rank].T @ target
-        offset += 0.5 * float(((target - U[:, :rank] @ rotated) ** 2).sum())
+        if rank < len(target):  # otherwise the rows are independent and the data is interpolated: no rounding noise
+            offset += 0.5 * float(((target - U[:, :rank] @ rotated) ** 2).sum())
         design, target, inner = torch.diag(s[:rank]), rotated, Vh[:rank].T
     else:
         inner = torch.eye(kept, dtype=design.dtype, device=design.device)

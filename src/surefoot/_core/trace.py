@@ -30,6 +30,8 @@ def read(path: Path) -> list[Row]:
         lines = path.read_text().split("\n")
     except FileNotFoundError as error:
         raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
+    except UnicodeDecodeError as error:
+        raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
     rows: list[Row] = []
     for number, text in enumerate(lines):
         if not text:

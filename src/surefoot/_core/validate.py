@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,18 +17,26 @@ def as_tensor(name: str, value: Any) -> Tensor:
     """``value`` as a tensor without a copy where possible: a tensor, an array, or nested lists of floats.
 
     Raises:
-        TypeError: not convertible, or an integer, half-precision or complex dtype.
+        TypeError: not convertible, sparse, or an integer, half-precision, extended-precision or complex dtype.
     """
     if isinstance(value, Tensor):
+        if value.layout != torch.strided:
+            raise TypeError(f"{name} is a sparse tensor; pass {name}.to_dense()")
         tensor = value.detach()
     elif isinstance(value, np.ndarray):
-        if value.dtype.kind not in "fiucb":
+        if value.dtype.kind not in "fiucb" or value.dtype.char in "gG":  # the latter are extended precision
             raise TypeError(f"{name} has dtype {value.dtype}; pass real numbers in float64 or float32")
-        tensor = torch.from_numpy(np.array(value) if not value.flags.writeable else value)
+        # torch takes native byte order and no negative strides; read-only memory must not become a writable tensor
+        native = value.astype(value.dtype.newbyteorder("="), copy=False)
+        copy = not native.flags.writeable or any(stride < 0 for stride in native.strides)
+        tensor = torch.from_numpy(native.copy() if copy else native)
     else:
         try:
-            tensor = torch.as_tensor(np.asarray(value, dtype=np.float64))
-        except (TypeError, ValueError) as error:
+            array = np.asarray(value)
+            if array.dtype.kind not in "fiu":
+                raise TypeError(f"its entries have dtype {array.dtype}")
+            tensor = torch.from_numpy(array.astype(np.float64))
+        except (TypeError, ValueError, RuntimeError) as error:
             raise TypeError(f"{name} is a {type(value).__name__}; pass a tensor or an array of floats") from error
     if tensor.dtype not in (torch.float64, torch.float32):
         cast = f"{name}.double()" if isinstance(value, Tensor) else f"{name}.astype('float64')"
@@ -68,6 +78,15 @@ def positive_integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1")
     return value
+
+
+def nonnegative(name: str, value: Any) -> float:
+    """``value`` as a finite float ≥ 0; ``TypeError`` where it is no real number, ``ValueError`` where it is out of range."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} is {value!r} ({type(value).__name__}); pass a finite number of at least 0")
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0")
+    return float(value)
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> ValueError:

@@ -100,7 +100,13 @@ class TwoLayerSystem:
         measured = measure_quantities(net, loss)
         sizes = _sizes(loss.reduced, net.width)
         base = {name: measured[name] for name in (*statement.base, *sizes) if name in measured}
-        quantities, inequalities, schedule = evaluate(statement, base)
+        try:
+            quantities, inequalities, schedule = evaluate(statement, base)
+        except (ArithmeticError, KeyError) as error:  # a quantity that overflowed is left out of the measured ones
+            raise ValueError(
+                f"{statement.id} cannot be evaluated in float64 ({error!r}): the initial gap or the weights are too large "
+                "or too small; scale the data and the weights to order 1"
+            ) from error
         conditions = tuple(Condition.of(c) for c in inequalities)
         failed = [c.name for c in conditions if not c.holds]
         status = CertificateStatus.FAILS if failed else CertificateStatus.HOLDS

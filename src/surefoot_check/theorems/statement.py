@@ -150,3 +150,10 @@ def chain(q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         expected_start = segment.start + segment.count
         reached = segment.level * exp(segment.count * log(one - segment.decrease))
     yield Inequality("the last segment is endless", 1.0, "<", 0.0)
+
+
+def starts_with(segment: Segment, step: Number) -> Iterator[Inequality]:
+    """The obligations of a segment whose one step is the published first step."""
+    yield Inequality("the step is at most the first step", segment.sharp_step, "<=", step)
+    yield Inequality("the step is at least the first step", segment.sharp_step, ">=", step)
+    yield Inequality("there is no other step", segment.contraction_step, "<=", 0.0)

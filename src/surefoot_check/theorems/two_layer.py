@@ -146,40 +146,36 @@ def contraction_factor(eta: Number, lower: Number, upper: Number, curvature: Num
 
 
 def contraction_floor(lower: float, upper: float, curvature: float, cap: float) -> float:
-    """The η ≤ min(2/(l+u), l/(2s)) that minimises r(η) subject to 2uη² ≤ cap·(1 - r(η)²), by bisection, in floats.
+    """The η ≤ min(2/(l+u), l/(2s)) that minimises r(η) subject to 2uη² ≤ cap·(1 - r(η)²), to 1e-12, in floats.
 
-    The feasible set is an interval that starts at 0 (Corollary of Theorem III), so that bisection is exact.
+    There r decreases, so the largest feasible η is sought. Divided by η the constraint reads g(η) = cap (l - sη)(2 - lη + sη²) -
+    2uη ≥ 0, g decreasing and convex: Newton from 0 approaches its root from the feasible side.
     """
     if lower <= 0.0:
         return 0.0
     high = 2.0 / (lower + upper)
     if curvature > 0.0:
         high = min(high, 0.5 * lower / curvature)
-    high *= 1.0 - 1e-12
-
-    def feasible(eta: float) -> bool:
-        return contraction_floor_holds(eta, lower, upper, curvature, cap)
-
-    if feasible(high):
-        return high
-    low = high
-    while low > 0.0 and not feasible(low):
-        high, low = low, low * 0.25
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
+    eta = 0.0
+    for _ in range(100):
+        gain = lower - curvature * eta
+        rest = 2.0 - eta * gain
+        value = cap * gain * rest - 2.0 * upper * eta
+        slope = cap * (curvature * rest + gain * (lower - 2.0 * curvature * eta)) + 2.0 * upper
+        step = value / slope
+        eta += step
+        if eta >= high or abs(step) <= 1e-15 * eta:
             break
-        low, high = (middle, high) if feasible(middle) else (low, middle)
-    return low * (1.0 - 1e-12)
+    return min(eta, high) * (1.0 - 1e-12)
 
 
 def contraction_floor_holds(eta: Number, lower: Number, upper: Number, curvature: Number, cap: Number) -> bool:
     """Whether η certainly satisfies the three constraints of ``contraction_floor``."""
-    factor = 1.0 - eta * lower + eta * eta * curvature
+    loss = eta * (lower - eta * curvature)  # 1 - r(η)
     return bool(
         eta * (lower + upper) <= 2.0
         and 2.0 * eta * curvature <= lower
-        and 2.0 * upper * eta * eta <= cap * (1.0 - factor) * (1.0 + factor)
+        and 2.0 * upper * eta * eta <= cap * loss * (2.0 - loss)
     )
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from ..numbers import Number, Quantities, exp, power, sqrt
 from . import two_layer as tl
-from .statement import Inequality, Schedule, Segment, Theorem, chain
+from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 C_EXPONENT, D_EXPONENT = 0.5, 1.01
 """c and d of the paper's experiments."""
@@ -146,6 +146,8 @@ class Corrected(Theorem):
             Inequality("imbalance and margin: alpha1 > 0", q.get("alpha1", 0.0), ">", 0.0),
         ]
         eta = q["initial_step"]
+        if "alpha1" not in q:  # no unique minimiser
+            return conditions
         if not eta > 0.0:
             return [*conditions, Inequality("first step: eta0 > 0", eta, ">", 0.0)]
         at = barred(q, eta)
@@ -175,6 +177,7 @@ class Corrected(Theorem):
         yield Inequality("d is above 1", q["d"], ">", 1.0)
         for segment in schedule:
             yield Inequality("the decrease is that of rho_bar", at["rate_loss"], ">=", segment.decrease)
+            yield from starts_with(segment, q["initial_step"])
 
 
 THEOREM = Corrected()

@@ -23,7 +23,7 @@ KAPPA = 0.5
 """κ of the budget condition (T); ½ minimises the time spent under the cap."""
 DECREASE = 0.5
 """c: floor steps lower the gap by at least c·η‖∇L‖²."""
-BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
+BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
 """The grid of θ, the share of α1 that may be spent."""
 TARGET = 1e-12
 """Relative gap for which θ is chosen."""
@@ -31,6 +31,8 @@ FLOOR = 1e-36
 """Relative gap after which the schedule goes on with its last rate."""
 SEGMENT = math.log(10.0) / 16.0
 """Longest segment, as a decrease of ln L: the loss against the recursion is below the change of v over it."""
+COARSE = 4.0 * SEGMENT
+"""The same where schedules are only compared."""
 SLACK = 1e-9
 
 
@@ -99,7 +101,7 @@ class Drift(Theorem):
         if all(c.certain for c in self.conditions({**q, "budget": best, "decrease": DECREASE})):
             for budget in BUDGETS:
                 chosen = {**q, "budget": budget, "decrease": DECREASE}
-                count = iterations_to(self.schedule(chosen, TARGET), TARGET)
+                count = iterations_to(self.schedule(chosen, TARGET, COARSE), TARGET)
                 if count < best_count:
                     best, best_count = budget, count
         return {"budget": best, "decrease": DECREASE}
@@ -123,7 +125,7 @@ class Drift(Theorem):
             Inequality("imbalance and margin: alpha1 > 0", self.derived(q)["alpha1"], ">", 0.0),
         ]
 
-    def schedule(self, q: Quantities, floor: float = FLOOR) -> Schedule:
+    def schedule(self, q: Quantities, floor: float = FLOOR, segment: float = SEGMENT) -> Schedule:
         q = {**q, **self.derived(q)}
         gap, start, segments = float(q["initial_gap"]), 0, []
         if gap == 0.0:
@@ -143,7 +145,7 @@ class Drift(Theorem):
             if gap <= lowest or decrease == 0.0:
                 segments.append(Segment(start, None, gap, decrease, sharp, contraction))
                 return segments
-            count = max(1, int(SEGMENT / -math.log1p(-decrease)))
+            count = max(1, int(segment / -math.log1p(-decrease)))
             segments.append(Segment(start, count, gap, decrease, sharp, contraction))
             start += count
             gap = segments[-1].at(start)

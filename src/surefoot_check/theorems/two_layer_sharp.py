@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..numbers import Number, Quantities
+from ..numbers import Number, Quantities, sqrt
 from . import two_layer as tl
-from .statement import Inequality, Schedule, Segment, Theorem, chain
+from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 
 class Sharp(Theorem):
@@ -40,7 +40,17 @@ class Sharp(Theorem):
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
-        yield Inequality("no rate is claimed", schedule[-1].decrease, "<=", 0.0)
+        r = sqrt(2.0 * q["smoothness"] * q["initial_gap"])
+        k = tl.sharp_coefficients(q["smoothness"], q["sigma_max_squared"], r, r, 0.5 * q["sigma_max_squared"])
+        eta, c = q["initial_step"], q["decrease"]
+        yield Inequality("0 < c", c, ">", 0.0)
+        yield Inequality("first step: eta0 is not negative", eta, ">=", 0.0)
+        yield Inequality(
+            "first step: eta0 K'(eta0) <= 2(1-c)", eta * (k[0] + eta * (k[1] + eta * k[2])), "<=", 2.0 * (1.0 - c)
+        )
+        for segment in schedule:
+            yield Inequality("no rate is claimed", segment.decrease, "<=", 0.0)
+            yield from starts_with(segment, eta)
 
 
 THEOREM = Sharp()

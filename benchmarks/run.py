@@ -1,0 +1,17 @@
+"""All benchmarks, one after another: ``make bench``."""
+
+from __future__ import annotations
+
+import two_layer_baselines
+import two_layer_engines
+import two_layer_rules
+
+
+def main() -> None:
+    """Print every table."""
+    for module in (two_layer_engines, two_layer_rules, two_layer_baselines):
+        module.main()
+
+
+if __name__ == "__main__":
+    main()

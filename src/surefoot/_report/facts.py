@@ -1,0 +1,190 @@
+"""What a report says of a run, worked out once for plots and page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from surefoot_check.theorems import THEOREMS
+
+from .._core.audit import Audit, AuditLine
+from .._core.certificate import Certificate, CertificateStatus
+from .._core.io import RunDirectoryError
+from .._core.run import Run
+from .._core.system import Recertification, system_named
+
+_PHASE = re.compile(r"^from iteration \d+: ")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A guaranteed gap by iteration: the theorems that give it, and when it reaches the run's target."""
+
+    theorems: tuple[str, ...]
+    certificate: Certificate
+    iterations: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A run with everything that its report derives from it.
+
+    Attributes:
+        run: the run as loaded.
+        audit: its audit; ``lines`` the same with the phases of the run taken together.
+        theorems: every theorem of the system that can be evaluated at the initial weights, that of the run first.
+        unevaluated: why the others could not be, by theorem.
+        target: the absolute gap that the run stops at, at least the resolution.
+        checkpoints: iterations with a stored checkpoint.
+    """
+
+    run: Run
+    audit: Audit
+    lines: tuple[AuditLine, ...]
+    theorems: tuple[Certificate, ...]
+    unevaluated: dict[str, str]
+    target: float
+    checkpoints: tuple[int, ...]
+
+    @classmethod
+    def of(cls, run: Run) -> Facts:
+        """Audit a run and evaluate every theorem of its system at its initial weights.
+
+        Raises:
+            RunDirectoryError: a theorem that this version does not know, or settings that are not numbers.
+        """
+        if run.certificate.theorem not in THEOREMS:
+            raise RunDirectoryError(
+                f"the certificate speaks of theorem {run.certificate.theorem!r}, "
+                "which this version does not know; use the version that wrote it"
+            )
+        try:
+            relative = float(run.config.get("tolerance", 0.0))
+            absolute = float(run.config.get("absolute_tolerance", 0.0))
+        except (TypeError, ValueError) as error:
+            raise RunDirectoryError(f"config.json has a bad tolerance ({error}); restore it") from error
+        first = run.rows[0]["gap"] if run.rows else gap_of(run.certificate)
+        audit = run.audit()
+        theorems, unevaluated = _theorems(run)
+        return cls(
+            run=run,
+            audit=audit,
+            lines=merged(audit.lines),
+            theorems=theorems,
+            unevaluated=unevaluated,
+            target=max(relative * first, absolute, run.resolution),
+            checkpoints=_checkpoints(run.directory),
+        )
+
+    @property
+    def initial_gap(self) -> float:
+        """Measured at the first iterate; the certificate's (rounded up) where nothing was recorded."""
+        return self.run.rows[0]["gap"] if self.run.rows else gap_of(self.run.certificate)
+
+    @property
+    def final_gap(self) -> float:
+        """The last one recorded."""
+        return self.run.rows[-1]["gap"] if self.run.rows else gap_of(self.run.certificate)
+
+    @property
+    def in_force(self) -> list[Recertification]:
+        """The phases of the run whose certificate holds and whose steps the theorem covers."""
+        return [phase for phase in self.run.phases if phase.certificate.holds and self.run.certified]
+
+    @property
+    def guaranteed_iterations(self) -> float:
+        """Fewest total iterations to the target by any certificate in force; ``inf`` if none guarantees it."""
+        return min((self.reaches(phase) for phase in self.in_force), default=math.inf)
+
+    def reaches(self, phase: Recertification) -> float:
+        """Iteration of the run at which a certificate's bound reaches the target."""
+        if not phase.certificate.schedule:
+            return math.inf
+        if phase.certificate.initial_gap <= self.target:
+            return phase.iteration
+        return phase.iterations_to(self.target) if self.target > 0.0 else math.inf
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the recorded run breaks an inequality that its certificate guarantees."""
+        return bool(self.in_force) and self.audit.violations > 0
+
+    @property
+    def bounds(self) -> list[Bound]:
+        """The bounds with a rate at the initial weights, equal ones together; refuted theorems give none."""
+        found: dict[tuple[object, ...], Bound] = {}
+        for certificate in self.theorems:
+            if not certificate.holds or not any(segment.decrease > 0.0 for segment in certificate.schedule):
+                continue
+            names = found[certificate.schedule].theorems if certificate.schedule in found else ()
+            reached = self.reaches(Recertification(0, certificate))
+            found[certificate.schedule] = Bound((*names, certificate.theorem), certificate, reached)
+        return list(found.values())
+
+    @property
+    def why_not(self) -> tuple[str, str]:
+        """Where nothing is guaranteed: the reason, and what would help."""
+        run, certificate = self.run, self.run.certificate
+        failed = [condition for condition in certificate.conditions if not condition.holds]
+        if certificate.status is CertificateStatus.REFUTED:
+            return f"{certificate.theorem} as stated is false for these shapes", certificate.suggestion
+        if failed or not certificate.holds:
+            names = "; ".join(condition.name for condition in failed) or "a hypothesis without finite sides"
+            return f"a hypothesis of {certificate.theorem} fails: {names}", certificate.suggestion
+        return (
+            f"every hypothesis of {certificate.theorem} holds, but the steps were chosen by the rule "
+            f"{run.rule!r}, of which the theorem does not speak",
+            f"use the step rule {certificate.rule!r} (steps=None)",
+        )
+
+
+def merged(lines: Sequence[AuditLine]) -> tuple[AuditLine, ...]:
+    """Audit lines of the same inequality in different phases of a run as one."""
+    found: dict[str, AuditLine] = {}
+    for line in lines:
+        name = _PHASE.sub("", line.name)
+        before = found.get(name)
+        if before is None:
+            found[name] = AuditLine(name, line.holds, line.worst, line.at, line.first_violation, line.checked)
+            continue
+        larger = line if (line.worst is not None and line.worst > (before.worst or 0.0)) else before
+        violations = [v for v in (before.first_violation, line.first_violation) if v is not None]
+        found[name] = AuditLine(
+            name,
+            before.holds and line.holds,
+            larger.worst,
+            larger.at,
+            min(violations, default=None),
+            before.checked + line.checked,
+        )
+    return tuple(found.values())
+
+
+def gap_of(certificate: Certificate) -> float:
+    """The initial gap that a certificate publishes; NaN where it is unbounded and left out."""
+    return certificate.quantities.get("initial_gap", math.nan)
+
+
+def _theorems(run: Run) -> tuple[tuple[Certificate, ...], dict[str, str]]:
+    """Every theorem of the run's system at its initial weights, and why some could not be evaluated."""
+    system = system_named(run.certificate.system)
+    net, loss = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
+    found, unevaluated = [run.certificate], {}
+    for name in THEOREMS:
+        if not name.startswith(f"{system.name}/") or name == run.certificate.theorem:
+            continue
+        try:
+            found.append(system.certify(net, loss, name))
+        except ValueError as error:  # a quantity that the theorem needs has no finite bound
+            unevaluated[name] = str(error)
+    return tuple(found), unevaluated
+
+
+def _checkpoints(directory: Path | None) -> tuple[int, ...]:
+    if directory is None:
+        return ()
+    stems = (file.stem for file in (directory / "checkpoints").glob("*.safetensors"))
+    return tuple(sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit()))

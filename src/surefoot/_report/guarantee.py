@@ -1,0 +1,104 @@
+"""The first lines of a report: what is guaranteed of this run, in a sentence."""
+
+from __future__ import annotations
+
+import math
+
+from .._core.run import RunStatus
+from .facts import Facts, gap_of
+from .markup import Markup, paragraph, text
+from .wording import count, iterations, number, relation
+
+
+def guarantee(facts: Facts) -> Markup:
+    """The verdict: its badge, the sentence with numbers, what the run did, and what would help."""
+    if facts.contradicted:
+        kind, badge = "bad", "✗ THE RUN BREAKS ITS GUARANTEE"
+        parts = [_guaranteed(facts), _broken(facts)]
+    elif facts.in_force:
+        later = facts.in_force[0].iteration > 0
+        kind, badge = ("warn", "◐ GUARANTEED FROM A LATER ITERATION ON") if later else ("ok", "✓ GUARANTEED")
+        parts = [_guaranteed(facts)]
+    else:
+        kind, badge = "warn", "✗ NOTHING IS GUARANTEED"
+        parts = [_nothing(facts)]
+    parts.append(paragraph(_outcome(facts)))
+    return Markup(f'<div class="verdict {kind}"><b class="badge">{text(badge)}</b>\n{"".join(parts)}</div>')
+
+
+def _guaranteed(facts: Facts) -> Markup:
+    run, phase = facts.run, facts.in_force[0]
+    certificate = phase.certificate
+    since = "Before the first step" if phase.iteration == 0 else f"At iteration {count(phase.iteration)}"
+    by = f"{since}, theorem {certificate.theorem} guarantees for these weights and data that"
+    rate = any(segment.decrease > 0.0 for segment in certificate.schedule)
+    own = facts.reaches(phase)
+    start = gap_of(certificate) if phase.iteration else facts.initial_gap
+    if start <= facts.target:
+        sentence = (
+            f"{by} nothing is left to do: the gap {number(start)} is within the target {number(facts.target)} already."
+        )
+    elif not rate:
+        sentence = (
+            f"{by} steps of the rule {run.rule} never raise the gap; it gives no rate and no number of iterations."
+        )
+    elif not own < math.inf:
+        sentence = (
+            f"{by} steps of the rule {run.rule} lower the gap at a rate that does not reach the target "
+            f"{number(facts.target)}."
+        )
+    else:
+        sentence = (
+            f"{by} steps of the rule {run.rule} bring the gap from {number(start)} to {number(facts.target)} "
+            f"{'within' if phase.iteration == 0 else 'by iteration'} "
+            f"{iterations(own) if phase.iteration == 0 else count(own)}."
+        )
+    best = facts.guaranteed_iterations
+    again = f"Certificates taken along the run lower that to {iterations(best)}." if best < own else ""
+    before = "" if phase.iteration == 0 else f"Before that nothing was guaranteed: {facts.why_not[0]}."
+    return paragraph(sentence, again, before)
+
+
+def _nothing(facts: Facts) -> Markup:
+    reason, suggestion = facts.why_not
+    failed = [c for c in facts.run.certificate.conditions if not c.holds]
+    sides = "".join(
+        f"<li>{text(c.name)}: the left side is <b>{text(number(c.left))}</b>, which must be "
+        f"{text(relation(c.relation))} the right side, <b>{text(number(c.right))}</b></li>"
+        for c in failed
+    )
+    if sides:
+        theorem = facts.run.certificate.theorem
+        parts = [paragraph(f"{theorem} asks for what these weights and data do not meet:"), Markup(f"<ul>{sides}</ul>")]
+    else:
+        parts = [paragraph(f"{reason[:1].upper()}{reason[1:]}.")]
+    if suggestion:
+        parts.append(paragraph(Markup("<b>What would help:</b>"), suggestion))
+    return Markup("".join(parts))
+
+
+def _broken(facts: Facts) -> Markup:
+    broken = [line for line in facts.lines if not line.holds]
+    first = min(broken, key=lambda line: line.first_violation or 0)
+    return paragraph(
+        f"The recorded run violates {len(broken)} of the {len(facts.lines)} audited inequalities, first at iteration "
+        f"{count(first.first_violation or 0)}: {first.name}. Either the files were changed, or rounding matters here, "
+        "or the theorem or its code is wrong; please report it."
+    )
+
+
+def _outcome(facts: Facts) -> str:
+    run = facts.run
+    if run.status is RunStatus.RUNNING:
+        done = f"The run has {iterations(run.iterations)} on record and no end: {run.status.text}."
+    else:
+        done = (
+            f"The run ended after {iterations(run.iterations)} with the gap at {number(facts.final_gap)}: "
+            f"{run.status.text}."
+        )
+    if not facts.in_force or facts.contradicted:
+        return done
+    checked = max((line.checked for line in facts.lines), default=0)
+    if not checked:
+        return f"{done} There was nothing to audit."
+    return f"{done} The audit of every recorded iteration found no violation."

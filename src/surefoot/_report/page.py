@@ -1,0 +1,316 @@
+"""The page of a report: what is guaranteed first, then the numbers, then the evidence."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from surefoot_check.arrays import digest
+from surefoot_check.theorems import THEOREMS
+
+from .._core.certificate import Certificate
+from .._core.run import RunStatus
+from .facts import Facts, gap_of
+from .guarantee import guarantee
+from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict
+from .style import CSS
+from .wording import ENGINES, SYMBOLS, count, factor, margin, number, plain, relation, sides
+
+
+def page(facts: Facts, drawings: Mapping[str, str], version: str) -> str:
+    """The whole report as one HTML document that needs nothing else.
+
+    Args:
+        facts: the run.
+        drawings: the plots ``gap``, ``steps``, ``conditions`` as SVG elements.
+        version: of the package, for the foot.
+    """
+    run = facts.run
+    kind = run.certificate.problem.get("kind", "a")
+    title = f"Run report: {run.certificate.theorem}, {kind} loss, {run.status.value.replace('_', ' ')}"
+    parts = [
+        guarantee(facts),
+        _key_numbers(facts),
+        _conditions(facts),
+        _plots(facts, drawings),
+        _audit(facts),
+        _phases(facts),
+        _comparison(facts),
+        _quantities(facts),
+        _arrays(facts),
+        _settings(facts),
+        _check(facts),
+    ]
+    body = "\n".join(part for part in parts if part)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n"
+        f"<footer>surefoot {text(version)}. Gap: loss minus optimal value "
+        f"({text(number(run.certificate.optimal_value, 6))}). Numbers are rounded for reading; "
+        f"{code('certificate.json')} holds them exactly.</footer>\n</body>\n</html>\n"
+    )
+
+
+def _key_numbers(facts: Facts) -> Markup:
+    run, certificate = facts.run, facts.run.certificate
+    first = number(certificate.step_size) if certificate.step_size else "none"
+    decrease = certificate.schedule[0].decrease if facts.in_force and certificate.schedule else None
+    relative = facts.final_gap / facts.initial_gap if facts.initial_gap > 0.0 else math.nan
+    reduced = "" if math.isnan(relative) else f"{number(relative, 3)} of the initial gap"
+    if run.status is RunStatus.DIVERGED:
+        reduced = "the last one recorded; the next is not finite or above a million times the initial gap"
+    guaranteed = "none" if not facts.in_force else count(facts.guaranteed_iterations)
+    items = [
+        ("Initial gap", number(facts.initial_gap), ""),
+        ("Final gap", number(facts.final_gap), reduced),
+        ("Target", number(facts.target), _target(facts)),
+        ("Iterations run", count(run.iterations), ""),
+        ("Guaranteed iterations", guaranteed, "to the target" if facts.in_force else "no certificate covers this run"),
+        ("First step taken", number(run.step_sizes[0]) if run.step_sizes else "none", f"that of the theorem: {first}"),
+        (
+            "Guaranteed factor of the gap",
+            "none" if decrease is None else factor(decrease),
+            "in the first iteration, at worst" if decrease else "",
+        ),
+        ("Step rule", run.rule, "covered by the theorem" if run.certified else "not covered by the theorem"),
+        ("Engine", run.engine, ENGINES.get(run.engine, "")),
+        ("Outcome", run.status.value.replace("_", " "), run.status.text),
+    ]
+    evaluation = run.config.get("evaluation")
+    if isinstance(evaluation, Mapping):
+        items += [(str(name), plain(value), "evaluation") for name, value in evaluation.items()]
+    return section("Key numbers", keys(items))
+
+
+def _target(facts: Facts) -> str:
+    if facts.target == facts.run.resolution:
+        return "rounding level of float64; the tolerance is below it" if facts.target > 0.0 else "no tolerance set"
+    relative = facts.target / facts.initial_gap if facts.initial_gap > 0.0 else math.inf
+    return f"gap to reach: {number(relative, 3)} of the initial one" if relative < math.inf else "gap to reach"
+
+
+def _conditions(facts: Facts) -> Markup:
+    certificate = facts.run.certificate
+    theorem = THEOREMS[certificate.theorem]
+    rows = [
+        [
+            verdict(c.holds),
+            Cell(c.name, "text"),
+            numeric(number(c.left)),
+            relation(c.relation),
+            numeric(number(c.right)),
+            Cell(margin(c.margin)),
+        ]
+        for c in certificate.conditions
+    ]
+    return section(
+        "Hypotheses at the initial weights",
+        paragraph(theorem.statement, f"({theorem.reference})", kind="soft"),
+        table(["", "hypothesis", "#left side", "", "#right side", "margin"], rows),
+    )
+
+
+def _plots(facts: Facts, drawings: Mapping[str, str]) -> Markup:
+    run = facts.run
+    covered = (
+        "The run's steps are those of its theorem, so that its line must stay under that bound; the other bounds hold "
+        "for steps that their theorems allow."
+        if facts.in_force
+        else "No bound speaks of this run: its steps are not covered by a certificate that holds."
+    )
+    if not facts.bounds and not run.adopted:
+        covered = "There is no guaranteed bound to draw."
+    low = f"Rounding alone can cause gaps up to {number(run.resolution, 3)}." if run.resolution > 0.0 else ""
+    floor = ""
+    if any(phase.certificate.step_size for phase in run.phases if phase.certificate.holds):
+        floor = (
+            "The dashed line is the step that gives the guaranteed rate at the gap which the guarantee has reached by "
+            "then; a rule may take longer steps where the theorem allows it."
+        )
+    figures = [
+        figure(drawings["gap"], "gap", f"Gap at every iterate, on a logarithmic scale. {covered} {low}"),
+        figure(
+            drawings["steps"],
+            "steps",
+            f"Step sizes taken, on a logarithmic scale. {floor}",
+        ),
+    ]
+    if any(c.margin is not None for c in run.certificate.conditions):
+        caption = (
+            "How far each hypothesis is from failing, in powers of ten; those without a ratio stand with both sides."
+        )
+        figures.append(figure(drawings["conditions"], "conditions", caption))
+    return section("Plots", *figures)
+
+
+def _audit(facts: Facts) -> Markup:
+    rows = [
+        [
+            verdict(line.holds, no="violated") if line.checked else Cell("not checked"),
+            Cell(line.name, "text"),
+            numeric(count(line.checked)),
+            numeric("" if line.worst is None else number(line.worst)),
+            numeric("" if line.at is None else count(line.at)),
+            numeric("none" if line.first_violation is None else count(line.first_violation)),
+        ]
+        for line in facts.lines
+    ]
+    note = (
+        "Every inequality of the theorem, checked with the recorded measurements. The ratio is left side over right "
+        "side: up to 1 it holds (rounding of 10⁻⁹ is allowed)."
+    )
+    if facts.audit.violations and not facts.in_force:
+        note += " The theorem does not cover this run's steps: a violation here contradicts nothing."
+    head = ["", "inequality", "#checks", "#worst ratio", "#at iteration", "#first violation"]
+    return section("Audit of the recorded run", paragraph(note, kind="soft"), table(head, rows))
+
+
+def _phases(facts: Facts) -> Markup:
+    run = facts.run
+    again = {found.iteration: found for found in [*run.recertified, *run.adopted]}
+    if not again:
+        return Markup("")
+    adopted = {phase.iteration for phase in run.adopted}
+    rows = []
+    for phase in [run.phases[0], *(again[t] for t in sorted(again))]:
+        certificate = phase.certificate
+        followed = phase.iteration in adopted or phase.iteration == 0
+        rows.append(
+            [
+                numeric(count(phase.iteration)),
+                verdict(certificate.holds),
+                numeric(number(gap_of(certificate))),
+                numeric(number(certificate.step_size) if certificate.step_size else ""),
+                numeric(factor(certificate.schedule[0].decrease) if certificate.schedule else ""),
+                numeric(count(facts.reaches(phase)) if certificate.schedule else "none"),
+                "yes" if followed and certificate.holds else "no",
+            ]
+        )
+    head = ["#iteration", "theorem", "#gap there", "#step", "#factor of the gap", "#target by iteration", "followed"]
+    return section(
+        "Certificates along the run",
+        paragraph(
+            f"{run.certificate.theorem} evaluated again at the current weights. The steps follow a new certificate "
+            "where it guarantees the target in fewer iterations in total.",
+            kind="soft",
+        ),
+        table(head, rows),
+    )
+
+
+def _comparison(facts: Facts) -> Markup:
+    rows = []
+    for certificate in facts.theorems:
+        bound = next((b for b in facts.bounds if certificate.theorem in b.theorems), None)
+        shown = certificate.holds and bool(certificate.schedule)
+        rows.append(
+            [
+                _theorem(
+                    certificate.theorem, "this run" if certificate is facts.theorems[0] else _why_not(certificate)
+                ),
+                verdict(certificate.holds, no=certificate.status.value),
+                numeric(number(certificate.schedule[0].step) if shown else ""),
+                numeric(factor(certificate.schedule[0].decrease) if shown else ""),
+                numeric(count(bound.iterations) if bound else "no rate" if shown else "none"),
+            ]
+        )
+    for name, reason in facts.unevaluated.items():
+        rows.append([_theorem(name, reason), "not evaluated", numeric(""), numeric(""), numeric("none")])
+    head = ["theorem", "status", "#first step", "#factor of the gap", "#iterations to the target"]
+    note = "Every theorem of this kind of network at the same initial weights. Each speaks of its own step rule."
+    return section("Theorems compared", paragraph(note, kind="soft"), table(head, rows))
+
+
+def _theorem(name: str, remark: str) -> Cell:
+    return Cell(Markup(f"{code(name)}<br><small>{text(remark)}</small>" if remark else code(name)), "text")
+
+
+def _why_not(certificate: Certificate) -> str:
+    """The hypotheses that fail, with both sides; the suggestion where none does."""
+    if certificate.holds:
+        return ""
+    failed = (f"{c.name} ({sides(c)})" for c in certificate.conditions if not c.holds)
+    return "; ".join(failed) or certificate.suggestion
+
+
+def _quantities(facts: Facts) -> Markup:
+    rows = []
+    for name, value in facts.run.certificate.quantities.items():
+        symbol, meaning = SYMBOLS.get(name, ("", ""))
+        rows.append([code(name), symbol, numeric(number(value, 5)), Cell(meaning, "text")])
+    note = "Measured quantities are rigorous bounds, moved by a relative 10⁻⁹ in the safe direction."
+    return section("Quantities", paragraph(note, kind="soft"), table(["name", "symbol", "#value", "meaning"], rows))
+
+
+def _arrays(facts: Facts) -> Markup:
+    run = facts.run
+    stored = {f"problem/{k}": v for k, v in run.problem.items()} | {f"initial/{k}": v for k, v in run.initial.items()}
+    rows = []
+    for name, published in run.certificate.arrays.items():
+        array = stored.get(name)
+        if array is None:
+            rows.append([code(name), "", verdict(False, no="missing"), Cell(published, "hash")])
+            continue
+        size = " × ".join(f"{n:,}" for n in array.shape) or "scalar"
+        same = digest(array.numpy()) == published
+        kind = str(array.dtype).removeprefix("torch.")
+        rows.append([code(name), f"{size} {kind}", verdict(same, "same", "differs"), Cell(published, "hash")])
+    note = "The certificate speaks of exactly these arrays, as stored beside it."
+    return section("Arrays", paragraph(note, kind="soft"), table(["array", "size", "stored file", "sha256"], rows))
+
+
+def _settings(facts: Facts) -> Markup:
+    problem = [(f"problem, {name}", value) for name, value in facts.run.certificate.problem.items()]
+    entries = [*problem, *_flat({k: v for k, v in facts.run.config.items() if k != "evaluation"})]
+    return section(
+        "Settings", table(["setting", "value"], [[name, Cell(plain(value), "text")] for name, value in entries])
+    )
+
+
+def _flat(record: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as (dotted name, value)."""
+    for name, value in record.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _check(facts: Facts) -> Markup:
+    directory = facts.run.directory
+    name = shlex.quote("DIR" if directory is None else directory.resolve().name)
+    holds = any(phase.certificate.holds for phase in facts.run.phases)
+    claims = [
+        (
+            "L1",
+            "The hypotheses hold for exactly these arrays, so that exact gradient descent with any steps that the theorem "
+            "allows obeys the bound.",
+            "It speaks of exact arithmetic; whether this run took such steps is for the audit to say.",
+        ),
+        (
+            "L2",
+            "At every stored checkpoint a rigorous upper bound of the gap lies under the guaranteed bound.",
+            f"{len(facts.checkpoints)} stored checkpoints; the iterates between them are not covered.",
+        ),
+    ]
+    claimed = (
+        "It recomputes every quantity from the stored arrays in rigorous arithmetic, without PyTorch and without the "
+        "code that trained."
+        if holds
+        else "This certificate claims nothing, because its hypotheses do not hold: there is nothing to accept."
+    )
+    return section(
+        "Check it independently",
+        Markup(f"<pre>surefoot check {text(name)}\nsurefoot-check {text(name)}</pre>"),
+        paragraph(claimed),
+        table(["claim", "what an accepted check means", "limits"], map(_claim, claims)) if holds else "",
+        paragraph("The audit above uses the recorded float64 measurements; it is no part of the check.", kind="soft"),
+    )
+
+
+def _claim(entry: tuple[str, str, str]) -> list[Cell]:
+    name, meaning, limits = entry
+    return [Cell(name), Cell(meaning, "text"), Cell(limits, "text")]

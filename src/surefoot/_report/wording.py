@@ -1,0 +1,140 @@
+"""Numbers and symbols in words that a person reads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .._core.certificate import Condition
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+SYMBOLS: dict[str, tuple[str, str]] = {
+    "smoothness": ("K", "smoothness of the loss: its gradient changes at most K times as much as its argument"),
+    "strong_convexity": ("μ", "strong convexity of the loss (or its Polyak-Łojasiewicz constant)"),
+    "initial_gap": ("L₀", "loss minus optimal value at the initial weights"),
+    "initial_distance": ("‖W₀ − W*‖", "Frobenius distance of the initial map to the minimiser"),
+    "optimum_sigma_min": ("σ_min(W*)", "smallest singular value of the minimiser"),
+    "optimum_sigma_max": ("‖W*‖", "largest singular value of the minimiser"),
+    "sigma_min_squared": (
+        "s₋",
+        "λ_min(W1 W1ᵀ) + λ_min(W2 W2ᵀ) at the start: how strongly the weights pass on the gradient",
+    ),
+    "sigma_max_squared": ("s₊", "‖W1‖² + ‖W2‖² at the start"),
+    "lambda_plus": ("λ₊", "largest eigenvalue of the imbalance D = W1ᵀW1 − W2ᵀW2"),
+    "lambda_minus": ("λ₋", "largest eigenvalue of −D"),
+    "lambda_n": ("λ_n(D)", "n-th largest eigenvalue of D: what the imbalance alone gives W1"),
+    "lambda_m": ("λ_m(−D)", "m-th largest eigenvalue of −D: what the imbalance alone gives W2"),
+    "radius": ("r", "the map stays within this distance of the minimiser"),
+    "beta1": ("β₁", "margin: smallest singular value of the map that training cannot go below"),
+    "beta2": ("β₂", "largest norm of the map during training"),
+    "alpha1": ("α₁", "lower bound of s₋ from imbalance and margin; the rate is proportional to it"),
+    "alpha2": ("α₂", "upper bound of s₊ from imbalance and margin"),
+    "guaranteed_sigma": ("(1 − θ) α₁", "lower bound of s₋ during the whole run"),
+    "budget": ("θ", "share of α₁ that the drift of the imbalance may use up"),
+    "decrease": ("c", "share of the first-order decrease that every step must achieve"),
+    "c": ("c", "exponent of the theorem: the imbalance may change by exp(η₀^c)"),
+    "d": ("d", "exponent of the theorem: steps may grow by 1 + η₀^d every two iterations"),
+    "e1": ("e1", "limit of the first step from the smoothness along the path"),
+    "e2": ("e2", "limit of the first step from the change of the imbalance"),
+    "e3": ("e3", "limit of the first step from a positive rate"),
+    "eta_max": ("η_max", "largest admissible first step: the least of e1, e2, e3"),
+    "initial_step": ("η₀", "first step"),
+    "mu_bar": ("μ̄", "Polyak-Łojasiewicz constant that holds along the path"),
+    "K_bar0": ("K̄₀", "smoothness that holds along the first step"),
+    "rho_bar": ("ρ̄", "guaranteed factor of the gap in one iteration"),
+    "delta": ("Δ", "ρ̄ times the growth of the squared step; it must stay below 1"),
+}
+"""Symbol and one-line meaning of the quantities of certificates."""
+
+ENGINES = {
+    "gram": "small matrices W1 W1ᵀ, W1 W2ᵀ, W2 W2ᵀ in place of the weights; the same iterates",
+    "weights": "the weights themselves",
+}
+
+
+def power_of_ten(exponent: int) -> str:
+    """10 to an integer power, with superscript digits."""
+    return f"10{str(exponent).translate(SUPERSCRIPTS)}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number with 4 (``digits``) significant digits; thousands separated; powers of ten as such."""
+    if isinstance(value, int) and abs(value) < 10**15:
+        return f"{value:,}".replace("-", "−")
+    try:
+        value = float(value)
+    except OverflowError:
+        return "more than 10³⁰⁸"
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "∞" if value > 0.0 else "−∞"
+    if value == 0.0:
+        return "0"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if -4 <= int(exponent) < 6:
+        text = f"{float(f'{value:.{digits}g}'):,.{max(digits - 1 - int(exponent), 0)}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    else:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+        ten = power_of_ten(int(exponent))
+        text = ten if mantissa == "1" else f"{mantissa} × {ten}"
+    return text.replace("-", "−")
+
+
+def count(value: float) -> str:
+    """A number of iterations; ``inf`` reads as no limit."""
+    if not value < math.inf:
+        return "no limit"
+    return f"{int(value):,}" if value < 1e15 else number(float(value))
+
+
+def iterations(value: float) -> str:
+    """``1 iteration``, ``12 iterations``, …"""
+    return f"{count(value)} iteration{'' if value == 1 else 's'}"
+
+
+def factor(decrease: float) -> str:
+    """The factor 1 - ``decrease`` of the gap in one iteration, so that factors near 1 keep their digits."""
+    if decrease == 0.0:
+        return "1 (no rate)"
+    return number(1.0 - decrease) if decrease >= 0.01 else f"1 − {number(decrease)}"
+
+
+def margin(value: float | None) -> str:
+    """A log10 margin as a factor, or in per cent where that is below 2."""
+    if value is None:
+        return "no ratio: a side is not positive"
+    if abs(value) < math.log10(2.0):
+        share = f"{number(100.0 * math.expm1(abs(value) * math.log(10.0)), 3)} %"
+        return f"{share} to spare" if value >= 0.0 else f"short by {share}"
+    ratio = number(10.0 ** abs(value), 3) if abs(value) < 300.0 else power_of_ten(round(abs(value)))
+    return f"{ratio} times to spare" if value >= 0.0 else f"short by a factor of {ratio}"
+
+
+def relation(sign: str) -> str:
+    """≤ and ≥ for their ASCII forms."""
+    return {"<=": "≤", ">=": "≥"}.get(sign, sign)
+
+
+def sides(condition: Condition) -> str:
+    """Both sides of a hypothesis with the relation that is asked of them."""
+    return f"{number(condition.left)} {relation(condition.relation)} {number(condition.right)}"
+
+
+def plain(value: Any) -> str:
+    """A settings value as text."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    return str(value)
+
+
+def clean(text: str, limit: int = 400) -> str:
+    """Text without control characters, at most ``limit`` long: names come from files that anyone may have written."""
+    visible = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return visible if len(visible) <= limit else visible[: limit - 1] + "…"

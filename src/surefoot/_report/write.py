@@ -1,0 +1,42 @@
+"""Writes the report of a run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .._core.io import write_atomic
+from .._core.run import Run
+from . import plots
+from .facts import Facts
+from .page import page
+
+REPORT = "report.html"
+
+
+def write(directory: str | Path) -> Path:
+    """Write ``plots/gap.png``, ``plots/steps.png``, ``plots/conditions.png`` and ``report.html`` into a run directory.
+
+    The page stands alone: drawings and style are inside, nothing is fetched, no script runs. It can be written of a run
+    that goes on, was interrupted or diverged. Files are replaced whole.
+
+    Args:
+        directory: what ``descend(directory=...)`` or ``Run.save`` wrote.
+
+    Returns:
+        The path of ``report.html``.
+
+    Raises:
+        RunDirectoryError: the directory is missing, incomplete, damaged, or of another version.
+        OSError: a file could not be written; what stood there before is kept.
+    """
+    from .. import __version__
+
+    path = Path(directory)
+    facts = Facts.of(Run.load(path))
+    (path / "plots").mkdir(exist_ok=True)
+    drawings: dict[str, str] = {}
+    for name, draw in (("gap", plots.gap), ("steps", plots.steps), ("conditions", plots.conditions)):
+        png, drawings[name] = draw(facts)
+        write_atomic(path / "plots" / f"{name}.png", png)
+    write_atomic(path / REPORT, page(facts, drawings, __version__).encode())
+    return path / REPORT
