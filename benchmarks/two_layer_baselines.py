@@ -44,7 +44,7 @@ def sgd(X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Tensor, lr
     for count in range(limit + 1):
         optimizer.zero_grad()
         objective = 0.5 * (net(X) - Y).square().sum()
-        value = float(objective)
+        value = float(objective.detach())
         first = value if first is None else first
         if value <= TARGET or not value <= 1e3 * first:
             return count, value

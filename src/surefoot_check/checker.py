@@ -177,7 +177,11 @@ def _read_checkpoints(
                 raise FormatError(f"checkpoints/{file.name} says that it is of iteration {checkpoint.iteration}")
             checkpoints[file.name] = checkpoint
     if os.path.lexists(final):
-        checkpoints[final.name] = _Checkpoint.read(final, problem, initial, owner)
+        last = _Checkpoint.read(final, problem, initial, owner)
+        same = checkpoints.get(f"{last.iteration:09d}.safetensors", last)
+        if not all(np.array_equal(last.weights[k], same.weights[k]) for k in last.weights):
+            raise FormatError(f"{final.name}: differs from the checkpoint of its iteration {last.iteration}")
+        checkpoints[final.name] = last
     return checkpoints
 
 

@@ -130,9 +130,9 @@ def test_a_file_of_any_real_dtype_is_converted_block_by_block(tmp_path: Path, dt
 @pytest.mark.parametrize("dtype", [np.complex128, np.bool_, "U8"])
 def test_a_file_of_anything_but_real_numbers_is_refused(tmp_path: Path, dtype: type) -> None:
     X, Y = data(20, 3, 1)
-    with pytest.raises(TypeError, match="X has dtype .*; pass a file of real numbers"):
+    with pytest.raises(TypeError, match=r"X is a memory map of dtype .*; it must hold real numbers"):
         sf.SquaredLoss(saved(tmp_path, "X", X.numpy().astype(dtype)), Y)
-    with pytest.raises(TypeError, match="Y has dtype .*; pass a file of real numbers"):
+    with pytest.raises(TypeError, match=r"Y is a memory map of dtype .*; it must hold real numbers"):
         sf.SquaredLoss(X, saved(tmp_path, "Y", Y.numpy().astype(dtype)))
 
 
@@ -162,7 +162,7 @@ def test_empty_blocks_between_others_change_nothing() -> None:
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("condition", [1e4, 1e8, 1e11])
 def test_ill_conditioned_data_keeps_its_small_singular_values(condition: float) -> None:
-    """By normal equations a condition number above 1e8 would lose them all; the triangle keeps them to eps · condition."""
+    """Normal equations would lose them all above a condition of 1e8; the triangle keeps them to eps · condition."""
     n = 5
     U, V = torch.linalg.qr(data(200, n, 1)[0])[0], torch.linalg.qr(data(n, n, 1, seed=1)[0])[0]
     singular = torch.logspace(0, -np.log10(condition), n, dtype=F64)
@@ -203,9 +203,9 @@ def anonymous():
 rows, path = {rows}, {path!r}
 X = np.lib.format.open_memmap(path + "/X.npy", mode="w+", dtype=np.float32, shape=(rows, 10))
 Y = np.lib.format.open_memmap(path + "/Y.npy", mode="w+", dtype=np.float32, shape=(rows,))
-for start in range(0, rows, 1 << 18):
-    part = np.random.default_rng(start).standard_normal((min(1 << 18, rows - start), 11), dtype=np.float32)
-    X[start : start + len(part)], Y[start : start + len(part)] = part[:, :10], part[:, 10]
+part = np.random.default_rng(0).standard_normal((1 << 16, 11), dtype=np.float32)
+for start in range(0, rows, len(part)):
+    X[start : start + len(part)], Y[start : start + len(part)] = part[: rows - start, :10], part[: rows - start, 10]
 del X, Y, part
 x, y = np.load(path + "/X.npy", mmap_mode="r"), np.load(path + "/Y.npy", mmap_mode="r")
 before = peak = anonymous()
@@ -226,7 +226,7 @@ print(loss.statistics.rows, peak - before, seconds, loss.smoothness, loss.optima
 
 
 def measured(folder: Path, rows: int) -> tuple[int, int, float, float, float]:
-    """Rows, peak anonymous memory over the imports, seconds, smoothness, optimal value of a file of standard normals."""
+    """Rows, peak anonymous memory over the imports, seconds, smoothness and optimal value for standard normals."""
     if not Path("/proc/self/status").exists():
         pytest.skip("no /proc/self/status to read RssAnon from")
     script = textwrap.dedent(MEASURE).format(rows=rows, path=str(folder))

@@ -99,12 +99,14 @@ def test_every_rule_runs_on_every_loss(rule: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rule", CERTIFIED)
 def test_certified_rules_never_violate_the_drift_theorems(rule: str, kind: str, theorem: str) -> None:
-    for std in (0.4, 1.0, 3.0):
+    for std in (0.5, 2.0):
         net, loss = build(kind, 1, std)
         certificate = sf.certify(net, loss, theorem=theorem)
         if theorem == "two-layer/contraction" and kind in ("softmax", "sensing-deficient"):
             assert not certificate.holds
-        run = sf.descend(net, loss, rule, 150, certificate=certificate, progress=False)
+        if theorem == "two-layer/sharp":  # the contraction needs mu, which this theorem does not
+            assert "strong_convexity" not in certificate.quantities
+        run = sf.descend(net, loss, rule, 60, certificate=certificate, progress=False)
         assert run.certified == certificate.holds
         audit = run.audit()
         assert audit.violations == 0 and audit.holds, str(audit)
@@ -240,7 +242,7 @@ def test_exact_line_search_stops_at_the_first_critical_point(kind: str, seed: in
     low, high = float(grid[after - 1]), float(grid[after])
     for _ in range(50):
         middle = 0.5 * (low + high)
-        below = float(slopes(net, loss, torch.tensor([middle]))[0]) < 0.0
+        below = float(slopes(net, loss, torch.tensor([middle], dtype=torch.float64))[0]) < 0.0
         low, high = (middle, high) if below else (low, middle)
     assert eta == close(low, 1e-8)
 
@@ -391,6 +393,6 @@ def test_a_certified_proposal_may_be_any_rule(kind: str) -> None:
     for inner in (sf.steps.Constant(1e9), sf.steps.Constant(1e-9), sf.steps.Polyak(), sf.steps.ExactLineSearch(), None):
         net, loss = build(kind, 5)
         certificate = sf.certify(net, loss)
-        run = sf.descend(net, loss, sf.steps.Certified(copy.deepcopy(inner)), 80, certificate=certificate, progress=False)
+        run = sf.descend(net, loss, sf.steps.Certified(copy.deepcopy(inner)), 40, certificate=certificate, progress=False)
         assert run.certified and run.audit().holds, str(run.audit())
         assert all(gap <= certificate.bound(t) for t, gap in enumerate(run.gaps))

@@ -138,7 +138,7 @@ class _Descent:
             self._check_certificate(certificate)
         self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
         self.engine: Engine = self.system.engine(net, loss, engine)
-        for name, value in self.engine.iterate.measurements().items():
+        for name, value in self.engine.iterate.measurements.items():
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value} at the initial weights; scale the data or the weights down")
         self.resolution = loss.gap_resolution
@@ -274,7 +274,7 @@ class _Descent:
         gap = iterate.gap
         if not gap <= DIVERGED * max(first, self.resolution):
             return RunStatus.DIVERGED
-        row: dict[str, float] = {"iteration": self.iteration, **iterate.measurements()}
+        row: dict[str, float] = {"iteration": self.iteration, **iterate.measurements}
         if not all(math.isfinite(value) for value in row.values()):
             return RunStatus.DIVERGED
         status = RunStatus.RUNNING

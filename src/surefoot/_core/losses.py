@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .small import SmallGeneral, SmallLoss, SmallQuadratic
 from .statistics import LeastSquaresStatistics, reduce_blocks, row_blocks
 from .validate import as_tensor, real
 
@@ -85,6 +86,11 @@ class Loss(ABC):
     @abstractmethod
     def arrays(self) -> dict[str, Tensor]:
         """What a certificate speaks of: the arrays of the reduced problem and the witness ``optimum``."""
+
+    @cached_property
+    def small(self) -> SmallLoss:
+        """The same loss on NumPy arrays of the size of W."""
+        return SmallGeneral(self)
 
     @property
     def gap_resolution(self) -> float:
@@ -185,12 +191,23 @@ class SquaredLoss(QuadraticLoss):
     def image(self, W: Tensor) -> Tensor:
         return self.statistics.design @ (W if self.basis is None else self.basis.T @ W)
 
+    @cached_property
+    def small(self) -> SmallQuadratic:
+        design = self.statistics.design if self.basis is None else self.statistics.design @ self.basis.T
+        return _small(design, self, vectorised=False)
+
     def adjoint(self, E: Tensor) -> Tensor:
         W = self.statistics.design.T @ E
         return W if self.basis is None else self.basis @ W
 
     def arrays(self) -> dict[str, Tensor]:
         return {"X": self.statistics.design, "Y": self.statistics.target, "optimum": self.reduced.optimum}
+
+
+def _small(design: Tensor, loss: Loss, vectorised: bool) -> SmallQuadratic:
+    return SmallQuadratic(
+        design.cpu().numpy(), loss.optimum.cpu().numpy(), vectorised, loss.smoothness, loss.strong_convexity
+    )
 
 
 def _rows(name: str, value: Any) -> Tensor | np.ndarray:
@@ -241,6 +258,10 @@ class MatrixSensing(QuadraticLoss):
 
     def adjoint(self, E: Tensor) -> Tensor:
         return (self._design.T @ E).reshape(self.shape)
+
+    @cached_property
+    def small(self) -> SmallQuadratic:
+        return _small(self._design, self, vectorised=True)
 
     def arrays(self) -> dict[str, Tensor]:
         return {

@@ -37,9 +37,6 @@ class LeastSquaresStatistics:
 
 def row_blocks(X: Tensor | np.ndarray, Y: Tensor | np.ndarray) -> Iterator[tuple[Tensor, Tensor]]:
     """Consecutive float64 blocks of rows of X (N, n) and Y (N, m); arrays on disk are read block by block."""
-    for name, array in (("X", X), ("Y", Y)):
-        if isinstance(array, np.ndarray) and array.dtype.kind not in "fiu":
-            raise TypeError(f"{name} has dtype {array.dtype}; pass a file of real numbers, for example float32")
     columns = X.shape[1] + Y.shape[1]
     block = max(1, BLOCK_BYTES // (8 * columns))
     for start in range(0, X.shape[0], block):

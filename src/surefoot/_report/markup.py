@@ -39,7 +39,7 @@ def verdict(holds: bool, yes: str = "holds", no: str = "fails") -> Cell:
 
 
 class Cell:
-    """A table cell with a class: ``n`` for numbers, ``text``, ``good``, ``fail``, ``hash``."""
+    """A table cell with a class: ``n`` for numbers, ``text``, ``whole`` (one line), ``good``, ``fail``, ``hash``."""
 
     def __init__(self, content: str, kind: str = "") -> None:
         self.content, self.kind = content, kind

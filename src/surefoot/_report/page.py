@@ -102,7 +102,7 @@ def _conditions(facts: Facts) -> Markup:
             numeric(number(c.left)),
             relation(c.relation),
             numeric(number(c.right)),
-            Cell(margin(c.margin)),
+            Cell(margin(c.margin), "whole"),
         ]
         for c in certificate.conditions
     ]
@@ -286,8 +286,8 @@ def _check(facts: Facts) -> Markup:
     claims = [
         (
             "L1",
-            "The hypotheses hold for exactly these arrays, so that exact gradient descent with any steps that the theorem "
-            "allows obeys the bound.",
+            "The hypotheses hold for exactly these arrays, so that exact gradient descent with any steps that the "
+            "theorem allows obeys the bound.",
             "It speaks of exact arithmetic; whether this run took such steps is for the audit to say.",
         ),
         (

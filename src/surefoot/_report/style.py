@@ -35,6 +35,7 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; font-variant-
 th, td { text-align: left; vertical-align: top; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--soft); }
 td.n, th.n { text-align: right; white-space: nowrap; }
+td.whole { white-space: nowrap; }
 td.text { overflow-wrap: anywhere; min-width: 12rem; }
 td small { color: var(--soft); line-height: 1.4; display: inline-block; }
 td.good { color: var(--ok); font-weight: 600; white-space: nowrap; }

@@ -105,7 +105,7 @@ def factor(decrease: float) -> str:
 def margin(value: float | None) -> str:
     """A log10 margin as a factor, or in per cent where that is below 2."""
     if value is None:
-        return "no ratio: a side is not positive"
+        return "no ratio: a side is ≤ 0"
     if abs(value) < math.log10(2.0):
         share = f"{number(100.0 * math.expm1(abs(value) * math.log(10.0)), 3)} %"
         return f"{share} to spare" if value >= 0.0 else f"short by {share}"

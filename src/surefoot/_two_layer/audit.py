@@ -32,7 +32,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         ("the gap never increases", _monotone(steps, resolution)),
         ("descent of Theorem I: L' <= L - (eta - eta^2 K'(eta)/2) |grad L|^2", _descent(steps, resolution)),
     ]
-    if steps and "curvature" in steps[0][0]:
+    if steps and "curvature" in steps[0][0] and "strong_convexity" in certificate.quantities:
         checks.append(("contraction of Theorem III", _contraction(steps, certificate, resolution)))
     theorem = THEOREMS[certificate.theorem]
     if certificate.holds and isinstance(theorem, Drift):

@@ -1,18 +1,21 @@
 """The two engines that move an iterate: in Gram space, and in weight space with singular values of the layers.
 
-Gram space (exact, independent of width and rows): with Z = [W1; W2] and S = [[0, g], [gᵀ, 0]] a step is Z' = (I - ηS)Z, so
-P = ZZᵀ evolves as (I - ηS)P(I - ηS), and Z(T) = Φ Z(0) with Φ the product of the factors.
+Gram space (exact, independent of width and rows): a step W1' = W1 - ηgW2, W2' = W2 - ηgᵀW1 changes W1W1ᵀ, W1W2ᵀ and W2W2ᵀ by
+expressions in themselves and g, and the weights follow from the start: [W1; W2](T) = Φ [W1; W2](0) with Φ the product of the
+factors I - η[[0, g], [gᵀ, 0]].
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .._core.losses import Loss
 from .iterate import Iterate
+
 
 class WeightEngine:
     """Gradient descent on W1 and W2 themselves."""
@@ -20,22 +23,21 @@ class WeightEngine:
     name = "weights"
 
     def __init__(self, loss: Loss, W1: Tensor, W2: Tensor) -> None:
-        self.loss, self.W1, self.W2 = loss, W1.clone(), W2.clone()
-        self.iterate = Iterate.of(loss, self.W1, self.W2)
+        self._loss, self._W1, self._W2 = loss, W1.clone(), W2.clone()
+        self.iterate = Iterate.of(loss, self._W1, self._W2)
         self.alignment = 0.0
 
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
-        g = self.iterate.gradient
-        G1, G2 = g @ self.W2, g.T @ self.W1
-        self.W1, self.W2 = self.W1 - eta * G1, self.W2 - eta * G2
-        self.iterate = Iterate.of(self.loss, self.W1, self.W2)
-        new = self.iterate.gradient
-        self.alignment = float((G1 * (new @ self.W2)).sum() + (G2 * (new.T @ self.W1)).sum())
+        before = self.iterate
+        g = torch.from_numpy(before.gradient).to(self._W1.device)
+        self._W1, self._W2 = self._W1 - eta * (g @ self._W2), self._W2 - eta * (g.T @ self._W1)
+        self.iterate = Iterate.of(self._loss, self._W1, self._W2)
+        self.alignment = alignment(before, eta, self.iterate)
 
     def weights(self) -> dict[str, Tensor]:
         """W1 (n, h), W2 (m, h)."""
-        return {"W1": self.W1, "W2": self.W2}
+        return {"W1": self._W1, "W2": self._W2}
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint needs beyond the weights."""
@@ -43,8 +45,8 @@ class WeightEngine:
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""
-        self.W1, self.W2 = weights["W1"], weights["W2"]
-        self.iterate = Iterate.of(self.loss, self.W1, self.W2)
+        self._W1, self._W2 = weights["W1"], weights["W2"]
+        self.iterate = Iterate.of(self._loss, self._W1, self._W2)
         self.alignment = float(state["alignment"])
 
 
@@ -54,55 +56,65 @@ class GramEngine:
     name = "gram"
 
     def __init__(self, loss: Loss, W1: Tensor, W2: Tensor) -> None:
-        self.loss, self.n, self.width = loss, W1.shape[0], W1.shape[1]
-        self._start = torch.cat([W1, W2])
-        self._P = self._start @ self._start.T
-        self._factor = torch.eye(len(self._P), dtype=self._P.dtype, device=self._P.device)
+        self._loss, self._W1, self._W2 = loss, W1, W2
+        n, m = len(W1), len(W2)
+        self._factor1, self._factor2 = np.eye(n, n + m), np.eye(m, n + m, n)
+        grams = (W1 @ W1.T, W1 @ W2.T, W2 @ W2.T)
+        self.iterate = self._look(*(gram.cpu().numpy() for gram in grams))
         self.alignment = 0.0
-        self.iterate = self._look()
 
-    def _look(self) -> Iterate:
-        n, P = self.n, self._P
-        return Iterate(self.loss, P[:n, :n], P[:n, n:], P[n:, n:], self.width, lambda: tuple(self.weights().values()))
-
-    def _skew(self, g: Tensor) -> Tensor:
-        """S."""
-        S = torch.zeros_like(self._P)
-        S[: self.n, self.n :] = g
-        S[self.n :, : self.n] = g.T
-        return S
+    def _look(self, P11: np.ndarray, W: np.ndarray, P22: np.ndarray) -> Iterate:
+        return Iterate(self._loss, P11, W, P22, self._W1.shape[1], lambda: tuple(self.weights().values()))
 
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
-        S = self._skew(self.iterate.gradient)
-        SP = S @ self._P
-        half = self._P - eta * SP
-        P = half - eta * (half @ S)
-        self._P = 0.5 * (P + P.T)
-        self._factor = self._factor - eta * (S @ self._factor)
-        self.iterate = self._look()
-        # ⟨SZ, S'Z'⟩ = tr(S Z Z'ᵀ S') with Z' = (I - ηS)Z, so Z Z'ᵀ = P(I - ηS)
-        cross = SP - eta * (SP @ S)
-        self.alignment = float((cross * self._skew(self.iterate.gradient)).sum())
+        at = self.iterate
+        g = at.gradient
+        gW, Wg = g @ at.W.T, at.W.T @ g
+        # P11' = P11 - η(gWᵀ + Wgᵀ) + η² g P22 gᵀ, as M + Mᵀ so that it stays symmetric; likewise P22'
+        half1 = 0.5 * at.P11 - eta * (gW - (0.5 * eta) * (at.gP22 @ g.T))
+        half2 = 0.5 * at.P22 - eta * (Wg - (0.5 * eta) * (g.T @ at.P11g))
+        self._factor1, self._factor2 = (
+            self._factor1 - eta * (g @ self._factor2),
+            self._factor2 - eta * (g.T @ self._factor1),
+        )
+        self.iterate = self._look(half1 + half1.T, at.after(eta), half2 + half2.T)
+        self.alignment = alignment(at, eta, self.iterate)
 
     def weights(self) -> dict[str, Tensor]:
-        """W1 (n, h), W2 (m, h): Φ Z(0)."""
-        Z = self._factor @ self._start
-        return {"W1": Z[: self.n], "W2": Z[self.n :]}
+        """W1 (n, h), W2 (m, h): Φ times the start."""
+        n = len(self._W1)
+        start1, start2 = self._W1, self._W2
+        result: dict[str, Tensor] = {}
+        for name, factor in (("W1", self._factor1), ("W2", self._factor2)):
+            phi = torch.from_numpy(factor).to(start1.device)
+            result[name] = phi[:, :n] @ start1 + phi[:, n:] @ start2
+        return result
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint needs beyond the weights."""
-        return {
-            "alignment": torch.tensor(self.alignment, dtype=torch.float64),
-            "gram": self._P,
-            "factor": self._factor,
+        arrays = {
+            "P11": self.iterate.P11,
+            "W": self.iterate.W,
+            "P22": self.iterate.P22,
+            "factor1": self._factor1,
+            "factor2": self._factor2,
         }
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64), **tensors}
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint (the start is the one given to the constructor, and the weights follow from it)."""
-        self._P, self._factor = state["gram"], state["factor"]
+        P11, W, P22, self._factor1, self._factor2 = (
+            state[name].cpu().numpy() for name in ("P11", "W", "P22", "factor1", "factor2")
+        )
+        self.iterate = self._look(P11, W, P22)
         self.alignment = float(state["alignment"])
-        self.iterate = self._look()
+
+
+def alignment(before: Iterate, eta: float, after: Iterate) -> float:
+    """⟨∇L, ∇L'⟩ across a step η: with ∇L = (gW2, gᵀW1) and W' as above it is ⟨B - 2ηC, g'⟩."""
+    return float(np.vdot(before.B - (2.0 * eta) * before.C, after.gradient))
 
 
 ENGINES = {engine.name: engine for engine in (GramEngine, WeightEngine)}

@@ -9,21 +9,31 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
-import torch
+import numpy as np
 from torch import Tensor
+from torch.linalg import svdvals
 
 from surefoot_check.theorems import two_layer as tl
 
-from .._core.losses import Loss, QuadraticLoss
+from .._core.losses import Loss
+from .._core.small import Array, SmallQuadratic
 
 GRAM_LIMIT = 1e-7
-"""eigh of a Gram loses σ²_min below about eps · σ²_max; below this ratio the layers' singular values are used instead."""
+"""eigvalsh of a Gram loses σ²_min below about eps · σ²_max; below this ratio the layers' singular values are used instead."""
 
 
 def squared_extremes(layer: Tensor) -> tuple[float, float]:
     """σ²_min (0 if the layer has more rows than columns) and σ²_max, by singular values."""
-    s = torch.linalg.svdvals(layer)
+    s = svdvals(layer.T)  # LAPACK takes a wide row-major matrix as a tall one: up to ten times faster than svdvals(layer)
     return (float(s[-1]) ** 2 if layer.shape[0] <= layer.shape[1] else 0.0), float(s[0]) ** 2
+
+
+def _stack(*matrices: Array) -> Array:
+    """np.stack of square matrices, without its overhead."""
+    result = np.empty((len(matrices), *matrices[0].shape))
+    for i, matrix in enumerate(matrices):
+        result[i] = matrix
+    return result
 
 
 class Quartic(NamedTuple):
@@ -39,13 +49,19 @@ class Quartic(NamedTuple):
         return eta * (self.c1 + eta * (self.c2 + eta * (self.c3 + eta * self.c4)))
 
 
-def _top(symmetric: Tensor) -> float:
-    """Largest eigenvalue of a positive semidefinite matrix, 0 at least."""
-    return max(float(torch.linalg.eigvalsh(symmetric)[-1]), 0.0)
+class _Spectra(NamedTuple):
+    """Extreme eigenvalues of the small matrices of an iterate."""
+
+    layer1: tuple[float, float]
+    layer2: tuple[float, float]
+    gradient: float
+    map: float
+    step1: float
+    step2: float
 
 
 class Iterate:
-    """One iterate of gradient descent on a reduced loss.
+    """One iterate of gradient descent on a reduced loss, as float64 arrays.
 
     Args:
         loss: the reduced loss; its W is (n, m).
@@ -58,20 +74,21 @@ class Iterate:
     def __init__(
         self,
         loss: Loss,
-        P11: Tensor,
-        W: Tensor,
-        P22: Tensor,
+        P11: Array,
+        W: Array,
+        P22: Array,
         width: int,
         weights: Callable[[], tuple[Tensor, ...]],
         exact: bool = False,
     ) -> None:
-        self.loss, self.P11, self.W, self.P22, self.width = loss, P11, W, P22, width
+        self.loss, self.P11, self.W, self.P22, self.width = loss.small, P11, W, P22, width
         self._weights, self._exact = weights, exact
 
     @classmethod
     def of(cls, loss: Loss, W1: Tensor, W2: Tensor) -> Iterate:
         """The iterate at explicit (reduced) weights W1 (n, h), W2 (m, h), with singular values by SVD."""
-        return cls(loss, W1 @ W1.T, W1 @ W2.T, W2 @ W2.T, W1.shape[1], lambda: (W1, W2), exact=True)
+        P11, W, P22 = (product.cpu().numpy() for product in (W1 @ W1.T, W1 @ W2.T, W2 @ W2.T))
+        return cls(loss, P11, W, P22, W1.shape[1], lambda: (W1, W2), exact=True)
 
     @cached_property
     def gap(self) -> float:
@@ -79,60 +96,74 @@ class Iterate:
         return self.loss.gap(self.W)
 
     @cached_property
-    def gradient(self) -> Tensor:
+    def gradient(self) -> Array:
         """g (n, m)."""
         return self.loss.gradient(self.W)
 
     @cached_property
-    def B(self) -> Tensor:
-        return self.gradient @ self.P22 + self.P11 @ self.gradient
+    def gP22(self) -> Array:
+        """gW2W2ᵀ (n, m)."""
+        return self.gradient @ self.P22
 
     @cached_property
-    def C(self) -> Tensor:
+    def P11g(self) -> Array:
+        """W1W1ᵀg (n, m)."""
+        return self.P11 @ self.gradient
+
+    @cached_property
+    def B(self) -> Array:
+        """(n, m)."""
+        return self.gP22 + self.P11g
+
+    @cached_property
+    def C(self) -> Array:
+        """(n, m)."""
         return self.gradient @ (self.W.T @ self.gradient)
 
     @cached_property
     def gradient_squared(self) -> float:
         """‖∇L‖² = ‖G1‖_F² + ‖G2‖_F² = ⟨g, B⟩."""
-        return max(float((self.gradient * self.B).sum()), 0.0)
+        return max(float(np.vdot(self.gradient, self.B)), 0.0)
 
     @cached_property
+    def _spectra(self) -> _Spectra:
+        """One batched eigenvalue problem of the smaller of n, m where they agree, one more of the larger otherwise."""
+        g, W, P11, P22 = self.gradient, self.W, self.P11, self.P22
+        n, m = g.shape
+        if n == m:
+            values = np.linalg.eigvalsh(_stack(P11, P22, g.T @ g, W.T @ W, self.gP22 @ g.T, g.T @ self.P11g))
+            low, high = values[:, 0].tolist(), values[:, -1].tolist()
+            return _Spectra((low[0], high[0]), (low[1], high[1]), *(max(x, 0.0) for x in high[2:]))
+        wide = n < m
+        if wide:  # exchange the layers, so that the first has more rows
+            g, W, P11, P22 = g.T, W.T, P22, P11
+        values, vectors = np.linalg.eigh(P22)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        gg = g.T @ g
+        high = np.linalg.eigvalsh(_stack(gg, W.T @ W, root.T @ gg @ root, g.T @ P11 @ g))[:, -1].tolist()
+        large = np.linalg.eigvalsh(P11)
+        first, second = (float(large[0]), float(large[-1])), (float(values[0]), float(values[-1]))
+        step1, step2 = high[2:]
+        if wide:
+            first, second, step1, step2 = second, first, step2, step1
+        return _Spectra(first, second, *(max(x, 0.0) for x in (high[0], high[1], step1, step2)))
+
+    @property
     def drift_per_step(self) -> float:
         """‖G1‖² + ‖G2‖² in spectral norms; η² times it bounds the drift of the imbalance in one step."""
-        g = self.gradient
-        n, m = g.shape
-        values, vectors = self._spectrum2
-        if m <= n:
-            root = vectors * values.clamp(min=0.0).sqrt()
-            first = _top(root.T @ (g.T @ g) @ root)
-            second = _top(g.T @ self.P11 @ g)
-        else:
-            first = _top(g @ self.P22 @ g.T)
-            values, vectors = self._spectrum1
-            root = vectors * values.clamp(min=0.0).sqrt()
-            second = _top(root.T @ (g @ g.T) @ root)
-        return first + second
-
-    @cached_property
-    def _spectrum1(self) -> tuple[Tensor, Tensor]:
-        return torch.linalg.eigh(self.P11)
-
-    @cached_property
-    def _spectrum2(self) -> tuple[Tensor, Tensor]:
-        return torch.linalg.eigh(self.P22)
+        return self._spectra.step1 + self._spectra.step2
 
     @cached_property
     def _extremes(self) -> tuple[float, float, float, float]:
         """σ²_min, σ²_max of W1 and of W2."""
         result: list[float] = []
         if not self._exact:
-            for (values, _), P in ((self._spectrum1, self.P11), (self._spectrum2, self.P22)):
-                low, high = max(float(values[0]), 0.0), max(float(values[-1]), 0.0)
+            for (low, high), P in ((self._spectra.layer1, self.P11), (self._spectra.layer2, self.P22)):
                 if len(P) > self.width:
                     low = 0.0
                 elif low < GRAM_LIMIT * high:
                     break
-                result += [low, high]
+                result += [max(low, 0.0), max(high, 0.0)]
         if len(result) < 4:
             result = [x for layer in self._weights() for x in squared_extremes(layer)]
         return result[0], result[1], result[2], result[3]
@@ -147,24 +178,20 @@ class Iterate:
         """s+ = ‖W1‖² + ‖W2‖²."""
         return self._extremes[1] + self._extremes[3]
 
-    @cached_property
+    @property
     def gradient_norm(self) -> float:
         """‖g‖."""
-        return self._norm(self.gradient)
+        return self._spectra.gradient**0.5
 
-    @cached_property
+    @property
     def gradient_frobenius(self) -> float:
         """‖g‖_F."""
-        return float(torch.linalg.vector_norm(self.gradient))
+        return float(np.vdot(self.gradient, self.gradient)) ** 0.5
 
-    @cached_property
+    @property
     def map_norm(self) -> float:
         """‖W‖."""
-        return self._norm(self.W)
-
-    @staticmethod
-    def _norm(A: Tensor) -> float:
-        return _top(A.T @ A if A.shape[0] >= A.shape[1] else A @ A.T) ** 0.5
+        return self._spectra.map**0.5
 
     @cached_property
     def sharp(self) -> tuple[float, float, float]:
@@ -183,35 +210,38 @@ class Iterate:
     @cached_property
     def curvature(self) -> float | None:
         """‖𝒳C‖_F / ‖𝒳(W-W*)‖_F of Theorem III; ``None`` for a loss that is not quadratic."""
-        if not isinstance(self.loss, QuadraticLoss):
+        if not isinstance(self.loss, SmallQuadratic):
             return None
         size = (2.0 * self.gap) ** 0.5
-        return float(torch.linalg.vector_norm(self.loss.image(self.C))) / size if size > 0.0 else 0.0
+        XC = self.loss.image(self.C)
+        return float(np.vdot(XC, XC)) ** 0.5 / size if size > 0.0 else 0.0
 
     def trial(self, eta: float) -> float:
         """The gap after a step η, exactly (no difference of losses)."""
-        return self.loss.gap(self.W - eta * (self.B - eta * self.C))
+        return self.loss.gap(self.after(eta))
+
+    def after(self, eta: float) -> Array:
+        """W after a step η."""
+        return self.W - eta * (self.B - eta * self.C)
 
     @cached_property
     def quartic(self) -> Quartic:
         """The loss along the step: exact for quadratic losses, the majoriser q of Theorem I otherwise."""
-        if isinstance(self.loss, QuadraticLoss):
+        if isinstance(self.loss, SmallQuadratic):
             E = self.loss.image(self.W - self.loss.optimum)
-            XB, XC = self.loss.image(self.B), self.loss.image(self.C)
-            return Quartic(
-                -self.gradient_squared,
-                0.5 * float((XB**2).sum()) + float((E * XC).sum()),
-                -float((XB * XC).sum()),
-                0.5 * float((XC**2).sum()),
-            )
-        K = self.loss.smoothness
+            XB, XC, K = self.loss.image(self.B), self.loss.image(self.C), 1.0
+            tilt = float(np.vdot(E, XC))
+        else:
+            XB, XC, K = self.B, self.C, self.loss.smoothness
+            tilt = float(np.vdot(self.gradient, self.C))
         return Quartic(
             -self.gradient_squared,
-            0.5 * K * float((self.B**2).sum()) + float((self.gradient * self.C).sum()),
-            -K * float((self.B * self.C).sum()),
-            0.5 * K * float((self.C**2).sum()),
+            0.5 * K * float(np.vdot(XB, XB)) + tilt,
+            -K * float(np.vdot(XB, XC)),
+            0.5 * K * float(np.vdot(XC, XC)),
         )
 
+    @cached_property
     def measurements(self) -> dict[str, float]:
         """What the trace records of this iterate, by the names an audit reads."""
         k = self.sharp

@@ -235,7 +235,7 @@ class Certified(StepRule):
 
     def step(self, engine: Engine) -> float:
         iterate = engine.iterate
-        measured = iterate.measurements()
+        measured = iterate.measurements
         at = floor(measured, self._budget, self._spent)
         self._taken += 1
         goal = max(at.goal, self._budget.guarantee(self._taken))

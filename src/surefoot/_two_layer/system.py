@@ -166,7 +166,7 @@ class TwoLayerSystem:
 
     def measure(self, net: TwoLayerLinear, loss: Loss) -> dict[str, float]:
         """The measurements of the current weights."""
-        return Iterate.of(loss.reduced, *reduced_weights(net, loss)).measurements()
+        return Iterate.of(loss.reduced, *reduced_weights(net, loss)).measurements
 
     def gradient(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
         """The gradient in the reduced weights."""

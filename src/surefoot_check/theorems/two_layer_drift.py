@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..numbers import Number, Quantities, larger, smaller, sqrt
+from ..numbers import Number, Quantities, smaller, sqrt
 from . import two_layer as tl
 from .statement import Inequality, Schedule, Segment, Theorem, chain, iterations_to
 
@@ -161,13 +161,15 @@ class Drift(Theorem):
             if segment.level == 0.0:
                 continue
             level = Level(q, segment.level + 0.0 * q["initial_gap"])
-            decrease: Number = 0.0
-            if self.use_sharp and tl.sharp_floor_holds(segment.sharp_step, level.k, level.cap):
-                decrease = larger(decrease, level.sharp_decrease(segment.sharp_step))
-            if self.uses_contraction(q) and tl.contraction_floor_holds(
-                segment.contraction_step, level.lower, level.upper, level.curvature, level.cap
-            ):
-                decrease = larger(decrease, level.contraction_decrease(segment.contraction_step))
+            sharp, contraction = segment.sharp_step, segment.contraction_step
+            floor, decrease = sharp == contraction == 0.0, 0.0
+            if self.use_sharp and contraction == 0.0:
+                floor = tl.sharp_floor_holds(sharp, level.k, level.cap)
+                decrease = level.sharp_decrease(sharp)
+            elif self.uses_contraction(q) and sharp == 0.0:
+                floor = tl.contraction_floor_holds(contraction, level.lower, level.upper, level.curvature, level.cap)
+                decrease = level.contraction_decrease(contraction)
+            yield Inequality(f"segment {index}: its step is a floor step", 1.0 if floor else 0.0, ">", 0.0)
             yield Inequality(f"segment {index}: the floor step achieves the decrease", decrease, ">=", segment.decrease)
 
 

@@ -1,0 +1,26 @@
+"""Outcomes of a command: exit codes, and errors that end it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of the command line."""
+
+    YES = 0
+    NO = 1
+    USAGE = 2
+    UNDECIDED = 3
+    FAILED = 4
+    CTRL_C = 130
+    TERMINATED = 143
+
+
+def message_of(error: BaseException) -> str:
+    """One line that says what went wrong."""
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split())

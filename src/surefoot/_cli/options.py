@@ -1,0 +1,194 @@
+# ruff: noqa: TID253 - only the program itself imports this module
+"""The commands and their options, as dataclasses from which the parser and the help texts are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, Suppress, arg, subcommand
+
+Flag = Annotated[bool, arg(help_behavior_hint="")]
+Json = Annotated[bool, arg(help="Print JSON, and nothing else, on standard output.", help_behavior_hint="")]
+RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
+OnlySystem = Annotated[None, Suppress]
+"""A second, hidden alternative: tyro makes a subcommand only of a choice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoLayer:
+    """Which data and loss, which initial weights, which theorem."""
+
+    data: Annotated[
+        str,
+        arg(
+            metavar="NAME|PATH",
+            help="Data set: digits, diabetes, or a path: table.csv, file.npz, file.npz:NAME, X.npy,Y.npy, "
+            "images.gz,labels.gz (IDX), matrix.mtx, or a folder of images.",
+        ),
+    ] = "digits"
+    inputs: Annotated[
+        Literal["standardise", "whiten", "raw"],
+        arg(
+            help="Columns of X, from the train rows: standardise to mean 0 and variance 1 (constant columns are "
+            "dropped), whiten to principal axes of variance 1 (condition number 1), or raw."
+        ),
+    ] = "standardise"
+    targets: Annotated[
+        Literal["auto", "one-hot", "centred", "raw"],
+        arg(
+            help="What the squared loss fits: classes as one-hot columns, centred; numbers, centred; or raw numbers. "
+            "auto takes the numbers where the data has any, else the classes."
+        ),
+    ] = "auto"
+    loss: Annotated[
+        Literal["squared", "softmax"],
+        arg(help="½‖XW - Y‖², or the softmax cross-entropy of the classes with an l2 penalty."),
+    ] = "squared"
+    l2: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1e-3 with softmax)")] = None
+    """Weight of the softmax loss's penalty."""
+    width: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Width h. From inputs + outputs on, random weights almost surely fulfil the default theorem.",
+            help_behavior_hint="(default: 1000, or 2 (inputs + outputs) if that is more)",
+        ),
+    ] = None
+    std: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1/sqrt(width))")] = None
+    """Standard deviation of the random initial weights."""
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the initial weights."""
+    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: two-layer/drift)")] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyTwoLayer(TwoLayer):
+    """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained.
+
+    Exit code: 0 the theorem holds, 1 it does not."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTwoLayer(TwoLayer):
+    """Certify, train, audit and evaluate a two-layer linear network, X W1 W2ᵀ.
+
+    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
+    4 diverged or no step lowers the loss, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+
+    out: Annotated[str, arg(metavar="DIR")]
+    """Run directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the run in DIR from its newest checkpoint, with the settings stored there; only "
+            "--max-iterations and --tolerance may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    steps: Annotated[
+        str | None, arg(metavar="RULE|FLOAT", help_behavior_hint="(default: the rule that the theorem speaks of)")
+    ] = None
+    """Step rule, or a number for a constant step; `surefoot list` names the rules."""
+    max_iterations: Annotated[int, arg(metavar="INT")] = 10_000
+    """Limit on the iterations."""
+    tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-10
+    """Stop at this gap (loss minus its optimal value), relative to the initial gap."""
+    certify_every: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Evaluate the theorem again every so many iterations, and follow it where it guarantees more.",
+            help_behavior_hint="(default: never)",
+        ),
+    ] = None
+    engine: Annotated[
+        Literal["auto", "gram", "weights"],
+        arg(help="Iterate in Gram space, whose cost depends on neither width nor rows, or on the weights themselves."),
+    ] = "auto"
+    require_certificate: Flag = False
+    """Do not train, and exit with 1, unless every step carries the guarantee."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify:
+    """Evaluate a convergence theorem on your data and initial weights, before training."""
+
+    system: Annotated[CertifyTwoLayer, subcommand("two-layer")] | OnlySystem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Certify, train, audit, and write a run directory with a report."""
+
+    system: Annotated[TrainTwoLayer, subcommand("two-layer")] | OnlySystem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Check the certificates and checkpoints of a run, independently and rigorously.
+
+    Exit code: 0 accept, 1 reject, 3 undecided."""
+
+    directory: RunDirectory
+    level: Annotated[
+        Literal["fast"], arg(help="fast trusts numpy's matrix products within their a-priori error bounds.")
+    ] = "fast"
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write report.html and PNG plots of a run into its directory."""
+
+    directory: RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Reproduce a figure or table of a paper: our numbers beside the paper's."""
+
+    name: Annotated[Positional[str], arg(metavar="PAPER/FIGURE")]
+    """Experiment; `surefoot list` names them."""
+    full: Flag = False
+    """The paper's sizes and repeats, which takes longer, instead of a quick version."""
+    out: Annotated[str | None, arg(metavar="DIR", help_behavior_hint="(default: print only)")] = None
+    """Directory for numbers and plots: new, or empty."""
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the random data and weights."""
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """List systems, theorems, step rules, data sets and experiments."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Start here: certify, train, audit, report and check on real data, in under a minute."""
+
+    out: Annotated[
+        str | None, arg(metavar="DIR", help_behavior_hint="(default: surefoot-demo, or the next free surefoot-demo-N)")
+    ] = None
+    """Directory for the runs: new, or empty."""
+    json: Json = False
+
+
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Certify, subcommand("certify")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Check, subcommand("check", description="Check a run, independently and rigorously.")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Reproduce, subcommand("reproduce")]
+    | Annotated[List, subcommand("list")]
+)

@@ -1,0 +1,247 @@
+"""What the commands print for people, and how values become JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .._core.audit import Audit
+from .._core.certificate import Certificate, Condition
+from .._core.run import Run
+
+TARGETS = (1e-2, 1e-6, 1e-10)
+"""Relative gaps for which guaranteed iterations are shown."""
+PLAIN_WIDTH = 120
+"""Columns where standard output is no terminal."""
+
+
+class Screen:
+    """Text and tables on standard output; nothing if ``silent``."""
+
+    def __init__(self, silent: bool = False) -> None:
+        from rich.console import Console
+
+        self.console = Console(quiet=silent, highlight=False)
+        if not self.console.is_terminal:
+            self.console = Console(quiet=silent, highlight=False, width=PLAIN_WIDTH)
+
+    def say(self, text: str, style: str = "") -> None:
+        """One paragraph; markup is not interpreted."""
+        self.console.print(text, style=style, markup=False)
+
+    def heading(self, title: str, detail: str = "") -> None:
+        """A title with what it is about."""
+        from rich.text import Text
+
+        self.console.print()
+        self.console.print(Text.assemble((title, "bold cyan"), f"  {detail}" if detail else ""))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> None:
+        """A table; the columns with these indices are aligned to the right. Markup is not interpreted."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        right = set(numeric)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
+        for index, name in enumerate(columns):
+            table.add_column(name, justify="right" if index in right else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+        self.console.print(table)
+
+    def pairs(self, items: Mapping[str, str]) -> None:
+        """Names and values in two columns."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        for name, value in items.items():
+            table.add_row(Text(f"  {name}", style="dim"), Text(value))
+        self.console.print(table)
+
+    # -- parts that several commands share ---------------------------------------------------------------------------
+
+    def problem(self, facts: Mapping[str, Any]) -> None:
+        """Data, loss and network."""
+        scaling = {"standardise": "standardised", "whiten": "whitened", "raw": "as they are"}[facts["inputs"]]
+        columns = f"{facts['columns']:,} columns"
+        if facts["n"] != facts["columns"]:
+            columns += f", {facts['n']:,} kept"
+        if facts["rank"] != facts["n"]:
+            columns += f", rank {facts['rank']:,}"
+        held_out = f"; {facts['test_rows']:,} held out" if facts["test_rows"] else "; none held out"
+        condition = facts["condition_number"]
+        self.heading("Problem", facts["data"])
+        self.pairs(
+            {
+                "rows": f"{facts['train_rows']:,} to train on{held_out}",
+                "inputs": f"{scaling} ({columns})",
+                "targets": f"{facts['m']:,} {'classes' if facts['targets'] == 'classes' else 'numbers'}",
+                "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
+                "network": f"X W1 W2ᵀ, width {facts['width']:,}, weights N(0, {facts['std']:.3g}²), seed {facts['seed']}",
+            }
+        )
+
+    def certificate(self, certificate: Certificate) -> None:
+        """Hypotheses with both sides and margins, and what they guarantee."""
+        self.heading("Certificate", f"{certificate.theorem}: {certificate.status.text}")
+        rows = [
+            (
+                "holds" if c.holds else "FAILS",
+                c.name,
+                number(c.left),
+                c.relation,
+                number(c.right),
+                margin(c),
+            )
+            for c in certificate.conditions
+        ]
+        self.table(("", "hypothesis", "left", "", "right", "margin"), rows, numeric=(2, 4, 5))
+        if certificate.holds:
+            counts = [f"{count(certificate.iterations_to(target))} to {target:g}" for target in TARGETS]
+            finite = math.isfinite(certificate.iterations_to(TARGETS[0]))
+            self.pairs(
+                {
+                    "first step": f"{number(certificate.step_size)} guaranteed; the gap then falls by a factor of "
+                    f"{number(certificate.rate, 8)} or better",
+                    "iterations": f"{', '.join(counts)} (relative gap), guaranteed"
+                    if finite
+                    else "no rate: only that the gap never grows",
+                }
+            )
+        if certificate.suggestion:
+            self.say(f"  suggestion: {certificate.suggestion}", style="yellow")
+
+    def audit(self, audit: Audit) -> None:
+        """Every inequality along the run."""
+        verdict = "no violation" if audit.holds else "VIOLATED" if audit.violations else "nothing could be checked"
+        self.heading("Audit", f"{audit.theorem}: {verdict}")
+        rows = [
+            (
+                "not checked" if line.checked == 0 else "holds" if line.holds else "VIOLATED",
+                line.name,
+                count(line.checked),
+                number(line.worst),
+                "" if line.at is None else count(line.at),
+            )
+            for line in audit.lines
+        ]
+        self.table(("", "inequality left ≤ right", "checked", "worst left/right", "at"), rows, numeric=(2, 3, 4))
+
+    def result(self, run: Run, seconds: float) -> None:
+        """How a run ended, against its guarantee."""
+        self.heading("Result", f"{run.status.value.replace('_', ' ')}: {run.status.text}")
+        tolerance = float(run.config["tolerance"])
+        items = {"iterations": f"{count(run.iterations)} with {run.rule} ({run.engine} engine) in {seconds:.2f} s"}
+        if run.rows:
+            items["gap"] = f"{number(run.gaps[0])} → {number(run.gaps[-1])}"
+        items["guarantee"] = "none: this run is uncertified"
+        if run.certified:
+            bound = run.guaranteed_iterations(tolerance) if tolerance > 0.0 else math.inf
+            within = f"; relative gap {tolerance:g} within {count(bound)} iterations" if math.isfinite(bound) else ""
+            items["guarantee"] = f"every step certified by {run.certificate.theorem}{within}"
+            if run.adopted:
+                at = ", ".join(count(phase.iteration) for phase in run.adopted)
+                items["certified again"] = f"and followed from iteration {at} on"
+        self.pairs(items)
+
+    def evaluation(self, scores: Mapping[str, float]) -> None:
+        """Quality on the held-out rows."""
+        if not scores:
+            return
+        self.heading("Held-out rows", f"{count(scores['test_rows'])}, never seen in training")
+        names = {"test_accuracy": "accuracy", "test_rmse": "root mean square error", "test_r2": "R²"}
+        self.pairs(
+            {
+                label: f"{number(scores[key])} (the loss's minimiser: {number(scores[f'optimum_{key}'])})"
+                for key, label in names.items()
+                if key in scores
+            }
+        )
+
+
+_STYLES = {
+    "holds": "green",
+    "accept": "green",
+    "FAILS": "bold red",
+    "VIOLATED": "bold red",
+    "reject": "bold red",
+    "undecided": "yellow",
+    "not checked": "dim",
+}
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for people."""
+    return "none" if value is None else f"{value:.{digits}g}"
+
+
+def count(value: float) -> str:
+    """A count for people."""
+    return f"{int(value):,}" if math.isfinite(value) else "∞"
+
+
+def margin(condition: Condition) -> str:
+    """How far a hypothesis is from failing: the ratio of its sides, or beside a zero their difference."""
+    if condition.margin is None:
+        return f"{condition.left - condition.right:+.3g}"
+    return f"×{10.0**condition.margin:.4g}" if condition.margin < 6.0 else f"×10^{condition.margin:.1f}"
+
+
+def certificate_record(certificate: Certificate) -> dict[str, Any]:
+    """A certificate in plain values."""
+    return {
+        "system": certificate.system,
+        "theorem": certificate.theorem,
+        "status": certificate.status.value,
+        "holds": certificate.holds,
+        "conditions": [
+            {"name": c.name, "left": c.left, "relation": c.relation, "right": c.right, "holds": c.holds, "margin": c.margin}
+            for c in certificate.conditions
+        ],
+        "quantities": dict(certificate.quantities),
+        "step_size": certificate.step_size,
+        "rate": certificate.rate,
+        "iterations_to": {f"{target:g}": certificate.iterations_to(target) for target in TARGETS},
+        "optimal_value": certificate.optimal_value,
+        "rule": certificate.rule,
+        "suggestion": certificate.suggestion,
+    }
+
+
+def audit_record(audit: Audit) -> dict[str, Any]:
+    """An audit in plain values."""
+    return {
+        "theorem": audit.theorem,
+        "holds": audit.holds,
+        "lines": [
+            {
+                "name": line.name,
+                "holds": line.holds,
+                "worst": line.worst,
+                "at": line.at,
+                "first_violation": line.first_violation,
+                "checked": line.checked,
+            }
+            for line in audit.lines
+        ],
+    }
+
+
+def print_json(record: Any) -> None:
+    """Valid JSON on standard output; a number that is not finite becomes null."""
+    sys.stdout.write(json.dumps(_finite(record), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,214 @@
+"""The commands ``certify`` and ``train``."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._core.certificate import Certificate
+from .._core.descent import certify, descend
+from .._core.io import RunDirectoryError, read_json, write_json
+from .._core.run import Run, RunStatus
+from .._core.system import system_of
+from .errors import Exit
+from .options import CertifyTwoLayer, TrainTwoLayer
+from .problem import Problem, build
+from .screen import Screen, audit_record, certificate_record, number, print_json
+from .signals import received_signals
+
+FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json"}
+"""Options of ``train`` that a resumed run need not share with its start."""
+
+
+def run_certify(options: CertifyTwoLayer) -> int:
+    """``surefoot certify two-layer``."""
+    screen = Screen(silent=options.json)
+    problem = build(options)
+    certificate = certify(problem.net, problem.loss, options.theorem)
+    screen.problem(problem.facts)
+    screen.certificate(certificate)
+    screen.heading("Quantities", "rounded to the safe side")
+    screen.pairs({name: number(value, 6) for name, value in certificate.quantities.items()})
+    if options.json:
+        print_json({"problem": problem.facts, "certificate": certificate_record(certificate)})
+    return Exit.YES if certificate.holds else Exit.NO
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run with what the command line knows of it."""
+
+    run: Run
+    seconds: float
+    scores: dict[str, float]
+    signal_number: int | None
+    report: Path | None
+
+
+def train(options: TrainTwoLayer, problem: Problem, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
+    """Descend into a run directory; then print and store audit, evaluation and report (unless it was interrupted)."""
+    directory = Path(options.out)
+    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE_ON_RESUME}
+    start = time.monotonic()
+    with received_signals() as received:
+        run = descend(
+            problem.net,
+            problem.loss,
+            steps=parse_steps(options.steps),
+            max_iterations=options.max_iterations,
+            tolerance=options.tolerance,
+            certificate=certificate,
+            certify_every=options.certify_every,
+            engine=options.engine,
+            directory=directory,
+            resume=options.resume,
+            progress=progress,
+            config={"options": stored, "data": problem.facts},
+        )
+    seconds = time.monotonic() - start
+    screen.result(run, seconds)
+    stops = [number for number in received if number in (signal.SIGINT, signal.SIGTERM)]
+    if run.status is RunStatus.INTERRUPTED:
+        return Trained(run, seconds, {}, stops[0] if stops else None, None)
+    screen.audit(run.audit())
+    scores = {} if run.status is RunStatus.DIVERGED else problem.evaluate()
+    screen.evaluation(scores)
+    if scores:
+        path = directory / "config.json"
+        write_json(path, {**read_json(path), "evaluation": scores})
+    return Trained(run, seconds, scores, None, write_report(directory))
+
+
+def write_report(directory: str | Path) -> Path:
+    """report.html and plots of a run."""
+    from .._report import write
+
+    return write(directory)
+
+
+def run_train(options: TrainTwoLayer) -> int:
+    """``surefoot train two-layer``."""
+    screen = Screen(silent=options.json or options.quiet)
+    problem = build(options)
+    certificate = certify(problem.net, problem.loss, options.theorem)
+    rule = system_of(problem.net).rule(parse_steps(options.steps), certificate)
+    screen.problem(problem.facts)
+    screen.certificate(certificate)
+    missing = _missing_guarantee(certificate, rule.name, certificate.theorem in rule.certified_by)
+    if missing:
+        if options.require_certificate:
+            print(f"surefoot: not trained: {missing}", file=sys.stderr)
+            if options.json:
+                print_json({"problem": problem.facts, "certificate": certificate_record(certificate), "result": None})
+            return Exit.NO
+        screen.heading("Uncertified", missing)
+    trained = train(options, problem, certificate, screen, progress=not options.quiet)
+    if options.json:
+        print_json(_record(options, problem, certificate, trained))
+    elif options.quiet:
+        run = trained.run
+        verdict = "certified" if run.certified else "uncertified"
+        print(f"{options.out}: {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}")
+    return _conclude(options, trained, screen)
+
+
+def _conclude(options: TrainTwoLayer, trained: Trained, screen: Screen) -> int:
+    """Say what comes next; the exit code."""
+    run, directory = trained.run, shlex.quote(options.out)
+    if run.status is RunStatus.INTERRUPTED:
+        print(f"surefoot: interrupted after {run.iterations} iterations; {resume_hint(options.out)}", file=sys.stderr)
+        return Exit.TERMINATED if trained.signal_number == signal.SIGTERM else Exit.CTRL_C
+    following = {f"surefoot check {directory}": "prove certificate and checkpoints, independently"} if run.certified else {}
+    if run.status is RunStatus.MAX_ITERATIONS:
+        more = f"surefoot train two-layer --out {directory} --resume --max-iterations {10 * max(options.max_iterations, 1)}"
+        following[more] = "go on"
+    screen.heading("Next", f"open {trained.report}")
+    screen.pairs(following)
+    if run.status is RunStatus.DIVERGED:
+        return Exit.FAILED
+    collapsed = run.status is RunStatus.STALLED and run.gaps[-1] > run.resolution
+    return Exit.FAILED if collapsed else Exit.YES
+
+
+def resume_hint(directory: str) -> str:
+    """How to go on with an interrupted run."""
+    return f"resume with: surefoot train two-layer --out {shlex.quote(directory)} --resume"
+
+
+def _missing_guarantee(certificate: Certificate, rule: str, covered: bool) -> str:
+    """Why steps carry no guarantee; empty where they do."""
+    if not certificate.holds:
+        failed = "; ".join(str(c) for c in certificate.conditions if not c.holds) or certificate.status.text
+        hint = f" ({certificate.suggestion})" if certificate.suggestion else ""
+        return f"{certificate.theorem} gives no guarantee: {failed}{hint}"
+    if not covered:
+        return f"{certificate.theorem} holds, but says nothing of steps by the rule {rule!r}; use {certificate.rule!r}"
+    return ""
+
+
+def _record(options: TrainTwoLayer, problem: Problem, certificate: Certificate, trained: Trained) -> dict[str, Any]:
+    run = trained.run
+    finished = run.status is not RunStatus.INTERRUPTED
+    return {
+        "directory": options.out,
+        "problem": problem.facts,
+        "certificate": certificate_record(certificate),
+        "result": {
+            **run.summary(),
+            "status_text": run.status.text,
+            "guaranteed_iterations": run.guaranteed_iterations(options.tolerance) if options.tolerance > 0.0 else None,
+            "seconds": trained.seconds,
+        },
+        "audit": audit_record(run.audit()) if finished else None,
+        "evaluation": trained.scores or None,
+        "report": None if trained.report is None else str(trained.report),
+    }
+
+
+def parse_steps(text: str | None) -> str | float | None:
+    """A rule's name, or a number for a constant step."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
+    """The options with which the run in ``given.out`` was started, with the limits that are in force there.
+
+    Raises:
+        RunDirectoryError: no run, or one that the command line did not start.
+    """
+    path = Path(given.out)
+    if not path.is_dir():
+        raise RunDirectoryError(f"{path} is not a directory; there is no run to resume (leave out --resume to start one)")
+    config = read_json(path / "config.json")
+    options = config.get("options") if isinstance(config, dict) else None
+    names = {field.name for field in dataclasses.fields(TrainTwoLayer)} - FREE_ON_RESUME
+    if not isinstance(options, dict):
+        raise RunDirectoryError(
+            f"the run in {path} was not started by this command; resume it with surefoot.descend(..., resume=True)"
+        )
+    if set(options) != names:
+        raise RunDirectoryError(f"{path / 'config.json'} has options of another version; resume with the version that wrote it")
+    limits = {name: config[name] for name in ("max_iterations", "tolerance") if name in config}
+    return dataclasses.replace(given, **options, **limits)
+
+
+def refuse_changes(given: TrainTwoLayer, stored: TrainTwoLayer) -> None:
+    """Raise ``RunDirectoryError`` where an option contradicts the run to be resumed."""
+    for field in dataclasses.fields(TrainTwoLayer):
+        name = field.name
+        if name not in FREE_ON_RESUME and getattr(given, name) != getattr(stored, name):
+            raise RunDirectoryError(
+                f"--{name.replace('_', '-')} is {getattr(given, name)!r}, but the run in {given.out} was started with "
+                f"{getattr(stored, name)!r}; leave it out to resume, or start a run in another directory"
+            )

@@ -1,0 +1,77 @@
+"""Losses on NumPy arrays of the size of W.
+
+Along a run everything but a softmax pass is arithmetic on matrices of a few dozen rows, where a PyTorch call costs several times the
+work. The step rules, audits and the Gram engine therefore use these; W comes back from the device once an iteration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from .losses import Loss
+
+Array = np.ndarray
+
+
+class SmallLoss(Protocol):
+    """A loss of W (n, m) given as a float64 array."""
+
+    shape: tuple[int, int]
+    smoothness: float
+    strong_convexity: float
+
+    def gap(self, W: Array) -> float:
+        """ℓ(W) - ℓ*."""
+        ...
+
+    def gradient(self, W: Array) -> Array:
+        """∇ℓ(W) (n, m)."""
+        ...
+
+
+class SmallQuadratic:
+    """½‖𝒳(W - W*)‖² with 𝒳W = design @ W, or design @ vec(W).
+
+    Args:
+        design: (r, n), or (r, nm) with ``vectorised``.
+        optimum: W* (n, m).
+    """
+
+    def __init__(self, design: Array, optimum: Array, vectorised: bool, smoothness: float, strong_convexity: float) -> None:
+        self.design, self.optimum, self.vectorised = design, optimum, vectorised
+        self.shape = (optimum.shape[0], optimum.shape[1])
+        self.smoothness, self.strong_convexity = smoothness, strong_convexity
+
+    def image(self, W: Array) -> Array:
+        """𝒳W."""
+        return self.design @ (W.reshape(-1) if self.vectorised else W)
+
+    def gap(self, W: Array) -> float:
+        """½‖𝒳(W - W*)‖²."""
+        E = self.image(W - self.optimum)
+        return 0.5 * float(np.vdot(E, E))
+
+    def gradient(self, W: Array) -> Array:
+        """𝒳ᵀ𝒳(W - W*)."""
+        return (self.design.T @ self.image(W - self.optimum)).reshape(self.shape)
+
+
+class SmallGeneral:
+    """Any loss, through its own tensors."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self._device = loss.optimum.device
+        self.shape, self.smoothness, self.strong_convexity = loss.shape, loss.smoothness, loss.strong_convexity
+
+    def gap(self, W: Array) -> float:
+        """ℓ(W) - ℓ*."""
+        return self._loss.gap(torch.from_numpy(W).to(self._device))
+
+    def gradient(self, W: Array) -> Array:
+        """∇ℓ(W)."""
+        return self._loss.gradient(torch.from_numpy(W).to(self._device)).cpu().numpy()

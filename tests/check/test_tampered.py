@@ -1,0 +1,63 @@
+"""No tampered run directory is accepted, and none makes the checker fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from surefoot_check.checker import Outcome, check, lines
+
+GoodRun = Callable[[str], Path]
+RUNS = ("drift", "contraction", "corrected", "softmax", "sensing", "sharp")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_generator_alone_changes_nothing(name: str, good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
+    tamper.Tampering("as it was", name).apply(good_run(name), tmp_path / "run")
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_re_evaluation_of_the_theorem_alone_changes_nothing(
+    name: str, good_run: GoodRun, tamper: ModuleType, tmp_path: Path
+) -> None:
+    def change(run: Any) -> None:
+        run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, {})
+
+    tamper.Tampering("re-evaluated", name, change).apply(good_run(name), tmp_path / "run")
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_weaker_certificate_is_still_true(name: str, good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
+    """Base quantities moved by 1e-6 in the safe direction: it is the direction that the corpus tests, not the change."""
+    run = tamper.StoredRun.read(good_run(name))
+    base = {
+        q: float.fromhex(text) * (1.0 + (1e-6 if tamper.DIRECTIONS[q] == "upper" else -1e-6))
+        for q, text in run.certificate["quantities"].items()
+        if q in tamper.DIRECTIONS
+    }
+    choices = {"initial_step": float.fromhex(run.certificate["quantities"]["initial_step"]) * 0.5} if name in ("corrected", "sharp") else {}
+    run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, base, choices)
+    run.seal()
+    del run.arrays["final.safetensors"]
+    run.arrays = {path: arrays for path, arrays in run.arrays.items() if not path.startswith("checkpoints/")}
+    run.certificates = {"certificate.json": run.certificate}
+    run.write(tmp_path / "run")
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+
+
+def test_tampered(tampering: Any, good_run: GoodRun, tmp_path: Path) -> None:
+    tampering.apply(good_run(tampering.run), tmp_path / "run")
+    report = check(tmp_path / "run")
+    assert report.outcome is not Outcome.ACCEPT, "\n".join(lines(report))
+    assert [line for line in report.lines if line.outcome is not Outcome.ACCEPT]
+
+
+def test_the_corpus_names_every_case_once(tamper: ModuleType) -> None:
+    names = [case.name for case in tamper.CASES]
+    assert len(names) == len(set(names)) >= 120

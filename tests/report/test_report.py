@@ -1,0 +1,429 @@
+"""The report of a run directory: complete, self-contained, honest, and safe against what the files may hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+import signal
+from collections.abc import Callable
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import torch
+
+import surefoot as sf
+from surefoot import _report
+from surefoot._core.audit import AuditLine
+from surefoot._report import plots
+from surefoot._report.facts import Facts, merged
+from surefoot._report.page import page as document
+from surefoot._report.wording import count, factor, margin, number
+from surefoot._two_layer.system import TwoLayerSystem
+
+VOID = {"meta", "br", "link", "img"}
+PLOTS = ("gap", "steps", "conditions")
+
+
+def problem(n: int = 4, m: int = 3) -> sf.SquaredLoss:
+    g = torch.Generator().manual_seed(3)
+    X = torch.randn(30, n, generator=g, dtype=torch.float64)
+    return sf.SquaredLoss(X, X @ torch.randn(n, m, generator=g, dtype=torch.float64))
+
+
+def network(loss: sf.Loss, width: int = 60) -> sf.nn.TwoLayerLinear:
+    return sf.nn.TwoLayerLinear.gaussian(*loss.shape, width, std=width**-0.5, seed=0)
+
+
+class _Stop(sf.steps.Sharp):
+    """Presses Ctrl-C at its fourth step."""
+
+    taken = 0
+
+    def step(self, engine: object) -> float:
+        self.taken += 1
+        if self.taken == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().step(engine)  # type: ignore[arg-type]
+
+
+def certified(directory: Path) -> sf.Run:
+    loss = problem()
+    config = {"evaluation": {"test error": 0.0525}, "data": {"name": "made"}}
+    return sf.descend(network(loss), loss, directory=directory, tolerance=1e-8, config=config)
+
+
+def again(directory: Path) -> sf.Run:
+    loss = problem()
+    return sf.descend(network(loss), loss, directory=directory, tolerance=1e-8, certify_every=10)
+
+
+def narrow(directory: Path) -> sf.Run:
+    loss = problem()
+    return sf.descend(network(loss, 2), loss, directory=directory, max_iterations=15)
+
+
+def unregularised(directory: Path) -> sf.Run:
+    g = torch.Generator().manual_seed(0)
+    X = torch.randn(20, 3, generator=g, dtype=torch.float64)
+    loss = sf.SoftmaxRegression(X, torch.arange(20) % 3, 0.0)
+    return sf.descend(network(loss), loss, directory=directory, max_iterations=10)
+
+
+def paper(directory: Path) -> sf.Run:
+    g = torch.Generator().manual_seed(0)
+    X = torch.linalg.qr(torch.randn(40, 4, generator=g, dtype=torch.float64))[0]
+    loss = sf.SquaredLoss(X, X @ torch.randn(4, 4, generator=g, dtype=torch.float64))
+    net = sf.nn.TwoLayerLinear.gaussian(4, 4, 400, seed=0)
+    found = sf.certify(net, loss, theorem="two-layer/corrected")
+    return sf.descend(net, loss, certificate=found, directory=directory, tolerance=1e-6)
+
+
+def diverged(directory: Path) -> sf.Run:
+    loss = problem()
+    return sf.descend(network(loss), loss, steps=1.0, directory=directory)
+
+
+def interrupted(directory: Path) -> sf.Run:
+    loss = problem()
+    return sf.descend(network(loss), loss, steps=_Stop(), directory=directory)
+
+
+def unmoved(directory: Path) -> sf.Run:
+    loss = problem()
+    return sf.descend(network(loss), loss, directory=directory, max_iterations=0)
+
+
+def optimal(directory: Path) -> sf.Run:
+    eye = torch.eye(2, dtype=torch.float64)
+    return sf.descend(sf.nn.TwoLayerLinear(eye, 2.0 * eye), sf.SquaredLoss(eye, 2.0 * eye), directory=directory)
+
+
+RUNS = (certified, again, narrow, unregularised, paper, diverged, interrupted, unmoved, optimal)
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], sf.Run]], tuple[sf.Run, Path, str]]:
+    """Each run once: the run, its directory, the HTML of its report."""
+    made: dict[str, tuple[sf.Run, Path, str]] = {}
+
+    def report(make: Callable[[Path], sf.Run]) -> tuple[sf.Run, Path, str]:
+        if make.__name__ not in made:
+            directory = tmp_path_factory.mktemp("runs") / make.__name__
+            run = make(directory)
+            made[make.__name__] = (run, directory, _report.write(directory).read_text())
+        return made[make.__name__]
+
+    return report
+
+
+class Structure(HTMLParser):
+    """Tags that do not close in order, scripts, references to anything outside the page, repeated ids."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.ids: list[str] = []
+        self.tags: set[str] = set()
+        self.references: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("src", "href", "xlink:href", "srcset", "data", "action") or name.startswith("on"):
+                self.references.append(f"{name}={value}")
+            self.references += re.findall(r"url\([^)]*\)", value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+def words(page: str) -> str:
+    """The text of a page outside its drawings."""
+    page = re.sub(r"<(style|svg).*?</\1>", " ", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+def undrawn(run: sf.Run) -> str:
+    """The text of a run's report, without the time that drawings take."""
+    return words(document(Facts.of(run), dict.fromkeys(PLOTS, ""), "0"))
+
+
+@pytest.mark.parametrize("make", RUNS, ids=lambda make: make.__name__)
+def test_report_is_complete_and_self_contained(make, reports) -> None:
+    _, directory, page = reports(make)
+    for name in PLOTS:
+        assert (directory / "plots" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    structure = Structure(page)
+    assert structure.wrong == []
+    assert structure.open == []
+    assert structure.tags & {"script", "img", "link", "iframe", "object", "base"} == set()
+    inside = [f"#{name}" for name in structure.ids]
+    for reference in structure.references:
+        assert re.fullmatch(r"(?:href=|url\()(#[^)]*)\)?", reference)[1] in inside
+    assert len(set(structure.ids)) == len(structure.ids)
+    assert "http" not in page
+    assert "@import" not in page
+    assert page.count("<svg") >= 2
+    assert not [file for file in directory.rglob(".*") if file.is_file()]  # no temporary file is left
+    text = words(page)
+    order = [
+        "Key numbers",
+        "Hypotheses at",
+        "Plots",
+        "Audit of",
+        "Theorems compared",
+        "Quantities",
+        "Arrays",
+        "Settings",
+    ]
+    places = [text.index(heading) for heading in [*order, "Check it independently"]]
+    assert places == sorted(places)
+    assert f"surefoot check {directory.name}" in text
+    assert str(directory.parent) not in page
+
+
+def test_certified_run_states_the_guarantee_with_its_numbers(reports) -> None:
+    run, directory, page = reports(certified)
+    text = words(page)
+    assert "✓ GUARANTEED" in text
+    guaranteed = run.guaranteed_iterations(1e-8)
+    assert f"within {guaranteed:,} iterations" in text
+    assert f"The run ended after {run.iterations} iterations" in text
+    assert f"from {number(run.gaps[0])} to {number(1e-8 * run.gaps[0])}" in text
+    assert "test error 0.0525" in text
+    assert "data.name made" in text
+    for name, digest in run.certificate.arrays.items():
+        assert name in text
+        assert digest in text
+    assert "differs" not in text
+    assert "L1" in text and "L2" in text
+    for certificate in sf.Run.load(directory).theorems():
+        assert certificate.theorem in text
+    for line in run.audit().lines:
+        assert line.name in text
+
+
+def test_hypothesis_that_fails_is_named_with_both_sides_and_what_would_help(reports) -> None:
+    run, _, page = reports(narrow)
+    text = words(page)
+    assert "NOTHING IS GUARANTEED" in text
+    failed = [c for c in run.certificate.conditions if not c.holds]
+    assert failed
+    for condition in failed:
+        assert condition.name in text
+    assert run.certificate.suggestion in text
+    assert "there is nothing to accept" in text
+    assert "✓ GUARANTEED" not in text
+
+
+def test_loss_without_strong_convexity_is_told_what_would_help(reports) -> None:
+    run, _, page = reports(unregularised)
+    assert "initial_gap" not in run.certificate.quantities
+    text = words(page)
+    assert "NOTHING IS GUARANTEED" in text
+    assert "mu > 0: the left side is 0 , which must be > the right side, 0" in text
+    assert "use l2 > 0" in text
+
+
+def test_theorem_that_cannot_be_evaluated_is_listed_with_the_reason(reports, monkeypatch) -> None:
+    run = reports(certified)[0]
+    certify = TwoLayerSystem.certify
+
+    def refuse(self, net, loss, theorem):
+        if theorem == "two-layer/sharp":
+            raise ValueError("a bound overflows")
+        return certify(self, net, loss, theorem)
+
+    monkeypatch.setattr(TwoLayerSystem, "certify", refuse)
+    assert "two-layer/sharp a bound overflows not evaluated" in undrawn(run)
+
+
+def test_later_certificates_are_listed_and_drawn(reports) -> None:
+    run, _, page = reports(again)
+    text = words(page)
+    assert run.adopted
+    assert "Certificates along the run" in text
+    best = run.guaranteed_iterations(1e-8)
+    assert best < run.certificate.iterations_to(1e-8)
+    assert f"Certificates taken along the run lower that to {best:,} iterations" in text
+    assert f"certified again ({len(run.adopted)} ×)" in page
+    assert "from iteration 10:" not in text  # phases are taken together in the audit
+    assert "Certificates along the run" not in words(reports(certified)[2])
+
+
+def test_margins_are_drawn_where_there_are_any(reports) -> None:
+    _, _, page = reports(paper)
+    assert 'id="conditions-caption"' in page
+    assert "margin in powers of ten" in page
+    assert 'id="conditions-caption"' not in reports(certified)[2]  # every side there is beside a zero
+
+
+def test_uncovered_step_rule_is_said_to_be_so(reports) -> None:
+    run, _, page = reports(diverged)
+    text = words(page)
+    assert run.certificate.holds
+    assert run.status is sf.RunStatus.DIVERGED
+    assert "NOTHING IS GUARANTEED" in text
+    assert "'constant', of which the theorem does not speak" in text
+    assert "not covered by the theorem" in text
+    assert "diverged: the next gap is far above this scale" in page
+
+
+def test_interrupted_run_without_steps_and_at_the_optimum(reports) -> None:
+    run, _, page = reports(interrupted)
+    assert run.status is sf.RunStatus.INTERRUPTED
+    assert run.status.text in words(page)
+    run, _, page = reports(unmoved)
+    assert run.iterations == 0
+    assert "no step was taken" in page
+    run, _, page = reports(optimal)
+    assert run.gaps == [0.0]
+    assert "nothing is left to do: the gap 0 is within the target" in words(page)
+
+
+def test_run_that_was_killed_is_reported_as_unfinished(tmp_path: Path) -> None:
+    certified(tmp_path / "run")
+    (tmp_path / "run" / "final.safetensors").unlink()
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["result"]
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    trace = tmp_path / "run" / "trace.jsonl"
+    trace.write_text("".join(trace.read_text().splitlines(keepends=True)[:5]))
+    text = undrawn(sf.Run.load(tmp_path / "run"))
+    assert "has 5 iterations on record and no end" in text
+
+
+def test_text_from_the_files_is_escaped_and_its_sides_are_shown(tmp_path: Path, reports) -> None:
+    evil = "<script>alert('x')</script>&\"$\\frac{\x00\n漢"
+    run = reports(certified)[0]
+    conditions = (
+        sf.Condition(f"first {evil}", 3.25, "<=", 1.75, False, -0.2688),
+        sf.Condition(f"second {evil}", 2.0, ">", 0.0, True, None),
+    )
+    certificate = dataclasses.replace(
+        run.certificate,
+        conditions=conditions,
+        status=sf.CertificateStatus.FAILS,
+        schedule=(),
+        suggestion=f"third {evil}",
+        rule=evil,
+        quantities={**run.certificate.quantities, evil: 1.0},
+        arrays={**run.certificate.arrays, evil: evil, "problem/X": "0" * 64},
+    )
+    config = {**run.config, "rule": evil, "engine": evil, evil: {evil: evil}, "evaluation": {evil: evil}}
+    dataclasses.replace(run, certificate=certificate, config=config, rule=evil, engine=evil).save(tmp_path / evil[8:20])
+    page = _report.write(tmp_path / evil[8:20]).read_text()
+    structure = Structure(page)
+    assert structure.wrong == [] and structure.open == []
+    assert "script" not in structure.tags
+    assert "<script" not in page
+    assert "\x00" not in page
+    text = words(page)
+    assert "the left side is 3.25 , which must be ≤ the right side, 1.75" in text
+    assert "first <script>" in text and "third <script>" in text
+    assert "✗ differs" in text and "✗ missing" in text
+
+
+def test_violation_under_a_certificate_comes_first(reports) -> None:
+    run = reports(certified)[0]
+    rows = [dict(row) for row in run.rows]
+    rows[3]["gap"] = 2.0 * rows[0]["gap"]
+    text = undrawn(dataclasses.replace(run, rows=rows))
+    assert "THE RUN BREAKS ITS GUARANTEE" in text
+    assert "first at iteration 2" in text
+    assert "✗ violated" in text
+
+
+def test_writing_again_gives_the_same_bytes_and_leaves_matplotlib_alone(reports) -> None:
+    import matplotlib
+
+    _, directory, page = reports(certified)
+    settings = dict(matplotlib.rcParams)
+    before = [(directory / "plots" / f"{name}.png").read_bytes() for name in PLOTS]
+    assert _report.write(directory) == directory / "report.html"
+    assert (directory / "report.html").read_text() == page
+    assert [(directory / "plots" / f"{name}.png").read_bytes() for name in PLOTS] == before
+    assert dict(matplotlib.rcParams) == settings
+
+
+def test_directory_that_cannot_be_reported_raises(tmp_path: Path, reports) -> None:
+    with pytest.raises(sf.RunDirectoryError, match="not a directory"):
+        _report.write(tmp_path / "absent")
+    run = reports(certified)[0]
+    unknown = dataclasses.replace(run.certificate, theorem="two-layer/never")
+    dataclasses.replace(run, certificate=unknown).save(tmp_path / "unknown")
+    with pytest.raises(sf.RunDirectoryError, match="two-layer/never"):
+        _report.write(tmp_path / "unknown")
+    config = {**run.config, "tolerance": "small"}
+    dataclasses.replace(run, config=config).save(tmp_path / "tolerance")
+    with pytest.raises(sf.RunDirectoryError, match="tolerance"):
+        _report.write(tmp_path / "tolerance")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (940.1833630716451, "940.2"),
+        (1234567, "1,234,567"),
+        (26656.03, "26,660"),
+        (-0.25, "−0.25"),
+        (1e-10, "10⁻¹⁰"),
+        (5.239108e-08, "5.239 × 10⁻⁸"),
+        (9.99999, "10"),
+        (0.000999999, "0.001"),
+        (999999.7, "10⁶"),
+        (math.inf, "∞"),
+        (math.nan, "not a number"),
+        (10**400, "more than 10³⁰⁸"),
+    ],
+)
+def test_numbers_are_written_for_people(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_factors_margins_and_counts() -> None:
+    assert factor(0.173) == "0.827"
+    assert factor(4.236e-9) == "1 − 4.236 × 10⁻⁹"
+    assert factor(0.0) == "1 (no rate)"
+    assert margin(0.0) == "0 % to spare"
+    assert margin(math.log10(1.05)) == "5 % to spare"
+    assert margin(-1.0) == "short by a factor of 10"
+    assert margin(400.0) == "10⁴⁰⁰ times to spare"
+    assert count(math.inf) == "no limit"
+    assert count(5435970149) == "5,435,970,149"
+
+
+def test_audit_lines_of_phases_are_taken_together() -> None:
+    lines = [
+        AuditLine("from iteration 0: a", True, 0.5, 2, None, 10),
+        AuditLine("from iteration 0: b", True, None, None, None, 0),
+        AuditLine("from iteration 10: a", False, 1.5, 13, 13, 5),
+        AuditLine("from iteration 10: b", True, 0.1, 11, None, 5),
+    ]
+    assert merged(lines) == (AuditLine("a", False, 1.5, 13, 13, 15), AuditLine("b", True, 0.1, 11, None, 5))
+
+
+def test_drawings_keep_only_ids_that_are_used() -> None:
+    drawing = '<metadata>m</metadata><g id="a"><use xlink:href="#b"/></g><p id="b"/></svg>'
+    embedded = plots.embeddable(f'<?xml?><svg viewBox="0 0 1 1" xmlns="x">{drawing}', "n")
+    assert embedded.startswith('<svg viewBox="0 0 1 1" role="img" aria-labelledby="n-caption">')
+    assert embedded.endswith('><g><use href="#n-b"/></g><p id="n-b"/></svg>')
