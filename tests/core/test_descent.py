@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.descent import DIVERGED
+from surefoot._core.io import read_tensors
 from surefoot_check.arrays import digest
 
 F64 = torch.float64
@@ -114,8 +116,7 @@ def test_divergence_puts_the_initial_weights_back(engine: str, x: Tensor) -> Non
 @ENGINES
 def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, engine: str) -> None:
     net = network()
-    stable = descend(network(), tolerance=0.0, max_iterations=50).certificate.smoothness_step if False else 1e-3
-    run = descend(net, None, 30 * stable, engine=engine, directory=tmp_path / "run", tolerance=0.0)
+    run = descend(net, None, 0.03, engine=engine, directory=tmp_path / "run", tolerance=0.0)
     assert run.status is sf.RunStatus.DIVERGED
     kept = sorted((tmp_path / "run" / "checkpoints").iterdir())
     assert kept
@@ -225,7 +226,7 @@ def test_a_certificate_of_these_arrays_is_used() -> None:
 def test_a_certificate_of_other_arrays_is_refused() -> None:
     net, loss = network(), sf.SquaredLoss(X, Y)
     cert = sf.certify(net, loss)
-    with pytest.raises(ValueError, match=r"speaks of other arrays \(problem/X, problem/Y, problem/optimum differ\)"):
+    with pytest.raises(ValueError, match=r"speaks of other arrays \(problem/X, problem/optimum differ\)"):
         descend(net, sf.SquaredLoss(2 * X, Y), certificate=cert)
     with torch.no_grad():
         net.W1[0, 0] += 1e-12
@@ -242,11 +243,9 @@ def test_certify_again_along_the_run(tmp_path: Path, engine: str, x: Tensor) -> 
     assert run.adopted
     assert [phase.iteration for phase in run.phases] == [0, *(r.iteration for r in run.adopted)]
     guaranteed = [phase.iterations_to(1e-12 * run.gaps[0]) for phase in run.phases]
-    assert all(later < earlier for earlier, later in zip(guaranteed, guaranteed[1:], strict=False))
+    assert all(later < earlier for earlier, later in pairwise(guaranteed))
     assert run.guaranteed_iterations(1e-12) == guaranteed[-1]
     assert run.audit().holds
-    from surefoot._core.io import read_tensors
-
     for phase in run.adopted:
         assert phase.certificate.holds
         stored = read_tensors(tmp_path / "run" / "checkpoints" / f"{phase.iteration:09d}.safetensors")
@@ -259,10 +258,8 @@ def test_certify_again_along_the_run(tmp_path: Path, engine: str, x: Tensor) -> 
 
 def test_an_uncertified_start_becomes_certified_along_the_run() -> None:
     loss = sf.SquaredLoss(X, Y)
-    W1, W2 = 0.3 * normal(5, 12, seed=5), 0.3 * normal(3, 12, seed=6)
-    net = sf.nn.TwoLayerLinear(W1, W2)
-    if sf.certify(net, loss).holds:
-        pytest.fail("this start is meant to have no guarantee; draw smaller weights")
+    net = sf.nn.TwoLayerLinear(0.1 * normal(5, 6, seed=5), 0.1 * normal(3, 6, seed=6))
+    assert not sf.certify(net, loss).holds
     run = descend(net, loss, certify_every=10, tolerance=1e-10)
     assert run.status is sf.RunStatus.CONVERGED
     assert run.certified_from is not None

@@ -120,7 +120,7 @@ def test_the_engines_follow_the_same_trajectory(instance: Instance) -> None:
     for _ in range(150):
         if not accurate():
             break
-        a, b = gram.iterate.measurements(), weights.iterate.measurements()
+        a, b = gram.iterate.measurements, weights.iterate.measurements
         for name in COMPARED:
             if name in a:
                 assert a[name] == close(b[name], 1e-6), name

@@ -73,7 +73,7 @@ def train(options: TrainTwoLayer, problem: Problem, certificate: Certificate, sc
         )
     seconds = time.monotonic() - start
     screen.result(run, seconds)
-    stops = [number for number in received if number in (signal.SIGINT, signal.SIGTERM)]
+    stops = [n for n in received if n in (signal.SIGINT, signal.SIGTERM)]
     if run.status is RunStatus.INTERRUPTED:
         return Trained(run, seconds, {}, stops[0] if stops else None, None)
     screen.audit(run.audit())

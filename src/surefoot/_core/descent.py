@@ -133,7 +133,7 @@ class _Descent:
         self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
         self.certify_every = certify_every
         self.certificate = certificate if certificate is not None else certify(net, loss)
-        self.initial = self.system.reduced(net, loss)
+        self.initial = {name: tensor.clone() for name, tensor in self.system.reduced(net, loss).items()}
         if certificate is not None:
             self._check_certificate(certificate)
         self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
@@ -307,8 +307,9 @@ class _Descent:
 
     def _recertify(self, first: float) -> None:
         """Evaluate the theorem at the current weights; follow it where it guarantees fewer iterations in total."""
-        self.system.write(self.net, self.loss, self.engine.weights())
-        found = Recertification(self.iteration, self.system.certify(self.net, self.loss, self.certificate.theorem))
+        # the reduced weights themselves: by way of the network they would be rounded where the data is rank deficient
+        net = self.system.at(self.net, self.engine.weights())
+        found = Recertification(self.iteration, self.system.certify(net, self.loss.reduced, self.certificate.theorem))
         self.recertified.append(found)
         target = max(self.tolerance * first, self.absolute_tolerance, self.resolution)
         phases = [Recertification(0, self.certificate), *self.adopted]

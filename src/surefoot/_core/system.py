@@ -61,7 +61,11 @@ class System(Protocol):
         ...
 
     def reduced(self, net: Any, loss: Loss) -> dict[str, Tensor]:
-        """The weights that the certificate speaks of."""
+        """Copies of the weights that the certificate speaks of."""
+        ...
+
+    def at(self, net: Any, weights: Mapping[str, Tensor]) -> Any:
+        """A new reduced network of the kind of ``net`` at these (reduced) weights."""
         ...
 
     def write(self, net: Any, loss: Loss, weights: Mapping[str, Tensor]) -> None:

@@ -116,12 +116,12 @@ def _axes(title: str, height: float, legend_rows: int = 0) -> tuple[Figure, Axes
 
 def _logarithmic(axes: Axes, values: Sequence[float]) -> None:
     """A logarithmic axis over these positive values; lines may leave it: a far one does not press the others."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(numticks=9))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
     low, high = (min(values), max(values)) if values else (1.0, 1.0)
     room = max(1.0, 10.0 * low / high) ** 0.5 * (high / low) ** 0.06  # at least one power of ten in sight
     axes.set_ylim(low / room / 1.1, high * room * 1.1)

@@ -56,7 +56,7 @@ class GramEngine:
     name = "gram"
 
     def __init__(self, loss: Loss, W1: Tensor, W2: Tensor) -> None:
-        self._loss, self._W1, self._W2 = loss, W1, W2
+        self._loss, self._W1, self._W2 = loss, W1.clone(), W2.clone()  # the network's own weights may change
         n, m = len(W1), len(W2)
         self._factor1, self._factor2 = np.eye(n, n + m), np.eye(m, n + m, n)
         grams = (W1 @ W1.T, W1 @ W2.T, W2 @ W2.T)

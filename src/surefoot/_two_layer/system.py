@@ -151,9 +151,13 @@ class TwoLayerSystem:
         return ENGINES[name](loss.reduced, W1, W2)
 
     def reduced(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
-        """The weights that a certificate speaks of."""
+        """The weights that a certificate speaks of, as copies: the network's own will move."""
         W1, W2 = reduced_weights(net, loss)
-        return {"W1": W1.contiguous(), "W2": W2.contiguous()}
+        return {"W1": W1.clone(), "W2": W2.clone()}
+
+    def at(self, net: TwoLayerLinear, weights: Mapping[str, Tensor]) -> TwoLayerLinear:
+        """A new reduced network at these weights."""
+        return TwoLayerLinear(weights["W1"], weights["W2"])
 
     def write(self, net: TwoLayerLinear, loss: Loss, weights: Mapping[str, Tensor]) -> None:
         """Put reduced weights back; what lies outside the data's row space stays as it was (it never moves)."""
