@@ -1,6 +1,7 @@
 """Problem: regression on the diabetes table. Method: torch.optim.SGD in a plain PyTorch loop.
 
-Guarantee: none is needed to run; the audit says afterwards which of the theorem's inequalities the loop kept.
+Guarantee: the constant learning rate of the certificate contracts the gap by its rate at every step (two-layer/constant). The audit
+checks afterwards that the loop kept every inequality of the proof, and that it did gradient descent at all.
 """
 
 import torch
@@ -13,7 +14,8 @@ loss = sf.SquaredLoss(train.X, train.Y)
 
 # Method
 net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, width=60, seed=1)
-cert = sf.certify(net, loss)
+cert = sf.certify(net, loss, theorem="two-layer/constant")
+print(cert)
 optimizer = torch.optim.SGD(net.parameters(), lr=cert.step_size)
 trace = sf.Trace(loss)
 for _ in range(200):

@@ -339,12 +339,18 @@ def _check_certificate(
     found = {f"problem/{k}": digest(v) for k, v in arrays.items()}
     found |= {f"initial/{k}": digest(v) for k, v in weights.items()}
     if found != certificate.hashes:
-        differing = sorted(k for k in found.keys() | certificate.hashes.keys() if found.get(k) != certificate.hashes.get(k))
+        differing = sorted(
+            k for k in found.keys() | certificate.hashes.keys() if found.get(k) != certificate.hashes.get(k)
+        )
         report.add(claim, f"the arrays are those of the certificate: {', '.join(differing)} differ", Outcome.REJECT)
         return
     report.add(claim, "the arrays are those of the certificate (sha256)", Outcome.ACCEPT)
     sizes = {"n": problem.shape[0], "m": problem.shape[1], "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
-    if certificate.kind != problem.kind or certificate.sizes != sizes or any(type(certificate.sizes[k]) is not type(v) for k, v in sizes.items()):
+    if (
+        certificate.kind != problem.kind
+        or certificate.sizes != sizes
+        or any(type(certificate.sizes[k]) is not type(v) for k, v in sizes.items())
+    ):
         report.add(claim, "sizes and kind of the problem", Outcome.REJECT, f"{certificate.sizes} against {sizes}")
         return
     enclosures = base_quantities(problem, weights["W1"], weights["W2"])
@@ -387,7 +393,9 @@ def _check_base(name: str, published: float | None, enclosure: tuple[float, floa
     else:
         safe, wrong, relation = published <= low, published > high, "<="
     outcome = Outcome.ACCEPT if safe else Outcome.REJECT if wrong else Outcome.UNDECIDED
-    report.add(claim, f"{name} {relation} its rigorous value", outcome, f"{published:.9g}; enclosure {low:.9g} .. {high:.9g}")
+    report.add(
+        claim, f"{name} {relation} its rigorous value", outcome, f"{published:.9g}; enclosure {low:.9g} .. {high:.9g}"
+    )
 
 
 def _same_conditions(published: list[dict[str, object]], conditions: list[Inequality]) -> bool:
@@ -421,7 +429,11 @@ def _check_conclusion(certificate: _Certificate, q: Mapping[str, Any], claim: st
         if not obligation.certain:
             _decide(obligation, claim, report)
             return
-    report.add(claim, f"the schedule of {len(schedule)} segments follows ({0 if last is None else last + 1} inequalities)", Outcome.ACCEPT)
+    report.add(
+        claim,
+        f"the schedule of {len(schedule)} segments follows ({0 if last is None else last + 1} inequalities)",
+        Outcome.ACCEPT,
+    )
     stated = (
         certificate.initial_gap == certificate.quantities.get("initial_gap")
         and certificate.step_size == schedule[0].step

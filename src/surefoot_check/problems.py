@@ -23,7 +23,7 @@ ULP = 2.0**-53
 LARGEST = 1e50
 """Largest magnitude of an entry of any array: products of the arrays and the squares of their norms do not overflow."""
 TINY = 1e-300
-"""Covers the underflow of elementwise products and quotients: less than 2^-1074 for each entry of any array that fits memory."""
+"""Covers the underflow of elementwise products and quotients: a few times 2^-1074 for each entry of an array."""
 EXP_ERROR = 16 * ULP
 """Relative error granted to numpy's exp and log at level ``fast`` (they are documented to be within 4 ulp)."""
 
@@ -52,6 +52,8 @@ class Problem(ABC):
     kind: str
     shape: tuple[int, int]
     quadratic: bool
+    unique_optimum: bool
+    """Whether the minimiser is unique, so that (A3) of the proofs holds."""
 
     @abstractmethod
     def smoothness(self) -> Interval:
@@ -60,11 +62,6 @@ class Problem(ABC):
     @abstractmethod
     def strong_convexity(self) -> Interval:
         """μ: of strong convexity where the minimiser is unique, else the PL constant."""
-
-    @property
-    @abstractmethod
-    def unique_optimum(self) -> bool:
-        """Whether the minimiser is unique, so that (A3) of the proofs holds."""
 
     @abstractmethod
     def gap_upper(self, W: Product) -> float:
@@ -133,9 +130,7 @@ class LinearLeastSquares:
             rounding = up(product_error(self.X, self.witness) + ULP * frobenius_upper(difference), 4)
             gradient = self.X.T @ difference
             self._residual = up(
-                frobenius_upper(gradient)
-                + product_error(self.X.T, difference)
-                + float(self.upper[0]) * rounding,
+                frobenius_upper(gradient) + product_error(self.X.T, difference) + float(self.upper[0]) * rounding,
                 6,
             )
         return self._residual
@@ -223,10 +218,7 @@ class Sensing(Problem):
         measurements, n, m = A.shape
         self.shape = (n, m)
         self._system = LinearLeastSquares(A.reshape(measurements, n * m), y[:, None], optimum.reshape(n * m, 1))
-
-    @property
-    def unique_optimum(self) -> bool:
-        return self._system.unique
+        self.unique_optimum = self._system.unique
 
     def smoothness(self) -> Interval:
         return self._system.squared(0)
@@ -332,7 +324,7 @@ class Softmax(Problem):
 
     def gap_upper(self, W: Product) -> float:
         if self.l2 <= 0.0:
-            return float("inf")
+            return self._loss(W)[1]  # the optimal value is at least 0
         s = self.stationarity()
         below = up(s * s / down(2.0 * self.l2), 4)  # ℓ(Ŵ) - ℓ* ≤ ‖∇ℓ(Ŵ)‖²/(2μ)
         through_values = up(up(self._loss(W)[1] - self._loss(Product(self.witness, 0.0))[0]) + below)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .bounds import down, imbalance_eigenvalue_bounds, singular_value_bounds, up
@@ -40,8 +42,8 @@ def base_quantities(problem: Problem, W1: Array, W2: Array) -> dict[str, Interva
     lower, upper = imbalance_eigenvalue_bounds(W1, W2)
     zero = (0.0, 0.0)
 
-    def positive(low: float, high: float) -> Interval:
-        return max(0.0, low), max(0.0, high)
+    def positive(low: Any, high: Any) -> Interval:
+        return max(0.0, float(low)), max(0.0, float(high))
 
     W = end_to_end(W1, W2)
     quantities: dict[str, Interval] = {

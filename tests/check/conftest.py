@@ -71,13 +71,11 @@ def make_loss() -> Callable[..., Loss]:
     return lambda kind, *sizes: LOSSES[kind](*sizes)
 
 
-GOOD: dict[str, tuple[str, Loss, int | None, int]] = {}
-"""Theorem, loss, certify_every and iterations of the runs that the corpus is made from."""
-
-
 def _good(name: str) -> tuple[str, Loss, int | None, int]:
+    """Theorem, loss, certify_every and iterations of the runs that the corpus is made from."""
     return {
-        "drift": ("drift", squared(3, 2), 7, 300),
+        "drift": ("drift", squared(3, 2), None, 300),
+        "phases": ("drift", squared(3, 2), 7, 300),
         "contraction": ("contraction", squared(3, 2), None, 30),
         "corrected": ("corrected", squared(3, 2), None, 30),
         "softmax": ("drift", softmax(3, 2), None, 300),
@@ -98,8 +96,14 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             certificate = sf.certify(net, loss, f"two-layer/{theorem}")
             path = tmp_path_factory.mktemp(name) / "run"
             sf.descend(
-                net, loss, certificate=certificate, directory=path, certify_every=every,
-                tolerance=1e-14, max_iterations=iterations, progress=False,
+                net,
+                loss,
+                certificate=certificate,
+                directory=path,
+                certify_every=every,
+                tolerance=1e-14,
+                max_iterations=iterations,
+                progress=False,
             )
             made[name] = path
         return made[name]

@@ -40,7 +40,8 @@ class Setting:
         self.Y = self.net(self.X).detach() + 3.0 * noise
         self.loss = sf.SquaredLoss(self.X, self.Y)
         W1, W2 = reduced_weights(self.net, self.loss)
-        self.eta = tl.cubic_root(*WeightEngine(self.loss.reduced, W1, W2).iterate.sharp)
+        # 1/K' is the step of a guarantee in one step; the schedule expects a little more of a constant one
+        self.eta = 1.4 * tl.cubic_root(*WeightEngine(self.loss.reduced, W1, W2).iterate.sharp)
 
     def train(
         self,
@@ -188,7 +189,7 @@ def test_a_diverging_loop() -> None:
     audit = sf.audit(trace, certificate)
     found = violated(audit)
     assert not audit.holds and found[MONOTONE] == 0 and found[BOUND] == 1 and found[BUDGET] == 0
-    assert trace.gaps[-1] > 1e3 * trace.gaps[0]
+    assert trace.gaps[-1] > 100.0 * trace.gaps[0]
     with pytest.raises(ValueError, match="non-finite"):
         setting.train(40, 6.0 * setting.eta)
 
@@ -212,7 +213,7 @@ def run_with(theorem: str, rule: str | None = None, loss: sf.Loss | None = None)
     loss = setting.loss if loss is None else loss
     certificate = sf.certify(setting.net, loss, theorem=theorem)
     assert certificate.holds
-    run = sf.descend(setting.net, loss, rule, 30, certificate=certificate, tolerance=1e-9, progress=False)
+    run = sf.descend(setting.net, loss, rule, 30, certificate=certificate, tolerance=1e-11, progress=False)
     assert run.audit().holds and run.iterations > 8
     return run
 

@@ -113,9 +113,9 @@ def test_the_engines_follow_the_same_trajectory(instance: Instance) -> None:
     narrow = instance.net.width < min(instance.loss.shape)
 
     def accurate() -> bool:
-        # too narrow a network ends at a positive gap, where its gradient is the cancellation of terms of order 1
+        # too narrow a network ends at a positive gap, where ⟨g, B⟩ = ‖∇L‖² cancels: it keeps 1e-15 of its first value
         at = weights.iterate
-        return at.gap > lowest and not (narrow and at.gradient_squared <= 1e-12 * first)
+        return at.gap > lowest and not (narrow and at.gradient_squared <= 1e-8 * first)
 
     for _ in range(150):
         if not accurate():

@@ -14,6 +14,7 @@ class Exit(IntEnum):
     UNDECIDED = 3
     FAILED = 4
     CTRL_C = 130
+    BROKEN_PIPE = 141
     TERMINATED = 143
 
 

@@ -27,6 +27,7 @@ class Screen:
         self.console = Console(quiet=silent, highlight=False)
         if not self.console.is_terminal:
             self.console = Console(quiet=silent, highlight=False, width=PLAIN_WIDTH)
+        self.console.on_broken_pipe = _reader_left
 
     def say(self, text: str, style: str = "") -> None:
         """One paragraph; markup is not interpreted."""
@@ -82,7 +83,8 @@ class Screen:
                 "inputs": f"{scaling} ({columns})",
                 "targets": f"{facts['m']:,} {'classes' if facts['targets'] == 'classes' else 'numbers'}",
                 "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
-                "network": f"X W1 W2ᵀ, width {facts['width']:,}, weights N(0, {facts['std']:.3g}²), seed {facts['seed']}",
+                "network": f"X W1 W2ᵀ, width {facts['width']:,}, weights N(0, {facts['std']:.3g}²), "
+                f"seed {facts['seed']}",
             }
         )
 
@@ -164,6 +166,10 @@ class Screen:
         )
 
 
+def _reader_left() -> None:
+    raise BrokenPipeError
+
+
 _STYLES = {
     "holds": "green",
     "accept": "green",
@@ -200,7 +206,14 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
         "status": certificate.status.value,
         "holds": certificate.holds,
         "conditions": [
-            {"name": c.name, "left": c.left, "relation": c.relation, "right": c.right, "holds": c.holds, "margin": c.margin}
+            {
+                "name": c.name,
+                "left": c.left,
+                "relation": c.relation,
+                "right": c.right,
+                "holds": c.holds,
+                "margin": c.margin,
+            }
             for c in certificate.conditions
         ],
         "quantities": dict(certificate.quantities),

@@ -51,7 +51,9 @@ class Trained:
     report: Path | None
 
 
-def train(options: TrainTwoLayer, problem: Problem, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
+def train(
+    options: TrainTwoLayer, problem: Problem, certificate: Certificate, screen: Screen, progress: bool
+) -> Trained:
     """Descend into a run directory; then print and store audit, evaluation and report (unless it was interrupted)."""
     directory = Path(options.out)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE_ON_RESUME}
@@ -114,7 +116,9 @@ def run_train(options: TrainTwoLayer) -> int:
     elif options.quiet:
         run = trained.run
         verdict = "certified" if run.certified else "uncertified"
-        print(f"{options.out}: {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}")
+        print(
+            f"{options.out}: {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}"
+        )
     return _conclude(options, trained, screen)
 
 
@@ -124,10 +128,12 @@ def _conclude(options: TrainTwoLayer, trained: Trained, screen: Screen) -> int:
     if run.status is RunStatus.INTERRUPTED:
         print(f"surefoot: interrupted after {run.iterations} iterations; {resume_hint(options.out)}", file=sys.stderr)
         return Exit.TERMINATED if trained.signal_number == signal.SIGTERM else Exit.CTRL_C
-    following = {f"surefoot check {directory}": "prove certificate and checkpoints, independently"} if run.certified else {}
+    following: dict[str, str] = {}
+    if run.certified:
+        following[f"surefoot check {directory}"] = "prove certificate and checkpoints, independently"
     if run.status is RunStatus.MAX_ITERATIONS:
-        more = f"surefoot train two-layer --out {directory} --resume --max-iterations {10 * max(options.max_iterations, 1)}"
-        following[more] = "go on"
+        limit = 10 * max(options.max_iterations, 1)
+        following[f"surefoot train two-layer --out {directory} --resume --max-iterations {limit}"] = "go on"
     screen.heading("Next", f"open {trained.report}")
     screen.pairs(following)
     if run.status is RunStatus.DIVERGED:
@@ -189,7 +195,9 @@ def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
     """
     path = Path(given.out)
     if not path.is_dir():
-        raise RunDirectoryError(f"{path} is not a directory; there is no run to resume (leave out --resume to start one)")
+        raise RunDirectoryError(
+            f"{path} is not a directory; there is no run to resume (leave out --resume to start one)"
+        )
     config = read_json(path / "config.json")
     options = config.get("options") if isinstance(config, dict) else None
     names = {field.name for field in dataclasses.fields(TrainTwoLayer)} - FREE_ON_RESUME
@@ -198,7 +206,9 @@ def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
             f"the run in {path} was not started by this command; resume it with surefoot.descend(..., resume=True)"
         )
     if set(options) != names:
-        raise RunDirectoryError(f"{path / 'config.json'} has options of another version; resume with the version that wrote it")
+        raise RunDirectoryError(
+            f"{path / 'config.json'} has the options of another version; resume with the version that wrote it"
+        )
     limits = {name: config[name] for name in ("max_iterations", "tolerance") if name in config}
     return dataclasses.replace(given, **options, **limits)
 

@@ -54,7 +54,7 @@ class Run:
         rows: the trace, one row of measurements an iterate.
         status: how it ended.
         rule, engine: names of the step rule and the engine.
-        certified: whether every step carries the certificate's guarantee (it holds and the rule is one it speaks of).
+        rule_certified: whether the rule's steps satisfy the step conditions of the certificate's theorem.
         problem, initial, final: the arrays the certificate speaks of, the (reduced) weights at start and end.
         network: the network's own final weights, where they differ from the reduced ones (rank-deficient data).
         recertified: the theorem again along the run (``certify_every``).
@@ -69,7 +69,7 @@ class Run:
     status: RunStatus
     rule: str
     engine: str
-    certified: bool
+    rule_certified: bool
     problem: Mapping[str, Tensor]
     initial: Mapping[str, Tensor]
     final: Mapping[str, Tensor]
@@ -99,6 +99,11 @@ class Run:
     def phases(self) -> list[Recertification]:
         """The certificates in force, each from its iteration on; the first at 0."""
         return [Recertification(0, self.certificate), *self.adopted]
+
+    @property
+    def certified(self) -> bool:
+        """Whether steps of the run carry a guarantee: the rule is one that the theorem speaks of, and a certificate holds."""
+        return self.rule_certified and any(phase.certificate.holds for phase in self.phases)
 
     @property
     def certified_from(self) -> int | None:
@@ -201,7 +206,7 @@ class Run:
                 status=RunStatus(result.get("status", "running")),
                 rule=config["rule"],
                 engine=config["engine"],
-                certified=bool(config["certified"]),
+                rule_certified=bool(config["rule_certified"]),
                 problem=read_tensors(path / "problem.safetensors"),
                 initial=initial,
                 final={name: final[name] for name in initial},

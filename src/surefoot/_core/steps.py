@@ -18,6 +18,10 @@ class StepRule(ABC):
     name: ClassVar[str]
     certified_by: ClassVar[frozenset[str]] = frozenset()
 
+    def certifies(self, certificate: Certificate) -> bool:
+        """Whether its steps satisfy the step conditions of this certificate's theorem."""
+        return certificate.theorem in self.certified_by
+
     def start(self, loss: Loss, certificate: Certificate | None) -> None:
         """Called once before the first step; forgets any earlier run."""
 

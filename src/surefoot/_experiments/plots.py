@@ -19,12 +19,12 @@ WIDE = 12.0
 
 
 class Curve(NamedTuple):
-    """Positive values by iteration, one sequence a repeat; a bound is dashed and has markers."""
+    """Positive values by iteration, one sequence a repeat; a bound has a marker, and is dashed."""
 
     label: str
     colour: str
     repeats: Sequence[Sequence[float]]
-    bound: bool = False
+    marker: str = ""
 
 
 def mean_and_deviation(repeats: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
@@ -46,6 +46,7 @@ def grid(rows: int, columns: int, panel: tuple[float, float] = (3.7, 2.9)) -> tu
 def draw(ax: Axes, curves: Sequence[Curve], *, title: str, floor: float | None = None) -> None:
     """Curves over iterations on a logarithmic scale; solid mean of log10 with a band of one standard deviation."""
     lengths: list[int] = []
+    thickness = 3.0
     for curve in curves:
         mean, deviation = mean_and_deviation(curve.repeats)
         if floor is not None and (mean < np.log10(floor)).any():  # a bound goes on for ever: end it where it reaches the floor
@@ -53,13 +54,14 @@ def draw(ax: Axes, curves: Sequence[Curve], *, title: str, floor: float | None =
             mean, deviation = mean[:end], deviation[:end]
         lengths.append(len(mean))
         x = np.arange(1, len(mean) + 1)
-        if curve.bound:
+        if curve.marker:
             ax.plot(
-                x, 10.0**mean, "--", color=curve.colour, label=curve.label, linewidth=1.1, marker="^", markersize=4,
+                x, 10.0**mean, "--", color=curve.colour, label=curve.label, linewidth=1.0, marker=curve.marker, markersize=4,
                 markevery=_marks(len(mean)),
             )
         else:
-            ax.plot(x, 10.0**mean, color=curve.colour, label=curve.label, linewidth=1.6)
+            ax.plot(x, 10.0**mean, color=curve.colour, label=curve.label, linewidth=thickness)
+            thickness = max(1.3, 0.75 * thickness)  # later curves are thinner, so that equal ones all show
             ax.fill_between(
                 x, 10.0 ** (mean - deviation), 10.0 ** (mean + deviation), color=curve.colour, alpha=0.22, linewidth=0
             )

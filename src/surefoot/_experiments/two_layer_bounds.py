@@ -217,9 +217,12 @@ def _draw(
             curves: list[plots.Curve] = []
             for colour, (rule, s) in zip(plots.COLOURS, settings[noise, width].items(), strict=False):
                 curves.append(plots.Curve(rule, colour, s.gaps))
-                name = "bound (17), both schedules" if rule.startswith("paper") else "drift bound"
-                if rule != "paper-rho-bar":
-                    curves.append(plots.Curve(name, colour, s.ahead, bound=True))
+                if s.along:
+                    curves.append(plots.Curve(f"bound (20) of {rule}", colour, s.along, marker="v"))
+                if rule == "certified-bb":
+                    curves.append(plots.Curve("drift bound", colour, s.ahead, marker="^"))
+                elif rule == "paper-rho":
+                    curves.append(plots.Curve("bound (17), both schedules", "#000000", s.ahead, marker="^"))
             ratio = mean(settings[noise, width]["paper-rho"].ratios) or 0.0
             plots.draw(ax, curves, title=f"h = {width}, noise sd {noise:g}, α₁/α₂ = {ratio:.2g}", floor=TARGET)
     return plots.finish(figure, axes, "Guaranteed bounds (dashed) and gaps (solid)", "gap L(t)")

@@ -75,7 +75,7 @@ def _key_numbers(facts: Facts) -> Markup:
             "none" if decrease is None else factor(decrease),
             "in the first iteration, at worst" if decrease else "",
         ),
-        ("Step rule", run.rule, "covered by the theorem" if run.certified else "not covered by the theorem"),
+        ("Step rule", run.rule, "covered by the theorem" if run.rule_certified else "not covered by the theorem"),
         ("Engine", run.engine, ENGINES.get(run.engine, "")),
         ("Outcome", run.status.value.replace("_", " "), run.status.text),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from surefoot_check.theorems import THEOREMS
 from surefoot_check.theorems import two_layer as tl
+from surefoot_check.theorems.two_layer_constant import ConstantStep
 from surefoot_check.theorems.two_layer_corrected import Corrected
 from surefoot_check.theorems.two_layer_drift import DECREASE, Drift
 
@@ -40,6 +41,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             ("drift budget (T): d <= kappa (theta alpha1 - Q)(1 - L'/L)", _drift(steps, certificate, resolution)),
             ("progress: the gap falls as far as the floor step guarantees, or is on schedule", _progress(steps, certificate, resolution)),
             *_path(steps, certificate, resolution),
+            *_constant(steps, certificate),
             (
                 "s-(t) stays at least (1-theta) alpha1",
                 ((int(r["iteration"]), certificate.quantities["guaranteed_sigma"], r["sigma_min_squared"]) for r in trace),
@@ -116,6 +118,14 @@ def _progress(steps: list[tuple[Row, Row]], certificate: Certificate, resolution
         if a["gap"] > resolution:
             goal = max(floor(a, budget, spent).goal, budget.guarantee(int(b["iteration"])))
             yield int(a["iteration"]), b["gap"], goal + noise(a["gap"], resolution)
+
+
+def _constant(steps: list[tuple[Row, Row]], certificate: Certificate) -> list[tuple[str, Lines]]:
+    if not isinstance(THEOREMS[certificate.theorem], ConstantStep):
+        return []
+    eta = certificate.schedule[0].step
+    rows = ((int(a["iteration"]), abs(a["step"] - eta), 0.0) for a, _ in steps)
+    return [("every step is that of the certificate (difference)", rows)]
 
 
 def _path(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> list[tuple[str, Lines]]:

@@ -22,7 +22,7 @@ PAPER = frozenset({"two-layer/corrected"})
 
 
 class Constant(StepRule):
-    """The same step every time; nothing is guaranteed."""
+    """The same step every time; guaranteed where it is that of a ``two-layer/constant`` certificate."""
 
     name = "constant"
 
@@ -30,6 +30,12 @@ class Constant(StepRule):
         if not 0.0 < eta < math.inf:
             raise ValueError(f"eta is {eta!r}; a constant step must be a positive number")
         self.eta = eta
+
+    def certifies(self, certificate: Certificate) -> bool:
+        return certificate.theorem == "two-layer/constant" and certificate.step_size == self.eta
+
+    def adopt(self, loss: Loss, certificate: Certificate) -> None:
+        self.eta = certificate.step_size or self.eta
 
     def step(self, engine: Engine) -> float:
         return self.eta
@@ -357,6 +363,8 @@ def make(steps: StepRule | str | float | None, certificate: Certificate | None) 
         return Constant(float(steps))
     name = steps if steps is not None else (certificate.rule if certificate is not None else "certified-bb")
     if name == Constant.name:
+        if certificate is not None and certificate.theorem == "two-layer/constant" and certificate.step_size:
+            return Constant(certificate.step_size)
         raise ValueError("steps='constant' needs its step; pass the number itself, for example steps=0.01")
     if name not in RULES:
         raise unknown("step rule", name, RULES)

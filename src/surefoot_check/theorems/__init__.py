@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from . import two_layer_as_printed, two_layer_contraction, two_layer_corrected, two_layer_drift, two_layer_sharp
+from . import (
+    two_layer_as_printed,
+    two_layer_constant,
+    two_layer_contraction,
+    two_layer_corrected,
+    two_layer_drift,
+    two_layer_sharp,
+)
 from .statement import Inequality, Schedule, Segment, Theorem
 
 THEOREMS: dict[str, Theorem] = {
@@ -10,6 +17,7 @@ THEOREMS: dict[str, Theorem] = {
     for module in (
         two_layer_drift,
         two_layer_contraction,
+        two_layer_constant,
         two_layer_sharp,
         two_layer_corrected,
         two_layer_as_printed,

@@ -10,7 +10,7 @@ in stating the two conditions at η0 itself in place of roots.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from ..numbers import Number, Quantities, exp, power, sqrt
@@ -58,9 +58,8 @@ def _positive_bracket(q: Quantities) -> float:
     return 1.0 / (q["smoothness"] * q["alpha2"])
 
 
-def _first_crossing(excess: object, high: float) -> float:
+def _first_crossing(excess: Callable[[float], float], high: float) -> float:
     """Smallest zero of a function that is negative near 0 and positive at ``high``: scan down, then bisect in log η."""
-    assert callable(excess)
     ratio = 10.0 ** (1.0 / 32.0)
     low, first = high, 0.0
     while low > 1e-140:  # below, η² underflows

@@ -1,0 +1,105 @@
+"""The commands ``check``, ``report`` and ``reproduce``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import Exit
+from .options import Check, Report, Reproduce
+from .screen import Screen, number, print_json
+
+if TYPE_CHECKING:
+    from .._experiments.result import Cell, Experiment
+
+
+def run_check(options: Check) -> int:
+    """``surefoot check``."""
+    from surefoot_check.checker import check, lines
+
+    report = check(options.directory)
+    if options.json:
+        print_json(report.to_dict())
+    else:
+        screen = Screen()
+        for line in lines(report):
+            screen.say(line)
+    return report.outcome.exit_code
+
+
+def run_report(options: Report) -> int:
+    """``surefoot report``."""
+    from .training import write_report
+
+    path = write_report(options.directory)
+    print(path)
+    for plot in sorted((path.parent / "plots").glob("*.png")):
+        print(plot)
+    return Exit.YES
+
+
+def run_reproduce(options: Reproduce) -> int:
+    """``surefoot reproduce``."""
+    from .. import _experiments
+    from .._core.validate import unknown
+
+    known = list(_experiments.names())
+    if options.name not in known:
+        raise unknown("experiment", options.name, known)
+    directory = None if options.out is None else _empty(Path(options.out))
+    experiment = _experiments.reproduce(
+        options.name, full=options.full, directory=directory, progress=_say_on_terminal, seed=options.seed
+    )
+    if options.json:
+        print_json(experiment.to_dict())
+    else:
+        _show(experiment, directory)
+    return Exit.YES
+
+
+def _empty(path: Path) -> Path:
+    from .._core.io import RunDirectoryError
+
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise RunDirectoryError(f"{path} exists and is not an empty directory; choose another with --out")
+    return path
+
+
+def _say_on_terminal(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def _show(experiment: Experiment, directory: Path | None) -> None:
+    screen = Screen()
+    screen.heading(experiment.name, experiment.title)
+    screen.say(experiment.reference, style="dim")
+    for table in experiment.tables:
+        screen.heading(table.title)
+        numeric = [
+            index for index in range(len(table.columns)) if all(not isinstance(row[index], str) for row in table.rows)
+        ]
+        screen.table(table.columns, [[_cell(value) for value in row] for row in table.rows], numeric)
+    screen.heading("The paper's claims, and what was measured")
+    verdicts = {True: "agrees", False: "differs", None: "open"}
+    screen.table(
+        ("", "claim", "measured", "why"),
+        [(verdicts[f.agrees], f.claim, f.measured, f.why) for f in experiment.findings],
+    )
+    where = f"numbers and plots are in {directory}" if directory is not None else "--out DIR keeps numbers and plots"
+    screen.say(f"\nseed and sizes: {_settings(experiment)}\n{experiment.seconds:.1f} s; {where}", style="dim")
+
+
+def _settings(experiment: Experiment) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in experiment.settings.items())
+
+
+def _cell(value: Cell) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return number(value) if isinstance(value, float) else value

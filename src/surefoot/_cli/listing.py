@@ -1,0 +1,82 @@
+"""The command ``list``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from surefoot_check.theorems import THEOREMS
+
+from .. import _experiments
+from .. import data as datasets
+from .._core.system import SYSTEMS
+from .._two_layer.steps import RULES
+from .errors import Exit
+from .options import List
+from .screen import Screen, print_json
+
+DATA_SETS = {
+    "diabetes": "442 patients, 10 measurements each, one target: disease progression after a year",
+    "digits": "1,797 images of handwritten digits, 8 × 8 pixels, 10 classes",
+    "photos": "two colour photographs, for image problems (no table, so not for two-layer)",
+}
+PATHS = (
+    "also any path: table.csv, file.npz, file.npz:NAME, X.npy,Y.npy, images.gz,labels.gz (IDX), matrix.mtx, "
+    "or a folder of images"
+)
+
+
+def run_list(options: List) -> int:
+    """``surefoot list``."""
+    if options.json:
+        print_json(_everything())
+        return Exit.YES
+    screen = Screen()
+    found = _everything()
+    screen.heading("Systems", "surefoot certify SYSTEM, surefoot train SYSTEM")
+    screen.table(("name", "network"), [(s["name"], s["network"]) for s in found["systems"]])
+    screen.heading("Theorems", "--theorem NAME")
+    rows = [(t["name"], t["statement"], t["default_rule"] if t["provable"] else "none") for t in found["theorems"]]
+    screen.table(("name", "statement", "default rule"), rows)
+    screen.heading("Step rules", "--steps RULE, or --steps NUMBER for a constant step")
+    screen.table(
+        ("name", "step", "certified by"),
+        [(r["name"], r["step"], ", ".join(r["certified_by"])) for r in found["step_rules"]],
+    )
+    screen.heading("Data sets", "--data NAME")
+    screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in found["data_sets"]])
+    screen.say(f"  {PATHS}", style="dim")
+    screen.heading("Experiments", "surefoot reproduce PAPER/FIGURE")
+    screen.table(("name",), [(name,) for name in found["experiments"]])
+    return Exit.YES
+
+
+def _everything() -> dict[str, Any]:
+    return {
+        "systems": [
+            {"name": s.name, "network": _summary(s.network), "default_theorem": s.default_theorem} for s in SYSTEMS
+        ],
+        "theorems": [
+            {
+                "name": t.id,
+                "statement": t.statement,
+                "reference": t.reference,
+                "provable": t.provable,
+                "default_rule": t.rule,
+            }
+            for t in THEOREMS.values()
+        ],
+        "step_rules": [
+            {"name": name, "step": _summary(rule), "certified_by": sorted(rule.certified_by)}
+            for name, rule in RULES.items()
+        ],
+        "data_sets": [{"name": name, "contents": DATA_SETS[name]} for name in datasets.names()],
+        "experiments": list(_experiments.names()),
+    }
+
+
+def _summary(described: type) -> str:
+    """The first sentence of a class's own docstring."""
+    first = inspect.cleandoc(described.__doc__ or "").split("\n\n")[0]
+    return re.split(r"(?<=[^.])\.(?:\s|$)", " ".join(first.split()), maxsplit=1)[0]

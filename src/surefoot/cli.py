@@ -1,0 +1,139 @@
+"""The program ``surefoot``: one command line over the library.
+
+Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad usage or input; 3 undecided; 4 diverged or no progress;
+130 and 143 after Ctrl-C and SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from io import TextIOWrapper
+from typing import Any, TextIO
+
+import tyro
+
+from ._cli.errors import Exit, message_of
+from ._cli.options import Certify, Check, Command, Demo, List, Report, Train, TrainTwoLayer
+
+DESCRIPTION = """Gradient descent with a certificate: check a convergence theorem on your own data and weights before
+training, train, audit the run, and let an independent checker confirm it.
+
+Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad usage or input; 3 undecided; 4 diverged or no progress.
+SUREFOOT_DEBUG=1 in the environment shows the traceback of an error."""
+PARSER = (
+    tyro.conf.OmitArgPrefixes,
+    tyro.conf.OmitSubcommandPrefixes,
+    tyro.conf.FlagCreatePairsOff,
+    tyro.conf.HelptextFromCommentsOff,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments without the program's name; by default those of the process.
+
+    Returns:
+        The exit code. Nothing is raised: an error is one line on standard error.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without κ shows a question mark
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = int(_run(_parse(arguments), arguments))
+            sys.stdout.flush()
+            return code
+        except SystemExit as stop:
+            return stop.code if isinstance(stop.code, int) else int(Exit.USAGE)
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            return int(Exit.CTRL_C)
+        except BrokenPipeError:
+            # whoever read the output has left; what is still buffered must not fail again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return int(Exit.BROKEN_PIPE)
+        except (ValueError, OSError) as error:
+            return _failed(error, f"error: {message_of(error)}")
+        except Exception as error:
+            return _failed(
+                error, f"unexpected {type(error).__name__}: {message_of(error)}; SUREFOOT_DEBUG=1 shows where"
+            )
+
+
+def _parse(arguments: Sequence[str]) -> Command:
+    parse: Any = tyro.cli
+    return parse(Command, prog="surefoot", description=DESCRIPTION, args=arguments, config=PARSER)
+
+
+def _run(command: Command, arguments: Sequence[str]) -> int:
+    """Each command imports what it needs."""
+    if isinstance(command, Demo):
+        from ._cli.demo import run_demo
+
+        return run_demo(command)
+    if isinstance(command, Certify):
+        from ._cli.training import run_certify
+
+        assert command.system is not None
+        return run_certify(command.system)
+    if isinstance(command, Train):
+        from ._cli.training import run_train
+
+        assert command.system is not None
+        return run_train(_resumed(command.system, arguments) if command.system.resume else command.system)
+    if isinstance(command, List):
+        from ._cli.listing import run_list
+
+        return run_list(command)
+    from ._cli import inspection
+
+    if isinstance(command, Check):
+        return inspection.run_check(command)
+    if isinstance(command, Report):
+        return inspection.run_report(command)
+    return inspection.run_reproduce(command)
+
+
+def _resumed(given: TrainTwoLayer, arguments: Sequence[str]) -> TrainTwoLayer:
+    """The options of the run that is resumed. They are the defaults of a second parse, so that whatever then differs
+    was given on the command line."""
+    from ._cli.training import refuse_changes, stored_options
+
+    stored = stored_options(given)
+    tail = list(arguments)[2:]  # after "train two-layer"
+    resumed = tyro.cli(TrainTwoLayer, prog="surefoot train two-layer", args=tail, default=stored, config=PARSER)
+    refuse_changes(resumed, stored)
+    return resumed
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    _complain(f"warning: {' '.join(str(message).split())}")
+
+
+def _complain(text: str) -> None:
+    print(f"surefoot: {text}", file=sys.stderr)
+
+
+def _failed(error: Exception, text: str) -> int:
+    if os.environ.get("SUREFOOT_DEBUG"):
+        raise error
+    _complain(text)
+    return int(Exit.USAGE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""A run that was stopped at any moment and resumed is bit for bit the run that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import surefoot as sf
+
+F64 = torch.float64
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
+
+
+X, Y = normal(40, 5), normal(40, 3, seed=1)
+DUPLICATED = torch.cat([X, X[:, :2]], 1)
+
+
+def rule(case: str) -> Any:
+    if case == "backtracking, warm start":
+        return sf.steps.Backtracking(warm_start=True)
+    return None if case.startswith("certified-bb") else case
+
+
+def descend(case: str, engine: str, directory: Path | None, resume: bool = False, **options: Any) -> sf.Run:
+    x = DUPLICATED if "deficient" in case else X
+    loss, net = sf.SquaredLoss(x, Y), sf.nn.TwoLayerLinear.gaussian(x.shape[1], 3, 12)
+    options = {"max_iterations": 60, "tolerance": 1e-10, "steps": rule(case), **options}
+    if "recertified" in case:
+        options["certify_every"] = options.get("certify_every", 4)
+    if case.startswith("paper"):
+        options["certificate"] = sf.certify(net, loss, "two-layer/corrected")
+    return sf.descend(net, loss, engine=engine, directory=directory, resume=resume, progress=False, **options)
+
+
+def assert_same(resumed: sf.Run, whole: sf.Run) -> None:
+    assert resumed.rows == whole.rows
+    assert resumed.status is whole.status
+    assert resumed.final.keys() == whole.final.keys()
+    assert all(torch.equal(resumed.final[name], whole.final[name]) for name in whole.final)
+    assert [(r.iteration, r.certificate) for r in resumed.adopted] == [
+        (r.iteration, r.certificate) for r in whole.adopted
+    ]
+    assert resumed.directory is not None
+    again = sf.Run.load(resumed.directory)
+    assert again.rows == whole.rows
+    assert all(torch.equal(again.final[name], whole.final[name]) for name in whole.final)
+    assert [r.iteration for r in again.adopted] == [r.iteration for r in whole.adopted]
+    if whole.certified:
+        assert str(again.audit()) == str(whole.audit())
+
+
+CASES = [
+    "certified-bb",
+    "certified-bb, recertified",
+    "certified-bb, recertified, deficient",
+    "barzilai-borwein",
+    "backtracking, warm start",
+    "paper-rho",
+]
+cases = pytest.mark.parametrize("case", CASES)
+engines = pytest.mark.parametrize("engine", ["gram", "weights"])
+
+# -- real signals ------------------------------------------------------------------------------------------------------
+
+DRIVER = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+sys.path.insert(0, {here!r})
+import test_resume as t
+from surefoot._core.steps import StepRule
+
+def slow(case, engine, directory):
+    steps = t.sf.steps.CertifiedBB() if t.rule(case) is None else t.rule(case)
+    if isinstance(steps, str):
+        from surefoot._two_layer.steps import RULES
+        steps = RULES[steps]()
+    step = steps.step
+    steps.step = lambda engine: (time.sleep(0.002), step(engine))[1]
+    t.descend(case, engine, directory, steps=steps)
+
+verdicts = {{}}
+for case in t.CASES:
+    for engine in ("gram", "weights"):
+        whole = t.descend(case, engine, None)
+        for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+            directory = Path({folder!r}) / f"{{case}} {{engine}} {{number.name}}"
+            child = os.fork()
+            if child == 0:
+                slow(case, engine, directory)
+                os._exit(0)
+            while not list((directory / "checkpoints").glob("*.safetensors")):
+                time.sleep(0.001)
+            time.sleep(random.uniform(0.0, 0.08))
+            os.kill(child, number)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            stopped = t.sf.Run.load(directory).status.value
+            verdict = f"exit code {{code}}, {{stopped}}"
+            try:
+                t.assert_same(t.descend(case, engine, directory, resume=True), whole)
+            except Exception as error:
+                verdict = f"{{type(error).__name__}}: {{error}}"
+            verdicts[directory.name] = verdict
+print(json.dumps(verdicts))
+"""
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """How each child ended, or what differs after the resume; all in one process, as starting one takes seconds."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs os.fork")
+    script = DRIVER.format(here=str(Path(__file__).parent), folder=str(tmp_path_factory.mktemp("signals")))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@cases
+@engines
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGINT", "SIGTERM"])
+def test_stopped_by_a_signal_at_a_random_moment(verdicts: dict[str, str], case: str, engine: str, number: str) -> None:
+    allowed = {"exit code 0, interrupted", "exit code 0, converged", "exit code 0, max_iterations"}
+    if number == "SIGKILL":
+        allowed = {"exit code -9, running", "exit code -9, converged", "exit code -9, max_iterations"}
+    assert verdicts[f"{case} {engine} {number}"] in allowed
+
+
+def test_signals_did_come_in_the_middle(verdicts: dict[str, str]) -> None:
+    found = list(verdicts.values())
+    assert found.count("exit code -9, running") > 5
+    assert found.count("exit code 0, interrupted") > 10
+
+
+# -- a crash at every write --------------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """What a power failure looks like to the code: nothing catches it."""
+
+
+STARTING = 4
+"""Files written before the first step; without them there is no run to resume."""
+
+
+@engines
+@pytest.mark.parametrize("case", ["certified-bb, recertified", "certified-bb, recertified, deficient"])
+def test_crash_before_any_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, engine: str) -> None:
+    replace = os.replace
+    left = [10**9]
+
+    def crashing(*names: Any, **options: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Crash
+        replace(*names, **options)
+
+    monkeypatch.setattr(os, "replace", crashing)
+    whole = descend(case, engine, tmp_path / "whole")
+    assert whole.adopted
+    writes = 10**9 - left[0]
+    for number in range(writes):
+        directory = tmp_path / str(number)
+        left[0] = number
+        with pytest.raises(Crash):
+            descend(case, engine, directory)
+        left[0] = 10**9
+        if number < STARTING:
+            with pytest.raises(sf.RunDirectoryError, match=r"config.json is missing"):
+                descend(case, engine, directory, resume=True)
+        else:
+            assert_same(descend(case, engine, directory, resume=True), whole)
+        shutil.rmtree(directory)
+
+
+# -- resumes in other situations ---------------------------------------------------------------------------------------
+
+
+@cases
+@engines
+@pytest.mark.parametrize("stops", [[1], [3, 4, 11], [8, 8, 20]])
+def test_resumed_after_an_iteration_limit(tmp_path: Path, case: str, engine: str, stops: list[int]) -> None:
+    whole = descend(case, engine, None)
+    for index, stop in enumerate(stops):
+        run = descend(case, engine, tmp_path / "run", resume=index > 0, max_iterations=stop)
+        assert run.status is sf.RunStatus.MAX_ITERATIONS
+    resumed = descend(case, engine, tmp_path / "run", resume=True)
+    assert_same(resumed, whole)
+    assert [r.iteration for r in resumed.recertified] == [r.iteration for r in whole.recertified]
+
+
+@cases
+@engines
+def test_resume_of_a_finished_run_changes_nothing(tmp_path: Path, case: str, engine: str) -> None:
+    whole = descend(case, engine, tmp_path / "run")
+    before = (tmp_path / "run" / "trace.jsonl").read_bytes()
+    assert_same(descend(case, engine, tmp_path / "run", resume=True), whole)
+    assert (tmp_path / "run" / "trace.jsonl").read_bytes() == before
+
+
+def stopped(directory: Path, case: str = "certified-bb, recertified") -> Path:
+    descend(case, "gram", directory, max_iterations=13)
+    return directory
+
+
+@pytest.mark.parametrize("tail", ['{"iteration": 14, "gap"', '{"iteration": 14, "ga\\u00', "{", ""])
+def test_unfinished_last_line_of_the_trace(tmp_path: Path, tail: str) -> None:
+    whole = descend("certified-bb, recertified", "gram", None)
+    with (stopped(tmp_path / "run") / "trace.jsonl").open("a") as file:
+        file.write(tail)
+    assert_same(descend("certified-bb, recertified", "gram", tmp_path / "run", resume=True), whole)
+
+
+def test_trace_without_its_last_newline(tmp_path: Path) -> None:
+    whole = descend("certified-bb", "gram", None)
+    trace = stopped(tmp_path / "run", "certified-bb") / "trace.jsonl"
+    trace.write_bytes(trace.read_bytes()[:-1])
+    assert_same(descend("certified-bb", "gram", tmp_path / "run", resume=True), whole)
+
+
+def test_damaged_line_in_the_middle_of_the_trace(tmp_path: Path) -> None:
+    trace = stopped(tmp_path / "run") / "trace.jsonl"
+    lines = trace.read_text().splitlines(keepends=True)
+    trace.write_text("".join([*lines[:5], "{broken\n", *lines[6:]]))
+    with pytest.raises(sf.RunDirectoryError, match=r"trace.jsonl is damaged at line 6 .*run again"):
+        descend("certified-bb, recertified", "gram", tmp_path / "run", resume=True)
+
+
+def test_trace_that_was_cut(tmp_path: Path) -> None:
+    trace = stopped(tmp_path / "run") / "trace.jsonl"
+    trace.write_text("".join(trace.read_text().splitlines(keepends=True)[:7]))
+    with pytest.raises(sf.RunDirectoryError, match=r"has 7 rows for 13 iterations; it was cut"):
+        descend("certified-bb, recertified", "gram", tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "rubbish", "empty", "other weights", "other certificate"])
+@engines
+def test_damaged_newest_checkpoint_falls_back(tmp_path: Path, damage: str, engine: str) -> None:
+    case = "certified-bb, recertified"
+    whole = descend(case, engine, None)
+    descend(case, engine, tmp_path / "run", max_iterations=13)
+    newest = tmp_path / "run" / "checkpoints" / "000000013.safetensors"
+    content = newest.read_bytes()
+    if damage == "other weights":
+        other = sf.nn.TwoLayerLinear.gaussian(5, 3, 13)
+        sf.descend(other, sf.SquaredLoss(X, Y), directory=tmp_path / "b", max_iterations=13, progress=False)
+        content = (tmp_path / "b" / "checkpoints" / newest.name).read_bytes()
+    elif damage == "other certificate":
+        other = sf.nn.TwoLayerLinear.gaussian(5, 3, 12, seed=1)
+        sf.descend(
+            other, sf.SquaredLoss(X, Y), engine=engine, directory=tmp_path / "b", max_iterations=13, progress=False
+        )
+        content = (tmp_path / "b" / "checkpoints" / newest.name).read_bytes()
+    newest.write_bytes({"truncate": content[:-20], "rubbish": b"\xff" * 500, "empty": b""}.get(damage, content))
+    with pytest.warns(UserWarning, match=r"checkpoint 000000013.safetensors cannot be used .* an earlier one is taken"):
+        resumed = descend(case, engine, tmp_path / "run", resume=True)
+    assert_same(resumed, whole)
+
+
+def test_all_checkpoints_lost_starts_again(tmp_path: Path) -> None:
+    whole = descend("certified-bb, recertified", "gram", None)
+    shutil.rmtree(stopped(tmp_path / "run") / "checkpoints")
+    assert_same(descend("certified-bb, recertified", "gram", tmp_path / "run", resume=True), whole)
+
+
+def test_a_recertification_that_the_checkpoint_knows_is_missing(tmp_path: Path) -> None:
+    for file in stopped(tmp_path / "run").glob("certificate-*.json"):
+        file.unlink()
+    with pytest.raises(sf.RunDirectoryError, match=r"has 0 recertifications .*restore them, or start a new run"):
+        descend("certified-bb, recertified", "gram", tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": "sharp"}, "has rule 'certified-bb', this call 'sharp'; resume with the same settings"),
+        ({"engine": "weights"}, "has engine 'gram', this call 'weights'"),
+        ({"certify_every": 5}, "has certify_every 4, this call 5"),
+    ],
+)
+def test_resume_with_other_settings_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    stopped(tmp_path / "run")
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    with pytest.raises(sf.RunDirectoryError, match=message):
+        descend(
+            "certified-bb, recertified", **{"engine": "gram", "directory": tmp_path / "run", **options}, resume=True
+        )
+    assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+
+
+def test_resume_with_other_data_weights_or_theorem_is_refused(tmp_path: Path) -> None:
+    loss, net = sf.SquaredLoss(X, Y), sf.nn.TwoLayerLinear.gaussian(5, 3, 12)
+    sf.descend(net, loss, directory=tmp_path / "run", max_iterations=5, progress=False)
+    first = sf.nn.TwoLayerLinear.gaussian(5, 3, 12)
+    for other_net, other_loss, theorem in (
+        (net, loss, None),  # the weights are those after the run
+        (first, sf.SquaredLoss(X, 2 * Y), None),
+        (first, loss, "two-layer/sharp"),
+    ):
+        cert = sf.certify(other_net, other_loss, theorem)
+        with pytest.raises(sf.RunDirectoryError, match="certificate of other data, weights or theorem"):
+            sf.descend(
+                other_net,
+                other_loss,
+                certificate=cert,
+                directory=tmp_path / "run",
+                resume=True,
+                progress=False,
+                steps="certified-bb",
+            )
+
+
+def test_resume_without_a_run(tmp_path: Path) -> None:
+    with pytest.raises(sf.RunDirectoryError, match="is not a directory; there is no run to resume"):
+        descend("certified-bb", "gram", tmp_path / "none", resume=True)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(sf.RunDirectoryError, match=r"config.json is missing"):
+        descend("certified-bb", "gram", tmp_path / "empty", resume=True)
+    with pytest.raises(ValueError, match="resume=True needs the directory"):
+        descend("certified-bb", "gram", None, resume=True)
