@@ -7,38 +7,25 @@ It fails closed: a missing, malformed, unknown or inconsistent field is a reject
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
-from .arrays import FormatError, digest, parse_hex, read_json, read_safetensors
+from .arrays import FormatError, digest, parse_hex, read_safetensors
 from .bounds import self_test
-from .problems import LARGEST, Array, Problem, end_to_end, load_problem
-from .theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
+from .problems import Array, Problem, end_to_end, load_problem
+from .run_files import Certificate, Checkpoint, iteration_in, read_checkpoints, read_weights
+from .theorems import Inequality, Schedule
 from .theorems import two_layer as tl
 from .two_layer import base_quantities
 
-FORMAT = "surefoot-certificate/1"
 PRECISION = 128
 """Bits of the ball arithmetic."""
 CONSISTENT = 1e-9
 """Relative agreement asked of published values that are derived from the base quantities."""
-MAX_SEGMENTS = 10_000
-MAX_CERTIFICATE_BYTES = 8 << 20
-"""Limits on untrusted work: an honest schedule has some hundred segments, and each costs a tenth of a millisecond."""
-FIELDS = {
-    *("format", "system", "theorem", "theorem_version", "status", "claims", "problem", "arrays", "quantities"),
-    *("conditions", "conclusion", "optimal_value", "rule", "suggestion"),
-}
-CONCLUSION_FIELDS = {"initial_gap", "step_size", "rate", "schedule"}
-CONDITION_FIELDS = {"name", "left", "relation", "right", "holds", "margin"}
 NEED_UNIQUE_MINIMISER = {"optimum_sigma_min", "optimum_sigma_max", "initial_distance"}
 """Base quantities that a theorem does without where they do not exist."""
 
@@ -128,22 +115,22 @@ def check(directory: str | Path) -> Report:
 
 
 def _check_run(path: Path, report: Report) -> None:
-    first = _Certificate.read(path / "certificate.json")
+    first = Certificate.read(path / "certificate.json")
     report.theorem = first.theorem.id
     arrays = read_safetensors(path / "problem.safetensors")
     problem = load_problem(first.kind, arrays)
     stored = read_safetensors(path / "initial.safetensors")
     if stored.keys() != {"W1", "W2"}:
         raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of W1 and W2")
-    initial = _weights(stored, problem, "initial.safetensors")
+    initial = read_weights(stored, problem, "initial.safetensors")
     _check_certificate(first, problem, arrays, initial, report)
-    checkpoints = _read_checkpoints(path, problem, initial, first.sha256)
+    checkpoints = read_checkpoints(path, problem, initial, first.sha256)
     phases = [(0, first)]
     for file in sorted(path.glob("certificate*.json")):
         if file.name == "certificate.json":
             continue
-        certificate = _Certificate.read(file)
-        start = _number_in(file.stem.removeprefix("certificate-"), file)
+        certificate = Certificate.read(file)
+        start = iteration_in(file.stem.removeprefix("certificate-"), file)
         checkpoint = checkpoints.get(f"{start:09d}.safetensors")
         if checkpoint is None:
             raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
@@ -162,172 +149,11 @@ def _check_run(path: Path, report: Report) -> None:
         report.add("L2", "final.safetensors is older than the newest checkpoint; resume the run", Outcome.UNDECIDED)
 
 
-def _read_checkpoints(
-    path: Path, problem: Problem, initial: Mapping[str, Array], owner: bytes
-) -> dict[str, _Checkpoint]:
-    """The stored weights by file name: those in checkpoints/, and the final ones. Both may be absent (a run cut short)."""
-    folder, final = path / "checkpoints", path / "final.safetensors"
-    checkpoints: dict[str, _Checkpoint] = {}
-    if os.path.lexists(folder):
-        if folder.is_symlink() or not folder.is_dir():
-            raise FormatError("checkpoints: is not a directory")
-        for file in sorted(folder.glob("*.safetensors")):
-            checkpoint = _Checkpoint.read(file, problem, initial, owner)
-            if file.name != f"{checkpoint.iteration:09d}.safetensors":
-                raise FormatError(f"checkpoints/{file.name} says that it is of iteration {checkpoint.iteration}")
-            checkpoints[file.name] = checkpoint
-    if os.path.lexists(final):
-        last = _Checkpoint.read(final, problem, initial, owner)
-        same = checkpoints.get(f"{last.iteration:09d}.safetensors", last)
-        if not all(np.array_equal(last.weights[k], same.weights[k]) for k in last.weights):
-            raise FormatError(f"{final.name}: differs from the checkpoint of its iteration {last.iteration}")
-        checkpoints[final.name] = last
-    return checkpoints
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def _number_in(text: str, file: Path) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) == 9):
-        raise FormatError(f"{file.name}: the name must hold an iteration of nine digits")
-    return int(text)
-
-
-def _field(record: Mapping[str, object], name: str, kind: type | tuple[type, ...]) -> Any:
-    value = record.get(name)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise FormatError(f"certificate: field {name!r} is missing or of the wrong type")
-    return value
-
-
-def _exactly(record: Mapping[str, object], names: set[str], what: str) -> None:
-    if record.keys() != names:
-        differing = ", ".join(sorted(record.keys() ^ names))
-        raise FormatError(f"{what}: the fields differ from those of the format ({differing})")
-
-
-@dataclass(frozen=True)
-class _Certificate:
-    """A certificate file, typed; nothing in it is believed."""
-
-    theorem: Theorem
-    kind: object
-    sizes: dict[str, object]
-    hashes: dict[str, object]
-    quantities: dict[str, float]
-    conditions: list[dict[str, object]]
-    initial_gap: float
-    step_size: float
-    rate: float
-    schedule: Schedule
-    sha256: bytes
-
-    @classmethod
-    def read(cls, path: Path) -> _Certificate:
-        record = read_json(path, MAX_CERTIFICATE_BYTES)
-        if not isinstance(record, dict):
-            raise FormatError("certificate: not an object")
-        record = cast("dict[str, object]", record)
-        if record.get("format") != FORMAT:
-            raise FormatError(f"certificate: format {record.get('format')!r} is not {FORMAT!r}")
-        name = record.get("theorem")
-        theorem = THEOREMS.get(name) if isinstance(name, str) else None
-        if theorem is None:
-            raise FormatError(f"certificate: unknown theorem {name!r}")
-        if not theorem.provable:
-            raise FormatError(f"{theorem.id} is false as printed or proves nothing; it never yields a certificate")
-        version = _field(record, "theorem_version", int)
-        if version != theorem.version or record.get("system") != theorem.id.split("/")[0]:
-            raise FormatError("certificate: theorem version or system does not match the theorem")
-        if record.get("status") != "holds" or record.get("claims") != ["L1", "L2"]:
-            raise FormatError("the certificate claims no guarantee (its status is not 'holds' with claims L1 and L2)")
-        _exactly(record, FIELDS, "certificate")
-        if record["rule"] != theorem.rule or record["suggestion"] != "":
-            raise FormatError("certificate: rule or suggestion is not that of the theorem")
-        problem = dict(_field(record, "problem", dict))
-        conclusion = _field(record, "conclusion", dict)
-        _exactly(conclusion, CONCLUSION_FIELDS, "certificate: conclusion")
-        quantities = {str(k): parse_hex(v, str(k)) for k, v in _field(record, "quantities", dict).items()}
-        parse_hex(record.get("optimal_value"), "optimal_value")
-        conditions = _field(record, "conditions", list)
-        for condition in conditions:
-            if not isinstance(condition, dict):
-                raise FormatError("certificate: conditions must be objects")
-            _exactly(cast("dict[str, object]", condition), CONDITION_FIELDS, "certificate: condition")
-        return cls(
-            theorem=theorem,
-            kind=problem.pop("kind", None),
-            sizes=problem,
-            hashes=dict(_field(record, "arrays", dict)),
-            quantities=quantities,
-            conditions=conditions,
-            initial_gap=parse_hex(conclusion.get("initial_gap"), "initial_gap"),
-            step_size=parse_hex(conclusion.get("step_size"), "step_size"),
-            rate=parse_hex(conclusion.get("rate"), "rate"),
-            schedule=_schedule(conclusion.get("schedule")),
-            sha256=hashlib.sha256(path.read_bytes()).digest(),
-        )
-
-
-def _schedule(value: object) -> Schedule:
-    if not isinstance(value, list) or not 0 < len(value) <= MAX_SEGMENTS:
-        raise FormatError("certificate: the schedule must be a list of segments")
-    segments: Schedule = []
-    for item in value:
-        if not isinstance(item, list) or len(item) != 6:
-            raise FormatError("certificate: a segment must have six entries")
-        start, count, *numbers = item
-        if type(start) is not int or not (count is None or type(count) is int):
-            raise FormatError("certificate: a segment's start and count must be integers")
-        values = [parse_hex(x, "schedule") for x in numbers]
-        if min(values) < 0.0:  # the theorems' monotonicity arguments are about nonnegative steps
-            raise FormatError("certificate: a segment's level, decrease and steps must not be negative")
-        segments.append(Segment(start, count, *values))
-    return segments
-
-
-def _weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
-    n, m = problem.shape
-    weights: dict[str, Array] = {}
-    for key, rows in (("W1", n), ("W2", m)):
-        W = arrays.get(key)
-        if W is None or W.dtype != np.float64 or W.ndim != 2 or W.shape[0] != rows or W.size == 0:
-            raise FormatError(f"{name}: {key} is missing or does not fit the problem")
-        if not (np.abs(W) <= LARGEST).all():
-            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
-        weights[key] = W
-    if weights["W1"].shape[1] != weights["W2"].shape[1]:
-        raise FormatError(f"{name}: W1 and W2 differ in width")
-    return weights
-
-
-@dataclass(frozen=True)
-class _Checkpoint:
-    iteration: int
-    weights: dict[str, Array]
-
-    @classmethod
-    def read(cls, path: Path, problem: Problem, initial: Mapping[str, Array], certificate: bytes) -> _Checkpoint:
-        arrays = read_safetensors(path)
-        iteration, owner = arrays.get("iteration"), arrays.get("certificate")
-        if iteration is None or iteration.shape != () or iteration.dtype != np.int64 or int(iteration) < 0:
-            raise FormatError(f"{path.name}: iteration is missing or malformed")
-        if owner is None or owner.dtype != np.uint8 or owner.tobytes() != certificate:
-            raise FormatError(f"{path.name}: belongs to another certificate")
-        weights = _weights(arrays, problem, path.name)
-        if weights["W1"].shape != initial["W1"].shape:
-            raise FormatError(f"{path.name}: the width differs from that of the initial weights")
-        if int(iteration) == 0 and not all(np.array_equal(weights[k], initial[k]) for k in weights):
-            raise FormatError(f"{path.name}: is of iteration 0 and differs from the initial weights")
-        return cls(int(iteration), weights)
-
-
 # -- L1 ----------------------------------------------------------------------------------------------------------------
 
 
 def _check_certificate(
-    certificate: _Certificate,
+    certificate: Certificate,
     problem: Problem,
     arrays: Mapping[str, Array],
     weights: Mapping[str, Array],
@@ -421,7 +247,7 @@ def _same_margin(published: object, margin: float | None) -> bool:
     return abs(parse_hex(published, "margin") - margin) <= 1e-6
 
 
-def _check_conclusion(certificate: _Certificate, q: Mapping[str, Any], claim: str, report: Report) -> None:
+def _check_conclusion(certificate: Certificate, q: Mapping[str, Any], claim: str, report: Report) -> None:
     schedule = certificate.schedule
     last = None
     for count, obligation in enumerate(certificate.theorem.obligations(q, schedule)):
@@ -452,7 +278,7 @@ def _check_conclusion(certificate: _Certificate, q: Mapping[str, Any], claim: st
 
 
 def _check_gap(
-    name: str, checkpoint: _Checkpoint, passed: int, certificate: _Certificate, problem: Problem, report: Report
+    name: str, checkpoint: Checkpoint, passed: int, certificate: Certificate, problem: Problem, report: Report
 ) -> None:
     """Claim L2 for one checkpoint: its gap, bounded rigorously, lies under the guaranteed bound."""
     bound = _bound(certificate.schedule, passed)

@@ -155,9 +155,10 @@ class LinearLeastSquares:
         if mu <= 0.0:
             return None, float("inf")
         X, witness = _balls(self.X), _balls(self.witness)
-        distance = _frobenius(X * (V - witness)) / _ball(2.0).sqrt()
-        stationarity = _frobenius(X.transpose() * (X * witness - _balls(self.Y))) / (2 * _ball(mu)).sqrt()
-        low, high = distance - stationarity, distance + stationarity
+        near, far = _norm_bounds(X * (V - witness))
+        residual = _norm_bounds(X.transpose() * (X * witness - _balls(self.Y)))[1]
+        moved = residual / (2 * _ball(mu)).sqrt()
+        low, high = near / _ball(2.0).sqrt() - moved, far / _ball(2.0).sqrt() + moved
         return (low * low if low > 0 else None), high * high
 
 
@@ -173,8 +174,10 @@ def _balls(A: Array) -> Any:
     return arb_mat(A.shape[0], A.shape[1], [float(x) for x in A.reshape(-1)])
 
 
-def _frobenius(A: Any) -> Any:
-    return sum((x * x for x in A.entries()), _ball(0.0)).sqrt()
+def _norm_bounds(A: Any) -> tuple[Any, Any]:
+    """Lower and upper bound of the Frobenius norm; the ball of the sum of squares may reach below zero."""
+    total: Any = sum((x * x for x in A.entries()), _ball(0.0))
+    return total.abs_lower().sqrt(), total.abs_upper().sqrt()
 
 
 class Squared(Problem):

@@ -25,13 +25,19 @@ def _load(name: str) -> ModuleType:
     return module
 
 
-_tamper = _load("tamper")
+_tamper, _corpus = _load("tamper"), _load("corpus")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each tampering of the corpus."""
     if "tampering" in metafunc.fixturenames:
-        metafunc.parametrize("tampering", _tamper.CASES, ids=[case.name for case in _tamper.CASES])
+        metafunc.parametrize("tampering", _corpus.CASES, ids=[case.name for case in _corpus.CASES])
+
+
+@pytest.fixture(scope="session")
+def corpus() -> ModuleType:
+    """The tampered runs, by name."""
+    return _corpus
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +83,7 @@ def _good(name: str) -> tuple[str, Loss, int | None, int]:
         "drift": ("drift", squared(3, 2), None, 300),
         "phases": ("drift", squared(3, 2), 7, 300),
         "contraction": ("contraction", squared(3, 2), None, 30),
+        "constant": ("constant", squared(3, 2), None, 30),
         "corrected": ("corrected", squared(3, 2), None, 30),
         "softmax": ("drift", softmax(3, 2), None, 300),
         "sensing": ("drift", sensing(3, 2, 4), None, 300),

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from surefoot_check.checker import Outcome, check, lines
+from surefoot_check.theorems.two_layer import DIRECTIONS
 
 GoodRun = Callable[[str], Path]
-RUNS = ("drift", "phases", "contraction", "corrected", "softmax", "sensing", "sharp")
+RUNS = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -34,12 +35,12 @@ def test_re_evaluation_of_the_theorem_alone_changes_nothing(
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_weaker_certificate_is_still_true(name: str, good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
-    """Base quantities moved by 1e-6 in the safe direction: it is the direction that the corpus tests, not the change."""
+    """Base quantities moved by 1e-6 in the safe direction: the corpus tests the direction, not the change."""
     run = tamper.StoredRun.read(good_run(name))
     base = {
-        q: float.fromhex(text) * (1.0 + (1e-6 if tamper.DIRECTIONS[q] == "upper" else -1e-6))
+        q: float.fromhex(text) * (1.0 + (1e-6 if DIRECTIONS[q] == "upper" else -1e-6))
         for q, text in run.certificate["quantities"].items()
-        if q in tamper.DIRECTIONS
+        if q in DIRECTIONS
     }
     choices = {}
     if "initial_step" in run.certificate["quantities"]:  # it must suit the weaker constants
@@ -60,6 +61,6 @@ def test_tampered(tampering: Any, good_run: GoodRun, tmp_path: Path) -> None:
     assert [line for line in report.lines if line.outcome is not Outcome.ACCEPT]
 
 
-def test_the_corpus_names_every_case_once(tamper: ModuleType) -> None:
-    names = [case.name for case in tamper.CASES]
+def test_the_corpus_names_every_case_once(corpus: ModuleType) -> None:
+    names = [case.name for case in corpus.CASES]
     assert len(names) == len(set(names)) >= 120

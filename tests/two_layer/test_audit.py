@@ -117,6 +117,23 @@ def test_constant_steps_audited_against_the_drift_theorem() -> None:
     assert run.audit().holds, str(run.audit())
 
 
+def test_sgd_at_the_certified_learning_rate() -> None:
+    """The theorem of a constant step speaks of a loop of one's own, and of no longer step."""
+    setting = Setting(4)
+    certificate = sf.certify(setting.net, setting.loss, theorem="two-layer/constant")
+    rate = certificate.step_size
+    assert certificate.holds and rate is not None
+    start = copy.deepcopy(setting.net)
+    audit = sf.audit(setting.train(25, rate), certificate)
+    assert audit.holds, str(audit)
+    assert {BUDGET, SIGMA, BOUND, DEFECT} <= set(lines(audit))
+    for factor in (1.01, 0.99):
+        setting.net = copy.deepcopy(start)
+        audit = sf.audit(setting.train(10, rate * factor), certificate)
+        broken = {name: first for name, first in violated(audit).items() if "constant" in name or "step" in name}
+        assert list(broken.values()) == [0], str(audit)
+
+
 def test_a_tiny_constant_step_falls_behind_the_floor() -> None:
     """Too small a step keeps the budget but not the progress: only the promise about time is broken."""
     setting = Setting(2)
@@ -173,7 +190,7 @@ def test_one_step_too_long_is_named_with_its_iteration() -> None:
     eta = setting.eta
 
     def lengthen(t: int, optimiser: torch.optim.SGD) -> None:
-        optimiser.param_groups[0]["lr"] = 4.0 * eta if t == 4 else eta
+        optimiser.param_groups[0]["lr"] = 9.0 * eta if t == 4 else eta
 
     audit = sf.audit(setting.train(8, eta, before_step=lengthen), certificate)
     found = violated(audit)
@@ -190,8 +207,18 @@ def test_a_diverging_loop() -> None:
     found = violated(audit)
     assert not audit.holds and found[MONOTONE] == 0 and found[BOUND] == 1 and found[BUDGET] == 0
     assert trace.gaps[-1] > 100.0 * trace.gaps[0]
-    with pytest.raises(ValueError, match="non-finite"):
+    with pytest.raises(ValueError, match="the run diverged"):
         setting.train(40, 6.0 * setting.eta)
+
+
+@pytest.mark.parametrize("engine", ["gram", "weights"])
+@pytest.mark.parametrize("eta", [1e3, 1e80, 1e300])
+def test_a_step_that_overflows_is_a_divergence(eta: float, engine: str) -> None:
+    setting = Setting()
+    run = sf.descend(setting.net, setting.loss, eta, engine=engine, progress=False)
+    assert run.status is sf.RunStatus.DIVERGED
+    wild = sf.steps.Certified(sf.steps.Constant(eta))
+    assert sf.descend(setting.net, setting.loss, wild, engine=engine, progress=False).audit().holds
 
 
 def test_a_diverging_run_is_audited_to_its_end() -> None:
@@ -200,7 +227,7 @@ def test_a_diverging_run_is_audited_to_its_end() -> None:
     run = sf.descend(setting.net, setting.loss, 6.0 * setting.eta, 100, progress=False)
     assert run.status is sf.RunStatus.DIVERGED
     assert not run.audit().holds and violated(run.audit())[MONOTONE] == 0
-    # the last good weights are left in the network
+    # the last weights that can be trusted are left in the network
     for name, parameter in setting.net.named_parameters():
         torch.testing.assert_close(parameter.detach(), start[name], rtol=1e-12, atol=1e-12)
 

@@ -95,7 +95,7 @@ def sharp_step(engine: GramEngine | WeightEngine) -> float:
     return tl.cubic_root(*engine.iterate.sharp)
 
 
-COMPARED = ["gap", "gradient_squared", "drift_per_step", "sigma_max_squared", "k0", "k1", "k2", "map_norm", "curvature"]
+COMPARED = ["gap", "gradient_squared", "drift_per_step", "sigma_max_squared", "k0", "k1", "k2", "map_norm"]
 
 
 @settings(max_examples=60)
@@ -108,22 +108,18 @@ COMPARED = ["gap", "gradient_squared", "drift_per_step", "sigma_max_squared", "k
 def test_the_engines_follow_the_same_trajectory(instance: Instance) -> None:
     gram, weights = both(instance)
     # below, the gap is the rounding of W: a relative error of 1e-6 needs sqrt(gap) 1e6 times above it
-    first = weights.iterate.gradient_squared
     lowest = max(1e-18 * gram.iterate.gap, 1e12 * instance.loss.gap_resolution)
-    narrow = instance.net.width < min(instance.loss.shape)
-
-    def accurate() -> bool:
-        # too narrow a network ends at a positive gap, where ⟨g, B⟩ = ‖∇L‖² cancels: it keeps 1e-15 of its first value
-        at = weights.iterate
-        return at.gap > lowest and not (narrow and at.gradient_squared <= 1e-8 * first)
-
-    for _ in range(150):
-        if not accurate():
+    # below width n + m the path may pass saddles, which magnify any difference of rounding: a few steps only
+    few = instance.net.width < sum(instance.loss.shape)
+    for _ in range(6 if few else 150):
+        if weights.iterate.gap <= lowest:
             break
         a, b = gram.iterate.measurements, weights.iterate.measurements
         for name in COMPARED:
-            if name in a:
-                assert a[name] == close(b[name], 1e-6), name
+            assert a[name] == close(b[name], 1e-6), name
+        if "curvature" in a:  # ‖𝒳C‖/‖E‖, where C = gWᵀg may cancel: against ‖𝒳‖‖W‖‖g‖‖g‖_F/‖E‖
+            size = 2.0 * b["k2"] / (2.0 * instance.loss.smoothness * b["gap"]) ** 0.5
+            assert a["curvature"] == pytest.approx(b["curvature"], rel=1e-6, abs=1e-6 * size)
         assert a["sigma_min_squared"] == pytest.approx(
             b["sigma_min_squared"], rel=1e-6, abs=1e-14 * b["sigma_max_squared"]
         )
@@ -131,11 +127,11 @@ def test_the_engines_follow_the_same_trajectory(instance: Instance) -> None:
         assert sharp_step(gram) == close(eta, 1e-6)
         gram.move(eta)
         weights.move(eta)
-        if accurate():
+        if weights.iterate.gap > lowest:
             size = (b["gradient_squared"] * weights.iterate.gradient_squared) ** 0.5
             assert gram.alignment == pytest.approx(weights.alignment, rel=1e-6, abs=1e-6 * size)
+    scale = max(float(layer.abs().max()) for layer in weights.weights().values())
     for name, layer in weights.weights().items():
-        scale = float(layer.abs().max())
         torch.testing.assert_close(gram.weights()[name], layer, rtol=0.0, atol=1e-9 * scale)
 
 

@@ -198,7 +198,7 @@ def test_a_constant_step_needs_its_number() -> None:
     "arguments",
     [{"initial": 0.0}, {"initial": math.nan}, {"shrink": 1.0}, {"shrink": 0.0}, {"decrease": 0.0}, {"decrease": 1.0}],
 )
-def test_backtracking_checks_its_arguments(arguments: dict[str, float]) -> None:
+def test_backtracking_checks_its_arguments(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="backtracking needs"):
         sf.steps.Backtracking(**arguments)
 
@@ -260,9 +260,7 @@ def quartic_with(roots: tuple[complex, complex, complex], size: float) -> Quarti
     """A quartic whose derivative has these roots and the value -size at 0."""
     a, b, c = roots
     lead = size / (a * b * c).real
-    return Quartic(
-        -size, 0.5 * lead * (a * b + a * c + b * c).real, -lead * (a + b + c).real / 3.0, 0.25 * lead
-    )
+    return Quartic(-size, 0.5 * lead * (a * b + a * c + b * c).real, -lead * (a + b + c).real / 3.0, 0.25 * lead)
 
 
 @settings(max_examples=150)
@@ -393,6 +391,8 @@ def test_a_certified_proposal_may_be_any_rule(kind: str) -> None:
     for inner in (sf.steps.Constant(1e9), sf.steps.Constant(1e-9), sf.steps.Polyak(), sf.steps.ExactLineSearch(), None):
         net, loss = build(kind, 5)
         certificate = sf.certify(net, loss)
-        run = sf.descend(net, loss, sf.steps.Certified(copy.deepcopy(inner)), 40, certificate=certificate, progress=False)
+        run = sf.descend(
+            net, loss, sf.steps.Certified(copy.deepcopy(inner)), 40, certificate=certificate, progress=False
+        )
         assert run.certified and run.audit().holds, str(run.audit())
         assert all(gap <= certificate.bound(t) for t, gap in enumerate(run.gaps))

@@ -21,7 +21,7 @@ from surefoot_check.theorems import two_layer as tl
 from surefoot_check.theorems.statement import iterations_to
 from surefoot_check.theorems.two_layer_drift import BUDGETS, COARSE, SEGMENT, TARGET, Drift, Level
 
-RATES = ["two-layer/drift", "two-layer/contraction", "two-layer/corrected"]
+RATES = ["two-layer/drift", "two-layer/contraction", "two-layer/constant", "two-layer/corrected"]
 """The theorems that claim a rate and are true."""
 
 
@@ -374,8 +374,8 @@ def recursion(theorem: Drift, q: dict[str, Any], gap: float) -> Iterator[float]:
 
 @pytest.mark.parametrize("theorem", ["two-layer/drift", "two-layer/contraction"])
 def test_segments_lose_less_than_the_change_of_the_rate_over_one(theorem: str) -> None:
-    """v does not increase with the level: the schedule lies between the recursion from L0 and the one that starts a segment's
-    length above L0, scaled back by that length."""
+    """v does not increase with the level: the schedule lies between the recursion from L0 and the one that starts a
+    segment's length above L0, scaled back by that length."""
     statement = THEOREMS[theorem]
     assert isinstance(statement, Drift)
     scale = math.exp(SEGMENT)

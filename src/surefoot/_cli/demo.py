@@ -15,13 +15,12 @@ import surefoot_check
 
 from .._core.certificate import Certificate
 from .._core.descent import certify
-from .._core.io import RunDirectoryError
 from .._core.run import RunStatus
 from .errors import Exit
 from .options import Demo, TrainTwoLayer
 from .problem import Problem, build
 from .screen import Screen, count, number, print_json
-from .training import Trained, train
+from .training import Trained, refuse_existing, train
 
 TOLERANCE = 1e-10
 DEFAULT = "surefoot-demo"
@@ -70,7 +69,7 @@ def run_demo(options: Demo) -> int:
     """``surefoot demo``."""
     start = time.monotonic()
     screen = Screen(silent=options.json)
-    directory = _directory(options.out)
+    directory = directory_for(options.out)
     screen.say("Handwritten digits, a two-layer linear network, gradient descent with a certificate.", style="bold")
     screen.say(
         "Does a theorem guarantee convergence for exactly these weights and data? Ask first; then train, audit, check."
@@ -100,13 +99,11 @@ def run_demo(options: Demo) -> int:
     return Exit.YES if passed else Exit.NO
 
 
-def _directory(given: str | None) -> Path:
+def directory_for(given: str | None) -> Path:
     """A directory that is new or empty: the given one, or the first free surefoot-demo, surefoot-demo-2, ..."""
     if given is not None:
-        path = Path(given)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunDirectoryError(f"{path} exists and is not an empty directory; choose another with --out")
-        return path
+        refuse_existing(Path(given), "choose another with --out")
+        return Path(given)
     names = (DEFAULT if number == 1 else f"{DEFAULT}-{number}" for number in itertools.count(1))
     return next(Path(name) for name in names if not Path(name).exists())
 

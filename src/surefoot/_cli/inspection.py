@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from .errors import Exit
 from .options import Check, Report, Reproduce
-from .screen import Screen, number, print_json
+from .screen import Screen, finite, number, print_json
 
 if TYPE_CHECKING:
     from .._experiments.result import Cell, Experiment
+
+NUMBERS = "numbers.json"
+"""What ``reproduce --out`` writes beside the plots."""
 
 
 def run_check(options: Check) -> int:
@@ -42,28 +45,26 @@ def run_report(options: Report) -> int:
 def run_reproduce(options: Reproduce) -> int:
     """``surefoot reproduce``."""
     from .. import _experiments
+    from .._core.io import write_json
     from .._core.validate import unknown
+    from .training import refuse_existing
 
     known = list(_experiments.names())
     if options.name not in known:
         raise unknown("experiment", options.name, known)
-    directory = None if options.out is None else _empty(Path(options.out))
+    directory = None if options.out is None else Path(options.out)
+    if directory is not None:
+        refuse_existing(directory, "choose another with --out")
     experiment = _experiments.reproduce(
         options.name, full=options.full, directory=directory, progress=_say_on_terminal, seed=options.seed
     )
+    if directory is not None:
+        write_json(directory / NUMBERS, finite(experiment.to_dict()))
     if options.json:
         print_json(experiment.to_dict())
     else:
         _show(experiment, directory)
     return Exit.YES
-
-
-def _empty(path: Path) -> Path:
-    from .._core.io import RunDirectoryError
-
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise RunDirectoryError(f"{path} exists and is not an empty directory; choose another with --out")
-    return path
 
 
 def _say_on_terminal(text: str) -> None:
@@ -87,8 +88,8 @@ def _show(experiment: Experiment, directory: Path | None) -> None:
         ("", "claim", "measured", "why"),
         [(verdicts[f.agrees], f.claim, f.measured, f.why) for f in experiment.findings],
     )
-    where = f"numbers and plots are in {directory}" if directory is not None else "--out DIR keeps numbers and plots"
-    screen.say(f"\nseed and sizes: {_settings(experiment)}\n{experiment.seconds:.1f} s; {where}", style="dim")
+    where = f"plots and {NUMBERS} are in {directory}" if directory is not None else "--out DIR keeps plots and numbers"
+    screen.say(f"\nsettings: {_settings(experiment)}\n{experiment.seconds:.1f} s; {where}", style="dim")
 
 
 def _settings(experiment: Experiment) -> str:

@@ -42,7 +42,7 @@ def run_list(options: List) -> int:
     screen.heading("Step rules", "--steps RULE, or --steps NUMBER for a constant step")
     screen.table(
         ("name", "step", "certified by"),
-        [(r["name"], r["step"], ", ".join(r["certified_by"])) for r in found["step_rules"]],
+        [(r["name"], r["step"], "\n".join(r["certified_by"])) for r in found["step_rules"]],
     )
     screen.heading("Data sets", "--data NAME")
     screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in found["data_sets"]])
@@ -78,5 +78,5 @@ def _everything() -> dict[str, Any]:
 
 def _summary(described: type) -> str:
     """The first sentence of a class's own docstring."""
-    first = inspect.cleandoc(described.__doc__ or "").split("\n\n")[0]
-    return re.split(r"(?<=[^.])\.(?:\s|$)", " ".join(first.split()), maxsplit=1)[0]
+    first = inspect.cleandoc(described.__doc__ or "").split("\n\n")[0].replace("``", "")
+    return re.split(r"\.(?:$|\s+(?=[A-Z]))", " ".join(first.split()), maxsplit=1)[0]

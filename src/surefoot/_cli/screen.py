@@ -81,7 +81,7 @@ class Screen:
             {
                 "rows": f"{facts['train_rows']:,} to train on{held_out}",
                 "inputs": f"{scaling} ({columns})",
-                "targets": f"{facts['m']:,} {'classes' if facts['targets'] == 'classes' else 'numbers'}",
+                "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
                 "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
                 "network": f"X W1 W2ᵀ, width {facts['width']:,}, weights N(0, {facts['std']:.3g}²), "
                 f"seed {facts['seed']}",
@@ -118,9 +118,11 @@ class Screen:
         if certificate.suggestion:
             self.say(f"  suggestion: {certificate.suggestion}", style="yellow")
 
-    def audit(self, audit: Audit) -> None:
+    def audit(self, audit: Audit, certified: bool) -> None:
         """Every inequality along the run."""
         verdict = "no violation" if audit.holds else "VIOLATED" if audit.violations else "nothing could be checked"
+        if not certified:
+            verdict += " (an uncertified run claims none of this)"
         self.heading("Audit", f"{audit.theorem}: {verdict}")
         rows = [
             (
@@ -247,14 +249,15 @@ def audit_record(audit: Audit) -> dict[str, Any]:
 
 def print_json(record: Any) -> None:
     """Valid JSON on standard output; a number that is not finite becomes null."""
-    sys.stdout.write(json.dumps(_finite(record), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(finite(record), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Plain values as JSON has them: a number that is not finite becomes ``None``."""
     if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
+        return {str(k): finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [finite(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -78,7 +78,7 @@ def train(
     stops = [n for n in received if n in (signal.SIGINT, signal.SIGTERM)]
     if run.status is RunStatus.INTERRUPTED:
         return Trained(run, seconds, {}, stops[0] if stops else None, None)
-    screen.audit(run.audit())
+    screen.audit(run.audit(), run.certified)
     scores = {} if run.status is RunStatus.DIVERGED else problem.evaluate()
     screen.evaluation(scores)
     if scores:
@@ -97,12 +97,14 @@ def write_report(directory: str | Path) -> Path:
 def run_train(options: TrainTwoLayer) -> int:
     """``surefoot train two-layer``."""
     screen = Screen(silent=options.json or options.quiet)
+    if not options.resume:
+        refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
     problem = build(options)
     certificate = certify(problem.net, problem.loss, options.theorem)
     rule = system_of(problem.net).rule(parse_steps(options.steps), certificate)
     screen.problem(problem.facts)
     screen.certificate(certificate)
-    missing = _missing_guarantee(certificate, rule.name, certificate.theorem in rule.certified_by)
+    missing = _missing_guarantee(certificate, rule.name, rule.certifies(certificate))
     if missing:
         if options.require_certificate:
             print(f"surefoot: not trained: {missing}", file=sys.stderr)
@@ -140,6 +142,12 @@ def _conclude(options: TrainTwoLayer, trained: Trained, screen: Screen) -> int:
         return Exit.FAILED
     collapsed = run.status is RunStatus.STALLED and run.gaps[-1] > run.resolution
     return Exit.FAILED if collapsed else Exit.YES
+
+
+def refuse_existing(directory: Path, advice: str) -> None:
+    """Raise ``RunDirectoryError`` unless the directory is new or empty, before any work is done."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise RunDirectoryError(f"{directory} exists and is not an empty directory; {advice}")
 
 
 def resume_hint(directory: str) -> str:
@@ -188,7 +196,7 @@ def parse_steps(text: str | None) -> str | float | None:
 
 
 def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
-    """The options with which the run in ``given.out`` was started, with the limits that are in force there.
+    """The options with which the run in ``given.out`` was started, with the limits in force there and all switches off.
 
     Raises:
         RunDirectoryError: no run, or one that the command line did not start.
@@ -210,7 +218,8 @@ def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
             f"{path / 'config.json'} has the options of another version; resume with the version that wrote it"
         )
     limits = {name: config[name] for name in ("max_iterations", "tolerance") if name in config}
-    return dataclasses.replace(given, **options, **limits)
+    switches = {"resume": False, "require_certificate": False, "quiet": False, "json": False}
+    return dataclasses.replace(given, **options, **limits, **switches)
 
 
 def refuse_changes(given: TrainTwoLayer, stored: TrainTwoLayer) -> None:
@@ -220,5 +229,6 @@ def refuse_changes(given: TrainTwoLayer, stored: TrainTwoLayer) -> None:
         if name not in FREE_ON_RESUME and getattr(given, name) != getattr(stored, name):
             raise RunDirectoryError(
                 f"--{name.replace('_', '-')} is {getattr(given, name)!r}, but the run in {given.out} was started with "
-                f"{getattr(stored, name)!r}; leave it out to resume, or start a run in another directory"
+                f"{'its default' if getattr(stored, name) is None else repr(getattr(stored, name))}; leave it out to "
+                "resume, or start a run in another directory"
             )

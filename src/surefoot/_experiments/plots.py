@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,34 +43,56 @@ def grid(rows: int, columns: int, panel: tuple[float, float] = (3.7, 2.9)) -> tu
     return figure, [list(line) for line in axes]
 
 
-def draw(ax: Axes, curves: Sequence[Curve], *, title: str, floor: float | None = None) -> None:
-    """Curves over iterations on a logarithmic scale; solid mean of log10 with a band of one standard deviation."""
-    lengths: list[int] = []
-    thickness = 3.0
-    for curve in curves:
-        mean, deviation = mean_and_deviation(curve.repeats)
-        if floor is not None and (mean < np.log10(floor)).any():  # a bound goes on for ever: end it where it reaches the floor
-            end = int(np.argmax(mean < np.log10(floor))) + 1
-            mean, deviation = mean[:end], deviation[:end]
-        lengths.append(len(mean))
-        x = np.arange(1, len(mean) + 1)
+def draw(
+    ax: Axes, curves: Sequence[Curve], *, title: str, floor: float | None = None, logarithmic: bool | None = None
+) -> None:
+    """Curves over iterations on a logarithmic scale; solid mean of log10 with a band of one standard deviation.
+
+    A bound is cut where it falls below ``floor``; iterations are ``logarithmic`` by default where lengths differ much.
+    """
+    data = [mean_and_deviation(curve.repeats) for curve in curves]
+    if floor is not None:
+        data = [_cut(mean, deviation, np.log10(floor)) for mean, deviation in data]
+    lengths = [len(mean) for mean, _ in data]
+    if logarithmic is None:
+        logarithmic = max(lengths) > WIDE * min(lengths)
+    runs = sum(not curve.marker for curve in curves)
+    thickness = iter(np.linspace(3.0, 1.2, max(runs, 2)))  # later curves are thinner, so that equal ones all show
+    for curve, (mean, deviation) in zip(curves, data, strict=True):
+        x = np.arange(len(mean)) + (1 if logarithmic else 0)
         if curve.marker:
             ax.plot(
-                x, 10.0**mean, "--", color=curve.colour, label=curve.label, linewidth=1.0, marker=curve.marker, markersize=4,
+                x,
+                10.0**mean,
+                "--",
+                color=curve.colour,
+                label=curve.label,
+                linewidth=1.0,
+                marker=curve.marker,
+                markersize=4,
                 markevery=_marks(len(mean)),
             )
         else:
-            ax.plot(x, 10.0**mean, color=curve.colour, label=curve.label, linewidth=thickness)
-            thickness = max(1.3, 0.75 * thickness)  # later curves are thinner, so that equal ones all show
-            ax.fill_between(
-                x, 10.0 ** (mean - deviation), 10.0 ** (mean + deviation), color=curve.colour, alpha=0.22, linewidth=0
-            )
+            ax.plot(x, 10.0**mean, color=curve.colour, label=curve.label, linewidth=float(next(thickness)))
+        ax.fill_between(
+            x,
+            10.0 ** (mean - deviation),
+            10.0 ** (mean + deviation),
+            color=curve.colour,
+            alpha=0.1 if curve.marker else 0.22,
+            linewidth=0,
+        )
     ax.set_yscale("log")
-    logarithmic = max(lengths) > WIDE * min(lengths)
     if logarithmic:
         ax.set_xscale("log")
-    ax.set_xlabel("iteration + 1 (log scale)" if logarithmic else "iteration + 1")
+    ax.set_xlabel("iteration + 1 (log scale)" if logarithmic else "iteration")
     style(ax, title)
+
+
+def _cut(mean: np.ndarray, deviation: np.ndarray, lowest: float) -> tuple[np.ndarray, np.ndarray]:
+    below = np.flatnonzero(mean < lowest)
+    end = int(below[0]) + 1 if len(below) else len(mean)
+    return mean[:end], deviation[:end]
 
 
 def _marks(length: int) -> list[int]:
@@ -94,14 +116,18 @@ def finish(figure: Figure, axes: list[list[Axes]], title: str, ylabel: str) -> F
     """One y label a row, one title, one legend for all panels below them."""
     for line in axes:
         line[0].set_ylabel(ylabel, fontsize=8)
-    handles: dict[str, object] = {}
+    handles: dict[str, Any] = {}
     for line in axes:
         for ax in line:
             for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
-    columns = min(len(handles), 3 * len(axes[0]) if len(axes[0]) > 1 else 2)
     figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=min(columns, 5), fontsize=8, frameon=False
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=min(len(handles), 5 if len(axes[0]) > 1 else 2),
+        fontsize=8,
+        frameon=False,
     )
     figure.suptitle(title, fontsize=10)
     return figure

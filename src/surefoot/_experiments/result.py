@@ -64,7 +64,8 @@ class Plot(NamedTuple):
 class Finding(NamedTuple):
     """Ours beside the paper's.
 
-    ``agrees`` is ``None`` where the paper claims nothing, or nothing that a number can decide; ``why`` says what decided.
+    ``agrees`` is ``None`` where the paper claims nothing, or nothing that a number can decide; ``why`` says what
+    decided.
     """
 
     claim: str
@@ -111,7 +112,8 @@ class Experiment:
             "title": self.title,
             "reference": self.reference,
             "tables": [
-                {"title": t.title, "columns": list(t.columns), "rows": [list(row) for row in t.rows]} for t in self.tables
+                {"title": t.title, "columns": list(t.columns), "rows": [list(row) for row in t.rows]}
+                for t in self.tables
             ],
             "figures": [plot.file for plot in self.figures],
             "findings": [finding._asdict() for finding in self.findings],

@@ -37,13 +37,14 @@ LOOSE = 3.0
 
 
 def bound_along(run: Run) -> list[float]:
-    """The bound (20), L(0) Π h(η_k, k), at every iterate of a run of ``paper-rho`` (h = ρ) or ``paper-rho-bar`` (h = ρ̄)."""
+    """The bound (20), L(0) Π h(η_k, k), at every iterate of a run: h = ρ for ``paper-rho``, ρ̄ for ``paper-rho-bar``."""
     q = run.certificate.quantities
     values = [q["initial_gap"]]
     for t, row in enumerate(run.rows[:-1]):
         eta = row["step"]
         if run.rule == "paper-rho":
-            pl, smoothness = q["strong_convexity"] * row["sigma_min_squared"], local_smoothness(row, q["smoothness"], eta)
+            pl = q["strong_convexity"] * row["sigma_min_squared"]
+            smoothness = local_smoothness(row, q["smoothness"], eta)
         else:
             pl, smoothness = q["mu_bar"], smoothness_ahead(run.certificate, t)
         values.append(values[-1] * (1.0 - pl * eta * (2.0 - smoothness * eta)))
@@ -126,8 +127,16 @@ def figure1(
             settings[noise, width] = series
     rows = tuple(_row(width, noise, rule, s) for (noise, width), by in settings.items() for rule, s in by.items())
     columns = (
-        "width", "noise sd", "rule", "alpha1/alpha2", "iterations", "guaranteed", "guaranteed / iterations",
-        "decades run / decades of (20)", "bounds compared", "violations",
+        "width",
+        "noise sd",
+        "rule",
+        "alpha1/alpha2",
+        "iterations",
+        "guaranteed",
+        "guaranteed / iterations",
+        "decades run / decades of (20)",
+        "bounds compared",
+        "violations",
     )
     table = Table("bounds and runs", columns, rows)
     return Experiment(
@@ -171,8 +180,8 @@ def _findings(table: Table) -> tuple[Finding, ...]:
             "The loss stays under the bounds (17) and (20).",
             f"{violations} violations in {compared:,} comparisons",
             violations == 0,
-            "Every iterate of every run is compared with every bound that its rule keeps. The certificate is that of the "
-            "corrected theorem; for n = m it has the printed alpha1.",
+            "Every iterate of every run is compared with every bound that its rule keeps. The certificate is that of "
+            "the corrected theorem; for n = m it has the printed alpha1.",
         ),
         Finding(
             "The theoretical upper bound follows the actual loss well in all cases.",
@@ -188,7 +197,7 @@ def _findings(table: Table) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 "Bounds and runs become slower as alpha1/alpha2 decreases.",
-                f"rank correlation of alpha1/alpha2 with iterations {runs:.2f}, with guaranteed iterations {bounds:.2f}",
+                f"rank correlation of alpha1/alpha2 with iterations {runs:.2f}, with guaranteed ones {bounds:.2f}",
                 max(runs, bounds) <= -0.8,
                 "Agreement means a rank correlation of at most -0.8 over the settings and both schedules.",
             )
@@ -201,16 +210,14 @@ def _findings(table: Table) -> tuple[Finding, ...]:
             f"guaranteed {min(promised):.0f} to {max(promised):.0f} iterations where the paper's bound needs "
             f"{min(ahead):.0f} to {max(ahead):.0f}; executed {min(executed):.0f} to {max(executed):.0f}",
             None,
-            "The drift budget limits the sum of the drifts instead of a schedule fixed in advance, so that small alpha1/alpha2 "
-            "costs little.",
+            "The drift budget limits the sum of the drifts instead of fixing a schedule in advance, so that a small "
+            "alpha1/alpha2 costs little.",
         )
     )
     return tuple(found)
 
 
-def _draw(
-    settings: dict[tuple[float, int], dict[str, _Series]], noises: list[float], widths: list[int]
-) -> Figure:
+def _draw(settings: dict[tuple[float, int], dict[str, _Series]], noises: list[float], widths: list[int]) -> Figure:
     figure, axes = plots.grid(len(noises), len(widths))
     for line, noise in zip(axes, noises, strict=True):
         for ax, width in zip(line, widths, strict=True):

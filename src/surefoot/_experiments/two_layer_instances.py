@@ -102,7 +102,7 @@ def noisy_teacher(X: Tensor, width: int, noise: float, generator: torch.Generato
 
 
 def section_4(width: int, noise: float, generator: torch.Generator, *, n: int = 10, kappa: float = 1.0) -> Instance:
-    """An instance of section 4; for κ = K/μ > 1 the singular values of X are spread evenly in logarithm over [κ^(-1/2), 1]."""
+    """An instance of section 4; X has singular values from κ^(-1/2) to 1, even in logarithm; κ = K/μ."""
     X = orthogonal(n, generator)
     if kappa > 1.0:
         singular = torch.logspace(-0.5 * math.log10(kappa), 0.0, n, dtype=torch.float64)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .._core.losses import Loss
-from .iterate import Iterate
+from .iterate import OVERFLOWING, Iterate
 
 
 class WeightEngine:
@@ -27,6 +27,7 @@ class WeightEngine:
         self.iterate = Iterate.of(loss, self._W1, self._W2)
         self.alignment = 0.0
 
+    @OVERFLOWING
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
         before = self.iterate
@@ -66,6 +67,7 @@ class GramEngine:
     def _look(self, P11: np.ndarray, W: np.ndarray, P22: np.ndarray) -> Iterate:
         return Iterate(self._loss, P11, W, P22, self._W1.shape[1], lambda: tuple(self.weights().values()))
 
+    @OVERFLOWING
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
         at = self.iterate

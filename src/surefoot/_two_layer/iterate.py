@@ -21,6 +21,9 @@ from .._core.small import Array, SmallQuadratic
 GRAM_LIMIT = 1e-7
 """eigvalsh of a Gram loses σ²_min below about eps · σ²_max; below this ratio the layers' singular values are used instead."""
 
+OVERFLOWING = np.errstate(over="ignore", invalid="ignore")
+"""For what a step far too long may overflow: the caller sees an infinite or NaN gap instead of a warning."""
+
 
 def squared_extremes(layer: Tensor) -> tuple[float, float]:
     """σ²_min (0 if the layer has more rows than columns) and σ²_max, by singular values."""
@@ -91,8 +94,9 @@ class Iterate:
         return cls(loss, P11, W, P22, W1.shape[1], lambda: (W1, W2), exact=True)
 
     @cached_property
+    @OVERFLOWING
     def gap(self) -> float:
-        """L."""
+        """L; infinite or NaN where float64 overflows."""
         return self.loss.gap(self.W)
 
     @cached_property
@@ -216,8 +220,9 @@ class Iterate:
         XC = self.loss.image(self.C)
         return float(np.vdot(XC, XC)) ** 0.5 / size if size > 0.0 else 0.0
 
+    @OVERFLOWING
     def trial(self, eta: float) -> float:
-        """The gap after a step η, exactly (no difference of losses)."""
+        """The gap after a step η, exactly (no difference of losses); infinite or NaN where float64 overflows."""
         return self.loss.gap(self.after(eta))
 
     def after(self, eta: float) -> Array:

@@ -23,6 +23,9 @@ from .engines import ENGINES, Engine
 from .iterate import Iterate
 from .network import TwoLayerLinear
 
+OVERFLOW = 1e100
+"""Gap from which products of a few such numbers overflow."""
+
 
 def reduced_weights(net: TwoLayerLinear, loss: Loss) -> tuple[Tensor, Tensor]:
     """(BᵀW1, W2), detached: the weights of the reduced problem (Theorem 7 of the proofs).
@@ -169,8 +172,17 @@ class TwoLayerSystem:
         net.W2.data.copy_(weights["W2"])
 
     def measure(self, net: TwoLayerLinear, loss: Loss) -> dict[str, float]:
-        """The measurements of the current weights."""
-        return Iterate.of(loss.reduced, *reduced_weights(net, loss)).measurements
+        """The measurements of the current weights.
+
+        Raises:
+            ValueError: weights so large that the gap overflows.
+        """
+        iterate = Iterate.of(loss.reduced, *reduced_weights(net, loss))
+        if not iterate.gap < OVERFLOW:
+            raise ValueError(
+                f"the gap is {iterate.gap:.3g}, too large to go on in float64: the run diverged; take smaller steps"
+            )
+        return iterate.measurements
 
     def gradient(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
         """The gradient in the reduced weights."""

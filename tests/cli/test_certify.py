@@ -1,0 +1,126 @@
+"""``surefoot certify``: verdicts, numbers, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import surefoot as sf
+
+
+def test_holds(run, table: Path) -> None:
+    outcome = run("certify", "two-layer", "--data", table)
+    assert outcome.code == 0
+    assert outcome.err == ""
+    assert "imbalance and margin: alpha1 > 0" in outcome.out
+    assert "every hypothesis holds" in outcome.out
+    assert "32 to train on; 8 held out" in outcome.out
+
+
+def test_json_is_the_library_certificate(run, table: Path) -> None:
+    outcome = run("certify", "two-layer", "--data", table, "--width", "30", "--std", "0.5", "--seed", "3", "--json")
+    assert outcome.code == 0
+    data = sf.data.load(table).standardise().centre_targets().train()
+    net = sf.nn.TwoLayerLinear.gaussian(4, 1, 30, std=0.5, seed=3)
+    loss = sf.SquaredLoss(data.X, data.Y)
+    certificate = sf.certify(net, loss)
+    found = outcome.json["certificate"]
+    assert found["quantities"] == dict(certificate.quantities)
+    assert found["iterations_to"]["1e-10"] == certificate.iterations_to(1e-10)
+    assert found["step_size"] == certificate.step_size
+    assert [c["left"] for c in found["conditions"]] == [c.left for c in certificate.conditions]
+    assert outcome.json["problem"]["condition_number"] == loss.smoothness / loss.strong_convexity
+
+
+def test_fails_with_code_1_and_a_suggestion(run, classes: Path) -> None:
+    outcome = run("certify", "two-layer", "--data", classes, "--width", "2")
+    assert outcome.code == 1
+    assert "FAILS" in outcome.out
+    assert "suggestion: width 2 is below min(n, m) = 3" in outcome.out
+    record = run("certify", "two-layer", "--data", classes, "--width", "2", "--json")
+    assert record.code == 1
+    assert record.json["certificate"]["status"] == "fails"
+    assert record.json["certificate"]["iterations_to"]["0.01"] is None
+
+
+def test_refuted_theorem_is_a_no(run, table: Path) -> None:
+    outcome = run("certify", "two-layer", "--data", table, "--theorem", "two-layer/as-printed")
+    assert outcome.code == 1
+    assert "false for these shapes" in outcome.out
+
+
+def test_theorem_without_a_rate(run, table: Path) -> None:
+    outcome = run("certify", "two-layer", "--data", table, "--theorem", "two-layer/sharp")
+    assert outcome.code == 0
+    assert "only that the gap never grows" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        (["--inputs", "whiten"], {"inputs": "whiten", "rank": 4, "targets": "classes", "m": 3}),
+        (["--loss", "softmax"], {"loss": "softmax", "n": 4, "m": 3, "targets": "classes"}),
+        (["--targets", "one-hot", "--inputs", "raw"], {"inputs": "raw", "m": 3}),
+    ],
+)
+def test_classes(run, classes: Path, arguments: list[str], facts: dict[str, object]) -> None:
+    outcome = run("certify", "two-layer", "--data", classes, *arguments, "--json")
+    problem = outcome.json["problem"]
+    assert {name: problem[name] for name in facts} == facts
+    if problem["inputs"] == "whiten":
+        assert problem["condition_number"] == pytest.approx(1.0, rel=1e-12)
+
+
+def test_default_width_grows_with_the_problem(run, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "X.npy", random.standard_normal((600, 510)))
+    np.save(tmp_path / "Y.npy", random.standard_normal((600, 1)))
+    pair = f"{tmp_path / 'X.npy'},{tmp_path / 'Y.npy'}"
+    outcome = run("certify", "two-layer", "--data", pair, "--theorem", "two-layer/sharp", "--json")
+    assert outcome.json["problem"]["width"] == 2 * 511
+
+
+def test_mapped_arrays(run, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((30, 3))
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "Y.npy", X @ random.standard_normal((3, 2)))
+    pair = f"{tmp_path / 'X.npy'},{tmp_path / 'Y.npy'}"
+    for inputs in ("raw", "standardise"):
+        outcome = run("certify", "two-layer", "--data", pair, "--inputs", inputs, "--json")
+        assert (outcome.code, outcome.json["problem"]["test_rows"], outcome.json["problem"]["m"]) == (0, 0, 2)
+    alone = run("certify", "two-layer", "--data", tmp_path / "X.npy")
+    assert (alone.code, alone.out) == (2, "")
+    assert "has no targets" in alone.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "digit"], "did you mean 'digits'"),
+        (["--data", "photos"], "not rows of one table"),
+        (["--theorem", "two-layer/drfit"], "did you mean 'two-layer/drift'"),
+        (["--width", "0"], "--width is 0"),
+        (["--std", "-1"], "std is -1.0"),
+        (["--l2", "0.1"], "--l2 belongs to --loss softmax"),
+        (["--loss", "softmax"], "no class labels"),
+        (["--targets", "one-hot"], "no class labels"),
+        (["--loss", "softmax", "--targets", "raw"], "does not go with --loss softmax"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(run, table: Path, arguments: list[str], message: str) -> None:
+    data = [] if "--data" in arguments else ["--data", table]
+    outcome = run("certify", "two-layer", *data, *arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("surefoot: error: ")
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_labels_without_numbers(run, classes: Path) -> None:
+    outcome = run("certify", "two-layer", "--data", classes, "--targets", "centred")
+    assert outcome.code == 2
+    assert "--targets one-hot" in outcome.err

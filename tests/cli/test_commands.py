@@ -1,0 +1,289 @@
+"""The other commands, help texts, usage errors, and how errors and closed pipes end the program."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import surefoot as sf
+from surefoot import _experiments, cli
+from surefoot._cli import demo, listing
+from surefoot._experiments import Experiment, Finding, Plot, Table
+from surefoot_check.theorems import THEOREMS
+
+COMMANDS = ["demo", "certify", "train", "check", "report", "reproduce", "list"]
+
+
+@pytest.fixture
+def trained(run, table: Path, tmp_path: Path) -> Path:
+    """A finished run."""
+    out = tmp_path / "run"
+    assert run("train", "two-layer", "--data", table, "--width", "20", "--out", out, "--quiet").code == 0
+    return out
+
+
+# -- help and usage ------------------------------------------------------------------------------------------------
+
+
+def test_help_names_every_command_and_exit_code(run) -> None:
+    outcome = run("--help")
+    assert outcome.code == 0
+    for command in COMMANDS:
+        assert f"• {command} " in outcome.out
+    assert "Exit codes: 0 yes" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["certify", "two-layer"], ["--data", "--inputs", "--targets", "--loss", "--theorem", "--json"]),
+        (["train", "two-layer"], ["--out", "--steps", "--resume", "--require-certificate", "--engine", "--quiet"]),
+        (["check"], ["DIR", "--level", "--json"]),
+        (["report"], ["DIR"]),
+        (["reproduce"], ["PAPER/FIGURE", "--full", "--out", "--seed", "--json"]),
+        (["list"], ["--json"]),
+        (["demo"], ["--out", "--json"]),
+    ],
+)
+def test_help_of_every_command(run, arguments: list[str], options: list[str]) -> None:
+    outcome = run(*arguments, "--help")
+    assert outcome.code == 0
+    assert all(option in outcome.out for option in options)
+    assert "(default: None)" not in outcome.out
+    assert "Suppress" not in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Missing subcommand"),
+        (["certfy"], "Available subcommands"),
+        (["certify", "two-layre"], "two-layer"),
+        (["certify", "two-layer", "--widht", "3"], "--width"),
+        (["certify", "two-layer", "--width", "many"], "INT"),
+        (["certify", "two-layer", "--inputs", "whitened"], "whiten"),
+        (["train", "two-layer"], "--out DIR"),
+        (["check"], "DIR"),
+        (["check", ".", "--level", "exat"], "'fast'"),
+    ],
+)
+def test_usage_errors_are_code_2(run, arguments: list[str], message: str) -> None:
+    outcome = run(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+
+
+# -- check and report ----------------------------------------------------------------------------------------------
+
+
+def test_check_accepts_and_rejects(run, trained: Path) -> None:
+    accepted = run("check", trained, "--json")
+    assert (accepted.code, accepted.json["outcome"]) == (0, "accept")
+    file = trained / "certificate.json"
+    record = json.loads(file.read_text())
+    record["conclusion"]["rate"] = (0.5).hex()
+    file.write_text(json.dumps(record))
+    rejected = run("check", trained)
+    assert rejected.code == 1
+    assert "REJECT" in rejected.out
+    assert "outcome: reject" in rejected.out
+    (trained / "problem.safetensors").write_bytes(b"cut")
+    assert run("check", trained).code == 1
+
+
+def test_report(run, trained: Path) -> None:
+    (trained / "report.html").unlink()
+    outcome = run("report", trained)
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[0] == str(trained / "report.html")
+    assert "test_rmse" in (trained / "report.html").read_text()
+
+
+@pytest.mark.parametrize("command", ["check", "report"])
+def test_no_such_directory(run, tmp_path: Path, command: str) -> None:
+    outcome = run(command, tmp_path / "absent")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "is not a directory; pass the directory of a run" in outcome.err
+
+
+@pytest.mark.parametrize("name", ["problem.safetensors", "certificate.json", "config.json", "trace.jsonl"])
+def test_report_of_a_truncated_run(run, trained: Path, name: str) -> None:
+    file = trained / name
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 3])
+    if name == "trace.jsonl":  # its last line alone may be cut: damage the one before
+        file.write_bytes(b"{}\n" + file.read_bytes())
+    outcome = run("report", trained)
+    assert outcome.code == 2
+    assert name in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_another_version(run, trained: Path) -> None:
+    config = json.loads((trained / "config.json").read_text())
+    (trained / "config.json").write_text(json.dumps({**config, "format": "surefoot-run/9"}))
+    for arguments in (["report", trained], ["train", "two-layer", "--resume", "--out", trained]):
+        outcome = run(*arguments)
+        assert outcome.code == 2
+        assert "surefoot-run/9" in outcome.err
+    (trained / "config.json").write_text(json.dumps({**config, "options": {"data": "digits"}}))
+    outcome = run("train", "two-layer", "--resume", "--out", trained)
+    assert outcome.code == 2
+    assert "options of another version" in outcome.err
+
+
+# -- list, reproduce, demo -----------------------------------------------------------------------------------------
+
+
+def test_list_is_complete(run) -> None:
+    found = run("list", "--json").json
+    assert [s["name"] for s in found["systems"]] == ["two-layer"]
+    assert [t["name"] for t in found["theorems"]] == list(THEOREMS)
+    assert [r["name"] for r in found["step_rules"]] == sf.steps.names()
+    assert [d["name"] for d in found["data_sets"]] == list(sf.data.names())
+    assert found["experiments"] == _experiments.names()
+    assert all(r["step"] and "\n" not in r["step"] for r in found["step_rules"])
+    outcome = run("list")
+    assert outcome.code == 0
+    for group in found.values():
+        for item in group:
+            assert (item if isinstance(item, str) else item["name"]) in outcome.out
+
+
+def test_list_describes_the_bundled_data() -> None:
+    digits = sf.data.load("digits")
+    assert f"{len(digits.X):,} images" in listing.DATA_SETS["digits"]
+    diabetes = sf.data.load("diabetes")
+    assert f"{len(diabetes.X)} patients, {diabetes.X.shape[1]} measurements" in listing.DATA_SETS["diabetes"]
+
+
+def tiny_experiment(name: str, **given: object) -> Experiment:
+    """Stands in for a real one, and records the arguments."""
+
+    def draw() -> object:
+        from matplotlib.figure import Figure
+
+        return Figure()
+
+    experiment = Experiment(
+        name=name,
+        title="A title",
+        reference="A paper, Figure 1",
+        tables=(Table("numbers", ("width", "ratio", "rule"), ((500, 1.25, "sharp"), (1000, None, "local"))),),
+        figures=(Plot("one.png", draw),),  # type: ignore[arg-type]
+        findings=(Finding("It falls.", "it falls", True, "every row"), Finding("It is 1.", "2", False, "2 is not 1")),
+        settings={k: given[k] for k in ("full", "seed")},
+    )
+    if isinstance(given["directory"], Path):
+        given["directory"].mkdir()
+        experiment.figures[0].save(given["directory"])
+    return experiment
+
+
+def test_reproduce(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_experiments, "reproduce", tiny_experiment)
+    outcome = run("reproduce", "two-layer/fig1", "--full", "--seed", "3", "--out", tmp_path / "out")
+    assert (outcome.code, outcome.err) == (0, "")
+    for text in ("1,000", "1.25", "sharp", "agrees", "differs", "It is 1.", "full = True, seed = 3"):
+        assert text in outcome.out
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["numbers.json", "one.png"]
+    record = run("reproduce", "two-layer/fig1", "--json").json
+    assert record == {**json.loads((tmp_path / "out" / "numbers.json").read_text()), "settings": {"full": False, "seed": 0}}
+    again = run("reproduce", "two-layer/fig1", "--out", tmp_path / "out")
+    assert again.code == 2
+    assert "not an empty directory" in again.err
+
+
+def test_reproduce_unknown(run) -> None:
+    outcome = run("reproduce", "two-layer/fgi1")
+    assert outcome.code == 2
+    assert "did you mean 'two-layer/fig" in outcome.err
+
+
+def test_demo(run, tmp_path: Path) -> None:
+    outcome = run("demo", "--out", tmp_path / "demo", "--json")
+    assert outcome.code == 0
+    record = outcome.json
+    assert record["passed"] is True
+    plain, again, white = record["runs"]
+    assert [plain["name"], again["name"], white["name"]] == ["standardised", "certified-again", "whitened"]
+    for case in record["runs"]:
+        assert case["iterations"] <= case["guaranteed_along"] <= case["guaranteed_before"]
+        assert (case["audit_holds"], case["check"]) == (True, "accept")
+        assert case["evaluation"]["test_accuracy"] > 0.9
+        assert (tmp_path / "demo" / case["name"] / "report.html").is_file()
+    assert plain["guaranteed_before"] <= 3e4
+    assert plain["iterations"] <= 200
+    assert again["guaranteed_along"] < 0.1 * again["guaranteed_before"]
+    assert white["condition_number"] == pytest.approx(1.0, rel=1e-9)
+    assert white["guaranteed_before"] <= 100
+
+
+def test_demo_never_overwrites(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "mine.txt").write_text("keep")
+    outcome = run("demo", "--out", tmp_path / "used")
+    assert outcome.code == 2
+    assert "choose another with --out" in outcome.err
+    monkeypatch.chdir(tmp_path)
+    assert demo.directory_for(None) == Path("surefoot-demo")
+    for name in ("surefoot-demo", "surefoot-demo-2"):
+        Path(name).mkdir()
+    assert demo.directory_for(None) == Path("surefoot-demo-3")
+
+
+# -- how the program ends ------------------------------------------------------------------------------------------
+
+
+def test_unexpected_error_is_one_line(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(command: object, arguments: object) -> int:
+        raise LookupError("a defect\nover two lines")
+
+    monkeypatch.setattr(cli, "_run", fail)
+    outcome = run("list")
+    assert outcome.code == 2
+    assert outcome.err == "surefoot: unexpected LookupError: a defect over two lines; SUREFOOT_DEBUG=1 shows where\n"
+    monkeypatch.setenv("SUREFOOT_DEBUG", "1")
+    with pytest.raises(LookupError):
+        run("list")
+
+
+def test_ctrl_c_before_training(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(command: object, arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_run", interrupt)
+    outcome = run("list")
+    assert (outcome.code, outcome.err) == (130, "surefoot: interrupted\n")
+
+
+def test_terminal_without_greek(run, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    code = cli.main(["certify", "two-layer", "--data", str(table)])
+    sys.stdout.flush()
+    text = raw.getvalue().decode("ascii")
+    assert code == 0
+    assert "condition number ? = K/?" in text
+
+
+def test_closed_pipe_is_quiet() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with os.fdopen(writer, "w") as closed:
+        result = subprocess.run(
+            [sys.executable, "-m", "surefoot.cli", "list"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            timeout=120,
+            check=False,
+        )
+    assert (result.returncode, result.stderr) == (141, "")
