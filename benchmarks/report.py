@@ -6,6 +6,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import scipy
@@ -22,10 +23,9 @@ def one_thread() -> None:
 
 def versions() -> str:
     """Versions and processor, for the head of a table."""
-    cpu = next(
-        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
-        platform.processor(),
-    )
+    described = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    names = [line.split(":")[1].strip() for line in described.splitlines() if line.startswith("model name")]
+    cpu = names[0] if names else platform.processor()
     return (
         f"python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}, "
         f"scipy {scipy.__version__}, one thread, {cpu}"

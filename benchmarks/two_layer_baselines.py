@@ -36,7 +36,9 @@ def uncertified(X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Te
     return count, gap(X, Y, *engine.weights().values())
 
 
-def sgd(X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Tensor, lr: float, limit: int = 2000) -> tuple[int, float]:
+def sgd(
+    X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Tensor, lr: float, limit: int = 2000
+) -> tuple[int, float]:
     """torch.optim.SGD on the plain module until the loss is at the target or grows."""
     net = sf.nn.TwoLayerLinear(W1, W2)
     optimizer = torch.optim.SGD(net.parameters(), lr=lr)
@@ -64,7 +66,9 @@ def lbfgs(X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Tensor) 
         return 0.5 * float((residual**2).sum()), np.concatenate([(g @ b).ravel(), (g.T @ a).ravel()])
 
     start = np.concatenate([W1.numpy().ravel(), W2.numpy().ravel()])
-    result = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 0.0, "gtol": 1e-14})
+    result = minimize(
+        objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 0.0, "gtol": 1e-14}
+    )
     return int(result.nit), float(result.fun)
 
 

@@ -13,7 +13,9 @@ from surefoot._two_layer.engines import GramEngine, WeightEngine
 STEPS = 20
 
 
-def engine_steps(engine_type: type[GramEngine] | type[WeightEngine], loss: sf.Loss, W1: torch.Tensor, W2: torch.Tensor) -> float:
+def engine_steps(
+    engine_type: type[GramEngine] | type[WeightEngine], loss: sf.Loss, W1: torch.Tensor, W2: torch.Tensor
+) -> float:
     """Seconds a step of the rule 1/K', with everything a trace records."""
     rule = sf.steps.Sharp()
 
@@ -27,7 +29,11 @@ def engine_steps(engine_type: type[GramEngine] | type[WeightEngine], loss: sf.Lo
 
 
 def plain_steps(
-    X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Tensor, spectrum: Callable[[torch.Tensor], object] | None
+    X: torch.Tensor,
+    Y: torch.Tensor,
+    W1: torch.Tensor,
+    W2: torch.Tensor,
+    spectrum: Callable[[torch.Tensor], object] | None,
 ) -> float:
     """Seconds a step of torch.optim.SGD on the plain module, with ``spectrum`` of each layer at each step (``None``: without)."""
 

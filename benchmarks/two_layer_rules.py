@@ -39,7 +39,9 @@ def main(repeats: int = 3) -> None:
                     certificate = certificates["corrected" if rule == "paper-rho" else "drift"]
                     iterations[rule].append(executed(X, Y, W1, W2, rule, certificate, 20_000))
             middle = {k: statistics.median(v) for k, v in (a_priori | iterations).items()}
-            guaranteed.append([width, noise, *(middle[k] for k in a_priori), f"{middle['corrected'] / middle['drift']:.1f}x"])
+            guaranteed.append(
+                [width, noise, *(middle[k] for k in a_priori), f"{middle['corrected'] / middle['drift']:.1f}x"]
+            )
             ratio = f"{middle['paper-rho'] / middle['certified-bb']:.1f}x"
             taken.append([width, noise, *(middle[k] for k in iterations), ratio])
     table(

@@ -1,7 +1,7 @@
 """Problem: regression on the diabetes table. Method: torch.optim.SGD in a plain PyTorch loop.
 
-Guarantee: the constant learning rate of the certificate contracts the gap by its rate at every step (two-layer/constant). The audit
-checks afterwards that the loop kept every inequality of the proof, and that it did gradient descent at all.
+Guarantee: the constant learning rate of the certificate contracts the gap by its rate at every step (two-layer/constant).
+The audit checks afterwards that the loop kept every inequality of the proof, and that it did gradient descent at all.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """Problem: the paper's linear-rate theorem on a network with n = 2 inputs and m = 1 output.
 
-Finding: the first step of size 1e-4 is allowed by the printed theorem and does not contract the gap as it claims; the theorem with the
-corrected α1 claims less, and is right (docs/errata.md, E.3).
+Finding: the first step of size 1e-4 is allowed by the printed theorem and does not contract the gap as it claims; the
+theorem with the corrected α1 claims less, and is right (docs/errata.md, E.3).
 """
 
 import surefoot as sf

@@ -18,10 +18,11 @@ import tyro
 from ._cli.errors import Exit, message_of
 from ._cli.options import Certify, Check, Command, Demo, List, Report, Train, TrainTwoLayer
 
-DESCRIPTION = """Gradient descent with a certificate: check a convergence theorem on your own data and weights before
-training, train, audit the run, and let an independent checker confirm it.
+# short paragraphs: the parser does not wrap them
+DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
 
-Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad usage or input; 3 undecided; 4 diverged or no progress.
+Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad input; 3 undecided; 4 diverged.
+
 SUREFOOT_DEBUG=1 in the environment shows the traceback of an error."""
 PARSER = (
     tyro.conf.OmitArgPrefixes,

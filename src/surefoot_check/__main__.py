@@ -19,7 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("directory", metavar="DIR", help="the run directory")
     parser.add_argument(
-        "--level", choices=["fast"], default="fast", help="fast: trusts numpy's matrix products within their a-priori error"
+        "--level",
+        choices=["fast"],
+        default="fast",
+        help="fast: trusts numpy's matrix products within their a-priori error",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args(arguments)

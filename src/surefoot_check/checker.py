@@ -263,7 +263,7 @@ def _check_conclusion(certificate: Certificate, q: Mapping[str, Any], claim: str
     stated = (
         certificate.initial_gap == certificate.quantities.get("initial_gap")
         and certificate.step_size == schedule[0].step
-        and certificate.rate >= 1.0 - schedule[0].decrease
+        and bool(_ball(certificate.rate) >= 1 - _ball(schedule[0].decrease))
         and certificate.rate <= 1.0
     )
     report.add(

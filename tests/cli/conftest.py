@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from surefoot._cli import training
 from surefoot.cli import main
 
 
@@ -65,3 +66,9 @@ def classes(tmp_path: Path) -> Path:
     path = tmp_path / "classes.npz"
     np.savez(path, images=images.reshape(60, 2, 2), labels=labels)
     return path
+
+
+@pytest.fixture
+def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the plots, the slowest part of a small run."""
+    monkeypatch.setattr(training, "write_report", lambda directory: Path(directory) / "report.html")

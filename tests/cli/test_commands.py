@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import surefoot as sf
@@ -20,12 +22,22 @@ from surefoot_check.theorems import THEOREMS
 COMMANDS = ["demo", "certify", "train", "check", "report", "reproduce", "list"]
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run that no test may change."""
+    directory = tmp_path_factory.mktemp("finished")
+    random = np.random.default_rng(0)
+    X = random.standard_normal((40, 4))
+    np.savetxt(directory / "table.csv", np.column_stack([X, X.sum(1) + random.standard_normal(40)]), delimiter=",")
+    data, out = str(directory / "table.csv"), str(directory / "run")
+    assert cli.main(["train", "two-layer", "--data", data, "--width", "20", "--out", out, "--quiet"]) == 0
+    return directory / "run"
+
+
 @pytest.fixture
-def trained(run, table: Path, tmp_path: Path) -> Path:
-    """A finished run."""
-    out = tmp_path / "run"
-    assert run("train", "two-layer", "--data", table, "--width", "20", "--out", out, "--quiet").code == 0
-    return out
+def trained(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it to work on."""
+    return shutil.copytree(finished, tmp_path / "run")
 
 
 # -- help and usage ------------------------------------------------------------------------------------------------
@@ -193,7 +205,10 @@ def test_reproduce(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert text in outcome.out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["numbers.json", "one.png"]
     record = run("reproduce", "two-layer/fig1", "--json").json
-    assert record == {**json.loads((tmp_path / "out" / "numbers.json").read_text()), "settings": {"full": False, "seed": 0}}
+    assert record == {
+        **json.loads((tmp_path / "out" / "numbers.json").read_text()),
+        "settings": {"full": False, "seed": 0},
+    }
     again = run("reproduce", "two-layer/fig1", "--out", tmp_path / "out")
     assert again.code == 2
     assert "not an empty directory" in again.err

@@ -42,6 +42,7 @@ def test_directory_holds_everything(run, table: Path, tmp_path: Path) -> None:
     assert "outcome: accept" in check.out
 
 
+@pytest.mark.usefixtures("without_report")
 def test_evaluation_is_that_of_the_final_weights(run, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     scores = run(*small(table, out), "--json").json["evaluation"]
@@ -55,6 +56,7 @@ def test_evaluation_is_that_of_the_final_weights(run, table: Path, tmp_path: Pat
     assert json.loads((out / "config.json").read_text())["evaluation"] == scores
 
 
+@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize("loss", ["squared", "softmax"])
 def test_accuracy_uses_the_labels_of_the_file(run, classes: Path, tmp_path: Path, loss: str) -> None:
     outcome = run(*small(classes, tmp_path / "run"), "--loss", loss, "--tolerance", "1e-3", "--json")
@@ -72,6 +74,7 @@ def test_json_alone_on_standard_output(run, table: Path, tmp_path: Path) -> None
     assert Path(record["report"]).is_file()
 
 
+@pytest.mark.usefixtures("without_report")
 def test_quiet_is_one_line(run, table: Path, tmp_path: Path) -> None:
     outcome = run(*small(table, tmp_path / "run"), "--quiet")
     assert outcome.out.count("\n") == 1
@@ -79,6 +82,7 @@ def test_quiet_is_one_line(run, table: Path, tmp_path: Path) -> None:
     assert ", certified" in outcome.out
 
 
+@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize("uncertified", [["--steps", "polyak"], ["--steps", "1e-3"]])
 def test_uncertified_is_done_and_says_so(run, table: Path, tmp_path: Path, uncertified: list[str]) -> None:
     refused = run(*small(table, tmp_path / "run"), *uncertified, "--require-certificate")
@@ -91,6 +95,7 @@ def test_uncertified_is_done_and_says_so(run, table: Path, tmp_path: Path, uncer
     assert "none: this run is uncertified" in outcome.out
 
 
+@pytest.mark.usefixtures("without_report")
 def test_hypothesis_that_fails(run, classes: Path, tmp_path: Path) -> None:
     arguments = ["train", "two-layer", "--data", classes, "--width", "2", "--out", tmp_path / "run"]
     refused = run(*arguments, "--require-certificate", "--json")
@@ -109,6 +114,7 @@ def test_divergence_is_code_4(run, table: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run" / "report.html").is_file()
 
 
+@pytest.mark.usefixtures("without_report")
 def test_certified_again(run, table: Path, tmp_path: Path) -> None:
     outcome = run(*small(table, tmp_path / "run"), "--certify-every", "5")
     assert outcome.code == 0
@@ -150,6 +156,7 @@ def test_directory_that_cannot_be_made(run, table: Path) -> None:
     assert "choose a writable place" in outcome.err
 
 
+@pytest.mark.usefixtures("without_report")
 def test_disk_full_keeps_what_was_written(run, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_sync, calls = os.fsync, 0
 
@@ -160,18 +167,19 @@ def test_disk_full_keeps_what_was_written(run, table: Path, tmp_path: Path, monk
             raise OSError(errno.ENOSPC, "No space left on device")
         real_sync(handle)
 
-    monkeypatch.setattr(io.os, "fsync", fill)
-    outcome = run(*small(table, tmp_path / "run"))
+    with monkeypatch.context() as patched:
+        patched.setattr(io.os, "fsync", fill)
+        outcome = run(*small(table, tmp_path / "run"))
     assert outcome.code == 2
     assert "No space left on device" in outcome.err
     assert "free space" in outcome.err
     assert not [path for path in (tmp_path / "run").rglob("*") if path.name.startswith(".")]
-    monkeypatch.undo()
     resumed = run("train", "two-layer", "--out", tmp_path / "run", "--resume", "--json")
     assert resumed.code == 0
     assert resumed.json["result"]["status"] == "converged"
 
 
+@pytest.mark.usefixtures("without_report")
 def test_resume_after_the_limit_gives_the_same_run(run, table: Path, tmp_path: Path) -> None:
     run(*small(table, tmp_path / "whole"))
     first = run(*small(table, tmp_path / "parts"), "--max-iterations", "7")
@@ -183,6 +191,7 @@ def test_resume_after_the_limit_gives_the_same_run(run, table: Path, tmp_path: P
     assert json.loads((tmp_path / "parts" / "config.json").read_text())["evaluation"]["test_rows"] == 8
 
 
+@pytest.mark.usefixtures("without_report")
 def test_resume_refuses_what_contradicts(run, table: Path, tmp_path: Path) -> None:
     run(*small(table, tmp_path / "run"), "--max-iterations", "3", "--seed", "4")
     resume = ["train", "two-layer", "--out", tmp_path / "run", "--resume"]
@@ -210,6 +219,7 @@ def test_resume_without_a_run(run, table: Path, tmp_path: Path) -> None:
     assert "surefoot.descend" in outcome.err
 
 
+@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize("name", ["config.json", "certificate.json", "initial.safetensors", "trace.jsonl"])
 def test_resume_of_a_damaged_run(run, table: Path, tmp_path: Path, name: str) -> None:
     run(*small(table, tmp_path / "run"), "--max-iterations", "12")
@@ -221,6 +231,7 @@ def test_resume_of_a_damaged_run(run, table: Path, tmp_path: Path, name: str) ->
     assert outcome.err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_keeps_a_checkpoint(
     run, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
@@ -233,16 +244,17 @@ def test_signal_keeps_a_checkpoint(
             signal.raise_signal(number)
 
     run(*small(table, tmp_path / "whole"))
-    monkeypatch.setattr(checkpoints, "save", save)
-    outcome = run(*small(table, tmp_path / "run"))
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "save", save)
+        outcome = run(*small(table, tmp_path / "run"))
     assert outcome.code == code
     assert f"resume with: surefoot train two-layer --out {tmp_path / 'run'} --resume" in outcome.err
-    monkeypatch.undo()
     resumed = run("train", "two-layer", "--out", tmp_path / "run", "--resume")
     assert resumed.code == 0
     assert (tmp_path / "run" / "trace.jsonl").read_text() == (tmp_path / "whole" / "trace.jsonl").read_text()
 
 
+@pytest.mark.usefixtures("without_report")
 def test_ctrl_c_in_a_process_of_its_own(run, table: Path, tmp_path: Path) -> None:
     arguments = [str(part) for part in small(table, tmp_path / "run")] + SLOW_STEP
     process = subprocess.Popen(

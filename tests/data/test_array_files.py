@@ -76,9 +76,7 @@ def test_npz_counts_under_x_are_not_rescaled(npz):
 
 
 def test_npz_by_name(npz):
-    path = npz(
-        a_X=X, a_y=np.ones(4), a_test0=np.array([True, False, False, False]), b_X=X[:2], b_y=np.zeros(2)
-    )
+    path = npz(a_X=X, a_y=np.ones(4), a_test0=np.array([True, False, False, False]), b_X=X[:2], b_y=np.zeros(2))
     data = load(f"{path}:a")
     assert data.name == "a.npz:a" and data.split.tolist() == [True, False, False, False]
     assert load(f"{path}:b", test_fraction=0.5).split.sum() == 1

@@ -70,9 +70,7 @@ def test_standardise_digits(digits):
     X = result.train().X
     assert X.shape[1] == len(result.feature_names) < 64
     torch.testing.assert_close(X.mean(0), torch.zeros(X.shape[1], dtype=torch.float64), atol=1e-14, rtol=0)
-    torch.testing.assert_close(
-        X.square().mean(0), torch.ones(X.shape[1], dtype=torch.float64), atol=1e-13, rtol=0
-    )
+    torch.testing.assert_close(X.square().mean(0), torch.ones(X.shape[1], dtype=torch.float64), atol=1e-13, rtol=0)
     # The condition number of the Hessian is about 150; it varies a little with the split.
     sigma = torch.linalg.svdvals(X)
     assert 130 < (sigma[0] / sigma[-1]).square() < 170

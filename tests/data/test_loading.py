@@ -88,10 +88,7 @@ def test_missing_file_suggests_names_in_its_folder(tmp_path):
     (tmp_path / "mnist01.npz").touch()
     with pytest.raises(FileNotFoundError) as caught:
         load(tmp_path / "mnist1.npz")
-    assert (
-        str(caught.value)
-        == f"{tmp_path / 'mnist1.npz'}: no such file or folder; nearest names there: mnist01.npz"
-    )
+    assert str(caught.value) == f"{tmp_path / 'mnist1.npz'}: no such file or folder; nearest names there: mnist01.npz"
     assert isinstance(caught.value, ValueError)
     with pytest.raises(MissingSourceError, match="nothing there has a similar name"):
         load(tmp_path / "zzzzzz.csv")
@@ -137,7 +134,5 @@ def test_import_is_light():
     heavy = ("scipy", "sklearn", "PIL", "matplotlib")
     code = f"import sys, surefoot.data; print([m for m in {heavy} if m in sys.modules])"
     environment = {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

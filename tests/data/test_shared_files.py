@@ -37,13 +37,9 @@ def test_two_class_images(name, rows, pixels, test_rows):
 def test_usps_standardised_and_whitened():
     data = load(source("usps01.npz"))
     X = data.standardise().train().X
-    torch.testing.assert_close(
-        X.square().mean(0), torch.ones(X.shape[1], dtype=torch.float64), atol=1e-12, rtol=0
-    )
+    torch.testing.assert_close(X.square().mean(0), torch.ones(X.shape[1], dtype=torch.float64), atol=1e-12, rtol=0)
     X = data.whiten().train().X
-    torch.testing.assert_close(
-        X.mT @ X / len(X), torch.eye(X.shape[1], dtype=torch.float64), atol=1e-11, rtol=0
-    )
+    torch.testing.assert_close(X.mT @ X / len(X), torch.eye(X.shape[1], dtype=torch.float64), atol=1e-11, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +61,7 @@ def test_regression_tables(name, shape):
     assert data.X.shape == shape and data.Y.shape == (shape[0], 1) and data.labels is None
     assert 0.05 < data.split.double().mean() < 0.2
     X = data.whiten().train().X
-    torch.testing.assert_close(
-        X.mT @ X / len(X), torch.eye(X.shape[1], dtype=torch.float64), atol=1e-12, rtol=0
-    )
+    torch.testing.assert_close(X.mT @ X / len(X), torch.eye(X.shape[1], dtype=torch.float64), atol=1e-12, rtol=0)
 
 
 def test_regression_tables_list_their_names():

@@ -68,9 +68,7 @@ def test_csv_in_another_encoding(table):
 
 def save(path, array, mode=None):
     path.parent.mkdir(exist_ok=True)
-    Image.fromarray(np.asarray(array), mode).save(path) if mode else Image.fromarray(np.asarray(array)).save(
-        path
-    )
+    Image.fromarray(np.asarray(array), mode).save(path) if mode else Image.fromarray(np.asarray(array)).save(path)
 
 
 GREY = np.array([[0, 51], [102, 255]], np.uint8)
@@ -97,9 +95,7 @@ def test_flat_folder_of_several_sizes(tmp_path):
     assert list(data.X) == ["a.png", "b.png", "c.jpeg"] and data.labels is None and data.split is None
     assert data.X["a.png"].shape == (2, 3, 3) and (data.X["a.png"] == 1).all()
     assert torch.equal(data.X["b.png"], torch.tensor([[0, 0.2], [0.4, 1]], dtype=torch.float64))
-    torch.testing.assert_close(
-        data.X["c.jpeg"], torch.full((8, 8), 0.2, dtype=torch.float64), atol=1 / 255, rtol=0
-    )
+    torch.testing.assert_close(data.X["c.jpeg"], torch.full((8, 8), 0.2, dtype=torch.float64), atol=1 / 255, rtol=0)
 
 
 def test_pixel_formats(tmp_path):

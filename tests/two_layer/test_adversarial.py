@@ -1,7 +1,7 @@
 """A hunt for violations of every shipped theorem, end to end: certify, take the worst steps that are accepted, audit.
 
-Networks of all shapes up to 4 × 4 and width 8, random, of low rank or nearly balanced, over six decades of scale; losses
-of every kind, with data of any rank.
+Networks of all shapes up to 4 × 4 and width 8, random, of low rank or nearly balanced, over six decades of scale;
+losses of every kind, with data of any rank.
 """
 
 from __future__ import annotations

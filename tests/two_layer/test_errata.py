@@ -77,9 +77,7 @@ def alpha2(w1: Array, w2: Array, beta2: float) -> float:
     return h_root(lam_plus, beta2) + h_root(lam_minus, beta2)
 
 
-def descend(
-    w1: Array, w2: Array, x: Array, y: Array, eta: float, steps: int
-) -> Iterator[tuple[Array, Array]]:
+def descend(w1: Array, w2: Array, x: Array, y: Array, eta: float, steps: int) -> Iterator[tuple[Array, Array]]:
     """Gradient descent on ½‖X W1 W2ᵀ − Y‖²_F with a constant step; yields the iterates 0..steps."""
     yield w1, w2
     for _ in range(steps):

@@ -279,9 +279,7 @@ def check_first_critical_point(pair: Pair, x: Array, residual: Array, *, majoris
 
 @HUNT
 @given(pairs(), st.floats(-2, 2), st.booleans())
-def test_first_critical_point(
-    case: tuple[Pair, np.random.Generator], log_gap: float, majoriser: bool
-) -> None:
+def test_first_critical_point(case: tuple[Pair, np.random.Generator], log_gap: float, majoriser: bool) -> None:
     pair, rng = case
     n, m = pair.product.shape
     x = rng.normal(size=(int(rng.integers(1, 6)), n)) * np.exp(rng.normal(size=n))
@@ -293,9 +291,7 @@ def test_first_critical_point(
 @given(st.integers(0, 10**6), st.floats(-9, -1))
 def test_first_critical_point_around_the_extremal_network(seed: int, log_size: float) -> None:
     """Diagonal networks around the one that nearly attains 1/6: the hardest neighbourhood known."""
-    values = np.array(
-        [0.0606473, -0.0405539, 0.2939611, 0.1838421, -0.0648772, 0.2530211, 0.4652926, 0.2159956]
-    )
+    values = np.array([0.0606473, -0.0405539, 0.2939611, 0.1838421, -0.0648772, 0.2530211, 0.4652926, 0.2159956])
     values *= 1 + 10.0**log_size * np.random.default_rng(seed).normal(size=8)
     pair, x = Pair(np.diag(values[:2]), np.diag(values[2:4])), np.diag(values[6:])
     residual = x @ (pair.product - np.diag(values[4:6]))

@@ -148,7 +148,7 @@ def _short(screen: Screen, options: TrainTwoLayer, title: str) -> Case:
 
 def _checked(options: TrainTwoLayer, problem: Problem, certificate: Certificate, trained: Trained) -> Case:
     if trained.run.status is RunStatus.INTERRUPTED:
-        if trained.signal_number == signal.SIGTERM:
+        if trained.run.stopped_by == signal.SIGTERM:
             raise SystemExit(int(Exit.TERMINATED))
         raise KeyboardInterrupt
     return Case(options, problem, certificate, trained, surefoot_check.check(options.out))

@@ -20,7 +20,6 @@ from .errors import Exit
 from .options import CertifyTwoLayer, TrainTwoLayer
 from .problem import Problem, build
 from .screen import Screen, audit_record, certificate_record, number, print_json
-from .signals import received_signals
 
 FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json"}
 """Options of ``train`` that a resumed run need not share with its start."""
@@ -47,7 +46,6 @@ class Trained:
     run: Run
     seconds: float
     scores: dict[str, float]
-    signal_number: int | None
     report: Path | None
 
 
@@ -58,33 +56,31 @@ def train(
     directory = Path(options.out)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE_ON_RESUME}
     start = time.monotonic()
-    with received_signals() as received:
-        run = descend(
-            problem.net,
-            problem.loss,
-            steps=parse_steps(options.steps),
-            max_iterations=options.max_iterations,
-            tolerance=options.tolerance,
-            certificate=certificate,
-            certify_every=options.certify_every,
-            engine=options.engine,
-            directory=directory,
-            resume=options.resume,
-            progress=progress,
-            config={"options": stored, "data": problem.facts},
-        )
+    run = descend(
+        problem.net,
+        problem.loss,
+        steps=parse_steps(options.steps),
+        max_iterations=options.max_iterations,
+        tolerance=options.tolerance,
+        certificate=certificate,
+        certify_every=options.certify_every,
+        engine=options.engine,
+        directory=directory,
+        resume=options.resume,
+        progress=progress,
+        config={"options": stored, "data": problem.facts},
+    )
     seconds = time.monotonic() - start
     screen.result(run, seconds)
-    stops = [n for n in received if n in (signal.SIGINT, signal.SIGTERM)]
     if run.status is RunStatus.INTERRUPTED:
-        return Trained(run, seconds, {}, stops[0] if stops else None, None)
+        return Trained(run, seconds, {}, None)
     screen.audit(run.audit(), run.certified)
     scores = {} if run.status is RunStatus.DIVERGED else problem.evaluate()
     screen.evaluation(scores)
     if scores:
         path = directory / "config.json"
         write_json(path, {**read_json(path), "evaluation": scores})
-    return Trained(run, seconds, scores, None, write_report(directory))
+    return Trained(run, seconds, scores, write_report(directory))
 
 
 def write_report(directory: str | Path) -> Path:
@@ -129,7 +125,7 @@ def _conclude(options: TrainTwoLayer, trained: Trained, screen: Screen) -> int:
     run, directory = trained.run, shlex.quote(options.out)
     if run.status is RunStatus.INTERRUPTED:
         print(f"surefoot: interrupted after {run.iterations} iterations; {resume_hint(options.out)}", file=sys.stderr)
-        return Exit.TERMINATED if trained.signal_number == signal.SIGTERM else Exit.CTRL_C
+        return Exit.TERMINATED if trained.run.stopped_by == signal.SIGTERM else Exit.CTRL_C
     following: dict[str, str] = {}
     if run.certified:
         following[f"surefoot check {directory}"] = "prove certificate and checkpoints, independently"

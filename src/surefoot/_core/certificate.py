@@ -112,8 +112,10 @@ class Certificate:
 
     @property
     def rate(self) -> float | None:
-        """Guaranteed factor of the gap in the first step, the worst one; ``None`` without a guarantee."""
-        return 1.0 - self.schedule[0].decrease if self.schedule else None
+        """Guaranteed factor of the gap in the first step, the worst one, rounded up; ``None`` without a guarantee."""
+        if not self.schedule:
+            return None
+        return min(1.0, math.nextafter(1.0 - self.schedule[0].decrease, math.inf))
 
     def bound(self, t: int) -> float:
         """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` without a guarantee."""
@@ -157,11 +159,11 @@ class Certificate:
             "suggestion": self.suggestion,
             "claims": ["L1", "L2"] if self.holds else [],
         }
-        if self.schedule:
+        if self.schedule and self.rate is not None:
             record["conclusion"] = {
                 "initial_gap": self.initial_gap.hex(),
                 "step_size": self.schedule[0].step.hex(),
-                "rate": (1.0 - self.schedule[0].decrease).hex(),
+                "rate": self.rate.hex(),
                 "schedule": [
                     [
                         s.start,
@@ -242,7 +244,9 @@ class Certificate:
         return "\n".join(lines)
 
 
-def publish(enclosures: Mapping[str, tuple[float, float]], directions: Mapping[str, str], slack: float = SLACK) -> dict[str, float]:
+def publish(
+    enclosures: Mapping[str, tuple[float, float]], directions: Mapping[str, str], slack: float = SLACK
+) -> dict[str, float]:
     """Base quantities as published: the safe end of each rigorous enclosure, moved outwards by a relative slack."""
     return {
         name: low * (1.0 - slack) if directions[name] == "lower" else high * (1.0 + slack)

@@ -93,8 +93,20 @@ def descend(
         RunDirectoryError: a directory that exists (without ``resume``), or that cannot be resumed.
         OSError: a failed write; checkpoints written before are kept.
     """
-    return _Descent(net, loss, steps, max_iterations, tolerance, absolute_tolerance, certificate, certify_every, engine,
-                    directory, resume, config).run(progress)
+    return _Descent(
+        net,
+        loss,
+        steps,
+        max_iterations,
+        tolerance,
+        absolute_tolerance,
+        certificate,
+        certify_every,
+        engine,
+        directory,
+        resume,
+        config,
+    ).run(progress)
 
 
 class _Descent:
@@ -122,7 +134,9 @@ class _Descent:
         if certify_every is not None:
             positive_integer("certify_every", certify_every)
         if not isinstance(steps, StepRule | str | Real | None) or isinstance(steps, bool):
-            raise TypeError(f"steps is a {type(steps).__name__}; pass a rule of sf.steps, its name, or a positive number")
+            raise TypeError(
+                f"steps is a {type(steps).__name__}; pass a rule of sf.steps, its name, or a positive number"
+            )
         if not isinstance(certificate, Certificate | None):
             raise TypeError(f"certificate is a {type(certificate).__name__}; pass the result of certify(net, loss)")
         if resume and directory is None:
@@ -200,6 +214,7 @@ class _Descent:
         start = read_tensors(self.directory / "initial.safetensors")
         if set(start) != set(self.initial):
             raise RunDirectoryError(f"{self.directory / 'initial.safetensors'} has other arrays; start a new run")
+        (self.directory / "checkpoints").mkdir(exist_ok=True)
         checkpoint = checkpoints.latest(self.directory, self.initial, self.certificate.digest)
         if checkpoint is None:
             (self.directory / "trace.jsonl").unlink(missing_ok=True)
@@ -264,8 +279,7 @@ class _Descent:
             status = RunStatus.RUNNING
             while status is RunStatus.RUNNING:
                 status = self._iterate(first, target, stop, due, show)
-        self.stopped_by = stop.signal_number
-        return self._finish(status)
+        return self._finish(status, stop.signal_number if status is RunStatus.INTERRUPTED else None)
 
     def _iterate(
         self, first: float, target: float, stop: StopRequest, due: checkpoints.Schedule, show: Update
@@ -324,7 +338,7 @@ class _Descent:
         self.rule.adopt(self.loss.reduced, found.certificate)
         self._checkpoint()  # again, now that the rule follows it
 
-    def _finish(self, status: RunStatus) -> Run:
+    def _finish(self, status: RunStatus, stopped_by: int | None) -> Run:
         weights = {name: tensor.contiguous().clone() for name, tensor in self.engine.weights().items()}
         if status is RunStatus.DIVERGED:
             weights = self._last_good()
@@ -343,6 +357,7 @@ class _Descent:
             network={} if self.loss.basis is None else {k: v.clone() for k, v in self.net.state_dict().items()},
             recertified=self.recertified,
             adopted=self.adopted,
+            stopped_by=stopped_by,
             config=self.settings,
             directory=self.directory,
         )
@@ -352,9 +367,6 @@ class _Descent:
             self._flush_trace()
             write_end(self.directory, run)
         return run
-
-    def _in_force(self) -> list[Certificate]:
-        return [self.certificate, *(phase.certificate for phase in self.adopted)]
 
     def _last_good(self) -> dict[str, Tensor]:
         """After a divergence: the newest checkpoint's weights, the initial ones without a directory."""

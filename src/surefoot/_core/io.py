@@ -79,7 +79,8 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
         tensors = load_tensors(content)
     except (SafetensorError, ValueError) as error:
         raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
-    return {name: tensor.to(device) for name, tensor in tensors.items()}
+    # copied, as they lie unaligned in the file's bytes: a matrix product may round differently there than in torch's memory
+    return {name: tensor.clone().to(device) for name, tensor in tensors.items()}
 
 
 def make_directory(path: Path) -> None:

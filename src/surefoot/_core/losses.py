@@ -32,10 +32,13 @@ def check_scale(name: str, largest: float) -> None:
         )
 
 
-def _constants(name: str, design: Tensor) -> tuple[float, float]:
+def _constants(names: tuple[str, str], design: Tensor, target: Tensor) -> tuple[float, float]:
     """K and μ of ½‖design V - target‖²."""
     s = torch.linalg.svdvals(design)
-    check_scale(name, float(s[0]))
+    check_scale(names[0], float(s[0]))
+    largest = float(target.abs().max())
+    if not largest <= SCALE:
+        raise ValueError(f"{names[1]} reaches {largest:.3g}, beyond {SCALE:.0e}: products would overflow; scale the data")
     return float(s[0]) ** 2, float(s[-1]) ** 2
 
 
@@ -61,12 +64,15 @@ class Loss(ABC):
     strong_convexity: float
     optimal_value: float
 
-    @property
-    @abstractmethod
+    @cached_property
     def optimum(self) -> Tensor:
-        """W*."""
+        """W* (n, m)."""
+        return self._find_optimum()
 
-    @property
+    @abstractmethod
+    def _find_optimum(self) -> Tensor: ...
+
+    @cached_property
     def reduced(self) -> Loss:
         """The loss of BᵀW (r, m); the loss itself where there is no basis."""
         return self
@@ -138,7 +144,7 @@ class SquaredLoss(QuadraticLoss):
 
     Raises:
         TypeError: integer, half-precision or complex data.
-        ValueError: empty, mismatched, non-finite or zero data, or a largest singular value outside 1e-20 to 1e20.
+        ValueError: empty, mismatched, non-finite or zero data, or data of a scale outside 1e-20 to 1e20.
     """
 
     kind = "squared"
@@ -172,7 +178,7 @@ class SquaredLoss(QuadraticLoss):
         self.basis = statistics.basis
         self.shape = (statistics.columns, statistics.target.shape[1])
         self.optimal_value = statistics.offset
-        self.smoothness, self.strong_convexity = _constants("X", statistics.design)
+        self.smoothness, self.strong_convexity = _constants(("X", "Y"), statistics.design, statistics.target)
 
     @cached_property
     def reduced(self) -> SquaredLoss:
@@ -183,8 +189,7 @@ class SquaredLoss(QuadraticLoss):
             LeastSquaresStatistics(s.design, s.target, s.offset, None, s.rows, s.design.shape[1])
         )
 
-    @cached_property
-    def optimum(self) -> Tensor:
+    def _find_optimum(self) -> Tensor:
         W = torch.linalg.solve(self.statistics.design, self.statistics.target)
         return W if self.basis is None else self.basis @ W
 
@@ -236,7 +241,9 @@ class MatrixSensing(QuadraticLoss):
         if len(A) != len(y):
             raise ValueError(f"A has {len(A)} measurements and y {len(y)}; they must be as many")
         if not bool(A.any()):
-            raise ValueError("A is zero; there is nothing to learn from it: pass at least one measurement that is not zero")
+            raise ValueError(
+                "A is zero; there is nothing to learn from it: pass at least one measurement that is not zero"
+            )
         _, n, m = A.shape
         self.shape = (n, m)
         s = reduce_blocks(row_blocks(A.reshape(len(A), n * m), y[:, None]))
@@ -245,10 +252,9 @@ class MatrixSensing(QuadraticLoss):
         self._target = s.target
         self.optimal_value = s.offset
         self.unique_optimum = self._design.shape[0] == n * m
-        self.smoothness, self.strong_convexity = _constants("A", self._design)
+        self.smoothness, self.strong_convexity = _constants(("A", "y"), self._design, self._target)
 
-    @cached_property
-    def optimum(self) -> Tensor:
+    def _find_optimum(self) -> Tensor:
         # the design has full row rank: with its transpose QR, the solution of least norm is Q R⁻ᵀ y
         Q, R = torch.linalg.qr(self._design.T)
         return (Q @ torch.linalg.solve_triangular(R.T, self._target, upper=False)).reshape(self.shape)

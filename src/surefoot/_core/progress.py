@@ -32,12 +32,17 @@ def progress_line(enabled: bool, total: int, start_gap: float, target: float) ->
         way = math.log(start_gap / target) if start_gap > target > 0.0 else math.inf
         last = 0.0
 
+        latest: tuple[int, float, float] | None = None
+
         def update(iteration: int, gap: float, step: float) -> None:
-            nonlocal last
+            nonlocal last, latest
+            latest = iteration, gap, step
             now = time.monotonic()
-            if now - last < INTERVAL and gap > target:
-                return
-            last = now
+            if now - last >= INTERVAL:
+                last = now
+                draw(iteration, gap, step)
+
+        def draw(iteration: int, gap: float, step: float) -> None:
             done = math.log(start_gap / gap) / way if 0.0 < gap <= start_gap else 0.0
             bar.update(
                 task,
@@ -46,3 +51,5 @@ def progress_line(enabled: bool, total: int, start_gap: float, target: float) ->
             )
 
         yield update
+        if latest is not None:
+            draw(*latest)

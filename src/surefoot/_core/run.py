@@ -60,6 +60,7 @@ class Run:
         recertified: the theorem again along the run (``certify_every``).
         adopted: the recertifications that the steps then followed; each starts a new phase of the guarantee.
         resolution: the gap that rounding alone can cause.
+        stopped_by: the signal that interrupted it in this process, if one did.
         config: settings, for the record.
         directory: where it was written, if anywhere.
     """
@@ -77,6 +78,7 @@ class Run:
     network: Mapping[str, Tensor] = field(default_factory=dict)
     recertified: list[Recertification] = field(default_factory=list)
     adopted: list[Recertification] = field(default_factory=list)
+    stopped_by: int | None = None
     config: dict[str, Any] = field(default_factory=dict)
     directory: Path | None = None
 
@@ -220,7 +222,9 @@ class Run:
         except RunDirectoryError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunDirectoryError(f"{path / 'config.json'} is damaged ({error!r}); restore it or run again") from error
+            raise RunDirectoryError(
+                f"{path / 'config.json'} is damaged ({error!r}); restore it or run again"
+            ) from error
 
 
 def _shifted(found: AuditLine, prefix: str, offset: int) -> AuditLine:

@@ -1,7 +1,7 @@
 """Losses on NumPy arrays of the size of W.
 
-Along a run everything but a softmax pass is arithmetic on matrices of a few dozen rows, where a PyTorch call costs several times the
-work. The step rules, audits and the Gram engine therefore use these; W comes back from the device once an iteration.
+Along a run everything but a softmax pass is arithmetic on matrices of a few dozen rows, where a PyTorch call costs several
+times the work. The step rules, audits and the Gram engine therefore use these; W comes back from the device once an iteration.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class SmallQuadratic:
         optimum: W* (n, m).
     """
 
-    def __init__(self, design: Array, optimum: Array, vectorised: bool, smoothness: float, strong_convexity: float) -> None:
+    def __init__(
+        self, design: Array, optimum: Array, vectorised: bool, smoothness: float, strong_convexity: float
+    ) -> None:
         self.design, self.optimum, self.vectorised = design, optimum, vectorised
         self.shape = (optimum.shape[0], optimum.shape[1])
         self.smoothness, self.strong_convexity = smoothness, strong_convexity

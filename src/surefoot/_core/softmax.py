@@ -42,9 +42,13 @@ class SoftmaxRegression(Loss):
                 raise TypeError(f"labels are of type {array.dtype}; pass class indices 0, 1, ... as int64")
             labels = torch.as_tensor(array.astype(np.int64) if array.dtype.kind in "iu" else array)
         if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-            raise TypeError(f"labels have dtype {str(labels.dtype).removeprefix('torch.')}; pass class indices as int64")
+            raise TypeError(
+                f"labels have dtype {str(labels.dtype).removeprefix('torch.')}; pass class indices as int64"
+            )
         if labels.ndim != 1 or len(labels) != len(self.X):
-            raise ValueError(f"labels have shape {tuple(labels.shape)}; they must be ({len(self.X)},), one for each row of X")
+            raise ValueError(
+                f"labels have shape {tuple(labels.shape)}; they must be ({len(self.X)},), one for each row of X"
+            )
         self.labels = labels.long().to(self.X.device)
         m = int(labels.max()) + 1 if classes is None else positive_integer("classes", classes)
         if int(labels.min()) < 0 or int(labels.max()) >= m:
@@ -102,8 +106,7 @@ class SoftmaxRegression(Loss):
         """ℓ*; 0, a lower bound, where l2 = 0 (the infimum need not be attained)."""
         return self.value(self.optimum) if self.l2 > 0.0 else 0.0
 
-    @cached_property
-    def optimum(self) -> Tensor:
+    def _find_optimum(self) -> Tensor:
         """W*, by Newton's method (L-BFGS first for large nm), to a gradient at rounding level. Zero where l2 = 0."""
         W = torch.zeros(self.shape, dtype=self.X.dtype, device=self.X.device)
         if self.l2 == 0.0:
@@ -152,7 +155,12 @@ class SoftmaxRegression(Loss):
     def _by_lbfgs(self, W: Tensor) -> Tensor:
         W = W.clone().requires_grad_(True)
         optimizer = torch.optim.LBFGS(
-            [W], max_iter=5000, max_eval=20000, tolerance_grad=1e-12, tolerance_change=1e-15, line_search_fn="strong_wolfe"
+            [W],
+            max_iter=5000,
+            max_eval=20000,
+            tolerance_grad=1e-12,
+            tolerance_change=1e-15,
+            line_search_fn="strong_wolfe",
         )
 
         def closure() -> Tensor:

@@ -44,7 +44,9 @@ def row_blocks(X: Tensor | np.ndarray, Y: Tensor | np.ndarray) -> Iterator[tuple
         for array in (X, Y):
             rows = array[start : start + block]
             # on disk any real dtype will do: converting a copy of the file first is what blocks are there to avoid
-            parts.append(torch.from_numpy(np.array(rows, np.float64)) if isinstance(rows, np.ndarray) else rows.detach())
+            parts.append(
+                torch.from_numpy(np.array(rows, np.float64)) if isinstance(rows, np.ndarray) else rows.detach()
+            )
         yield parts[0], parts[1]
 
 

@@ -22,7 +22,7 @@ class StepRule(ABC):
         """Whether its steps satisfy the step conditions of this certificate's theorem."""
         return certificate.theorem in self.certified_by
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:  # noqa: B027 - most rules remember nothing
         """Called once before the first step; forgets any earlier run."""
 
     def adopt(self, loss: Loss, certificate: Certificate) -> None:
@@ -37,5 +37,5 @@ class StepRule(ABC):
         """What a checkpoint keeps; ``restore`` continues from it exactly."""
         return {}
 
-    def restore(self, state: dict[str, float]) -> None:
+    def restore(self, state: dict[str, float]) -> None:  # noqa: B027 - see start
         """Continue from a checkpoint."""

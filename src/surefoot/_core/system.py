@@ -41,7 +41,12 @@ class System(Protocol):
     """One kind of network with its theorems, engines and rules."""
 
     name: str
-    network: type[nn.Module]
+
+    @property
+    def network(self) -> type[nn.Module]:
+        """The class of its networks."""
+        ...
+
     default_theorem: str
 
     def certify(self, net: Any, loss: Loss, theorem: str) -> Certificate:

@@ -40,10 +40,12 @@ def read(path: Path) -> list[Row]:
             row = json.loads(text)
             if not isinstance(row, dict) or row.get("iteration") != len(rows):
                 raise ValueError(f"iteration {len(rows)} expected")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines) - 1:
                 break
-            raise RunDirectoryError(f"{path} is damaged at line {number + 1} ({error}); restore it or run again") from error
+            raise RunDirectoryError(
+                f"{path} is damaged at line {number + 1} ({error}); restore it or run again"
+            ) from error
         rows.append(row)
     return rows
 

@@ -40,7 +40,9 @@ def as_tensor(name: str, value: Any) -> Tensor:
             raise TypeError(f"{name} is a {type(value).__name__}; pass a tensor or an array of floats") from error
     if tensor.dtype not in (torch.float64, torch.float32):
         cast = f"{name}.double()" if isinstance(value, Tensor) else f"{name}.astype('float64')"
-        raise TypeError(f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}; pass float64, for example {cast}")
+        raise TypeError(
+            f"{name} has dtype {str(tensor.dtype).removeprefix('torch.')}; pass float64, for example {cast}"
+        )
     return tensor
 
 
@@ -84,7 +86,7 @@ def nonnegative(name: str, value: Any) -> float:
     """``value`` as a finite float ≥ 0; ``TypeError`` where it is no real number, ``ValueError`` where it is out of range."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} is {value!r} ({type(value).__name__}); pass a finite number of at least 0")
-    if not 0.0 <= value < math.inf:
+    if not 0.0 <= float(value) < math.inf:
         raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0")
     return float(value)
 

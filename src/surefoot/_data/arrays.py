@@ -82,21 +82,15 @@ def class_labels(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     converted = array.astype(np.int64)
     wrong = np.flatnonzero(converted != array)
     if wrong.size:
-        raise DataError(
-            f"{what} is {array[wrong[0]]} at index {wrong[0]} (0-based); class labels are whole numbers"
-        )
+        raise DataError(f"{what} is {array[wrong[0]]} at index {wrong[0]} (0-based); class labels are whole numbers")
     return converted
 
 
 def split_mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:
     """A split (N,) as bool, True = test, from bool or from 0 and 1."""
     if array.ndim != 1 or array.dtype.kind not in "biu":
-        raise DataError(
-            f"{what} is {array.dtype} of shape {array.shape}; expected bool, or 0 and 1, of shape (N,)"
-        )
+        raise DataError(f"{what} is {array.dtype} of shape {array.shape}; expected bool, or 0 and 1, of shape (N,)")
     wrong = np.flatnonzero((array != 0) & (array != 1))
     if wrong.size:
-        raise DataError(
-            f"{what} is {array[wrong[0]]} at index {wrong[0]} (0-based); expected 0 (train) or 1 (test)"
-        )
+        raise DataError(f"{what} is {array[wrong[0]]} at index {wrong[0]} (0-based); expected 0 (train) or 1 (test)")
     return array.astype(np.bool_)

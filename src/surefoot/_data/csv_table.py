@@ -61,9 +61,7 @@ def load_csv(path: Path, split_seed: int, test_fraction: float) -> Data:
     except csv.Error as error:
         raise DataError(f"{path}: not a CSV table ({error})") from error
     if not rows:
-        raise DataError(
-            f"{path}: {'only a header' if header else 'empty'}; expected at least one row of numbers"
-        )
+        raise DataError(f"{path}: {'only a header' if header else 'empty'}; expected at least one row of numbers")
     table = torch.tensor(rows, dtype=torch.float64)
     Y = table[:, -1:].clone()
     return Data(
@@ -93,9 +91,7 @@ def _number(cell: str, column: int, header: list[str] | None, place: str) -> flo
     if _INFINITY.fullmatch(cell):
         raise DataError(f"{where}: {cell} is not finite")
     if not _NUMBER.fullmatch(cell):
-        raise DataError(
-            f"{where}: {cell!r} is not a number; encode categories as numbers (a header has no numbers)"
-        )
+        raise DataError(f"{where}: {cell!r} is not a number; encode categories as numbers (a header has no numbers)")
     value = float(cell)
     if math.isinf(value):
         raise DataError(f"{where}: {cell} is beyond the range of float64")

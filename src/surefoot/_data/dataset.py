@@ -73,15 +73,11 @@ class Data:
                     f"expected {dtype} with {ndim} dimension{'s' if ndim > 1 else ''}"
                 )
             if value.shape[0] != rows:
-                raise DataError(
-                    f"{self.name}: {field} has {value.shape[0]} rows, but X has {rows}; they must agree"
-                )
+                raise DataError(f"{self.name}: {field} has {value.shape[0]} rows, but X has {rows}; they must agree")
         if self.feature_names is not None and (
             isinstance(self.X, Mapping) or len(self.feature_names) != self.X.shape[1]
         ):
-            raise DataError(
-                f"{self.name}: {len(self.feature_names)} feature names do not fit the columns of X"
-            )
+            raise DataError(f"{self.name}: {len(self.feature_names)} feature names do not fit the columns of X")
 
     def __repr__(self) -> str:
         parts = [repr(self.name)]
@@ -178,9 +174,7 @@ class Data:
         rounding = max(count, X.shape[1]) * torch.finfo(torch.float64).eps * sigma[0].item()
         kept = sigma > rounding
         if not kept.any():
-            raise DataError(
-                f"{self.name}: whiten() found all train rows equal; there is no direction to keep"
-            )
+            raise DataError(f"{self.name}: whiten() found all train rows equal; there is no direction to keep")
         whitened = centred @ (Vh[kept].mT * (count**0.5 / sigma[kept]))
         # The product above loses orthonormality in proportion to S₁ / S; one multiplication by the inverse
         # square root of the Gram matrix, which is near the identity, restores it to rounding level.
@@ -211,11 +205,7 @@ class Data:
             DataError: there are no targets.
         """
         if self.Y is None:
-            hint = (
-                "one_hot() makes them from the labels"
-                if self.labels is not None
-                else "and it has no labels either"
-            )
+            hint = "one_hot() makes them from the labels" if self.labels is not None else "and it has no labels either"
             raise DataError(f"{self.name}: centre_targets() needs targets Y, and this data has none; {hint}")
         return replace(self, Y=self.Y - self.Y[self._train_mask("centre_targets()")].mean(0))
 

@@ -16,9 +16,7 @@ def holdout(rows: int, fraction: float, seed: int, labels: Tensor | None = None)
         return None
     generator = torch.Generator().manual_seed(seed)
     test = torch.zeros(rows, dtype=torch.bool)
-    groups = (
-        [torch.arange(rows)] if labels is None else [(labels == c).nonzero()[:, 0] for c in labels.unique()]
-    )
+    groups = [torch.arange(rows)] if labels is None else [(labels == c).nonzero()[:, 0] for c in labels.unique()]
     for group in groups:
         size = len(group)
         count = min(round(fraction * size), size - 1)

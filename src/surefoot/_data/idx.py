@@ -34,17 +34,13 @@ def load_idx(images: Path, labels: Path | None, split_seed: int, test_fraction: 
     """
     pixels = _read(images)
     if pixels.ndim < 2:
-        raise DataError(
-            f"{images}: holds a vector, as label files do; give 'images.gz,labels.gz' in this order"
-        )
+        raise DataError(f"{images}: holds a vector, as label files do; give 'images.gz,labels.gz' in this order")
     X = torch.from_numpy(image_rows(pixels, str(images)))
     if labels is None:
         return Data(X=X, name=images.name)
     classes = torch.from_numpy(class_labels(_read(labels), str(labels)))
     if len(classes) != len(X):
-        raise DataError(
-            f"{labels}: has {len(classes)} labels, but {images} has {len(X)} images; they must agree"
-        )
+        raise DataError(f"{labels}: has {len(classes)} labels, but {images} has {len(X)} images; they must agree")
     split = holdout(len(X), test_fraction, split_seed, classes)
     return Data(X=X, labels=classes, split=split, name=f"{images.name},{labels.name}")
 

@@ -32,13 +32,9 @@ def load_folder(folder: Path, split_seed: int, test_fraction: float) -> Data:
     classes = [entry for entry in entries if entry.is_dir()]
     flat = _images(entries)
     if classes and flat:
-        raise DataError(
-            f"{folder}: holds images ({flat[0].name}) beside subfolders ({classes[0].name}); keep one kind"
-        )
+        raise DataError(f"{folder}: holds images ({flat[0].name}) beside subfolders ({classes[0].name}); keep one kind")
     if not classes and not flat:
-        raise DataError(
-            f"{folder}: holds no .png or .jpg images and no subfolders; expected one or the other"
-        )
+        raise DataError(f"{folder}: holds no .png or .jpg images and no subfolders; expected one or the other")
     if flat:
         return Data(X={file.name: _read(file) for file in flat}, name=folder.name)
 
@@ -54,9 +50,7 @@ def load_folder(folder: Path, split_seed: int, test_fraction: float) -> Data:
             if shape is None:
                 shape = tuple(image.shape)
             if tuple(image.shape) != shape:
-                raise DataError(
-                    f"{file}: has shape {tuple(image.shape)}, but the first image has {shape}; resize it"
-                )
+                raise DataError(f"{file}: has shape {tuple(image.shape)}, but the first image has {shape}; resize it")
             rows.append(image.flatten())
             labels.append(label)
     numbers = torch.tensor(labels, dtype=torch.int64)

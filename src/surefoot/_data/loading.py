@@ -69,9 +69,7 @@ def load(source: str | os.PathLike[str], *, split_seed: int = 0, test_fraction: 
         return load_folder(path, split_seed, test_fraction)
     kind = _kind(path)
     if second is not None and (kind not in ("npy", "idx") or _kind(second) != kind):
-        raise DataError(
-            f"{text}: a pair is two .npy files or two IDX files; for the rest give one of {_FORMATS}"
-        )
+        raise DataError(f"{text}: a pair is two .npy files or two IDX files; for the rest give one of {_FORMATS}")
     if kind == "npz":
         return load_npz(path, prefix, split_seed, test_fraction)
     if kind == "npy":
@@ -119,9 +117,7 @@ def _missing(path: Path) -> str:
     if not path.parent.is_dir():
         return f"{path}: no such file; the folder {path.parent} does not exist either"
     near = difflib.get_close_matches(path.name, _siblings(path), 3)
-    hint = (
-        f"nearest names there: {', '.join(near)}" if near else f"nothing there has a similar name ({bundled})"
-    )
+    hint = f"nearest names there: {', '.join(near)}" if near else f"nothing there has a similar name ({bundled})"
     return f"{path}: no such file or folder; {hint}"
 
 

@@ -35,9 +35,7 @@ def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: flo
         DataError: not an archive, expected arrays absent (the message lists those found), or unusable values.
     """
     if not zipfile.is_zipfile(path):
-        raise DataError(
-            f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez"
-        )
+        raise DataError(f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez")
     try:
         archive = np.load(path, allow_pickle=False)
     except _UNREADABLE as error:
@@ -98,9 +96,7 @@ def _choose(path: Path, keys: list[str], prefix: str | None) -> dict[str, str]:
             known = [key[:-2] for key in keys if key.endswith("_X")]
             near = difflib.get_close_matches(prefix, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            listed = (
-                f"names found: {', '.join(known)}" if known else f"arrays found: {', '.join(keys) or 'none'}"
-            )
+            listed = f"names found: {', '.join(known)}" if known else f"arrays found: {', '.join(keys) or 'none'}"
             raise DataError(f"{path}: has no array '{prefix}_X'{hint} ({listed})")
         wanted = {"inputs": f"{prefix}_X", "targets": f"{prefix}_y", "split": f"{prefix}_test0"}
     elif "images" in keys:
@@ -125,9 +121,7 @@ def _member(archive: Any, key: str, path: Path) -> npt.NDArray[Any]:
     except _UNREADABLE as error:
         if "Object arrays" in str(error):
             raise _objects(f"{path}: array {key!r}") from error
-        raise DataError(
-            f"{path}: array {key!r} cannot be read ({error}); the archive may be truncated"
-        ) from error
+        raise DataError(f"{path}: array {key!r} cannot be read ({error}); the archive may be truncated") from error
 
 
 def _map(path: Path) -> np.memmap:
@@ -144,9 +138,7 @@ def _map(path: Path) -> np.memmap:
 
 
 def _objects(what: str) -> DataError:
-    return DataError(
-        f"{what} holds Python objects, which are never unpickled; save it as an array of numbers"
-    )
+    return DataError(f"{what} holds Python objects, which are never unpickled; save it as an array of numbers")
 
 
 def _targets(array: npt.NDArray[Any], what: str, images: bool) -> tuple[Tensor | None, Tensor | None]:

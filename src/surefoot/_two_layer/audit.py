@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 
 from surefoot_check.theorems import THEOREMS
 from surefoot_check.theorems import two_layer as tl
@@ -27,7 +28,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         certificate: any two-layer certificate; the bounds are audited only where it holds (a refuted one as printed too).
         resolution: the gap that rounding of the weights alone can cause.
     """
-    steps = [(a, b) for a, b in zip(trace, trace[1:], strict=False) if "step" in a]
+    steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
     # rounding moves sqrt(gap) by up to sqrt(resolution); of a gap L that is 2 sqrt(L·resolution) + resolution
     checks = [
         ("the gap never increases", _monotone(steps, resolution)),
@@ -39,22 +40,34 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     if certificate.holds and isinstance(theorem, Drift):
         checks += [
             ("drift budget (T): d <= kappa (theta alpha1 - Q)(1 - L'/L)", _drift(steps, certificate, resolution)),
-            ("progress: the gap falls as far as the floor step guarantees, or is on schedule", _progress(steps, certificate, resolution)),
+            (
+                "progress: the gap falls as far as the floor step guarantees, or is on schedule",
+                _progress(steps, certificate, resolution),
+            ),
             *_path(steps, certificate, resolution),
             *_constant(steps, certificate),
             (
                 "s-(t) stays at least (1-theta) alpha1",
-                ((int(r["iteration"]), certificate.quantities["guaranteed_sigma"], r["sigma_min_squared"]) for r in trace),
+                (
+                    (int(r["iteration"]), certificate.quantities["guaranteed_sigma"], r["sigma_min_squared"])
+                    for r in trace
+                ),
             ),
         ]
     elif certificate.schedule and isinstance(theorem, Corrected):
-        checks.append(("steps lie between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t)", _paper_steps(steps, certificate)))
+        checks.append(
+            ("steps lie between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t)", _paper_steps(steps, certificate))
+        )
     if certificate.schedule:
         checks.append(
             (
                 "the gap stays under the guaranteed bound",
                 (
-                    (int(r["iteration"]), r["gap"], certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution))
+                    (
+                        int(r["iteration"]),
+                        r["gap"],
+                        certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution),
+                    )
                     for r in trace
                 ),
             )
@@ -90,7 +103,10 @@ def _contraction(steps: list[tuple[Row, Row]], certificate: Certificate, resolut
     q = certificate.quantities
     for a, b in steps:
         factor = tl.contraction_factor(
-            a["step"], q["strong_convexity"] * a["sigma_min_squared"], q["smoothness"] * a["sigma_max_squared"], a["curvature"]
+            a["step"],
+            q["strong_convexity"] * a["sigma_min_squared"],
+            q["smoothness"] * a["sigma_max_squared"],
+            a["curvature"],
         )
         yield int(a["iteration"]), b["gap"], factor * factor * a["gap"] + noise(b["gap"], resolution)
 

@@ -31,7 +31,9 @@ class WeightEngine:
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
         before = self.iterate
-        g = torch.from_numpy(before.gradient).to(self._W1.device)
+        g = torch.tensor(
+            before.gradient, device=self._W1.device
+        )  # a copy: torch's memory is aligned, and products repeat
         self._W1, self._W2 = self._W1 - eta * (g @ self._W2), self._W2 - eta * (g.T @ self._W1)
         self.iterate = Iterate.of(self._loss, self._W1, self._W2)
         self.alignment = alignment(before, eta, self.iterate)
@@ -89,7 +91,7 @@ class GramEngine:
         start1, start2 = self._W1, self._W2
         result: dict[str, Tensor] = {}
         for name, factor in (("W1", self._factor1), ("W2", self._factor2)):
-            phi = torch.from_numpy(factor).to(start1.device)
+            phi = torch.tensor(factor, device=start1.device)
             result[name] = phi[:, :n] @ start1 + phi[:, n:] @ start2
         return result
 

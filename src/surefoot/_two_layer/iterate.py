@@ -27,7 +27,9 @@ OVERFLOWING = np.errstate(over="ignore", invalid="ignore")
 
 def squared_extremes(layer: Tensor) -> tuple[float, float]:
     """σ²_min (0 if the layer has more rows than columns) and σ²_max, by singular values."""
-    s = svdvals(layer.T)  # LAPACK takes a wide row-major matrix as a tall one: up to ten times faster than svdvals(layer)
+    s = svdvals(
+        layer.T
+    )  # LAPACK takes a wide row-major matrix as a tall one: up to ten times faster than svdvals(layer)
     return (float(s[-1]) ** 2 if layer.shape[0] <= layer.shape[1] else 0.0), float(s[0]) ** 2
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-
 import numpy as np
 
 from surefoot_check.theorems import two_layer as tl
@@ -57,7 +56,11 @@ class PaperRho(StepRule):
     certified_by = PAPER
 
     def start(self, loss: Loss, certificate: Certificate | None) -> None:
-        if certificate is None or not certificate.quantities.get("initial_step", 0.0) > 0.0 or "c" not in certificate.quantities:
+        if (
+            certificate is None
+            or not certificate.quantities.get("initial_step", 0.0) > 0.0
+            or "c" not in certificate.quantities
+        ):
             raise ValueError(
                 f"steps={self.name!r} needs a certificate of 'two-layer/corrected' (or as printed) with a positive "
                 "first step; call certify(net, loss, theorem='two-layer/corrected') and see its suggestion"
@@ -153,7 +156,9 @@ class Backtracking(StepRule):
 
     name = "backtracking"
 
-    def __init__(self, initial: float = 1.0, shrink: float = 0.1, decrease: float = 0.5, warm_start: bool = False) -> None:
+    def __init__(
+        self, initial: float = 1.0, shrink: float = 0.1, decrease: float = 0.5, warm_start: bool = False
+    ) -> None:
         if not initial > 0.0 or not 0.0 < shrink < 1.0 or not 0.0 < decrease < 1.0:
             raise ValueError("backtracking needs initial > 0 and shrink and decrease between 0 and 1")
         self.initial, self.shrink, self.decrease, self.warm_start = initial, shrink, decrease, warm_start
@@ -311,7 +316,8 @@ def first_critical_point(quartic: Quartic) -> float:
         return 0.0
     # in x = η/scale the constant is -1 and the coefficients are of order 1, so that no accuracy is lost to powers of η
     scale = max(
-        float(abs(c / derivative[3]) ** (1.0 / k)) for k, c in ((3, derivative[0]), (2, derivative[1]), (1, derivative[2]))
+        float(abs(c / derivative[3]) ** (1.0 / k))
+        for k, c in ((3, derivative[0]), (2, derivative[1]), (1, derivative[2]))
     )
     if scale == 0.0:
         return 0.0
@@ -369,5 +375,3 @@ def make(steps: StepRule | str | float | None, certificate: Certificate | None) 
     if name not in RULES:
         raise unknown("step rule", name, RULES)
     return RULES[name]()
-
-

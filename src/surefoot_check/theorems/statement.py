@@ -68,7 +68,6 @@ class Segment:
             return self.level
         return self.level * exp(passed * math.log1p(-self.decrease)) * (1.0 + 1e-12)
 
-
     @property
     def step(self) -> float:
         """The floor step."""

@@ -186,5 +186,3 @@ def spread(q: Quantities, beta2: Number, drift: Number) -> Number:
         upper_root(plus + drift, beta2) + upper_root(minus, beta2),
         upper_root(plus, beta2) + upper_root(minus + drift, beta2),
     )
-
-

@@ -13,6 +13,8 @@ from .two_layer_corrected import Corrected
 
 
 class AsPrinted(Corrected):
+    """The paper's Theorem 3.2 as printed."""
+
     id = "two-layer/as-printed"
     statement = "As printed; false for n != m (docs/errata.md, E.3)."
     reference = (

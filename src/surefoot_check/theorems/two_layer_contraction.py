@@ -13,6 +13,8 @@ from .two_layer_drift import Drift
 
 
 class Contraction(Drift):
+    """Theorem III with its advance count."""
+
     id = "two-layer/contraction"
     statement = "For a quadratic loss, sqrt(gap) contracts by max(|1-eta mu s-|, |1-eta K s+|) + eta^2 |XC|/|X(W-W*)|."
     reference = "surefoot, docs/theorems/two-layer-contraction.md"

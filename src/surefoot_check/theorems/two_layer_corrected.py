@@ -82,6 +82,8 @@ def _first_crossing(excess: Callable[[float], float], high: float) -> float:
 
 
 class Corrected(Theorem):
+    """Theorem 8 of the proofs: the paper's Theorem 3.2 with the corrected α1."""
+
     id = "two-layer/corrected"
     statement = "Steps between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t) contract the gap by rho_bar each."
     reference = (
@@ -167,7 +169,9 @@ class Corrected(Theorem):
 
     def schedule(self, q: Quantities) -> Schedule:
         at = barred({**q, **self.derived(q)}, q["initial_step"])
-        return [Segment(0, None, float(q["initial_gap"]), float(at["rate_loss"]) * (1.0 - 1e-9), float(q["initial_step"]))]
+        return [
+            Segment(0, None, float(q["initial_gap"]), float(at["rate_loss"]) * (1.0 - 1e-9), float(q["initial_step"]))
+        ]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

@@ -69,6 +69,8 @@ class Level:
 
 
 class Drift(Theorem):
+    """Theorem II with the advance count of Theorem 5, and of Theorem III for quadratic losses."""
+
     id = "two-layer/drift"
     statement = (
         "Gradient descent whose steps keep the drift budget and do at least as well as the floor step keeps "

@@ -15,6 +15,8 @@ from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_wit
 
 
 class Sharp(Theorem):
+    """Theorem I."""
+
     id = "two-layer/sharp"
     statement = "The gap falls by at least (eta - eta^2 K'(eta)/2) |grad L|^2 a step; it never increases."
     reference = "surefoot, docs/theorems/two-layer-sharp.md"
