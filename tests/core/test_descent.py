@@ -68,12 +68,14 @@ def test_absolute_tolerance_whichever_comes_first(engine: str) -> None:
     assert descend(tolerance=0.9, absolute_tolerance=1e-3, engine=engine).iterations < run.iterations
 
 
-def test_no_iterations() -> None:
+@ENGINES
+def test_no_iterations(engine: str) -> None:
     net = network()
     before = net.W1.detach().clone()
-    run = descend(net, max_iterations=0)
+    run = descend(net, max_iterations=0, engine=engine)
     assert (run.status, run.iterations, len(run.gaps)) == (sf.RunStatus.MAX_ITERATIONS, 0, 1)
-    assert torch.equal(net.W1.detach(), before)
+    # Gram space holds the weights as a product of factors, which rounds
+    torch.testing.assert_close(net.W1.detach(), before, rtol=0, atol=0.0 if engine == "weights" else 1e-14)
 
 
 def test_iteration_limit() -> None:
@@ -238,13 +240,13 @@ def test_a_certificate_of_other_arrays_is_refused() -> None:
 @pytest.mark.parametrize("x", [X, DUPLICATED])
 def test_certify_again_along_the_run(tmp_path: Path, engine: str, x: Tensor) -> None:
     net, loss = network(x.shape[1]), sf.SquaredLoss(x, Y)
-    run = descend(net, loss, certify_every=5, engine=engine, directory=tmp_path / "run")
-    assert [r.iteration for r in run.recertified] == list(range(5, run.iterations, 5))
+    run = descend(net, loss, tolerance=1e-8, certify_every=10, engine=engine, directory=tmp_path / "run")
+    assert [r.iteration for r in run.recertified] == list(range(10, run.iterations, 10))
     assert run.adopted
     assert [phase.iteration for phase in run.phases] == [0, *(r.iteration for r in run.adopted)]
-    guaranteed = [phase.iterations_to(1e-12 * run.gaps[0]) for phase in run.phases]
+    guaranteed = [phase.iterations_to(1e-8 * run.gaps[0]) for phase in run.phases]
     assert all(later < earlier for earlier, later in pairwise(guaranteed))
-    assert run.guaranteed_iterations(1e-12) == guaranteed[-1]
+    assert run.guaranteed_iterations(1e-8) == guaranteed[-1]
     assert run.audit().holds
     for phase in run.adopted:
         assert phase.certificate.holds

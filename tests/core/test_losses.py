@@ -71,8 +71,9 @@ def test_optimum_is_stationary_and_the_optimal_value_is_attained(loss: sf.Loss, 
 @cases
 def test_constants_bound_the_hessian(loss: sf.Loss, function: Function) -> None:
     for W in (torch.zeros(4, 3, dtype=F64), loss.optimum, normal(4, 3, seed=5)):
-        hessian = torch.autograd.functional.hessian(function, W).reshape(12, 12)
-        eigenvalues = torch.linalg.eigvalsh(hessian)
+        hessian = torch.autograd.functional.hessian(function, W)
+        assert isinstance(hessian, Tensor)
+        eigenvalues = torch.linalg.eigvalsh(hessian.reshape(12, 12))
         if loss.quadratic:
             assert loss.smoothness == pytest.approx(float(eigenvalues[-1]), rel=1e-12)
             positive = eigenvalues[eigenvalues > 1e-10 * eigenvalues[-1]]  # PL constant: the smallest positive one

@@ -61,7 +61,7 @@ SQUARED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.SquaredLoss(X, Y.int()), TypeError, r"Y has dtype int32; pass float64, for example Y.double\(\)"),
     (lambda: sf.SquaredLoss(X.half(), Y), TypeError, r"X has dtype float16; pass float64"),
     (lambda: sf.SquaredLoss(X.bfloat16(), Y), TypeError, r"X has dtype bfloat16; pass float64"),
-    (lambda: sf.SquaredLoss(X.cfloat(), Y), TypeError, r"X has dtype complex64; pass float64"),
+    (lambda: sf.SquaredLoss(X.to(torch.complex64), Y), TypeError, r"X has dtype complex64; pass float64"),
     (lambda: sf.SquaredLoss(X > 0, Y), TypeError, r"X has dtype bool; pass float64"),
     (lambda: sf.SquaredLoss(X.to_sparse(), Y), TypeError, r"X is a sparse tensor; pass X.to_dense\(\)"),
     (lambda: sf.SquaredLoss(X.numpy().astype(int), Y), TypeError, r"X has dtype int64; .*X.astype\('float64'\)"),

@@ -5,6 +5,8 @@ The same values show that the gaps of the losses keep their relative accuracy ne
 
 from __future__ import annotations
 
+from typing import Any
+
 import mpmath
 import numpy as np
 import pytest
@@ -18,29 +20,33 @@ from surefoot_check.problems import Interval, Problem, end_to_end, load_problem
 
 Array = np.ndarray
 Arrays = dict[str, Array]
+Matrix = Any
+"""A matrix of mpmath, which has no type stubs."""
+Number = Any
+"""A number of mpmath."""
 DIGITS = 60
 
 
 class Exact:
     """A problem in multiple precision: the singular values of its design, W* and the gap."""
 
-    K: mpmath.mpf
-    mu: mpmath.mpf
-    optimum: mpmath.matrix
+    K: Number
+    mu: Number
+    optimum: Matrix
 
-    def gap(self, W: mpmath.matrix) -> mpmath.mpf:
+    def gap(self, W: Matrix) -> Number:
         raise NotImplementedError
 
 
-def matrix(array: Array) -> mpmath.matrix:
+def matrix(array: Array) -> Matrix:
     return mpmath.matrix(np.atleast_2d(array).tolist())
 
 
-def squares(M: mpmath.matrix) -> mpmath.mpf:
+def squares(M: Matrix) -> Number:
     return mpmath.fsum(v * v for v in M)
 
 
-def eigenvalues(M: mpmath.matrix) -> list[mpmath.mpf]:
+def eigenvalues(M: Matrix) -> list[Number]:
     return sorted(mpmath.eigsy(M, eigvals_only=True))
 
 
@@ -57,11 +63,11 @@ class ExactLeastSquares(Exact):
         self.optimum = self.reshaped(V, *shape)
 
     @staticmethod
-    def reshaped(M: mpmath.matrix, rows: int, columns: int) -> mpmath.matrix:
+    def reshaped(M: Matrix, rows: int, columns: int) -> Matrix:
         entries = list(M)
         return mpmath.matrix([entries[i * columns : (i + 1) * columns] for i in range(rows)])
 
-    def gap(self, W: mpmath.matrix) -> mpmath.mpf:
+    def gap(self, W: Matrix) -> Number:
         difference = self.reshaped(W - self.optimum, self._x.cols, self._columns)
         return squares(self._x * difference) / 2
 
@@ -81,7 +87,7 @@ class ExactSoftmax(Exact):
         self._best, gradient, _ = self.terms(self.optimum)
         assert mpmath.norm(gradient) < mpmath.mpf(10) ** -45
 
-    def terms(self, W: mpmath.matrix) -> tuple[mpmath.mpf, mpmath.matrix, mpmath.matrix]:
+    def terms(self, W: Matrix) -> tuple[Number, Matrix, Matrix]:
         n, m, rows = W.rows, W.cols, self._x.rows
         logits = self._x * W
         value, gradient, hessian = self._l2 * squares(W) / 2, self._l2 * W, self._l2 * mpmath.eye(n * m)
@@ -100,7 +106,7 @@ class ExactSoftmax(Exact):
                             hessian[i * m + j, r * m + c] += self._x[k, i] * self._x[k, r] * curvature
         return value, gradient, hessian
 
-    def gap(self, W: mpmath.matrix) -> mpmath.mpf:
+    def gap(self, W: Matrix) -> Number:
         return self.terms(W)[0] - self._best
 
 
@@ -143,7 +149,7 @@ def drawn(kind: str, seed: int, scale: float, condition: float) -> tuple[Exact, 
     return exact, load_problem(kind, arrays), arrays
 
 
-def contains(interval: Interval, value: mpmath.mpf) -> bool:
+def contains(interval: Interval, value: Number) -> bool:
     return bool(mpmath.mpf(interval[0]) <= value <= mpmath.mpf(interval[1]))
 
 
@@ -162,8 +168,8 @@ def check_constants(kind: str, seed: int, scale: float, condition: float) -> Non
             W = exact.optimum
             singular = eigenvalues(W.T * W)
             smallest, largest = problem.optimum_singular_values()
-            assert contains(smallest, mpmath.sqrt(singular[0]))
-            assert contains(largest, mpmath.sqrt(singular[-1]))
+            assert contains(smallest, mpmath.sqrt(max(singular[0], 0)))
+            assert contains(largest, mpmath.sqrt(max(singular[-1], 0)))
             assert largest[1] - largest[0] <= (1e-6 if kind == "softmax" else 1e-9) * condition**2 * largest[1]
 
 

@@ -53,9 +53,9 @@ def rule(case: str) -> Any:
 def descend(case: str, engine: str, directory: Path | None, resume: bool = False, **options: Any) -> sf.Run:
     x = DUPLICATED if "deficient" in case else X
     loss, net = sf.SquaredLoss(x, Y), sf.nn.TwoLayerLinear.gaussian(x.shape[1], 3, 12)
-    options = {"max_iterations": 60, "tolerance": 1e-10, "steps": rule(case), **options}
+    options = {"max_iterations": 30, "tolerance": 1e-10, "steps": rule(case), **options}
     if "recertified" in case:
-        options["certify_every"] = options.get("certify_every", 4)
+        options["certify_every"] = options.get("certify_every", 8)
     if case.startswith("paper"):
         options["certificate"] = sf.certify(net, loss, "two-layer/corrected")
     return sf.descend(net, loss, engine=engine, directory=directory, resume=resume, progress=False, **options)
@@ -191,20 +191,20 @@ def test_crash_before_any_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         replace(*names, **options)
 
     monkeypatch.setattr(os, "replace", crashing)
-    whole = descend(case, engine, tmp_path / "whole", max_iterations=9)
+    whole = descend(case, engine, tmp_path / "whole", max_iterations=11)
     assert whole.adopted
     writes = 10**9 - left[0]
     for number in range(writes):
         directory = tmp_path / str(number)
         left[0] = number
         with pytest.raises(Crash):
-            descend(case, engine, directory, max_iterations=9)
+            descend(case, engine, directory, max_iterations=11)
         left[0] = 10**9
         if number < STARTING:
             with pytest.raises(sf.RunDirectoryError, match=r"config.json is missing"):
-                descend(case, engine, directory, resume=True, max_iterations=9)
+                descend(case, engine, directory, resume=True, max_iterations=11)
         else:
-            assert_same(descend(case, engine, directory, resume=True, max_iterations=9), whole)
+            assert_same(descend(case, engine, directory, resume=True, max_iterations=11), whole)
         shutil.rmtree(directory)
 
 
@@ -310,7 +310,7 @@ def test_a_recertification_that_the_checkpoint_knows_is_missing(tmp_path: Path) 
     [
         ({"steps": "sharp"}, "has rule 'certified-bb', this call 'sharp'; resume with the same settings"),
         ({"engine": "weights"}, "has engine 'gram', this call 'weights'"),
-        ({"certify_every": 5}, "has certify_every 4, this call 5"),
+        ({"certify_every": 5}, "has certify_every 8, this call 5"),
     ],
 )
 def test_resume_with_other_settings_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:

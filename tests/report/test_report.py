@@ -236,7 +236,7 @@ def test_hypothesis_that_fails_is_named_with_both_sides_and_what_would_help(repo
 
 def test_loss_without_strong_convexity_is_told_what_would_help(reports) -> None:
     run, _, page = reports(unregularised)
-    assert "initial_gap" not in run.certificate.quantities
+    assert run.certificate.quantities["strong_convexity"] == 0.0
     text = words(page)
     assert "NOTHING IS GUARANTEED" in text
     assert "mu > 0: the left side is 0 , which must be > the right side, 0" in text

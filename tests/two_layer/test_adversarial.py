@@ -1,7 +1,7 @@
 """A hunt for violations of every shipped theorem, end to end: certify, take the worst steps that are accepted, audit.
 
 Networks of all shapes up to 4 × 4 and width 8, random, of low rank or nearly balanced, over six decades of scale;
-losses of every kind, with data of any rank.
+losses of every kind, with data of any rank. Examples that once failed stay as explicit ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -185,7 +185,10 @@ def test_no_accepted_step_breaks_a_drift_certificate(case: Case, proposal: str, 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(max_examples=800, **QUICK)
+@settings(max_examples=700, **QUICK)
+@example(Case("squared", "low-rank", 2, 3, 1, 0.0, 0.0, 0.0, 0), "huge", "two-layer/drift", "gram")
+@example(Case("squared", "gaussian", 2, 3, 1, 0.0, 0.0, 0.0, 0), "tiny", "two-layer/drift", "gram")
+@example(Case("sensing", "gaussian", 2, 2, 1, 0.0, 0.0, 0.0, 2), "huge", "two-layer/drift", "gram")
 @DRIFT
 def test_no_accepted_step_breaks_a_drift_certificate_deep(case: Case, proposal: str, theorem: str, engine: str) -> None:
     hunt_drift(case, proposal, theorem, 120, engine)
@@ -227,7 +230,7 @@ def test_steps_up_to_twice_the_sharp_one_keep_their_decrease(case: Case, c: floa
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(max_examples=800, **QUICK)
+@settings(max_examples=700, **QUICK)
 @SHARP
 def test_steps_up_to_twice_the_sharp_one_keep_their_decrease_deep(case: Case, c: float, engine: str) -> None:
     hunt_sharp(case, c, 100, engine)
@@ -256,7 +259,7 @@ def test_the_constant_step_keeps_its_rate(case: Case, engine: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(max_examples=800, **QUICK)
+@settings(max_examples=700, **QUICK)
 @CONSTANT
 def test_the_constant_step_keeps_its_rate_deep(case: Case, engine: str) -> None:
     hunt_constant(case, 150, engine)
@@ -322,7 +325,7 @@ def test_the_corrected_rate_holds_for_all_admitted_steps(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@settings(max_examples=800, **QUICK)
+@settings(max_examples=700, **QUICK)
 @PAPER
 def test_the_corrected_rate_holds_for_all_admitted_steps_deep(
     case: Case, steps: str, c: float, d: float, share: float

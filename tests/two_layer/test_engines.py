@@ -236,6 +236,38 @@ def test_a_layer_taller_than_wide_has_no_smallest_singular_value(engine: str) ->
     assert ENGINES[engine](loss, W1, W2).iterate.sigma_min_squared == 4.0
 
 
+@pytest.mark.parametrize(("width", "engine"), [(1, "gram"), (20, "auto")])
+def test_runs_that_stay_at_a_saddle_do_not_blow_up(width: int, engine: str) -> None:
+    """Weights of rank one end at a saddle, where the recursion of the Gram alone multiplied its rounding errors."""
+    for seed in range(6):
+        g = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int, g: torch.Generator = g) -> Tensor:
+            return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+        common = normal(1, width)
+        net = sf.nn.TwoLayerLinear(normal(3, 1) @ common, normal(3, 1) @ common)
+        loss = sf.SquaredLoss(normal(9, 3), normal(9, 3))
+        run = sf.descend(net, loss, "sharp", 1500, engine=engine, progress=False)
+        assert run.engine == "gram" and run.status is not sf.RunStatus.DIVERGED
+        assert run.audit().holds, str(run.audit())
+
+
+def test_a_checkpoint_of_another_rotation_is_rotated_anew() -> None:
+    """The signs of a QR factor depend on the library: the checkpoint's weights decide."""
+    instance = build("squared", 3, 2, 9, 1.0, 1.0, 7)
+    first, second = both(instance)[0], both(instance)[0]
+    for _ in range(3):
+        first.move(sharp_step(first))
+    weights, state = first.weights(), first.state()
+    state["V1"], state["V2"] = -state["V1"], -state["V2"]
+    second.restore(weights, state)
+    first.move(sharp_step(first))
+    second.move(sharp_step(second))
+    for name, layer in first.weights().items():
+        torch.testing.assert_close(second.weights()[name], layer, rtol=1e-11, atol=1e-12)
+
+
 def test_unknown_engines_are_named() -> None:
     instance = build("squared", 2, 2, 5, 1.0, 1.0, 0)
     with pytest.raises(ValueError, match=r"unknown engine 'gramm'; did you mean 'gram'\?"):

@@ -1,8 +1,9 @@
 """The two engines that move an iterate: in Gram space, and in weight space with singular values of the layers.
 
-Gram space (exact, independent of width and rows): a step W1' = W1 - ηgW2, W2' = W2 - ηgᵀW1 changes W1W1ᵀ, W1W2ᵀ and W2W2ᵀ by
-expressions in themselves and g, and the weights follow from the start: [W1; W2](T) = Φ [W1; W2](0) with Φ the product of the
-factors I - η[[0, g], [gᵀ, 0]].
+Gram space (exact, independent of width and rows): gradient descent on Z = [W1; W2] (n+m, h) commutes with rotations of the
+hidden units. With Z = V Qᵀ, Q (h, r) orthonormal and r = min(h, n+m), it runs on V (n+m, r), whose Gram VVᵀ is that of Z. The
+recursion of ZZᵀ itself would be as fast, but rounding takes it out of the positive semidefinite matrices of rank h, and near
+a saddle that error grows without bound.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from torch import Tensor
 
 from .._core.losses import Loss
 from .iterate import OVERFLOWING, Iterate
+
+ROTATED = 1e-12
+"""Relative difference from which restored weights are not those of the checkpoint, so that the rotation differs."""
 
 
 class WeightEngine:
@@ -54,65 +58,65 @@ class WeightEngine:
 
 
 class GramEngine:
-    """The same iterates in Gram space."""
+    """The same iterates, on layers rotated to width min(h, n+m)."""
 
     name = "gram"
 
     def __init__(self, loss: Loss, W1: Tensor, W2: Tensor) -> None:
-        self._loss, self._W1, self._W2 = loss, W1.clone(), W2.clone()  # the network's own weights may change
-        n, m = len(W1), len(W2)
-        self._factor1, self._factor2 = np.eye(n, n + m), np.eye(m, n + m, n)
-        grams = (W1 @ W1.T, W1 @ W2.T, W2 @ W2.T)
-        self.iterate = self._look(*(gram.cpu().numpy() for gram in grams))
+        self._loss = loss
+        self._rotate(W1, W2)
+        self.iterate = self._look()
         self.alignment = 0.0
 
-    def _look(self, P11: np.ndarray, W: np.ndarray, P22: np.ndarray) -> Iterate:
-        return Iterate(self._loss, P11, W, P22, self._W1.shape[1], lambda: tuple(self.weights().values()))
+    def _rotate(self, W1: Tensor, W2: Tensor) -> None:
+        """Z = V Qᵀ; Q stays on the device of the weights, ``None`` where they are no wider than V."""
+        Z = torch.cat([W1, W2])
+        self._rotation: Tensor | None = None
+        if Z.shape[1] > Z.shape[0]:
+            self._rotation, triangle = torch.linalg.qr(Z.T)
+            Z = triangle.T
+        V = Z.cpu().numpy()
+        self._V1, self._V2 = V[: len(W1)].copy(), V[len(W1) :].copy()
+
+    def _look(self) -> Iterate:
+        V1, V2 = self._V1, self._V2
+        layers = (torch.from_numpy(V1), torch.from_numpy(V2))
+        return Iterate(self._loss, V1 @ V1.T, V1 @ V2.T, V2 @ V2.T, V1.shape[1], lambda: layers)
 
     @OVERFLOWING
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
-        at = self.iterate
-        g = at.gradient
-        gW, Wg = g @ at.W.T, at.W.T @ g
-        # P11' = P11 - η(gWᵀ + Wgᵀ) + η² g P22 gᵀ, as M + Mᵀ so that it stays symmetric; likewise P22'
-        half1 = 0.5 * at.P11 - eta * (gW - (0.5 * eta) * (at.gP22 @ g.T))
-        half2 = 0.5 * at.P22 - eta * (Wg - (0.5 * eta) * (g.T @ at.P11g))
-        self._factor1, self._factor2 = (
-            self._factor1 - eta * (g @ self._factor2),
-            self._factor2 - eta * (g.T @ self._factor1),
-        )
-        self.iterate = self._look(half1 + half1.T, at.after(eta), half2 + half2.T)
-        self.alignment = alignment(at, eta, self.iterate)
+        before = self.iterate
+        g = before.gradient
+        self._V1, self._V2 = self._V1 - eta * (g @ self._V2), self._V2 - eta * (g.T @ self._V1)
+        self.iterate = self._look()
+        self.alignment = alignment(before, eta, self.iterate)
 
     def weights(self) -> dict[str, Tensor]:
-        """W1 (n, h), W2 (m, h): Φ times the start."""
-        n = len(self._W1)
-        start1, start2 = self._W1, self._W2
-        result: dict[str, Tensor] = {}
-        for name, factor in (("W1", self._factor1), ("W2", self._factor2)):
-            phi = torch.tensor(factor, device=start1.device)
-            result[name] = phi[:, :n] @ start1 + phi[:, n:] @ start2
-        return result
+        """W1 (n, h), W2 (m, h): V Qᵀ."""
+        layers = {"W1": torch.from_numpy(self._V1), "W2": torch.from_numpy(self._V2)}
+        if self._rotation is None:
+            device = self._loss.optimum.device
+            return {name: V.to(device) for name, V in layers.items()}
+        Q = self._rotation
+        return {name: V.to(Q.device) @ Q.T for name, V in layers.items()}
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint needs beyond the weights."""
-        arrays = {
-            "P11": self.iterate.P11,
-            "W": self.iterate.W,
-            "P22": self.iterate.P22,
-            "factor1": self._factor1,
-            "factor2": self._factor2,
+        """What a checkpoint needs beyond the weights: V (the rotation is that of the constructor's weights)."""
+        return {
+            "alignment": torch.tensor(self.alignment, dtype=torch.float64),
+            "V1": torch.from_numpy(self._V1),
+            "V2": torch.from_numpy(self._V2),
         }
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64), **tensors}
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-        """Continue from a checkpoint (the start is the one given to the constructor, and the weights follow from it)."""
-        P11, W, P22, self._factor1, self._factor2 = (
-            state[name].cpu().numpy() for name in ("P11", "W", "P22", "factor1", "factor2")
-        )
-        self.iterate = self._look(P11, W, P22)
+        """Continue from a checkpoint, exactly where the rotation comes out as it did then (the same start and LAPACK)."""
+        self._V1, self._V2 = state["V1"].cpu().numpy(), state["V2"].cpu().numpy()
+        scale = max(float(W.abs().max()) for W in weights.values())
+        found = self.weights()
+        if any(float((found[k] - W.to(found[k].device)).abs().max()) > ROTATED * scale for k, W in weights.items()):
+            self._rotate(weights["W1"], weights["W2"])
+        self.iterate = self._look()
         self.alignment = float(state["alignment"])
 
 

@@ -18,6 +18,7 @@ from surefoot_check.theorems import two_layer as tl
 from .._core.losses import Loss
 from .._core.small import Array, SmallQuadratic
 
+EPSILON = float(np.finfo(np.float64).eps)
 GRAM_LIMIT = 1e-7
 """eigvalsh of a Gram loses σ²_min below about eps · σ²_max; below this ratio the layers' singular values are used instead."""
 
@@ -130,6 +131,12 @@ class Iterate:
     def gradient_squared(self) -> float:
         """‖∇L‖² = ‖G1‖_F² + ‖G2‖_F² = ⟨g, B⟩."""
         return max(float(np.vdot(self.gradient, self.B)), 0.0)
+
+    @property
+    def stationary(self) -> bool:
+        """Whether ‖∇L‖² = ⟨g, B⟩ is the rounding of its terms, as at a critical point that is not a minimum (g ≠ 0)."""
+        g = self.gradient_frobenius
+        return self.gradient_squared <= EPSILON * self.sigma_max_squared * g * g
 
     @cached_property
     def _spectra(self) -> _Spectra:
