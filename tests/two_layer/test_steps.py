@@ -396,3 +396,14 @@ def test_a_certified_proposal_may_be_any_rule(kind: str) -> None:
         )
         assert run.certified and run.audit().holds, str(run.audit())
         assert all(gap <= certificate.bound(t) for t, gap in enumerate(run.gaps))
+
+
+def test_an_uncertified_run_stalls_where_the_gradient_is_rounding() -> None:
+    """Width 1 ends at a critical point with a positive gap; a long step along rounding errors would leave it uphill."""
+    g = torch.Generator().manual_seed(2)
+    net = sf.nn.TwoLayerLinear.gaussian(2, 2, 1, generator=g)
+    A = torch.randn(8, 2, 2, generator=g, dtype=torch.float64)
+    loss = sf.MatrixSensing(A, torch.randn(8, generator=g, dtype=torch.float64))
+    run = sf.descend(net, loss, sf.steps.Certified(sf.steps.Constant(1e9)), 400, progress=False)
+    assert not run.certificate.holds and run.status is sf.RunStatus.STALLED
+    assert run.gaps[-1] > 1e-3 * run.gaps[0] and run.audit().violations == 0

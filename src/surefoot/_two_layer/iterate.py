@@ -19,6 +19,7 @@ from .._core.losses import Loss
 from .._core.small import Array, SmallQuadratic
 
 EPSILON = float(np.finfo(np.float64).eps)
+
 GRAM_LIMIT = 1e-7
 """eigvalsh of a Gram loses σ²_min below about eps · σ²_max; below this ratio the layers' singular values are used instead."""
 
