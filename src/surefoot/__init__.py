@@ -14,10 +14,12 @@ from ._core.run import Run, RunStatus
 from ._core.softmax import SoftmaxRegression
 from ._core.system import register
 from ._core.trace import Trace, audit
+from ._linear_resnet.system import LinearResNetSystem
 from ._two_layer.system import TwoLayerSystem
 
 register(TwoLayerSystem())
-del register, TwoLayerSystem
+register(LinearResNetSystem())
+del register, TwoLayerSystem, LinearResNetSystem
 
 __version__ = "0.1.0"
 

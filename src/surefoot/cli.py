@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             code = int(_run(_parse(arguments), arguments))
-            sys.stdout.flush()
+            if sys.stdout is not None:  # None where the process was started with it closed
+                sys.stdout.flush()
             return code
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(Exit.USAGE)

@@ -1,21 +1,17 @@
 """Step-size rules."""
 
-from ._core.steps import StepRule
+from ._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
+from ._core.system import rule_names as names
 from ._two_layer.steps import (
-    Backtracking,
-    BarzilaiBorwein,
     Certified,
     CertifiedBB,
-    Constant,
     Contraction,
     ExactLineSearch,
     Local,
     PaperRho,
     PaperRhoBar,
-    Polyak,
     Sharp,
     Xu2023,
-    names,
 )
 
 __all__ = [

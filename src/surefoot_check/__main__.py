@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from .checker import check, lines
 
+CTRL_C = 130
+BROKEN_PIPE = 141
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check a run directory; returns 0 accept, 1 reject, 2 usage or failed self-test, 3 undecided."""
+    """Check a run directory; returns 0 accept, 1 reject, 2 no verdict (usage, failed self-test, failed output), 3 undecided."""
     parser = argparse.ArgumentParser(
         prog="surefoot-check",
         description="Check the certificate and the checkpoints of a run directory with rigorous arithmetic.",
@@ -26,15 +31,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args(arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:
         report = check(options.directory)
-    except (OSError, RuntimeError) as error:
-        print(f"surefoot-check: {error}", file=sys.stderr)
+        print(json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report)), flush=True)
+    except BrokenPipeError:
+        # whoever read the output has left: an exit code of 1 would say that the run is rejected
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except KeyboardInterrupt:
+        print("surefoot-check: interrupted", file=sys.stderr)
+        return CTRL_C
+    except (OSError, RuntimeError, MemoryError) as error:
+        print(f"surefoot-check: {error or type(error).__name__}", file=sys.stderr)
         return 2
-    if options.json:
-        print(json.dumps(report.to_dict(), indent=1))
-    else:
-        print("\n".join(lines(report)))
     return report.outcome.exit_code
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from .arrays import FormatError, digest, parse_hex, read_safetensors
 from .bounds import self_test
-from .problems import Array, Problem, end_to_end, load_problem
+from .problems import Array, Problem, ball, end_to_end, load_problem
 from .run_files import Certificate, Checkpoint, iteration_in, read_checkpoints, read_weights
 from .theorems import Inequality, Schedule
 from .theorems import two_layer as tl
@@ -187,7 +187,7 @@ def _check_certificate(
         _check_base(name, certificate.quantities.get(name), enclosures[name], claim, report)
     if report.outcome is not Outcome.ACCEPT:
         return
-    q: dict[str, Any] = {k: _ball(v) for k, v in certificate.quantities.items()} | sizes
+    q: dict[str, Any] = {k: ball(v) for k, v in certificate.quantities.items()} | sizes
     derived = certificate.theorem.derived(q)
     extra = certificate.quantities.keys() - set(needed) - derived.keys() - set(certificate.theorem.choices)
     if extra or set(certificate.theorem.choices) - certificate.quantities.keys():
@@ -263,7 +263,7 @@ def _check_conclusion(certificate: Certificate, q: Mapping[str, Any], claim: str
     stated = (
         certificate.initial_gap == certificate.quantities.get("initial_gap")
         and certificate.step_size == schedule[0].step
-        and bool(_ball(certificate.rate) >= 1 - _ball(schedule[0].decrease))
+        and bool(ball(certificate.rate) >= 1 - ball(schedule[0].decrease))
         and certificate.rate <= 1.0
     )
     report.add(
@@ -284,7 +284,7 @@ def _check_gap(
     bound = _bound(certificate.schedule, passed)
     W = end_to_end(checkpoint.weights["W1"], checkpoint.weights["W2"])
     gap = problem.gap_upper(W)
-    inequality = Inequality(f"{name}: gap after {checkpoint.iteration} iterations", _ball(gap), "<=", bound)
+    inequality = Inequality(f"{name}: gap after {checkpoint.iteration} iterations", ball(gap), "<=", bound)
     if inequality.certain:
         _decide(inequality, "L2", report)
         return
@@ -299,16 +299,10 @@ def _check_gap(
 def _bound(schedule: Schedule, iteration: int) -> Any:
     """The guaranteed gap after ``iteration`` iterations, in ball arithmetic."""
     segment = [s for s in schedule if s.start <= iteration][-1]
-    return _ball(segment.level) * (1 - _ball(segment.decrease)) ** (iteration - segment.start)
+    return ball(segment.level) * (1 - ball(segment.decrease)) ** (iteration - segment.start)
 
 
 # -- balls -------------------------------------------------------------------------------------------------------------
-
-
-def _ball(x: float) -> Any:
-    from flint import arb
-
-    return arb(x)
 
 
 def _decide(inequality: Inequality, claim: str, report: Report) -> None:

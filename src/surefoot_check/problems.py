@@ -33,6 +33,11 @@ def root_down(x: float) -> float:
     return max(0.0, down(float(np.sqrt(max(x, 0.0)))))
 
 
+def squared(low: float, high: float) -> Interval:
+    """Enclosure of x² for 0 ≤ low ≤ x ≤ high; an overflow is infinite, where ** would raise."""
+    return max(0.0, down(low * low)), up(high * high)
+
+
 @dataclass(frozen=True)
 class Product:
     """The end-to-end matrix W = W1 W2ᵀ as computed, with a bound on its error in Frobenius norm."""
@@ -107,8 +112,7 @@ class LinearLeastSquares:
 
     def squared(self, which: int) -> Interval:
         """Enclosure of the square of a singular value of X."""
-        low, high = float(self.lower[which]), float(self.upper[which])
-        return max(0.0, down(low * low)), up(high * high)
+        return squared(float(self.lower[which]), float(self.upper[which]))
 
     def image_norm(self, V: Array, error: float) -> float:
         """Upper bound of ‖X V'‖_F over all ‖V' - V‖_F ≤ error."""
@@ -157,12 +161,13 @@ class LinearLeastSquares:
         X, witness = _balls(self.X), _balls(self.witness)
         near, far = _norm_bounds(X * (V - witness))
         residual = _norm_bounds(X.transpose() * (X * witness - _balls(self.Y)))[1]
-        moved = residual / (2 * _ball(mu)).sqrt()
-        low, high = near / _ball(2.0).sqrt() - moved, far / _ball(2.0).sqrt() + moved
+        moved = residual / (2 * ball(mu)).sqrt()
+        low, high = near / ball(2.0).sqrt() - moved, far / ball(2.0).sqrt() + moved
         return (low * low if low > 0 else None), high * high
 
 
-def _ball(x: float) -> Any:
+def ball(x: float) -> Any:
+    """The float as an exact ball."""
     from flint import arb
 
     return arb(x)
@@ -176,28 +181,40 @@ def _balls(A: Array) -> Any:
 
 def _norm_bounds(A: Any) -> tuple[Any, Any]:
     """Lower and upper bound of the Frobenius norm; the ball of the sum of squares may reach below zero."""
-    total: Any = sum((x * x for x in A.entries()), _ball(0.0))
+    total: Any = sum((x * x for x in A.entries()), ball(0.0))
     return total.abs_lower().sqrt(), total.abs_upper().sqrt()
 
 
-class Squared(Problem):
-    """½‖XW - Y‖²_F with X of full column rank."""
+class Quadratic(Problem):
+    """½‖𝒳W - Y‖² as one least-squares problem in the entries of W."""
 
-    kind = "squared"
     quadratic = True
-    unique_optimum = True
-
-    def __init__(self, X: Array, Y: Array, optimum: Array) -> None:
-        if X.shape[0] < X.shape[1]:
-            raise FormatError("X must have full column rank; a rank-deficient problem is stored reduced")
-        self.shape = (X.shape[1], Y.shape[1])
-        self._system = LinearLeastSquares(X, Y, optimum)
+    _system: LinearLeastSquares
 
     def smoothness(self) -> Interval:
         return self._system.squared(0)
 
     def strong_convexity(self) -> Interval:
         return self._system.squared(-1)
+
+    def optimum(self) -> Product:
+        mu = self.strong_convexity()[0]
+        error = up(self._system.stationarity() / mu, 2) if mu > 0.0 else float("inf")
+        return Product(self._system.witness.reshape(self.shape), error)
+
+
+class Squared(Quadratic):
+    """½‖XW - Y‖²_F with X of full column rank."""
+
+    kind = "squared"
+    unique_optimum = True
+
+    def __init__(self, X: Array, Y: Array, optimum: Array) -> None:
+        if X.shape[0] < X.shape[1]:
+            raise FormatError("X must have full column rank; a rank-deficient problem is stored reduced")
+        self.shape = (X.shape[1], Y.shape[1])
+        self.design = X
+        self._system = LinearLeastSquares(X, Y, optimum)
 
     def gap_upper(self, W: Product) -> float:
         return self._system.gap_upper(W.value, W.error)
@@ -205,29 +222,17 @@ class Squared(Problem):
     def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
         return self._system.gap_exact(_balls(W1) * _balls(W2).transpose())
 
-    def optimum(self) -> Product:
-        mu = self.strong_convexity()[0]
-        error = up(self._system.stationarity() / mu, 2) if mu > 0.0 else float("inf")
-        return Product(self._system.witness, error)
 
-
-class Sensing(Problem):
+class Sensing(Quadratic):
     """½ Σ_k (⟨A_k, W⟩ - y_k)² with linearly independent measurements, or at least nm of them of rank nm."""
 
     kind = "sensing"
-    quadratic = True
 
     def __init__(self, A: Array, y: Array, optimum: Array) -> None:
         measurements, n, m = A.shape
         self.shape = (n, m)
         self._system = LinearLeastSquares(A.reshape(measurements, n * m), y[:, None], optimum.reshape(n * m, 1))
         self.unique_optimum = self._system.unique
-
-    def smoothness(self) -> Interval:
-        return self._system.squared(0)
-
-    def strong_convexity(self) -> Interval:
-        return self._system.squared(-1)
 
     def gap_upper(self, W: Product) -> float:
         return self._system.gap_upper(W.value.reshape(-1, 1), W.error)
@@ -237,11 +242,6 @@ class Sensing(Problem):
 
         product = _balls(W1) * _balls(W2).transpose()
         return self._system.gap_exact(arb_mat(len(W1) * len(W2), 1, product.entries()))
-
-    def optimum(self) -> Product:
-        mu = self.strong_convexity()[0]
-        error = up(self._system.stationarity() / mu, 2) if mu > 0.0 else float("inf")
-        return Product(self._system.witness.reshape(self.shape), error)
 
 
 class Softmax(Problem):
@@ -340,7 +340,7 @@ class Softmax(Problem):
     def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
         W = end_to_end(W1, W2)
         lower = down(self._loss(W)[0] - self._loss(Product(self.witness, 0.0))[1])  # ℓ* ≤ ℓ(Ŵ)
-        return (_ball(lower) if lower > 0.0 else None), self.gap_upper(W)
+        return (ball(lower) if lower > 0.0 else None), self.gap_upper(W)
 
     def optimum(self) -> Product:
         error = up(self.stationarity() / self.l2, 2) if self.l2 > 0.0 else float("inf")

@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 
 from .bounds import down, imbalance_eigenvalue_bounds, singular_value_bounds, up
-from .problems import Array, Interval, Problem, end_to_end
-
-
-def _squared(low: float, high: float) -> Interval:
-    return max(0.0, down(low * low)), up(high * high)  # an overflow is infinite, where ** would raise
+from .problems import Array, Interval, Problem, end_to_end, squared
 
 
 def _smallest_squared(W: Array) -> Interval:
@@ -19,12 +15,12 @@ def _smallest_squared(W: Array) -> Interval:
     if W.shape[0] > W.shape[1]:
         return 0.0, 0.0
     lower, upper = singular_value_bounds(W)
-    return _squared(float(lower[-1]), float(upper[-1]))
+    return squared(float(lower[-1]), float(upper[-1]))
 
 
 def _largest_squared(W: Array) -> Interval:
     lower, upper = singular_value_bounds(W)
-    return _squared(float(lower[0]), float(upper[0]))
+    return squared(float(lower[0]), float(upper[0]))
 
 
 def _add(a: Interval, b: Interval) -> Interval:

@@ -289,3 +289,14 @@ def test_a_saved_run_reads_back_equal(tmp_path: Path, directory: bool) -> None:
         assert a.keys() == b.keys()
         assert all(torch.equal(a[name], b[name]) for name in a)
     assert str(again.audit()) == str(run.audit())
+
+
+def test_certifying_again_without_a_target_goes_on() -> None:
+    """With zero targets the rounding level is 0 too: no certificate counts iterations to a gap of exactly 0."""
+    X = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    loss = sf.SquaredLoss(X, torch.zeros(20, 2, dtype=torch.float64))
+    assert loss.gap_resolution == 0.0
+    net = sf.nn.TwoLayerLinear.gaussian(3, 2, 12, seed=1)
+    run = sf.descend(net, loss, max_iterations=5, tolerance=0.0, certify_every=2, progress=False)
+    assert run.status is sf.RunStatus.MAX_ITERATIONS
+    assert [found.iteration for found in run.recertified] == [2, 4] and run.adopted == []

@@ -21,6 +21,7 @@ from surefoot._experiments import two_layer_rates as rates
 from surefoot._experiments import two_layer_rules as rules
 from surefoot._experiments import two_layer_width as width
 from surefoot._experiments.result import Experiment, Table
+from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
 
 FIG1 = {"widths": (20, 60), "noises": (0.1, 1.0), "repeats": 2, "n": 3}
 FIG2 = {"widths": (60,), "noises": (0.1,), "repeats": 2, "ill_conditioned": (4.0, 20, 0.1), "n": 3}
@@ -152,7 +153,7 @@ def test_the_bound_along_a_run_is_the_product_of_the_local_factors(kappa: float)
 
 def test_the_smoothness_known_ahead_starts_at_that_of_the_theorem_and_falls() -> None:
     certificate = small_instance(noise=1.0).certify(instances.CORRECTED)
-    values = [bounds.smoothness_ahead(certificate, t) for t in (0, 10, 1000)]
+    values = [smoothness_ahead(certificate.quantities, t) for t in (0, 10, 1000)]
     assert values[0] == pytest.approx(certificate.quantities["K_bar0"], rel=1e-12)
     assert values[0] > values[1] > values[2]
 

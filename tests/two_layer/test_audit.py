@@ -321,6 +321,17 @@ def test_the_recorder_checks_its_arguments() -> None:
         sf.Trace(setting.loss).record(wrong, 0.1)
 
 
+def test_a_trace_of_other_weights_or_data_is_refused() -> None:
+    """Its inequalities could hold by chance, and would say nothing of what the certificate guarantees."""
+    setting, other = Setting(), Setting(1)
+    certificate = sf.certify(setting.net, setting.loss)
+    with pytest.raises(ValueError, match=r"speaks of other arrays \(.*initial/W1.*problem/X.* differ\)"):
+        sf.audit(other.train(2, other.eta), certificate)
+    setting.train(1, setting.eta)  # the network has moved on
+    with pytest.raises(ValueError, match=r"speaks of other arrays \(initial/W1, initial/W2 differ\)"):
+        sf.audit(setting.train(2, setting.eta), certificate)
+
+
 def test_a_rank_deficient_problem_is_recorded_reduced() -> None:
     """Zero and repeated columns: the loop moves the full weights, the audit speaks of the reduced ones."""
     g = torch.Generator().manual_seed(5)

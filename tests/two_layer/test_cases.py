@@ -151,7 +151,7 @@ def test_local_smoothness_of_the_paper(name: str, engine: str) -> None:
     expected = CASES[name]["expected"]
     at = start(name, engine).iterate
     k0, k1, k2 = at.printed
-    assert agree(at.loss.strong_convexity * at.sigma_min_squared, expected["mu_0"], at.sigma_max_squared)
+    assert agree(problem(name)[1].strong_convexity * at.sigma_min_squared, expected["mu_0"], at.sigma_max_squared)
     assert at.printed == close(expected["K_0_coefficients"], CONSTANT)
     for eta, value in expected["K_0_at_eta"].items():
         assert k0 + float(eta) * (k1 + float(eta) * k2) == close(value, CONSTANT)
@@ -294,7 +294,7 @@ def test_paper_schedule_rho(name: str, engine: str) -> None:
         at = moving.iterate
         k0, k1, k2 = at.printed
         smoothness = k0 + eta * (k1 + eta * k2)
-        mu = at.loss.strong_convexity * at.sigma_min_squared
+        mu = problem(name)[1].strong_convexity * at.sigma_min_squared
         assert mu == close(expected["mu_t"][t], TRAJECTORY)
         assert smoothness == close(expected["K_t"][t], TRAJECTORY)
         product.append(product[-1] * (1.0 - 2.0 * mu * eta + mu * smoothness * eta * eta))

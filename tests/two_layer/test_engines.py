@@ -108,7 +108,11 @@ COMPARED = ["gap", "gradient_squared", "drift_per_step", "sigma_max_squared", "k
 def test_the_engines_follow_the_same_trajectory(instance: Instance) -> None:
     gram, weights = both(instance)
     # below, the gap is the rounding of W: a relative error of 1e-6 needs sqrt(gap) 1e6 times above it
-    lowest = max(1e-18 * gram.iterate.gap, 1e12 * instance.loss.gap_resolution)
+    # (where W* is 0, as with one class, the product W1W2ᵀ rounds at the size of its factors)
+    rounding = (
+        0.5 * instance.loss.smoothness * (torch.finfo(torch.float64).eps * weights.iterate.sigma_max_squared) ** 2
+    )
+    lowest = max(1e-18 * gram.iterate.gap, 1e12 * instance.loss.gap_resolution, 1e12 * rounding)
     # below width n + m the path may pass saddles, which magnify any difference of rounding: a few steps only
     few = instance.net.width < sum(instance.loss.shape)
     for _ in range(6 if few else 150):

@@ -406,4 +406,4 @@ def test_an_uncertified_run_stalls_where_the_gradient_is_rounding() -> None:
     loss = sf.MatrixSensing(A, torch.randn(8, generator=g, dtype=torch.float64))
     run = sf.descend(net, loss, sf.steps.Certified(sf.steps.Constant(1e9)), 400, progress=False)
     assert not run.certificate.holds and run.status is sf.RunStatus.STALLED
-    assert run.gaps[-1] > 1e-3 * run.gaps[0] and run.audit().violations == 0
+    assert run.gaps[-1] > 1e6 * run.resolution and run.audit().violations == 0

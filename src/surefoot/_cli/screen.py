@@ -201,12 +201,13 @@ def margin(condition: Condition) -> str:
 
 
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
-    """A certificate in plain values."""
+    """A certificate in plain values; what it guarantees only where it holds (a refuted theorem keeps its claims)."""
+    holds = certificate.holds
     return {
         "system": certificate.system,
         "theorem": certificate.theorem,
         "status": certificate.status.value,
-        "holds": certificate.holds,
+        "holds": holds,
         "conditions": [
             {
                 "name": c.name,
@@ -219,9 +220,9 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
             for c in certificate.conditions
         ],
         "quantities": dict(certificate.quantities),
-        "step_size": certificate.step_size,
-        "rate": certificate.rate,
-        "iterations_to": {f"{target:g}": certificate.iterations_to(target) for target in TARGETS},
+        "step_size": certificate.step_size if holds else None,
+        "rate": certificate.rate if holds else None,
+        "iterations_to": {f"{target:g}": certificate.iterations_to(target) if holds else None for target in TARGETS},
         "optimal_value": certificate.optimal_value,
         "rule": certificate.rule,
         "suggestion": certificate.suggestion,

@@ -58,10 +58,10 @@ class Audit:
         return "\n".join([head, *(f"  {line}" for line in self.lines)])
 
 
-def line(name: str, rows: Iterable[tuple[int, float, float]], noise: float = 0.0) -> AuditLine:
+def line(name: str, rows: Iterable[tuple[int, float, float]]) -> AuditLine:
     """An audit line from (iteration, left, right) for left ≤ right.
 
-    A violation is a left side above right·(1 + 1e-9) + noise, or a NaN.
+    A violation is a left side above the right one by more than 1e-9 of it, or a NaN.
     """
     worst: float | None = None
     at: int | None = None
@@ -69,11 +69,16 @@ def line(name: str, rows: Iterable[tuple[int, float, float]], noise: float = 0.0
     count = 0
     for iteration, left, right in rows:
         count += 1
-        if not left <= right * (1.0 + math.copysign(TOLERANCE, right)) + noise and first is None:
+        if not left <= right * (1.0 + math.copysign(TOLERANCE, right)) and first is None:
             first = iteration
-        ratio = left / right if right > 0.0 else (0.0 if left <= noise else math.inf)
+        ratio = left / right if right > 0.0 else (0.0 if left <= 0.0 else math.inf)
         if math.isnan(ratio):
             worst, at = math.inf, iteration
-        elif left > noise and (worst is None or ratio > worst):
+        elif left > 0.0 and (worst is None or ratio > worst):
             worst, at = ratio, iteration
     return AuditLine(name, first is None, worst, at, first, count)
+
+
+def noise(gap: float, resolution: float) -> float:
+    """What rounding can add to a gap: it moves sqrt(gap) by up to sqrt(resolution)."""
+    return 2.0 * math.sqrt(gap * resolution) + resolution

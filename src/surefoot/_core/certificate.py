@@ -15,6 +15,8 @@ from surefoot_check.arrays import parse_hex
 from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
 from surefoot_check.theorems.statement import iterations_to
 
+from .validate import unknown
+
 FORMAT = "surefoot-certificate/1"
 SLACK = 1e-9
 """Relative slack of published base quantities, so that a second, independently written checker agrees."""
@@ -73,13 +75,16 @@ class Certificate:
         system, theorem, version: which statement.
         status: holds / fails / refuted.
         conditions: the hypotheses with both sides.
-        quantities: the theorem's quantities by the spec's symbols in ASCII; base quantities carry a slack of 1e-9.
-        schedule: the guaranteed gap as segments of constant rate; empty unless it holds.
+        quantities: the theorem's quantities by their symbols in ASCII; base quantities carry a slack of 1e-9.
+        schedule: the gap that the theorem claims, as segments of constant rate; empty where a hypothesis fails.
         optimal_value: the value that gaps are measured from.
         rule: the step rule the theorem speaks of by default.
         suggestion: what would make it hold; empty where it does.
         problem: kind of the loss, and the sizes.
         arrays: sha256 of each array it speaks of.
+
+    Step size, rate, bound and iteration count are guarantees where ``holds``. A refuted theorem keeps its claims, so that an
+    audit can show where a run breaks them; they guarantee nothing.
     """
 
     system: str
@@ -102,31 +107,43 @@ class Certificate:
 
     @property
     def initial_gap(self) -> float:
-        """L(0), rounded up."""
-        return self.quantities["initial_gap"]
+        """L(0), rounded up; ``inf`` where it has no finite bound."""
+        return self.quantities.get("initial_gap", math.inf)
 
     @property
     def step_size(self) -> float | None:
-        """The first guaranteed (floor) step; ``None`` without a guarantee."""
+        """The first guaranteed (floor) step; ``None`` where a hypothesis fails."""
         return self.schedule[0].step if self.schedule else None
 
     @property
     def rate(self) -> float | None:
-        """Guaranteed factor of the gap in the first step, the worst one, rounded up; ``None`` without a guarantee."""
+        """Guaranteed factor of the gap in the first step, the worst one, rounded up; ``None`` where a hypothesis fails."""
         if not self.schedule:
             return None
         return min(1.0, math.nextafter(1.0 - self.schedule[0].decrease, math.inf))
 
     def bound(self, t: int) -> float:
-        """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` without a guarantee."""
+        """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` where a hypothesis fails.
+
+        Raises:
+            ValueError: a negative ``t``.
+        """
         if t < 0:
             raise ValueError(f"t is {t}; iterations are counted from 0")
         if not self.schedule:
             return math.inf
-        return self.schedule[bisect_right(self.schedule, t, key=lambda segment: segment.start) - 1].at(t)
+        return self.segment(t).at(t)
+
+    def segment(self, t: int) -> Segment:
+        """The segment of the schedule, which must not be empty, that iteration ``t`` ≥ 0 belongs to."""
+        return self.schedule[bisect_right(self.schedule, t, key=lambda segment: segment.start) - 1]
 
     def iterations_to(self, relative_gap: float) -> float:
-        """Iterations after which gap ≤ relative_gap × initial gap is guaranteed; ``inf`` if it never is."""
+        """Iterations after which gap ≤ relative_gap × initial gap is guaranteed; ``inf`` if it never is.
+
+        Raises:
+            ValueError: a relative_gap that is not a positive number.
+        """
         if not 0.0 < relative_gap < math.inf:
             raise ValueError(f"relative_gap is {relative_gap!r}; it must be a positive number")
         return iterations_to(list(self.schedule), relative_gap) if self.schedule else math.inf
@@ -244,6 +261,15 @@ class Certificate:
         return "\n".join(lines)
 
 
+def require_arrays(certificate: Certificate, found: Mapping[str, str]) -> None:
+    """Raise ``ValueError`` unless ``found`` (sha256 by name) are the arrays that the certificate speaks of."""
+    differing = sorted(name for name in found if certificate.arrays.get(name) != found[name])
+    if differing:
+        raise ValueError(
+            f"the certificate speaks of other arrays ({', '.join(differing)} differ); call certify(net, loss) again"
+        )
+
+
 def publish(
     enclosures: Mapping[str, tuple[float, float]], directions: Mapping[str, str], slack: float = SLACK
 ) -> dict[str, float]:
@@ -264,8 +290,6 @@ def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, flo
 
 def find(name: str, system: str) -> Theorem:
     """The theorem ``name`` of a system; ``ValueError`` with the nearest name otherwise."""
-    from .validate import unknown
-
     known = [key for key, theorem in THEOREMS.items() if key.startswith(system + "/")]
     if name not in known:
         raise unknown("theorem", name, known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import ExitStack
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from . import checkpoints
 from . import trace as traces
-from .certificate import Certificate, find
+from .certificate import Certificate, find, require_arrays
 from .interrupts import StopRequest
-from .io import RunDirectoryError, make_directory, read_json, read_tensors, write_atomic
+from .io import RunDirectoryError, locked, make_directory, read_json, read_tensors, write_atomic
 from .losses import Loss
 from .progress import Update, progress_line
 from .run import RUN_FORMAT, Run, RunStatus, read_certificate, write_end, write_start
@@ -90,23 +91,25 @@ def descend(
 
     Raises:
         TypeError, ValueError: bad arguments; a certificate of other arrays.
-        RunDirectoryError: a directory that exists (without ``resume``), or that cannot be resumed.
+        RunDirectoryError: a directory that exists (without ``resume``), that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept.
     """
-    return _Descent(
-        net,
-        loss,
-        steps,
-        max_iterations,
-        tolerance,
-        absolute_tolerance,
-        certificate,
-        certify_every,
-        engine,
-        directory,
-        resume,
-        config,
-    ).run(progress)
+    with ExitStack() as held:
+        return _Descent(
+            net,
+            loss,
+            steps,
+            max_iterations,
+            tolerance,
+            absolute_tolerance,
+            certificate,
+            certify_every,
+            engine,
+            directory,
+            resume,
+            config,
+            held,
+        ).run(progress)
 
 
 class _Descent:
@@ -126,6 +129,7 @@ class _Descent:
         directory: str | Path | None,
         resume: bool,
         config: Mapping[str, Any] | None,
+        held: ExitStack,
     ) -> None:
         if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
             raise ValueError(f"max_iterations is {max_iterations!r}; it must be an integer of at least 0")
@@ -177,27 +181,27 @@ class _Descent:
         }
         self.rule.start(loss.reduced, self.certificate)
         if resume:
-            self._resume()
+            self._resume(held)
         elif self.directory is not None:
             make_directory(self.directory)
+            held.enter_context(locked(self.directory))
             write_start(self.directory, self.certificate, loss.reduced.arrays(), self.initial, self.settings)
 
     def _check_certificate(self, certificate: Certificate) -> None:
         if certificate.system != self.system.name:
-            raise ValueError(f"the certificate is of {certificate.system!r}, the network of {self.system.name!r}")
-        found = self.system.digests(self.net, self.loss)
-        differing = sorted(name for name in found if certificate.arrays.get(name) != found[name])
-        if differing:
             raise ValueError(
-                f"the certificate speaks of other arrays ({', '.join(differing)} differ); call certify(net, loss) again"
+                f"the certificate is of {certificate.system!r}, the network of {self.system.name!r}; "
+                "call certify(net, loss) with this network"
             )
+        require_arrays(certificate, self.system.digests(self.net, self.loss))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _resume(self) -> None:
+    def _resume(self, held: ExitStack) -> None:
         assert self.directory is not None
         if not self.directory.is_dir():
             raise RunDirectoryError(f"{self.directory} is not a directory; there is no run to resume")
+        held.enter_context(locked(self.directory))
         stored = read_json(self.directory / "config.json")
         for name in ("format", "system", "rule", "engine", "certify_every"):
             if stored.get(name) != self.settings[name]:
@@ -210,7 +214,7 @@ class _Descent:
                 f"the run in {self.directory} has a certificate of other data, weights or theorem; "
                 "resume with the same data and the initial weights"
             )
-        # write_start may have been cut off after config.json of an earlier version; the initial weights must be there
+        # not needed to go on, but without them the finished run could neither be loaded nor checked
         start = read_tensors(self.directory / "initial.safetensors")
         if set(start) != set(self.initial):
             raise RunDirectoryError(f"{self.directory / 'initial.safetensors'} has other arrays; start a new run")

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 class RunDirectoryError(ValueError):
@@ -81,6 +87,32 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
         raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
     # copied, as they lie unaligned in the file's bytes: a matrix product may round differently there than in torch's memory
     return {name: tensor.clone().to(device) for name, tensor in tensors.items()}
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Within the context, no other process or thread writes a run into this directory. The operating system drops the lock of
+    a process that dies; where it or the file system has no locks, nothing is locked.
+
+    Raises:
+        RunDirectoryError: it is locked already.
+    """
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RunDirectoryError(
+                f"another process is writing a run into {path}; wait until it ends, or choose another directory"
+            ) from error
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def make_directory(path: Path) -> None:

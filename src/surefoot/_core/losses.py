@@ -38,7 +38,9 @@ def _constants(names: tuple[str, str], design: Tensor, target: Tensor) -> tuple[
     check_scale(names[0], float(s[0]))
     largest = float(target.abs().max())
     if not largest <= SCALE:
-        raise ValueError(f"{names[1]} reaches {largest:.3g}, beyond {SCALE:.0e}: products would overflow; scale the data")
+        raise ValueError(
+            f"{names[1]} reaches {largest:.3g}, beyond {SCALE:.0e}: products would overflow; scale the data"
+        )
     return float(s[0]) ** 2, float(s[-1]) ** 2
 
 
@@ -210,9 +212,7 @@ class SquaredLoss(QuadraticLoss):
 
 
 def _small(design: Tensor, loss: Loss, vectorised: bool) -> SmallQuadratic:
-    return SmallQuadratic(
-        design.cpu().numpy(), loss.optimum.cpu().numpy(), vectorised, loss.smoothness, loss.strong_convexity
-    )
+    return SmallQuadratic(design.cpu().numpy(), loss.optimum.cpu().numpy(), vectorised, loss.smoothness)
 
 
 def _rows(name: str, value: Any) -> Tensor | np.ndarray:

@@ -10,8 +10,6 @@ from typing import Any
 
 from torch import Tensor
 
-from surefoot_check.theorems import THEOREMS
-
 from . import trace as traces
 from .audit import Audit, AuditLine
 from .certificate import Certificate
@@ -137,13 +135,6 @@ class Run:
             for found in part.lines:
                 lines.append(_shifted(found, prefix, phase.iteration))
         return Audit(phases[-1].certificate.theorem, tuple(lines), self.resolution)
-
-    def theorems(self) -> list[Certificate]:
-        """Every theorem of the system at the run's initial weights; that of the run first."""
-        system = system_named(self.certificate.system)
-        net, loss = system.rebuild(self.certificate.problem["kind"], self.problem, self.initial)
-        others = [name for name in THEOREMS if name.startswith(f"{system.name}/") and name != self.certificate.theorem]
-        return [self.certificate, *(system.certify(net, loss, name) for name in others)]
 
     def summary(self) -> dict[str, Any]:
         """The outcome in plain values."""

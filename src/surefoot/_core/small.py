@@ -20,9 +20,7 @@ Array = np.ndarray
 class SmallLoss(Protocol):
     """A loss of W (n, m) given as a float64 array."""
 
-    shape: tuple[int, int]
     smoothness: float
-    strong_convexity: float
 
     def gap(self, W: Array) -> float:
         """ℓ(W) - ℓ*."""
@@ -39,14 +37,12 @@ class SmallQuadratic:
     Args:
         design: (r, n), or (r, nm) with ``vectorised``.
         optimum: W* (n, m).
+        vectorised: whether 𝒳 acts on vec(W).
+        smoothness: K.
     """
 
-    def __init__(
-        self, design: Array, optimum: Array, vectorised: bool, smoothness: float, strong_convexity: float
-    ) -> None:
-        self.design, self.optimum, self.vectorised = design, optimum, vectorised
-        self.shape = (optimum.shape[0], optimum.shape[1])
-        self.smoothness, self.strong_convexity = smoothness, strong_convexity
+    def __init__(self, design: Array, optimum: Array, vectorised: bool, smoothness: float) -> None:
+        self.design, self.optimum, self.vectorised, self.smoothness = design, optimum, vectorised, smoothness
 
     def image(self, W: Array) -> Array:
         """𝒳W."""
@@ -59,7 +55,7 @@ class SmallQuadratic:
 
     def gradient(self, W: Array) -> Array:
         """𝒳ᵀ𝒳(W - W*)."""
-        return (self.design.T @ self.image(W - self.optimum)).reshape(self.shape)
+        return (self.design.T @ self.image(W - self.optimum)).reshape(self.optimum.shape)
 
 
 class SmallGeneral:
@@ -68,7 +64,7 @@ class SmallGeneral:
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
         self._device = loss.optimum.device
-        self.shape, self.smoothness, self.strong_convexity = loss.shape, loss.smoothness, loss.strong_convexity
+        self.smoothness = loss.smoothness
 
     def gap(self, W: Array) -> float:
         """ℓ(W) - ℓ*."""

@@ -1,12 +1,15 @@
-"""What a step-size rule is; each system brings its own."""
+"""What a step-size rule is, and the rules that ask nothing of a system; each system brings its own beside them."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from .certificate import Certificate
 from .losses import Loss
+from .validate import unknown
 
 
 class StepRule(ABC):
@@ -39,3 +42,116 @@ class StepRule(ABC):
 
     def restore(self, state: dict[str, float]) -> None:  # noqa: B027 - see start
         """Continue from a checkpoint."""
+
+
+class Constant(StepRule):
+    """The same step every time; guaranteed where it is that of a certificate whose theorem is about a constant step."""
+
+    name = "constant"
+
+    def __init__(self, eta: float) -> None:
+        if not 0.0 < eta < math.inf:
+            raise ValueError(f"eta is {eta!r}; a constant step must be a positive number")
+        self.eta = eta
+
+    def certifies(self, certificate: Certificate) -> bool:
+        return certificate.rule == self.name and certificate.step_size == self.eta
+
+    def adopt(self, loss: Loss, certificate: Certificate) -> None:
+        self.eta = certificate.step_size or self.eta
+
+    def step(self, engine: Any) -> float:
+        return self.eta
+
+
+class BarzilaiBorwein(StepRule):
+    """⟨s,s⟩/⟨s,y⟩ of the last step and the change of gradient; a safe step first, and where the curvature is not positive."""
+
+    name = "barzilai-borwein"
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._step = self._squared = 0.0
+
+    def step(self, engine: Any) -> float:
+        squared = engine.iterate.gradient_squared
+        curvature = self._squared - engine.alignment
+        if self._step > 0.0 and curvature > 0.0:
+            eta = self._step * self._squared / curvature
+        else:
+            eta = engine.iterate.safe_step
+        self.taken(eta, squared)
+        return eta
+
+    def taken(self, eta: float, squared: float) -> None:
+        """Remember the step that was taken (a safeguard may have changed it) and ‖∇L‖² where it started."""
+        self._step, self._squared = eta, squared
+
+    def state(self) -> dict[str, float]:
+        return {"step": self._step, "squared": self._squared}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._step, self._squared = state["step"], state["squared"]
+
+
+class Polyak(StepRule):
+    """gap / ‖∇L‖²."""
+
+    name = "polyak"
+
+    def step(self, engine: Any) -> float:
+        iterate = engine.iterate
+        return iterate.gap / iterate.gradient_squared if iterate.gradient_squared > 0.0 else 0.0
+
+
+class Backtracking(StepRule):
+    """Armijo: from ``initial`` (or the last step over ``shrink`` with ``warm_start``) shrink until the gap falls by
+    decrease·η‖∇L‖². The paper's Algorithm 1 leaves the factor η out and never ends (erratum); its τ is 0.1."""
+
+    name = "backtracking"
+
+    def __init__(
+        self, initial: float = 1.0, shrink: float = 0.1, decrease: float = 0.5, warm_start: bool = False
+    ) -> None:
+        if not initial > 0.0 or not 0.0 < shrink < 1.0 or not 0.0 < decrease < 1.0:
+            raise ValueError(
+                f"initial is {initial!r}, shrink {shrink!r} and decrease {decrease!r}; backtracking needs initial > 0 and the "
+                "other two strictly between 0 and 1"
+            )
+        self.initial, self.shrink, self.decrease, self.warm_start = initial, shrink, decrease, warm_start
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._last = self.initial
+
+    def step(self, engine: Any) -> float:
+        iterate = engine.iterate
+        eta = self._last / self.shrink if self.warm_start else self.initial
+        while eta > 0.0 and not iterate.trial(eta) <= iterate.gap - self.decrease * eta * iterate.gradient_squared:
+            eta *= self.shrink
+        self._last = eta or self.initial
+        return eta
+
+    def state(self) -> dict[str, float]:
+        return {"last": self._last}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._last = state["last"]
+
+
+def make(
+    steps: StepRule | str | float | None, certificate: Certificate | None, rules: Mapping[str, type[StepRule]]
+) -> StepRule:
+    """A rule from an object, a name among ``rules``, a number (a constant step), or the certificate's own rule."""
+    if isinstance(steps, StepRule):
+        return steps
+    if isinstance(steps, bool):
+        raise TypeError("steps is a bool; pass a rule, its name, or a positive number")
+    if isinstance(steps, float | int):
+        return Constant(float(steps))
+    name = steps if steps is not None else (certificate.rule if certificate is not None else "certified-bb")
+    if name == Constant.name:
+        if certificate is not None and certificate.rule == name and certificate.step_size:
+            return Constant(certificate.step_size)
+        raise ValueError("steps='constant' needs its step; pass the number itself, for example steps=0.01")
+    if name not in rules:
+        raise unknown("step rule", name, rules)
+    return rules[name]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from .audit import Audit
 from .certificate import Certificate
 from .losses import Loss
 from .steps import StepRule
+from .validate import unknown
 
 
 class Engine(Protocol):
@@ -48,6 +50,7 @@ class System(Protocol):
         ...
 
     default_theorem: str
+    rules: dict[str, type[StepRule]]
 
     def certify(self, net: Any, loss: Loss, theorem: str) -> Certificate:
         """Evaluate a theorem at the network's current weights."""
@@ -81,8 +84,12 @@ class System(Protocol):
         """What a trace records at the network's current weights."""
         ...
 
+    def recorded(self, net: Any, loss: Loss) -> dict[str, Tensor]:
+        """The trained weights that a trace compares from row to row."""
+        ...
+
     def gradient(self, net: Any, loss: Loss) -> dict[str, Tensor]:
-        """The gradient of the loss in the (reduced) weights."""
+        """The gradient of the loss in the recorded weights."""
         ...
 
     def rebuild(self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> tuple[Any, Loss]:
@@ -102,6 +109,11 @@ def register(system: System) -> None:
     SYSTEMS.append(system)
 
 
+def rule_names() -> list[str]:
+    """The step rules of all systems, each name once."""
+    return list(dict.fromkeys(name for system in SYSTEMS for name in system.rules))
+
+
 def system_of(net: object) -> System:
     """The system of a network; ``TypeError`` that lists the known networks otherwise."""
     for system in SYSTEMS:
@@ -113,8 +125,6 @@ def system_of(net: object) -> System:
 
 def system_named(name: str) -> System:
     """The system with that name; ``ValueError`` otherwise."""
-    from .validate import unknown
-
     for system in SYSTEMS:
         if system.name == name:
             return system
@@ -129,8 +139,9 @@ class Recertification:
     certificate: Certificate
 
     def iterations_to(self, absolute_gap: float) -> float:
-        """Total guaranteed iterations of the run to an absolute gap, counted from its start."""
+        """Total guaranteed iterations of the run to an absolute gap, counted from its start; ``inf`` to a gap of 0."""
         gap = self.certificate.initial_gap
         if gap <= absolute_gap:
             return self.iteration
-        return self.iteration + self.certificate.iterations_to(absolute_gap / gap)
+        relative = absolute_gap / gap
+        return self.iteration + self.certificate.iterations_to(relative) if relative > 0.0 else math.inf

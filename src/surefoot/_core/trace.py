@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from .audit import Audit
-from .certificate import Certificate
+from .certificate import Certificate, require_arrays
 from .io import RunDirectoryError, write_atomic
 from .losses import Loss
 from .system import system_of
@@ -70,7 +70,8 @@ class Trace:
     """A recorder for a training loop of one's own.
 
     Call ``record(net, step_size)`` before each update, and ``record(net)`` after the last; then ``sf.audit(trace, certificate)``.
-    The recorder also checks that each iterate is a gradient step of that size from the one before, and the audit says so.
+    The recorder also checks that each iterate is a gradient step of that size from the one before, and the audit says so. Its
+    first row must be of the weights that the certificate speaks of.
 
     Args:
         loss: the loss that is minimised.
@@ -80,6 +81,7 @@ class Trace:
         self.loss = loss
         self.rows: list[Row] = []
         self._system: Any = None
+        self._digests: dict[str, str] = {}
         self._expected: dict[str, Tensor] | None = None
 
     def record(self, net: Any, step_size: float | None = None) -> None:
@@ -98,7 +100,9 @@ class Trace:
             raise TypeError("net is of another kind than in the rows before; use one trace for one network")
         self._system = system
         row: Row = {"iteration": len(self.rows), **system.measure(net, self.loss)}
-        weights = system.reduced(net, self.loss)
+        if not self.rows:
+            self._digests = system.digests(net, self.loss)
+        weights = system.recorded(net, self.loss)
         if self._expected is not None:
             moved = sum(float(((weights[k] - v) ** 2).sum()) for k, v in self._expected.items())
             size = sum(float((v**2).sum()) for v in self._expected.values())
@@ -124,12 +128,15 @@ def audit(trace: Trace, certificate: Certificate) -> Audit:
     """Check every inequality of the certificate's theorem along a trace recorded by a loop of one's own.
 
     Raises:
-        ValueError: an empty trace.
+        ValueError: an empty trace, or one that starts from other weights or data than those of the certificate.
         TypeError: a trace of another system than the certificate's.
     """
     system = trace._system
     if not trace.rows or system is None:
         raise ValueError("the trace is empty; call trace.record(net, step_size) before each update")
     if system.name != certificate.system:
-        raise TypeError(f"the trace is of {system.name!r}, the certificate of {certificate.system!r}")
+        raise TypeError(
+            f"the trace is of {system.name!r}, the certificate of {certificate.system!r}; certify the recorded network"
+        )
+    require_arrays(certificate, trace._digests)
     return system.audit(trace.rows, certificate, trace.loss.gap_resolution)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .._core.certificate import Certificate
+from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
+
 from .._core.run import Run
 from . import plots
 from .result import Experiment, Finding, Plot, Progress, Table
@@ -46,20 +47,9 @@ def bound_along(run: Run) -> list[float]:
             pl = q["strong_convexity"] * row["sigma_min_squared"]
             smoothness = local_smoothness(row, q["smoothness"], eta)
         else:
-            pl, smoothness = q["mu_bar"], smoothness_ahead(run.certificate, t)
+            pl, smoothness = q["mu_bar"], smoothness_ahead(q, t)
         values.append(values[-1] * (1.0 - pl * eta * (2.0 - smoothness * eta)))
     return values
-
-
-def smoothness_ahead(certificate: Certificate, t: int) -> float:
-    """K̄_t of Theorem E.1, known before training."""
-    q = certificate.quantities
-    K, gap, eta = q["smoothness"], q["initial_gap"], q["initial_step"]
-    return (
-        math.sqrt(2.0 * K * gap * q["rho_bar"] ** t)
-        + 6.0 * K**2 * q["beta2"] * gap * eta**2 * q["delta"] ** t
-        + K * math.exp(eta ** q["c"]) * q["alpha2"] * (1.0 + 3.0 * math.sqrt(2.0 * K * gap * q["delta"] ** t) * eta)
-    )
 
 
 @dataclass

@@ -38,7 +38,7 @@ MEASURED = {
 }
 
 
-def squeeze(kappa: float) -> float:
+def best_constant_factor(kappa: float) -> float:
     """((κ-1)/(κ+1))², the factor of the gap for the best constant step on a quadratic with condition number κ."""
     return ((kappa - 1.0) / (kappa + 1.0)) ** 2
 
@@ -99,8 +99,8 @@ def _one_repeat(runs: dict[str, Run]) -> dict[str, float]:
         FIRST: 1.0 - inverse * ratio,
         PRINTED: 1.0 - inverse * local,
         LOCAL: 1.0 - local,
-        AHEAD: squeeze(1.0 / (inverse * ratio)),
-        EXACT: squeeze(end["sigma_max_squared"] / (inverse * end["sigma_min_squared"])),
+        AHEAD: best_constant_factor(1.0 / (inverse * ratio)),
+        EXACT: best_constant_factor(end["sigma_max_squared"] / (inverse * end["sigma_min_squared"])),
         **{f"measured: {rule}": final_factor(run.gaps) for rule, run in runs.items()},
     }
 

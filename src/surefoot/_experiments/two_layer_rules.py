@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .._core.certificate import Certificate
 from .._core.losses import Loss
 from .._core.run import Run
-from .._core.steps import StepRule
-from .._two_layer.steps import Backtracking, make
+from .._core.steps import Backtracking, StepRule, make
+from .._two_layer.steps import RULES as STEP_RULES
 from . import plots
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (

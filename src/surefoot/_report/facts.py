@@ -103,9 +103,7 @@ class Facts:
         """Iteration of the run at which a certificate's bound reaches the target."""
         if not phase.certificate.schedule:
             return math.inf
-        if phase.certificate.initial_gap <= self.target:
-            return phase.iteration
-        return phase.iterations_to(self.target) if self.target > 0.0 else math.inf
+        return phase.iterations_to(self.target)
 
     @property
     def contradicted(self) -> bool:

@@ -6,7 +6,6 @@ import io
 import math
 import re
 import warnings
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -245,11 +244,9 @@ def _steps(facts: Facts) -> Figure:
 def _floor(facts: Facts, iteration: int) -> float:
     """The floor step of the certificate in force at an iteration of the run; NaN where there is none."""
     phase = [p for p in facts.run.phases if p.iteration <= iteration][-1]
-    schedule = phase.certificate.schedule
     if not phase.certificate.holds:
         return math.nan
-    index = bisect_right(schedule, iteration - phase.iteration, key=lambda segment: segment.start) - 1
-    step = schedule[index].step
+    step = phase.certificate.segment(iteration - phase.iteration).step
     return step if step > 0.0 else math.nan
 
 

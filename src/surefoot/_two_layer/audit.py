@@ -9,10 +9,10 @@ from itertools import pairwise
 from surefoot_check.theorems import THEOREMS
 from surefoot_check.theorems import two_layer as tl
 from surefoot_check.theorems.two_layer_constant import ConstantStep
-from surefoot_check.theorems.two_layer_corrected import Corrected
+from surefoot_check.theorems.two_layer_corrected import Corrected, step_cap
 from surefoot_check.theorems.two_layer_drift import DECREASE, Drift
 
-from .._core.audit import Audit, line
+from .._core.audit import Audit, line, noise
 from .._core.certificate import Certificate
 from .floor import KAPPA, Budget, floor
 
@@ -25,7 +25,8 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
 
     Args:
         trace: rows with ``iteration``, ``gap``, ``step`` (absent in the last) and the measurements of ``Iterate``.
-        certificate: any two-layer certificate; the bounds are audited only where it holds (a refuted one as printed too).
+        certificate: any two-layer certificate; the bounds are audited where no hypothesis fails; those that a
+            refuted theorem claims, too.
         resolution: the gap that rounding of the weights alone can cause.
     """
     steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
@@ -80,11 +81,6 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             )
         )
     return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution)
-
-
-def noise(gap: float, resolution: float) -> float:
-    """What rounding can add to a gap."""
-    return 2.0 * math.sqrt(gap * resolution) + resolution
 
 
 def _monotone(steps: list[tuple[Row, Row]], resolution: float) -> Lines:
@@ -163,7 +159,6 @@ def _paper_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Line
     eta0 = q["initial_step"]
     for a, _ in steps:
         t, step = int(a["iteration"]), a["step"]
-        cap = math.exp(min(0.5 * t * math.log1p(eta0 ** q["d"]), 700.0)) * eta0
         printed = tl.printed_coefficients(q["smoothness"], a["sigma_max_squared"], a["gap"], a["map_norm"])
-        yield t, step, min(cap, tl.cubic_root(*printed) * (1.0 + 2e-12))
+        yield t, step, min(step_cap(q, t), tl.cubic_root(*printed) * (1.0 + 2e-12))
         yield t, eta0, step

@@ -215,6 +215,11 @@ class Iterate:
         )
         return float(k[0]), float(k[1]), float(k[2])
 
+    @property
+    def safe_step(self) -> float:
+        """1/K': the root of η K'(η) = 1, below which the gap falls by η‖∇L‖²/2 at least."""
+        return tl.cubic_root(*self.sharp)
+
     @cached_property
     def printed(self) -> tuple[float, float, float]:
         """Coefficients of the paper's local smoothness K_t(η)."""

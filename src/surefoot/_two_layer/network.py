@@ -54,12 +54,22 @@ class TwoLayerLinear(nn.Module):
             positive_integer(name, value)
         if not (0.0 < std < float("inf")):
             raise ValueError(f"std is {std!r}; it must be a positive number")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**64):
+            raise ValueError(f"seed is {seed!r}; it must be an integer from 0 to 2**64 - 1")
         if generator is None:
             generator = torch.Generator().manual_seed(0 if seed is None else seed)
         elif seed is not None:
             raise ValueError("pass generator or seed, not both")
         draw = {"generator": generator, "dtype": torch.float64, "device": generator.device}
-        return cls(std * torch.randn(n, width, **draw), std * torch.randn(m, width, **draw))
+        size = 8 * (n + m) * width
+        try:
+            if size >= 2**63:
+                raise MemoryError
+            return cls(std * torch.randn(n, width, **draw), std * torch.randn(m, width, **draw))
+        except (MemoryError, RuntimeError) as error:  # of which torch raises the latter
+            raise ValueError(
+                f"weights of width {width} take {size / 2**30:.3g} GiB, more than there is; use a smaller width"
+            ) from error
 
     @property
     def width(self) -> int:

@@ -7,37 +7,17 @@ import math
 import numpy as np
 
 from surefoot_check.theorems import two_layer as tl
+from surefoot_check.theorems.two_layer_corrected import smoothness_ahead, step_cap
 
 from .._core.certificate import Certificate
 from .._core.losses import Loss
-from .._core.steps import StepRule
-from .._core.validate import unknown
+from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
 from .engines import Engine
 from .floor import Budget, floor, keeps_budget
 from .iterate import Iterate, Quartic
 
 DRIFT = frozenset({"two-layer/drift", "two-layer/contraction", "two-layer/sharp"})
 PAPER = frozenset({"two-layer/corrected"})
-
-
-class Constant(StepRule):
-    """The same step every time; guaranteed where it is that of a ``two-layer/constant`` certificate."""
-
-    name = "constant"
-
-    def __init__(self, eta: float) -> None:
-        if not 0.0 < eta < math.inf:
-            raise ValueError(f"eta is {eta!r}; a constant step must be a positive number")
-        self.eta = eta
-
-    def certifies(self, certificate: Certificate) -> bool:
-        return certificate.theorem == "two-layer/constant" and certificate.step_size == self.eta
-
-    def adopt(self, loss: Loss, certificate: Certificate) -> None:
-        self.eta = certificate.step_size or self.eta
-
-    def step(self, engine: Engine) -> float:
-        return self.eta
 
 
 class Local(StepRule):
@@ -69,11 +49,9 @@ class PaperRho(StepRule):
         self._t = 0
 
     def step(self, engine: Engine) -> float:
-        q, t = self._q, self._t
+        t = self._t
         self._t += 1
-        eta0 = q["initial_step"]
-        log_growth = 0.5 * t * math.log1p(eta0 ** q["d"])
-        return min(math.exp(min(log_growth, 700.0)) * eta0, self._limit(engine.iterate, t))
+        return min(step_cap(self._q, t), self._limit(engine.iterate, t))
 
     def _limit(self, iterate: Iterate, t: int) -> float:
         return tl.cubic_root(*iterate.printed)
@@ -91,15 +69,7 @@ class PaperRhoBar(PaperRho):
     name = "paper-rho-bar"
 
     def _limit(self, iterate: Iterate, t: int) -> float:
-        q = self._q
-        K, eta0, gap = q["smoothness"], q["initial_step"], q["initial_gap"]
-        rho_t, delta_t = q["rho_bar"] ** t, q["delta"] ** t
-        growth = math.exp(eta0 ** q["c"])
-        return 1.0 / (
-            math.sqrt(2.0 * K * gap * rho_t)
-            + 6.0 * K * K * q["beta2"] * gap * eta0 * eta0 * delta_t
-            + K * growth * q["alpha2"] * (1.0 + 3.0 * math.sqrt(2.0 * K * gap * delta_t) * eta0)
-        )
+        return 1.0 / smoothness_ahead(self._q, t)
 
 
 class ExactLineSearch(StepRule):
@@ -109,76 +79,6 @@ class ExactLineSearch(StepRule):
 
     def step(self, engine: Engine) -> float:
         return first_critical_point(engine.iterate.quartic)
-
-
-class BarzilaiBorwein(StepRule):
-    """⟨s,s⟩/⟨s,y⟩ of the last step and the change of gradient; 1/K' first, and where the curvature is not positive."""
-
-    name = "barzilai-borwein"
-
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
-        self._step = self._squared = 0.0
-
-    def step(self, engine: Engine) -> float:
-        squared = engine.iterate.gradient_squared
-        curvature = self._squared - engine.alignment
-        if self._step > 0.0 and curvature > 0.0:
-            eta = self._step * self._squared / curvature
-        else:
-            eta = tl.cubic_root(*engine.iterate.sharp)
-        self.taken(eta, squared)
-        return eta
-
-    def taken(self, eta: float, squared: float) -> None:
-        """Remember the step that was taken (a safeguard may have changed it) and ‖∇L‖² where it started."""
-        self._step, self._squared = eta, squared
-
-    def state(self) -> dict[str, float]:
-        return {"step": self._step, "squared": self._squared}
-
-    def restore(self, state: dict[str, float]) -> None:
-        self._step, self._squared = state["step"], state["squared"]
-
-
-class Polyak(StepRule):
-    """gap / ‖∇L‖²."""
-
-    name = "polyak"
-
-    def step(self, engine: Engine) -> float:
-        iterate = engine.iterate
-        return iterate.gap / iterate.gradient_squared if iterate.gradient_squared > 0.0 else 0.0
-
-
-class Backtracking(StepRule):
-    """Armijo: from ``initial`` (or the last step over ``shrink`` with ``warm_start``) shrink until the gap falls by
-    decrease·η‖∇L‖². The paper's Algorithm 1 leaves the factor η out and never ends (erratum); its τ is 0.1."""
-
-    name = "backtracking"
-
-    def __init__(
-        self, initial: float = 1.0, shrink: float = 0.1, decrease: float = 0.5, warm_start: bool = False
-    ) -> None:
-        if not initial > 0.0 or not 0.0 < shrink < 1.0 or not 0.0 < decrease < 1.0:
-            raise ValueError("backtracking needs initial > 0 and shrink and decrease between 0 and 1")
-        self.initial, self.shrink, self.decrease, self.warm_start = initial, shrink, decrease, warm_start
-
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
-        self._last = self.initial
-
-    def step(self, engine: Engine) -> float:
-        iterate = engine.iterate
-        eta = self._last / self.shrink if self.warm_start else self.initial
-        while eta > 0.0 and not iterate.trial(eta) <= iterate.gap - self.decrease * eta * iterate.gradient_squared:
-            eta *= self.shrink
-        self._last = eta or self.initial
-        return eta
-
-    def state(self) -> dict[str, float]:
-        return {"last": self._last}
-
-    def restore(self, state: dict[str, float]) -> None:
-        self._last = state["last"]
 
 
 class Xu2023(StepRule):
@@ -191,7 +91,7 @@ class Xu2023(StepRule):
     name = "xu2023"
 
     def start(self, loss: Loss, certificate: Certificate | None) -> None:
-        self._K, self._mu = loss.smoothness, loss.strong_convexity
+        self._K = loss.smoothness
 
     def step(self, engine: Engine) -> float:
         it, K = engine.iterate, self._K
@@ -354,26 +254,3 @@ RULES: dict[str, type[StepRule]] = {
         Constant,
     )
 }
-
-
-def names() -> list[str]:
-    """The step rules by name."""
-    return list(RULES)
-
-
-def make(steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
-    """A rule from an object, a name, a number (a constant step), or the certificate's own rule."""
-    if isinstance(steps, StepRule):
-        return steps
-    if isinstance(steps, bool):
-        raise TypeError("steps is a bool; pass a rule, its name, or a positive number")
-    if isinstance(steps, float | int):
-        return Constant(float(steps))
-    name = steps if steps is not None else (certificate.rule if certificate is not None else "certified-bb")
-    if name == Constant.name:
-        if certificate is not None and certificate.theorem == "two-layer/constant" and certificate.step_size:
-            return Constant(certificate.step_size)
-        raise ValueError("steps='constant' needs its step; pass the number itself, for example steps=0.01")
-    if name not in RULES:
-        raise unknown("step rule", name, RULES)
-    return RULES[name]()

@@ -15,13 +15,13 @@ from .._core.audit import Audit
 from .._core.certificate import SLACK, Certificate, CertificateStatus, Condition, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.problems import loss_of
-from .._core.steps import StepRule
+from .._core.steps import StepRule, make
 from .._core.validate import unknown
-from . import steps as rules
 from .audit import audit
 from .engines import ENGINES, Engine
 from .iterate import Iterate
 from .network import TwoLayerLinear
+from .steps import RULES
 
 OVERFLOW = 1e100
 """Gap from which products of a few such numbers overflow."""
@@ -96,6 +96,7 @@ class TwoLayerSystem:
     name = "two-layer"
     network = TwoLayerLinear
     default_theorem = "two-layer/drift"
+    rules = RULES
 
     def certify(self, net: TwoLayerLinear, loss: Loss, theorem: str) -> Certificate:
         """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
@@ -141,8 +142,8 @@ class TwoLayerSystem:
         return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
-        """See ``steps.make``."""
-        return rules.make(steps, certificate)
+        """See ``_core.steps.make``."""
+        return make(steps, certificate, self.rules)
 
     def engine(self, net: TwoLayerLinear, loss: Loss, name: str) -> Engine:
         """``auto``: Gram space unless the width is below n + m, where the weights themselves are smaller."""
@@ -183,6 +184,10 @@ class TwoLayerSystem:
                 f"the gap is {iterate.gap:.3g}, too large to go on in float64: the run diverged; take smaller steps"
             )
         return iterate.measurements
+
+    def recorded(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
+        """The reduced weights."""
+        return self.reduced(net, loss)
 
     def gradient(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
         """The gradient in the reduced weights."""

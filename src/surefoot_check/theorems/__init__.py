@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from . import (
+    linear_resnet_gd,
+    linear_resnet_local,
     two_layer_as_printed,
     two_layer_constant,
     two_layer_contraction,
@@ -21,6 +23,8 @@ THEOREMS: dict[str, Theorem] = {
         two_layer_sharp,
         two_layer_corrected,
         two_layer_as_printed,
+        linear_resnet_local,
+        linear_resnet_gd,
     )
 }
 

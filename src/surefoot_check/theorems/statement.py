@@ -115,7 +115,7 @@ class Theorem(ABC):
 
     @abstractmethod
     def derived(self, q: Quantities) -> dict[str, Number]:
-        """Quantities that follow from base and parameters, by the spec's symbols."""
+        """Quantities that follow from base and parameters, by their symbols in ASCII."""
 
     @abstractmethod
     def conditions(self, q: Quantities) -> list[Inequality]:

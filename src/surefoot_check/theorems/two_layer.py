@@ -179,7 +179,7 @@ def contraction_floor_holds(eta: Number, lower: Number, upper: Number, curvature
     )
 
 
-def spread(q: Quantities, beta2: Number, drift: Number) -> Number:
+def sigma_max_squared_along(q: Quantities, beta2: Number, drift: Number) -> Number:
     """S: upper bound of s+ along a run whose imbalance drifted by at most ``drift`` (Theorem 4 of the proofs)."""
     plus, minus = q["lambda_plus"], q["lambda_minus"]
     return larger(

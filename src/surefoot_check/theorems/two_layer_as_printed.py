@@ -16,7 +16,7 @@ class AsPrinted(Corrected):
     """The paper's Theorem 3.2 as printed."""
 
     id = "two-layer/as-printed"
-    statement = "As printed; false for n != m (docs/errata.md, E.3)."
+    statement = "The same with the printed alpha1, which is false for n != m (docs/errata.md, E.3)."
     reference = (
         "A Local Polyak-Lojasiewicz and Descent Lemma of Gradient Descent for Overparametrized Linear Models, "
         "Theorems 3.2 and E.1"

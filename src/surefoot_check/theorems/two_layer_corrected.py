@@ -34,6 +34,23 @@ def barred(q: Quantities, eta: Number) -> dict[str, Number]:
     return {"mu_bar": mu_bar, "k_bar": k_bar, "rate_loss": x, "delta_loss": x - power(eta, q["d"]) * (1.0 - x)}
 
 
+def step_cap(q: Quantities, t: int) -> float:
+    """(1+η0^d)^(t/2) η0, the longest step that the theorem allows at iteration t (floats; cut off before it overflows)."""
+    eta = q["initial_step"]
+    return math.exp(min(0.5 * t * math.log1p(eta ** q["d"]), 700.0)) * eta
+
+
+def smoothness_ahead(q: Quantities, t: int) -> float:
+    """K̄_t, the bound of K_t that is known before training (floats); K̄_0 is that of ``barred`` at η0."""
+    K, gap, eta = q["smoothness"], q["initial_gap"], q["initial_step"]
+    rho_t, delta_t = q["rho_bar"] ** t, q["delta"] ** t
+    return (
+        math.sqrt(2.0 * K * gap * rho_t)
+        + 6.0 * K * K * q["beta2"] * gap * eta * eta * delta_t
+        + K * math.exp(eta ** q["c"]) * q["alpha2"] * (1.0 + 3.0 * math.sqrt(2.0 * K * gap * delta_t) * eta)
+    )
+
+
 def k_bar_root(q: Quantities) -> float:
     """e1: the root of η K̄_0(η) = 1, by bisection in log η (floats)."""
     return _first_crossing(lambda eta: eta * barred(q, eta)["k_bar"] - 1.0, _positive_bracket(q))

@@ -29,6 +29,8 @@ TARGET = 1e-12
 """Relative gap for which θ is chosen."""
 FLOOR = 1e-36
 """Relative gap after which the schedule goes on with its last rate."""
+LATEST = 1e15
+"""Iteration after which it does so in any case: counts stay exact in float64, and within the 64 bits of a file."""
 SEGMENT = math.log(10.0) / 16.0
 """Longest segment, as a decrease of ln L: the loss against the recursion is below the change of v over it."""
 COARSE = 4.0 * SEGMENT
@@ -45,7 +47,7 @@ class Level:
         self.sigma = (1.0 - q["budget"]) * q["alpha1"]
         if "optimum_sigma_max" in q:
             beta2 = tl.margin_above(q, tl.gap_radius(q, gap))
-            s_plus = tl.spread(q, beta2, spendable)
+            s_plus = tl.sigma_max_squared_along(q, beta2, spendable)
             w = smaller(beta2, 0.5 * s_plus)
         else:  # path form (Theorem 6): the iterates stay within sqrt(2 L0/(μ s_*))/c of the start
             length = sqrt(2.0 * q["initial_gap"] / (mu * self.sigma)) / DECREASE
@@ -144,10 +146,11 @@ class Drift(Theorem):
             by_sharp, by_contraction = level.sharp_decrease(sharp), level.contraction_decrease(contraction)
             sharp, contraction = (sharp, 0.0) if by_sharp >= by_contraction else (0.0, contraction)
             decrease = max(by_sharp, by_contraction, 0.0) * (1.0 - SLACK)
-            if gap <= lowest or decrease == 0.0:
+            length = segment / -math.log1p(-decrease) if decrease > 0.0 else math.inf
+            if gap <= lowest or start + length > LATEST:
                 segments.append(Segment(start, None, gap, decrease, sharp, contraction))
                 return segments
-            count = max(1, int(segment / -math.log1p(-decrease)))
+            count = max(1, int(length))
             segments.append(Segment(start, count, gap, decrease, sharp, contraction))
             start += count
             gap = segments[-1].at(start)

@@ -1,0 +1,87 @@
+"""Audits of the linear ResNet theorems from recorded measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from surefoot_check.theorems import linear_resnet_local as local
+
+from .._core.audit import Audit, line, noise
+from .._core.certificate import Certificate
+
+Row = dict[str, float]
+Lines = Iterator[tuple[int, float, float]]
+
+
+def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audit:
+    """Check the certificate's inequalities at every recorded step.
+
+    Args:
+        trace: rows with ``iteration``, ``gap``, ``gradient_squared``, and ``step`` (absent in the last).
+        certificate: of ``linear-resnet/local`` or ``/gd``; bounds are audited only where it holds.
+        resolution: the gap that rounding of the weights alone can cause.
+    """
+    steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
+    checks: list[tuple[str, Lines]] = [
+        ("the gap never increases", ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps))
+    ]
+    if certificate.holds and certificate.theorem == local.THEOREM.id:
+        q = certificate.quantities
+        checks += [
+            (
+                "Polyak-Lojasiewicz: 2 mu gap <= |grad|^2",
+                ((int(r["iteration"]), 2.0 * q["pl_constant"] * r["gap"], r["gradient_squared"]) for r in trace),
+            ),
+            ("progress: gap' <= (1 - (2-gamma) mu min(eta, gamma/K)) gap, or on schedule", _progress(steps, certificate, resolution)),
+            ("step at most gamma/K, or tested: gap' <= gap - (1-gamma/2) eta |grad|^2", _tested(steps, certificate, resolution)),
+            ("the path stays in the ball: sum eta |grad| <= rho", _path(steps, certificate, resolution)),
+        ]
+    elif certificate.holds:
+        eta = certificate.schedule[0].step
+        checks.append(
+            ("every step is that of the certificate (difference)", ((int(a["iteration"]), abs(a["step"] - eta), 0.0) for a, _ in steps))
+        )
+    if certificate.holds:
+        checks.append(
+            (
+                "the gap stays under the guaranteed bound",
+                (
+                    (int(r["iteration"]), r["gap"], certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution))
+                    for r in trace
+                ),
+            )
+        )
+    if any("defect" in r for r in trace):
+        rows = ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r)
+        checks.append(("each iterate is a gradient step from the one before (relative defect)", rows))
+    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution)
+
+
+def _progress(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:
+    q = certificate.quantities
+    for a, b in steps:
+        eta = min(a["step"], q["gamma"] / float(local.smoothness(q, a["gap"])))
+        goal = (1.0 - float(local.decrease(q, eta))) * a["gap"]
+        goal = max(goal, certificate.bound(int(b["iteration"])))
+        yield int(a["iteration"]), b["gap"], goal + noise(a["gap"], resolution)
+
+
+def _tested(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:
+    q = certificate.quantities
+    for a, b in steps:
+        largest = q["gamma"] / float(local.smoothness(q, a["gap"]))
+        if a["step"] <= largest:
+            yield int(a["iteration"]), a["step"], largest
+        else:
+            right = a["gap"] - (1.0 - 0.5 * q["gamma"]) * a["step"] * a["gradient_squared"]
+            yield int(a["iteration"]), b["gap"], right + noise(a["gap"], resolution)
+
+
+def _path(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:
+    length = 0.0
+    for a, _ in steps:
+        if a["gap"] > resolution:
+            length += a["step"] * math.sqrt(a["gradient_squared"])
+            yield int(a["iteration"]), length, certificate.quantities["radius"]

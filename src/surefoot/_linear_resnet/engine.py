@@ -1,0 +1,118 @@
+"""Gradient descent on the reduced network, with prefix and suffix products: O(L) small products an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._core.losses import SquaredLoss
+from .._core.small import Array, SmallQuadratic
+
+
+class Iterate:
+    """One iterate: residual, gap and gradient, computed on first use.
+
+    Args:
+        loss: the reduced loss, design (r, r) and optimum (r, k).
+        A (q, r), B (k, q), W (L, q, q): the reduced network.
+    """
+
+    def __init__(self, loss: SmallQuadratic, A: Array, B: Array, W: Array) -> None:
+        self.loss, self.A, self.B, self.W = loss, A, B, W
+
+    @cached_property
+    def forward(self) -> Array:
+        """P_{l-1} … P_1 A X̃ for l = 1 … L+1 (L+1, q, r)."""
+        result = np.empty((len(self.W) + 1, *self.A.shape))
+        result[0] = self.A @ self.loss.design.T
+        for layer, W in enumerate(self.W):
+            result[layer + 1] = result[layer] + W @ result[layer]
+        return result
+
+    @cached_property
+    def residual(self) -> Array:
+        """R = U X̃ - Ỹ (k, r), as U X̃ minus the minimiser's."""
+        return self.B @ self.forward[-1] - (self.loss.design @ self.loss.optimum).T
+
+    @cached_property
+    def gap(self) -> float:
+        """½‖R‖_F²."""
+        return 0.5 * float(np.vdot(self.residual, self.residual))
+
+    @cached_property
+    def gradient(self) -> Array:
+        """B_lᵀ R A_lᵀ for every layer (L, q, q)."""
+        backward = np.empty((len(self.W), *self.B.shape))
+        backward[-1] = self.B
+        for layer in range(len(self.W) - 1, 0, -1):
+            backward[layer - 1] = backward[layer] + backward[layer] @ self.W[layer]
+        return backward.transpose(0, 2, 1) @ (self.residual @ self.forward[:-1].transpose(0, 2, 1))
+
+    @cached_property
+    def gradient_squared(self) -> float:
+        """‖∇‖_F²."""
+        return float(np.vdot(self.gradient, self.gradient))
+
+    def after(self, eta: float) -> Iterate:
+        """The iterate a step η on."""
+        return Iterate(self.loss, self.A, self.B, self.W - eta * self.gradient)
+
+    def trial(self, eta: float) -> float:
+        """The gap after a step η."""
+        value = self.loss.design @ self.A.T
+        for layer, G in zip(self.W, self.gradient, strict=True):
+            value = value + value @ (layer - eta * G).T
+        E = value @ self.B.T - self.loss.design @ self.loss.optimum
+        return 0.5 * float(np.vdot(E, E))
+
+    @cached_property
+    def safe_step(self) -> float:
+        """A step that lowers the gap by η‖∇‖²/2 at least: Polyak's, doubled, and halved until it does (Armijo)."""
+        if self.gradient_squared == 0.0:
+            return 0.0
+        eta = 2.0 * self.gap / self.gradient_squared
+        while eta > 0.0 and not self.trial(eta) <= self.gap - 0.5 * eta * self.gradient_squared:
+            eta *= 0.5
+        return eta
+
+    @cached_property
+    def measurements(self) -> dict[str, float]:
+        """What the trace records of this iterate."""
+        return {"gap": self.gap, "gradient_squared": self.gradient_squared}
+
+
+class SubspaceEngine:
+    """Gradient descent on the reduced weights Ŵ (L, q, q)."""
+
+    name = "subspace"
+
+    def __init__(self, loss: SquaredLoss, A: Tensor, B: Tensor, W: Tensor) -> None:
+        self._device = W.device
+        self._A, self._B = (np.array(tensor.cpu().numpy()) for tensor in (A, B))
+        self.iterate = Iterate(loss.small, self._A, self._B, np.array(W.cpu().numpy()))
+        self.alignment = 0.0
+
+    def move(self, eta: float) -> None:
+        """One step; ``alignment`` becomes the inner product of the gradients of the iterate left and the one reached."""
+        before = self.iterate
+        self.iterate = before.after(eta)
+        self.alignment = float(np.vdot(before.gradient, self.iterate.gradient))
+
+    def weights(self) -> dict[str, Tensor]:
+        """A (q, r), B (k, q), W (L, q, q)."""
+        arrays = {"A": self._A, "B": self._B, "W": self.iterate.W}
+        return {name: torch.from_numpy(array.copy()).to(self._device) for name, array in arrays.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs beyond the weights."""
+        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64)}
+
+    def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """Continue from a checkpoint."""
+        W = np.array(weights["W"].cpu().numpy())
+        self.iterate = Iterate(self.iterate.loss, self._A, self._B, W)
+        self.alignment = float(state["alignment"])

@@ -1,0 +1,60 @@
+"""Exact reductions: data to r columns, width to at most r + k (remark 8 of docs/theorems/linear-resnet.md)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._core.losses import Loss, SquaredLoss
+from .network import LinearResNet
+
+
+class Reduced(NamedTuple):
+    """The reduced network A (q, r), B (k, q), W (L, q, q), and the basis Q (m, q) of what its weights can reach; ``None``: all of it.
+
+    In the full network W_l = Q Ŵ_l Qᵀ.
+    """
+
+    A: Tensor
+    B: Tensor
+    W: Tensor
+    basis: Tensor | None
+
+
+def reduce(net: LinearResNet, loss: Loss, subspace: bool = True) -> Reduced:
+    """The network on the reduced data, and in its subspace where the weights are zero (unless not wanted).
+
+    From zero weights gradient descent never leaves span(col(A X̃) + col(Bᵀ)), so that a width of at most r + k is exactly equivalent. From
+    other weights only the data is reduced.
+
+    Raises:
+        TypeError: a loss other than ``SquaredLoss``, or weights that are not float64.
+        ValueError: shapes or devices that do not fit the loss, or non-finite weights.
+    """
+    if not isinstance(loss, SquaredLoss):
+        raise TypeError(f"loss is a {type(loss).__name__}; linear ResNets take sf.SquaredLoss")
+    A, B, W = net.A, net.B, net.W.detach()
+    for name, value in (("A", A), ("B", B), ("W", W)):
+        if value.dtype != torch.float64:
+            raise TypeError(f"net.{name} has dtype {str(value.dtype).removeprefix('torch.')}; use float64: net.double()")
+        if not bool(value.isfinite().all()):
+            raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
+    d, k = loss.shape
+    if A.shape[1] != d or B.shape[0] != k:
+        raise ValueError(
+            f"net maps {A.shape[1]} inputs to {B.shape[0]} outputs, the loss has {d} inputs and {k} outputs; "
+            f"build the network with d={d}, k={k}"
+        )
+    if A.device != loss.optimum.device:
+        raise ValueError(f"net is on {A.device} and the loss on {loss.optimum.device}; move one of them")
+    if loss.basis is not None:
+        A = A @ loss.basis
+    reachable = A.shape[1] + k
+    if not subspace or bool(W.any()) or reachable >= A.shape[0]:
+        return Reduced(A, B, W, None)
+    # A and A X̃ span the same columns, since X̃ is square and of full rank
+    Q = torch.linalg.qr(torch.cat([A, B.T], 1))[0]
+    small = torch.zeros(len(W), reachable, reachable, dtype=W.dtype, device=W.device)
+    return Reduced(Q.T @ A, B @ Q, small, Q)

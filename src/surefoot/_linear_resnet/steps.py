@@ -1,0 +1,86 @@
+"""Step-size rules of deep linear ResNets."""
+
+from __future__ import annotations
+
+import math
+
+from surefoot_check.theorems import linear_resnet_local as local
+
+from .._core.certificate import Certificate
+from .._core.losses import Loss
+from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
+from .engine import SubspaceEngine
+
+LOCAL = "linear-resnet/local"
+
+
+class Smooth(StepRule):
+    """γ/K_t with K_t = Σz² + sqrt(2 gap_t) λ_max(M) of the certificate; half a tested step where there is none.
+
+    Without a certificate that holds it is Armijo's rule, and nothing is guaranteed.
+    """
+
+    name = "smooth"
+    certified_by = frozenset({LOCAL})
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._certificate = certificate if certificate is not None and certificate.theorem == LOCAL else None
+
+    def step(self, engine: SubspaceEngine) -> float:
+        certificate = self._certificate
+        if certificate is None or not certificate.holds:
+            return engine.iterate.safe_step
+        q = certificate.quantities
+        return q["gamma"] / float(local.smoothness(q, engine.iterate.gap)) * (1.0 - local.SLACK)
+
+
+class CertifiedBB(Smooth):
+    """Barzilai-Borwein steps under the certificate; the default.
+
+    A proposal is taken if the gap falls by (1-γ/2) η ‖∇‖² at least (remark 4 of the theorem) and ends at most where γ/K_t or the
+    certificate would have it; it is shrunk by 0.7 otherwise, and at last replaced by γ/K_t.
+    """
+
+    name = "certified-bb"
+    SHRINK = 0.7
+
+    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+        self._proposal = BarzilaiBorwein()
+        self._proposal.start(loss, certificate)
+        self.adopt(loss, certificate)
+
+    def adopt(self, loss: Loss, certificate: Certificate | None) -> None:
+        super().start(loss, certificate)
+        self._taken = 0
+
+    def step(self, engine: SubspaceEngine) -> float:
+        iterate, certificate = engine.iterate, self._certificate
+        self._taken += 1
+        safe = super().step(engine)
+        gamma, goal = 1.0, math.inf
+        if certificate is not None and certificate.holds:
+            q = certificate.quantities
+            gamma = q["gamma"]
+            goal = max((1.0 - float(local.decrease(q, safe))) * iterate.gap, certificate.bound(self._taken))
+        eta = self._proposal.step(engine)
+        while eta > safe and math.isfinite(eta):
+            gap = iterate.trial(eta)
+            if gap <= goal and gap <= iterate.gap - (1.0 - 0.5 * gamma) * eta * iterate.gradient_squared:
+                break
+            eta *= self.SHRINK
+        else:
+            eta = safe
+        self._proposal.taken(eta, iterate.gradient_squared)
+        return eta
+
+    def state(self) -> dict[str, float]:
+        return {"taken": float(self._taken), **{f"proposal.{k}": v for k, v in self._proposal.state().items()}}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._taken = int(state["taken"])
+        self._proposal.restore({k.removeprefix("proposal."): v for k, v in state.items() if k.startswith("proposal.")})
+
+
+RULES: dict[str, type[StepRule]] = {
+    rule.name: rule for rule in (CertifiedBB, Smooth, BarzilaiBorwein, Polyak, Backtracking, Constant)
+}

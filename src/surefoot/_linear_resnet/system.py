@@ -1,0 +1,152 @@
+"""The linear ResNet system as the core sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surefoot_check import linear_resnet as rigorous
+from surefoot_check.arrays import digest
+from surefoot_check.problems import load_problem
+from surefoot_check.theorems import linear_resnet_local as local
+from surefoot_check.theorems.linear_resnet import DIRECTIONS
+
+from .._core.audit import Audit
+from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.losses import Loss
+from .._core.problems import loss_of
+from .._core.steps import StepRule, make
+from .._core.validate import unknown
+from .audit import audit
+from .engine import SubspaceEngine
+from .network import LinearResNet
+from .radius import least_radius
+from .reduction import reduce
+from .steps import RULES
+
+GAMMA = 1.0
+"""γ of ``linear-resnet/local``: 1 gives the best rate; smaller values certify somewhat earlier."""
+
+
+class LinearResNetSystem:
+    """Theorems, engine and rules of deep linear ResNets."""
+
+    name = "linear-resnet"
+    network = LinearResNet
+    default_theorem = local.THEOREM.id
+    rules = RULES
+
+    def certify(self, net: LinearResNet, loss: Loss, theorem: str) -> Certificate:
+        """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
+        statement = find(theorem, self.name)
+        weights = self.reduced(net, loss)
+        arrays = {name: tensor.cpu().numpy() for name, tensor in weights.items()}
+        problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
+        rigorous.read_weights(arrays, problem, "net")
+        sizes = rigorous.sizes(problem, arrays)
+        choices: dict[str, float] = {"initial_loss": loss.value(net.end_to_end().detach())}
+        if statement.id == local.THEOREM.id:
+            gap = problem.gap_upper(rigorous.end_to_end(arrays)) * (1.0 + 1e-8)
+            found = least_radius(rigorous.measure(arrays, problem.design), gap, GAMMA)
+            choices = {"gamma": GAMMA, "radius": found if found is not None else 0.0}
+        enclosures = rigorous.base_quantities(problem, arrays, choices)
+        published = publish(enclosures, DIRECTIONS)
+        base: dict[str, Any] = {name: published[name] for name in statement.base if name in published}
+        missing = [name for name in statement.base if name not in base]
+        if missing:
+            raise ValueError(
+                f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): scale the data to order 1"
+            )
+        quantities, inequalities, schedule = evaluate(statement, {**base, **choices, **sizes})
+        conditions = tuple(Condition.of(c) for c in inequalities)
+        failed = [c.name for c in conditions if not c.holds]
+        known = {*statement.base, *statement.choices, *statement.derived({**base, **quantities})}
+        return Certificate(
+            system=self.name,
+            theorem=statement.id,
+            version=statement.version,
+            status=CertificateStatus.FAILS if failed else CertificateStatus.HOLDS,
+            conditions=conditions,
+            quantities={k: float(v) for k, v in quantities.items() if k in known},
+            schedule=tuple(schedule),
+            optimal_value=float(loss.optimal_value),
+            rule=statement.rule,
+            suggestion=_suggestion(statement.id, sizes, failed),
+            problem={"kind": "squared", **sizes},
+            arrays=self.digests(net, loss),
+        )
+
+    def digests(self, net: LinearResNet, loss: Loss) -> dict[str, str]:
+        """sha256 of every array the certificate speaks of."""
+        arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
+        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
+        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
+
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+        """See ``_core.steps.make``."""
+        return make(steps, certificate, self.rules)
+
+    def engine(self, net: LinearResNet, loss: Loss, name: str) -> SubspaceEngine:
+        """The one engine: the reduced network, in its subspace where the weights are zero."""
+        if name not in ("auto", SubspaceEngine.name):
+            raise unknown("engine", name, ["auto", SubspaceEngine.name])
+        reduced = reduce(net, loss)
+        return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
+
+    def reduced(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
+        """The weights that a certificate speaks of: A (q, r), B (k, q), W (L, q, q), as copies."""
+        reduced = reduce(net, loss)
+        return {name: getattr(reduced, name).detach().clone().contiguous() for name in ("A", "B", "W")}
+
+    def at(self, net: LinearResNet, weights: Mapping[str, Tensor]) -> LinearResNet:
+        """A new reduced network at these weights."""
+        return LinearResNet(weights["A"], weights["B"], weights["W"])
+
+    def write(self, net: LinearResNet, loss: Loss, weights: Mapping[str, Tensor]) -> None:
+        """Put reduced weights back: W_l = Q Ŵ_l Qᵀ where the network still has the zero weights that were reduced."""
+        Q = reduce(net, loss).basis
+        with torch.no_grad():
+            net.W.copy_(weights["W"] if Q is None else Q @ weights["W"] @ Q.T)
+
+    def measure(self, net: LinearResNet, loss: Loss) -> dict[str, float]:
+        """The measurements of the current weights."""
+        return self._full(net, loss).iterate.measurements
+
+    def recorded(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
+        """The trained weights at full width: the subspace is that of zero weights only."""
+        return {"W": self._full(net, loss).weights()["W"]}
+
+    def gradient(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
+        """The gradient in the recorded weights."""
+        return {"W": torch.from_numpy(self._full(net, loss).iterate.gradient).to(net.W.device)}
+
+    def _full(self, net: LinearResNet, loss: Loss) -> SubspaceEngine:
+        reduced = reduce(net, loss, subspace=False)
+        return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
+
+    def rebuild(
+        self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> tuple[LinearResNet, Loss]:
+        """The reduced network and loss of a run directory."""
+        return LinearResNet(weights["A"], weights["B"], weights["W"]), loss_of(kind, problem)
+
+    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
+        """See ``audit.audit``."""
+        return audit(trace, certificate, resolution)
+
+
+def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]) -> str:
+    """What would make the theorem hold."""
+    if not failed:
+        return ""
+    if sizes["m"] < max(sizes["d"], sizes["k"]):
+        return f"width {sizes['m']} is below max(inputs, outputs): use a width of at least {sizes['d'] + sizes['k']}"
+    if theorem != local.THEOREM.id:
+        return "use theorem='linear-resnet/local' with certify_every, which certifies the run as soon as it can be certified"
+    return (
+        "the gap is too large for these weights: train and certify again (certify_every), use a larger width, or "
+        "LinearResNet.modified_identity(..., alpha='sufficient', loss=loss), which is certified from the start"
+    )

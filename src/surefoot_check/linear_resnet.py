@@ -1,0 +1,192 @@
+"""Rigorous enclosures of the base quantities of deep linear ResNets on concrete arrays.
+
+Weights A (m, d), B (k, m), W (L, m, m) on a squared loss with stored X (r, d), Y (r, k): f(x) = B (I+W_L) … (I+W_1) A x, and the
+end-to-end map of the problem is (B … A)ᵀ (d, k). Errors of products accumulate along the layers and are carried with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .arrays import FormatError
+from .bounds import down, frobenius_upper, product_error, singular_value_bounds, spectral_upper, up
+from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared
+from .theorems.linear_resnet import DIRECTIONS, Constants, Measured, constants
+
+SQUARINGS = 6
+NORM_SLACK = 1e-9
+"""Covers the rounding of ``_norms``: each of its squarings errs by at most γ_q relative to ‖G‖_F², which the roots divide again."""
+SHAPES = {"A": 2, "B": 2, "W": 3}
+
+
+def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+    """A (m, d), B (k, m), W (L, m, m), float64, of the arrays of the file ``name``."""
+    weights: dict[str, Array] = {}
+    for key, dimensions in SHAPES.items():
+        array = arrays.get(key)
+        if array is None or array.dtype != np.float64 or array.ndim != dimensions or array.size == 0:
+            raise FormatError(f"{name}: {key} is missing or malformed")
+        if not (np.abs(array) <= LARGEST).all():
+            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
+        weights[key] = array
+    A, B, W = weights.values()
+    d, k = problem.shape
+    if A.shape[1] != d or B.shape[0] != k or B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
+        raise FormatError(f"{name}: A, B and W do not fit each other or the problem")
+    if not isinstance(problem, Squared):
+        raise FormatError(f"{name}: linear ResNets are certified for the squared loss only")
+    return weights
+
+
+def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+    """d, k, width m, depth L."""
+    d, k = problem.shape
+    return {"d": d, "k": k, "m": weights["A"].shape[0], "depth": len(weights["W"]), "quadratic": problem.quadratic}
+
+
+def _layers(W: Array) -> tuple[Array, Array]:
+    """P_l = I + W_l and a bound of the rounding of each, in Frobenius norm."""
+    P = W + np.eye(W.shape[1])
+    return P, np.array([up(ULP * frobenius_upper(layer), 2) for layer in P])
+
+
+def end_to_end(weights: Mapping[str, Array]) -> Product:
+    """(B P_L … P_1 A)ᵀ (d, k) with its error."""
+    P, rounding = _layers(weights["W"])
+    value, error = weights["A"], 0.0
+    for layer, e in zip(P, rounding, strict=True):
+        value, error = _times(layer, float(e), value, error)
+    value, error = _times(weights["B"], 0.0, value, error)
+    return Product(np.ascontiguousarray(value.T), error)
+
+
+def exact_map(weights: Mapping[str, Array]) -> Any:
+    """The same as an ``arb_mat``."""
+    from flint import arb_mat
+
+    def balls(M: Array) -> Any:
+        return arb_mat(M.shape[0], M.shape[1], [float(x) for x in M.reshape(-1)])
+
+    m = weights["A"].shape[0]
+    identity = balls(np.eye(m))
+    value = balls(weights["A"])
+    for layer in weights["W"]:
+        value = (identity + balls(layer)) * value
+    return (balls(weights["B"]) * value).transpose()
+
+
+def _times(left: Array, left_error: float, right: Array, right_error: float) -> tuple[Array, float]:
+    """The product of two matrices that are each known up to an error in Frobenius norm, and the error of it."""
+    error = product_error(left, right) + spectral_upper(left) * right_error + left_error * frobenius_upper(right)
+    return left @ right, up(error + left_error * right_error, 6)
+
+
+def measure(weights: Mapping[str, Array], X: Array) -> Measured:
+    """Bounds of the singular values of all A_l, B_l, P_l and of the norms of all M_ij; X is the stored design (r, d)."""
+    A, B, W = weights["A"], weights["B"], weights["W"]
+    P, rounding = _layers(W)
+    depth = len(P)
+    forward = [_times(A, 0.0, np.ascontiguousarray(X.T), 0.0)]
+    for layer in range(depth - 1):
+        forward.append(_times(P[layer], float(rounding[layer]), *forward[-1]))
+    backward = [(B, 0.0)]
+    for layer in range(depth - 1, 0, -1):
+        value, error = _times(P[layer].T, float(rounding[layer]), backward[-1][0].T, backward[-1][1])
+        backward.append((value.T, error))
+    backward.reverse()
+    layers = [(layer, float(e)) for layer, e in zip(P, rounding, strict=True)]
+    (a_low, a), (b_low, b), (p_low, p) = (_extremes(matrices) for matrices in (forward, backward, layers))
+    # σ_r of an m × r matrix is its last singular value only if m ≥ r; likewise for B_l (k × m)
+    if A.shape[0] < X.shape[0]:
+        a_low = np.zeros(depth)
+    if B.shape[1] < B.shape[0]:
+        b_low = np.zeros(depth)
+    return Measured(a, a_low, b, b_low, p, p_low, _between(P, rounding, p))
+
+
+def _extremes(matrices: list[tuple[Array, float]]) -> tuple[Array, Array]:
+    """Lower bounds of the smallest and upper bounds of the largest singular value of each matrix."""
+    low, high = np.empty(len(matrices)), np.empty(len(matrices))
+    for i, (value, error) in enumerate(matrices):
+        lower, upper = singular_value_bounds(np.ascontiguousarray(value))
+        low[i], high[i] = max(0.0, down(float(lower[-1]) - error)), up(float(upper[0]) + error)
+    return low, high
+
+
+def _between(P: Array, rounding: Array, p: Array) -> Array:
+    """Upper bounds of ‖P_{j-1} … P_{i+1}‖ for i < j, products of equal length together."""
+    depth, m = P.shape[0], P.shape[1]
+    result = np.zeros((depth, depth))
+    for i in range(depth - 1):
+        result[i, i + 1] = 1.0
+    product, error = P[1:-1], rounding[1:-1]
+    frobenius = np.sqrt((P**2).sum((1, 2))) * (1.0 + NORM_SLACK)
+    gamma = 2.0 * m * ULP
+    for length in range(1, depth - 1):
+        norms = _norms(product) + error
+        for i, norm in enumerate(norms):
+            result[i, i + length + 1] = norm * (1.0 + NORM_SLACK)
+        if length + 2 >= depth:
+            break
+        # the next layer from the left: layer i + length + 1 (0-based) times the product of layers i + 1 … i + length
+        left = slice(length + 1, depth - 1)
+        shorter, shorter_error = product[:-1], error[:-1]
+        size = np.sqrt((shorter**2).sum((1, 2))) * (1.0 + NORM_SLACK)
+        error = (gamma * frobenius[left] * size + p[left] * shorter_error + rounding[left] * size) * (1.0 + 1e-6) + 1e-300
+        product = P[left] @ shorter
+    return result
+
+
+def _norms(M: Array) -> Array:
+    """Upper bounds of the spectral norms of a batch (b, m, m): min(‖(MᵀM)^64‖_F^(1/128), 1 + ‖M - I‖_F)."""
+    near_identity = 1.0 + np.sqrt(((M - np.eye(M.shape[1])) ** 2).sum((1, 2)))
+    G = M.transpose(0, 2, 1) @ M
+    logarithm = np.zeros(len(M))
+    weight = 1.0
+    for squaring in range(SQUARINGS + 1):
+        size = np.sqrt((G**2).sum((1, 2)))
+        logarithm += weight * np.log(np.maximum(size, 1e-300))
+        if squaring == SQUARINGS:
+            break
+        G = G / np.maximum(size, 1e-300)[:, None, None]
+        G = G @ G
+        weight *= 0.5
+    return np.minimum(np.exp(0.5 * logarithm), near_identity) * (1.0 + NORM_SLACK)
+
+
+def base_quantities(
+    problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float]
+) -> dict[str, Interval]:
+    """Enclosures of the quantities in ``DIRECTIONS``; those on the ball only where ``quantities`` has its radius."""
+    assert isinstance(problem, Squared)
+    A, B, W = weights["A"], weights["B"], weights["W"]
+    result: dict[str, Interval] = {
+        "initial_gap": (0.0, problem.gap_upper(end_to_end(weights))),
+        "weight_norm": (0.0, frobenius_upper(W)),
+    }
+    for name, matrix in (("A", A), ("B", B), ("X", problem.design)):
+        lower, upper = singular_value_bounds(matrix)
+        result[f"norm_{name}"] = float(lower[0]), float(upper[0])
+        result[f"sigma_min_{name}"] = max(0.0, float(lower[-1])), float(upper[-1])
+    if not W.any():
+        result["weight_norm"] = (0.0, 0.0)
+    radius = quantities.get("radius")
+    if radius is not None and 0.0 <= radius < np.inf:
+        on_ball = constants(measure(weights, problem.design), radius)
+        result |= _of_lemma(on_ball)
+    return {name: (float(a), float(b)) for name, (a, b) in result.items() if np.isfinite([a, b]).all()}
+
+
+def _of_lemma(on_ball: Constants) -> dict[str, Interval]:
+    """The constants that Lemma 3 gives on the ball; the other end allows for the rounding of another evaluation of it."""
+    return {
+        "pl_constant": (on_ball.pl_constant, on_ball.pl_constant * (1.0 + 1e-6)),
+        "gauss_newton": (on_ball.gauss_newton * (1.0 - 1e-6), on_ball.gauss_newton),
+        "bilinear": (on_ball.bilinear * (1.0 - 1e-6), on_ball.bilinear),
+    }
+
+
+__all__ = ["DIRECTIONS", "base_quantities", "end_to_end", "exact_map", "measure", "read_weights", "sizes"]

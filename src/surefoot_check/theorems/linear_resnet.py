@@ -1,0 +1,110 @@
+"""Constants of deep linear ResNets on a ball of weights (Lemma 3 of docs/theorems/linear-resnet.md).
+
+Network f(x) = B P_L … P_1 A x, P_l = I + W_l (m, m); data X̃ (d, r) of full column rank; A_l = P_{l-1} … P_1 A X̃, B_l = B P_L … P_{l+1},
+M_ij = P_{j-1} … P_{i+1}. On the joint Frobenius ball of radius ϱ around the measured weights, every recursion below is a sum of
+nonnegative terms, so that the relative error of a result in floats is at most the number of operations times the unit; it is
+moved outwards by ``SLACK`` once, which covers a depth of some thousand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+
+DIRECTIONS: dict[str, str] = {
+    "initial_gap": "upper",  # ½‖R‖_F²
+    "pl_constant": "lower",  # μ(ϱ) = Σ w_l²: ‖∇‖_F² ≥ 2 μ gap on the ball
+    "gauss_newton": "upper",  # Σ z_l²
+    "bilinear": "upper",  # λ_max(M)
+    "norm_A": "upper",
+    "norm_B": "upper",
+    "sigma_min_A": "lower",
+    "sigma_min_B": "lower",
+    "norm_X": "upper",
+    "sigma_min_X": "lower",  # σ_r(X)
+    "weight_norm": "upper",  # (Σ ‖W_l‖_F²)^½
+}
+"""Every base quantity and the direction in which its published value must err."""
+
+SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rigorous bounds at the centre of the ball; arrays over layers l = 1 … L, ``between`` (L, L) above the diagonal.
+
+    ``a``, ``a_low``: largest and r-th singular value of A_l; ``b``, ``b_low``: largest and k-th of B_l; ``p``, ``p_low``: largest and
+    smallest of P_l; ``between``: upper bounds of ‖M_ij‖.
+    """
+
+    a: Array
+    a_low: Array
+    b: Array
+    b_low: Array
+    p: Array
+    p_low: Array
+    between: Array
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Admissible constants on a ball: μ, Σz², λ_max(M)."""
+
+    pl_constant: float
+    gauss_newton: float
+    bilinear: float
+
+
+def constants(at: Measured, radius: float) -> Constants:
+    """Lemma 3 with ρ_l = ∞ and the joint radius ϱ = ``radius``, rounded outwards."""
+    depth = len(at.a)
+    m2 = at.between**2
+    a_bar, b_bar = at.a.copy(), at.b.copy()
+    for layer in range(1, depth):  # ā_l = a_l + δ_l
+        a_bar[layer] += radius * np.sqrt(m2[:layer, layer] @ a_bar[:layer] ** 2)
+    for layer in range(depth - 2, -1, -1):  # b̄_l = b_l + ε_l
+        b_bar[layer] += radius * np.sqrt(m2[layer, layer + 1 :] @ b_bar[layer + 1 :] ** 2)
+    m_bar = at.between.copy()
+    m_bar2 = m_bar**2
+    for j in range(2, depth):  # m̄_ij = m_ij + d_ij, column by column
+        m_bar[: j - 1, j] += radius * np.sqrt(m_bar2[: j - 1, :j] @ m2[:j, j])
+        m_bar2[: j - 1, j] = m_bar[: j - 1, j] ** 2
+    # the multiplicative forms, which recover the paper's theorem at W = 0
+    log_p, inverse = np.log(at.p), at.p**-2.0
+    scale = at.b[-1] * at.a[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        without_one = np.exp(log_p.sum() - log_p + radius * np.sqrt(np.maximum(inverse.sum() - inverse, 0.0)))
+        z = np.fmin(a_bar * b_bar, scale * without_one)
+        pairs = np.maximum(inverse.sum() - inverse[:, None] - inverse[None, :], 0.0)
+        without_two = np.exp(log_p.sum() - log_p[:, None] - log_p[None, :] + radius * np.sqrt(pairs))
+        M = np.triu(np.fmin(b_bar[None, :] * m_bar * a_bar[:, None], scale * without_two), 1)
+    delta, epsilon = (a_bar - at.a) * (1.0 + SLACK), (b_bar - at.b) * (1.0 + SLACK)
+    w = np.maximum(at.b_low - epsilon, 0.0) * np.maximum(at.a_low - delta, 0.0)
+    if at.p_low.min() > 0.0:
+        log_low, inverse = np.log(at.p_low), at.p_low**-2.0
+        share = radius * np.sqrt(np.maximum(inverse.sum() - inverse, 0.0)) * (1.0 + SLACK)
+        w = np.maximum(
+            w, at.b_low[-1] * at.a_low[0] * np.exp(log_low.sum() - log_low) * np.maximum(1.0 - share - SLACK, 0.0)
+        )
+    return Constants(
+        pl_constant=float((w**2).sum()) * (1.0 - 4.0 * SLACK),
+        gauss_newton=float((z**2).sum()) * (1.0 + 4.0 * SLACK),
+        bilinear=_largest_eigenvalue(M + M.T) * (1.0 + 4.0 * SLACK),
+    )
+
+
+def _largest_eigenvalue(M: Array) -> float:
+    """Upper bound of λ_max of a symmetric nonnegative matrix: max (Mv)_i / v_i for a positive v (Collatz-Wielandt)."""
+    if len(M) == 1:
+        return 0.0
+    if not np.isfinite(M).all():
+        return float("inf")
+    v = np.ones(len(M))
+    for _ in range(60):
+        v = M @ v + 1e-12 * v  # positive; near the Perron vector the bound is tight
+        v /= v.max()
+    v = np.maximum(v, 1e-9)
+    return float(((M @ v) / v).max())
