@@ -16,11 +16,10 @@ from typing import Any, cast
 
 from .arrays import FormatError, digest, parse_hex, read_safetensors
 from .bounds import self_test
-from .problems import Array, Problem, ball, end_to_end, load_problem
-from .run_files import Certificate, Checkpoint, iteration_in, read_checkpoints, read_weights
+from .problems import Array, Problem, ball, load_problem
+from .run_files import Certificate, Checkpoint, iteration_in, read_checkpoints
+from .systems import DIRECTIONS, SYSTEMS
 from .theorems import Inequality, Schedule
-from .theorems import two_layer as tl
-from .two_layer import base_quantities
 
 PRECISION = 128
 """Bits of the ball arithmetic."""
@@ -120,11 +119,12 @@ def _check_run(path: Path, report: Report) -> None:
     arrays = read_safetensors(path / "problem.safetensors")
     problem = load_problem(first.kind, arrays)
     stored = read_safetensors(path / "initial.safetensors")
-    if stored.keys() != {"W1", "W2"}:
-        raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of W1 and W2")
-    initial = read_weights(stored, problem, "initial.safetensors")
+    system = SYSTEMS[first.system]
+    initial = system.read_weights(stored, problem, "initial.safetensors")
+    if stored.keys() != initial.keys():
+        raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of {', '.join(initial)}")
     _check_certificate(first, problem, arrays, initial, report)
-    checkpoints = read_checkpoints(path, problem, initial, first.sha256)
+    checkpoints = read_checkpoints(path, system, problem, initial, first.sha256)
     phases = [(0, first)]
     for file in sorted(path.glob("certificate*.json")):
         if file.name == "certificate.json":
@@ -171,7 +171,8 @@ def _check_certificate(
         report.add(claim, f"the arrays are those of the certificate: {', '.join(differing)} differ", Outcome.REJECT)
         return
     report.add(claim, "the arrays are those of the certificate (sha256)", Outcome.ACCEPT)
-    sizes = {"n": problem.shape[0], "m": problem.shape[1], "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
+    system = SYSTEMS[certificate.system]
+    sizes = system.sizes(problem, weights)
     if (
         certificate.kind != problem.kind
         or certificate.sizes != sizes
@@ -179,12 +180,13 @@ def _check_certificate(
     ):
         report.add(claim, "sizes and kind of the problem", Outcome.REJECT, f"{certificate.sizes} against {sizes}")
         return
-    enclosures = base_quantities(problem, weights["W1"], weights["W2"])
+    enclosures = system.base_quantities(problem, weights, certificate.quantities)
     needed = [name for name in certificate.theorem.base if name in enclosures]
     for name in sorted(set(certificate.theorem.base) - set(needed) - NEED_UNIQUE_MINIMISER):
         report.add(claim, f"base quantity {name} has no finite bound for these arrays", Outcome.UNDECIDED)
     for name in needed:
-        _check_base(name, certificate.quantities.get(name), enclosures[name], claim, report)
+        upper = DIRECTIONS[certificate.system][name] == "upper"
+        _check_base(name, upper, certificate.quantities.get(name), enclosures[name], claim, report)
     if report.outcome is not Outcome.ACCEPT:
         return
     q: dict[str, Any] = {k: ball(v) for k, v in certificate.quantities.items()} | sizes
@@ -209,12 +211,14 @@ def _check_certificate(
     _check_conclusion(certificate, q, claim, report)
 
 
-def _check_base(name: str, published: float | None, enclosure: tuple[float, float], claim: str, report: Report) -> None:
+def _check_base(
+    name: str, upper: bool, published: float | None, enclosure: tuple[float, float], claim: str, report: Report
+) -> None:
     low, high = enclosure
     if published is None:
         report.add(claim, f"base quantity {name} is missing", Outcome.REJECT)
         return
-    if tl.DIRECTIONS[name] == "upper":
+    if upper:
         safe, wrong, relation = published >= high, published < low, ">="
     else:
         safe, wrong, relation = published <= low, published > high, "<="
@@ -282,13 +286,14 @@ def _check_gap(
 ) -> None:
     """Claim L2 for one checkpoint: its gap, bounded rigorously, lies under the guaranteed bound."""
     bound = _bound(certificate.schedule, passed)
-    W = end_to_end(checkpoint.weights["W1"], checkpoint.weights["W2"])
+    system = SYSTEMS[certificate.system]
+    W = system.end_to_end(checkpoint.weights)
     gap = problem.gap_upper(W)
     inequality = Inequality(f"{name}: gap after {checkpoint.iteration} iterations", ball(gap), "<=", bound)
     if inequality.certain:
         _decide(inequality, "L2", report)
         return
-    lower, upper = problem.gap_exact(checkpoint.weights["W1"], checkpoint.weights["W2"])
+    lower, upper = problem.gap_exact(W, lambda: system.exact_map(checkpoint.weights))
     if lower is not None and lower > bound:
         detail = f"{_text(lower)} > {_text(bound)}; the steps did not keep the theorem's conditions"
         report.add("L2", inequality.name, Outcome.REJECT, detail)

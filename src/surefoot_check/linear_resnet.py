@@ -13,13 +13,15 @@ import numpy as np
 
 from .arrays import FormatError
 from .bounds import down, frobenius_upper, product_error, singular_value_bounds, spectral_upper, up
-from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared
-from .theorems.linear_resnet import DIRECTIONS, Constants, Measured, constants
+from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix
+from .theorems.linear_resnet import Constants, Measured, constants
 
 SQUARINGS = 6
 NORM_SLACK = 1e-9
-"""Covers the rounding of ``_norms``: each of its squarings errs by at most γ_q relative to ‖G‖_F², which the roots divide again."""
+"""Covers the rounding of ``_norms``: each of its squarings errs by at most γ_q relative to ‖G‖_F², and the roots divide that."""
 SHAPES = {"A": 2, "B": 2, "W": 3}
+FIXED: tuple[str, ...] = ("A", "B")
+"""Weights that training does not change."""
 
 
 def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
@@ -65,17 +67,11 @@ def end_to_end(weights: Mapping[str, Array]) -> Product:
 
 def exact_map(weights: Mapping[str, Array]) -> Any:
     """The same as an ``arb_mat``."""
-    from flint import arb_mat
-
-    def balls(M: Array) -> Any:
-        return arb_mat(M.shape[0], M.shape[1], [float(x) for x in M.reshape(-1)])
-
-    m = weights["A"].shape[0]
-    identity = balls(np.eye(m))
-    value = balls(weights["A"])
+    identity = arb_matrix(np.eye(weights["A"].shape[0]))
+    value = arb_matrix(weights["A"])
     for layer in weights["W"]:
-        value = (identity + balls(layer)) * value
-    return (balls(weights["B"]) * value).transpose()
+        value = (identity + arb_matrix(layer)) * value
+    return (arb_matrix(weights["B"]) * value).transpose()
 
 
 def _times(left: Array, left_error: float, right: Array, right_error: float) -> tuple[Array, float]:
@@ -135,7 +131,9 @@ def _between(P: Array, rounding: Array, p: Array) -> Array:
         left = slice(length + 1, depth - 1)
         shorter, shorter_error = product[:-1], error[:-1]
         size = np.sqrt((shorter**2).sum((1, 2))) * (1.0 + NORM_SLACK)
-        error = (gamma * frobenius[left] * size + p[left] * shorter_error + rounding[left] * size) * (1.0 + 1e-6) + 1e-300
+        error = (gamma * frobenius[left] * size + p[left] * shorter_error + rounding[left] * size) * (
+            1.0 + 1e-6
+        ) + 1e-300
         product = P[left] @ shorter
     return result
 
@@ -160,7 +158,7 @@ def _norms(M: Array) -> Array:
 def base_quantities(
     problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``DIRECTIONS``; those on the ball only where ``quantities`` has its radius."""
+    """Enclosures of the quantities in ``theorems.linear_resnet.DIRECTIONS``; those on the ball if ``quantities`` has a radius."""
     assert isinstance(problem, Squared)
     A, B, W = weights["A"], weights["B"], weights["W"]
     result: dict[str, Interval] = {
@@ -187,6 +185,3 @@ def _of_lemma(on_ball: Constants) -> dict[str, Interval]:
         "gauss_newton": (on_ball.gauss_newton * (1.0 - 1e-6), on_ball.gauss_newton),
         "bilinear": (on_ball.bilinear * (1.0 - 1e-6), on_ball.bilinear),
     }
-
-
-__all__ = ["DIRECTIONS", "base_quantities", "end_to_end", "exact_map", "measure", "read_weights", "sizes"]

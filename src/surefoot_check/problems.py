@@ -7,6 +7,7 @@ A stored witness Ŵ (``optimum``) is never trusted: it enters only through the r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ class Product:
     error: float
 
 
-def end_to_end(W1: Array, W2: Array) -> Product:
+def product_of(W1: Array, W2: Array) -> Product:
     """W1 W2ᵀ with its rounding error."""
     return Product(W1 @ W2.T, product_error(W1, W2.T))
 
@@ -72,12 +73,11 @@ class Problem(ABC):
     def gap_upper(self, W: Product) -> float:
         """Rigorous upper bound of loss(W) - optimal value."""
 
-    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
-        """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of the gap at W1 W2ᵀ.
-
-        Slower than ``gap_upper`` and without its rounding errors; for what that leaves undecided.
+    @abstractmethod
+    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
+        """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of the gap at W, which ``exact`` gives as
+        an ``arb_mat``. Slower than ``gap_upper`` and with smaller rounding errors; for what that leaves undecided.
         """
-        return None, self.gap_upper(end_to_end(W1, W2))
 
     @abstractmethod
     def optimum(self) -> Product:
@@ -158,9 +158,9 @@ class LinearLeastSquares:
         mu = self.squared(-1)[0]
         if mu <= 0.0:
             return None, float("inf")
-        X, witness = _balls(self.X), _balls(self.witness)
+        X, witness = arb_matrix(self.X), arb_matrix(self.witness)
         near, far = _norm_bounds(X * (V - witness))
-        residual = _norm_bounds(X.transpose() * (X * witness - _balls(self.Y)))[1]
+        residual = _norm_bounds(X.transpose() * (X * witness - arb_matrix(self.Y)))[1]
         moved = residual / (2 * ball(mu)).sqrt()
         low, high = near / ball(2.0).sqrt() - moved, far / ball(2.0).sqrt() + moved
         return (low * low if low > 0 else None), high * high
@@ -173,7 +173,8 @@ def ball(x: float) -> Any:
     return arb(x)
 
 
-def _balls(A: Array) -> Any:
+def arb_matrix(A: Array) -> Any:
+    """The array (rows, columns) as an exact ``arb_mat``."""
     from flint import arb_mat
 
     return arb_mat(A.shape[0], A.shape[1], [float(x) for x in A.reshape(-1)])
@@ -219,8 +220,8 @@ class Squared(Quadratic):
     def gap_upper(self, W: Product) -> float:
         return self._system.gap_upper(W.value, W.error)
 
-    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
-        return self._system.gap_exact(_balls(W1) * _balls(W2).transpose())
+    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
+        return self._system.gap_exact(exact())
 
 
 class Sensing(Quadratic):
@@ -237,11 +238,10 @@ class Sensing(Quadratic):
     def gap_upper(self, W: Product) -> float:
         return self._system.gap_upper(W.value.reshape(-1, 1), W.error)
 
-    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
+    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
         from flint import arb_mat
 
-        product = _balls(W1) * _balls(W2).transpose()
-        return self._system.gap_exact(arb_mat(len(W1) * len(W2), 1, product.entries()))
+        return self._system.gap_exact(arb_mat(W.value.size, 1, exact().entries()))
 
 
 class Softmax(Problem):
@@ -337,8 +337,7 @@ class Softmax(Problem):
         through_gradient = up(gradient * gradient / down(2.0 * self.l2), 4)
         return max(0.0, min(through_values, through_distance, through_gradient))
 
-    def gap_exact(self, W1: Array, W2: Array) -> tuple[Any, Any]:
-        W = end_to_end(W1, W2)
+    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
         lower = down(self._loss(W)[0] - self._loss(Product(self.witness, 0.0))[1])  # ℓ* ≤ ℓ(Ŵ)
         return (ball(lower) if lower > 0.0 else None), self.gap_upper(W)
 

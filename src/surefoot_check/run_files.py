@@ -15,7 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from .arrays import FormatError, parse_hex, read_json, read_safetensors
-from .problems import LARGEST, Array, Problem
+from .problems import Array, Problem
+from .systems import System
 from .theorems import THEOREMS, Schedule, Segment, Theorem
 
 FORMAT = "surefoot-certificate/1"
@@ -55,6 +56,7 @@ class Certificate:
     """A certificate file, typed; nothing in it is believed."""
 
     theorem: Theorem
+    system: str
     kind: object
     sizes: dict[str, object]
     hashes: dict[str, object]
@@ -101,6 +103,7 @@ class Certificate:
             _exactly(cast("dict[str, object]", condition), CONDITION_FIELDS, "certificate: condition")
         return cls(
             theorem=theorem,
+            system=theorem.id.split("/")[0],
             kind=problem.pop("kind", None),
             sizes=problem,
             hashes=dict(_field(record, "arrays", dict)),
@@ -131,31 +134,17 @@ def _schedule(value: object) -> Schedule:
     return segments
 
 
-def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
-    """W1 (n, h) and W2 (m, h), float64, of the arrays of the file ``name``."""
-    n, m = problem.shape
-    weights: dict[str, Array] = {}
-    for key, rows in (("W1", n), ("W2", m)):
-        W = arrays.get(key)
-        if W is None or W.dtype != np.float64 or W.ndim != 2 or W.shape[0] != rows or W.size == 0:
-            raise FormatError(f"{name}: {key} is missing or does not fit the problem")
-        if not (np.abs(W) <= LARGEST).all():
-            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
-        weights[key] = W
-    if weights["W1"].shape[1] != weights["W2"].shape[1]:
-        raise FormatError(f"{name}: W1 and W2 differ in width")
-    return weights
-
-
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights stored along a run; of the same width as the initial ones, and sealed with their certificate's sha256."""
+    """Weights stored along a run; of the same shapes as the initial ones, and sealed with their certificate's sha256."""
 
     iteration: int
     weights: dict[str, Array]
 
     @classmethod
-    def read(cls, path: Path, problem: Problem, initial: Mapping[str, Array], certificate: bytes) -> Checkpoint:
+    def read(
+        cls, path: Path, system: System, problem: Problem, initial: Mapping[str, Array], certificate: bytes
+    ) -> Checkpoint:
         """Read a checkpoint; arrays beside the weights and the seal are the trainer's state, and ignored."""
         arrays = read_safetensors(path)
         iteration, owner = arrays.get("iteration"), arrays.get("certificate")
@@ -163,15 +152,21 @@ class Checkpoint:
             raise FormatError(f"{path.name}: iteration is missing or malformed")
         if owner is None or owner.dtype != np.uint8 or owner.tobytes() != certificate:
             raise FormatError(f"{path.name}: belongs to another certificate")
-        weights = read_weights(arrays, problem, path.name)
-        if weights["W1"].shape != initial["W1"].shape:
-            raise FormatError(f"{path.name}: the width differs from that of the initial weights")
+        weights = system.read_weights(arrays, problem, path.name)
+        if any(weights[k].shape != initial[k].shape for k in weights):
+            raise FormatError(f"{path.name}: the shapes differ from those of the initial weights")
+        if any(not np.array_equal(weights[k], initial[k]) for k in system.FIXED):
+            raise FormatError(
+                f"{path.name}: {' or '.join(system.FIXED)} differs from the initial one, and is not trained"
+            )
         if int(iteration) == 0 and not all(np.array_equal(weights[k], initial[k]) for k in weights):
             raise FormatError(f"{path.name}: is of iteration 0 and differs from the initial weights")
         return cls(int(iteration), weights)
 
 
-def read_checkpoints(path: Path, problem: Problem, initial: Mapping[str, Array], owner: bytes) -> dict[str, Checkpoint]:
+def read_checkpoints(
+    path: Path, system: System, problem: Problem, initial: Mapping[str, Array], owner: bytes
+) -> dict[str, Checkpoint]:
     """The stored weights by file name: those in checkpoints/ and the final ones; a run cut short may have neither."""
     folder, final = path / "checkpoints", path / "final.safetensors"
     checkpoints: dict[str, Checkpoint] = {}
@@ -179,12 +174,12 @@ def read_checkpoints(path: Path, problem: Problem, initial: Mapping[str, Array],
         if folder.is_symlink() or not folder.is_dir():
             raise FormatError("checkpoints: is not a directory")
         for file in sorted(folder.glob("*.safetensors")):
-            checkpoint = Checkpoint.read(file, problem, initial, owner)
+            checkpoint = Checkpoint.read(file, system, problem, initial, owner)
             if file.name != f"{checkpoint.iteration:09d}.safetensors":
                 raise FormatError(f"checkpoints/{file.name} says that it is of iteration {checkpoint.iteration}")
             checkpoints[file.name] = checkpoint
     if os.path.lexists(final):
-        last = Checkpoint.read(final, problem, initial, owner)
+        last = Checkpoint.read(final, system, problem, initial, owner)
         same = checkpoints.get(f"{last.iteration:09d}.safetensors", last)
         if not all(np.array_equal(last.weights[k], same.weights[k]) for k in last.weights):
             raise FormatError(f"{final.name}: differs from the checkpoint of its iteration {last.iteration}")

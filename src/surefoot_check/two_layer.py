@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from .arrays import FormatError
 from .bounds import down, imbalance_eigenvalue_bounds, singular_value_bounds, up
-from .problems import Array, Interval, Problem, end_to_end, squared
+from .problems import LARGEST, Array, Interval, Problem, Product, arb_matrix, product_of, squared
+
+FIXED: tuple[str, ...] = ()
+"""Weights that training does not change."""
 
 
 def _smallest_squared(W: Array) -> Interval:
@@ -27,12 +32,47 @@ def _add(a: Interval, b: Interval) -> Interval:
     return max(0.0, down(a[0] + b[0])), up(a[1] + b[1])
 
 
-def base_quantities(problem: Problem, W1: Array, W2: Array) -> dict[str, Interval]:
+def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+    """W1 (n, h) and W2 (m, h), float64, of the arrays of the file ``name``."""
+    n, m = problem.shape
+    weights: dict[str, Array] = {}
+    for key, rows in (("W1", n), ("W2", m)):
+        W = arrays.get(key)
+        if W is None or W.dtype != np.float64 or W.ndim != 2 or W.shape[0] != rows or W.size == 0:
+            raise FormatError(f"{name}: {key} is missing or does not fit the problem")
+        if not (np.abs(W) <= LARGEST).all():
+            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
+        weights[key] = W
+    if weights["W1"].shape[1] != weights["W2"].shape[1]:
+        raise FormatError(f"{name}: W1 and W2 differ in width")
+    return weights
+
+
+def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+    """n, m, width h, and whether the loss is quadratic."""
+    n, m = problem.shape
+    return {"n": n, "m": m, "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
+
+
+def end_to_end(weights: Mapping[str, Array]) -> Product:
+    """W1 W2ᵀ (n, m) with its error."""
+    return product_of(weights["W1"], weights["W2"])
+
+
+def exact_map(weights: Mapping[str, Array]) -> Any:
+    """W1 W2ᵀ as an ``arb_mat``."""
+    return arb_matrix(weights["W1"]) * arb_matrix(weights["W2"]).transpose()
+
+
+def base_quantities(
+    problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float] | None = None
+) -> dict[str, Interval]:
     """Enclosures of every quantity in ``theorems.two_layer.DIRECTIONS`` that exists for this problem.
 
-    W1 (n, h) and W2 (m, h), float64. Those that need a unique minimiser are left out where there is none, and so is
-    every one whose upper end is not finite (no strong convexity).
+    ``quantities``, the published ones, play no part. Those that need a unique minimiser are left out where there is none, and
+    so is every one whose upper end is not finite (no strong convexity).
     """
+    W1, W2 = weights["W1"], weights["W2"]
     n, h = W1.shape
     m = W2.shape[0]
     lower, upper = imbalance_eigenvalue_bounds(W1, W2)
@@ -41,8 +81,8 @@ def base_quantities(problem: Problem, W1: Array, W2: Array) -> dict[str, Interva
     def positive(low: Any, high: Any) -> Interval:
         return max(0.0, float(low)), max(0.0, float(high))
 
-    W = end_to_end(W1, W2)
-    quantities: dict[str, Interval] = {
+    W = end_to_end(weights)
+    found: dict[str, Interval] = {
         "smoothness": problem.smoothness(),
         "strong_convexity": problem.strong_convexity(),
         "lambda_plus": positive(lower[0], upper[0]),
@@ -54,6 +94,6 @@ def base_quantities(problem: Problem, W1: Array, W2: Array) -> dict[str, Interva
         "sigma_max_squared": _add(_largest_squared(W1), _largest_squared(W2)),
     }
     if problem.unique_optimum and problem.strong_convexity()[0] > 0.0:
-        quantities["optimum_sigma_min"], quantities["optimum_sigma_max"] = problem.optimum_singular_values()
-        quantities["initial_distance"] = problem.distance(W)
-    return {name: (float(a), float(b)) for name, (a, b) in quantities.items() if np.isfinite([a, b]).all()}
+        found["optimum_sigma_min"], found["optimum_sigma_max"] = problem.optimum_singular_values()
+        found["initial_distance"] = problem.distance(W)
+    return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import surefoot as sf
 from surefoot._core.problems import loss_of
-from surefoot_check.problems import Interval, Problem, end_to_end, load_problem
+from surefoot_check.problems import Interval, Problem, load_problem, product_of
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -186,7 +186,7 @@ def check_gaps(kind: str, seed: int, scale: float, condition: float) -> None:
             W2 = np.concatenate([np.eye(2), np.zeros((2, 1))], 1)
             W = matrix(W1) * matrix(W2).T
             true = exact.gap(W)
-            product = end_to_end(W1, W2)
+            product = product_of(W1, W2)
             assert problem.gap_upper(product) >= true
             if problem.unique_optimum:
                 assert contains(problem.distance(product), mpmath.sqrt(squares(W - exact.optimum)))

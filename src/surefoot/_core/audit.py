@@ -40,6 +40,8 @@ class Audit:
     theorem: str
     lines: tuple[AuditLine, ...]
     resolution: float
+    guaranteed: bool = True
+    """Whether the certificate holds; otherwise only what holds for every run was checked, and nothing was guaranteed."""
 
     @property
     def holds(self) -> bool:
@@ -55,6 +57,8 @@ class Audit:
     def __str__(self) -> str:
         verdict = "no violation" if self.holds else "violations" if self.violations else "nothing could be checked"
         head = f"audit against {self.theorem}: {verdict}"
+        if not self.guaranteed:
+            head += " of what holds for every run; the theorem's hypotheses fail, so nothing was guaranteed"
         return "\n".join([head, *(f"  {line}" for line in self.lines)])
 
 

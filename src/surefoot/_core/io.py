@@ -16,7 +16,6 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-
 try:
     import fcntl
 except ImportError:  # Windows

@@ -134,7 +134,9 @@ class Run:
             prefix = f"from iteration {phase.iteration}: " if len(phases) > 1 else ""
             for found in part.lines:
                 lines.append(_shifted(found, prefix, phase.iteration))
-        return Audit(phases[-1].certificate.theorem, tuple(lines), self.resolution)
+        return Audit(
+            phases[-1].certificate.theorem, tuple(lines), self.resolution, any(p.certificate.holds for p in phases)
+        )
 
     def summary(self) -> dict[str, Any]:
         """The outcome in plain values."""

@@ -75,10 +75,8 @@ class BarzilaiBorwein(StepRule):
     def step(self, engine: Any) -> float:
         squared = engine.iterate.gradient_squared
         curvature = self._squared - engine.alignment
-        if self._step > 0.0 and curvature > 0.0:
-            eta = self._step * self._squared / curvature
-        else:
-            eta = engine.iterate.safe_step
+        usable = self._step > 0.0 and curvature > 0.0
+        eta = self._step * self._squared / curvature if usable else engine.iterate.safe_step
         self.taken(eta, squared)
         return eta
 

@@ -12,6 +12,8 @@ from .._core.audit import Audit, line, noise
 from .._core.certificate import Certificate
 
 Row = dict[str, float]
+PROGRESS = "progress: gap' <= (1 - (2-gamma) mu min(eta, gamma/K)) gap, or on schedule"
+
 Lines = Iterator[tuple[int, float, float]]
 
 
@@ -25,7 +27,10 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     """
     steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
     checks: list[tuple[str, Lines]] = [
-        ("the gap never increases", ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps))
+        (
+            "the gap never increases",
+            ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps),
+        )
     ]
     if certificate.holds and certificate.theorem == local.THEOREM.id:
         q = certificate.quantities
@@ -34,21 +39,34 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
                 "Polyak-Lojasiewicz: 2 mu gap <= |grad|^2",
                 ((int(r["iteration"]), 2.0 * q["pl_constant"] * r["gap"], r["gradient_squared"]) for r in trace),
             ),
-            ("progress: gap' <= (1 - (2-gamma) mu min(eta, gamma/K)) gap, or on schedule", _progress(steps, certificate, resolution)),
-            ("step at most gamma/K, or tested: gap' <= gap - (1-gamma/2) eta |grad|^2", _tested(steps, certificate, resolution)),
+            (
+                "progress: gap' <= (1 - (2-gamma) mu min(eta, gamma/K)) gap, or on schedule",
+                _progress(steps, certificate, resolution),
+            ),
+            (
+                "step at most gamma/K, or tested: gap' <= gap - (1-gamma/2) eta |grad|^2",
+                _tested(steps, certificate, resolution),
+            ),
             ("the path stays in the ball: sum eta |grad| <= rho", _path(steps, certificate, resolution)),
         ]
     elif certificate.holds:
         eta = certificate.schedule[0].step
         checks.append(
-            ("every step is that of the certificate (difference)", ((int(a["iteration"]), abs(a["step"] - eta), 0.0) for a, _ in steps))
+            (
+                "every step is that of the certificate (difference)",
+                ((int(a["iteration"]), abs(a["step"] - eta), 0.0) for a, _ in steps),
+            )
         )
     if certificate.holds:
         checks.append(
             (
                 "the gap stays under the guaranteed bound",
                 (
-                    (int(r["iteration"]), r["gap"], certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution))
+                    (
+                        int(r["iteration"]),
+                        r["gap"],
+                        certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution),
+                    )
                     for r in trace
                 ),
             )
@@ -56,7 +74,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     if any("defect" in r for r in trace):
         rows = ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r)
         checks.append(("each iterate is a gradient step from the one before (relative defect)", rows))
-    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution)
+    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds)
 
 
 def _progress(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:

@@ -57,8 +57,8 @@ class LinearResNet(nn.Module):
         generator: torch.Generator | None = None,
         seed: int | None = None,
     ) -> LinearResNet:
-        """Zero weights, and independent A ~ N(0, 1/m), B ~ N(0, 1/k) (``fan``, the experiments' choice) or both N(0, 1) (``unit``,
-        that of Corollaries 3.4 to 3.9). A is drawn first, from ``generator`` or from a new one with ``seed`` (0 by default)."""
+        """Zero weights, and independent A ~ N(0, 1/m), B ~ N(0, 1/k) (``fan``, the experiments' choice) or both N(0, 1)
+        (``unit``, that of Corollaries 3.4 to 3.9). A is drawn first, from ``generator`` or a new one with ``seed`` (else 0)."""
         if scaling not in ("fan", "unit"):
             raise ValueError(f"scaling is {scaling!r}; it must be 'fan' or 'unit'")
         A, B = _draw(d, k, width, depth, generator, seed)
@@ -146,7 +146,14 @@ class LinearNet(nn.Module):
 
     @classmethod
     def gaussian(
-        cls, d: int, k: int, width: int, depth: int, *, generator: torch.Generator | None = None, seed: int | None = None
+        cls,
+        d: int,
+        k: int,
+        width: int,
+        depth: int,
+        *,
+        generator: torch.Generator | None = None,
+        seed: int | None = None,
     ) -> LinearNet:
         """A ~ N(0, 1/m), B ~ N(0, 1/k) and W_l ~ N(0, 1/m), drawn in this order."""
         if generator is None:

@@ -14,8 +14,8 @@ LIMIT = 400
 def least_radius(at: Measured, gap: float, gamma: float) -> float | None:
     """A radius ϱ with 2√2/(2-γ) sqrt(gap/μ(ϱ)) ≤ ϱ, close to the least; ``None`` if the iteration finds none.
 
-    ϱ ← Φ(ϱ) from 0 increases to the least feasible radius. Feasibility is not monotone, so there is no bisection; but any feasible
-    radius will do, so that the limit is also guessed from the ratio of the last two increments (Aitken), and tried.
+    ϱ ← Φ(ϱ) from 0 increases to the least feasible radius. Feasibility is not monotone, so there is no bisection; but any
+    feasible radius will do, so that the limit is also guessed from the ratio of the last two increments (Aitken), and tried.
     """
 
     def needed(radius: float) -> float:

@@ -12,7 +12,7 @@ from .network import LinearResNet
 
 
 class Reduced(NamedTuple):
-    """The reduced network A (q, r), B (k, q), W (L, q, q), and the basis Q (m, q) of what its weights can reach; ``None``: all of it.
+    """The reduced network A (q, r), B (k, q), W (L, q, q), and the basis Q (m, q) of what its weights can reach (``None``: all).
 
     In the full network W_l = Q Ŵ_l Qᵀ.
     """
@@ -26,8 +26,8 @@ class Reduced(NamedTuple):
 def reduce(net: LinearResNet, loss: Loss, subspace: bool = True) -> Reduced:
     """The network on the reduced data, and in its subspace where the weights are zero (unless not wanted).
 
-    From zero weights gradient descent never leaves span(col(A X̃) + col(Bᵀ)), so that a width of at most r + k is exactly equivalent. From
-    other weights only the data is reduced.
+    From zero weights gradient descent never leaves span(col(A X̃) + col(Bᵀ)), so that a width of at most r + k is exactly
+    equivalent. From other weights only the data is reduced.
 
     Raises:
         TypeError: a loss other than ``SquaredLoss``, or weights that are not float64.
@@ -38,7 +38,9 @@ def reduce(net: LinearResNet, loss: Loss, subspace: bool = True) -> Reduced:
     A, B, W = net.A, net.B, net.W.detach()
     for name, value in (("A", A), ("B", B), ("W", W)):
         if value.dtype != torch.float64:
-            raise TypeError(f"net.{name} has dtype {str(value.dtype).removeprefix('torch.')}; use float64: net.double()")
+            raise TypeError(
+                f"net.{name} has dtype {str(value.dtype).removeprefix('torch.')}; use float64: net.double()"
+            )
         if not bool(value.isfinite().all()):
             raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
     d, k = loss.shape

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from surefoot_check import linear_resnet as rigorous
 from surefoot_check.arrays import digest
-from surefoot_check.problems import load_problem
+from surefoot_check.problems import Squared, load_problem
 from surefoot_check.theorems import linear_resnet_local as local
 from surefoot_check.theorems.linear_resnet import DIRECTIONS
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
-from .._core.losses import Loss
+from .._core.losses import Loss, SquaredLoss
 from .._core.problems import loss_of
 from .._core.steps import StepRule, make
 from .._core.validate import unknown
@@ -45,6 +45,7 @@ class LinearResNetSystem:
         weights = self.reduced(net, loss)
         arrays = {name: tensor.cpu().numpy() for name, tensor in weights.items()}
         problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
+        assert isinstance(problem, Squared)
         rigorous.read_weights(arrays, problem, "net")
         sizes = rigorous.sizes(problem, arrays)
         choices: dict[str, float] = {"initial_loss": loss.value(net.end_to_end().detach())}
@@ -93,8 +94,7 @@ class LinearResNetSystem:
         """The one engine: the reduced network, in its subspace where the weights are zero."""
         if name not in ("auto", SubspaceEngine.name):
             raise unknown("engine", name, ["auto", SubspaceEngine.name])
-        reduced = reduce(net, loss)
-        return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
+        return _engine(net, loss, subspace=True)
 
     def reduced(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
         """The weights that a certificate speaks of: A (q, r), B (k, q), W (L, q, q), as copies."""
@@ -113,19 +113,15 @@ class LinearResNetSystem:
 
     def measure(self, net: LinearResNet, loss: Loss) -> dict[str, float]:
         """The measurements of the current weights."""
-        return self._full(net, loss).iterate.measurements
+        return _engine(net, loss, subspace=False).iterate.measurements
 
     def recorded(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
         """The trained weights at full width: the subspace is that of zero weights only."""
-        return {"W": self._full(net, loss).weights()["W"]}
+        return {"W": _engine(net, loss, subspace=False).weights()["W"]}
 
     def gradient(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
         """The gradient in the recorded weights."""
-        return {"W": torch.from_numpy(self._full(net, loss).iterate.gradient).to(net.W.device)}
-
-    def _full(self, net: LinearResNet, loss: Loss) -> SubspaceEngine:
-        reduced = reduce(net, loss, subspace=False)
-        return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
+        return {"W": torch.from_numpy(_engine(net, loss, subspace=False).iterate.gradient).to(net.W.device)}
 
     def rebuild(
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
@@ -136,6 +132,12 @@ class LinearResNetSystem:
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """See ``audit.audit``."""
         return audit(trace, certificate, resolution)
+
+
+def _engine(net: LinearResNet, loss: Loss, subspace: bool) -> SubspaceEngine:
+    reduced = reduce(net, loss, subspace)
+    assert isinstance(loss, SquaredLoss)  # reduce refuses any other
+    return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
 
 
 def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -80,7 +79,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
                 ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r),
             )
         )
-    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution)
+    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds)
 
 
 def _monotone(steps: list[tuple[Row, Row]], resolution: float) -> Lines:

@@ -56,7 +56,7 @@ def measure_quantities(net: TwoLayerLinear, loss: Loss, slack: float = SLACK) ->
     W1, W2 = (W.cpu().numpy() for W in reduced_weights(net, loss))
     reduced = loss.reduced
     arrays = {name: array.cpu().numpy() for name, array in reduced.arrays().items()}
-    enclosures = base_quantities(load_problem(reduced.kind, arrays), W1, W2)
+    enclosures = base_quantities(load_problem(reduced.kind, arrays), {"W1": W1, "W2": W2})
     return {**publish(enclosures, tl.DIRECTIONS, slack), **_sizes(reduced, W1.shape[1])}
 
 

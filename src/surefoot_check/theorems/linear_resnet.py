@@ -1,9 +1,9 @@
 """Constants of deep linear ResNets on a ball of weights (Lemma 3 of docs/theorems/linear-resnet.md).
 
-Network f(x) = B P_L … P_1 A x, P_l = I + W_l (m, m); data X̃ (d, r) of full column rank; A_l = P_{l-1} … P_1 A X̃, B_l = B P_L … P_{l+1},
-M_ij = P_{j-1} … P_{i+1}. On the joint Frobenius ball of radius ϱ around the measured weights, every recursion below is a sum of
-nonnegative terms, so that the relative error of a result in floats is at most the number of operations times the unit; it is
-moved outwards by ``SLACK`` once, which covers a depth of some thousand.
+Network f(x) = B P_L … P_1 A x, P_l = I + W_l (m, m); data X̃ (d, r) of full column rank; A_l = P_{l-1} … P_1 A X̃,
+B_l = B P_L … P_{l+1}, M_ij = P_{j-1} … P_{i+1}. On the joint Frobenius ball of radius ϱ around the measured weights, every
+recursion below is a sum of nonnegative terms, so that the relative error of a result in floats is at most the number of
+operations times the unit; it is moved outwards by ``SLACK`` once, which covers a depth of some thousand.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SLACK = 1e-9
 class Measured:
     """Rigorous bounds at the centre of the ball; arrays over layers l = 1 … L, ``between`` (L, L) above the diagonal.
 
-    ``a``, ``a_low``: largest and r-th singular value of A_l; ``b``, ``b_low``: largest and k-th of B_l; ``p``, ``p_low``: largest and
-    smallest of P_l; ``between``: upper bounds of ‖M_ij‖.
+    ``a``, ``a_low``: largest and r-th singular value of A_l; ``b``, ``b_low``: largest and k-th of B_l; ``p``, ``p_low``: largest
+    and smallest of P_l; ``between``: upper bounds of ‖M_ij‖.
     """
 
     a: Array

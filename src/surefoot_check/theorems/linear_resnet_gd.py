@@ -35,7 +35,9 @@ class GradientDescent(Theorem):
     """Theorem 3.1 with its explicit constants."""
 
     id = "linear-resnet/gd"
-    statement = "From zero weights the theorem's constant step contracts the gap by 1 - eta L smin(A)^2 smin(B)^2 sr(X)^2 / e."
+    statement = (
+        "From zero weights the theorem's constant step contracts the gap by 1 - eta L smin(A)^2 smin(B)^2 sr(X)^2 / e."
+    )
     reference = (
         "Global convergence of gradient descent and stochastic gradient descent for deep linear ResNets, Theorem 3.1"
     )
@@ -72,9 +74,7 @@ class GradientDescent(Theorem):
         return [
             Inequality("the weights start at zero: |W| <= 0", q["weight_norm"], "<=", 0.0),
             Inequality("A, B and X have full rank: smin(A) smin(B) sr(X) > 0", left, ">", 0.0),
-            Inequality(
-                "smin(A)^2 smin(B)^2 sr(X)^2 >= 4 sqrt(2 e^3) |A| |B| |X| sqrt(gap)", left, ">=", right
-            ),
+            Inequality("smin(A)^2 smin(B)^2 sr(X)^2 >= 4 sqrt(2 e^3) |A| |B| |X| sqrt(gap)", left, ">=", right),
         ]
 
     def schedule(self, q: Quantities) -> Schedule:

@@ -1,8 +1,8 @@
 """``linear-resnet/local``: convergence certified at any iterate (the default theorem of deep linear ResNets).
 
 Statement. Let z, M, μ be admissible on the joint Frobenius ball of radius ϱ around the weights (Lemma 3), γ in (0, 2), and
-ϱ ≥ (2√2/(2-γ)) sqrt(gap_0/μ). Gradient descent from there with steps η_t ≤ γ/K_t, K_t = Σz² + sqrt(2 gap_t) λ_max(M), stays in the ball and
-gap_{t+1} ≤ (1 - (2-γ) μ η_t) gap_t; so does every rule whose steps satisfy gap_{t+1} ≤ gap_t - (1-γ/2) η_t ‖∇‖².
+ϱ ≥ (2√2/(2-γ)) sqrt(gap_0/μ). Gradient descent from there with steps η_t ≤ γ/K_t, K_t = Σz² + sqrt(2 gap_t) λ_max(M), stays in
+the ball and gap_{t+1} ≤ (1 - (2-γ) μ η_t) gap_t; so does every rule whose steps satisfy gap_{t+1} ≤ gap_t - (1-γ/2) η_t ‖∇‖².
 Reference: docs/theorems/linear-resnet.md (Theorem of section 2 of the project; no counterpart in the paper).
 """
 
@@ -19,6 +19,7 @@ FLOOR = 1e-36
 SEGMENT = math.log(10.0) / 16.0
 """Longest segment, as a decrease of ln gap."""
 SLACK = 1e-9
+BALL = "the path stays in the ball: 2 sqrt2/(2-gamma) sqrt(gap/mu) <= rho"
 
 
 def smoothness(q: Quantities, gap: Number) -> Number:
@@ -35,7 +36,9 @@ class Local(Theorem):
     """The along-the-trajectory theorem."""
 
     id = "linear-resnet/local"
-    statement = "From weights whose ball of radius rho contains the path, the gap falls by 1 - (2-gamma) mu eta_t a step."
+    statement = (
+        "From weights whose ball of radius rho contains the path, the gap falls by 1 - (2-gamma) mu eta_t a step."
+    )
     reference = "surefoot, docs/theorems/linear-resnet.md"
     rule = "certified-bb"
     base = ("initial_gap", "pl_constant", "gauss_newton", "bilinear")
@@ -56,7 +59,11 @@ class Local(Theorem):
         needed = self.derived(q).get("required_radius")
         conditions = [Inequality("no layer loses rank on the ball: mu > 0", q["pl_constant"], ">", 0.0)]
         if needed is not None:
-            conditions.append(Inequality("the path stays in the ball: 2 sqrt2/(2-gamma) sqrt(gap/mu) <= rho", needed, "<=", q["radius"]))
+            conditions.append(
+                Inequality(
+                    "the path stays in the ball: 2 sqrt2/(2-gamma) sqrt(gap/mu) <= rho", needed, "<=", q["radius"]
+                )
+            )
         return conditions
 
     def schedule(self, q: Quantities) -> Schedule:

@@ -1,0 +1,45 @@
+"""The systems the checker knows: what it must be able to read and to bound of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from . import linear_resnet, two_layer
+from .problems import Array, Interval, Problem, Product
+from .theorems.linear_resnet import DIRECTIONS as LINEAR_RESNET
+from .theorems.two_layer import DIRECTIONS as TWO_LAYER
+
+
+class System(Protocol):
+    """One kind of network; implemented by a module."""
+
+    FIXED: tuple[str, ...]
+    """Weights that training does not change."""
+
+    def read_weights(self, arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+        """The weights among the arrays of the file ``name``, validated against the problem."""
+        ...
+
+    def sizes(self, problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+        """The sizes that a certificate states."""
+        ...
+
+    def base_quantities(
+        self, problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float]
+    ) -> dict[str, Interval]:
+        """Rigorous enclosures of the base quantities, given the published ones (some are defined on a published ball)."""
+        ...
+
+    def end_to_end(self, weights: Mapping[str, Array]) -> Product:
+        """The map W of the problem with its rounding error."""
+        ...
+
+    def exact_map(self, weights: Mapping[str, Array]) -> Any:
+        """The same as an ``arb_mat``."""
+        ...
+
+
+SYSTEMS: dict[str, System] = {"two-layer": two_layer, "linear-resnet": linear_resnet}
+DIRECTIONS: dict[str, dict[str, str]] = {"two-layer": TWO_LAYER, "linear-resnet": LINEAR_RESNET}
+"""For each system, the direction in which each published base quantity must err."""
