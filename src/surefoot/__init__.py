@@ -4,7 +4,7 @@ Check a convergence theorem on a concrete network, data and initial weights befo
 trajectory; hand over a certificate that an independent checker accepts or rejects with rigorous arithmetic.
 """
 
-from . import data, nn, steps
+from . import data, nn, sgd, steps
 from ._core.audit import Audit, AuditLine
 from ._core.certificate import Certificate, CertificateStatus, Condition
 from ._core.descent import certify, descend
@@ -43,5 +43,6 @@ __all__ = [
     "data",
     "descend",
     "nn",
+    "sgd",
     "steps",
 ]

@@ -2,6 +2,7 @@
 
 from ._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
 from ._core.system import rule_names as names
+from ._linear_resnet.steps import Smooth
 from ._two_layer.steps import (
     Certified,
     CertifiedBB,
@@ -27,6 +28,7 @@ __all__ = [
     "PaperRhoBar",
     "Polyak",
     "Sharp",
+    "Smooth",
     "StepRule",
     "Xu2023",
     "names",

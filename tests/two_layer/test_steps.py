@@ -17,10 +17,11 @@ from surefoot._core.system import system_of
 from surefoot._two_layer.engines import Engine
 from surefoot._two_layer.iterate import Quartic
 from surefoot._two_layer.steps import DRIFT, PAPER, first_critical_point
+from surefoot._two_layer.system import TwoLayerSystem
 from surefoot_check.theorems import two_layer as tl
 
 KINDS = ["squared", "sensing", "sensing-deficient", "softmax"]
-RULES = sf.steps.names()
+RULES = list(TwoLayerSystem.rules)
 CERTIFIED = ["certified-bb", "contraction", "sharp"]
 PRINTED = ["paper-rho", "paper-rho-bar"]
 

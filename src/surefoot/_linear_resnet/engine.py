@@ -10,33 +10,35 @@ import torch
 from torch import Tensor
 
 from .._core.losses import SquaredLoss
-from .._core.small import Array, SmallQuadratic
+from .._core.small import Array
 
 
 class Iterate:
     """One iterate: residual, gap and gradient, computed on first use.
 
     Args:
-        loss: the reduced loss, design (r, r) and optimum (r, k).
-        A (q, r), B (k, q), W (L, q, q): the reduced network.
+        inputs: X̃ (d, r) of the reduced data, or a batch of samples as columns.
+        targets: Ỹ (k, r), what the network should map them to.
+        A (q, d), B (k, q), W (L, q, q): the reduced network.
     """
 
-    def __init__(self, loss: SmallQuadratic, A: Array, B: Array, W: Array) -> None:
-        self.loss, self.A, self.B, self.W = loss, A, B, W
+    def __init__(self, inputs: Array, targets: Array, A: Array, B: Array, W: Array) -> None:
+        self.inputs, self.targets, self.A, self.B, self.W = inputs, targets, A, B, W
 
     @cached_property
     def forward(self) -> Array:
         """P_{l-1} … P_1 A X̃ for l = 1 … L+1 (L+1, q, r)."""
-        result = np.empty((len(self.W) + 1, *self.A.shape))
-        result[0] = self.A @ self.loss.design.T
+        first = self.A @ self.inputs
+        result = np.empty((len(self.W) + 1, *first.shape))
+        result[0] = first
         for layer, W in enumerate(self.W):
             result[layer + 1] = result[layer] + W @ result[layer]
         return result
 
     @cached_property
     def residual(self) -> Array:
-        """R = U X̃ - Ỹ (k, r), as U X̃ minus the minimiser's."""
-        return self.B @ self.forward[-1] - (self.loss.design @ self.loss.optimum).T
+        """R = U X̃ - Ỹ (k, r)."""
+        return self.B @ self.forward[-1] - self.targets
 
     @cached_property
     def gap(self) -> float:
@@ -59,14 +61,14 @@ class Iterate:
 
     def after(self, eta: float) -> Iterate:
         """The iterate a step η on."""
-        return Iterate(self.loss, self.A, self.B, self.W - eta * self.gradient)
+        return Iterate(self.inputs, self.targets, self.A, self.B, self.W - eta * self.gradient)
 
     def trial(self, eta: float) -> float:
         """The gap after a step η."""
-        value = self.loss.design @ self.A.T
+        value = self.A @ self.inputs
         for layer, G in zip(self.W, self.gradient, strict=True):
-            value = value + value @ (layer - eta * G).T
-        E = value @ self.B.T - self.loss.design @ self.loss.optimum
+            value = value + (layer - eta * G) @ value
+        E = self.B @ value - self.targets
         return 0.5 * float(np.vdot(E, E))
 
     @cached_property
@@ -93,7 +95,9 @@ class SubspaceEngine:
     def __init__(self, loss: SquaredLoss, A: Tensor, B: Tensor, W: Tensor) -> None:
         self._device = W.device
         self._A, self._B = (np.array(tensor.cpu().numpy()) for tensor in (A, B))
-        self.iterate = Iterate(loss.small, self._A, self._B, np.array(W.cpu().numpy()))
+        small = loss.small
+        self._inputs, self._targets = np.ascontiguousarray(small.design.T), (small.design @ small.optimum).T
+        self.iterate = self._at(np.array(W.cpu().numpy()))
         self.alignment = 0.0
 
     def move(self, eta: float) -> None:
@@ -101,6 +105,9 @@ class SubspaceEngine:
         before = self.iterate
         self.iterate = before.after(eta)
         self.alignment = float(np.vdot(before.gradient, self.iterate.gradient))
+
+    def _at(self, W: Array) -> Iterate:
+        return Iterate(self._inputs, self._targets, self._A, self._B, W)
 
     def weights(self) -> dict[str, Tensor]:
         """A (q, r), B (k, q), W (L, q, q)."""
@@ -114,5 +121,5 @@ class SubspaceEngine:
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""
         W = np.array(weights["W"].cpu().numpy())
-        self.iterate = Iterate(self.iterate.loss, self._A, self._B, W)
+        self.iterate = self._at(W)
         self.alignment = float(state["alignment"])

@@ -11,6 +11,11 @@ from .._core.losses import SquaredLoss
 from .._core.validate import positive_integer, real
 
 
+def _sizes(d: int, k: int, width: int, depth: int) -> None:
+    for name, value in (("d", d), ("k", k), ("width", width), ("depth", depth)):
+        positive_integer(name, value)
+
+
 def _shapes(A: Tensor, B: Tensor, weights: Tensor) -> None:
     m = A.shape[0]
     if B.shape[1] != m or weights.shape[1:] != (m, m):
@@ -87,6 +92,7 @@ class LinearResNet(nn.Module):
         ``alpha="sufficient"`` takes, for this ``loss``, the smallest α that Corollary 2 at W = 0 needs: α σ_r(X) ≥ 8√2 sqrt(gap),
         gap = ‖Y‖² of the part of Y that X reaches, halved.
         """
+        _sizes(d, k, width, depth)
         if width < d + k:
             raise ValueError(f"width is {width}; the modified identity needs at least d + k = {d + k}")
         A, B = _eyes(d, k, width, depth, d)
@@ -175,14 +181,14 @@ def sufficient_alpha(loss: SquaredLoss) -> float:
     """The α of ``LinearResNet.modified_identity`` that Corollary 2 at W = 0 needs, with a margin of 1e-6 for rounding."""
     reduced = loss.reduced
     gap = reduced.gap(torch.zeros_like(reduced.optimum))
-    return 8.0 * 2.0**0.5 * gap**0.5 / reduced.strong_convexity**0.5 * (1.0 + 1e-6)
+    needed = 8.0 * 2.0**0.5 * gap**0.5 / reduced.strong_convexity**0.5 * (1.0 + 1e-6)
+    return needed or 1.0  # any will do where the zero map is optimal
 
 
 def _draw(
     d: int, k: int, width: int, depth: int, generator: torch.Generator | None, seed: int | None
 ) -> tuple[Tensor, Tensor]:
-    for name, value in (("d", d), ("k", k), ("width", width), ("depth", depth)):
-        positive_integer(name, value)
+    _sizes(d, k, width, depth)
     if generator is None:
         generator = torch.Generator().manual_seed(0 if seed is None else seed)
     elif seed is not None:
@@ -193,8 +199,7 @@ def _draw(
 
 def _eyes(d: int, k: int, width: int, depth: int, shift: int) -> tuple[Tensor, Tensor]:
     """A = [I; 0] and B = [0, I, 0] from column ``shift`` on."""
-    for name, value in (("d", d), ("k", k), ("width", width), ("depth", depth)):
-        positive_integer(name, value)
+    _sizes(d, k, width, depth)
     if width < max(d, k):
         raise ValueError(f"width is {width}; identity transformations need at least max(d, k) = {max(d, k)}")
     A = torch.eye(width, d, dtype=torch.float64)

@@ -1,0 +1,65 @@
+"""``linear-resnet/sgd`` and ``linear-resnet/sgd-interpolation``: Theorems 3.6 and 3.8 of the paper with explicit constants.
+
+Minibatches of size B without replacement, gradients scaled by n/B, zero initial weights. The constants are those of the
+paper's appendix. Its proofs apply a one-sided Azuma inequality to increments that are bounded on one side only
+(docs/errata.md); a repair by stopping changes constants by about 2, so these statements are evaluated as printed and never
+accepted by the checker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from .statement import Inequality
+
+SGD = "linear-resnet/sgd"
+INTERPOLATION = "linear-resnet/sgd-interpolation"
+CONSTANT = 96.0
+"""The appendix prints both 54 and 96 for Theorem 3.8, both valid; its last display uses 96."""
+
+Values = Mapping[str, float]
+
+
+def condition(theorem: str, q: Values) -> Inequality:
+    """The hypothesis on A and B; ``q`` holds norms, ``samples`` n, ``batch`` B, ``initial_loss`` L0; for 3.6 ``target`` ε."""
+    left = (q["sigma_min_A"] * q["sigma_min_B"]) ** 2 / (q["norm_A"] * q["norm_B"])
+    shared = q["samples"] * q["norm_X"] * math.sqrt(2.0 * q["initial_loss"]) / (q["batch"] * q["sigma_min_X"] ** 2)
+    if theorem == SGD:
+        right = math.sqrt(8.0 * math.e**3) * math.log(3.0 * q["initial_loss"] / q["target"]) * shared
+    else:
+        right = 4.0 * math.sqrt(2.0 * math.e**3) * shared
+    return Inequality("smin(A)^2 smin(B)^2 / (|A| |B|) is large enough", left, ">=", right)
+
+
+def step(theorem: str, q: Values, iterations: float) -> float:
+    """η for T = ``iterations``; ``q`` has also ``delta``, ``depth``; in 3.6 ``optimal_value`` L* and ``row_norm`` ‖X‖_{2,∞}."""
+    lowest = (q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]) ** 2
+    product = (q["norm_A"] * q["norm_B"]) ** 4
+    logarithm = math.log(iterations / q["delta"])
+    if theorem == INTERPOLATION:
+        size = q["samples"] ** 2 * product * q["norm_X"] ** 4 * logarithm
+        return math.log(2.0) * q["batch"] ** 2 * lowest / (CONSTANT * math.e**3 * q["depth"] * size)
+    target = q["target"] / 3.0
+    noise = q["row_norm"] ** 2 * q["optimal_value"]
+    drift = 3.0 * q["samples"] * q["norm_X"] ** 2 * logarithm * math.log(q["initial_loss"] / target)
+    smaller = min(target / noise if noise > 0.0 else math.inf, math.log(2.0) ** 2 * q["batch"] / drift)
+    return q["batch"] * lowest / (6.0 * math.e**3 * q["depth"] * q["samples"] * product * q["norm_X"] ** 2) * smaller
+
+
+def rate(q: Values, eta: float) -> float:
+    """1 - factor: η L σ²_min(A) σ²_min(B) σ_r²(X) / e."""
+    return eta * q["depth"] * (q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]) ** 2 / math.e
+
+
+def fixed_point(q: Values) -> tuple[float, float]:
+    """T and η of Theorem 3.6, defined through each other: T = log((L0 - L*)/ε')/(rate of η), by iteration from below."""
+    iterations = 10.0
+    for _ in range(200):
+        eta = step(SGD, q, iterations)
+        following = math.log(3.0 * (q["initial_loss"] - q["optimal_value"]) / q["target"]) / rate(q, eta)
+        if following <= iterations * (1.0 + 1e-12):
+            break
+        iterations = following
+    iterations = math.ceil(iterations)
+    return float(iterations), step(SGD, q, iterations)
