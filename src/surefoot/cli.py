@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import tyro
 
 from ._cli.errors import Exit, message_of
-from ._cli.options import Certify, Check, Command, Demo, List, Report, Train, TrainTwoLayer
+from ._cli.options import Certify, Check, Command, Demo, List, Report, Train, TrainSystem
 
 # short paragraphs: the parser does not wrap them
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
@@ -49,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         warnings.showwarning = _show_warning
         try:
             code = int(_run(_parse(arguments), arguments))
-            if sys.stdout is not None:  # None where the process was started with it closed
-                sys.stdout.flush()
+            print(end="", flush=True)  # not sys.stdout.flush(): that is None in a process started with it closed
             return code
         except SystemExit as stop:
             return stop.code if isinstance(stop.code, int) else int(Exit.USAGE)
@@ -61,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # whoever read the output has left; what is still buffered must not fail again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return int(Exit.BROKEN_PIPE)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, MemoryError) as error:
             return _failed(error, f"error: {message_of(error)}")
         except Exception as error:
             return _failed(
@@ -83,12 +82,10 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
     if isinstance(command, Certify):
         from ._cli.training import run_certify
 
-        assert command.system is not None
         return run_certify(command.system)
     if isinstance(command, Train):
         from ._cli.training import run_train
 
-        assert command.system is not None
         return run_train(_resumed(command.system, arguments) if command.system.resume else command.system)
     if isinstance(command, List):
         from ._cli.listing import run_list
@@ -103,14 +100,14 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
     return inspection.run_reproduce(command)
 
 
-def _resumed(given: TrainTwoLayer, arguments: Sequence[str]) -> TrainTwoLayer:
+def _resumed(given: TrainSystem, arguments: Sequence[str]) -> TrainSystem:
     """The options of the run that is resumed. They are the defaults of a second parse, so that whatever then differs
     was given on the command line."""
     from ._cli.training import refuse_changes, stored_options
 
     stored = stored_options(given)
-    tail = list(arguments)[2:]  # after "train two-layer"
-    resumed = tyro.cli(TrainTwoLayer, prog="surefoot train two-layer", args=tail, default=stored, config=PARSER)
+    tail = list(arguments)[2:]  # after "train SYSTEM"
+    resumed = tyro.cli(type(stored), prog=f"surefoot train {given.system}", args=tail, default=stored, config=PARSER)
     refuse_changes(resumed, stored)
     return resumed
 

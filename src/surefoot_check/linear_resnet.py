@@ -19,6 +19,8 @@ from .theorems.linear_resnet import Constants, Measured, constants
 SQUARINGS = 6
 NORM_SLACK = 1e-9
 """Covers the rounding of ``_norms``: each of its squarings errs by at most γ_q relative to ‖G‖_F², and the roots divide that."""
+SQUARES_VANISH = 1e-150
+"""Covers matrices whose entries have squares that underflow."""
 SHAPES = {"A": 2, "B": 2, "W": 3}
 FIXED: tuple[str, ...] = ("A", "B")
 """Weights that training does not change."""
@@ -152,7 +154,7 @@ def _norms(M: Array) -> Array:
         G = G / np.maximum(size, 1e-300)[:, None, None]
         G = G @ G
         weight *= 0.5
-    return np.minimum(np.exp(0.5 * logarithm), near_identity) * (1.0 + NORM_SLACK)
+    return np.minimum(np.exp(0.5 * logarithm), near_identity) * (1.0 + NORM_SLACK) + SQUARES_VANISH
 
 
 def base_quantities(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -474,3 +476,43 @@ def gradient_step(X: np.ndarray, labels: np.ndarray, l2: float, W: np.ndarray) -
 def test_the_report_names_both_sides(good_run: GoodRun) -> None:
     text = "\n".join(lines(check(good_run("drift"))))
     assert "enclosure" in text and " <= " in text and "margin 10^" in text
+
+
+def test_output_that_fails_is_no_verdict(good_run: GoodRun, tmp_path: Path) -> None:
+    """An exit code of 1 would say that the run is rejected."""
+    program = [sys.executable, "-m", "surefoot_check"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONIOENCODING": "ascii"}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        result = subprocess.run(
+            [*program, str(good_run("drift"))],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            check=False,
+        )
+    assert (result.returncode, result.stderr) == (141, "")
+    shutil.copytree(good_run("drift"), tmp_path / "ü")
+    result = subprocess.run([*program, str(tmp_path / "ü")], capture_output=True, env=environment, check=False)
+    assert result.returncode == 0 and rb"\xfc" in result.stdout
+    if Path("/dev/full").exists():
+        with Path("/dev/full").open("w") as full:
+            result = subprocess.run(
+                [*program, str(tmp_path / "ü")],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+                check=False,
+            )
+        assert result.returncode == 2 and "No space left" in result.stderr
+
+
+def test_a_rate_so_slow_that_counts_exceed_64_bits(tmp_path: Path) -> None:
+    X = torch.diag(torch.tensor([1.0, 1e-6], dtype=torch.float64))
+    run = descend(tmp_path / "run", sf.SquaredLoss(X, torch.full((2, 2), 1e3, dtype=torch.float64)), "drift")
+    assert run.certificate.holds and run.certificate.iterations_to(1e-10) > 2**63
+    report = check(tmp_path / "run")
+    assert report.outcome is Outcome.ACCEPT, failures(report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -302,3 +303,13 @@ def test_closed_pipe_is_quiet() -> None:
             check=False,
         )
     assert (result.returncode, result.stderr) == (141, "")
+
+
+def test_output_closed_from_the_start() -> None:
+    """As by ``surefoot list >&-``: Python then has no sys.stdout at all."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = f"exec {shlex.quote(sys.executable)} -m surefoot.cli list >&-"
+    result = subprocess.run(
+        ["sh", "-c", command], stderr=subprocess.PIPE, text=True, env=environment, timeout=120, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")

@@ -49,6 +49,18 @@ def run_directory(tmp_path: Path) -> Path:
 write = pytest.mark.parametrize("write", [descend, lambda path: descend().save(path)], ids=["descend", "save"])
 
 
+def test_two_runs_in_one_directory(run_directory: Path) -> None:
+    """Two that resume at once would both append to the trace."""
+    before = {file.name: file.read_bytes() for file in run_directory.iterdir() if file.is_file()}
+    with (
+        files.locked(run_directory),
+        pytest.raises(sf.RunDirectoryError, match=r"another process is writing a run into .*; wait until it ends"),
+    ):
+        descend(run_directory, resume=True)
+    assert before == {file.name: file.read_bytes() for file in run_directory.iterdir() if file.is_file()}
+    assert descend(run_directory, resume=True, max_iterations=20).iterations == 20
+
+
 @write
 def test_existing_directory_with_files(tmp_path: Path, write: Callable[[Path], object]) -> None:
     (tmp_path / "notes.txt").write_text("mine")

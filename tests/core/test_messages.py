@@ -172,6 +172,14 @@ NETWORKS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.nn.TwoLayerLinear(X[:0], X), ValueError, r"W1 is empty"),
     (lambda: sf.nn.TwoLayerLinear(X[0], X), ValueError, r"W1 has shape \(4,\); it must have 2 dimension"),
     (lambda: sf.nn.TwoLayerLinear.gaussian(0, 3, 4), ValueError, r"n is 0; it must be an integer of at least 1"),
+    (lambda: sf.nn.TwoLayerLinear.gaussian(2, 3, 10**18), ValueError, r"width 10{18} take .* GiB, .*a smaller width"),
+    (lambda: sf.nn.TwoLayerLinear.gaussian(2, 3, 10**30), ValueError, r"width 10{30} take .* GiB, .*a smaller width"),
+    (
+        lambda: sf.nn.TwoLayerLinear.gaussian(2, 3, 4, seed=2**64),
+        ValueError,
+        r"seed is 18446744073709551616; it must be",
+    ),
+    (lambda: sf.nn.TwoLayerLinear.gaussian(2, 3, 4, seed=1.5), ValueError, r"seed is 1.5; it must be an integer"),  # type: ignore[arg-type]
     (lambda: sf.nn.TwoLayerLinear.gaussian(2, 3, 4.0), ValueError, r"width is 4.0; it must be an integer"),  # type: ignore[arg-type]
     (lambda: sf.nn.TwoLayerLinear.gaussian(2, 3, 4, std=-1), ValueError, r"std is -1; it must be a positive number"),
     (

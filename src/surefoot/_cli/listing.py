@@ -10,8 +10,8 @@ from surefoot_check.theorems import THEOREMS
 
 from .. import _experiments
 from .. import data as datasets
+from .._core.steps import StepRule
 from .._core.system import SYSTEMS
-from .._two_layer.steps import RULES
 from .errors import Exit
 from .options import List
 from .screen import Screen, print_json
@@ -19,7 +19,7 @@ from .screen import Screen, print_json
 DATA_SETS = {
     "diabetes": "442 patients, 10 measurements each, one target: disease progression after a year",
     "digits": "1,797 images of handwritten digits, 8 × 8 pixels, 10 classes",
-    "photos": "two colour photographs, for image problems (no table, so not for two-layer)",
+    "photos": "two colour photographs, for image problems (no table, so not for these networks)",
 }
 PATHS = (
     "also any path: table.csv, file.npz, file.npz:NAME, X.npy,Y.npy, images.gz,labels.gz (IDX), matrix.mtx, "
@@ -41,8 +41,8 @@ def run_list(options: List) -> int:
     screen.table(("name", "statement", "default rule"), rows)
     screen.heading("Step rules", "--steps RULE, or --steps NUMBER for a constant step")
     screen.table(
-        ("name", "step", "certified by"),
-        [(r["name"], r["step"], "\n".join(r["certified_by"])) for r in found["step_rules"]],
+        ("name", "step", "systems", "certified by"),
+        [(r["name"], r["step"], "\n".join(r["systems"]), "\n".join(r["certified_by"])) for r in found["step_rules"]],
     )
     screen.heading("Data sets", "--data NAME")
     screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in found["data_sets"]])
@@ -55,7 +55,8 @@ def run_list(options: List) -> int:
 def _everything() -> dict[str, Any]:
     return {
         "systems": [
-            {"name": s.name, "network": _summary(s.network), "default_theorem": s.default_theorem} for s in SYSTEMS
+            {"name": s.name, "network": _summary(s.network).split(";")[0], "default_theorem": s.default_theorem}
+            for s in SYSTEMS
         ],
         "theorems": [
             {
@@ -68,12 +69,26 @@ def _everything() -> dict[str, Any]:
             for t in THEOREMS.values()
         ],
         "step_rules": [
-            {"name": name, "step": _summary(rule), "certified_by": sorted(rule.certified_by)}
-            for name, rule in RULES.items()
+            {
+                "name": rule.name,
+                "step": _summary(rule),
+                "systems": systems,
+                "certified_by": sorted(rule.certified_by),
+            }
+            for rule, systems in _rules().items()
         ],
         "data_sets": [{"name": name, "contents": DATA_SETS[name]} for name in datasets.names()],
         "experiments": list(_experiments.names()),
     }
+
+
+def _rules() -> dict[type[StepRule], list[str]]:
+    """Every step rule with the systems that have it; rules of one name may differ by system."""
+    found: dict[type[StepRule], list[str]] = {}
+    for system in SYSTEMS:
+        for rule in system.rules.values():
+            found.setdefault(rule, []).append(system.name)
+    return found
 
 
 def _summary(described: type) -> str:

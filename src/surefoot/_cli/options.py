@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from tyro.conf import Positional, Suppress, arg, subcommand
+from tyro.conf import Positional, arg, subcommand
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
 Json = Annotated[bool, arg(help="Print JSON, and nothing else, on standard output.", help_behavior_hint="")]
 RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
-OnlySystem = Annotated[None, Suppress]
-"""A second, hidden alternative: tyro makes a subcommand only of a choice."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoLayer:
-    """Which data and loss, which initial weights, which theorem."""
+class Rows:
+    """Which data, and what to fit to what."""
 
     data: Annotated[
         str,
@@ -41,6 +39,13 @@ class TwoLayer:
             "auto takes the numbers where the data has any, else the classes."
         ),
     ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoLayer(Rows):
+    """Which data and loss, which initial weights, which theorem."""
+
+    system: ClassVar[str] = "two-layer"
     loss: Annotated[
         Literal["squared", "softmax"],
         arg(help="½‖XW - Y‖², or the softmax cross-entropy of the classes with an l2 penalty."),
@@ -64,6 +69,52 @@ class TwoLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinearResNet(Rows):
+    """Which data, which fixed transformations, which theorem."""
+
+    system: ClassVar[str] = "linear-resnet"
+    depth: Annotated[int, arg(metavar="INT")] = 10
+    """Number of trained layers, all zero at the start."""
+    width: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Width of every layer: the more, the earlier gaussian is certified; modified-identity does not depend "
+            "on it.",
+            help_behavior_hint="(default: inputs + outputs; with gaussian 1000, or 2 (inputs + outputs) if that is more)",
+        ),
+    ] = None
+    transform: Annotated[
+        Literal["modified-identity", "identity", "gaussian"],
+        arg(
+            help="The fixed A (width, inputs) and B (outputs, width): modified-identity [I; 0] and α [0, I] with BA = 0, "
+            "identity [I; 0] and sqrt(width/outputs) [I, 0], or gaussian, random."
+        ),
+    ] = "modified-identity"
+    alpha: Annotated[
+        float | Literal["sufficient"] | None,
+        arg(
+            metavar="FLOAT|sufficient",
+            help="Scale α of the modified identity; sufficient is the smallest that certifies linear-resnet/local "
+            "before the first step.",
+            help_behavior_hint="(default: sufficient with modified-identity)",
+        ),
+    ] = None
+    scaling: Annotated[
+        Literal["fan", "unit"] | None,
+        arg(
+            metavar="{fan,unit}",
+            help="Variances of gaussian entries: fan 1/width in A and 1/outputs in B, or unit.",
+            help_behavior_hint="(default: fan with gaussian)",
+        ),
+    ] = None
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of gaussian transformations."""
+    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: linear-resnet/local)")] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CertifyTwoLayer(TwoLayer):
     """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained.
 
@@ -73,11 +124,17 @@ class CertifyTwoLayer(TwoLayer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTwoLayer(TwoLayer):
-    """Certify, train, audit and evaluate a two-layer linear network, X W1 W2ᵀ.
+class CertifyLinearResNet(LinearResNet):
+    """Evaluate a theorem on a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed. Nothing is trained.
 
-    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
-    4 diverged or no step lowers the loss, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+    Exit code: 0 the theorem holds, 1 it does not."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Where the run goes, and how it descends."""
 
     out: Annotated[str, arg(metavar="DIR")]
     """Run directory to write: new, or empty."""
@@ -105,10 +162,6 @@ class TrainTwoLayer(TwoLayer):
             help_behavior_hint="(default: never)",
         ),
     ] = None
-    engine: Annotated[
-        Literal["auto", "gram", "weights"],
-        arg(help="Iterate in Gram space, whose cost depends on neither width nor rows, or on the weights themselves."),
-    ] = "auto"
     require_certificate: Flag = False
     """Do not train, and exit with 1, unless every step carries the guarantee."""
     quiet: Flag = False
@@ -117,17 +170,54 @@ class TrainTwoLayer(TwoLayer):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainTwoLayer(Training, TwoLayer):
+    """Certify, train, audit and evaluate a two-layer linear network, X W1 W2ᵀ.
+
+    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
+    4 diverged or no step lowers the loss, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+
+    engine: Annotated[
+        Literal["auto", "gram", "weights"],
+        arg(help="Iterate in Gram space, whose cost depends on neither width nor rows, or on the weights themselves."),
+    ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainLinearResNet(Training, LinearResNet):
+    """Certify, train, audit and evaluate a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed.
+
+    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
+    4 diverged or no step lowers the loss, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+
+    certify_every: Annotated[
+        int | None,
+        arg(
+            metavar="INT|None",
+            help="Evaluate linear-resnet/local again every so many iterations, and follow it where it guarantees more: "
+            "a run that is not certified at its start may become so.",
+            help_behavior_hint="(default: 10; None: never)",
+        ),
+    ] = 10
+    engine: ClassVar[Literal["auto"]] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Certify:
     """Evaluate a convergence theorem on your data and initial weights, before training."""
 
-    system: Annotated[CertifyTwoLayer, subcommand("two-layer")] | OnlySystem
+    system: (
+        Annotated[CertifyTwoLayer, subcommand("two-layer")]
+        | Annotated[CertifyLinearResNet, subcommand("linear-resnet")]
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
     """Certify, train, audit, and write a run directory with a report."""
 
-    system: Annotated[TrainTwoLayer, subcommand("two-layer")] | OnlySystem
+    system: (
+        Annotated[TrainTwoLayer, subcommand("two-layer")] | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +273,8 @@ class Demo:
     json: Json = False
 
 
+CertifySystem = CertifyTwoLayer | CertifyLinearResNet
+TrainSystem = TrainTwoLayer | TrainLinearResNet
 Command = (
     Annotated[Demo, subcommand("demo")]
     | Annotated[Certify, subcommand("certify")]

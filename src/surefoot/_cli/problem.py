@@ -1,164 +1,153 @@
-"""From options to data, loss and network, and the evaluation on held-out rows."""
+"""From options to loss and network, and the evaluation on held-out rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .. import data as datasets
 from .._core.losses import Loss, SquaredLoss
 from .._core.softmax import SoftmaxRegression
+from .._linear_resnet.network import LinearResNet, sufficient_alpha
 from .._two_layer.network import TwoLayerLinear
-from .options import TwoLayer
-
-IN_MEMORY = 4 << 30
-"""Largest memory-mapped X, in bytes of float64, that is read into memory to be standardised or whitened."""
+from . import options as given
+from .rows import Table, load
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A two-layer problem as built from options.
+    """A problem as built from options.
 
     Attributes:
         net: the network with its initial weights.
         loss: of the train rows.
         facts: what the certificate will speak of, in plain values.
-        held_out: the test rows, scaled as the train rows were; ``None`` where the data has no split.
-        offset: (m,) what centring took from the targets.
-        classes: labels by column of the output; ``None`` in a regression.
+        table: the rows.
     """
 
-    net: TwoLayerLinear
+    net: nn.Module
     loss: Loss
     facts: dict[str, Any]
-    held_out: datasets.Data | None
-    offset: Tensor
-    classes: Tensor | None
+    table: Table
 
     def evaluate(self) -> dict[str, float]:
         """Quality of the network on the held-out rows, with that of the loss's minimiser; empty without such rows."""
-        if self.held_out is None:
+        held_out, classes = self.table.held_out, self.table.classes
+        if held_out is None:
             return {}
-        X = self.held_out.X
+        X = held_out.X
         assert isinstance(X, Tensor)
         with torch.no_grad():
             outputs = {"": self.net(X), "optimum_": X @ self.loss.optimum}
         scores: dict[str, float] = {"test_rows": len(X)}
         for prefix, output in outputs.items():
-            if self.classes is not None:
-                assert self.held_out.labels is not None
-                predicted = self.classes[(output + self.offset).argmax(1)]
-                scores[f"{prefix}test_accuracy"] = float((predicted == self.held_out.labels).double().mean())
+            if classes is not None:
+                assert held_out.labels is not None
+                predicted = classes[(output + self.table.offset).argmax(1)]
+                scores[f"{prefix}test_accuracy"] = float((predicted == held_out.labels).double().mean())
             else:
-                assert self.held_out.Y is not None
-                error = output - self.held_out.Y
-                spread = self.held_out.Y - self.held_out.Y.mean(0)
+                assert held_out.Y is not None
+                error = output - held_out.Y
+                spread = held_out.Y - held_out.Y.mean(0)
                 scores[f"{prefix}test_rmse"] = float((error**2).mean().sqrt())
                 if float((spread**2).sum()) > 0.0:
                     scores[f"{prefix}test_r2"] = 1.0 - float((error**2).sum() / (spread**2).sum())
         return scores
 
 
-def build(options: TwoLayer) -> Problem:
-    """Load, scale, and draw the weights.
+def build(options: given.TwoLayer | given.LinearResNet) -> Problem:
+    """Load, scale, and set the initial weights.
 
     Raises:
         ValueError: data that cannot be used this way, or options that contradict each other.
     """
-    source = datasets.load(options.data)
-    scaled, columns = _scaled(source, options.inputs)
-    kind = _target_kind(scaled, options)
-    offset = torch.zeros(1, dtype=torch.float64)
-    if kind == "classes":
-        assert scaled.labels is not None
-        scaled = scaled.one_hot(centred=False)
-    if kind == "classes" or options.targets in ("auto", "centred"):
-        targets = scaled.train().Y if scaled.split is not None else scaled.Y
-        assert targets is not None
-        offset = targets.mean(0)
-        scaled = scaled.centre_targets()
-    train = scaled.train()
-    classes = scaled.labels.unique() if kind == "classes" and scaled.labels is not None else None
-    loss = _loss(train, classes, options)
+    return _two_layer(options) if isinstance(options, given.TwoLayer) else _linear_resnet(options)
+
+
+def _two_layer(options: given.TwoLayer) -> Problem:
+    if options.l2 is not None and options.loss != "softmax":
+        raise ValueError("--l2 belongs to --loss softmax; leave it out, or choose that loss")
+    table = load(options, labels=options.loss == "softmax")
+    loss: Loss
     if options.loss == "softmax":
-        offset = torch.zeros(1, dtype=torch.float64)
+        assert table.classes is not None and table.train.labels is not None
+        l2 = 1e-3 if options.l2 is None else options.l2
+        labels = torch.searchsorted(table.classes, table.train.labels)
+        loss = SoftmaxRegression(table.train.X, labels, l2, len(table.classes))
+    else:
+        loss = SquaredLoss(table.train.X, table.train.Y)
     n, m = loss.shape
     width = options.width if options.width is not None else max(1000, 2 * (n + m))
-    if width < 1:
-        raise ValueError(f"--width is {width}; it must be at least 1")
+    _at_least_one("--width", width)
     std = options.std if options.std is not None else width**-0.5
     net = TwoLayerLinear.gaussian(n, m, width, std=std, seed=options.seed)
-    rank = loss.reduced.shape[0]
     facts = {
-        "data": source.name,
-        "train_rows": len(train.X),
-        "test_rows": len(scaled.X) - len(train.X),
-        "columns": columns,
-        "inputs": options.inputs,
-        "n": n,
-        "m": m,
-        "rank": rank,
-        "targets": kind,
-        "loss": options.loss,
-        "condition_number": loss.smoothness / loss.strong_convexity if loss.strong_convexity > 0.0 else None,
+        **_facts(table, loss, options.loss),
+        "network": f"X W1 W2ᵀ, width {width:,}, weights N(0, {std:.3g}²), seed {options.seed}",
         "width": width,
         "std": std,
         "seed": options.seed,
     }
-    held_out = scaled.test() if scaled.split is not None and bool(scaled.split.any()) else None
-    return Problem(net, loss, facts, held_out, offset, classes)
+    return Problem(net, loss, facts, table)
 
 
-def _scaled(source: datasets.Data, inputs: str) -> tuple[datasets.Data, int]:
-    """The data with its inputs scaled, and the number of columns before."""
-    if isinstance(source.X, Mapping):
-        raise ValueError(
-            f"--data {source.name} holds photographs of various sizes, not rows of one table; "
-            "for two-layer networks use digits, diabetes, or a table of your own"
-        )
-    columns = source.X.shape[1]
-    if isinstance(source.X, np.memmap) and inputs != "raw":
-        size = 8 * source.X.size
-        if size > IN_MEMORY:
-            raise ValueError(
-                f"{source.name} has {size / 2**30:.0f} GiB, too much to {inputs} in memory; "
-                "pass --inputs raw, which reads it block by block, or scale the file beforehand"
-            )
-        source = source.in_memory()
-    if inputs == "standardise":
-        return source.standardise(), columns
-    return (source.whiten() if inputs == "whiten" else source), columns
+def _linear_resnet(options: given.LinearResNet) -> Problem:
+    transform = options.transform
+    for name, value, owner in (
+        ("alpha", options.alpha, "modified-identity"),
+        ("scaling", options.scaling, "gaussian"),
+    ):
+        if value is not None and transform != owner:
+            raise ValueError(f"--{name} belongs to --transform {owner}; leave it out, or choose that transform")
+    _at_least_one("--depth", options.depth)
+    table = load(options)
+    loss = SquaredLoss(table.train.X, table.train.Y)
+    d, k = loss.shape
+    default = max(1000, 2 * (d + k)) if transform == "gaussian" else d + k
+    width = options.width if options.width is not None else default
+    _at_least_one("--width", width)
+    own: dict[str, Any] = {}
+    if transform == "gaussian":
+        scaling = options.scaling or "fan"
+        net = LinearResNet.gaussian(d, k, width, options.depth, scaling, seed=options.seed)
+        own = {"scaling": scaling, "seed": options.seed}
+        shown = f"gaussian ({scaling}), seed {options.seed}"
+    elif transform == "identity":
+        net = LinearResNet.identity(d, k, width, options.depth)
+        shown = transform
+    else:
+        alpha = _alpha(options.alpha, loss)
+        net = LinearResNet.modified_identity(d, k, width, options.depth, alpha)
+        own = {"alpha": alpha}
+        shown = f"{transform}, α = {alpha:.6g}"
+    facts = {
+        **_facts(table, loss, "squared"),
+        "network": f"B (I+W_L) … (I+W_1) A x, depth {options.depth:,}, width {width:,}, W = 0; A and B {shown}",
+        "depth": options.depth,
+        "width": width,
+        "transform": transform,
+        **own,
+    }
+    return Problem(net, loss, facts, table)
 
 
-def _target_kind(data: datasets.Data, options: TwoLayer) -> str:
-    """``classes`` or ``numbers``."""
-    if data.Y is None and data.labels is None:
-        raise ValueError(f"{data.name} has no targets; give them too, for example --data X.npy,Y.npy")
-    if options.loss == "softmax":
-        if options.targets not in ("auto", "one-hot"):
-            raise ValueError(f"--targets {options.targets} does not go with --loss softmax, which fits classes")
-        if data.labels is None:
-            raise ValueError(f"{data.name} has no class labels, which --loss softmax needs; use --loss squared")
-        return "classes"
-    if options.l2 is not None:
-        raise ValueError("--l2 belongs to --loss softmax; leave it out, or choose that loss")
-    if options.targets == "one-hot" or (options.targets == "auto" and data.Y is None):
-        if data.labels is None:
-            raise ValueError(f"{data.name} has no class labels for --targets one-hot; use --targets centred")
-        return "classes"
-    if data.Y is None:
-        raise ValueError(f"{data.name} has class labels but no numbers to fit; use --targets one-hot")
-    return "numbers"
+def _alpha(alpha: float | str | None, loss: SquaredLoss) -> float:
+    """α as a number; any will do where zero weights are optimal already."""
+    if isinstance(alpha, float | int):
+        return float(alpha)
+    return sufficient_alpha(loss) or 1.0
 
 
-def _loss(train: datasets.Data, classes: Tensor | None, options: TwoLayer) -> Loss:
-    if options.loss == "squared":
-        return SquaredLoss(train.X, train.Y)
-    assert classes is not None and train.labels is not None
-    l2 = 1e-3 if options.l2 is None else options.l2
-    return SoftmaxRegression(train.X, torch.searchsorted(classes, train.labels), l2, len(classes))
+def _facts(table: Table, loss: Loss, name: str) -> dict[str, Any]:
+    """Of rows and loss: n inputs, m outputs."""
+    n, m = loss.shape
+    condition = loss.smoothness / loss.strong_convexity if loss.strong_convexity > 0.0 else None
+    rank = loss.reduced.shape[0]
+    return {**table.facts, "n": n, "m": m, "rank": rank, "loss": name, "condition_number": condition}
+
+
+def _at_least_one(option: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{option} is {value}; it must be at least 1")

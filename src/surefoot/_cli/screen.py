@@ -11,6 +11,7 @@ from typing import Any
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.run import Run
+from .._report.facts import merged
 
 TARGETS = (1e-2, 1e-6, 1e-10)
 """Relative gaps for which guaranteed iterations are shown."""
@@ -83,8 +84,7 @@ class Screen:
                 "inputs": f"{scaling} ({columns})",
                 "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
                 "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
-                "network": f"X W1 W2ᵀ, width {facts['width']:,}, weights N(0, {facts['std']:.3g}²), "
-                f"seed {facts['seed']}",
+                "network": facts["network"],
             }
         )
 
@@ -119,7 +119,7 @@ class Screen:
             self.say(f"  suggestion: {certificate.suggestion}", style="yellow")
 
     def audit(self, audit: Audit, certified: bool) -> None:
-        """Every inequality along the run."""
+        """Every inequality along the run, its phases taken together."""
         verdict = "no violation" if audit.holds else "VIOLATED" if audit.violations else "nothing could be checked"
         if not certified:
             verdict += " (an uncertified run claims none of this)"
@@ -132,7 +132,7 @@ class Screen:
                 number(line.worst),
                 "" if line.at is None else count(line.at),
             )
-            for line in audit.lines
+            for line in merged(audit.lines)
         ]
         self.table(("", "inequality left ≤ right", "checked", "worst left/right", "at"), rows, numeric=(2, 3, 4))
 
@@ -147,10 +147,12 @@ class Screen:
         if run.certified:
             bound = run.guaranteed_iterations(tolerance) if tolerance > 0.0 else math.inf
             within = f"; relative gap {tolerance:g} within {count(bound)} iterations" if math.isfinite(bound) else ""
-            items["guarantee"] = f"every step certified by {run.certificate.theorem}{within}"
+            since = f"every step from iteration {run.certified_from:,} on" if run.certified_from else "every step"
+            items["guarantee"] = f"{since} certified by {run.certificate.theorem}{within}"
             if run.adopted:
-                at = ", ".join(count(phase.iteration) for phase in run.adopted)
-                items["certified again"] = f"and followed from iteration {at} on"
+                at = [count(phase.iteration) for phase in run.adopted]
+                listed = ", ".join(at) if len(at) <= 8 else f"{', '.join(at[:4])}, … {at[-1]} ({len(at)} times)"
+                items["certified again"] = f"and followed from iteration {listed} on"
         self.pairs(items)
 
     def evaluation(self, scores: Mapping[str, float]) -> None:
@@ -196,7 +198,8 @@ def count(value: float) -> str:
 def margin(condition: Condition) -> str:
     """How far a hypothesis is from failing: the ratio of its sides, or beside a zero their difference."""
     if condition.margin is None:
-        return f"{condition.left - condition.right:+.3g}"
+        spare = condition.left - condition.right
+        return f"{-spare if condition.relation.startswith('<') and spare else spare:+.3g}"
     return f"×{10.0**condition.margin:.4g}" if condition.margin < 6.0 else f"×10^{condition.margin:.1f}"
 
 

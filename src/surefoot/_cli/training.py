@@ -11,22 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from surefoot_check.theorems import linear_resnet_gd
+
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, read_json, write_json
 from .._core.run import Run, RunStatus
+from .._core.steps import Constant, StepRule
 from .._core.system import system_of
 from .errors import Exit
-from .options import CertifyTwoLayer, TrainTwoLayer
+from .options import CertifySystem, TrainSystem
 from .problem import Problem, build
 from .screen import Screen, audit_record, certificate_record, number, print_json
 
+AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
 FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json"}
 """Options of ``train`` that a resumed run need not share with its start."""
 
 
-def run_certify(options: CertifyTwoLayer) -> int:
-    """``surefoot certify two-layer``."""
+def run_certify(options: CertifySystem) -> int:
+    """``surefoot certify``."""
     screen = Screen(silent=options.json)
     problem = build(options)
     certificate = certify(problem.net, problem.loss, options.theorem)
@@ -49,9 +53,7 @@ class Trained:
     report: Path | None
 
 
-def train(
-    options: TrainTwoLayer, problem: Problem, certificate: Certificate, screen: Screen, progress: bool
-) -> Trained:
+def train(options: TrainSystem, problem: Problem, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
     """Descend into a run directory; then print and store audit, evaluation and report (unless it was interrupted)."""
     directory = Path(options.out)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE_ON_RESUME}
@@ -63,7 +65,7 @@ def train(
         max_iterations=options.max_iterations,
         tolerance=options.tolerance,
         certificate=certificate,
-        certify_every=options.certify_every,
+        certify_every=_certify_every(options, certificate),
         engine=options.engine,
         directory=directory,
         resume=options.resume,
@@ -90,24 +92,33 @@ def write_report(directory: str | Path) -> Path:
     return write(directory)
 
 
-def run_train(options: TrainTwoLayer) -> int:
-    """``surefoot train two-layer``."""
+def run_train(options: TrainSystem) -> int:
+    """``surefoot train``."""
     screen = Screen(silent=options.json or options.quiet)
     if not options.resume:
         refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
     problem = build(options)
     certificate = certify(problem.net, problem.loss, options.theorem)
-    rule = system_of(problem.net).rule(parse_steps(options.steps), certificate)
+    rule = _rule(options, problem, certificate)
     screen.problem(problem.facts)
     screen.certificate(certificate)
-    missing = _missing_guarantee(certificate, rule.name, rule.certifies(certificate))
+    covered = rule is not None and rule.certifies(certificate)
+    missing = _missing_guarantee(certificate, "" if rule is None else rule.name, covered)
     if missing:
         if options.require_certificate:
-            print(f"surefoot: not trained: {missing}", file=sys.stderr)
+            hint = f" ({certificate.suggestion})" if certificate.suggestion else ""
+            print(f"surefoot: not trained: {missing}{hint}", file=sys.stderr)
             if options.json:
                 print_json({"problem": problem.facts, "certificate": certificate_record(certificate), "result": None})
             return Exit.NO
-        screen.heading("Uncertified", missing)
+        if rule is None:
+            raise ValueError(
+                f"{certificate.theorem} does not hold here, so that it gives no constant step; "
+                "choose steps of your own, for example --steps certified-bb"
+            )
+        every = _certify_every(options, certificate)
+        again = f"; asked again every {every} iterations" if every and covered else ""
+        screen.heading("Uncertified", f"{missing}{again}")
     trained = train(options, problem, certificate, screen, progress=not options.quiet)
     if options.json:
         print_json(_record(options, problem, certificate, trained))
@@ -120,18 +131,18 @@ def run_train(options: TrainTwoLayer) -> int:
     return _conclude(options, trained, screen)
 
 
-def _conclude(options: TrainTwoLayer, trained: Trained, screen: Screen) -> int:
+def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
     """Say what comes next; the exit code."""
     run, directory = trained.run, shlex.quote(options.out)
     if run.status is RunStatus.INTERRUPTED:
-        print(f"surefoot: interrupted after {run.iterations} iterations; {resume_hint(options.out)}", file=sys.stderr)
+        print(f"surefoot: interrupted after {run.iterations} iterations; {_resume_hint(options)}", file=sys.stderr)
         return Exit.TERMINATED if trained.run.stopped_by == signal.SIGTERM else Exit.CTRL_C
     following: dict[str, str] = {}
     if run.certified:
         following[f"surefoot check {directory}"] = "prove certificate and checkpoints, independently"
     if run.status is RunStatus.MAX_ITERATIONS:
         limit = 10 * max(options.max_iterations, 1)
-        following[f"surefoot train two-layer --out {directory} --resume --max-iterations {limit}"] = "go on"
+        following[f"surefoot train {options.system} --out {directory} --resume --max-iterations {limit}"] = "go on"
     screen.heading("Next", f"open {trained.report}")
     screen.pairs(following)
     if run.status is RunStatus.DIVERGED:
@@ -146,23 +157,34 @@ def refuse_existing(directory: Path, advice: str) -> None:
         raise RunDirectoryError(f"{directory} exists and is not an empty directory; {advice}")
 
 
-def resume_hint(directory: str) -> str:
+def _resume_hint(options: TrainSystem) -> str:
     """How to go on with an interrupted run."""
-    return f"resume with: surefoot train two-layer --out {shlex.quote(directory)} --resume"
+    return f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
+
+
+def _certify_every(options: TrainSystem, certificate: Certificate) -> int | None:
+    """Never where the theorem speaks of the initial weights alone."""
+    return None if certificate.theorem == AT_ZERO_WEIGHTS else options.certify_every
+
+
+def _rule(options: TrainSystem, problem: Problem, certificate: Certificate) -> StepRule | None:
+    """The rule of the options; ``None`` for the constant step of a theorem that does not hold."""
+    if options.steps is None and certificate.rule == Constant.name and not certificate.step_size:
+        return None
+    return system_of(problem.net).rule(parse_steps(options.steps), certificate)
 
 
 def _missing_guarantee(certificate: Certificate, rule: str, covered: bool) -> str:
     """Why steps carry no guarantee; empty where they do."""
     if not certificate.holds:
         failed = "; ".join(str(c) for c in certificate.conditions if not c.holds) or certificate.status.text
-        hint = f" ({certificate.suggestion})" if certificate.suggestion else ""
-        return f"{certificate.theorem} gives no guarantee: {failed}{hint}"
+        return f"{certificate.theorem} gives no guarantee: {failed}"
     if not covered:
         return f"{certificate.theorem} holds, but says nothing of steps by the rule {rule!r}; use {certificate.rule!r}"
     return ""
 
 
-def _record(options: TrainTwoLayer, problem: Problem, certificate: Certificate, trained: Trained) -> dict[str, Any]:
+def _record(options: TrainSystem, problem: Problem, certificate: Certificate, trained: Trained) -> dict[str, Any]:
     run = trained.run
     finished = run.status is not RunStatus.INTERRUPTED
     return {
@@ -191,11 +213,11 @@ def parse_steps(text: str | None) -> str | float | None:
         return text
 
 
-def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
+def stored_options(given: TrainSystem) -> TrainSystem:
     """The options with which the run in ``given.out`` was started, with the limits in force there and all switches off.
 
     Raises:
-        RunDirectoryError: no run, or one that the command line did not start.
+        RunDirectoryError: no run, one of another system, or one that the command line did not start.
     """
     path = Path(given.out)
     if not path.is_dir():
@@ -204,10 +226,15 @@ def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
         )
     config = read_json(path / "config.json")
     options = config.get("options") if isinstance(config, dict) else None
-    names = {field.name for field in dataclasses.fields(TrainTwoLayer)} - FREE_ON_RESUME
+    names = {field.name for field in dataclasses.fields(given)} - FREE_ON_RESUME
     if not isinstance(options, dict):
         raise RunDirectoryError(
             f"the run in {path} was not started by this command; resume it with surefoot.descend(..., resume=True)"
+        )
+    if config.get("system", given.system) != given.system:
+        raise RunDirectoryError(
+            f"the run in {path} is of the system {config['system']!r}; "
+            f"resume with: surefoot train {config['system']} --out {shlex.quote(given.out)} --resume"
         )
     if set(options) != names:
         raise RunDirectoryError(
@@ -218,9 +245,9 @@ def stored_options(given: TrainTwoLayer) -> TrainTwoLayer:
     return dataclasses.replace(given, **options, **limits, **switches)
 
 
-def refuse_changes(given: TrainTwoLayer, stored: TrainTwoLayer) -> None:
+def refuse_changes(given: TrainSystem, stored: TrainSystem) -> None:
     """Raise ``RunDirectoryError`` where an option contradicts the run to be resumed."""
-    for field in dataclasses.fields(TrainTwoLayer):
+    for field in dataclasses.fields(given):
         name = field.name
         if name not in FREE_ON_RESUME and getattr(given, name) != getattr(stored, name):
             raise RunDirectoryError(

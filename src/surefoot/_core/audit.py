@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 TOLERANCE = 1e-9
@@ -86,3 +86,29 @@ def line(name: str, rows: Iterable[tuple[int, float, float]]) -> AuditLine:
 def noise(gap: float, resolution: float) -> float:
     """What rounding can add to a gap: it moves sqrt(gap) by up to sqrt(resolution)."""
     return 2.0 * math.sqrt(gap * resolution) + resolution
+
+
+Rows = list[dict[str, float]]
+Check = tuple[str, Iterator[tuple[int, float, float]]]
+"""What an audit line says, and its (iteration, left, right)."""
+
+
+def common_checks(trace: Rows, bound: Callable[[int], float] | None, resolution: float) -> list[Check]:
+    """The checks that do not depend on the theorem: the guaranteed bound, if there is one, and what a recorder of a loop of
+    one's own noted about its steps."""
+    checks: list[Check] = []
+    if bound is not None:
+        rows = (
+            (int(r["iteration"]), r["gap"], bound(int(r["iteration"])) + noise(r["gap"], resolution)) for r in trace
+        )
+        checks.append(("the gap stays under the guaranteed bound", rows))
+    if any("defect" in r for r in trace):
+        rows = ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r)
+        checks.append(("each iterate is a gradient step from the one before (relative defect)", rows))
+    return checks
+
+
+def constant_step(trace: Rows, eta: float) -> Check:
+    """The check that every step is η."""
+    rows = ((int(r["iteration"]), abs(r["step"] - eta), 0.0) for r in trace if "step" in r)
+    return "every step is that of the certificate (difference)", rows

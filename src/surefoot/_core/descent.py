@@ -20,7 +20,7 @@ from .losses import Loss
 from .progress import Update, progress_line
 from .run import RUN_FORMAT, Run, RunStatus, read_certificate, write_end, write_start
 from .steps import StepRule
-from .system import Engine, Recertification, System, system_of
+from .system import Engine, Recertification, System, resolution, system_of
 from .validate import nonnegative, positive_integer
 
 DIVERGED = 1e6
@@ -159,7 +159,7 @@ class _Descent:
         for name, value in self.engine.iterate.measurements.items():
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value} at the initial weights; scale the data or the weights down")
-        self.resolution = loss.gap_resolution
+        self.resolution = resolution(self.system, net, loss)
         self.directory = None if directory is None else Path(directory)
         self.rows: list[dict[str, float]] = []
         self.recertified: list[Recertification] = []

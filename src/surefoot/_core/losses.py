@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .small import SmallGeneral, SmallLoss, SmallQuadratic
+from .small import Array, SmallLoss, SmallQuadratic
 from .statistics import LeastSquaresStatistics, reduce_blocks, row_blocks
 from .validate import as_tensor, real
 
@@ -102,7 +102,7 @@ class Loss(ABC):
 
     @property
     def gap_resolution(self) -> float:
-        """Gap that rounding of W alone can cause near W*; below it, gaps are noise."""
+        """Gap that rounding of W alone can cause near W*; below it, gaps are noise. See also ``system.resolution``."""
         error = ROUNDING * float(torch.linalg.matrix_norm(self.optimum))
         return 0.5 * self.smoothness * error * error
 
@@ -112,6 +112,23 @@ class Loss(ABC):
         if tuple(W.shape) != self.shape:
             raise ValueError(f"W has shape {tuple(W.shape)}; this loss needs {self.shape}")
         return W
+
+
+class SmallGeneral:
+    """Any loss, through its own tensors."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self._device = loss.optimum.device
+        self.smoothness = loss.smoothness
+
+    def gap(self, W: Array) -> float:
+        """ℓ(W) - ℓ*."""
+        return self._loss.gap(torch.from_numpy(W).to(self._device))
+
+    def gradient(self, W: Array) -> Array:
+        """∇ℓ(W)."""
+        return self._loss.gradient(torch.from_numpy(W).to(self._device)).cpu().numpy()
 
 
 class QuadraticLoss(Loss):

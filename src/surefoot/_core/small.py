@@ -6,13 +6,9 @@ times the work. The step rules, audits and the Gram engine therefore use these; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
-import torch
-
-if TYPE_CHECKING:
-    from .losses import Loss
 
 Array = np.ndarray
 
@@ -56,20 +52,3 @@ class SmallQuadratic:
     def gradient(self, W: Array) -> Array:
         """𝒳ᵀ𝒳(W - W*)."""
         return (self.design.T @ self.image(W - self.optimum)).reshape(self.optimum.shape)
-
-
-class SmallGeneral:
-    """Any loss, through its own tensors."""
-
-    def __init__(self, loss: Loss) -> None:
-        self._loss = loss
-        self._device = loss.optimum.device
-        self.smoothness = loss.smoothness
-
-    def gap(self, W: Array) -> float:
-        """ℓ(W) - ℓ*."""
-        return self._loss.gap(torch.from_numpy(W).to(self._device))
-
-    def gradient(self, W: Array) -> Array:
-        """∇ℓ(W)."""
-        return self._loss.gradient(torch.from_numpy(W).to(self._device)).cpu().numpy()

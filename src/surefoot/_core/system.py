@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from .audit import Audit
@@ -84,6 +85,10 @@ class System(Protocol):
         """What a trace records at the network's current weights."""
         ...
 
+    def scale(self, net: Any, loss: Loss) -> float:
+        """Product of the norms of the (reduced) layers: the end-to-end map is rounded relative to it."""
+        ...
+
     def recorded(self, net: Any, loss: Loss) -> dict[str, Tensor]:
         """The trained weights that a trace compares from row to row."""
         ...
@@ -101,12 +106,21 @@ class System(Protocol):
         ...
 
 
+PRODUCT_ROUNDING = 16 * torch.finfo(torch.float64).eps
+"""Relative error, in Frobenius norm, granted to a product of layers against the product of their spectral norms."""
+
 SYSTEMS: list[System] = []
 
 
 def register(system: System) -> None:
     """Make a system known to ``certify``, ``descend`` and ``audit``."""
     SYSTEMS.append(system)
+
+
+def resolution(system: System, net: Any, loss: Loss) -> float:
+    """The gap that rounding can cause at the network's weights: of W near W*, and of the product of the layers."""
+    error = PRODUCT_ROUNDING * system.scale(net, loss)
+    return max(loss.gap_resolution, 0.5 * loss.smoothness * error * error)
 
 
 def rule_names() -> list[str]:

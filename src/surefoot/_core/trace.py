@@ -14,7 +14,7 @@ from .audit import Audit
 from .certificate import Certificate, require_arrays
 from .io import RunDirectoryError, write_atomic
 from .losses import Loss
-from .system import system_of
+from .system import resolution, system_of
 
 Row = dict[str, float]
 
@@ -82,6 +82,7 @@ class Trace:
         self.rows: list[Row] = []
         self._system: Any = None
         self._digests: dict[str, str] = {}
+        self.resolution = loss.gap_resolution
         self._expected: dict[str, Tensor] | None = None
 
     def record(self, net: Any, step_size: float | None = None) -> None:
@@ -99,6 +100,7 @@ class Trace:
         if self._system is not None and system is not self._system:
             raise TypeError("net is of another kind than in the rows before; use one trace for one network")
         self._system = system
+        self.resolution = max(self.resolution, resolution(system, net, self.loss))
         row: Row = {"iteration": len(self.rows), **system.measure(net, self.loss)}
         if not self.rows:
             self._digests = system.digests(net, self.loss)
@@ -139,4 +141,4 @@ def audit(trace: Trace, certificate: Certificate) -> Audit:
             f"the trace is of {system.name!r}, the certificate of {certificate.system!r}; certify the recorded network"
         )
     require_arrays(certificate, trace._digests)
-    return system.audit(trace.rows, certificate, trace.loss.gap_resolution)
+    return system.audit(trace.rows, certificate, trace.resolution)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .._core.validate import unknown
+from .linear_resnet_certified import NETWORKS, certified
+from .linear_resnet_instances import FACTORS
+from .linear_resnet_training import depths, transformations
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .two_layer_bounds import figure1
 from .two_layer_rates import table3
@@ -26,12 +30,24 @@ class _Entry:
     quick: dict[str, Any]
 
 
+TRANSFORMATIONS: dict[str, Any] = {"repeats": 2, "limit": 10_000, "tuning": 300}
+
 EXPERIMENTS: dict[str, _Entry] = {
     "two-layer/fig1": _Entry(figure1, {"repeats": 3}),
     "two-layer/fig2": _Entry(figure2, {"repeats": 2}),
     "two-layer/fig3": _Entry(figure3, {"widths": (500, 1000, 2000), "repeats": 5}),
     "two-layer/fig4": _Entry(figure4, {"repeats": 5}),
     "two-layer/table3": _Entry(table3, {"repeats": 2}),
+    "linear-resnet/fig1a": _Entry(partial(transformations, "linear-resnet/fig1a", 40), TRANSFORMATIONS),
+    "linear-resnet/fig1b": _Entry(partial(transformations, "linear-resnet/fig1b", 200), TRANSFORMATIONS),
+    "linear-resnet/fig1c": _Entry(
+        partial(depths, "linear-resnet/fig1c", 40, (1, 5, 10, 20)), {"repeats": 2, "factors": FACTORS[::2]}
+    ),
+    "linear-resnet/fig1d": _Entry(
+        partial(depths, "linear-resnet/fig1d", 200, (10, 20, 100)),
+        {"repeats": 1, "limit": 150, "tuning": 150, "factors": FACTORS[4:11]},
+    ),
+    "linear-resnet/certified": _Entry(certified, {"networks": NETWORKS, "repeats": 2}),
 }
 
 

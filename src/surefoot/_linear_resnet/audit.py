@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from surefoot_check.theorems import linear_resnet_local as local
 
-from .._core.audit import Audit, line, noise
+from .._core.audit import Audit, common_checks, constant_step, line, noise
 from .._core.certificate import Certificate
 
 Row = dict[str, float]
@@ -50,30 +50,8 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             ("the path stays in the ball: sum eta |grad| <= rho", _path(steps, certificate, resolution)),
         ]
     elif certificate.holds:
-        eta = certificate.schedule[0].step
-        checks.append(
-            (
-                "every step is that of the certificate (difference)",
-                ((int(a["iteration"]), abs(a["step"] - eta), 0.0) for a, _ in steps),
-            )
-        )
-    if certificate.holds:
-        checks.append(
-            (
-                "the gap stays under the guaranteed bound",
-                (
-                    (
-                        int(r["iteration"]),
-                        r["gap"],
-                        certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution),
-                    )
-                    for r in trace
-                ),
-            )
-        )
-    if any("defect" in r for r in trace):
-        rows = ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r)
-        checks.append(("each iterate is a gradient step from the one before (relative defect)", rows))
+        checks.append(constant_step(trace, certificate.schedule[0].step))
+    checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
     return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds)
 
 

@@ -16,16 +16,28 @@ def _sizes(d: int, k: int, width: int, depth: int) -> None:
         positive_integer(name, value)
 
 
-def _shapes(A: Tensor, B: Tensor, weights: Tensor) -> None:
-    m = A.shape[0]
-    if B.shape[1] != m or weights.shape[1:] != (m, m):
-        raise ValueError(
-            f"A has shape {tuple(A.shape)}, B {tuple(B.shape)} and weights {tuple(weights.shape)}; they must be (m, d), (k, m) "
-            "and (L, m, m) with the same width m"
-        )
+class _DeepLinear(nn.Module):
+    """Fixed A (m, d) and B (k, m), trained W (L, m, m)."""
+
+    A: Tensor
+    B: Tensor
+    W: nn.Parameter
+
+    def __init__(self, A: Any, B: Any, weights: Any) -> None:
+        super().__init__()
+        A, B, weights = real("A", A, 2), real("B", B, 2), real("weights", weights, 3)
+        m = A.shape[0]
+        if B.shape[1] != m or weights.shape[1:] != (m, m):
+            raise ValueError(
+                f"A has shape {tuple(A.shape)}, B {tuple(B.shape)} and weights {tuple(weights.shape)}; they must be (m, d), "
+                "(k, m) and (L, m, m) with the same width m"
+            )
+        self.register_buffer("A", A.clone())
+        self.register_buffer("B", B.clone())
+        self.W = nn.Parameter(weights.clone())
 
 
-class LinearResNet(nn.Module):
+class LinearResNet(_DeepLinear):
     """f(x) = B (I+W_L) … (I+W_1) A x; rows of X are samples, so that forward(X) is X Aᵀ(I+W_1)ᵀ…(I+W_L)ᵀBᵀ.
 
     Args:
@@ -37,18 +49,6 @@ class LinearResNet(nn.Module):
         TypeError: integer, half-precision or complex weights.
         ValueError: empty, non-finite, or shapes that do not fit.
     """
-
-    A: Tensor
-    B: Tensor
-    W: nn.Parameter
-
-    def __init__(self, A: Any, B: Any, weights: Any) -> None:
-        super().__init__()
-        A, B, weights = real("A", A, 2), real("B", B, 2), real("weights", weights, 3)
-        _shapes(A, B, weights)
-        self.register_buffer("A", A.clone())
-        self.register_buffer("B", B.clone())
-        self.W = nn.Parameter(weights.clone())
 
     @classmethod
     def gaussian(
@@ -126,7 +126,7 @@ class LinearResNet(nn.Module):
         return hidden @ self.B.T
 
 
-class LinearNet(nn.Module):
+class LinearNet(_DeepLinear):
     """The standard deep linear network f(x) = B W_L … W_1 A x, the baseline without skip connections.
 
     Args:
@@ -137,18 +137,6 @@ class LinearNet(nn.Module):
     Raises:
         TypeError, ValueError: as ``LinearResNet``.
     """
-
-    A: Tensor
-    B: Tensor
-    W: nn.Parameter
-
-    def __init__(self, A: Any, B: Any, weights: Any) -> None:
-        super().__init__()
-        A, B, weights = real("A", A, 2), real("B", B, 2), real("weights", weights, 3)
-        _shapes(A, B, weights)
-        self.register_buffer("A", A.clone())
-        self.register_buffer("B", B.clone())
-        self.W = nn.Parameter(weights.clone())
 
     @classmethod
     def gaussian(

@@ -115,6 +115,13 @@ class LinearResNetSystem:
         """The measurements of the current weights."""
         return _engine(net, loss, subspace=False).iterate.measurements
 
+    def scale(self, net: LinearResNet, loss: Loss) -> float:
+        """‖B‖‖A‖ Π(1 + ‖W_l‖), times sqrt(L) for the roundings of L products."""
+        reduced = reduce(net, loss)
+        layers = float((1.0 + torch.linalg.matrix_norm(reduced.W, 2)).log().sum().exp())
+        ends = float(torch.linalg.matrix_norm(reduced.A, 2) * torch.linalg.matrix_norm(reduced.B, 2))
+        return ends * layers * len(reduced.W) ** 0.5
+
     def recorded(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
         """The trained weights at full width: the subspace is that of zero weights only."""
         return {"W": _engine(net, loss, subspace=False).weights()["W"]}

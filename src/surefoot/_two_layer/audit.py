@@ -11,7 +11,7 @@ from surefoot_check.theorems.two_layer_constant import ConstantStep
 from surefoot_check.theorems.two_layer_corrected import Corrected, step_cap
 from surefoot_check.theorems.two_layer_drift import DECREASE, Drift
 
-from .._core.audit import Audit, line, noise
+from .._core.audit import Audit, common_checks, constant_step, line, noise
 from .._core.certificate import Certificate
 from .floor import KAPPA, Budget, floor
 
@@ -45,7 +45,6 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
                 _progress(steps, certificate, resolution),
             ),
             *_path(steps, certificate, resolution),
-            *_constant(steps, certificate),
             (
                 "s-(t) stays at least (1-theta) alpha1",
                 (
@@ -54,31 +53,13 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
                 ),
             ),
         ]
+        if isinstance(theorem, ConstantStep):
+            checks.append(constant_step(trace, certificate.schedule[0].step))
     elif certificate.schedule and isinstance(theorem, Corrected):
         checks.append(
             ("steps lie between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t)", _paper_steps(steps, certificate))
         )
-    if certificate.schedule:
-        checks.append(
-            (
-                "the gap stays under the guaranteed bound",
-                (
-                    (
-                        int(r["iteration"]),
-                        r["gap"],
-                        certificate.bound(int(r["iteration"])) + noise(r["gap"], resolution),
-                    )
-                    for r in trace
-                ),
-            )
-        )
-    if any("defect" in r for r in trace):
-        checks.append(
-            (
-                "each iterate is a gradient step from the one before (relative defect)",
-                ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r),
-            )
-        )
+    checks += common_checks(trace, certificate.bound if certificate.schedule else None, resolution)
     return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds)
 
 
@@ -129,14 +110,6 @@ def _progress(steps: list[tuple[Row, Row]], certificate: Certificate, resolution
         if a["gap"] > resolution:
             goal = max(floor(a, budget, spent).goal, budget.guarantee(int(b["iteration"])))
             yield int(a["iteration"]), b["gap"], goal + noise(a["gap"], resolution)
-
-
-def _constant(steps: list[tuple[Row, Row]], certificate: Certificate) -> list[tuple[str, Lines]]:
-    if not isinstance(THEOREMS[certificate.theorem], ConstantStep):
-        return []
-    eta = certificate.schedule[0].step
-    rows = ((int(a["iteration"]), abs(a["step"] - eta), 0.0) for a, _ in steps)
-    return [("every step is that of the certificate (difference)", rows)]
 
 
 def _path(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> list[tuple[str, Lines]]:

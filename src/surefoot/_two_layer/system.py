@@ -19,7 +19,7 @@ from .._core.steps import StepRule, make
 from .._core.validate import unknown
 from .audit import audit
 from .engines import ENGINES, Engine
-from .iterate import Iterate
+from .iterate import Iterate, squared_extremes
 from .network import TwoLayerLinear
 from .steps import RULES
 
@@ -184,6 +184,11 @@ class TwoLayerSystem:
                 f"the gap is {iterate.gap:.3g}, too large to go on in float64: the run diverged; take smaller steps"
             )
         return iterate.measurements
+
+    def scale(self, net: TwoLayerLinear, loss: Loss) -> float:
+        """‖W1‖‖W2‖."""
+        W1, W2 = reduced_weights(net, loss)
+        return (squared_extremes(W1)[1] * squared_extremes(W2)[1]) ** 0.5
 
     def recorded(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
         """The reduced weights."""

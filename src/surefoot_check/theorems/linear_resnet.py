@@ -73,9 +73,11 @@ def constants(at: Measured, radius: float) -> Constants:
         m_bar[: j - 1, j] += radius * np.sqrt(m_bar2[: j - 1, :j] @ m2[:j, j])
         m_bar2[: j - 1, j] = m_bar[: j - 1, j] ** 2
     # the multiplicative forms, which recover the paper's theorem at W = 0
-    log_p, inverse = np.log(at.p), at.p**-2.0
     scale = at.b[-1] * at.a[0]
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(
+        over="ignore", invalid="ignore", divide="ignore"
+    ):  # p near 0: infinite or NaN, and not the minimum
+        log_p, inverse = np.log(at.p), at.p**-2.0
         without_one = np.exp(log_p.sum() - log_p + radius * np.sqrt(np.maximum(inverse.sum() - inverse, 0.0)))
         z = np.fmin(a_bar * b_bar, scale * without_one)
         pairs = np.maximum(inverse.sum() - inverse[:, None] - inverse[None, :], 0.0)
@@ -83,7 +85,7 @@ def constants(at: Measured, radius: float) -> Constants:
         M = np.triu(np.fmin(b_bar[None, :] * m_bar * a_bar[:, None], scale * without_two), 1)
     delta, epsilon = (a_bar - at.a) * (1.0 + SLACK), (b_bar - at.b) * (1.0 + SLACK)
     w = np.maximum(at.b_low - epsilon, 0.0) * np.maximum(at.a_low - delta, 0.0)
-    if at.p_low.min() > 0.0:
+    if at.p_low.min() > 1e-150:  # its square does not underflow
         log_low, inverse = np.log(at.p_low), at.p_low**-2.0
         share = radius * np.sqrt(np.maximum(inverse.sum() - inverse, 0.0)) * (1.0 + SLACK)
         w = np.maximum(
@@ -104,7 +106,9 @@ def _largest_eigenvalue(M: Array) -> float:
         return float("inf")
     v = np.ones(len(M))
     for _ in range(60):
-        v = M @ v + 1e-12 * v  # positive; near the Perron vector the bound is tight
+        image = M @ v
+        # positive; near the Perron vector the bound is tight. The shift: -λ_max may be an eigenvalue too (M is bipartite)
+        v = image + (0.25 * image.max() + 1e-300) * v
         v /= v.max()
     v = np.maximum(v, 1e-9)
     return float(((M @ v) / v).max())

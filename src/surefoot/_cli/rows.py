@@ -1,0 +1,116 @@
+"""From options to the rows of a table: inputs scaled, targets chosen and centred, split into train and test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import data as datasets
+from .options import Rows
+
+IN_MEMORY = 4 << 30
+"""Largest memory-mapped X, in bytes of float64, that is read into memory to be standardised or whitened."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Data as the options ask for it.
+
+    Attributes:
+        train: the rows to fit.
+        held_out: the test rows, scaled as the train rows were; ``None`` where the data has no split.
+        offset: (m,) what centring took from the targets.
+        classes: labels by column of the target; ``None`` in a regression.
+        facts: the same in plain values.
+    """
+
+    train: datasets.Data
+    held_out: datasets.Data | None
+    offset: Tensor
+    classes: Tensor | None
+    facts: dict[str, Any]
+
+
+def load(options: Rows, labels: bool = False) -> Table:
+    """Load and scale.
+
+    Args:
+        options: what to load.
+        labels: whether the loss fits class labels rather than numbers.
+
+    Raises:
+        ValueError: data that cannot be used this way, or options that contradict each other.
+    """
+    source = datasets.load(options.data)
+    scaled, columns = _scaled(source, options.inputs)
+    kind = _target_kind(scaled, options.targets, labels)
+    offset = torch.zeros(1, dtype=torch.float64)
+    if kind == "classes":
+        assert scaled.labels is not None
+        scaled = scaled.one_hot(centred=False)
+    if kind == "classes" or options.targets in ("auto", "centred"):
+        targets = scaled.train().Y if scaled.split is not None else scaled.Y
+        assert targets is not None
+        offset = targets.mean(0)
+        scaled = scaled.centre_targets()
+    train = scaled.train()
+    facts = {
+        "data": source.name,
+        "train_rows": len(train.X),
+        "test_rows": len(scaled.X) - len(train.X),
+        "columns": columns,
+        "inputs": options.inputs,
+        "targets": kind,
+    }
+    return Table(
+        train,
+        scaled.test() if scaled.split is not None and bool(scaled.split.any()) else None,
+        torch.zeros(1, dtype=torch.float64) if labels else offset,
+        scaled.labels.unique() if kind == "classes" and scaled.labels is not None else None,
+        facts,
+    )
+
+
+def _scaled(source: datasets.Data, inputs: str) -> tuple[datasets.Data, int]:
+    """The data with its inputs scaled, and the number of columns before."""
+    if isinstance(source.X, Mapping):
+        raise ValueError(
+            f"--data {source.name} holds photographs of various sizes, not rows of one table; "
+            "use digits, diabetes, or a table of your own"
+        )
+    columns = source.X.shape[1]
+    if isinstance(source.X, np.memmap) and inputs != "raw":
+        size = 8 * source.X.size
+        if size > IN_MEMORY:
+            raise ValueError(
+                f"{source.name} has {size / 2**30:.0f} GiB, too much to {inputs} in memory; "
+                "pass --inputs raw, which reads it block by block, or scale the file beforehand"
+            )
+        source = source.in_memory()
+    if inputs == "standardise":
+        return source.standardise(), columns
+    return (source.whiten() if inputs == "whiten" else source), columns
+
+
+def _target_kind(data: datasets.Data, targets: str, labels: bool) -> str:
+    """``classes`` or ``numbers``."""
+    if data.Y is None and data.labels is None:
+        raise ValueError(f"{data.name} has no targets; give them too, for example --data X.npy,Y.npy")
+    if labels:
+        if targets not in ("auto", "one-hot"):
+            raise ValueError(f"--targets {targets} does not go with --loss softmax, which fits classes")
+        if data.labels is None:
+            raise ValueError(f"{data.name} has no class labels, which --loss softmax needs; use --loss squared")
+        return "classes"
+    if targets == "one-hot" or (targets == "auto" and data.Y is None):
+        if data.labels is None:
+            raise ValueError(f"{data.name} has no class labels for --targets one-hot; use --targets centred")
+        return "classes"
+    if data.Y is None:
+        raise ValueError(f"{data.name} has class labels but no numbers to fit; use --targets one-hot")
+    return "numbers"
