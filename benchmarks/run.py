@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linear_resnet
 import two_layer_baselines
 import two_layer_engines
 import two_layer_rules
@@ -9,7 +10,7 @@ import two_layer_rules
 
 def main() -> None:
     """Print every table."""
-    for module in (two_layer_engines, two_layer_rules, two_layer_baselines):
+    for module in (two_layer_engines, two_layer_rules, two_layer_baselines, linear_resnet):
         module.main()
 
 

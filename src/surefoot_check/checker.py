@@ -189,10 +189,14 @@ def _check_certificate(
         _check_base(name, upper, certificate.quantities.get(name), enclosures[name], claim, report)
     if report.outcome is not Outcome.ACCEPT:
         return
+    absent = set(certificate.theorem.choices) - certificate.quantities.keys()
+    if absent:
+        report.add(claim, f"the theorem's choices are published: {', '.join(sorted(absent))} missing", Outcome.REJECT)
+        return
     q: dict[str, Any] = {k: ball(v) for k, v in certificate.quantities.items()} | sizes
     derived = certificate.theorem.derived(q)
     extra = certificate.quantities.keys() - set(needed) - derived.keys() - set(certificate.theorem.choices)
-    if extra or set(certificate.theorem.choices) - certificate.quantities.keys():
+    if extra:
         report.add(claim, "the published quantities are those of the theorem", Outcome.REJECT, ", ".join(sorted(extra)))
         return
     for name, value in derived.items():

@@ -171,6 +171,10 @@ def base_quantities(
         lower, upper = singular_value_bounds(matrix)
         result[f"norm_{name}"] = float(lower[0]), float(upper[0])
         result[f"sigma_min_{name}"] = max(0.0, float(lower[-1])), float(upper[-1])
+    if A.shape[0] < A.shape[1]:  # the theorems mean λ_min(AᵀA) and λ_min(BBᵀ), not the last singular value
+        result["sigma_min_A"] = (0.0, 0.0)
+    if B.shape[1] < B.shape[0]:
+        result["sigma_min_B"] = (0.0, 0.0)
     if not W.any():
         result["weight_norm"] = (0.0, 0.0)
     radius = quantities.get("radius")

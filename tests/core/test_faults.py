@@ -316,3 +316,16 @@ def test_progress_on_a_terminal(
         for iteration, gap in enumerate((2.0, 1.0, 1e-3, 1e-12, 0.0)):
             show(iteration, gap, 0.5)
     assert "training" in capsys.readouterr().err
+
+
+def test_a_run_cut_off_before_its_config_starts_again(tmp_path: Path) -> None:
+    loss = sf.SquaredLoss(torch.eye(3, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64))
+    directory = tmp_path / "run"
+    sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 2, 8), loss, max_iterations=0, directory=directory, progress=False)
+    for file in [*directory.glob("checkpoints/*"), *directory.glob("*.jsonl"), directory / "final.safetensors"]:
+        file.unlink()
+    with pytest.raises(sf.RunDirectoryError, match="not empty"):
+        sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 2, 8), loss, directory=directory, progress=False)
+    (directory / "config.json").unlink()
+    run = sf.descend(sf.nn.TwoLayerLinear.gaussian(3, 2, 8), loss, directory=directory, progress=False)
+    assert run.status is sf.RunStatus.CONVERGED and sf.Run.load(directory).iterations == run.iterations

@@ -71,3 +71,8 @@ def test_softmax_classes_may_exceed_the_largest_label() -> None:
     loss = sf.SoftmaxRegression(X, LABELS, 0.1, classes=5)
     assert loss.shape == (4, 5)
     assert float(loss.gradient(loss.optimum).norm()) < 1e-13
+
+
+def test_labels_that_cannot_be_class_indices_are_refused_before_any_allocation() -> None:
+    with pytest.raises(ValueError, match="renumber the labels"):
+        sf.SoftmaxRegression(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 10**9]), 0.1)

@@ -96,7 +96,7 @@ def every_corner(test: Any) -> Any:
 
 
 @every_corner
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(instances())
 def test_gradients_are_those_of_autograd(case: Instance) -> None:
     _, wanted = case.plain(case.net.W.detach())
@@ -104,7 +104,7 @@ def test_gradients_are_those_of_autograd(case: Instance) -> None:
 
 
 @every_corner
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(instances())
 def test_the_engine_is_gradient_descent_on_the_plain_module(case: Instance) -> None:
     net, loss = case.net, case.loss
@@ -114,7 +114,7 @@ def test_the_engine_is_gradient_descent_on_the_plain_module(case: Instance) -> N
     assume(gap > 1e-6 * start and bool(gradient.any()))
     eta = 0.2 * gap / float(gradient.square().sum())
     engine = system_of(net).engine(net, loss, "auto")
-    for _ in range(12):
+    for _ in range(6):
         value, gradient = case.plain(W)
         assert engine.iterate.gap + loss.optimal_value == pytest.approx(value, rel=REL, abs=0.0)
         squared = float(gradient.square().sum())
@@ -131,7 +131,7 @@ def test_the_engine_is_gradient_descent_on_the_plain_module(case: Instance) -> N
 
 
 @every_corner
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(instances())
 def test_the_reduction_is_exact(case: Instance) -> None:
     loss = case.loss

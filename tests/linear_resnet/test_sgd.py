@@ -141,6 +141,7 @@ def test_hypotheses_that_fail_are_named() -> None:
         ({"target": 1e9}, "target is"),
         ({"theorem": "linear-resnet/sdg"}, "did you mean 'linear-resnet/sgd'"),
         ({"theorem": INTERPOLATION_ID, "iterations": 0}, "iterations is 0"),
+        ({"theorem": INTERPOLATION_ID, "iterations": 1, "delta": 0.99}, "at least 2 delta"),
     ],
 )
 def test_arguments_out_of_range(changes: dict[str, Any], message: str) -> None:

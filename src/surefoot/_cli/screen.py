@@ -11,7 +11,6 @@ from typing import Any
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.run import Run
-from .._report.facts import merged
 
 TARGETS = (1e-2, 1e-6, 1e-10)
 """Relative gaps for which guaranteed iterations are shown."""
@@ -132,7 +131,7 @@ class Screen:
                 number(line.worst),
                 "" if line.at is None else count(line.at),
             )
-            for line in merged(audit.lines)
+            for line in audit.lines
         ]
         self.table(("", "inequality left ≤ right", "checked", "worst left/right", "at"), rows, numeric=(2, 3, 4))
 

@@ -83,6 +83,27 @@ def line(name: str, rows: Iterable[tuple[int, float, float]]) -> AuditLine:
     return AuditLine(name, first is None, worst, at, first, count)
 
 
+def merged(lines: Iterable[AuditLine]) -> tuple[AuditLine, ...]:
+    """Audit lines of the same inequality, from different phases of a run, as one."""
+    found: dict[str, AuditLine] = {}
+    for part in lines:
+        before = found.get(part.name)
+        if before is None:
+            found[part.name] = part
+            continue
+        larger = part if (part.worst is not None and part.worst > (before.worst or 0.0)) else before
+        violations = [v for v in (before.first_violation, part.first_violation) if v is not None]
+        found[part.name] = AuditLine(
+            part.name,
+            before.holds and part.holds,
+            larger.worst,
+            larger.at,
+            min(violations, default=None),
+            before.checked + part.checked,
+        )
+    return tuple(found.values())
+
+
 def noise(gap: float, resolution: float) -> float:
     """What rounding can add to a gap: it moves sqrt(gap) by up to sqrt(resolution)."""
     return 2.0 * math.sqrt(gap * resolution) + resolution

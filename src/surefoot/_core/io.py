@@ -22,6 +22,10 @@ except ImportError:  # Windows
     fcntl = None
 
 
+BEFORE_CONFIG = {"checkpoints", "plots", "certificate.json", "problem.safetensors", "initial.safetensors"}
+"""What a run writes before config.json."""
+
+
 class RunDirectoryError(ValueError):
     """A run directory that cannot be used: it exists already, is incomplete, damaged, or of another version."""
 
@@ -115,13 +119,14 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def make_directory(path: Path) -> None:
-    """Create a run directory (and its parents).
+    """Create a run directory (and its parents); one whose run was cut off before its config.json was written counts as empty.
 
     Raises:
         RunDirectoryError: it exists and is not empty, or is a file.
         OSError: it cannot be created or written to.
     """
-    if path.is_dir() and any(path.iterdir()):
+    started = path.is_dir() and {file.relative_to(path).as_posix() for file in path.rglob("*")} - BEFORE_CONFIG
+    if started:
         raise RunDirectoryError(
             f"directory {path} exists and is not empty; choose another, or resume the run in it (resume=True, --resume)"
         )

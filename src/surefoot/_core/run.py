@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from . import trace as traces
-from .audit import Audit, AuditLine
+from .audit import Audit, AuditLine, merged
 from .certificate import Certificate
 from .checkpoints import seal
 from .io import RunDirectoryError, make_directory, read_json, read_tensors, write_atomic, write_json, write_tensors
@@ -121,7 +121,7 @@ class Run:
         return min(phase.iterations_to(target) for phase in self.phases)
 
     def audit(self) -> Audit:
-        """Check every inequality of the certificates in force along the trace."""
+        """Check every inequality of the certificates in force along the trace, each over all its phases."""
         system = system_named(self.certificate.system)
         phases = self.phases
         lines: list[AuditLine] = []
@@ -131,11 +131,9 @@ class Run:
                 {**row, "iteration": row["iteration"] - phase.iteration} for row in self.rows[phase.iteration : end + 1]
             ]
             part = system.audit(rows, phase.certificate, self.resolution)
-            prefix = f"from iteration {phase.iteration}: " if len(phases) > 1 else ""
-            for found in part.lines:
-                lines.append(_shifted(found, prefix, phase.iteration))
+            lines += [_shifted(found, phase.iteration) for found in part.lines]
         return Audit(
-            phases[-1].certificate.theorem, tuple(lines), self.resolution, any(p.certificate.holds for p in phases)
+            phases[-1].certificate.theorem, merged(lines), self.resolution, any(p.certificate.holds for p in phases)
         )
 
     def summary(self) -> dict[str, Any]:
@@ -220,10 +218,10 @@ class Run:
             ) from error
 
 
-def _shifted(found: AuditLine, prefix: str, offset: int) -> AuditLine:
+def _shifted(found: AuditLine, offset: int) -> AuditLine:
     at = None if found.at is None else found.at + offset
     first = None if found.first_violation is None else found.first_violation + offset
-    return AuditLine(prefix + found.name, found.holds, found.worst, at, first, found.checked)
+    return AuditLine(found.name, found.holds, found.worst, at, first, found.checked)
 
 
 def read_certificate(path: Path) -> Certificate:

@@ -12,6 +12,8 @@ from torch import Tensor
 from .losses import Loss, check_scale
 from .validate import nonnegative, positive_integer, real
 
+LARGEST = 1 << 31
+"""Largest number of probabilities, rows times classes."""
 DENSE_NEWTON = 2000
 """Largest nm for which the Hessian is formed; beyond it L-BFGS finds the minimiser."""
 
@@ -53,6 +55,10 @@ class SoftmaxRegression(Loss):
         m = int(labels.max()) + 1 if classes is None else positive_integer("classes", classes)
         if int(labels.min()) < 0 or int(labels.max()) >= m:
             raise ValueError(f"labels run from {int(labels.min())} to {int(labels.max())}; they must lie in 0..{m - 1}")
+        if m * len(self.X) > LARGEST:
+            raise ValueError(
+                f"{m} classes for {len(self.X)} rows do not fit in memory; renumber the labels from 0 without gaps"
+            )
         self.l2 = nonnegative("l2", l2)
         self.shape = (self.X.shape[1], m)
         self._targets = torch.nn.functional.one_hot(self.labels, m).to(self.X.dtype)

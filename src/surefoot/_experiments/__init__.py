@@ -41,11 +41,12 @@ EXPERIMENTS: dict[str, _Entry] = {
     "linear-resnet/fig1a": _Entry(partial(transformations, "linear-resnet/fig1a", 40), TRANSFORMATIONS),
     "linear-resnet/fig1b": _Entry(partial(transformations, "linear-resnet/fig1b", 200), TRANSFORMATIONS),
     "linear-resnet/fig1c": _Entry(
-        partial(depths, "linear-resnet/fig1c", 40, (1, 5, 10, 20)), {"repeats": 2, "factors": FACTORS[::2]}
+        partial(depths, "linear-resnet/fig1c", 40, (1, 5, 10, 20)),
+        {"repeats": 2, "limit": 1500, "factors": FACTORS[::2]},
     ),
     "linear-resnet/fig1d": _Entry(
         partial(depths, "linear-resnet/fig1d", 200, (10, 20, 100)),
-        {"repeats": 1, "limit": 150, "tuning": 150, "factors": FACTORS[4:11]},
+        {"repeats": 1, "limit": 150, "tuning": 150, "factors": FACTORS[6:11:2]},
     ),
     "linear-resnet/certified": _Entry(certified, {"networks": NETWORKS, "repeats": 2}),
 }

@@ -19,16 +19,17 @@ from .linear_resnet_instances import (
     OPEN,
     PAPER,
     TARGET,
+    first_iterate,
     median,
     opposing_data,
     reached,
-    first_iterate,
     theorem_step,
 )
 from .result import Cell, Experiment, Finding, Progress, Table
 from .two_layer_instances import repeat_generator
 
 LOCAL, GD = linear_resnet_local.THEOREM.id, linear_resnet_gd.THEOREM.id
+
 
 class Kind(NamedTuple):
     """A network: width, depth, and α of the modified identity (``None``: Gaussian; "3.1": the smallest for Theorem 3.1)."""

@@ -43,7 +43,7 @@ def opposing_data(generator: torch.Generator, *, d: int = 10, samples: int = 100
 
 
 def unit_step(net: Network, loss: SquaredLoss) -> float:
-    """1/(L ‖A‖²‖B‖²‖X‖²): one over the curvature of the ResNet at zero weights, without the residual's part."""
+    """1/(L ‖A‖²‖B‖²‖X‖²): one over (a bound of) the curvature of the ResNet at zero weights, without the residual's part."""
     norms = float(torch.linalg.matrix_norm(net.A, 2) * torch.linalg.matrix_norm(net.B, 2))
     return 1.0 / (len(net.W) * norms**2 * loss.smoothness)
 

@@ -191,9 +191,7 @@ def _controls(seed: int, width: int, d: int, depth: int, samples: int, limit: in
     return Table("identity with the unit step", columns, tuple(rows))
 
 
-def _transformation_findings(
-    runs: Runs, losses: Mapping[str, list[float]], controls: Table
-) -> tuple[Finding, ...]:
+def _transformation_findings(runs: Runs, losses: Mapping[str, list[float]], controls: Table) -> tuple[Finding, ...]:
     others = [runs[label, step].iterations for label in (MODIFIED, GAUSSIAN) for step in (THEOREM, GRID)]
     slowest = max(others)
     stuck = runs[IDENTITY, THEOREM].relative
@@ -226,8 +224,8 @@ def _transformation_findings(
         ),
         Finding(
             "Modified identity and random transformations converge well.",
-            f"iterations to {TARGET:g} with the theorem's step: modified identity {modified:.0f}, Gaussian {random:.0f}; with the "
-            f"best of the grid {tuned[0]:.0f} and {tuned[1]:.0f}",
+            f"iterations to {TARGET:g} with the theorem's step: modified identity {modified:.0f}, Gaussian {random:.0f}; "
+            f"with the best of the grid {tuned[0]:.0f} and {tuned[1]:.0f}",
             math.isfinite(slowest),
             "Agreement means that both reach the target with both steps.",
         ),
@@ -247,7 +245,7 @@ def depths(
     width: int,
     layers: Sequence[int],
     repeats: int = 3,
-    limit: int = 1000,
+    limit: int = 2000,
     *,
     seed: int = 0,
     progress: Progress = lambda text: None,
@@ -269,7 +267,8 @@ def depths(
             standard = LinearNet.gaussian(d, d, width, depth, generator=generator)
             _both_steps(runs, _residual(depth), residual, loss, factors, tuning, limit)
             _both_steps(runs, _standard(depth), standard, loss, factors, tuning, limit)
-    shown = {key: s for key, s in runs.items() if key[0] == _residual(layers[-1]) or key[0].startswith("standard")}
+    labels = [_residual(layers[-1]), *map(_standard, layers)]
+    shown = {(label, step): runs[label, step] for label in labels for step in (THEOREM, GRID)}
     return Experiment(
         name=name,
         title=f"ResNets and standard deep linear networks, width {width}",

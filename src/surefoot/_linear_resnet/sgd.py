@@ -60,7 +60,7 @@ class SGDGuarantee:
 
     @property
     def holds(self) -> bool:
-        """Whether the hypotheses hold, with the constants of the paper's appendix, whose proof has a gap (docs/errata.md)."""
+        """Whether the hypotheses hold, with the constants of the paper's appendix (docs/theorems/linear-resnet.md)."""
         return all(condition.holds for condition in self.conditions)
 
     def bound(self, t: int) -> float:
@@ -143,6 +143,10 @@ def certify_sgd(
         if loss.optimal_value > 1e-12 * q["initial_loss"]:
             conditions.append(Condition("the optimal value is 0", loss.optimal_value, "<=", 0.0, False, None))
         count = float(positive_integer("iterations", 10_000 if iterations is None else iterations))
+        if count < 2.0 * delta:
+            raise ValueError(
+                f"iterations is {iterations}; {theorem} needs at least 2 delta = {2.0 * delta:g} (docs/errata.md)"
+            )
         eta = theorems.step(theorem, q, count)
         probability = 1.0 - delta
     conditions.append(Condition.of(theorems.condition(theorem, q)))

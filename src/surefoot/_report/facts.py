@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from .._core.certificate import Certificate, CertificateStatus
 from .._core.io import RunDirectoryError
 from .._core.run import Run
 from .._core.system import Recertification, system_named
-
-_PHASE = re.compile(r"^from iteration \d+: ")
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ class Facts:
         return cls(
             run=run,
             audit=audit,
-            lines=merged(audit.lines),
+            lines=audit.lines,
             theorems=theorems,
             unevaluated=unevaluated,
             target=max(relative * first, absolute, run.resolution),
@@ -137,28 +133,6 @@ class Facts:
             f"{run.rule!r}, of which the theorem does not speak",
             f"use the step rule {certificate.rule!r} (steps=None)",
         )
-
-
-def merged(lines: Sequence[AuditLine]) -> tuple[AuditLine, ...]:
-    """Audit lines of the same inequality in different phases of a run as one."""
-    found: dict[str, AuditLine] = {}
-    for line in lines:
-        name = _PHASE.sub("", line.name)
-        before = found.get(name)
-        if before is None:
-            found[name] = AuditLine(name, line.holds, line.worst, line.at, line.first_violation, line.checked)
-            continue
-        larger = line if (line.worst is not None and line.worst > (before.worst or 0.0)) else before
-        violations = [v for v in (before.first_violation, line.first_violation) if v is not None]
-        found[name] = AuditLine(
-            name,
-            before.holds and line.holds,
-            larger.worst,
-            larger.at,
-            min(violations, default=None),
-            before.checked + line.checked,
-        )
-    return tuple(found.values())
 
 
 def gap_of(certificate: Certificate) -> float:

@@ -3,7 +3,7 @@
 Statement. W = 0 and σ²_min(A) σ²_min(B)/(‖A‖‖B‖) ≥ 4 sqrt(2e³) ‖X‖ sqrt(gap_0)/σ_r²(X). With the step
 η = 1/(2L‖A‖‖B‖‖X‖(sqrt(e L_0) + ½ e ‖A‖‖B‖‖X‖)), gap_t ≤ (1 - η L σ²_min(A)σ²_min(B)σ_r²(X)/e)^t gap_0.
 L_0 is the initial loss; any upper bound of the gap in its place only makes the step smaller.
-Reference: "Global convergence of gradient descent and stochastic gradient descent for deep linear ResNets", Theorem 3.1; proof as
+Reference: "On the Global Convergence of Training Deep Linear ResNets", Theorem 3.1; proof as
 Corollary 1 in docs/theorems/linear-resnet.md.
 """
 
@@ -38,9 +38,7 @@ class GradientDescent(Theorem):
     statement = (
         "From zero weights the theorem's constant step contracts the gap by 1 - eta L smin(A)^2 smin(B)^2 sr(X)^2 / e."
     )
-    reference = (
-        "Global convergence of gradient descent and stochastic gradient descent for deep linear ResNets, Theorem 3.1"
-    )
+    reference = "On the Global Convergence of Training Deep Linear ResNets, Theorem 3.1"
     rule = "constant"
     base = (
         "initial_gap",

@@ -1,9 +1,9 @@
 """``linear-resnet/sgd`` and ``linear-resnet/sgd-interpolation``: Theorems 3.6 and 3.8 of the paper with explicit constants.
 
 Minibatches of size B without replacement, gradients scaled by n/B, zero initial weights. The constants are those of the
-paper's appendix. Its proofs apply a one-sided Azuma inequality to increments that are bounded on one side only
-(docs/errata.md); a repair by stopping changes constants by about 2, so these statements are evaluated as printed and never
-accepted by the checker.
+paper's appendix. Its proofs apply a one-sided Azuma inequality to increments that are bounded on one side only; a repair
+that keeps the constants (T an integer, and T ≥ 2δ in 3.8) is in docs/theorems/linear-resnet.md. The conclusions are
+probabilities over the minibatches, so that no certificate of them is ever accepted by the checker.
 """
 
 from __future__ import annotations

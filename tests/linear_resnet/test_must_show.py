@@ -1,0 +1,95 @@
+"""What the product must show on the paper's data: X (1000, 10) normal, Y = -X + .1 E, medians of five seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import median
+
+import pytest
+import torch
+
+import surefoot as sf
+
+ResNet = sf.nn.LinearResNet
+SEEDS = range(5)
+
+
+def paper_data(seed: int) -> sf.SquaredLoss:
+    g = torch.Generator().manual_seed(seed)
+    X = torch.randn(1000, 10, generator=g, dtype=torch.float64)
+    return sf.SquaredLoss(X, -X + 0.1 * torch.randn(1000, 10, generator=g, dtype=torch.float64))
+
+
+def first_certified(width: int, depth: int, seed: int, every: int, iterations: int) -> float:
+    """First evaluated iteration that is certified, with Theorem 3.1's step until then, and the audit of what follows."""
+    loss, net = paper_data(seed), ResNet.gaussian(10, 10, width, depth, seed=seed)
+    theorem_step = sf.certify(net, loss, "linear-resnet/gd").quantities["initial_step"]
+    run = sf.descend(net, loss, theorem_step, iterations, 1e-9, certify_every=every, progress=False)
+    assert not run.certificate.holds  # at the start
+    audit = run.audit()
+    assert audit.holds, str(audit)
+    for phase in run.adopted:
+        assert math.isfinite(phase.certificate.iterations_to(1e-6))
+        for t, gap in enumerate(run.gaps[phase.iteration :]):
+            assert gap <= phase.certificate.bound(t) * (1.0 + 1e-9) + run.resolution
+    if not run.adopted:
+        return math.inf
+    assert run.iterations > run.adopted[0].iteration  # something follows it, and it is audited
+    assert len(audit.lines) > 1
+    return run.adopted[0].iteration
+
+
+def first_of(values: Iterable[float]) -> float:
+    return median(list(values))
+
+
+def test_gaussian_width_200_depth_10_is_certified_by_iteration_60() -> None:
+    assert first_of(first_certified(200, 10, seed, 20, 65) for seed in SEEDS) <= 60
+
+
+@pytest.mark.slow
+def test_gaussian_width_200_depth_100_is_certified_by_iteration_60() -> None:
+    assert first_of(first_certified(200, 100, seed, 20, 65) for seed in SEEDS) <= 60
+
+
+def test_gaussian_width_40_depth_10_is_certified_by_iteration_800() -> None:
+    assert first_of(first_certified(40, 10, seed, 400, 810) for seed in SEEDS) <= 800
+
+
+def test_modified_identity_is_certified_at_the_start_from_alpha_27() -> None:
+    promised = []
+    for seed in SEEDS:
+        loss = paper_data(seed)
+        certificate = sf.certify(ResNet.modified_identity(10, 10, 40, 10, 27.0), loss)
+        promised.append(certificate.iterations_to(1e-6) if certificate.holds else math.inf)
+        assert not sf.certify(ResNet.modified_identity(10, 10, 40, 10, 24.0), loss).holds
+    assert first_of(promised) <= 200
+
+
+def test_modified_identity_with_alpha_73_guarantees_1e_6_within_30_iterations() -> None:
+    promised, ours_before_theirs = [], []
+    for seed in SEEDS:
+        loss, net = paper_data(seed), ResNet.modified_identity(10, 10, 40, 10, 73.2)
+        certificate = sf.certify(net, loss)
+        assert certificate.holds
+        promised.append(certificate.iterations_to(1e-6))
+        run = sf.descend(net, loss, certificate=certificate, tolerance=1e-6, progress=False)
+        assert run.status.value == "converged" and run.iterations <= promised[-1] and run.audit().holds
+        # Theorem 3.1 where it holds at all
+        paper = sf.certify(ResNet.modified_identity(10, 10, 40, 10, 80.0), loss, "linear-resnet/gd")
+        ours = sf.certify(ResNet.modified_identity(10, 10, 40, 10, 80.0), loss)
+        if paper.holds:
+            ours_before_theirs.append(paper.iterations_to(1e-6) / ours.iterations_to(1e-6))
+    assert first_of(promised) <= 30
+    assert first_of(ours_before_theirs) > 4.0
+
+
+def test_the_default_rule_is_certified_and_faster_than_the_step_of_theorem_3_1() -> None:
+    loss, net = paper_data(0), ResNet.gaussian(10, 10, 200, 10, seed=0)
+    theorem_step = sf.certify(net, loss, "linear-resnet/gd").quantities["initial_step"]
+    ours = sf.descend(net, loss, certify_every=2, tolerance=1e-6, progress=False)
+    theirs = sf.descend(ResNet.gaussian(10, 10, 200, 10, seed=0), loss, theorem_step, 500, 1e-6, progress=False)
+    assert ours.status.value == theirs.status.value == "converged"
+    assert 2 * ours.iterations < theirs.iterations
+    assert ours.audit().holds and ours.certified_from is not None and ours.certified_from < ours.iterations
