@@ -161,3 +161,18 @@ def test_other_bad_input() -> None:
     net = small_net()
     run = sf.sgd.descend(net, X, Y, 4, 1e6, 50)
     assert run.status is sf.RunStatus.DIVERGED and not net.W.any()
+
+
+def test_width_conditions_are_estimates_with_an_unnamed_constant() -> None:
+    X, Y = data()
+    loss = sf.SquaredLoss(X, Y)
+    found = {estimate.source: estimate for estimate in sf.sgd.width_estimates(loss, batch_size=4)}
+    assert all("C unspecified" in str(estimate) for estimate in found.values())
+    kappa = float(torch.linalg.cond(X)) ** 2
+    assert found["Corollary 3.9 (SGD, interpolation)"].value == pytest.approx(2 * 2 * kappa**2 * 4 + 2)
+    ours, paper = found["Corollary 2 of docs/theorems/linear-resnet.md (GD)"], found["Corollary 3.4 (GD)"]
+    assert paper.value / ours.value == pytest.approx(kappa)
+    with pytest.raises(ValueError, match="batch_size is 9"):
+        sf.sgd.width_estimates(loss, batch_size=9)
+    with pytest.raises(ValueError, match="delta is 2"):
+        sf.sgd.width_estimates(loss, delta=2.0)

@@ -92,7 +92,7 @@ class LinearResNet(Rows):
         ),
     ] = "modified-identity"
     alpha: Annotated[
-        float | Literal["sufficient"] | None,
+        str | None,
         arg(
             metavar="FLOAT|sufficient",
             help="Scale α of the modified identity; sufficient is the smallest that certifies linear-resnet/local "

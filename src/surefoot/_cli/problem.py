@@ -133,11 +133,14 @@ def _linear_resnet(options: given.LinearResNet) -> Problem:
     return Problem(net, loss, facts, table)
 
 
-def _alpha(alpha: float | str | None, loss: SquaredLoss) -> float:
+def _alpha(alpha: str | None, loss: SquaredLoss) -> float:
     """α as a number; any will do where zero weights are optimal already."""
-    if isinstance(alpha, float | int):
+    if alpha is None or alpha == "sufficient":
+        return sufficient_alpha(loss) or 1.0
+    try:
         return float(alpha)
-    return sufficient_alpha(loss) or 1.0
+    except ValueError:
+        raise ValueError(f"--alpha is {alpha!r}; it must be a positive number or 'sufficient'") from None
 
 
 def _facts(table: Table, loss: Loss, name: str) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def first_certified(certified: Callable[[int], Certificate], last: int) -> tuple
 
 def certified(
     networks: Sequence[Kind] = DEEP,
-    repeats: int = 10,
+    repeats: int = 5,
     *,
     seed: int = 0,
     progress: Progress = lambda text: None,

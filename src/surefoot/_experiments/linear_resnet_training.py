@@ -125,7 +125,7 @@ def _settings(repeats: int, limit: int, factors: Sequence[float], tuning: int) -
 def transformations(
     name: str,
     width: int,
-    repeats: int = 10,
+    repeats: int = 5,
     limit: int = 50_000,
     *,
     seed: int = 0,
@@ -245,7 +245,7 @@ def depths(
     width: int,
     layers: Sequence[int],
     repeats: int = 3,
-    limit: int = 2000,
+    limit: int = 1500,
     *,
     seed: int = 0,
     progress: Progress = lambda text: None,

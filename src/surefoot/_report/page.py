@@ -238,8 +238,9 @@ def _why_not(certificate: Certificate) -> str:
 
 def _quantities(facts: Facts) -> Markup:
     rows = []
+    symbols = SYMBOLS.get(facts.run.certificate.system, {})
     for name, value in facts.run.certificate.quantities.items():
-        symbol, meaning = SYMBOLS.get(name, ("", ""))
+        symbol, meaning = symbols.get(name, ("", ""))
         rows.append([code(name), symbol, numeric(number(value, 5)), Cell(meaning, "text")])
     note = "Measured quantities are rigorous bounds, moved by a relative 10⁻⁹ in the safe direction."
     return section("Quantities", paragraph(note, kind="soft"), table(["name", "symbol", "#value", "meaning"], rows))

@@ -9,7 +9,7 @@ from .._core.certificate import Condition
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-SYMBOLS: dict[str, tuple[str, str]] = {
+TWO_LAYER: dict[str, tuple[str, str]] = {
     "smoothness": ("K", "smoothness of the loss: its gradient changes at most K times as much as its argument"),
     "strong_convexity": ("μ", "strong convexity of the loss (or its Polyak-Łojasiewicz constant)"),
     "initial_gap": ("L₀", "loss minus optimal value at the initial weights"),
@@ -45,11 +45,35 @@ SYMBOLS: dict[str, tuple[str, str]] = {
     "rho_bar": ("ρ̄", "guaranteed factor of the gap in one iteration"),
     "delta": ("Δ", "ρ̄ times the growth of the squared step; it must stay below 1"),
 }
-"""Symbol and one-line meaning of the quantities of certificates."""
+LINEAR_RESNET: dict[str, tuple[str, str]] = {
+    "initial_gap": ("gap₀", "loss minus optimal value at the initial weights"),
+    "pl_constant": ("μ", "Polyak-Łojasiewicz constant on the ball: the squared gradient is at least 2 μ times the gap"),
+    "gauss_newton": (
+        "Σ z²",
+        "curvature on the ball through the network's Jacobian: its squared norm, summed by layers",
+    ),
+    "bilinear": ("λ_max(M)", "curvature on the ball from pairs of layers, per unit of the residual's norm"),
+    "gamma": ("γ", "steps are at most γ/K; 1 gives the best rate"),
+    "radius": ("ϱ", "radius of the ball around the weights for which the constants hold (0: none found)"),
+    "required_radius": ("ϱ_min", "length that no path of gradient descent exceeds; it must fit into the ball"),
+    "smoothness": ("K₀", "Σ z² + sqrt(2 gap₀) λ_max(M): smoothness of the loss along the first step"),
+    "norm_A": ("‖A‖", "largest singular value of the input transformation"),
+    "norm_B": ("‖B‖", "largest singular value of the output transformation"),
+    "sigma_min_A": ("σ_min(A)", "smallest singular value of A"),
+    "sigma_min_B": ("σ_min(B)", "smallest singular value of B"),
+    "norm_X": ("‖X‖", "largest singular value of the data"),
+    "sigma_min_X": ("σ_r(X)", "smallest positive singular value of the data"),
+    "weight_norm": ("‖W‖", "norm of all layers' weights; the theorem starts at zero"),
+    "initial_loss": ("ℓ₀", "loss at the initial weights, optimal value included"),
+    "initial_step": ("η", "the constant step"),
+}
+SYMBOLS: dict[str, dict[str, tuple[str, str]]] = {"two-layer": TWO_LAYER, "linear-resnet": LINEAR_RESNET}
+"""By system: symbol and one-line meaning of the quantities of certificates."""
 
 ENGINES = {
     "gram": "small matrices W1 W1ᵀ, W1 W2ᵀ, W2 W2ᵀ in place of the weights; the same iterates",
     "weights": "the weights themselves",
+    "subspace": "the weights in the subspace that gradient descent can reach; the same iterates",
 }
 
 
