@@ -45,12 +45,12 @@ def width_estimates(
         if not 0.0 < value < 1.0:
             raise ValueError(f"{name} is {value!r}; it must lie between 0 and 1")
     n, (d, k) = loss.statistics.rows, loss.shape
-    B = n if batch_size is None else positive_integer("batch_size", batch_size)
-    if B > n:
-        raise ValueError(f"batch_size is {B}; the data has {n} rows")
+    size = n if batch_size is None else positive_integer("batch_size", batch_size)
+    if size > n:
+        raise ValueError(f"batch_size is {size}; the data has {n} rows")
     r, kappa = loss.reduced.shape[0], loss.smoothness / loss.strong_convexity
     extra = k + d + math.log(1.0 / delta)
-    batches = (n / B) ** 2
+    batches = (n / size) ** 2
     logarithm = math.log(n / delta)
     return [
         WidthEstimate("Proposition 3.3", "d + k + log(1/delta)", extra),
