@@ -17,6 +17,7 @@ import pytest
 import surefoot as sf
 from surefoot import _experiments, cli
 from surefoot._cli import demo, listing
+from surefoot._core.system import SYSTEMS
 from surefoot._experiments import Experiment, Finding, Plot, Table
 from surefoot_check.theorems import THEOREMS
 
@@ -57,6 +58,8 @@ def test_help_names_every_command_and_exit_code(run) -> None:
     [
         (["certify", "two-layer"], ["--data", "--inputs", "--targets", "--loss", "--theorem", "--json"]),
         (["train", "two-layer"], ["--out", "--steps", "--resume", "--require-certificate", "--engine", "--quiet"]),
+        (["certify", "linear-resnet"], ["--data", "--depth", "--width", "--transform", "--alpha", "--scaling"]),
+        (["train", "linear-resnet"], ["--out", "--steps", "--resume", "--certify-every", "--quiet"]),
         (["check"], ["DIR", "--level", "--json"]),
         (["report"], ["DIR"]),
         (["reproduce"], ["PAPER/FIGURE", "--full", "--out", "--seed", "--json"]),
@@ -155,9 +158,13 @@ def test_another_version(run, trained: Path) -> None:
 
 def test_list_is_complete(run) -> None:
     found = run("list", "--json").json
-    assert [s["name"] for s in found["systems"]] == ["two-layer"]
+    assert [s["name"] for s in found["systems"]] == ["two-layer", "linear-resnet"]
     assert [t["name"] for t in found["theorems"]] == list(THEOREMS)
-    assert [r["name"] for r in found["step_rules"]] == sf.steps.names()
+    assert {r["name"] for r in found["step_rules"]} == set(sf.steps.names())
+    for system in SYSTEMS:
+        rules = [r for r in found["step_rules"] if system.name in r["systems"]]
+        assert {r["name"] for r in rules} == set(system.rules)
+        assert all(r["certified_by"] == sorted(system.rules[r["name"]].certified_by) for r in rules)
     assert [d["name"] for d in found["data_sets"]] == list(sf.data.names())
     assert found["experiments"] == _experiments.names()
     assert all(r["step"] and "\n" not in r["step"] for r in found["step_rules"])

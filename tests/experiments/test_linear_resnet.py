@@ -51,6 +51,11 @@ def cells(experiment: Experiment) -> dict[tuple[str, str], dict[str, object]]:
 # -- the registry ----------------------------------------
 
 
+def test_names_are_those_of_the_paper() -> None:
+    found = [name for name in _experiments.names() if name.startswith("linear-resnet/")]
+    assert found == [f"linear-resnet/{part}" for part in ("fig1a", "fig1b", "fig1c", "fig1d", "certified")]
+
+
 @pytest.mark.parametrize(
     ("name", "run", "files"),
     [
@@ -229,7 +234,7 @@ def test_descent_is_gradient_descent_on_all_rows(
         expected.append(float(value.detach()) - loss.optimal_value)
         (gradient,) = torch.autograd.grad(value, net.W)
         with torch.no_grad():
-            net.W -= eta * gradient
+            net.W.sub_(eta * gradient)
     assert len(gaps) == 13
     assert gaps == pytest.approx(expected, rel=1e-9)
     assert gaps[-1] < 0.9 * gaps[0]

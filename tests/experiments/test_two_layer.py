@@ -63,7 +63,8 @@ def small_instance(seed: int = 0, noise: float = 0.1, kappa: float = 1.0) -> ins
 
 
 def test_names_are_those_of_the_paper() -> None:
-    assert _experiments.names() == [f"two-layer/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "table3")]
+    found = [name for name in _experiments.names() if name.startswith("two-layer/")]
+    assert found == [f"two-layer/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "table3")]
 
 
 def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:

@@ -59,7 +59,9 @@ def _make(name: str, path: Path) -> None:
     certificate = sf.certify(net, loss, theorem)
     assert certificate.holds
     steps = "smooth" if name in ("local", "start") else None
-    sf.descend(net, loss, steps, 12, 1e-12, certificate=certificate, certify_every=every, directory=path, progress=False)
+    sf.descend(
+        net, loss, steps, 12, 1e-12, certificate=certificate, certify_every=every, directory=path, progress=False
+    )
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.system import system_of
+from surefoot._linear_resnet.engine import SubspaceEngine
 from surefoot._linear_resnet.reduction import reduce
 from surefoot._linear_resnet.system import LinearResNetSystem
 
@@ -114,6 +115,7 @@ def test_the_engine_is_gradient_descent_on_the_plain_module(case: Instance) -> N
     assume(gap > 1e-6 * start and bool(gradient.any()))
     eta = 0.2 * gap / float(gradient.square().sum())
     engine = system_of(net).engine(net, loss, "auto")
+    assert isinstance(engine, SubspaceEngine)
     for _ in range(6):
         value, gradient = case.plain(W)
         assert engine.iterate.gap + loss.optimal_value == pytest.approx(value, rel=REL, abs=0.0)

@@ -108,9 +108,7 @@ def test_draws_repeat_by_seed_and_by_generator(kind: Any) -> None:
 
     first = state(seed=1)
     assert all(torch.equal(a, b) for a, b in zip(first, state(seed=1), strict=True))
-    assert all(
-        torch.equal(a, b) for a, b in zip(first, state(generator=torch.Generator().manual_seed(1)), strict=True)
-    )
+    assert all(torch.equal(a, b) for a, b in zip(first, state(generator=torch.Generator().manual_seed(1)), strict=True))
     assert all(torch.equal(a, b) for a, b in zip(state(), state(seed=0), strict=True))
     assert not torch.equal(first[0], state(seed=2)[0])
 
@@ -247,7 +245,7 @@ def test_losses_and_networks_that_do_not_fit() -> None:
     net = ResNet(*explicit())
     with pytest.raises(ValueError, match=r"net maps 3 inputs to 2 outputs, the loss has 4 inputs and 2 outputs"):
         sf.certify(net, sf.SquaredLoss(normal(9, 4), normal(9, 2, seed=1)))
-    with pytest.raises(TypeError, match="linear ResNets take sf.SquaredLoss"):
+    with pytest.raises(TypeError, match=r"linear ResNets take sf\.SquaredLoss"):
         sf.certify(net, sf.SoftmaxRegression(normal(9, 3), torch.arange(9) % 2, 0.1, 2))
     loss = sf.SquaredLoss(normal(9, 3), normal(9, 2, seed=1))
     with pytest.raises(TypeError, match=r"dtype float32; use float64: net.double\(\)"):

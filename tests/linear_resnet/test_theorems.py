@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,8 @@ def residuals(point: Point, g: np.random.Generator) -> list[Array]:
     return [g.standard_normal((k, r)), np.outer(left, right)]
 
 
-def worst_direction(point: Point, R: Array, sign: float, rounds: int = 15) -> Array:
-    """A direction that approaches the extreme of D²gap by power iteration on the (polarised) quadratic form."""
+def worst_direction(point: Point, R: Array) -> Array:
+    """The direction of largest D²gap: an eigenvector of the whole Hessian."""
     shape = point.W.shape
     size = math.prod(shape)
     basis = np.eye(size).reshape(size, *shape)
@@ -120,8 +121,7 @@ def worst_direction(point: Point, R: Array, sign: float, rounds: int = 15) -> Ar
             n = shape[1] ** 2
             H[j * n : (j + 1) * n, i * n : (i + 1) * n] += block
             H[i * n : (i + 1) * n, j * n : (j + 1) * n] += block.T
-    values, vectors = np.linalg.eigh(H)
-    return vectors[:, -1 if sign > 0 else 0].reshape(shape)
+    return np.linalg.eigh(H)[1][:, -1].reshape(shape)
 
 
 # -- Lemma 3 -----------------------------------------------------------------------------------------------------------
@@ -221,11 +221,53 @@ def test_constants_hold_in_the_worst_direction(depth: int) -> None:
             other = point.at(change)
             for R in residuals(other, g):
                 bound = on_ball.gauss_newton + float(np.linalg.norm(R, 2)) * on_ball.bilinear
-                V = worst_direction(other, R, 1.0)
+                V = worst_direction(other, R)
                 value = other.second_derivative(R, V)
                 assert value <= bound * (1 + ROUND)
                 tightest = max(tightest, value / bound)
     assert tightest > 0.2  # the bound says something
+
+
+def exact_bilinear(point: Point) -> float:
+    """λ_max of the matrix ‖B_j‖‖M_ij‖‖A_i‖."""
+    M = np.zeros((point.depth, point.depth))
+    for i in range(point.depth):
+        for j in range(i + 1, point.depth):
+            factors = (point.backward[j], point.between(i, j), point.forward[i])
+            M[i, j] = math.prod(float(np.linalg.norm(x, 2)) for x in factors)
+    return float(np.linalg.eigvalsh(M + M.T)[-1])
+
+
+@pytest.mark.parametrize("depth", [1, 3, 5])
+def test_the_bilinear_constant_is_an_eigenvalue_at_the_centre_and_a_bound_on_the_ball(depth: int) -> None:
+    for seed in range(3):
+        point = random_point(seed, depth)
+        exact = exact_bilinear(point)
+        assert exact * (1 - ROUND) <= constants(point.measured, 0.0).bilinear <= exact * 1.02
+        for radius in (0.01, 0.3):
+            bound = constants(point.measured, radius).bilinear
+            for change in changes(point, radius, np.random.default_rng(seed)):
+                assert exact_bilinear(point.at(change)) <= bound * (1 + ROUND)
+
+
+def test_the_bilinear_constant_of_an_almost_bipartite_matrix() -> None:
+    """P_1 = 0: layers 2 and 3 see no input, -λ_max is almost an eigenvalue too, and plain power iteration would oscillate."""
+    point = random_point(1, 3)
+    W = point.W.copy()
+    W[0] = -np.eye(6)
+    gone = Point(point.A, point.B, W, point.X)
+    exact = exact_bilinear(gone)
+    assert exact * (1 - ROUND) <= constants(gone.measured, 0.0).bilinear <= exact * 1.02
+
+
+def test_the_middle_layer_stretches_the_product_between_its_neighbours() -> None:
+    """P = I, 10 I, I: the entry of layers 1 and 3 is most of λ_max, and grows with the middle layer alone."""
+    W, stretched = np.zeros((3, 4, 4)), np.zeros((3, 4, 4))
+    W[1] = 9.0 * np.eye(4)
+    stretched[1, 0, 0] = 0.1
+    point = Point(np.eye(4, 2), np.eye(2, 4), W, np.eye(2))
+    bound, reached = constants(point.measured, 0.1).bilinear, exact_bilinear(point.at(stretched))
+    assert exact_bilinear(point) < reached <= bound < 1.02 * reached
 
 
 def test_the_second_derivative_is_that_of_autograd() -> None:
@@ -250,11 +292,11 @@ def test_the_second_derivative_is_that_of_autograd() -> None:
 def test_constants_are_monotone_in_the_radius(seed: int, depth: int, start: float) -> None:
     at = random_point(seed, depth, start=start).measured
     found = [constants(at, radius) for radius in (0.0, 1e-6, 1e-3, 0.03, 0.1, 0.3, 1.0, 10.0)]
-    for a, b in zip(found, found[1:], strict=False):
+    for a, b in pairwise(found):
         assert b.pl_constant <= a.pl_constant * (1 + ROUND)
         assert b.gauss_newton >= a.gauss_newton * (1 - ROUND)
         assert b.bilinear >= a.bilinear * (1 - 1e-6)  # an upper bound of an eigenvalue, by a fixed number of iterations
-    assert found[0].pl_constant > 0.0 and found[-1].pl_constant == 0.0 or depth == 1
+    assert found[0].pl_constant > 0.0 and (depth == 1 or found[-1].pl_constant == 0.0)
 
 
 def test_one_layer_has_no_radius_to_pay_for() -> None:
@@ -281,7 +323,7 @@ def test_least_radius_is_feasible_and_close_to_the_least(depth: int, gamma: floa
         at = random_point(seed, depth).measured
         for gap in np.logspace(-13, 6, 9):
             radius = least_radius(at, float(gap), gamma)
-            least = 0.0
+            least = following = 0.0
             for _ in range(3_000):
                 following = needed(at, float(gap), gamma, least)
                 if not math.isfinite(following) or following - least <= 1e-12 * following:

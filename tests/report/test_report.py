@@ -22,7 +22,7 @@ from surefoot._core.audit import AuditLine, merged
 from surefoot._report import plots
 from surefoot._report.facts import Facts
 from surefoot._report.page import page as document
-from surefoot._report.wording import count, factor, margin, number
+from surefoot._report.wording import SYMBOLS, count, factor, margin, number
 from surefoot._two_layer.system import TwoLayerSystem
 from surefoot_check.theorems import THEOREMS
 
@@ -104,7 +104,22 @@ def optimal(directory: Path) -> sf.Run:
     return sf.descend(sf.nn.TwoLayerLinear(eye, 2.0 * eye), sf.SquaredLoss(eye, 2.0 * eye), directory=directory)
 
 
-RUNS = (certified, again, narrow, unregularised, paper, diverged, interrupted, unmoved, optimal)
+def resnet(directory: Path) -> sf.Run:
+    loss = problem()
+    net = sf.nn.LinearResNet.gaussian(*loss.shape, 30, 3, seed=0)
+    return sf.descend(net, loss, directory=directory, max_iterations=200, tolerance=1e-8, certify_every=10)
+
+
+def resnet_paper(directory: Path) -> sf.Run:
+    loss = problem()
+    net = sf.nn.LinearResNet.modified_identity(*loss.shape, 7, 3, 5000.0)
+    found = sf.certify(net, loss, theorem="linear-resnet/gd")
+    return sf.descend(net, loss, certificate=found, directory=directory, max_iterations=50)
+
+
+RUNS = (
+    certified, again, narrow, unregularised, paper, diverged, interrupted, unmoved, optimal, resnet, resnet_paper,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +235,30 @@ def test_certified_run_states_the_guarantee_with_its_numbers(reports) -> None:
         assert (theorem in text) == theorem.startswith("two-layer/")
     for line in run.audit().lines:
         assert line.name in text
+
+
+def test_linear_resnet_certified_from_a_later_iteration_on(reports) -> None:
+    run, _, page = reports(resnet)
+    text = words(page)
+    since = run.certified_from
+    assert since is not None and since > 0
+    assert "◐ GUARANTEED FROM A LATER ITERATION ON" in text
+    assert f"in iteration {since}, at worst" in text
+    for theorem in THEOREMS:
+        assert (theorem in text) == theorem.startswith("linear-resnet/")
+    for foreign in ("W1", "W2", "imbalance", "small matrices"):
+        assert foreign not in text
+
+
+@pytest.mark.parametrize("make", [certified, paper, resnet, resnet_paper], ids=lambda make: make.__name__)
+def test_every_quantity_has_a_symbol_and_a_meaning(reports, make: Callable[[Path], sf.Run]) -> None:
+    run, _, page = reports(make)
+    text = words(page)
+    known = SYMBOLS[run.certificate.system]
+    for name in run.certificate.quantities:
+        symbol, meaning = known[name]
+        assert f"{name} {symbol} " in text
+        assert meaning in text
 
 
 def test_hypothesis_that_fails_is_named_with_both_sides_and_what_would_help(reports) -> None:

@@ -125,6 +125,8 @@ def run_train(options: TrainSystem) -> int:
     elif options.quiet:
         run = trained.run
         verdict = "certified" if run.certified else "uncertified"
+        if run.certified_from:
+            verdict += f" from iteration {run.certified_from} on"
         print(
             f"{options.out}: {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}"
         )
@@ -138,7 +140,7 @@ def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
         print(f"surefoot: interrupted after {run.iterations} iterations; {_resume_hint(options)}", file=sys.stderr)
         return Exit.TERMINATED if trained.run.stopped_by == signal.SIGTERM else Exit.CTRL_C
     following: dict[str, str] = {}
-    if run.certified:
+    if run.certified_from == 0:  # the checker starts from the first certificate
         following[f"surefoot check {directory}"] = "prove certificate and checkpoints, independently"
     if run.status is RunStatus.MAX_ITERATIONS:
         limit = 10 * max(options.max_iterations, 1)
@@ -193,6 +195,7 @@ def _record(options: TrainSystem, problem: Problem, certificate: Certificate, tr
         "certificate": certificate_record(certificate),
         "result": {
             **run.summary(),
+            "certified_from": run.certified_from,
             "status_text": run.status.text,
             "guaranteed_iterations": run.guaranteed_iterations(options.tolerance) if options.tolerance > 0.0 else None,
             "seconds": trained.seconds,

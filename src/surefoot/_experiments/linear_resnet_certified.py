@@ -229,7 +229,7 @@ def _findings(
             "Theorem 3.1 guarantees global convergence from zero weights where its condition holds.",
             f"it holds for {', '.join(held)}" if held else "it holds for none of these networks",
             None,
-            "Its hypothesis can be met by scaling B (remark after Theorem 3.1), and asymptotically by width (Corollary 3.4); the "
+            "Its hypothesis can be met by a large alpha (section 4), and asymptotically by width (Corollary 3.4); the "
             "widths of the experiments are far below that.",
         ),
         Finding(

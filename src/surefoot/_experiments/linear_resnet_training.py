@@ -41,6 +41,10 @@ PLATEAU = 1000
 SIMILAR = 1.25
 """Iteration counts of several depths within this ratio count as quite similar."""
 
+SINGLE = (
+    " One layer is a quadratic problem, where steps above two unit steps diverge; more layers can take larger ones."
+)
+
 
 @dataclass
 class _Series:
@@ -219,8 +223,8 @@ def _transformation_findings(runs: Runs, losses: Mapping[str, list[float]], cont
             f"relative gap at the end, with the unit step: {'; '.join(ends)}",
             None,
             "For even d the noise breaks the symmetry, and pairs of directions escape one after another, by rotations. Without "
-            "noise the weights stay multiples of the identity; for odd d the determinant of the product would have to change "
-            "its sign, so that one direction is left over.",
+            "noise the layers stay symmetric, and no eigenvalue of their product turns negative; for odd d the determinant of "
+            "the product would have to change its sign, so that one direction is left over.",
         ),
         Finding(
             "Modified identity and random transformations converge well.",
@@ -234,8 +238,8 @@ def _transformation_findings(runs: Runs, losses: Mapping[str, list[float]], cont
             f"{random / modified:.1f} times fewer iterations with the theorem's step, {tuned[1] / tuned[0]:.1f} times with the "
             f"best step; initial loss {start[MODIFIED]:,.0f} and {start[GAUSSIAN]:,.0f}",
             modified < random and tuned[0] <= tuned[1],
-            "The order is the paper's. Its reason is only a part: A and B with equal singular values do as much for the rate, "
-            "which is why the difference shrinks with the width.",
+            "The order is the paper's. The initial loss is only a part of it: a Gaussian A and B have unequal singular values, "
+            "the more so the smaller the width.",
         ),
     )
 
@@ -317,7 +321,7 @@ def _depth_findings(runs: Runs, layers: Sequence[int]) -> tuple[Finding, ...]:
                 f"iterations {_listed(series, layers)}",
                 all(a.order < b.order for a, b in pairwise(series)),
                 "Agreement means that every larger depth needs more iterations, or ends at a larger relative gap where the "
-                "target is not reached.",
+                "target is not reached." + (SINGLE if step == GRID and layers[0] == 1 else ""),
             )
         )
     behind = [

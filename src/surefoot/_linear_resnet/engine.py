@@ -26,13 +26,18 @@ class Iterate:
         self.inputs, self.targets, self.A, self.B, self.W = inputs, targets, A, B, W
 
     @cached_property
+    def layers(self) -> Array:
+        """P_l = I + W_l (L, q, q)."""
+        return self.W + np.eye(self.W.shape[1])
+
+    @cached_property
     def forward(self) -> Array:
         """P_{l-1} … P_1 A X̃ for l = 1 … L+1 (L+1, q, r)."""
         first = self.A @ self.inputs
         result = np.empty((len(self.W) + 1, *first.shape))
         result[0] = first
-        for layer, W in enumerate(self.W):
-            result[layer + 1] = result[layer] + W @ result[layer]
+        for layer, P in enumerate(self.layers):
+            np.matmul(P, result[layer], out=result[layer + 1])
         return result
 
     @cached_property
@@ -51,7 +56,7 @@ class Iterate:
         backward = np.empty((len(self.W), *self.B.shape))
         backward[-1] = self.B
         for layer in range(len(self.W) - 1, 0, -1):
-            backward[layer - 1] = backward[layer] + backward[layer] @ self.W[layer]
+            np.matmul(backward[layer], self.layers[layer], out=backward[layer - 1])
         return backward.transpose(0, 2, 1) @ (self.residual @ self.forward[:-1].transpose(0, 2, 1))
 
     @cached_property
@@ -66,8 +71,8 @@ class Iterate:
     def trial(self, eta: float) -> float:
         """The gap after a step η."""
         value = self.A @ self.inputs
-        for layer, G in zip(self.W, self.gradient, strict=True):
-            value = value + (layer - eta * G) @ value
+        for layer in self.layers - eta * self.gradient:
+            value = layer @ value
         E = self.B @ value - self.targets
         return 0.5 * float(np.vdot(E, E))
 

@@ -57,7 +57,9 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str) -> str:
 def _key_numbers(facts: Facts) -> Markup:
     run, certificate = facts.run, facts.run.certificate
     first = number(certificate.step_size) if certificate.step_size else "none"
-    decrease = certificate.schedule[0].decrease if facts.in_force and certificate.schedule else None
+    start = facts.in_force[0] if facts.in_force else None
+    decrease = start.certificate.schedule[0].decrease if start and start.certificate.schedule else None
+    since = "the first iteration" if not start or start.iteration == 0 else f"iteration {count(start.iteration)}"
     relative = facts.final_gap / facts.initial_gap if facts.initial_gap > 0.0 else math.nan
     reduced = "" if math.isnan(relative) else f"{number(relative, 3)} of the initial gap"
     if run.status is RunStatus.DIVERGED:
@@ -73,7 +75,7 @@ def _key_numbers(facts: Facts) -> Markup:
         (
             "Guaranteed factor of the gap",
             "none" if decrease is None else factor(decrease),
-            "in the first iteration, at worst" if decrease else "",
+            f"in {since}, at worst" if decrease else "",
         ),
         ("Step rule", run.rule, "covered by the theorem" if run.rule_certified else "not covered by the theorem"),
         ("Engine", run.engine, ENGINES.get(run.engine, "")),
@@ -283,7 +285,7 @@ def _flat(record: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, An
 def _check(facts: Facts) -> Markup:
     directory = facts.run.directory
     name = shlex.quote("DIR" if directory is None else directory.resolve().name)
-    holds = any(phase.certificate.holds for phase in facts.run.phases)
+    holds = facts.run.certificate.holds  # the checker starts from it
     claims = [
         (
             "L1",
@@ -301,7 +303,8 @@ def _check(facts: Facts) -> Markup:
         "It recomputes every quantity from the stored arrays in rigorous arithmetic, without PyTorch and without the "
         "code that trained."
         if holds
-        else "This certificate claims nothing, because its hypotheses do not hold: there is nothing to accept."
+        else "The certificate of the initial weights claims nothing, because its hypotheses do not hold: "
+        "there is nothing to accept."
     )
     return section(
         "Check it independently",
