@@ -17,7 +17,7 @@ from typing import Any, cast
 from .arrays import FormatError, digest, parse_hex, read_safetensors
 from .bounds import self_test
 from .problems import Array, Problem, ball, load_problem
-from .run_files import Certificate, Checkpoint, iteration_in, read_checkpoints
+from .run_files import NO_CLAIM, Certificate, Checkpoint, Heading, iteration_in, read_checkpoints
 from .systems import DIRECTIONS, SYSTEMS
 from .theorems import Inequality, Schedule
 
@@ -114,7 +114,10 @@ def check(directory: str | Path) -> Report:
 
 
 def _check_run(path: Path, report: Report) -> None:
-    first = Certificate.read(path / "certificate.json")
+    first = Heading.read(path / "certificate.json")
+    later = sorted(file for file in path.glob("certificate*.json") if file.name != "certificate.json")
+    if not first.claims and not later:
+        raise FormatError(NO_CLAIM)
     report.theorem = first.theorem.id
     arrays = read_safetensors(path / "problem.safetensors")
     problem = load_problem(first.kind, arrays)
@@ -123,19 +126,23 @@ def _check_run(path: Path, report: Report) -> None:
     initial = system.read_weights(stored, problem, "initial.safetensors")
     if stored.keys() != initial.keys():
         raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of {', '.join(initial)}")
-    _check_certificate(first, problem, arrays, initial, report)
+    phases: list[tuple[int, Certificate]] = []
+    if first.claims:
+        phases.append((0, Certificate.read(path / "certificate.json")))
+        _check_certificate(phases[0][1], problem, arrays, initial, report)
     checkpoints = read_checkpoints(path, system, problem, initial, first.sha256)
-    phases = [(0, first)]
-    for file in sorted(path.glob("certificate*.json")):
-        if file.name == "certificate.json":
-            continue
+    for file in later:
         certificate = Certificate.read(file)
         start = iteration_in(file.stem.removeprefix("certificate-"), file)
         checkpoint = checkpoints.get(f"{start:09d}.safetensors")
         if checkpoint is None:
             raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
         _check_certificate(certificate, problem, arrays, checkpoint.weights, report, f" (from iteration {start})")
+        if certificate.theorem is not first.theorem:
+            raise FormatError(f"{file.name}: is of another theorem than the run")
         phases.append((start, certificate))
+    if not first.claims:
+        report.add("L1", f"nothing is claimed before iteration {phases[0][0]}", Outcome.ACCEPT)
     if report.outcome is not Outcome.ACCEPT:
         return
     # The iterate where a phase ends was reached under its conditions: it lies under that bound and the next one.

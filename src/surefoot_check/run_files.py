@@ -27,6 +27,7 @@ FIELDS = {
     *("format", "system", "theorem", "theorem_version", "status", "claims", "problem", "arrays", "quantities"),
     *("conditions", "conclusion", "optimal_value", "rule", "suggestion"),
 }
+NO_CLAIM = "the certificate claims no guarantee (its status is not 'holds' with claims L1 and L2)"
 CONCLUSION_FIELDS = {"initial_gap", "step_size", "rate", "schedule"}
 CONDITION_FIELDS = {"name", "left", "relation", "right", "holds", "margin"}
 
@@ -51,6 +52,47 @@ def _exactly(record: Mapping[str, object], names: set[str], what: str) -> None:
         raise FormatError(f"{what}: the fields differ from those of the format ({differing})")
 
 
+def _open(path: Path) -> tuple[dict[str, object], Theorem]:
+    """A certificate's record, and the theorem it names, which must be one that can give a guarantee."""
+    record = read_json(path, MAX_CERTIFICATE_BYTES)
+    if not isinstance(record, dict):
+        raise FormatError("certificate: not an object")
+    record = cast("dict[str, object]", record)
+    if record.get("format") != FORMAT:
+        raise FormatError(f"certificate: format {record.get('format')!r} is not {FORMAT!r}")
+    name = record.get("theorem")
+    theorem = THEOREMS.get(name) if isinstance(name, str) else None
+    if theorem is None:
+        raise FormatError(f"certificate: unknown theorem {name!r}")
+    if not theorem.provable:
+        raise FormatError(f"{theorem.id} is false as printed or proves nothing; it never yields a certificate")
+    version = _field(record, "theorem_version", int)
+    if version != theorem.version or record.get("system") != theorem.id.split("/")[0]:
+        raise FormatError("certificate: theorem version or system does not match the theorem")
+    return record, theorem
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a run's first certificate says before any claim: the run may be certified at a later iterate only."""
+
+    theorem: Theorem
+    system: str
+    kind: object
+    claims: bool
+    sha256: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Heading:
+        """Read a first certificate that holds, or says that its hypotheses fail and claims nothing."""
+        record, theorem = _open(path)
+        if (record.get("status"), record.get("claims")) not in (("holds", ["L1", "L2"]), ("fails", [])):
+            raise FormatError(NO_CLAIM)
+        kind = _field(record, "problem", dict).get("kind")
+        claims = record["status"] == "holds"
+        return cls(theorem, theorem.id.split("/")[0], kind, claims, hashlib.sha256(path.read_bytes()).digest())
+
+
 @dataclass(frozen=True)
 class Certificate:
     """A certificate file, typed; nothing in it is believed."""
@@ -71,23 +113,9 @@ class Certificate:
     @classmethod
     def read(cls, path: Path) -> Certificate:
         """Read a certificate that claims a guarantee by a theorem that can give one."""
-        record = read_json(path, MAX_CERTIFICATE_BYTES)
-        if not isinstance(record, dict):
-            raise FormatError("certificate: not an object")
-        record = cast("dict[str, object]", record)
-        if record.get("format") != FORMAT:
-            raise FormatError(f"certificate: format {record.get('format')!r} is not {FORMAT!r}")
-        name = record.get("theorem")
-        theorem = THEOREMS.get(name) if isinstance(name, str) else None
-        if theorem is None:
-            raise FormatError(f"certificate: unknown theorem {name!r}")
-        if not theorem.provable:
-            raise FormatError(f"{theorem.id} is false as printed or proves nothing; it never yields a certificate")
-        version = _field(record, "theorem_version", int)
-        if version != theorem.version or record.get("system") != theorem.id.split("/")[0]:
-            raise FormatError("certificate: theorem version or system does not match the theorem")
+        record, theorem = _open(path)
         if record.get("status") != "holds" or record.get("claims") != ["L1", "L2"]:
-            raise FormatError("the certificate claims no guarantee (its status is not 'holds' with claims L1 and L2)")
+            raise FormatError(NO_CLAIM)
         _exactly(record, FIELDS, "certificate")
         if record["rule"] != theorem.rule or record["suggestion"] != "":
             raise FormatError("certificate: rule or suggestion is not that of the theorem")

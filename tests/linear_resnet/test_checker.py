@@ -353,3 +353,20 @@ def test_a_run_that_is_certified_nowhere_claims_nothing(tmp_path: Path) -> None:
     sf.descend(net, loss, max_iterations=3, directory=tmp_path / "run", progress=False)
     report = check(tmp_path / "run")
     assert report.outcome is Outcome.REJECT and "claims no guarantee" in "\n".join(lines(report))
+
+
+def test_a_run_certified_along_the_way_is_accepted_from_there_on(tmp_path: Path) -> None:
+    loss = sf.SquaredLoss(normal(60, 3, seed=0), -normal(60, 3, seed=0) @ torch.eye(3, 2, dtype=torch.float64))
+    net = sf.nn.LinearResNet.gaussian(3, 2, 40, 4, seed=1)
+    run = sf.descend(net, loss, "smooth", 400, 1e-8, certify_every=5, directory=tmp_path / "run", progress=False)
+    assert not run.certificate.holds and run.certified_from is not None and run.certified_from > 0
+    report = check(tmp_path / "run")
+    assert report.outcome is Outcome.ACCEPT, "\n".join(lines(report))
+    assert f"nothing is claimed before iteration {run.certified_from}" in "\n".join(lines(report))
+    first = (tmp_path / "run" / "certificate.json").read_text()
+    (tmp_path / "run" / "certificate.json").write_text(first.replace('"claims": []', '"claims": ["L1", "L2"]'))
+    assert check(tmp_path / "run").outcome is Outcome.REJECT
+    (tmp_path / "run" / "certificate.json").write_text(first)
+    for file in (tmp_path / "run").glob("certificate-*.json"):
+        file.unlink()
+    assert "claims no guarantee" in "\n".join(lines(check(tmp_path / "run")))

@@ -140,7 +140,7 @@ def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
         print(f"surefoot: interrupted after {run.iterations} iterations; {_resume_hint(options)}", file=sys.stderr)
         return Exit.TERMINATED if trained.run.stopped_by == signal.SIGTERM else Exit.CTRL_C
     following: dict[str, str] = {}
-    if run.certified_from == 0:  # the checker starts from the first certificate
+    if run.certified_from is not None:
         following[f"surefoot check {directory}"] = "prove certificate and checkpoints, independently"
     if run.status is RunStatus.MAX_ITERATIONS:
         limit = 10 * max(options.max_iterations, 1)
