@@ -16,6 +16,8 @@ from .bounds import down, frobenius_upper, product_error, singular_value_bounds,
 from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix
 from .theorems.linear_resnet import Constants, Measured, constants
 
+DEEPEST = 512
+"""Largest depth: a check measures L²/2 products and takes time of order L³."""
 SQUARINGS = 6
 NORM_SLACK = 1e-9
 """Covers the rounding of ``_norms``: each of its squarings errs by at most γ_q relative to ‖G‖_F², and the roots divide that."""
@@ -37,6 +39,8 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
             raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
         weights[key] = array
     A, B, W = weights.values()
+    if len(W) > DEEPEST:
+        raise FormatError(f"{name}: W has {len(W)} layers; certificates are checked up to {DEEPEST}")
     d, k = problem.shape
     if A.shape[1] != d or B.shape[0] != k or B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
         raise FormatError(f"{name}: A, B and W do not fit each other or the problem")

@@ -197,7 +197,7 @@ def test_certified_along_the_way(run, table: Path, tmp_path: Path) -> None:
     assert since > 0
     assert f"every step from iteration {since} on" in outcome.out
     assert outcome.out.count("the gap never increases") == 1  # the phases of the run are taken together
-    assert "surefoot check" in outcome.out  # which starts from the first certificate
+    assert "surefoot check" in outcome.out
     quiet = run(*gaussian, "--out", tmp_path / "quiet", "--quiet")
     assert quiet.out.endswith(f", certified from iteration {since} on\n")
     never = run(*gaussian[:-1], "41", "--certify-every", "None", "--out", tmp_path / "never")

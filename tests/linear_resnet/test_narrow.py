@@ -7,6 +7,12 @@ import pytest
 import surefoot as sf
 
 
+def test_deeper_than_can_be_measured_is_refused() -> None:
+    loss = sf.SquaredLoss([[1.0], [2.0]], [[1.0], [0.5]])
+    with pytest.raises(ValueError, match="600 layers"):
+        sf.certify(sf.nn.LinearResNet.gaussian(1, 1, 2, 600), loss)
+
+
 @pytest.mark.parametrize("theorem", ["linear-resnet/gd", "linear-resnet/local"])
 @pytest.mark.parametrize(
     ("A", "B", "Y"),

@@ -7,11 +7,13 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from surefoot_check.theorems import linear_resnet_gd
 
 from .._core.losses import SquaredLoss
+from .._linear_resnet.batched import Batch
 from .._linear_resnet.engine import Iterate, SubspaceEngine
 from .._linear_resnet.network import LinearNet, LinearResNet
 from .._linear_resnet.reduction import reduce
@@ -136,6 +138,38 @@ def best_of_grid(run: Callable[[float, int], Gaps], factors: Sequence[float], li
             limit = min(limit, int(count))
     assert best is not None, "an empty grid"
     return best[2]
+
+
+def best_step(net: Network, loss: SquaredLoss, unit: float, factors: Sequence[float], limit: int) -> Tuned:
+    """The best multiple of the unit step, as ``best_of_grid``; the steps of a ResNet are run together."""
+    if not isinstance(net, LinearResNet):
+        return best_of_grid(lambda c, most: descent(net, loss, c * unit, most), factors, limit)
+    runs = _together(net, loss, [c * unit for c in factors], limit)
+
+    def rank(index: int) -> tuple[float, float]:
+        last = runs[index][-1] / runs[index][0]
+        return reached(runs[index]), last if math.isfinite(last) else math.inf
+
+    best = min(range(len(factors)), key=rank)
+    return Tuned(factors[best], runs[best])
+
+
+def _together(net: LinearResNet, loss: SquaredLoss, etas: Sequence[float], limit: int) -> list[Gaps]:
+    """Runs with several steps, each until it diverges, all until one reaches the target or ``limit`` iterations."""
+    batch = Batch([first_iterate(net, loss)] * len(etas), etas)
+    runs: list[Gaps] = [[] for _ in etas]
+    running = set(range(len(etas)))
+    with np.errstate(over="ignore", invalid="ignore"):  # what diverged goes on in the batch, and is not looked at
+        for _ in range(limit + 1):
+            gaps = batch.gaps()
+            for index in sorted(running):
+                runs[index].append(float(gaps[index]))
+                if not gaps[index] < DIVERGED * runs[index][0]:
+                    running.discard(index)
+            if not running or any(math.isfinite(reached(runs[index])) for index in running):
+                break
+            batch.move()
+    return runs
 
 
 def median(values: Sequence[float]) -> float | None:

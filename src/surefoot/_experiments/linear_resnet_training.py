@@ -18,7 +18,7 @@ from .linear_resnet_instances import (
     TARGET,
     Gaps,
     Network,
-    best_of_grid,
+    best_step,
     descent,
     median,
     opposing_data,
@@ -95,7 +95,7 @@ def _both_steps(
     unit = unit_step(net, loss)
     eta = theorem_step(net, loss)
     runs.setdefault((label, THEOREM), _Series()).add(eta / unit, descent(net, loss, eta, limit))
-    tuned = best_of_grid(lambda c, most: descent(net, loss, c * unit, most), factors, min(tuning, limit))
+    tuned = best_step(net, loss, unit, factors, min(tuning, limit))
     factor, gaps = tuned.factor, tuned.gaps
     if math.isinf(reached(gaps)) and limit > tuning:
         # a step that looked best after a few iterations may diverge later: then the next smaller one

@@ -42,6 +42,10 @@ class LinearResNetSystem:
     def certify(self, net: LinearResNet, loss: Loss, theorem: str) -> Certificate:
         """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
         statement = find(theorem, self.name)
+        if net.depth > rigorous.DEEPEST:
+            raise ValueError(
+                f"net has {net.depth} layers; its certificates are measured up to {rigorous.DEEPEST} layers"
+            )
         weights = self.reduced(net, loss)
         arrays = {name: tensor.cpu().numpy() for name, tensor in weights.items()}
         problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
@@ -154,8 +158,8 @@ def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]
     if sizes["m"] < max(sizes["d"], sizes["k"]):
         return f"width {sizes['m']} is below max(inputs, outputs): use a width of at least {sizes['d'] + sizes['k']}"
     if theorem != local.THEOREM.id:
-        return "use theorem='linear-resnet/local' with certify_every, which certifies the run as soon as it can be certified"
+        return "use the theorem linear-resnet/local and certify again along the run: it certifies as soon as that is possible"
     return (
-        "the gap is too large for these weights: train and certify again (certify_every), use a larger width, or "
-        "LinearResNet.modified_identity(..., alpha='sufficient', loss=loss), which is certified from the start"
+        "the gap is too large for these weights: train and certify again along the run, use a larger width, or the modified "
+        "identity with a sufficient alpha, which is certified from the start"
     )
