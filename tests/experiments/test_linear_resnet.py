@@ -53,7 +53,7 @@ def cells(experiment: Experiment) -> dict[tuple[str, str], dict[str, object]]:
 
 def test_names_are_those_of_the_paper() -> None:
     found = [name for name in _experiments.names() if name.startswith("linear-resnet/")]
-    assert found == [f"linear-resnet/{part}" for part in ("fig1a", "fig1b", "fig1c", "fig1d", "certified")]
+    assert found == [f"linear-resnet/{part}" for part in ("fig1a", "fig1b", "fig1c", "fig1d", "sgd", "certified")]
 
 
 @pytest.mark.parametrize(
@@ -297,3 +297,10 @@ def test_without_a_run_that_arrives_the_smallest_gap_is_best() -> None:
     lasts = {0.5: 0.3, 1.0: 0.2, 2.0: 0.4, 4.0: math.inf}
     best = instances.best_of_grid(lambda c, limit: [1.0, lasts[c]], list(lasts), 1)
     assert best.factor == 1.0
+
+
+def test_sgd_theorem_is_kept() -> None:
+    found = _experiments.reproduce("linear-resnet/sgd")
+    assert found.findings[0].agrees and found.findings[1].agrees is None
+    assert found.table("Theorem 3.8 against runs").column("bound kept by") == [32]
+    assert all(found.table("theorems").column("hypotheses hold"))

@@ -12,6 +12,7 @@ from typing import Any
 from .._core.validate import unknown
 from .linear_resnet_certified import NETWORKS, certified
 from .linear_resnet_instances import FACTORS
+from .linear_resnet_sgd import sgd
 from .linear_resnet_training import depths, transformations
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .two_layer_bounds import figure1
@@ -48,6 +49,7 @@ EXPERIMENTS: dict[str, _Entry] = {
         partial(depths, "linear-resnet/fig1d", 200, (10, 20, 100)),
         {"repeats": 1, "limit": 150, "tuning": 150, "factors": FACTORS[6:11:2]},
     ),
+    "linear-resnet/sgd": _Entry(sgd, {"seeds": 32, "iterations": 500}),
     "linear-resnet/certified": _Entry(certified, {"networks": NETWORKS, "repeats": 2}),
 }
 
