@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from pathlib import Path
 from statistics import median
 
 import pytest
 import torch
 
 import surefoot as sf
+from surefoot_check import Outcome, check
 
 ResNet = sf.nn.LinearResNet
 SEEDS = range(5)
@@ -93,3 +95,33 @@ def test_the_default_rule_is_certified_and_faster_than_the_step_of_theorem_3_1()
     assert ours.status.value == theirs.status.value == "converged"
     assert 2 * ours.iterations < theirs.iterations
     assert ours.audit().holds and ours.certified_from is not None and ours.certified_from < ours.iterations
+
+
+def accepted(net: ResNet, loss: sf.SquaredLoss, directory: Path, every: int | None, limit: int) -> sf.Run:
+    """A run with Theorem 3.1's step until it is certified and γ/K from then on; audited, and checked independently."""
+    theorem_step = sf.certify(net, loss, "linear-resnet/gd").quantities["initial_step"]
+    rule = sf.steps.Smooth(before=theorem_step)
+    run = sf.descend(net, loss, rule, limit, 1e-6, certify_every=every, directory=directory, progress=False)
+    assert run.certified_from is not None and run.audit().holds, str(run.audit())
+    report = check(directory)
+    assert report.outcome is Outcome.ACCEPT, [str(line) for line in report.lines if line.outcome is not Outcome.ACCEPT]
+    return run
+
+
+def test_a_certified_gaussian_run_is_accepted_by_the_checker(tmp_path: Path) -> None:
+    run = accepted(ResNet.gaussian(10, 10, 200, 10, seed=0), paper_data(0), tmp_path / "run", 20, 200)
+    assert 0 < run.certified_from <= 60 and run.status is sf.RunStatus.CONVERGED
+
+
+@pytest.mark.slow
+def test_a_certified_run_of_100_layers_is_accepted_by_the_checker(tmp_path: Path) -> None:
+    run = accepted(ResNet.gaussian(10, 10, 200, 100, seed=0), paper_data(0), tmp_path / "run", 20, 200)
+    assert 0 < run.certified_from <= 60 and run.status is sf.RunStatus.CONVERGED
+
+
+def test_certified_runs_of_the_modified_identity_are_accepted_by_the_checker(tmp_path: Path) -> None:
+    for index, alpha in enumerate((27.0, 73.2)):
+        net, loss = ResNet.modified_identity(10, 10, 40, 10, alpha), paper_data(0)
+        run = accepted(net, loss, tmp_path / str(index), None, 200)
+        assert run.certified_from == 0 and run.status is sf.RunStatus.CONVERGED
+        assert run.iterations <= run.guaranteed_iterations(1e-6)

@@ -15,13 +15,19 @@ LOCAL = "linear-resnet/local"
 
 
 class Smooth(StepRule):
-    """γ/K_t with K_t = Σz² + sqrt(2 gap_t) λ_max(M) of the certificate; half a tested step where there is none.
+    """γ/K_t with K_t = Σz² + sqrt(2 gap_t) λ_max(M) of the certificate.
 
-    Without a certificate that holds it is Armijo's rule, and nothing is guaranteed.
+    Args:
+        before: the step while no certificate holds, where nothing is guaranteed; by default that of Armijo's rule.
     """
 
     name = "smooth"
     certified_by = frozenset({LOCAL})
+
+    def __init__(self, before: float | None = None) -> None:
+        if before is not None and not 0.0 < before < math.inf:
+            raise ValueError(f"before is {before!r}; the step must be a positive number")
+        self.before = before
 
     def start(self, loss: Loss, certificate: Certificate | None) -> None:
         self._certificate = certificate if certificate is not None and certificate.theorem == LOCAL else None
@@ -29,7 +35,7 @@ class Smooth(StepRule):
     def step(self, engine: SubspaceEngine) -> float:
         certificate = self._certificate
         if certificate is None or not certificate.holds:
-            return engine.iterate.safe_step
+            return engine.iterate.safe_step if self.before is None else self.before
         q = certificate.quantities
         return q["gamma"] / float(local.smoothness(q, engine.iterate.gap)) * (1.0 - local.SLACK)
 
