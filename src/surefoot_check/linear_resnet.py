@@ -162,9 +162,15 @@ def _norms(M: Array) -> Array:
 
 
 def base_quantities(
-    problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float]
+    problem: Problem,
+    weights: Mapping[str, Array],
+    quantities: Mapping[str, float],
+    measured: Measured | None = None,
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``theorems.linear_resnet.DIRECTIONS``; those on the ball if ``quantities`` has a radius."""
+    """Enclosures of the quantities in ``theorems.linear_resnet.DIRECTIONS``; those on the ball if ``quantities`` has a radius.
+
+    ``measured`` saves measuring the same weights again.
+    """
     assert isinstance(problem, Squared)
     A, B, W = weights["A"], weights["B"], weights["W"]
     result: dict[str, Interval] = {
@@ -183,7 +189,7 @@ def base_quantities(
         result["weight_norm"] = (0.0, 0.0)
     radius = quantities.get("radius")
     if radius is not None and 0.0 <= radius < np.inf:
-        on_ball = constants(measure(weights, problem.design), radius)
+        on_ball = constants(measured or measure(weights, problem.design), radius)
         result |= _of_lemma(on_ball)
     return {name: (float(a), float(b)) for name, (a, b) in result.items() if np.isfinite([a, b]).all()}
 

@@ -37,7 +37,7 @@ class Iterate:
         result = np.empty((len(self.W) + 1, *first.shape))
         result[0] = first
         for layer, P in enumerate(self.layers):
-            np.matmul(P, result[layer], out=result[layer + 1])
+            np.dot(P, result[layer], out=result[layer + 1])
         return result
 
     @cached_property
@@ -56,8 +56,12 @@ class Iterate:
         backward = np.empty((len(self.W), *self.B.shape))
         backward[-1] = self.B
         for layer in range(len(self.W) - 1, 0, -1):
-            np.matmul(backward[layer], self.layers[layer], out=backward[layer - 1])
-        return backward.transpose(0, 2, 1) @ (self.residual @ self.forward[:-1].transpose(0, 2, 1))
+            np.dot(backward[layer], self.layers[layer], out=backward[layer - 1])
+        depth, q, r = self.forward[:-1].shape
+        seen = (self.forward[:-1].reshape(-1, r) @ self.residual.T).reshape(
+            depth, q, -1
+        )  # A_l Rᵀ, all layers in one product
+        return backward.transpose(0, 2, 1) @ seen.transpose(0, 2, 1)
 
     @cached_property
     def gradient_squared(self) -> float:

@@ -12,7 +12,7 @@ from surefoot_check import linear_resnet as rigorous
 from surefoot_check.arrays import digest
 from surefoot_check.problems import Squared, load_problem
 from surefoot_check.theorems import linear_resnet_local as local
-from surefoot_check.theorems.linear_resnet import DIRECTIONS
+from surefoot_check.theorems.linear_resnet import DIRECTIONS, Measured
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
@@ -52,12 +52,14 @@ class LinearResNetSystem:
         assert isinstance(problem, Squared)
         rigorous.read_weights(arrays, problem, "net")
         sizes = rigorous.sizes(problem, arrays)
+        measured: Measured | None = None
         choices: dict[str, float] = {"initial_loss": loss.value(net.end_to_end().detach())}
         if statement.id == local.THEOREM.id:
             gap = problem.gap_upper(rigorous.end_to_end(arrays)) * (1.0 + 1e-8)
-            found = least_radius(rigorous.measure(arrays, problem.design), gap, GAMMA)
+            measured = rigorous.measure(arrays, problem.design)
+            found = least_radius(measured, gap, GAMMA)
             choices = {"gamma": GAMMA, "radius": found if found is not None else 0.0}
-        enclosures = rigorous.base_quantities(problem, arrays, choices)
+        enclosures = rigorous.base_quantities(problem, arrays, choices, measured)
         published = publish(enclosures, DIRECTIONS)
         base: dict[str, Any] = {name: published[name] for name in statement.base if name in published}
         missing = [name for name in statement.base if name not in base]
