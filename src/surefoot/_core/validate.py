@@ -75,6 +75,14 @@ def finite(name: str, tensor: Tensor, first_row: int = 0) -> None:
         )
 
 
+def network_weight(name: str, W: Tensor) -> None:
+    """Raise ``TypeError`` unless a network's weight is float64, ``ValueError`` unless it is finite."""
+    if W.dtype != torch.float64:
+        raise TypeError(f"net.{name} has dtype {str(W.dtype).removeprefix('torch.')}; use float64: net.double()")
+    if not bool(W.isfinite().all()):
+        raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
+
+
 def positive_integer(name: str, value: Any) -> int:
     """``value`` as an int ≥ 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._core.losses import Loss, SquaredLoss
+from .._core.validate import network_weight
 from .network import LinearResNet
 
 
@@ -37,12 +38,7 @@ def reduce(net: LinearResNet, loss: Loss, subspace: bool = True) -> Reduced:
         raise TypeError(f"loss is a {type(loss).__name__}; linear ResNets take sf.SquaredLoss")
     A, B, W = net.A, net.B, net.W.detach()
     for name, value in (("A", A), ("B", B), ("W", W)):
-        if value.dtype != torch.float64:
-            raise TypeError(
-                f"net.{name} has dtype {str(value.dtype).removeprefix('torch.')}; use float64: net.double()"
-            )
-        if not bool(value.isfinite().all()):
-            raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
+        network_weight(name, value)
     d, k = loss.shape
     if A.shape[1] != d or B.shape[0] != k:
         raise ValueError(

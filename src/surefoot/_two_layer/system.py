@@ -16,7 +16,7 @@ from .._core.certificate import SLACK, Certificate, CertificateStatus, Condition
 from .._core.losses import Loss
 from .._core.problems import loss_of
 from .._core.steps import StepRule, make
-from .._core.validate import unknown
+from .._core.validate import network_weight, unknown
 from .audit import audit
 from .engines import ENGINES, Engine
 from .iterate import Iterate, squared_extremes
@@ -36,10 +36,7 @@ def reduced_weights(net: TwoLayerLinear, loss: Loss) -> tuple[Tensor, Tensor]:
     """
     W1, W2 = net.W1.detach(), net.W2.detach()
     for name, W in (("W1", W1), ("W2", W2)):
-        if W.dtype.itemsize != 8 or not W.is_floating_point():
-            raise TypeError(f"net.{name} has dtype {str(W.dtype).removeprefix('torch.')}; use float64: net.double()")
-        if not bool(W.isfinite().all()):
-            raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
+        network_weight(name, W)
     n, m = loss.shape
     if W1.shape[0] != n or W2.shape[0] != m:
         raise ValueError(
