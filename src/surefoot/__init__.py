@@ -10,8 +10,9 @@ from ._core.certificate import Certificate, CertificateStatus, Condition
 from ._core.descent import certify, descend
 from ._core.io import RunDirectoryError
 from ._core.losses import Loss, MatrixSensing, SquaredLoss
-from ._core.run import Run, RunStatus
+from ._core.run import Run
 from ._core.softmax import SoftmaxRegression
+from ._core.status import RunStatus
 from ._core.system import register
 from ._core.trace import Trace, audit
 from ._linear_resnet.system import LinearResNetSystem

@@ -120,7 +120,8 @@ def down(x: float, operations: int = 1) -> float:
     return -up(-x, operations)
 
 
-def _gamma(terms: int) -> float:
+def gamma(terms: int) -> float:
+    """Upper bound of γ_k = ku/(1 - ku) for k = ``terms``."""
     # k u is exact for k < 2^53; 1 - k u, the quotient: two operations.
     if terms >= 1 << 50:
         raise ValueError(f"matrix product with inner dimension {terms}: the error model needs less than 2^50")
@@ -174,13 +175,13 @@ def frobenius_upper(A: np.ndarray) -> float:
     # Each chunk obeys the model with g = gamma_256, fsum rounds once: the sum of squares is at most
     # (total (1 + 2u) + N eta) / (1 - g). Four operations: fsum, sum, difference, quotient.
     underflow = math.ldexp(float(squares.size), -1074)
-    square = up((math.fsum(chunk_sums) + underflow) / down(1.0 - _gamma(256)), 4)
+    square = up((math.fsum(chunk_sums) + underflow) / down(1.0 - gamma(256)), 4)
     # Scaling moved B by at most eta in every entry, so by N eta in norm.
     norm = up(up(math.sqrt(square)) + underflow)
     return float(_rescaled(np.array(norm), exponent, np.inf))
 
 
-def _product(A: Array, B: Array) -> tuple[Array, float]:
+def product_with_error(A: Array, B: Array) -> tuple[Array, float]:
     """C and e with ||C - A B||_F <= e.
 
     Blocks of b columns, q of them: gamma_b |A||B| from the products and gamma_{q-1} (1 + gamma_b) |A||B| from
@@ -192,20 +193,20 @@ def _product(A: Array, B: Array) -> tuple[Array, float]:
     for start in range(BLOCK, inner, BLOCK):
         C += A[:, start : start + BLOCK] @ B[start : start + BLOCK]
     terms = min(inner, BLOCK) + max(math.ceil(inner / BLOCK) - 1, 0)
-    relative = up(_gamma(terms) * up(frobenius_upper(A) * frobenius_upper(B)))
+    relative = up(gamma(terms) * up(frobenius_upper(A) * frobenius_upper(B)))
     return C, up(relative + math.ldexp(2.0 * inner * C.size, -1074), 2)
 
 
-def _residual(A: Array, left: Array, right: Array) -> float:
+def residual_upper(A: Array, left: Array, right: Array) -> float:
     """Upper bound of ||A - left right||_F."""
-    C, error = _product(left, right)
+    C, error = product_with_error(left, right)
     # |fl(x - y) - (x - y)| <= u |fl(x - y)|: a factor 1 + u on the norm, then the sum.
     return up(up(frobenius_upper(A - C), 1) + error)
 
 
-def _orthogonality_defect(Q: Array) -> float:
+def orthogonality_defect(Q: Array) -> float:
     """Upper bound of ||Q^T Q - I||_F, which bounds the spectral norm."""
-    return _residual(np.eye(Q.shape[1]), Q.T, Q)
+    return residual_upper(np.eye(Q.shape[1]), Q.T, Q)
 
 
 def product_error(A: np.ndarray, B: np.ndarray) -> float:
@@ -235,8 +236,8 @@ def product_error(A: np.ndarray, B: np.ndarray) -> float:
     if rows * inner * columns <= ABSOLUTE_PRODUCT_COST:
         # |A||B| <= (fl(|A||B|) + k eta) / (1 - gamma_k); k eta in each entry is at most m p k eta in norm.
         computed = up(frobenius_upper(np.abs(A) @ np.abs(B)) + math.ldexp(rows * inner * columns, -1074))
-        norm = min(norm, up(computed / down(1.0 - _gamma(inner))))
-    return up(up(_gamma(inner) * norm) + math.ldexp(rows * inner * columns, -1074))
+        norm = min(norm, up(computed / down(1.0 - gamma(inner))))
+    return up(up(gamma(inner) * norm) + math.ldexp(rows * inner * columns, -1074))
 
 
 def singular_value_bounds(A: np.ndarray) -> tuple[Array, Array]:
@@ -280,7 +281,7 @@ def _singular_value_witness(B: Array) -> tuple[Array, Array] | None:
         return None
     if not bool(np.isfinite(U).all() and np.isfinite(s).all() and np.isfinite(Vt).all()):
         return None
-    left_defect, right_defect = _orthogonality_defect(U), _orthogonality_defect(Vt.T)
+    left_defect, right_defect = orthogonality_defect(U), orthogonality_defect(Vt.T)
     if not (left_defect < 0.5 and right_defect < 0.5):
         return None
     # B - U S V^T = (B - T V^T) + (T - U S) V^T with T = fl(U S), |T - U S| <= u |T| + eta and
@@ -288,7 +289,7 @@ def _singular_value_witness(B: Array) -> tuple[Array, Array] | None:
     T = U * s
     scaling_error = 2.0 * up(UNIT_ROUNDOFF * frobenius_upper(T))
     underflow = math.ldexp(B.size + 2.0 * T.size, -1074)
-    residual = up(_residual(B, T, Vt) + scaling_error + underflow, 2)
+    residual = up(residual_upper(B, T, Vt) + scaling_error + underflow, 2)
     # Difference, difference, product under the root.
     shrink = down(math.sqrt(down((1.0 - left_defect) * (1.0 - right_defect), 3)))
     stretch = up(math.sqrt(up((1.0 + left_defect) * (1.0 + right_defect), 3)))
@@ -366,13 +367,13 @@ def _eigenvalue_witness(B: Array) -> tuple[Array, Array] | None:
         return None
     if not bool(np.isfinite(w).all() and np.isfinite(V).all()):
         return None
-    defect = _orthogonality_defect(V)
+    defect = orthogonality_defect(V)
     if not defect < 0.5:
         return None
     # As for the SVD: T = fl(V W), |T - V W| <= u |T| + eta, ||V|| < 2, and eta for the scaling of B.
     T = V * w
     scaling_error = 2.0 * up(UNIT_ROUNDOFF * frobenius_upper(T))
-    residual = up(_residual(B, T, V.T) + scaling_error + math.ldexp(3.0 * B.size, -1074), 2)
+    residual = up(residual_upper(B, T, V.T) + scaling_error + math.ldexp(3.0 * B.size, -1074), 2)
     w = np.sort(w)[::-1]
     lower, upper = _ostrowski(w, w, defect)
     return _array_down(lower - residual, 1), _array_up(upper + residual, 1)
@@ -380,7 +381,7 @@ def _eigenvalue_witness(B: Array) -> tuple[Array, Array] | None:
 
 def _signed_gram(X: Array, signs: Array) -> tuple[Array, float]:
     """Exactly symmetric S and e with ||S - X diag(signs) X^T||_F <= e, signs +1 or -1."""
-    C, error = _product(X * signs, X.T)
+    C, error = product_with_error(X * signs, X.T)
     # Averaging with the transpose does not increase the distance to a symmetric matrix; it rounds once
     # (u |S|) and may underflow (eta).
     S = 0.5 * (C + C.T)
@@ -447,10 +448,10 @@ def _low_rank_imbalance(Z: Array, signs: Array) -> tuple[Array, Array, float] | 
         return None
     if not bool(np.isfinite(Q).all() and np.isfinite(R).all()):
         return None
-    defect = _orthogonality_defect(Q)
+    defect = orthogonality_defect(Q)
     if not defect < 0.5:
         return None
-    residual = _residual(Z.T, Q, R)
+    residual = residual_upper(Z.T, Q, R)
     # ||Q R|| <= sqrt(1 + a) ||R||: sum and root, then the product. ||F||: two products and a sum.
     norm = up(up(math.sqrt(1.0 + defect), 2) * spectral_upper(R))
     perturbation = up(2.0 * residual * norm + residual * residual, 3)

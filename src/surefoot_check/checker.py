@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -191,9 +192,20 @@ def _check_certificate(
     needed = [name for name in certificate.theorem.base if name in enclosures]
     for name in sorted(set(certificate.theorem.base) - set(needed) - NEED_UNIQUE_MINIMISER):
         report.add(claim, f"base quantity {name} has no finite bound for these arrays", Outcome.UNDECIDED)
-    for name in needed:
-        upper = DIRECTIONS[certificate.system][name] == "upper"
-        _check_base(name, upper, certificate.quantities.get(name), enclosures[name], claim, report)
+    directions = DIRECTIONS[certificate.system]
+    for group, names in groupby(needed, lambda name: name.partition("[")[0]):
+        checks = [
+            _check_base(name, directions[name] == "upper", certificate.quantities.get(name), enclosures[name], claim)
+            for name in names
+        ]
+        if len(checks) == 1:
+            report.lines.append(checks[0])
+        elif all(check.outcome is Outcome.ACCEPT for check in checks):
+            relation = ">=" if directions[f"{group}[0]"] == "upper" else "<="
+            name = f"{group}[...] {relation} their rigorous values"
+            report.add(claim, name, Outcome.ACCEPT, f"{len(checks)} quantities")
+        else:
+            report.lines += [check for check in checks if check.outcome is not Outcome.ACCEPT]
     if report.outcome is not Outcome.ACCEPT:
         return
     absent = set(certificate.theorem.choices) - certificate.quantities.keys()
@@ -222,19 +234,16 @@ def _check_certificate(
     _check_conclusion(certificate, q, claim, report)
 
 
-def _check_base(
-    name: str, upper: bool, published: float | None, enclosure: tuple[float, float], claim: str, report: Report
-) -> None:
+def _check_base(name: str, upper: bool, published: float | None, enclosure: tuple[float, float], claim: str) -> Line:
     low, high = enclosure
     if published is None:
-        report.add(claim, f"base quantity {name} is missing", Outcome.REJECT)
-        return
+        return Line(claim, f"base quantity {name} is missing", Outcome.REJECT)
     if upper:
         safe, wrong, relation = published >= high, published < low, ">="
     else:
         safe, wrong, relation = published <= low, published > high, "<="
     outcome = Outcome.ACCEPT if safe else Outcome.REJECT if wrong else Outcome.UNDECIDED
-    report.add(
+    return Line(
         claim, f"{name} {relation} its rigorous value", outcome, f"{published:.9g}; enclosure {low:.9g} .. {high:.9g}"
     )
 
@@ -298,13 +307,12 @@ def _check_gap(
     """Claim L2 for one checkpoint: its gap, bounded rigorously, lies under the guaranteed bound."""
     bound = _bound(certificate.schedule, passed)
     system = SYSTEMS[certificate.system]
-    W = system.end_to_end(checkpoint.weights)
-    gap = problem.gap_upper(W)
+    gap = system.gap_upper(problem, checkpoint.weights)
     inequality = Inequality(f"{name}: gap after {checkpoint.iteration} iterations", ball(gap), "<=", bound)
     if inequality.certain:
         _decide(inequality, "L2", report)
         return
-    lower, upper = problem.gap_exact(W, lambda: system.exact_map(checkpoint.weights))
+    lower, upper = system.gap_exact(problem, checkpoint.weights)
     if lower is not None and lower > bound:
         detail = f"{_text(lower)} > {_text(bound)}; the steps did not keep the theorem's conditions"
         report.add("L2", inequality.name, Outcome.REJECT, detail)

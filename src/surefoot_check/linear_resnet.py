@@ -19,8 +19,6 @@ from .theorems.linear_resnet import Constants, Measured, constants
 DEEPEST = 512
 """Largest depth: a check measures L²/2 products and takes time of order L³."""
 SQUARINGS = 6
-NORM_SLACK = 1e-9
-"""Covers the rounding of ``_norms``: each of its squarings errs by at most γ_q relative to ‖G‖_F², and the roots divide that."""
 SQUARES_VANISH = 1e-150
 """Covers matrices whose entries have squares that underflow."""
 SHAPES = {"A": 2, "B": 2, "W": 3}
@@ -41,16 +39,17 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
     A, B, W = weights.values()
     if len(W) > DEEPEST:
         raise FormatError(f"{name}: W has {len(W)} layers; certificates are checked up to {DEEPEST}")
+    if not isinstance(problem, Squared):
+        raise FormatError(f"{name}: linear ResNets are certified for the squared loss only")
     d, k = problem.shape
     if A.shape[1] != d or B.shape[0] != k or B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
         raise FormatError(f"{name}: A, B and W do not fit each other or the problem")
-    if not isinstance(problem, Squared):
-        raise FormatError(f"{name}: linear ResNets are certified for the squared loss only")
     return weights
 
 
 def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """d, k, width m, depth L."""
+    assert isinstance(problem, Squared)
     d, k = problem.shape
     return {"d": d, "k": k, "m": weights["A"].shape[0], "depth": len(weights["W"]), "quadratic": problem.quadratic}
 
@@ -78,6 +77,18 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
     for layer in weights["W"]:
         value = (identity + arb_matrix(layer)) * value
     return (arb_matrix(weights["B"]) * value).transpose()
+
+
+def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+    """Rigorous upper bound of the gap."""
+    assert isinstance(problem, Squared)
+    return problem.gap_upper(end_to_end(weights))
+
+
+def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+    """Bounds of the gap in ball arithmetic."""
+    assert isinstance(problem, Squared)
+    return problem.gap_exact(end_to_end(weights), lambda: exact_map(weights))
 
 
 def _times(left: Array, left_error: float, right: Array, right_error: float) -> tuple[Array, float]:
@@ -118,6 +129,15 @@ def _extremes(matrices: list[tuple[Array, float]]) -> tuple[Array, Array]:
     return low, high
 
 
+def _slack(m: int) -> float:
+    """1 + the relative error of the norms of m × m matrices below.
+
+    Each squaring of ``_norms`` errs by γ_m ‖G‖_F² ≤ m γ_m ‖G‖², by as much again because the computed G is not exactly
+    symmetric, and the roots halve that each time: 4 m² u in all. A sum of m² squares is within m² u.
+    """
+    return 1.0 + 1e-9 + 8.0 * ULP * m * m
+
+
 def _between(P: Array, rounding: Array, p: Array) -> Array:
     """Upper bounds of ‖P_{j-1} … P_{i+1}‖ for i < j, products of equal length together."""
     depth, m = P.shape[0], P.shape[1]
@@ -125,18 +145,19 @@ def _between(P: Array, rounding: Array, p: Array) -> Array:
     for i in range(depth - 1):
         result[i, i + 1] = 1.0
     product, error = P[1:-1], rounding[1:-1]
-    frobenius = np.sqrt((P**2).sum((1, 2))) * (1.0 + NORM_SLACK)
+    slack = _slack(m)
+    frobenius = np.sqrt((P**2).sum((1, 2))) * slack
     gamma = 2.0 * m * ULP
     for length in range(1, depth - 1):
         norms = _norms(product) + error
         for i, norm in enumerate(norms):
-            result[i, i + length + 1] = norm * (1.0 + NORM_SLACK)
+            result[i, i + length + 1] = norm * slack
         if length + 2 >= depth:
             break
         # the next layer from the left: layer i + length + 1 (0-based) times the product of layers i + 1 … i + length
         left = slice(length + 1, depth - 1)
         shorter, shorter_error = product[:-1], error[:-1]
-        size = np.sqrt((shorter**2).sum((1, 2))) * (1.0 + NORM_SLACK)
+        size = np.sqrt((shorter**2).sum((1, 2))) * slack
         error = (gamma * frobenius[left] * size + p[left] * shorter_error + rounding[left] * size) * (
             1.0 + 1e-6
         ) + 1e-300
@@ -158,7 +179,7 @@ def _norms(M: Array) -> Array:
         G = G / np.maximum(size, 1e-300)[:, None, None]
         G = G @ G
         weight *= 0.5
-    return np.minimum(np.exp(0.5 * logarithm), near_identity) * (1.0 + NORM_SLACK) + SQUARES_VANISH
+    return np.minimum(np.exp(0.5 * logarithm), near_identity) * _slack(M.shape[1]) + SQUARES_VANISH
 
 
 def base_quantities(
@@ -174,7 +195,7 @@ def base_quantities(
     assert isinstance(problem, Squared)
     A, B, W = weights["A"], weights["B"], weights["W"]
     result: dict[str, Interval] = {
-        "initial_gap": (0.0, problem.gap_upper(end_to_end(weights))),
+        "initial_gap": (0.0, gap_upper(problem, weights)),
         "weight_norm": (0.0, frobenius_upper(W)),
     }
     for name, matrix in (("A", A), ("B", B), ("X", problem.design)):

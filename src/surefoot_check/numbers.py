@@ -54,3 +54,12 @@ def power(x: Number, exponent: Number) -> Number:
     if isinstance(x, float | int) and isinstance(exponent, float | int):
         return float(x) ** exponent
     return exp(exponent * log(x))
+
+
+def power_of_complement(x: Number, count: int) -> Number:
+    """``(1 - x) ** count`` for ``0 <= x`` and an even ``count``; floats keep the relative accuracy of a small x."""
+    if not isinstance(x, float | int):
+        return (1 - x) ** count
+    if x < 1.0:
+        return math.exp(count * math.log1p(-x))
+    return (x - 1.0) ** count

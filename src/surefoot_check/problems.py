@@ -52,10 +52,24 @@ def product_of(W1: Array, W2: Array) -> Product:
     return Product(W1 @ W2.T, product_error(W1, W2.T))
 
 
-class Problem(ABC):
-    """One loss on concrete arrays; ``shape`` is that of W."""
+class Problem:
+    """What every kind of problem shares; each system says which kinds it reads."""
 
     kind: str
+
+
+class Samples(Problem):
+    """Inputs X (N, d) and targets Y (N, p) of a network that is not a linear map of its inputs."""
+
+    kind = "samples"
+
+    def __init__(self, X: Array, Y: Array) -> None:
+        self.X, self.Y = X, Y
+
+
+class LinearMapProblem(Problem, ABC):
+    """One loss of a linear map W on concrete arrays; ``shape`` is that of W."""
+
     shape: tuple[int, int]
     quadratic: bool
     unique_optimum: bool
@@ -186,7 +200,7 @@ def _norm_bounds(A: Any) -> tuple[Any, Any]:
     return total.abs_lower().sqrt(), total.abs_upper().sqrt()
 
 
-class Quadratic(Problem):
+class Quadratic(LinearMapProblem):
     """½‖𝒳W - Y‖² as one least-squares problem in the entries of W."""
 
     quadratic = True
@@ -244,7 +258,7 @@ class Sensing(Quadratic):
         return self._system.gap_exact(arb_mat(W.value.size, 1, exact().entries()))
 
 
-class Softmax(Problem):
+class Softmax(LinearMapProblem):
     """(1/N) Σ cross-entropy(softmax(XW), labels) + (l2/2)‖W‖²_F."""
 
     kind = "softmax"
@@ -350,7 +364,7 @@ def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
     """The problem of these arrays; ``FormatError`` where they do not fit together.
 
     Arrays by kind: squared X (N, n), Y (N, m), optimum (n, m); sensing A (M, n, m), y (M,), optimum (n, m);
-    softmax X (N, n), labels (N,), l2 (), optimum (n, m).
+    softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples X (N, d), Y (N, p).
     """
 
     def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
@@ -361,11 +375,21 @@ def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
             raise FormatError(f"array {name!r} has entries that are not finite or exceed {LARGEST:.0e}")
         return array
 
-    names = {"squared": {"X", "Y"}, "sensing": {"A", "y"}, "softmax": {"X", "labels", "l2"}}
+    names = {
+        "squared": {"X", "Y", "optimum"},
+        "sensing": {"A", "y", "optimum"},
+        "softmax": {"X", "labels", "l2", "optimum"},
+        "samples": {"X", "Y"},
+    }
     if not isinstance(kind, str) or kind not in names:
         raise FormatError(f"unknown problem kind {kind!r}")
-    if arrays.keys() != names[kind] | {"optimum"}:
+    if arrays.keys() != names[kind]:
         raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
+    if kind == "samples":
+        X, Y = take("X", 2), take("Y", 2)
+        if len(X) != len(Y):
+            raise FormatError("X and Y do not fit together")
+        return Samples(X, Y)
     optimum = take("optimum", 2)
     if kind == "squared":
         X, Y = take("X", 2), take("Y", 2)

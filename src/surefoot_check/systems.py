@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from . import linear_resnet, two_layer
-from .problems import Array, Interval, Problem, Product
+from . import implicit, linear_resnet, two_layer
+from .problems import Array, Interval, Problem
+from .theorems.implicit import DIRECTIONS as IMPLICIT
 from .theorems.linear_resnet import DIRECTIONS as LINEAR_RESNET
 from .theorems.two_layer import DIRECTIONS as TWO_LAYER
 
@@ -31,15 +32,16 @@ class System(Protocol):
         """Rigorous enclosures of the base quantities, given the published ones (some are defined on a published ball)."""
         ...
 
-    def end_to_end(self, weights: Mapping[str, Array]) -> Product:
-        """The map W of the problem with its rounding error."""
+    def gap_upper(self, problem: Problem, weights: Mapping[str, Array]) -> float:
+        """Rigorous upper bound of loss - optimal value at the weights."""
         ...
 
-    def exact_map(self, weights: Mapping[str, Array]) -> Any:
-        """The same as an ``arb_mat``."""
+    def gap_exact(self, problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+        """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of it. Slower than ``gap_upper`` and
+        with smaller rounding errors; for what that leaves undecided."""
         ...
 
 
-SYSTEMS: dict[str, System] = {"two-layer": two_layer, "linear-resnet": linear_resnet}
-DIRECTIONS: dict[str, dict[str, str]] = {"two-layer": TWO_LAYER, "linear-resnet": LINEAR_RESNET}
+SYSTEMS: dict[str, System] = {"two-layer": two_layer, "linear-resnet": linear_resnet, "implicit": implicit}
+DIRECTIONS: dict[str, dict[str, str]] = {"two-layer": TWO_LAYER, "linear-resnet": LINEAR_RESNET, "implicit": IMPLICIT}
 """For each system, the direction in which each published base quantity must err."""

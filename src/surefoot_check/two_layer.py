@@ -9,7 +9,7 @@ import numpy as np
 
 from .arrays import FormatError
 from .bounds import down, imbalance_eigenvalue_bounds, singular_value_bounds, up
-from .problems import LARGEST, Array, Interval, Problem, Product, arb_matrix, product_of, squared
+from .problems import LARGEST, Array, Interval, LinearMapProblem, Problem, Product, arb_matrix, product_of, squared
 
 FIXED: tuple[str, ...] = ()
 """Weights that training does not change."""
@@ -34,6 +34,8 @@ def _add(a: Interval, b: Interval) -> Interval:
 
 def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
     """W1 (n, h) and W2 (m, h), float64, of the arrays of the file ``name``."""
+    if not isinstance(problem, LinearMapProblem):
+        raise FormatError(f"{name}: two-layer networks do not solve a problem of kind {problem.kind!r}")
     n, m = problem.shape
     weights: dict[str, Array] = {}
     for key, rows in (("W1", n), ("W2", m)):
@@ -50,6 +52,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
 
 def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """n, m, width h, and whether the loss is quadratic."""
+    assert isinstance(problem, LinearMapProblem)
     n, m = problem.shape
     return {"n": n, "m": m, "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
 
@@ -64,6 +67,18 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
     return arb_matrix(weights["W1"]) * arb_matrix(weights["W2"]).transpose()
 
 
+def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+    """Rigorous upper bound of the gap."""
+    assert isinstance(problem, LinearMapProblem)
+    return problem.gap_upper(end_to_end(weights))
+
+
+def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+    """Bounds of the gap in ball arithmetic."""
+    assert isinstance(problem, LinearMapProblem)
+    return problem.gap_exact(end_to_end(weights), lambda: exact_map(weights))
+
+
 def base_quantities(
     problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float] | None = None
 ) -> dict[str, Interval]:
@@ -72,6 +87,7 @@ def base_quantities(
     ``quantities``, the published ones, play no part. Those that need a unique minimiser are left out where there is none, and
     so is every one whose upper end is not finite (no strong convexity).
     """
+    assert isinstance(problem, LinearMapProblem)
     W1, W2 = weights["W1"], weights["W2"]
     n, h = W1.shape
     m = W2.shape[0]
@@ -81,7 +97,6 @@ def base_quantities(
     def positive(low: Any, high: Any) -> Interval:
         return max(0.0, float(low)), max(0.0, float(high))
 
-    W = end_to_end(weights)
     found: dict[str, Interval] = {
         "smoothness": problem.smoothness(),
         "strong_convexity": problem.strong_convexity(),
@@ -89,11 +104,11 @@ def base_quantities(
         "lambda_minus": positive(-upper[-1], -lower[-1]),
         "lambda_n": positive(lower[n - 1], upper[n - 1]) if n <= h else zero,
         "lambda_m": positive(-upper[h - m], -lower[h - m]) if m <= h else zero,
-        "initial_gap": (0.0, problem.gap_upper(W)),
+        "initial_gap": (0.0, gap_upper(problem, weights)),
         "sigma_min_squared": _add(_smallest_squared(W1), _smallest_squared(W2)),
         "sigma_max_squared": _add(_largest_squared(W1), _largest_squared(W2)),
     }
     if problem.unique_optimum and problem.strong_convexity()[0] > 0.0:
         found["optimum_sigma_min"], found["optimum_sigma_max"] = problem.optimum_singular_values()
-        found["initial_distance"] = problem.distance(W)
+        found["initial_distance"] = problem.distance(end_to_end(weights))
     return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}

@@ -396,7 +396,7 @@ def test_blocked_products_err_by_no_more_than_stated(inner: int) -> None:
     A, B = rng.standard_normal((3, inner)), rng.standard_normal((inner, 3))
     signs = np.where(rng.random(inner) < 0.5, -1.0, 1.0)
     for (C, error), right in (
-        (bounds._product(A, B), B),
+        (bounds.product_with_error(A, B), B),
         (bounds._signed_gram(A, signs), signs[:, None] * A.T),
     ):
         square = sum(

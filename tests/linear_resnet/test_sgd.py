@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot._core import checkpoints
+from surefoot._core.io import locked
+from surefoot._linear_resnet import sgd
 from surefoot._linear_resnet.engine import Iterate
 from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, batch_of
 from surefoot_check.theorems import linear_resnet_sgd as theorems
@@ -176,3 +181,168 @@ def test_width_conditions_are_estimates_with_an_unnamed_constant() -> None:
         sf.sgd.width_estimates(loss, batch_size=9)
     with pytest.raises(ValueError, match="delta is 2"):
         sf.sgd.width_estimates(loss, delta=2.0)
+
+
+def memory_mapped(path: Path, values: torch.Tensor) -> np.ndarray:
+    np.save(path, values.numpy())
+    return np.load(path, mmap_mode="r")
+
+
+def test_targets_keep_their_precision_however_they_are_given(tmp_path: Path) -> None:
+    X, Y = data(noise=0.1)
+    expected = sf.sgd.descend(small_net(), X, Y, 3, 1e-3, 5).gaps
+    swapped = Y.numpy().astype(">f8")
+    for given in (Y.tolist(), swapped, np.asfortranarray(Y.numpy()), memory_mapped(tmp_path / "Y.npy", Y)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert sf.sgd.descend(small_net(), X, given, 3, 1e-3, 5).gaps == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"Y": None}, TypeError, "Y is a NoneType"),
+        ({"Y": np.array([[None, 1.0]] * 8)}, TypeError, "Y has dtype object"),
+        ({"Y": torch.zeros(8, 2, dtype=torch.float16)}, TypeError, "Y has dtype float16"),
+        ({"Y": torch.zeros(7, 2)}, ValueError, "the same N"),
+        ({"X": torch.zeros(8, 2)}, ValueError, "X is zero"),
+        ({"X": torch.zeros(0, 2), "Y": torch.zeros(0, 2)}, ValueError, "X is empty"),
+        ({"net": sf.nn.LinearNet.gaussian(2, 2, 4, 1)}, TypeError, "net is a LinearNet"),
+        ({"net": None}, TypeError, "net is a NoneType"),
+        ({"step": -1.0}, ValueError, "step is -1.0"),
+        ({"step": math.nan}, ValueError, "step is nan"),
+        ({"step": "fast"}, TypeError, "step is 'fast'"),
+        ({"max_iterations": math.inf}, ValueError, "max_iterations is inf; it must be an integer"),
+        ({"max_iterations": -1}, ValueError, "max_iterations is -1"),
+        ({"max_iterations": "3"}, ValueError, "max_iterations is '3'"),
+        ({"seed": -1}, ValueError, "seed is -1"),
+        ({"seed": None}, ValueError, "seed is None"),
+        ({"seed": 1.5}, ValueError, "seed is 1.5"),
+        ({"tolerance": math.nan}, ValueError, "tolerance is nan"),
+        ({"batch_size": 2.0}, ValueError, "batch_size is 2.0"),
+    ],
+)
+def test_bad_arguments_of_a_run_are_named(changes: dict[str, Any], error: type[Exception], message: str) -> None:
+    X, Y = data()
+    arguments = {"net": small_net(), "X": X, "Y": Y, "batch_size": 4, "step": 1e-3, "max_iterations": 3}
+    with pytest.raises(error, match=message):
+        sf.sgd.descend(**{**arguments, **changes})
+
+
+@pytest.mark.parametrize(("name", "value"), [("target", 1e-300), ("delta", 1e-300)])
+def test_counts_beyond_float64_are_an_error_that_says_so(name: str, value: float) -> None:
+    X, Y = data(noise=0.1)
+    with pytest.raises(ValueError, match="more iterations than float64 can count"):
+        sf.sgd.certify(small_net(), X, Y, 4, **{name: value})
+
+
+@pytest.mark.parametrize("theorem", [SGD_ID, INTERPOLATION_ID])
+def test_a_transformation_without_full_rank_is_a_hypothesis_that_fails(theorem: str) -> None:
+    X, Y = data()
+    net = sf.nn.LinearResNet(torch.zeros(4, 2), torch.zeros(2, 4), torch.zeros(2, 4, 4))
+    found = sf.sgd.certify(net, X, Y, 4, theorem=theorem)
+    assert not found.holds and found.step_size == 0.0 and "smin(A), smin(B) > 0" in str(found)
+    with pytest.raises(ValueError, match="step is 0.*pass a number"):
+        sf.sgd.descend(net, X, Y, 4, found)
+
+
+def test_only_the_steps_of_a_guarantee_are_certified() -> None:
+    X, Y = data()
+    fresh = lambda: sf.nn.LinearResNet.modified_identity(2, 2, 4, 3, 2000.0)  # noqa: E731
+    guarantee = sf.sgd.certify(fresh(), X, Y, 4, theorem=INTERPOLATION_ID, iterations=5)
+    assert sf.sgd.descend(fresh(), X, Y, 4, guarantee).certified
+    assert not sf.sgd.descend(fresh(), X, Y, 4, guarantee, max_iterations=6).certified
+    assert not sf.sgd.descend(fresh(), X, Y, 4, 1.1 * guarantee.step_size, 5).certified
+    with pytest.raises(ValueError, match=r"another network.*\(A differ\)"):
+        sf.sgd.descend(small_net(width=4), X, Y, 4, guarantee)
+    with pytest.raises(ValueError, match=r"\(batch_size differ\)"):
+        sf.sgd.descend(fresh(), X, Y, 3, guarantee)
+
+
+def test_a_divergence_keeps_the_newest_checkpoint_and_does_not_warn(tmp_path: Path) -> None:
+    X, Y = data()
+    net = small_net()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = sf.sgd.descend(net, X, Y, 4, 0.05, 500, directory=tmp_path / "run")
+        assert sf.sgd.descend(small_net(), X, Y, 4, 1e300, 5).status is sf.RunStatus.DIVERGED
+    assert run.status is sf.RunStatus.DIVERGED and run.iterations > 1
+    assert len((tmp_path / "run" / "trace.jsonl").read_text().splitlines()) == run.iterations
+    newest = max(int(file.stem) for file in (tmp_path / "run" / "checkpoints").iterdir())
+    again = small_net()
+    sf.sgd.descend(again, X, Y, 4, 0.05, newest)
+    assert torch.equal(net.W, again.W) and net.W.any()
+
+
+def test_leaving_the_optimum_to_the_noise_floor_is_no_divergence() -> None:
+    X, Y = data(noise=0.1)
+    net = sf.nn.LinearResNet(*(torch.eye(2, dtype=torch.float64),) * 2, torch.zeros(1, 2, 2))
+    with torch.no_grad():
+        net.W += torch.linalg.lstsq(X, Y).solution.T - torch.eye(2)
+    run = sf.sgd.descend(net, X, Y, 2, 1e-2, 50)
+    assert run.status is sf.RunStatus.MAX_ITERATIONS and run.gaps[-1] > 1e6 * run.gaps[0]
+
+
+def test_a_directory_belongs_to_one_run_and_one_network(tmp_path: Path) -> None:
+    X, Y = data()
+    path = tmp_path / "run"
+    sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 5, directory=path)
+    for other, name in ((small_net(seed=9), "arrays"), (small_net(), "step")):
+        with pytest.raises(sf.RunDirectoryError, match=f"{name} differ"):
+            sf.sgd.descend(other, X, Y, 4, 1e-3 if name == "arrays" else 2e-3, 9, directory=path, resume=True)
+    with locked(path), pytest.raises(sf.RunDirectoryError, match="another process is writing"):
+        sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 9, directory=path, resume=True)
+    with pytest.raises(sf.RunDirectoryError, match="no run to resume"):
+        sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 9, directory=tmp_path / "absent", resume=True)
+    (path / "trace.jsonl").write_text("")
+    with pytest.raises(sf.RunDirectoryError, match="0 rows for 5 iterations"):
+        sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 9, directory=path, resume=True)
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:
+    X, Y = data()
+    whole = sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30)
+    path = tmp_path / "run"
+    sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 12, directory=path)
+    newest = path / "checkpoints" / "000000012.safetensors"
+    newest.write_bytes(newest.read_bytes()[:50])
+    with pytest.warns(UserWarning, match="an earlier one is taken"):
+        again = sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30, directory=path, resume=True)
+    assert again.rows == whole.rows
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_with_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    X, Y = data()
+    whole = sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30)
+
+    def interrupting(seed: int, iteration: int, samples: int, batch_size: int) -> np.ndarray:
+        if iteration == 12:
+            signal.raise_signal(number)
+        return batch_of(seed, iteration, samples, batch_size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sgd, "batch_of", interrupting)
+        run = sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30, directory=tmp_path / "run")
+    assert run.status is sf.RunStatus.INTERRUPTED and run.iterations == 13 and run.stopped_by == number
+    again = sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30, directory=tmp_path / "run", resume=True)
+    assert again.rows == whole.rows
+
+
+def test_a_failed_write_keeps_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = data()
+    whole = sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30)
+    save = checkpoints.save
+
+    def full(directory: Path, checkpoint: checkpoints.Checkpoint, certificate: str) -> None:
+        if checkpoint.iteration == 20:
+            raise OSError(28, "No space left on device")
+        save(directory, checkpoint, certificate)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(checkpoints, "save", full)
+        sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30, directory=tmp_path / "run")
+    again = sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 30, directory=tmp_path / "run", resume=True)
+    assert again.rows == whole.rows

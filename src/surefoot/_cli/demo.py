@@ -15,7 +15,7 @@ import surefoot_check
 
 from .._core.certificate import Certificate
 from .._core.descent import certify
-from .._core.run import RunStatus
+from .._core.status import RunStatus
 from .errors import Exit
 from .options import Demo, TrainTwoLayer
 from .problem import Problem, build

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._core.losses import Loss, SquaredLoss
+from .._core.losses import LinearMapLoss, SquaredLoss
 from .._core.softmax import SoftmaxRegression
 from .._linear_resnet.network import LinearResNet, sufficient_alpha
 from .._two_layer.network import TwoLayerLinear
@@ -28,7 +28,7 @@ class Problem:
     """
 
     net: nn.Module
-    loss: Loss
+    loss: LinearMapLoss
     facts: dict[str, Any]
     table: Table
 
@@ -70,7 +70,7 @@ def _two_layer(options: given.TwoLayer) -> Problem:
     if options.l2 is not None and options.loss != "softmax":
         raise ValueError("--l2 belongs to --loss softmax; leave it out, or choose that loss")
     table = load(options, labels=options.loss == "softmax")
-    loss: Loss
+    loss: LinearMapLoss
     if options.loss == "softmax":
         assert table.classes is not None and table.train.labels is not None
         l2 = 1e-3 if options.l2 is None else options.l2
@@ -143,7 +143,7 @@ def _alpha(alpha: str | None, loss: SquaredLoss) -> float:
         raise ValueError(f"--alpha is {alpha!r}; it must be a positive number or 'sufficient'") from None
 
 
-def _facts(table: Table, loss: Loss, name: str) -> dict[str, Any]:
+def _facts(table: Table, loss: LinearMapLoss, name: str) -> dict[str, Any]:
     """Of rows and loss: n inputs, m outputs."""
     n, m = loss.shape
     condition = loss.smoothness / loss.strong_convexity if loss.strong_convexity > 0.0 else None

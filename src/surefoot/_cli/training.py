@@ -16,7 +16,8 @@ from surefoot_check.theorems import linear_resnet_gd
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, read_json, write_json
-from .._core.run import Run, RunStatus
+from .._core.run import Run
+from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._core.system import system_of
 from .errors import Exit
@@ -77,7 +78,7 @@ def train(options: TrainSystem, problem: Problem, certificate: Certificate, scre
     if run.status is RunStatus.INTERRUPTED:
         return Trained(run, seconds, {}, None)
     screen.audit(run.audit(), run.certified)
-    scores = {} if run.status is RunStatus.DIVERGED else problem.evaluate()
+    scores = {} if run.status.failed else problem.evaluate()
     screen.evaluation(scores)
     if scores:
         path = directory / "config.json"
@@ -147,10 +148,8 @@ def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
         following[f"surefoot train {options.system} --out {directory} --resume --max-iterations {limit}"] = "go on"
     screen.heading("Next", f"open {trained.report}")
     screen.pairs(following)
-    if run.status is RunStatus.DIVERGED:
-        return Exit.FAILED
-    collapsed = run.status is RunStatus.STALLED and run.gaps[-1] > run.resolution
-    return Exit.FAILED if collapsed else Exit.YES
+    stuck = run.status is RunStatus.STALLED and run.gaps[-1] > run.resolution
+    return Exit.FAILED if stuck or run.status.failed else Exit.YES
 
 
 def refuse_existing(directory: Path, advice: str) -> None:

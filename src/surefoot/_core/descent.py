@@ -18,9 +18,10 @@ from .interrupts import StopRequest
 from .io import RunDirectoryError, locked, make_directory, read_json, read_tensors, write_atomic
 from .losses import Loss
 from .progress import Update, progress_line
-from .run import RUN_FORMAT, Run, RunStatus, read_certificate, write_end, write_start
+from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
+from .status import RunStatus
 from .steps import StepRule
-from .system import Engine, Recertification, System, resolution, system_of
+from .system import Engine, Recertification, System, system_of
 from .validate import nonnegative, positive_integer
 
 DIVERGED = 1e6
@@ -43,8 +44,9 @@ def certify(net: Any, loss: Loss, theorem: str | None = None) -> Certificate:
     """
     system = system_of(net)
     _require_loss(loss)
+    problem = system.problem(loss)
     name = find(theorem or system.default_theorem, system.name).id
-    return system.certify(net, loss, name)
+    return system.certify(net, problem, name)
 
 
 def _require_loss(loss: object) -> None:
@@ -146,8 +148,9 @@ class _Descent:
         if resume and directory is None:
             raise ValueError("resume=True needs the directory of the run to resume")
         _require_loss(loss)
-        self.net, self.loss = net, loss
+        self.net = net
         self.system: System = system_of(net)
+        self.loss = loss = self.system.problem(loss)
         self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
         self.certify_every = certify_every
         self.certificate = certificate if certificate is not None else certify(net, loss)
@@ -159,7 +162,7 @@ class _Descent:
         for name, value in self.engine.iterate.measurements.items():
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value} at the initial weights; scale the data or the weights down")
-        self.resolution = resolution(self.system, net, loss)
+        self.resolution = self.system.resolution(net, loss)
         self.directory = None if directory is None else Path(directory)
         self.rows: list[dict[str, float]] = []
         self.recertified: list[Recertification] = []
@@ -296,7 +299,9 @@ class _Descent:
         if not all(math.isfinite(value) for value in row.values()):
             return RunStatus.DIVERGED
         status = RunStatus.RUNNING
-        if gap <= target:
+        if self.engine.failure is not None:
+            status = self.engine.failure
+        elif gap <= target:
             status = RunStatus.CONVERGED
         elif gap <= self.resolution:
             status = RunStatus.STALLED
@@ -344,7 +349,7 @@ class _Descent:
 
     def _finish(self, status: RunStatus, stopped_by: int | None) -> Run:
         weights = {name: tensor.contiguous().clone() for name, tensor in self.engine.weights().items()}
-        if status is RunStatus.DIVERGED:
+        if status.failed:
             weights = self._last_good()
         self.system.write(self.net, self.loss, weights)
         run = Run(
@@ -366,7 +371,7 @@ class _Descent:
             directory=self.directory,
         )
         if self.directory is not None:
-            if status is not RunStatus.DIVERGED:
+            if not status.failed:
                 self._checkpoint()
             self._flush_trace()
             write_end(self.directory, run)

@@ -45,26 +45,41 @@ def _constants(names: tuple[str, str], design: Tensor, target: Tensor) -> tuple[
 
 
 class Loss(ABC):
-    """A smooth loss ℓ(W) with known constants.
+    """What is minimised: a loss with its optimal value, and the arrays that a certificate of it speaks of."""
+
+    kind: ClassVar[str]
+    optimal_value: float
+    basis: Tensor | None = None
+    """Orthonormal columns of the subspace that the problem was reduced to, if it was."""
+
+    @cached_property
+    def reduced(self) -> Loss:
+        """The loss of the reduced problem; the loss itself where nothing is reduced."""
+        return self
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Tensor]:
+        """What a certificate speaks of: the arrays of the reduced problem."""
+
+
+class LinearMapLoss(Loss):
+    """A smooth loss ℓ(W) of an end-to-end linear map W, with known constants.
 
     Attributes:
         shape: (n, m), the shape of W.
         smoothness: K, of the gradient.
         strong_convexity: μ > 0 of strong convexity where the minimiser is unique, otherwise the Polyak-Łojasiewicz constant.
         optimal_value: ℓ*.
-        optimum: W* (n, m); where it is not unique, the one of least norm.
+        optimum: W* (n, m); where it is not unique, the one of least norm. ``arrays`` holds that of the reduced problem.
         unique_optimum: whether the minimiser is unique on the reduced problem.
         basis: (n, r) orthonormal columns where X has rank r < n: all that training can change is Bᵀ W1. ``None`` otherwise.
     """
 
-    kind: ClassVar[str]
     quadratic: ClassVar[bool] = False
     shape: tuple[int, int]
     unique_optimum: bool = True
-    basis: Tensor | None = None
     smoothness: float
     strong_convexity: float
-    optimal_value: float
 
     @cached_property
     def optimum(self) -> Tensor:
@@ -75,7 +90,7 @@ class Loss(ABC):
     def _find_optimum(self) -> Tensor: ...
 
     @cached_property
-    def reduced(self) -> Loss:
+    def reduced(self) -> LinearMapLoss:
         """The loss of BᵀW (r, m); the loss itself where there is no basis."""
         return self
 
@@ -91,10 +106,6 @@ class Loss(ABC):
     def gradient(self, W: Tensor) -> Tensor:
         """∇ℓ(W) (n, m)."""
 
-    @abstractmethod
-    def arrays(self) -> dict[str, Tensor]:
-        """What a certificate speaks of: the arrays of the reduced problem and the witness ``optimum``."""
-
     @cached_property
     def small(self) -> SmallLoss:
         """The same loss on NumPy arrays of the size of W."""
@@ -102,7 +113,7 @@ class Loss(ABC):
 
     @property
     def gap_resolution(self) -> float:
-        """Gap that rounding of W alone can cause near W*; below it, gaps are noise. See also ``system.resolution``."""
+        """Gap that rounding of W alone can cause near W*; below it, gaps are noise. See also ``system.map_resolution``."""
         error = ROUNDING * float(torch.linalg.matrix_norm(self.optimum))
         return 0.5 * self.smoothness * error * error
 
@@ -117,7 +128,7 @@ class Loss(ABC):
 class SmallGeneral:
     """Any loss, through its own tensors."""
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: LinearMapLoss) -> None:
         self._loss = loss
         self._device = loss.optimum.device
         self.smoothness = loss.smoothness
@@ -131,7 +142,7 @@ class SmallGeneral:
         return self._loss.gradient(torch.from_numpy(W).to(self._device)).cpu().numpy()
 
 
-class QuadraticLoss(Loss):
+class QuadraticLoss(LinearMapLoss):
     """½‖𝒳(W - W*)‖² + ℓ*, 𝒳 linear: squared loss and matrix sensing."""
 
     quadratic = True
@@ -155,11 +166,12 @@ class QuadraticLoss(Loss):
 
 
 class SquaredLoss(QuadraticLoss):
-    """½‖XW - Y‖²_F, summed over samples; X (N, n), Y (N, m) or (N,).
+    """½‖f(X) - Y‖²_F, summed over samples; X (N, n), Y (N, m) or (N,).
 
-    X and Y are read once, in blocks, and reduced to a triangle (``LeastSquaresStatistics``); NumPy memory maps are never loaded
-    whole. Rank-deficient X is handled by Theorem 7 of the two-layer proofs: the theorems then speak of the reduced problem.
-    float32 data, and memory maps of any real dtype, are converted to float64 block by block.
+    For a network that is a linear map, ½‖XW - Y‖², X and Y are read once, in blocks, and reduced to a triangle
+    (``LeastSquaresStatistics``); NumPy memory maps are never loaded whole. Rank-deficient X is handled by Theorem 7 of the
+    two-layer proofs: the theorems then speak of the reduced problem. float32 data, and memory maps of any real dtype, are
+    converted to float64 block by block.
 
     Raises:
         TypeError: integer, half-precision or complex data.
@@ -167,6 +179,8 @@ class SquaredLoss(QuadraticLoss):
     """
 
     kind = "squared"
+    samples: tuple[Tensor | np.ndarray, Tensor | np.ndarray] | None = None
+    """X and Y as given, for networks that need the rows themselves; ``None`` where only statistics were given."""
 
     def __init__(self, X: Any, Y: Any) -> None:
         x, y = _rows("X", X), _rows("Y", Y)
@@ -179,6 +193,7 @@ class SquaredLoss(QuadraticLoss):
         if isinstance(x, Tensor) and isinstance(y, Tensor) and x.device != y.device:
             raise ValueError(f"X is on {x.device} and Y on {y.device}; move one of them")
         self._set(reduce_blocks(row_blocks(x, y if y.ndim == 2 else y[:, None])))
+        self.samples = x, y
 
     @classmethod
     def from_blocks(cls, blocks: Iterable[tuple[Tensor, Tensor]]) -> SquaredLoss:
@@ -228,7 +243,7 @@ class SquaredLoss(QuadraticLoss):
         return {"X": self.statistics.design, "Y": self.statistics.target, "optimum": self.reduced.optimum}
 
 
-def _small(design: Tensor, loss: Loss, vectorised: bool) -> SmallQuadratic:
+def _small(design: Tensor, loss: LinearMapLoss, vectorised: bool) -> SmallQuadratic:
     return SmallQuadratic(design.cpu().numpy(), loss.optimum.cpu().numpy(), vectorised, loss.smoothness)
 
 

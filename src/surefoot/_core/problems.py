@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from .losses import Loss, MatrixSensing, SquaredLoss
+from .samples import SampleLoss
 from .softmax import SoftmaxRegression
 from .validate import unknown
 
@@ -20,6 +21,8 @@ def loss_of(kind: str, arrays: Mapping[str, Tensor]) -> Loss:
     try:
         if kind == SquaredLoss.kind:
             return SquaredLoss(arrays["X"], arrays["Y"])
+        if kind == SampleLoss.kind:
+            return SampleLoss(arrays["X"], arrays["Y"])
         if kind == MatrixSensing.kind:
             return MatrixSensing(arrays["A"], arrays["y"])
         if kind == SoftmaxRegression.kind:
@@ -27,4 +30,5 @@ def loss_of(kind: str, arrays: Mapping[str, Tensor]) -> Loss:
             return SoftmaxRegression(arrays["X"], arrays["labels"], float(arrays["l2"]), classes)
     except KeyError as error:
         raise ValueError(f"the problem has no array {error}; the run directory is damaged") from error
-    raise unknown("kind of loss", kind, [SquaredLoss.kind, MatrixSensing.kind, SoftmaxRegression.kind])
+    known = (SquaredLoss, SampleLoss, MatrixSensing, SoftmaxRegression)
+    raise unknown("kind of loss", kind, [loss.kind for loss in known])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +14,10 @@ from .audit import Audit, AuditLine, merged
 from .certificate import Certificate
 from .checkpoints import seal
 from .io import RunDirectoryError, make_directory, read_json, read_tensors, write_atomic, write_json, write_tensors
+from .status import RunStatus
 from .system import Recertification, system_named
 
 RUN_FORMAT = "surefoot-run/1"
-
-
-class RunStatus(StrEnum):
-    """How a run ended."""
-
-    RUNNING = "running"
-    CONVERGED = "converged"
-    MAX_ITERATIONS = "max_iterations"
-    STALLED = "stalled"
-    DIVERGED = "diverged"
-    INTERRUPTED = "interrupted"
-
-    @property
-    def text(self) -> str:
-        """What happened and what to do."""
-        return {
-            "running": "the run did not finish; resume it",
-            "converged": "the gap reached the tolerance",
-            "max_iterations": "the iteration limit came first; raise max_iterations or resume",
-            "stalled": "the gap is at the rounding level of float64 or no step lowers it; a smaller tolerance is out of reach",
-            "diverged": "the gap grew without bound or became non-finite: the step is too large; use a certified rule",
-            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
-        }[self.value]
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .losses import Loss, check_scale
+from .losses import LinearMapLoss, check_scale
 from .validate import nonnegative, positive_integer, real
 
 LARGEST = 1 << 31
@@ -18,7 +18,7 @@ DENSE_NEWTON = 2000
 """Largest nm for which the Hessian is formed; beyond it L-BFGS finds the minimiser."""
 
 
-class SoftmaxRegression(Loss):
+class SoftmaxRegression(LinearMapLoss):
     """(1/N) Σ cross-entropy(softmax(xᵀW), label) + (l2/2)‖W‖²_F; X (N, n), labels (N,) int64, m = classes.
 
     K = λ_max(XᵀX)/(2N) + l2, μ = l2. It has no sufficient statistics: every iteration passes over the rows once.

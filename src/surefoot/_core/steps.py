@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from .certificate import Certificate
-from .losses import Loss
 from .validate import unknown
 
 
@@ -25,10 +24,10 @@ class StepRule(ABC):
         """Whether its steps satisfy the step conditions of this certificate's theorem."""
         return certificate.theorem in self.certified_by
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:  # noqa: B027 - most rules remember nothing
+    def start(self, loss: Any, certificate: Certificate | None) -> None:  # noqa: B027 - most rules remember nothing
         """Called once before the first step; forgets any earlier run."""
 
-    def adopt(self, loss: Loss, certificate: Certificate) -> None:
+    def adopt(self, loss: Any, certificate: Certificate) -> None:
         """Follow a new certificate from the current iterate on, keeping what the rule has learned of the trajectory."""
         self.start(loss, certificate)
 
@@ -57,7 +56,7 @@ class Constant(StepRule):
     def certifies(self, certificate: Certificate) -> bool:
         return certificate.rule == self.name and certificate.step_size == self.eta
 
-    def adopt(self, loss: Loss, certificate: Certificate) -> None:
+    def adopt(self, loss: Any, certificate: Certificate) -> None:
         self.eta = certificate.step_size or self.eta
 
     def step(self, engine: Any) -> float:
@@ -69,7 +68,7 @@ class BarzilaiBorwein(StepRule):
 
     name = "barzilai-borwein"
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
         self._step = self._squared = 0.0
 
     def step(self, engine: Any) -> float:
@@ -117,7 +116,7 @@ class Backtracking(StepRule):
             )
         self.initial, self.shrink, self.decrease, self.warm_start = initial, shrink, decrease, warm_start
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
         self._last = self.initial
 
     def step(self, engine: Any) -> float:

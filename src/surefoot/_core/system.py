@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from .audit import Audit
 from .certificate import Certificate
-from .losses import Loss
+from .losses import LinearMapLoss, Loss
+from .status import RunStatus
 from .steps import StepRule
 from .validate import unknown
 
@@ -22,6 +23,11 @@ class Engine(Protocol):
 
     name: str
     iterate: Any
+
+    @property
+    def failure(self) -> RunStatus | None:
+        """Why the current iterate is useless, beyond what its gap shows; ``None`` where it is not."""
+        ...
 
     def move(self, eta: float) -> None:
         """One step of gradient descent."""
@@ -53,11 +59,15 @@ class System(Protocol):
     default_theorem: str
     rules: dict[str, type[StepRule]]
 
-    def certify(self, net: Any, loss: Loss, theorem: str) -> Certificate:
+    def problem(self, loss: Loss) -> Any:
+        """The loss as this system works with it; ``TypeError`` for a kind of loss that it cannot minimise."""
+        ...
+
+    def certify(self, net: Any, loss: Any, theorem: str) -> Certificate:
         """Evaluate a theorem at the network's current weights."""
         ...
 
-    def digests(self, net: Any, loss: Loss) -> dict[str, str]:
+    def digests(self, net: Any, loss: Any) -> dict[str, str]:
         """sha256 of every array a certificate speaks of."""
         ...
 
@@ -65,11 +75,11 @@ class System(Protocol):
         """The step rule for ``descend``'s argument."""
         ...
 
-    def engine(self, net: Any, loss: Loss, name: str) -> Engine:
+    def engine(self, net: Any, loss: Any, name: str) -> Engine:
         """An engine at the network's current weights."""
         ...
 
-    def reduced(self, net: Any, loss: Loss) -> dict[str, Tensor]:
+    def reduced(self, net: Any, loss: Any) -> dict[str, Tensor]:
         """Copies of the weights that the certificate speaks of."""
         ...
 
@@ -77,23 +87,23 @@ class System(Protocol):
         """A new reduced network of the kind of ``net`` at these (reduced) weights."""
         ...
 
-    def write(self, net: Any, loss: Loss, weights: Mapping[str, Tensor]) -> None:
+    def write(self, net: Any, loss: Any, weights: Mapping[str, Tensor]) -> None:
         """Put (reduced) weights back into the network."""
         ...
 
-    def measure(self, net: Any, loss: Loss) -> dict[str, float]:
+    def measure(self, net: Any, loss: Any) -> dict[str, float]:
         """What a trace records at the network's current weights."""
         ...
 
-    def scale(self, net: Any, loss: Loss) -> float:
-        """Product of the norms of the (reduced) layers: the end-to-end map is rounded relative to it."""
+    def resolution(self, net: Any, loss: Any) -> float:
+        """The gap that rounding alone can cause at the network's weights: smaller values are noise."""
         ...
 
-    def recorded(self, net: Any, loss: Loss) -> dict[str, Tensor]:
+    def recorded(self, net: Any, loss: Any) -> dict[str, Tensor]:
         """The trained weights that a trace compares from row to row."""
         ...
 
-    def gradient(self, net: Any, loss: Loss) -> dict[str, Tensor]:
+    def gradient(self, net: Any, loss: Any) -> dict[str, Tensor]:
         """The gradient of the loss in the recorded weights."""
         ...
 
@@ -117,9 +127,16 @@ def register(system: System) -> None:
     SYSTEMS.append(system)
 
 
-def resolution(system: System, net: Any, loss: Loss) -> float:
-    """The gap that rounding can cause at the network's weights: of W near W*, and of the product of the layers."""
-    error = PRODUCT_ROUNDING * system.scale(net, loss)
+def linear_map(loss: Loss) -> LinearMapLoss:
+    """The loss, for a system whose networks are linear maps; ``TypeError`` otherwise."""
+    if not isinstance(loss, LinearMapLoss):
+        raise TypeError(f"loss is a {type(loss).__name__}; this network is a linear map: pass sf.SquaredLoss(X, Y)")
+    return loss
+
+
+def map_resolution(loss: LinearMapLoss, scale: float) -> float:
+    """The gap that rounding can cause near W*, and by a product of layers whose spectral norms have the product ``scale``."""
+    error = PRODUCT_ROUNDING * scale
     return max(loss.gap_resolution, 0.5 * loss.smoothness * error * error)
 
 

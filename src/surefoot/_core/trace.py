@@ -14,7 +14,7 @@ from .audit import Audit
 from .certificate import Certificate, require_arrays
 from .io import RunDirectoryError, write_atomic
 from .losses import Loss
-from .system import resolution, system_of
+from .system import system_of
 
 Row = dict[str, float]
 
@@ -82,7 +82,7 @@ class Trace:
         self.rows: list[Row] = []
         self._system: Any = None
         self._digests: dict[str, str] = {}
-        self.resolution = loss.gap_resolution
+        self.resolution = 0.0
         self._expected: dict[str, Tensor] | None = None
 
     def record(self, net: Any, step_size: float | None = None) -> None:
@@ -99,19 +99,19 @@ class Trace:
         system = system_of(net)
         if self._system is not None and system is not self._system:
             raise TypeError("net is of another kind than in the rows before; use one trace for one network")
-        self._system = system
-        self.resolution = max(self.resolution, resolution(system, net, self.loss))
-        row: Row = {"iteration": len(self.rows), **system.measure(net, self.loss)}
+        self._system, loss = system, system.problem(self.loss)
+        self.resolution = max(self.resolution, system.resolution(net, loss))
+        row: Row = {"iteration": len(self.rows), **system.measure(net, loss)}
         if not self.rows:
-            self._digests = system.digests(net, self.loss)
-        weights = system.recorded(net, self.loss)
+            self._digests = system.digests(net, loss)
+        weights = system.recorded(net, loss)
         if self._expected is not None:
             moved = sum(float(((weights[k] - v) ** 2).sum()) for k, v in self._expected.items())
             size = sum(float((v**2).sum()) for v in self._expected.values())
             row["defect"] = math.sqrt(moved / size) if size > 0.0 else math.sqrt(moved)
         if step_size is not None:
             row["step"] = float(step_size)
-            gradient = system.gradient(net, self.loss)
+            gradient = system.gradient(net, loss)
             self._expected = {k: weights[k] - step_size * gradient[k] for k in weights}
         self.rows.append(row)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core.certificate import Certificate
-from .._core.losses import Loss
+from .._core.losses import LinearMapLoss
 from .._core.run import Run
 from .._core.steps import Backtracking, StepRule, make
 from .._two_layer.steps import RULES as STEP_RULES
@@ -63,7 +63,7 @@ class Timed(StepRule):
         self.rule, self.seconds = rule, 0.0
         self.name, self.certified_by = rule.name, rule.certified_by  # pyright: ignore[reportAttributeAccessIssue]
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self.rule.start(loss, certificate)
 
     def step(self, engine: Any) -> float:

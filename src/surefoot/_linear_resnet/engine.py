@@ -12,6 +12,9 @@ from torch import Tensor
 from .._core.losses import SquaredLoss
 from .._core.small import Array
 
+QUIET = np.errstate(over="ignore", invalid="ignore")
+"""A step that is too large overflows: the gap then is not finite, which is what callers ask for; NumPy need not warn too."""
+
 
 class Iterate:
     """One iterate: residual, gap and gradient, computed on first use.
@@ -31,6 +34,7 @@ class Iterate:
         return self.W + np.eye(self.W.shape[1])
 
     @cached_property
+    @QUIET
     def forward(self) -> Array:
         """P_{l-1} … P_1 A X̃ for l = 1 … L+1 (L+1, q, r)."""
         first = self.A @ self.inputs
@@ -41,6 +45,7 @@ class Iterate:
         return result
 
     @cached_property
+    @QUIET
     def residual(self) -> Array:
         """R = U X̃ - Ỹ (k, r)."""
         return self.B @ self.forward[-1] - self.targets
@@ -51,6 +56,7 @@ class Iterate:
         return 0.5 * float(np.vdot(self.residual, self.residual))
 
     @cached_property
+    @QUIET
     def gradient(self) -> Array:
         """B_lᵀ R A_lᵀ for every layer (L, q, q)."""
         backward = np.empty((len(self.W), *self.B.shape))
@@ -68,10 +74,12 @@ class Iterate:
         """‖∇‖_F²."""
         return float(np.vdot(self.gradient, self.gradient))
 
+    @QUIET
     def after(self, eta: float) -> Iterate:
         """The iterate a step η on."""
         return Iterate(self.inputs, self.targets, self.A, self.B, self.W - eta * self.gradient)
 
+    @QUIET
     def trial(self, eta: float) -> float:
         """The gap after a step η."""
         value = self.A @ self.inputs
@@ -100,6 +108,7 @@ class SubspaceEngine:
     """Gradient descent on the reduced weights Ŵ (L, q, q)."""
 
     name = "subspace"
+    failure = None
 
     def __init__(self, loss: SquaredLoss, A: Tensor, B: Tensor, W: Tensor) -> None:
         self._device = W.device

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+from numbers import Real
 from typing import Any, Literal
 
 import torch
@@ -14,6 +17,20 @@ from .._core.validate import positive_integer, real
 def _sizes(d: int, k: int, width: int, depth: int) -> None:
     for name, value in (("d", d), ("k", k), ("width", width), ("depth", depth)):
         positive_integer(name, value)
+    needed = 2 * 8 * (depth * width * width + width * (d + k))  # once more, as the network copies what it is given
+    if needed > _memory():
+        raise ValueError(
+            f"width is {width} and depth {depth}; making these weights takes {needed / 2**30:,.0f} GiB, more than this machine "
+            "has: use a smaller width or depth"
+        )
+
+
+def _memory() -> float:
+    """Physical memory in bytes; ``inf`` where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return math.inf
 
 
 class _DeepLinear(nn.Module):
@@ -95,14 +112,21 @@ class LinearResNet(_DeepLinear):
         _sizes(d, k, width, depth)
         if width < d + k:
             raise ValueError(f"width is {width}; the modified identity needs at least d + k = {d + k}")
+        if loss is not None and not isinstance(loss, SquaredLoss):
+            raise TypeError(f"loss is a {type(loss).__name__}; linear ResNets take sf.SquaredLoss")
+        if loss is not None and loss.shape != (d, k):
+            raise ValueError(
+                f"the loss has {loss.shape[0]} inputs and {loss.shape[1]} outputs; build the network with "
+                f"d={loss.shape[0]}, k={loss.shape[1]}"
+            )
         A, B = _eyes(d, k, width, depth, d)
         if alpha == "sufficient":
             if loss is None:
                 raise ValueError("alpha='sufficient' needs the loss: pass loss=sf.SquaredLoss(X, Y)")
             alpha = sufficient_alpha(loss)
-        if not (isinstance(alpha, float | int) and 0.0 < alpha < float("inf")):
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0.0 < alpha < math.inf:
             raise ValueError(f"alpha is {alpha!r}; it must be a positive number or 'sufficient'")
-        return cls(A, alpha * B, torch.zeros(depth, width, width, dtype=A.dtype))
+        return cls(A, float(alpha) * B, torch.zeros(depth, width, width, dtype=A.dtype))
 
     @property
     def depth(self) -> int:
@@ -151,7 +175,7 @@ class LinearNet(_DeepLinear):
     ) -> LinearNet:
         """A ~ N(0, 1/m), B ~ N(0, 1/k) and W_l ~ N(0, 1/m), drawn in this order."""
         if generator is None:
-            generator = torch.Generator().manual_seed(0 if seed is None else seed)
+            generator = torch.Generator().manual_seed(_seed(seed))
             seed = None
         A, B = _draw(d, k, width, depth, generator, seed)
         W = torch.randn(depth, width, width, generator=generator, dtype=torch.float64, device=generator.device)
@@ -178,11 +202,22 @@ def _draw(
 ) -> tuple[Tensor, Tensor]:
     _sizes(d, k, width, depth)
     if generator is None:
-        generator = torch.Generator().manual_seed(0 if seed is None else seed)
+        generator = torch.Generator().manual_seed(_seed(seed))
+    elif not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator is a {type(generator).__name__}; pass a torch.Generator, or seed")
     elif seed is not None:
         raise ValueError("pass generator or seed, not both")
     draw = {"generator": generator, "dtype": torch.float64, "device": generator.device}
     return torch.randn(width, d, **draw), torch.randn(k, width, **draw)
+
+
+def _seed(seed: int | None) -> int:
+    """The seed that torch takes; 0 by default."""
+    if seed is None:
+        return 0
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed is {seed!r}; it must be an integer of at most 63 bits")
+    return seed
 
 
 def _eyes(d: int, k: int, width: int, depth: int, shift: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._core.losses import Loss, SquaredLoss
+from .._core.losses import LinearMapLoss, SquaredLoss
 from .._core.validate import network_weight
 from .network import LinearResNet
 
@@ -24,7 +24,7 @@ class Reduced(NamedTuple):
     basis: Tensor | None
 
 
-def reduce(net: LinearResNet, loss: Loss, subspace: bool = True) -> Reduced:
+def reduce(net: LinearResNet, loss: LinearMapLoss, subspace: bool = True) -> Reduced:
     """The network on the reduced data, and in its subspace where the weights are zero (unless not wanted).
 
     From zero weights gradient descent never leaves span(col(A X̃) + col(Bᵀ)), so that a width of at most r + k is exactly

@@ -6,12 +6,14 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from surefoot_check import linear_resnet as rigorous
 from surefoot_check.arrays import digest
@@ -23,10 +25,12 @@ from surefoot_check.theorems.linear_resnet import DIRECTIONS
 from .._core import checkpoints
 from .._core import trace as traces
 from .._core.certificate import Condition, publish
-from .._core.io import RunDirectoryError, make_directory, read_json, write_json
+from .._core.descent import DIVERGED
+from .._core.interrupts import StopRequest
+from .._core.io import RunDirectoryError, locked, make_directory, read_json, write_json
 from .._core.losses import SquaredLoss
-from .._core.run import RunStatus
-from .._core.validate import nonnegative, positive_integer, real, unknown
+from .._core.status import RunStatus
+from .._core.validate import as_tensor, nonnegative, positive_integer, real, unknown
 from .engine import Iterate
 from .network import LinearResNet
 from .reduction import reduce
@@ -48,6 +52,7 @@ class SGDGuarantee:
         probability: with which the conclusion holds over the choice of minibatches, if the hypotheses hold.
         rate: factor of the bound an iteration.
         quantities: by symbol.
+        arrays: sha256 of each array it speaks of.
     """
 
     theorem: str
@@ -57,6 +62,7 @@ class SGDGuarantee:
     probability: float
     rate: float
     quantities: Mapping[str, float]
+    arrays: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -92,7 +98,7 @@ def certify_sgd(
     delta: float | None = None,
     iterations: int | None = None,
 ) -> SGDGuarantee:
-    """Evaluate an SGD theorem at zero weights.
+    """Evaluate an SGD theorem at zero weights. A hypothesis that fails is no error: the result says so.
 
     Args:
         net: zero weights.
@@ -109,12 +115,14 @@ def certify_sgd(
     """
     if theorem not in THEOREMS:
         raise unknown("SGD theorem", theorem, THEOREMS)
-    X, Y, loss = _data(X, Y, batch_size)
+    X, Y, loss = _data(net, X, Y, batch_size)
     reduced = reduce(net, loss)
     if bool(net.W.any()):
-        raise ValueError("net has nonzero weights; the SGD theorems speak of zero initial weights")
+        raise ValueError(
+            "net has nonzero weights; the SGD theorems speak of zero initial weights: certify before training"
+        )
     limit = 1.0 / 6.0 if theorem == SGD_ID else 1.0
-    delta = 0.1 if delta is None else delta
+    delta = 0.1 if delta is None else nonnegative("delta", delta)
     if not 0.0 < delta <= limit or delta == 1.0:
         raise ValueError(f"delta is {delta!r}; {theorem} needs 0 < delta {'<= 1/6' if limit < 1.0 else '< 1'}")
     arrays = {name: getattr(reduced, name).cpu().numpy() for name in ("A", "B", "W")}
@@ -132,25 +140,38 @@ def certify_sgd(
         "depth": float(net.depth),
         "delta": delta,
     }
-    conditions = []
+    count = 0
     if theorem == SGD_ID:
         q["target"] = 1e-2 * gap if target is None else nonnegative("target", target)
         if not 0.0 < q["target"] < gap:
-            raise ValueError(f"target is {target!r}; it must lie between 0 and the initial gap {gap:.6g}")
-        count, eta = theorems.fixed_point(q)
+            raise ValueError(f"target is {target!r}; it must lie strictly between 0 and the initial gap {gap:.6g}")
         probability = 0.5
     else:
-        if loss.optimal_value > 1e-12 * q["initial_loss"]:
-            conditions.append(Condition("the optimal value is 0", loss.optimal_value, "<=", 0.0, False, None))
-        count = float(positive_integer("iterations", 10_000 if iterations is None else iterations))
+        count = positive_integer("iterations", 10_000 if iterations is None else iterations)
         if count < 2.0 * delta:
             raise ValueError(
                 f"iterations is {iterations}; {theorem} needs at least 2 delta = {2.0 * delta:g} (docs/errata.md)"
             )
-        eta = theorems.step(theorem, q, count)
         probability = 1.0 - delta
+    conditions = []
+    if theorem == INTERPOLATION_ID and loss.optimal_value > 1e-12 * q["initial_loss"]:
+        conditions.append(Condition("the optimal value is 0", loss.optimal_value, "<=", 0.0, False, None))
+    digests = _digests(net, X, Y)
+    smallest = min(q["sigma_min_A"], q["sigma_min_B"])
+    if not smallest > 0.0:  # then the theorem's step is 0
+        conditions.append(Condition("smin(A), smin(B) > 0", smallest, ">", 0.0, False, None))
+        return SGDGuarantee(theorem, tuple(conditions), 0.0, 0, probability, 1.0, q, digests)
     conditions.append(Condition.of(theorems.condition(theorem, q)))
-    return SGDGuarantee(theorem, tuple(conditions), eta, int(count), probability, 1.0 - theorems.rate(q, eta), q)
+    try:
+        needed, eta = theorems.fixed_point(q) if theorem == SGD_ID else (count, theorems.step(theorem, q, float(count)))
+    except ArithmeticError as error:
+        raise ValueError(
+            f"{theorem} needs more iterations than float64 can count ({error}); use a larger target, a larger delta, or "
+            "fewer iterations"
+        ) from error
+    return SGDGuarantee(
+        theorem, tuple(conditions), eta, int(needed), probability, 1.0 - theorems.rate(q, eta), q, digests
+    )
 
 
 @dataclass(frozen=True)
@@ -161,11 +182,21 @@ class SGDRun:
         rows: one row of ``iteration``, ``gap`` (full loss minus its optimal value) an iterate, and ``step``.
         status: how it ended.
         optimal_value: L*.
+        guarantee: the theorem whose step was taken; ``None`` where the step was a number.
+        stopped_by: the signal that interrupted it, if one did.
     """
 
     rows: list[traces.Row]
     status: RunStatus
     optimal_value: float
+    guarantee: SGDGuarantee | None = None
+    stopped_by: int | None = None
+
+    @property
+    def certified(self) -> bool:
+        """Whether the theorem speaks of every step: its hypotheses hold, its step was taken, at most T times. What it then
+        claims has the probability that ``guarantee`` states."""
+        return self.guarantee is not None and self.guarantee.holds and self.iterations <= self.guarantee.iterations
 
     @property
     def gaps(self) -> list[float]:
@@ -207,87 +238,196 @@ def descend_sgd(
 
     Args:
         net, X, Y, batch_size: as in ``certify``.
-        step: a number, or the result of ``certify`` (its step, and its iterations unless given).
-        max_iterations: limit; 1000 by default where ``step`` is a number.
+        step: a number (of which no theorem speaks), or the result of ``certify`` for this network, data and batch size (its
+            step, and its iterations unless given).
+        max_iterations: limit, the iterations before a resume included; 1000 by default where ``step`` is a number.
         tolerance: stop at this gap relative to the initial one.
         seed: of the batches; the same seed gives the same run.
         directory: write trace and checkpoints there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint; ``net`` must hold the initial weights again.
 
+    Returns:
+        The run; its status says how it ended. Ctrl-C and SIGTERM end it after the current iteration, with a checkpoint. After a
+        divergence the network has the newest checkpoint's weights, without a directory its initial ones.
+
     Raises:
-        TypeError, ValueError: bad data or arguments.
-        RunDirectoryError: a directory that exists, or that cannot be resumed.
+        TypeError, ValueError: bad data or arguments; a guarantee of other arrays.
+        RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
+        OSError: a failed write; checkpoints written before are kept.
     """
-    X, Y, loss = _data(X, Y, batch_size)
-    eta = step.step_size if isinstance(step, SGDGuarantee) else nonnegative("step", step)
+    X, Y, loss = _data(net, X, Y, batch_size)
+    guarantee = step if isinstance(step, SGDGuarantee) else None
+    if guarantee is not None:
+        _require_own(guarantee, _digests(net, X, Y), batch_size)
+    eta = guarantee.step_size if guarantee is not None else nonnegative("step", step)
     if eta == 0.0:
-        raise ValueError("step is 0; it must be a positive number")
+        hint = f"; {guarantee.theorem} has no step here, pass a number" if guarantee is not None else ""
+        raise ValueError(f"step is 0; it must be a positive number{hint}")
     if max_iterations is None:
-        max_iterations = step.iterations if isinstance(step, SGDGuarantee) else 1000
+        max_iterations = guarantee.iterations if guarantee is not None else 1000
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
+        raise ValueError(f"max_iterations is {max_iterations!r}; it must be an integer of at least 0")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed is {seed!r}; it must be an integer of at least 0")
     tolerance = nonnegative("tolerance", tolerance)
+    if resume and directory is None:
+        raise ValueError("resume=True needs the directory of the run to resume")
     reduced = reduce(net, loss)
     # batches need the samples themselves: only the width is reduced (A on the original inputs)
     A_full = net.A if reduced.basis is None else reduced.basis.T @ net.A
     A, B, W = (np.array(t.detach().cpu().numpy()) for t in (A_full, reduced.B, reduced.W))
     statistics = loss.small
     inputs, targets = np.ascontiguousarray(statistics.design.T), (statistics.design @ statistics.optimum).T
-    settings = {"format": FORMAT, "batch_size": batch_size, "step": eta, "seed": seed, "data": [digest(X), digest(Y)]}
-    owner = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-    path = None if directory is None else Path(directory)
-    names = {"W": torch.from_numpy(W)}
+    settings = {
+        "format": FORMAT,
+        "batch_size": batch_size,
+        "step": eta,
+        "seed": seed,
+        "arrays": _digests(net, X, Y),
+    }
     rows: list[traces.Row] = []
     iteration = 0
-    if resume:
-        if path is None:
-            raise ValueError("resume=True needs the directory of the run to resume")
-        if read_json(path / "config.json") != settings:
-            raise RunDirectoryError(f"the run in {path} has other settings or data; start a run in another directory")
-        checkpoint = checkpoints.latest(path, names, owner)
-        if checkpoint is not None:
-            iteration, W = checkpoint.iteration, np.array(checkpoint.weights["W"].numpy())
-            rows = traces.read(path / "trace.jsonl")[:iteration]
-    elif path is not None:
-        make_directory(path)
-        write_json(path / "config.json", settings)
-
-    def save() -> None:
-        if path is not None:
-            traces.write(path / "trace.jsonl", rows)
-            weights = {"W": torch.from_numpy(W)}
-            checkpoints.save(path, checkpoints.Checkpoint(iteration, weights, {}, {}, 0), owner)
-
     due = checkpoints.Schedule()
-    while True:
-        gap = Iterate(inputs, targets, A, B, W).gap
-        first = rows[0]["gap"] if rows else gap
-        if not gap <= 1e6 * first:
-            status = RunStatus.DIVERGED
-            break
-        row: traces.Row = {"iteration": iteration, "gap": gap}
-        if gap <= tolerance * first or iteration >= max_iterations:
-            rows.append(row)
-            status = RunStatus.CONVERGED if gap <= tolerance * first else RunStatus.MAX_ITERATIONS
-            break
-        if due.due(iteration):
-            save()
-        rows.append({**row, "step": eta})
-        batch = batch_of(seed, iteration, len(X), batch_size)
-        gradient = Iterate(np.ascontiguousarray(X[batch].T), Y[batch].T, A, B, W).gradient
-        W = W - (eta * len(X) / batch_size) * gradient
-        iteration += 1
-    if status is not RunStatus.DIVERGED:
-        save()
-        final = torch.from_numpy(W).to(net.W.device)
-        with torch.no_grad():
-            net.W.copy_(final if reduced.basis is None else reduced.basis @ final @ reduced.basis.T)
-    return SGDRun(rows, status, loss.optimal_value)
+    status = RunStatus.RUNNING
+    # a divergence has its own status; numpy need not warn of its overflows
+    with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
+        files = None if directory is None else _Files(Path(directory), settings, torch.from_numpy(W), resume, held)
+        if files is not None and files.start is not None:
+            iteration, rows = files.start.iteration, files.rows
+            W = np.array(files.start.weights["W"].numpy())
+        stop = held.enter_context(StopRequest())
+        while status is RunStatus.RUNNING:
+            gap = Iterate(inputs, targets, A, B, W).gap
+            first = rows[0]["gap"] if rows else gap
+            # of the loss: with noise, a run that starts near the optimum may well leave it
+            if not gap <= DIVERGED * max(first + loss.optimal_value, loss.gap_resolution):
+                status = RunStatus.DIVERGED
+                break
+            if gap <= tolerance * first:
+                status = RunStatus.CONVERGED
+            elif iteration >= max_iterations:
+                status = RunStatus.MAX_ITERATIONS
+            elif stop.signal_number is not None:
+                status = RunStatus.INTERRUPTED
+            row: traces.Row = {"iteration": iteration, "gap": gap}
+            if status is not RunStatus.RUNNING:
+                rows.append(row)
+                break
+            if files is not None and due.due(iteration):
+                files.save(rows, iteration, W)
+            rows.append({**row, "step": eta})
+            batch = batch_of(seed, iteration, len(X), batch_size)
+            gradient = Iterate(np.ascontiguousarray(X[batch].T), Y[batch].T, A, B, W).gradient
+            W = W - (eta * len(X) / batch_size) * gradient
+            iteration += 1
+        if status is RunStatus.DIVERGED:
+            good = None if files is None else files.diverged(rows)
+            W = reduced.W.cpu().numpy() if good is None else good
+        elif files is not None:
+            files.save(rows, iteration, W)
+    final = torch.from_numpy(W).to(net.W.device)
+    with torch.no_grad():
+        net.W.copy_(final if reduced.basis is None else reduced.basis @ final @ reduced.basis.T)
+    stopped_by = stop.signal_number if status is RunStatus.INTERRUPTED else None
+    return SGDRun(rows, status, loss.optimal_value, guarantee, stopped_by)
 
 
-def _data(X: Any, Y: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray, SquaredLoss]:
+class _Files:
+    """The run directory of one call of ``descend_sgd``, locked until ``held`` is closed.
+
+    Attributes:
+        start: the checkpoint to continue from, if any.
+        rows: the trace before it.
+    """
+
+    def __init__(self, path: Path, settings: dict[str, Any], W: Tensor, resume: bool, held: ExitStack) -> None:
+        self._path, self._names = path, {"W": W}
+        self._owner = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        self.start: checkpoints.Checkpoint | None = None
+        self.rows: list[traces.Row] = []
+        if not resume:
+            make_directory(path)
+            held.enter_context(locked(path))
+            write_json(path / "config.json", settings)
+        else:
+            if not path.is_dir():
+                raise RunDirectoryError(f"{path} is not a directory; there is no run to resume")
+            held.enter_context(locked(path))
+            self._resume(settings)
+        self._saved = len(self.rows)
+
+    def _resume(self, settings: dict[str, Any]) -> None:
+        stored = read_json(self._path / "config.json")
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+            raise RunDirectoryError(
+                f"{self._path} has no run of sf.sgd; resume it with what started it, or start a run in another directory"
+            )
+        differing = sorted(name for name in settings if stored.get(name) != settings[name])
+        if differing:
+            raise RunDirectoryError(
+                f"the run in {self._path} has other settings or data ({', '.join(differing)} differ); resume with the same "
+                "settings, data and initial weights, or start a run in another directory"
+            )
+        (self._path / "checkpoints").mkdir(exist_ok=True)
+        self.start = checkpoints.latest(self._path, self._names, self._owner)
+        trace = self._path / "trace.jsonl"
+        if self.start is None:
+            trace.unlink(missing_ok=True)
+            return
+        self.rows = traces.read(trace)[: self.start.iteration]
+        if len(self.rows) < self.start.iteration:
+            raise RunDirectoryError(
+                f"the trace in {self._path} has {len(self.rows)} rows for {self.start.iteration} iterations; it was cut: "
+                "start a new run"
+            )
+        traces.write(trace, self.rows)
+
+    def save(self, rows: list[traces.Row], iteration: int, W: np.ndarray) -> None:
+        """The rows so far, then a checkpoint before the step at ``iteration``."""
+        self._append(rows)
+        checkpoints.save(
+            self._path, checkpoints.Checkpoint(iteration, {"W": torch.from_numpy(W)}, {}, {}, 0), self._owner
+        )
+
+    def diverged(self, rows: list[traces.Row]) -> np.ndarray | None:
+        """Store the trace of a run that diverged; the newest checkpoint's weights."""
+        self._append(rows)
+        checkpoint = checkpoints.latest(self._path, self._names, self._owner)
+        return None if checkpoint is None else checkpoint.weights["W"].numpy()
+
+    def _append(self, rows: list[traces.Row]) -> None:
+        traces.append(self._path / "trace.jsonl", rows[self._saved :])
+        self._saved = len(rows)
+
+
+def _digests(net: LinearResNet, X: np.ndarray, Y: np.ndarray) -> dict[str, str]:
+    """sha256 of network and data."""
+    network = {name: value.detach().cpu().numpy() for name, value in (("A", net.A), ("B", net.B), ("W", net.W))}
+    return {name: digest(np.ascontiguousarray(array)) for name, array in {**network, "X": X, "Y": Y}.items()}
+
+
+def _require_own(guarantee: SGDGuarantee, found: Mapping[str, str], batch_size: int) -> None:
+    """Raise ``ValueError`` unless the guarantee is of these arrays and this batch size."""
+    differing = sorted(name for name in found if guarantee.arrays.get(name) != found[name])
+    if guarantee.quantities["batch"] != batch_size:
+        differing.append("batch_size")
+    if differing:
+        raise ValueError(
+            f"step is a guarantee of another network, data or batch size ({', '.join(differing)} differ); "
+            "call sf.sgd.certify(net, X, Y, batch_size) again"
+        )
+
+
+def _data(net: LinearResNet, X: Any, Y: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray, SquaredLoss]:
+    if not isinstance(net, LinearResNet):
+        raise TypeError(f"net is a {type(net).__name__}; sf.sgd trains sf.nn.LinearResNet")
     X = real("X", X, 2)
-    Y = torch.as_tensor(Y)
+    Y = as_tensor("Y", Y)
     Y = real("Y", Y[:, None] if Y.ndim == 1 else Y, 2)
     positive_integer("batch_size", batch_size)
+    loss = SquaredLoss(X, Y)
     if batch_size > len(X):
-        raise ValueError(f"batch_size is {batch_size}; batches are drawn without replacement from {len(X)} rows")
-    return X.cpu().numpy(), Y.cpu().numpy(), SquaredLoss(X, Y)
+        raise ValueError(
+            f"batch_size is {batch_size}; batches are drawn without replacement from {len(X)} rows: use at most {len(X)}"
+        )
+    return X.cpu().numpy(), Y.cpu().numpy(), loss

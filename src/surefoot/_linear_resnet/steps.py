@@ -7,7 +7,7 @@ import math
 from surefoot_check.theorems import linear_resnet_local as local
 
 from .._core.certificate import Certificate
-from .._core.losses import Loss
+from .._core.losses import LinearMapLoss
 from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
 from .engine import SubspaceEngine
 
@@ -29,7 +29,7 @@ class Smooth(StepRule):
             raise ValueError(f"before is {before!r}; the step must be a positive number")
         self.before = before
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self._certificate = certificate if certificate is not None and certificate.theorem == LOCAL else None
 
     def step(self, engine: SubspaceEngine) -> float:
@@ -50,12 +50,12 @@ class CertifiedBB(Smooth):
     name = "certified-bb"
     SHRINK = 0.7
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self._proposal = BarzilaiBorwein()
         self._proposal.start(loss, certificate)
         self.adopt(loss, certificate)
 
-    def adopt(self, loss: Loss, certificate: Certificate | None) -> None:
+    def adopt(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         super().start(loss, certificate)
         self._taken = 0
 

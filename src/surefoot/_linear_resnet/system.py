@@ -16,9 +16,10 @@ from surefoot_check.theorems.linear_resnet import DIRECTIONS, Measured
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
-from .._core.losses import Loss, SquaredLoss
+from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
 from .._core.steps import StepRule, make
+from .._core.system import linear_map, map_resolution
 from .._core.validate import unknown
 from .audit import audit
 from .engine import SubspaceEngine
@@ -39,7 +40,11 @@ class LinearResNetSystem:
     default_theorem = local.THEOREM.id
     rules = RULES
 
-    def certify(self, net: LinearResNet, loss: Loss, theorem: str) -> Certificate:
+    def problem(self, loss: Loss) -> LinearMapLoss:
+        """See ``_core.system.linear_map``."""
+        return linear_map(loss)
+
+    def certify(self, net: LinearResNet, loss: LinearMapLoss, theorem: str) -> Certificate:
         """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
         statement = find(theorem, self.name)
         if net.depth > rigorous.DEEPEST:
@@ -86,7 +91,7 @@ class LinearResNetSystem:
             arrays=self.digests(net, loss),
         )
 
-    def digests(self, net: LinearResNet, loss: Loss) -> dict[str, str]:
+    def digests(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, str]:
         """sha256 of every array the certificate speaks of."""
         arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
         arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
@@ -96,13 +101,13 @@ class LinearResNetSystem:
         """See ``_core.steps.make``."""
         return make(steps, certificate, self.rules)
 
-    def engine(self, net: LinearResNet, loss: Loss, name: str) -> SubspaceEngine:
+    def engine(self, net: LinearResNet, loss: LinearMapLoss, name: str) -> SubspaceEngine:
         """The one engine: the reduced network, in its subspace where the weights are zero."""
         if name not in ("auto", SubspaceEngine.name):
             raise unknown("engine", name, ["auto", SubspaceEngine.name])
         return _engine(net, loss, subspace=True)
 
-    def reduced(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
+    def reduced(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The weights that a certificate speaks of: A (q, r), B (k, q), W (L, q, q), as copies."""
         reduced = reduce(net, loss)
         return {name: getattr(reduced, name).detach().clone().contiguous() for name in ("A", "B", "W")}
@@ -111,28 +116,28 @@ class LinearResNetSystem:
         """A new reduced network at these weights."""
         return LinearResNet(weights["A"], weights["B"], weights["W"])
 
-    def write(self, net: LinearResNet, loss: Loss, weights: Mapping[str, Tensor]) -> None:
+    def write(self, net: LinearResNet, loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> None:
         """Put reduced weights back: W_l = Q Ŵ_l Qᵀ where the network still has the zero weights that were reduced."""
         Q = reduce(net, loss).basis
         with torch.no_grad():
             net.W.copy_(weights["W"] if Q is None else Q @ weights["W"] @ Q.T)
 
-    def measure(self, net: LinearResNet, loss: Loss) -> dict[str, float]:
+    def measure(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, float]:
         """The measurements of the current weights."""
         return _engine(net, loss, subspace=False).iterate.measurements
 
-    def scale(self, net: LinearResNet, loss: Loss) -> float:
-        """‖B‖‖A‖ Π(1 + ‖W_l‖), times sqrt(L) for the roundings of L products."""
+    def resolution(self, net: LinearResNet, loss: LinearMapLoss) -> float:
+        """Of ‖B‖‖A‖ Π(1 + ‖W_l‖), times sqrt(L) for the roundings of L products."""
         reduced = reduce(net, loss)
         layers = float((1.0 + torch.linalg.matrix_norm(reduced.W, 2)).log().sum().exp())
         ends = float(torch.linalg.matrix_norm(reduced.A, 2) * torch.linalg.matrix_norm(reduced.B, 2))
-        return ends * layers * len(reduced.W) ** 0.5
+        return map_resolution(loss, ends * layers * len(reduced.W) ** 0.5)
 
-    def recorded(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
+    def recorded(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The trained weights at full width: the subspace is that of zero weights only."""
         return {"W": _engine(net, loss, subspace=False).weights()["W"]}
 
-    def gradient(self, net: LinearResNet, loss: Loss) -> dict[str, Tensor]:
+    def gradient(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The gradient in the recorded weights."""
         return {"W": torch.from_numpy(_engine(net, loss, subspace=False).iterate.gradient).to(net.W.device)}
 
@@ -147,7 +152,7 @@ class LinearResNetSystem:
         return audit(trace, certificate, resolution)
 
 
-def _engine(net: LinearResNet, loss: Loss, subspace: bool) -> SubspaceEngine:
+def _engine(net: LinearResNet, loss: LinearMapLoss, subspace: bool) -> SubspaceEngine:
     reduced = reduce(net, loss, subspace)
     assert isinstance(loss, SquaredLoss)  # reduce refuses any other
     return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .._core.run import RunStatus
+from .._core.status import RunStatus
 from .facts import Facts, gap_of
 from .markup import Markup, paragraph, text
 from .wording import count, iterations, number, relation

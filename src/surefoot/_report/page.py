@@ -11,7 +11,7 @@ from surefoot_check.arrays import digest
 from surefoot_check.theorems import THEOREMS
 
 from .._core.certificate import Certificate
-from .._core.run import RunStatus
+from .._core.status import RunStatus
 from .facts import Facts, gap_of
 from .guarantee import guarantee
 from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .._core.certificate import Certificate, Condition
-from .._core.run import RunStatus
+from .._core.status import RunStatus
 from .facts import Facts
 from .wording import clean, count, margin, number, power_of_ten, sides
 

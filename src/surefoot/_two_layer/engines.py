@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core.losses import Loss
+from .._core.losses import LinearMapLoss
 from .iterate import OVERFLOWING, Iterate
 
 ROTATED = 1e-12
@@ -25,8 +25,9 @@ class WeightEngine:
     """Gradient descent on W1 and W2 themselves."""
 
     name = "weights"
+    failure = None
 
-    def __init__(self, loss: Loss, W1: Tensor, W2: Tensor) -> None:
+    def __init__(self, loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> None:
         self._loss, self._W1, self._W2 = loss, W1.clone(), W2.clone()
         self.iterate = Iterate.of(loss, self._W1, self._W2)
         self.alignment = 0.0
@@ -61,8 +62,9 @@ class GramEngine:
     """The same iterates, on layers rotated to width min(h, n+m)."""
 
     name = "gram"
+    failure = None
 
-    def __init__(self, loss: Loss, W1: Tensor, W2: Tensor) -> None:
+    def __init__(self, loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> None:
         self._loss = loss
         self._rotate(W1, W2)
         self.iterate = self._look()

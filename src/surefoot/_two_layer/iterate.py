@@ -15,7 +15,7 @@ from torch.linalg import svdvals
 
 from surefoot_check.theorems import two_layer as tl
 
-from .._core.losses import Loss
+from .._core.losses import LinearMapLoss
 from .._core.small import Array, SmallQuadratic
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -80,7 +80,7 @@ class Iterate:
 
     def __init__(
         self,
-        loss: Loss,
+        loss: LinearMapLoss,
         P11: Array,
         W: Array,
         P22: Array,
@@ -92,7 +92,7 @@ class Iterate:
         self._weights, self._exact = weights, exact
 
     @classmethod
-    def of(cls, loss: Loss, W1: Tensor, W2: Tensor) -> Iterate:
+    def of(cls, loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> Iterate:
         """The iterate at explicit (reduced) weights W1 (n, h), W2 (m, h), with singular values by SVD."""
         P11, W, P22 = (product.cpu().numpy() for product in (W1 @ W1.T, W1 @ W2.T, W2 @ W2.T))
         return cls(loss, P11, W, P22, W1.shape[1], lambda: (W1, W2), exact=True)

@@ -10,7 +10,7 @@ from surefoot_check.theorems import two_layer as tl
 from surefoot_check.theorems.two_layer_corrected import smoothness_ahead, step_cap
 
 from .._core.certificate import Certificate
-from .._core.losses import Loss
+from .._core.losses import LinearMapLoss
 from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
 from .engines import Engine
 from .floor import Budget, floor, keeps_budget
@@ -35,7 +35,7 @@ class PaperRho(StepRule):
     name = "paper-rho"
     certified_by = PAPER
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         if (
             certificate is None
             or not certificate.quantities.get("initial_step", 0.0) > 0.0
@@ -90,7 +90,7 @@ class Xu2023(StepRule):
 
     name = "xu2023"
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self._K = loss.smoothness
 
     def step(self, engine: Engine) -> float:
@@ -134,12 +134,12 @@ class Certified(StepRule):
     def __init__(self, proposal: StepRule | None) -> None:
         self.proposal = proposal
 
-    def start(self, loss: Loss, certificate: Certificate | None) -> None:
+    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self.adopt(loss, certificate)
         if self.proposal is not None:
             self.proposal.start(loss, certificate)
 
-    def adopt(self, loss: Loss, certificate: Certificate | None) -> None:
+    def adopt(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self._budget = Budget.of(certificate, loss.smoothness)
         self._spent = 0.0
         self._taken = 0

@@ -13,9 +13,10 @@ from surefoot_check.two_layer import base_quantities
 
 from .._core.audit import Audit
 from .._core.certificate import SLACK, Certificate, CertificateStatus, Condition, evaluate, find, publish
-from .._core.losses import Loss
+from .._core.losses import LinearMapLoss, Loss
 from .._core.problems import loss_of
 from .._core.steps import StepRule, make
+from .._core.system import linear_map, map_resolution
 from .._core.validate import network_weight, unknown
 from .audit import audit
 from .engines import ENGINES, Engine
@@ -27,7 +28,7 @@ OVERFLOW = 1e100
 """Gap from which products of a few such numbers overflow."""
 
 
-def reduced_weights(net: TwoLayerLinear, loss: Loss) -> tuple[Tensor, Tensor]:
+def reduced_weights(net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Tensor, Tensor]:
     """(BᵀW1, W2), detached: the weights of the reduced problem (Theorem 7 of the proofs).
 
     Raises:
@@ -48,7 +49,7 @@ def reduced_weights(net: TwoLayerLinear, loss: Loss) -> tuple[Tensor, Tensor]:
     return (W1 if loss.basis is None else loss.basis.T @ W1), W2
 
 
-def measure_quantities(net: TwoLayerLinear, loss: Loss, slack: float = SLACK) -> dict[str, float]:
+def measure_quantities(net: TwoLayerLinear, loss: LinearMapLoss, slack: float = SLACK) -> dict[str, float]:
     """Base quantities of all two-layer theorems as published: rigorous bounds moved outwards by ``slack``; with sizes."""
     W1, W2 = (W.cpu().numpy() for W in reduced_weights(net, loss))
     reduced = loss.reduced
@@ -57,11 +58,11 @@ def measure_quantities(net: TwoLayerLinear, loss: Loss, slack: float = SLACK) ->
     return {**publish(enclosures, tl.DIRECTIONS, slack), **_sizes(reduced, W1.shape[1])}
 
 
-def _sizes(loss: Loss, width: int) -> dict[str, int | bool]:
+def _sizes(loss: LinearMapLoss, width: int) -> dict[str, int | bool]:
     return {"n": loss.shape[0], "m": loss.shape[1], "h": width, "quadratic": loss.quadratic}
 
 
-def _suggestion(quantities: Mapping[str, float], loss: Loss, width: int, failed: list[str]) -> str:
+def _suggestion(quantities: Mapping[str, float], loss: LinearMapLoss, width: int, failed: list[str]) -> str:
     """What would make the theorem hold."""
     n, m = loss.reduced.shape
     if any("mu > 0" in name for name in failed):
@@ -95,7 +96,11 @@ class TwoLayerSystem:
     default_theorem = "two-layer/drift"
     rules = RULES
 
-    def certify(self, net: TwoLayerLinear, loss: Loss, theorem: str) -> Certificate:
+    def problem(self, loss: Loss) -> LinearMapLoss:
+        """See ``_core.system.linear_map``."""
+        return linear_map(loss)
+
+    def certify(self, net: TwoLayerLinear, loss: LinearMapLoss, theorem: str) -> Certificate:
         """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
         statement = find(theorem, self.name)
         measured = measure_quantities(net, loss)
@@ -132,7 +137,7 @@ class TwoLayerSystem:
             arrays=self.digests(net, loss),
         )
 
-    def digests(self, net: TwoLayerLinear, loss: Loss) -> dict[str, str]:
+    def digests(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, str]:
         """sha256 of every array the certificate speaks of."""
         arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
         arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
@@ -142,7 +147,7 @@ class TwoLayerSystem:
         """See ``_core.steps.make``."""
         return make(steps, certificate, self.rules)
 
-    def engine(self, net: TwoLayerLinear, loss: Loss, name: str) -> Engine:
+    def engine(self, net: TwoLayerLinear, loss: LinearMapLoss, name: str) -> Engine:
         """``auto``: Gram space unless the width is below n + m, where the weights themselves are smaller."""
         W1, W2 = reduced_weights(net, loss)
         if name == "auto":
@@ -151,7 +156,7 @@ class TwoLayerSystem:
             raise unknown("engine", name, ["auto", *ENGINES])
         return ENGINES[name](loss.reduced, W1, W2)
 
-    def reduced(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
+    def reduced(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The weights that a certificate speaks of, as copies: the network's own will move."""
         W1, W2 = reduced_weights(net, loss)
         return {"W1": W1.clone(), "W2": W2.clone()}
@@ -160,7 +165,7 @@ class TwoLayerSystem:
         """A new reduced network at these weights."""
         return TwoLayerLinear(weights["W1"], weights["W2"])
 
-    def write(self, net: TwoLayerLinear, loss: Loss, weights: Mapping[str, Tensor]) -> None:
+    def write(self, net: TwoLayerLinear, loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> None:
         """Put reduced weights back; what lies outside the data's row space stays as it was (it never moves)."""
         W1 = weights["W1"]
         if loss.basis is not None:
@@ -169,7 +174,7 @@ class TwoLayerSystem:
         net.W1.data.copy_(W1)
         net.W2.data.copy_(weights["W2"])
 
-    def measure(self, net: TwoLayerLinear, loss: Loss) -> dict[str, float]:
+    def measure(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, float]:
         """The measurements of the current weights.
 
         Raises:
@@ -182,16 +187,16 @@ class TwoLayerSystem:
             )
         return iterate.measurements
 
-    def scale(self, net: TwoLayerLinear, loss: Loss) -> float:
-        """‖W1‖‖W2‖."""
+    def resolution(self, net: TwoLayerLinear, loss: LinearMapLoss) -> float:
+        """Of the product of norms ‖W1‖‖W2‖."""
         W1, W2 = reduced_weights(net, loss)
-        return (squared_extremes(W1)[1] * squared_extremes(W2)[1]) ** 0.5
+        return map_resolution(loss, (squared_extremes(W1)[1] * squared_extremes(W2)[1]) ** 0.5)
 
-    def recorded(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
+    def recorded(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The reduced weights."""
         return self.reduced(net, loss)
 
-    def gradient(self, net: TwoLayerLinear, loss: Loss) -> dict[str, Tensor]:
+    def gradient(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The gradient in the reduced weights."""
         W1, W2 = reduced_weights(net, loss)
         g = loss.reduced.gradient(W1 @ W2.T)

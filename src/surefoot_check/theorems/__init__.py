@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from . import (
+    implicit_flow,
+    implicit_gd,
+    implicit_measured,
+    implicit_spectral,
     linear_resnet_gd,
     linear_resnet_local,
     two_layer_as_printed,
@@ -25,6 +29,10 @@ THEOREMS: dict[str, Theorem] = {
         two_layer_as_printed,
         linear_resnet_local,
         linear_resnet_gd,
+        implicit_spectral,
+        implicit_measured,
+        implicit_gd,
+        implicit_flow,
     )
 }
 

@@ -62,11 +62,15 @@ def constants(at: Measured, radius: float) -> Constants:
     """Lemma 3 with ρ_l = ∞ and the joint radius ϱ = ``radius``, rounded outwards."""
     depth = len(at.a)
     m2 = at.between**2
+    # δ and ε are kept beside ā and b̄: where they are small, ā_l - a_l would lose them to rounding
+    delta, epsilon = np.zeros(depth), np.zeros(depth)
     a_bar, b_bar = at.a.copy(), at.b.copy()
-    for layer in range(1, depth):  # ā_l = a_l + δ_l
-        a_bar[layer] += radius * np.sqrt(m2[:layer, layer] @ a_bar[:layer] ** 2)
-    for layer in range(depth - 2, -1, -1):  # b̄_l = b_l + ε_l
-        b_bar[layer] += radius * np.sqrt(m2[layer, layer + 1 :] @ b_bar[layer + 1 :] ** 2)
+    for layer in range(1, depth):
+        delta[layer] = radius * np.sqrt(m2[:layer, layer] @ a_bar[:layer] ** 2)
+        a_bar[layer] += delta[layer]
+    for layer in range(depth - 2, -1, -1):
+        epsilon[layer] = radius * np.sqrt(m2[layer, layer + 1 :] @ b_bar[layer + 1 :] ** 2)
+        b_bar[layer] += epsilon[layer]
     m_bar = at.between.copy()
     m_bar2 = m_bar**2
     for j in range(2, depth):  # m̄_ij = m_ij + d_ij, column by column
@@ -74,28 +78,51 @@ def constants(at: Measured, radius: float) -> Constants:
         m_bar2[: j - 1, j] = m_bar[: j - 1, j] ** 2
     # the multiplicative forms, which recover the paper's theorem at W = 0
     scale = at.b[-1] * at.a[0]
-    with np.errstate(
-        over="ignore", invalid="ignore", divide="ignore"
-    ):  # p near 0: infinite or NaN, and not the minimum
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # p near 0: infinite or NaN, not the minimum
         log_p, inverse = np.log(at.p), at.p**-2.0
-        without_one = np.exp(log_p.sum() - log_p + radius * np.sqrt(np.maximum(inverse.sum() - inverse, 0.0)))
+        rounding = _rounding_of_sums(log_p)
+        without_one = np.exp(_all_but_one(log_p) + rounding + radius * np.sqrt(_all_but_one(inverse)))
         z = np.fmin(a_bar * b_bar, scale * without_one)
-        pairs = np.maximum(inverse.sum() - inverse[:, None] - inverse[None, :], 0.0)
-        without_two = np.exp(log_p.sum() - log_p[:, None] - log_p[None, :] + radius * np.sqrt(pairs))
+        without_two = np.exp(_all_but_two(log_p) + rounding + radius * np.sqrt(_all_but_two(inverse)))
         M = np.triu(np.fmin(b_bar[None, :] * m_bar * a_bar[:, None], scale * without_two), 1)
-    delta, epsilon = (a_bar - at.a) * (1.0 + SLACK), (b_bar - at.b) * (1.0 + SLACK)
-    w = np.maximum(at.b_low - epsilon, 0.0) * np.maximum(at.a_low - delta, 0.0)
+    w = np.maximum(at.b_low - epsilon * (1.0 + SLACK), 0.0) * np.maximum(at.a_low - delta * (1.0 + SLACK), 0.0)
     if at.p_low.min() > 1e-150:  # its square does not underflow
         log_low, inverse = np.log(at.p_low), at.p_low**-2.0
-        share = radius * np.sqrt(np.maximum(inverse.sum() - inverse, 0.0)) * (1.0 + SLACK)
-        w = np.maximum(
-            w, at.b_low[-1] * at.a_low[0] * np.exp(log_low.sum() - log_low) * np.maximum(1.0 - share - SLACK, 0.0)
-        )
+        share = radius * np.sqrt(_all_but_one(inverse)) * (1.0 + SLACK)
+        product = np.exp(_all_but_one(log_low) - _rounding_of_sums(log_low))
+        w = np.maximum(w, at.b_low[-1] * at.a_low[0] * product * np.maximum(1.0 - share - SLACK, 0.0))
     return Constants(
         pl_constant=float((w**2).sum()) * (1.0 - 4.0 * SLACK),
         gauss_newton=float((z**2).sum()) * (1.0 + 4.0 * SLACK),
         bilinear=_largest_eigenvalue(M + M.T) * (1.0 + 4.0 * SLACK),
     )
+
+
+def _all_but_one(terms: Array) -> Array:
+    """Σ_{t≠l} for every l (L,). Never total minus own term: that cancels where one layer is nearly singular."""
+    before, after = _sums_around(terms)
+    return before + after
+
+
+def _all_but_two(terms: Array) -> Array:
+    """Σ_{t≠i,j} for every pair i < j (L, L); what stands below the diagonal has no meaning."""
+    before, after = _sums_around(terms)
+    behind = np.cumsum(np.triu(np.broadcast_to(terms, (len(terms),) * 2), 1), axis=1)  # Σ_{i<t≤j}
+    between = np.hstack([np.zeros((len(terms), 1)), behind[:, :-1]])
+    return before[:, None] + between + after[None, :]
+
+
+def _sums_around(terms: Array) -> tuple[Array, Array]:
+    """Σ_{t<l} and Σ_{t>l} for every l (L,)."""
+    before, after = np.zeros(len(terms)), np.zeros(len(terms))
+    before[1:] = np.cumsum(terms[:-1])
+    after[:-1] = np.cumsum(terms[:0:-1])[::-1]
+    return before, after
+
+
+def _rounding_of_sums(logarithms: Array) -> float:
+    """Bound of the absolute error of any partial sum of logarithms, each of which is within 4 ulp; signs may cancel."""
+    return (len(logarithms) + 8) * 2.0**-52 * float(np.abs(logarithms).sum())
 
 
 def _largest_eigenvalue(M: Array) -> float:

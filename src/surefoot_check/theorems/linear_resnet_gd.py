@@ -17,16 +17,21 @@ from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_wit
 SLACK = 1e-9
 
 
+def _e(q: Quantities) -> Number:
+    """Euler's number in the arithmetic of ``q``: a float, or a ball around it."""
+    return exp(1.0 + 0.0 * q["initial_gap"])
+
+
 def step(q: Quantities) -> Number:
     """η of the theorem."""
-    e = exp(1.0 + 0.0 * q["initial_gap"])
+    e = _e(q)
     J = q["norm_A"] * q["norm_B"] * q["norm_X"]
     return 1.0 / (2.0 * q["depth"] * J * (sqrt(e * q["initial_loss"]) + 0.5 * e * J))
 
 
 def decrease(q: Quantities, eta: Number) -> Number:
     """η L σ²_min(A) σ²_min(B) σ_r²(X) / e."""
-    e = exp(1.0 + 0.0 * q["initial_gap"])
+    e = _e(q)
     lowest = q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]
     return eta * q["depth"] * lowest * lowest / e
 
@@ -65,9 +70,9 @@ class GradientDescent(Theorem):
         return {}
 
     def conditions(self, q: Quantities) -> list[Inequality]:
-        e = exp(1.0 + 0.0 * q["initial_gap"])
-        lowest = q["sigma_min_A"] * q["sigma_min_B"]
-        left = lowest * lowest * q["sigma_min_X"] * q["sigma_min_X"]
+        e = _e(q)
+        lowest = q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]
+        left = lowest * lowest
         right = 4.0 * sqrt(2.0 * e * e * e) * q["norm_X"] * sqrt(q["initial_gap"]) * q["norm_A"] * q["norm_B"]
         return [
             Inequality("the weights start at zero: |W| <= 0", q["weight_norm"], "<=", 0.0),

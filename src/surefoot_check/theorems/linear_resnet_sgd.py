@@ -52,14 +52,16 @@ def rate(q: Values, eta: float) -> float:
     return eta * q["depth"] * (q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]) ** 2 / math.e
 
 
-def fixed_point(q: Values) -> tuple[float, float]:
-    """T and η of Theorem 3.6, defined through each other: T = log((L0 - L*)/ε')/(rate of η), by iteration from below."""
-    iterations = 10.0
-    for _ in range(200):
-        eta = step(SGD, q, iterations)
-        following = math.log(3.0 * (q["initial_loss"] - q["optimal_value"]) / q["target"]) / rate(q, eta)
-        if following <= iterations * (1.0 + 1e-12):
-            break
-        iterations = following
-    iterations = math.ceil(iterations)
-    return float(iterations), step(SGD, q, iterations)
+def fixed_point(q: Values) -> tuple[int, float]:
+    """T and η of Theorem 3.6, defined through each other: T = log((L0 - L*)/ε')/(rate of η), η at most ``step``.
+
+    T is the first whole number, from below, for which ``step`` allows the η of that equation. It is found because the T that
+    ``step`` asks for grows with log T only. A larger η with this T would leave the ball of the proof.
+    """
+    total = math.log(3.0 * (q["initial_loss"] - q["optimal_value"]) / q["target"])
+    iterations = 10
+    while True:
+        needed = math.ceil(total / rate(q, step(SGD, q, iterations)))
+        if needed <= iterations:
+            return iterations, total / (rate(q, 1.0) * iterations)
+        iterations = needed

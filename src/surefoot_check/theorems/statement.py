@@ -1,4 +1,5 @@
-"""What a theorem is to this package: base quantities, conditions, a guaranteed schedule, and its proof obligations."""
+"""What a theorem is to this package: base quantities, conditions, a guaranteed schedule, and its proof
+obligations."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ class Inequality:
 @dataclass(frozen=True)
 class Segment:
     """From iteration ``start``, for ``count`` iterations (``None``: for ever), the guaranteed gap falls by the factor
-    ``1 - decrease`` an iteration, from ``level``. One of the two steps is the witness for the checker: the floor step of
-    the theorem (by Theorem I, or by Theorem III) that achieves that decrease; the other is 0."""
+    ``1 - decrease`` an iteration, from ``level``. One of the two steps is the witness for the checker: the floor step
+    of the theorem (by Theorem I, or by Theorem III) that achieves that decrease; the other is 0."""
 
     start: int
     count: int | None
@@ -102,7 +103,8 @@ class Theorem(ABC):
     statement: ClassVar[str]
     reference: ClassVar[str]
     provable: ClassVar[bool] = True
-    """False for a theorem as printed whose statement is false: it is evaluated, and never accepted."""
+    """False for a theorem that is evaluated and never accepted of a run: its statement as printed is false, or is
+    about the flow."""
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]

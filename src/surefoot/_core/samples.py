@@ -1,0 +1,49 @@
+"""The squared loss of a network that needs its samples themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from .losses import Loss, SquaredLoss
+from .validate import real
+
+
+class SampleLoss(Loss):
+    """½‖f(X) - Y‖²_F for a network f that acts on the rows of X; X (N, d), Y (N, p) or (N,), float64.
+
+    Gaps are measured from 0, the least value that there can be: the theorems of such networks are about interpolation.
+
+    Raises:
+        TypeError, ValueError: as ``validate.real``, or different numbers of rows.
+    """
+
+    kind = "samples"
+    optimal_value = 0.0
+
+    def __init__(self, X: Any, Y: Any) -> None:
+        self.X, Y = real("X", X, 2), real("Y", Y, getattr(Y, "ndim", 2))
+        if Y.ndim not in (1, 2) or len(Y) != len(self.X):
+            raise ValueError(
+                f"X has shape {tuple(self.X.shape)} and Y {tuple(Y.shape)}; they must be (N, d) and (N, p) or (N,), N equal"
+            )
+        self.Y = Y if Y.ndim == 2 else Y[:, None]
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {"X": self.X.contiguous(), "Y": self.Y.contiguous()}
+
+
+def sample_loss(loss: Loss) -> SampleLoss:
+    """The loss, for a system that needs its samples.
+
+    Raises:
+        TypeError: another kind of loss, or a squared loss of statistics only.
+    """
+    if isinstance(loss, SampleLoss):
+        return loss
+    if not isinstance(loss, SquaredLoss):
+        raise TypeError(f"loss is a {type(loss).__name__}; this network is trained with sf.SquaredLoss(X, Y)")
+    if loss.samples is None:
+        raise TypeError("loss knows only statistics of its data; this network needs the rows: sf.SquaredLoss(X, Y)")
+    return SampleLoss(*loss.samples)

@@ -1,0 +1,37 @@
+"""How a run can end."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunStatus(StrEnum):
+    """How a run ended."""
+
+    RUNNING = "running"
+    CONVERGED = "converged"
+    MAX_ITERATIONS = "max_iterations"
+    STALLED = "stalled"
+    DIVERGED = "diverged"
+    COLLAPSED = "collapsed"
+    ILL_POSED = "ill_posed"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the last iterate is useless, so that the newest checkpoint is what a run keeps."""
+        return self in (RunStatus.DIVERGED, RunStatus.COLLAPSED, RunStatus.ILL_POSED)
+
+    @property
+    def text(self) -> str:
+        """What happened and what to do."""
+        return {
+            "running": "the run did not finish; resume it",
+            "converged": "the gap reached the tolerance",
+            "max_iterations": "the iteration limit came first; raise max_iterations or resume",
+            "stalled": "the gap is at the rounding level of float64 or no step lowers it; a smaller tolerance is out of reach",
+            "diverged": "the gap grew without bound or became non-finite: the step is too large; use a certified rule",
+            "collapsed": "every unit is 0 on every sample, so no gradient is left: the step is too large; use a smaller one",
+            "ill_posed": "gamma ||A|| reached 1, where no equilibrium need exist; use a smaller step, or the rule well-posed",
+            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
+        }[self.value]

@@ -1,0 +1,415 @@
+"""The equilibrium Z = relu(γZA + Φ) with a rigorous bound of its error.
+
+With q ≥ γ‖A‖, q < 1, the map T(Z) = relu(γZA + Φ) is a q-contraction of every row, so that the error of any point Y is at most
+‖T(Y) - Y‖/(1 - q); for the image Z⁺ of Z, computed with a rounding error of at most ω, it is at most (q‖Z⁺ - Z‖ + ω)/(1 - q)
+(docs/theorems/implicit.md). The bounds hold for the numbers that are returned, row by row, rounded outwards; they do not
+depend on the solver, which only proposes points.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+from surefoot_check.bounds import down, up
+
+from .._core.validate import positive_integer, unknown
+from .norms import largest_entry, row_norms_upper, shift
+from .solvers import SOLVERS, Problem, Solver, SolverMemory
+
+DEFAULT_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+"""Error of the iteration relative to ‖Z‖_F where none is asked for."""
+
+SMALL_WIDTH = 64
+"""Up to this width ``auto`` turns to Newton where the split is slow, beyond it to Anderson."""
+
+PATIENCE = 30
+"""Evaluations after which ``auto`` turns from the split or the low-rank model to another solver."""
+
+# The middle of each dtype's range: exponents (least, greatest) of max|Φ| and max|A| that are solved without rescaling.
+_RANGE = {torch.float64: (-300, 300), torch.float32: (-20, 40)}
+_SLACK = 1.0 + 2.0**-40
+"""Covers the roundings of a few operations in float64."""
+
+
+class EquilibriumStatus(StrEnum):
+    """How a call of ``solve`` ended."""
+
+    CONVERGED = "converged"
+    MAX_ITERATIONS = "max_iterations"
+    LIMITED_BY_ROUNDING = "limited_by_rounding"
+    NOT_CONTRACTING = "not_contracting"
+    NON_FINITE = "non_finite"
+
+    @property
+    def text(self) -> str:
+        """One sentence for a reader."""
+        return {
+            EquilibriumStatus.CONVERGED: "converged: the tolerance was reached",
+            EquilibriumStatus.MAX_ITERATIONS: "max_iterations: the tolerance was not reached; the error bound holds all the same",
+            EquilibriumStatus.LIMITED_BY_ROUNDING: "limited_by_rounding: the tolerance is below what this dtype can guarantee; "
+            "the error bound holds all the same",
+            EquilibriumStatus.NOT_CONTRACTING: "not_contracting: γ‖A‖ is not below 1, so there may be no equilibrium or several; "
+            "no guarantee, and Z is NaN unless the iteration settled",
+            EquilibriumStatus.NON_FINITE: "non_finite: NaN or infinity in the input or on the way; no result",
+        }[self]
+
+
+@dataclass(frozen=True)
+class Equilibrium:
+    """A computed equilibrium.
+
+    Attributes:
+        Z: (N, m); NaN where there is no result.
+        iterations: evaluations of the dense map.
+        error: upper bound of ‖Z - Z*‖_F, Z* the exact equilibrium; infinite where there is no guarantee.
+        row_errors: (N,) float64, upper bounds of the row norms of Z - Z*.
+        status: how it ended.
+        solver: the solver that proposed the last point.
+    """
+
+    Z: Tensor
+    iterations: int
+    error: float
+    row_errors: Tensor
+    status: EquilibriumStatus
+    solver: str
+
+
+def solve(
+    A: Tensor,
+    Phi: Tensor,
+    gamma: float,
+    *,
+    norm_A: float,
+    solver: str = "auto",
+    start: Tensor | None = None,
+    tolerance: float | None = None,
+    increment: float | None = None,
+    max_iterations: int = 1000,
+    phi_error: float | Tensor = 0.0,
+    memory: SolverMemory | None = None,
+) -> Equilibrium:
+    """Solve Z = relu(γZA + Φ) to a guaranteed error.
+
+    Args:
+        A: (m, m), float64 or float32.
+        Phi: (N, m), same dtype and device; N may be 0.
+        gamma: γ > 0.
+        norm_A: an upper bound of ‖A‖, see ``norms.spectral_norm_upper``. The guarantee rests on it.
+        solver: "plain", "anderson", "split", "low_rank", "newton" or "auto". All are safeguarded, row by row, by plain steps.
+        start: (N, m), where to start; by default the last result in ``memory``, else zero.
+        tolerance: guaranteed error relative to ‖Z‖_F, rounding included. By default 1e-10 (float64) or 1e-5 (float32) for the
+            error of the iteration, to which ``error`` adds the rounding of one evaluation; this is always reached.
+        increment: stop at ‖T(Z) - Z‖_F ≤ increment instead; with 1e-2, ``solver="plain"`` and ``max_iterations=100`` this
+            is the rule of the paper. The bounds are reported all the same.
+        max_iterations: limit on the evaluations of the map.
+        phi_error: bound of the row norms of the error of Phi: a number for all rows, or (N,).
+        memory: what an earlier call of the same problem left; updated. Its Z is the very tensor returned.
+
+    Raises:
+        TypeError: a dtype other than float64 and float32, or different dtypes or devices.
+        ValueError: shapes that do not fit, γ ≤ 0, norm_A below a lower bound of ‖A‖, an unknown solver, a bad tolerance.
+    """
+    A, Phi = A.detach(), Phi.detach()
+    _check(A, Phi, gamma, norm_A, start, tolerance, increment)
+    positive_integer("max_iterations", max_iterations)
+    if solver != "auto" and solver not in SOLVERS:
+        raise unknown("solver", solver, [*SOLVERS, "auto"])
+    memory = memory if memory is not None else SolverMemory()
+    with torch.no_grad():
+        return _Solution(A, Phi, gamma, norm_A, solver, tolerance, increment, max_iterations, phi_error, memory).run(start)
+
+
+def _check(
+    A: Tensor,
+    Phi: Tensor,
+    gamma: float,
+    norm_A: float,
+    start: Tensor | None,
+    tolerance: float | None,
+    increment: float | None,
+) -> None:
+    if A.dtype not in DEFAULT_TOLERANCE:
+        raise TypeError(f"A has dtype {str(A.dtype).removeprefix('torch.')}; use float64 or float32")
+    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.numel() == 0:
+        raise ValueError(f"A has shape {tuple(A.shape)}; it must be square, with at least one row")
+    for name, other in (("Phi", Phi), ("start", start)):
+        if other is None:
+            continue
+        if other.dtype != A.dtype or other.device != A.device:
+            raise TypeError(f"{name} is {other.dtype} on {other.device}, A is {A.dtype} on {A.device}; use one of them")
+        if other.ndim != 2 or other.shape[1] != A.shape[0] or other.shape[0] != Phi.shape[0]:
+            raise ValueError(f"{name} has shape {tuple(other.shape)}; with A {tuple(A.shape)} it must be (N, {A.shape[0]})")
+    if not 0.0 < gamma < math.inf:
+        raise ValueError(f"gamma is {gamma!r}; it must be a positive finite number")
+    if not norm_A >= 0.0:
+        raise ValueError(f"norm_A is {norm_A!r}; pass an upper bound of the spectral norm of A")
+    for name, value in (("tolerance", tolerance), ("increment", increment)):
+        if value is not None and not 0.0 <= value < math.inf:
+            raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0")
+
+
+class _Solution:
+    """The state of one call of ``solve``."""
+
+    def __init__(
+        self,
+        A: Tensor,
+        Phi: Tensor,
+        gamma: float,
+        norm_A: float,
+        solver: str,
+        tolerance: float | None,
+        increment: float | None,
+        max_iterations: int,
+        phi_error: float | Tensor,
+        memory: SolverMemory,
+    ) -> None:
+        self.A, self.Phi, self.gamma = A, Phi, gamma
+        self.q = up(gamma * norm_A)
+        self.norm_A = norm_A
+        self.requested = solver
+        self.explicit = tolerance is not None
+        self.tolerance = DEFAULT_TOLERANCE[A.dtype] if tolerance is None else tolerance
+        self.increment = increment
+        self.max_iterations = max_iterations
+        self.phi_error = phi_error
+        self.memory = memory
+        self.iterations = 0
+        self.exponent = 0
+
+    # -- set-up -------------------------------------------------------------------------------------------------------
+
+    def run(self, start: Tensor | None) -> Equilibrium:
+        A, Phi = self.A, self.Phi
+        rows = Phi.shape[0]
+        phi_errors = torch.as_tensor(self.phi_error, dtype=torch.float64, device=A.device).expand(rows)
+        largest_A = largest_entry(A)
+        largest_Phi = largest_entry(Phi) if rows else 0.0
+        if not (math.isfinite(largest_A) and math.isfinite(largest_Phi) and bool(phi_errors.isfinite().all())):
+            return self._nothing(EquilibriumStatus.NON_FINITE)
+        if largest_A > self.norm_A:
+            raise ValueError(f"norm_A is {self.norm_A!r}, below an entry of A ({largest_A!r}); pass an upper bound of ‖A‖")
+        if largest_Phi == 0.0 and self.q < 1.0:
+            # Z = 0 is the equilibrium of Φ̂ = 0.
+            return self._result(torch.zeros_like(Phi), phi_errors, EquilibriumStatus.CONVERGED, "closed form")
+        phi_errors = self._rescale(largest_A, largest_Phi, phi_errors)
+        self.problem = Problem(self.A, self.Phi, self.gamma, self.q, phi_errors)
+        self.solver = self._first_solver()
+        if start is None and self.memory.Z is not None and self.memory.Z.shape == Phi.shape:
+            start = self.memory.Z.to(Phi)
+        if start is not None:
+            start = shift(start.detach(), -self.exponent) if self.exponent else start.detach().clone()
+        return self._iterate(start)
+
+    def _rescale(self, largest_A: float, largest_Phi: float, phi_errors: Tensor) -> Tensor:
+        """Bring A and Φ to the middle of the dtype's range by powers of two: relu(2ᵉx) = 2ᵉ relu(x)."""
+        least, greatest = _RANGE[self.A.dtype]
+        lost = math.sqrt(self.A.shape[0]) * torch.finfo(self.A.dtype).tiny
+        exponent = math.frexp(largest_Phi)[1]
+        if largest_Phi and not least <= exponent <= greatest:
+            self.Phi, self.exponent = shift(self.Phi, -exponent), exponent
+            # Entries that become subnormal lose digits, as they may on the way back.
+            phi_errors = shift(phi_errors, -exponent) * _SLACK + 2.0 * lost
+        exponent = math.frexp(largest_A)[1]
+        if largest_A and not -greatest <= exponent <= greatest:
+            self.A, self.gamma = shift(self.A, -exponent), math.ldexp(self.gamma, exponent)
+        return phi_errors
+
+    def _first_solver(self) -> Solver:
+        problem, name = self.problem, self.requested
+        if name in ("auto", "split", "low_rank") and not problem.splits:
+            name = "plain"  # only where γ‖A‖ ≥ 1
+        elif name == "auto":
+            # One split step leaves the fraction `rate`; the low-rank model costs about a sixth of an evaluation to make.
+            rate = problem.gamma * problem.off_diagonal * float(problem.scale.max())
+            name = "low_rank" if self.A.shape[0] > 2 * SMALL_WIDTH and rate > 0.01 else "split"
+        return SOLVERS[name](problem, self.memory)
+
+    # -- the iteration ------------------------------------------------------------------------------------------------
+
+    def _iterate(self, start: Tensor | None) -> Equilibrium:
+        problem, q = self.problem, self.q
+        margin = down(1.0 - q)
+        warm = start is not None
+        Z = start if start is not None else torch.zeros_like(problem.Phi)
+        P, T, D = (torch.empty_like(Z) for _ in range(3))
+        rows, device = Z.shape[0], Z.device
+        self.failures = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.finished = _Finished(problem.Phi)
+        before = torch.full((rows,), math.inf, dtype=torch.float64, device=device)
+        accelerated = torch.zeros(rows, dtype=torch.bool, device=device)
+        total_before, reserve = math.inf, 0.0
+        while True:
+            self.iterations += 1
+            if self.iterations == 1 and not warm:
+                P.copy_(problem.Phi)
+            else:
+                problem.product(Z, P)
+            torch.clamp_min(P, 0.0, out=T)
+            torch.sub(T, Z, out=D)
+            residuals = row_norms_upper(D)
+            total = float(torch.linalg.vector_norm(residuals))
+            if not math.isfinite(total):
+                if warm and self.iterations == 1:  # a start that is not finite
+                    Z.zero_()
+                    warm, self.iterations = False, 0
+                    continue
+                status = EquilibriumStatus.NON_FINITE if q < 1.0 else EquilibriumStatus.NOT_CONTRACTING
+                return self._nothing(status)
+            size = math.hypot(self.finished.size, float(torch.linalg.vector_norm(T)))
+            if self.increment is not None:
+                if total <= math.ldexp(self.increment, -self.exponent):
+                    return self._plain_result(T, Z, residuals, EquilibriumStatus.CONVERGED)
+            elif q >= 1.0:
+                if total <= self.tolerance * size:
+                    return self._plain_result(T, Z, residuals, EquilibriumStatus.NOT_CONTRACTING)
+            else:
+                whole = max(self.tolerance * size * margin - reserve, 0.0)
+                problem.target = goal = math.sqrt(max(whole**2 - self.finished.defect**2, 0.0))
+                if q * total <= goal:
+                    rounding = problem.rounding(Z)
+                    status, reserve = self._judge(q * residuals, rounding, size * margin)
+                    if status is not None:
+                        return self._plain_result(T, Z, residuals, status)
+                elif total >= 0.8 * total_before and q * total <= float(torch.linalg.vector_norm(problem.rounding(Z))):
+                    limited = EquilibriumStatus.LIMITED_BY_ROUNDING if self.explicit else EquilibriumStatus.CONVERGED
+                    return self._plain_result(T, Z, residuals, limited)
+            if self.iterations >= self.max_iterations:
+                return self._plain_result(T, Z, residuals, EquilibriumStatus.MAX_ITERATIONS)
+
+            if q < 1.0 and self.increment is None:
+                active = self.finished.split(q * residuals <= 0.3 * whole / math.sqrt(rows), residuals.shape[0])
+                if active is not None:
+                    self.finished.store(T, q * residuals, problem.rounding(Z), active)
+                    problem.select(active)
+                    self.solver.select(active)
+                    Z, P, T, D = (buffer[active] for buffer in (Z, P, T, D))
+                    residuals, before, accelerated = residuals[active], before[active], accelerated[active]
+                    self.failures = self.failures[active]
+                    problem.target = math.sqrt(max(whole**2 - self.finished.defect**2, 0.0))
+                    total = float(torch.linalg.vector_norm(residuals))
+
+            failed = accelerated & (residuals > q * before) if q < 1.0 else torch.zeros_like(accelerated)
+            self.failures += failed
+            self._change_solver(Z)
+            plain = failed | (self.failures >= self.solver.patience)
+            fallback = bool(plain.any())
+            kept = T[plain] if fallback else T
+            Y = self.solver.propose(Z, P, T, D)
+            if fallback:
+                Y[plain] = kept
+            if q < 1.0 and self.increment is None:
+                defects = self.solver.defects()
+                if defects is not None:
+                    if fallback:
+                        defects = torch.where(plain, q * residuals, defects)
+                    if float(torch.linalg.vector_norm(defects)) <= problem.target:
+                        rounding = self.solver.defect_rounding()
+                        status, reserve = self._judge(defects, rounding, size * margin)
+                        if status is not None:
+                            return self._finish(Y, defects, rounding, status)
+            accelerated = ~plain
+            before, total_before = residuals, total
+            P, T, D = (buffer for buffer in (Z, P, T, D) if buffer is not Y)
+            Z = Y
+
+    def _judge(self, defects: Tensor, rounding: Tensor, scale: float) -> tuple[EquilibriumStatus | None, float]:
+        """Status of a point whose defects reach the tolerance, and what to reserve for rounding where it has none yet."""
+        if not self.explicit:
+            return EquilibriumStatus.CONVERGED, 0.0
+        finished = self.finished
+        lost = math.hypot(float(torch.linalg.vector_norm(rounding)), finished.lost)
+        if math.hypot(float(torch.linalg.vector_norm(defects + rounding)), finished.both) * _SLACK <= self.tolerance * scale:
+            return EquilibriumStatus.CONVERGED, 0.0
+        if lost * _SLACK >= self.tolerance * scale:
+            return EquilibriumStatus.LIMITED_BY_ROUNDING, 0.0
+        return None, lost * _SLACK
+
+    def _change_solver(self, Z: Tensor) -> None:
+        """``auto``: leave the split and its low-rank model where some row fails again and again, or it takes long."""
+        if self.requested != "auto" or self.solver.name not in ("split", "low_rank"):
+            return
+        if self.iterations >= PATIENCE or bool((self.failures >= self.solver.patience).any()):
+            name = "newton" if Z.shape[1] <= SMALL_WIDTH else "anderson"
+            self.solver = SOLVERS[name](self.problem, self.memory)
+            self.failures.zero_()
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def _plain_result(self, T: Tensor, Z: Tensor, residuals: Tensor, status: EquilibriumStatus) -> Equilibrium:
+        """T = T(Z) as the result; where γ‖A‖ ≥ 1, without a bound, and NaN unless the iteration settled."""
+        if self.q < 1.0:
+            return self._finish(T, self.q * residuals, self.problem.rounding(Z), status)
+        settled = status is not EquilibriumStatus.MAX_ITERATIONS
+        if not settled:
+            return self._nothing(EquilibriumStatus.NOT_CONTRACTING)
+        errors = torch.full_like(residuals, math.inf)
+        return self._result(T, errors, EquilibriumStatus.NOT_CONTRACTING, self.solver.name)
+
+    def _finish(self, Y: Tensor, defects: Tensor, rounding: Tensor, status: EquilibriumStatus) -> Equilibrium:
+        Y, defects, rounding = self.finished.whole(Y, defects, rounding)
+        return self._result(Y, defects + rounding, status, self.solver.name)
+
+    def _result(self, Y: Tensor, defects: Tensor, status: EquilibriumStatus, solver: str) -> Equilibrium:
+        """The equilibrium at Y, given bounds of the row norms of T(Y) - Y (infinite: no guarantee)."""
+        errors = defects * up(_SLACK / down(1.0 - self.q), 2) if self.q < 1.0 else defects
+        if self.exponent:
+            Y = shift(Y, self.exponent)
+            lost = math.sqrt(Y.shape[1]) * torch.finfo(Y.dtype).tiny
+            errors = shift(errors, self.exponent) * _SLACK + lost
+            if not bool(Y.isfinite().all()):
+                return self._nothing(EquilibriumStatus.NON_FINITE)
+        total = up(float(torch.linalg.vector_norm(errors)), errors.numel() + 4)
+        self.memory.Z = Y
+        return Equilibrium(Y, self.iterations, total, errors, status, solver)
+
+    def _nothing(self, status: EquilibriumStatus) -> Equilibrium:
+        errors = torch.full((self.Phi.shape[0],), math.inf, dtype=torch.float64, device=self.Phi.device)
+        solver = self.solver.name if hasattr(self, "solver") else self.requested
+        return Equilibrium(torch.full_like(self.Phi, math.nan), self.iterations, math.inf, errors, status, solver)
+
+
+class _Finished:
+    """Rows that are accurate enough and no longer take part."""
+
+    def __init__(self, Phi: Tensor) -> None:
+        self._rows: Tensor | None = None
+        self._shape, self._like = Phi.shape, Phi
+        self.size = self.defect = self.lost = self.both = 0.0
+
+    def split(self, done: Tensor, active: int) -> Tensor | None:
+        """Mask of the rows to keep, or ``None`` while too few are done for the copies to pay."""
+        count = int(done.sum())
+        return ~done if 2 * count >= active and count < active else None
+
+    def store(self, T: Tensor, defects: Tensor, rounding: Tensor, keep: Tensor) -> None:
+        """Set aside all rows of T but those of the mask ``keep``."""
+        if self._rows is None:
+            self._rows = torch.arange(self._shape[0], device=T.device)
+            self._Z = self._like.new_empty(self._shape)
+            self._defects = torch.zeros(self._shape[0], dtype=torch.float64, device=T.device)
+            self._rounding = torch.zeros_like(self._defects)
+        done = self._rows[~keep]
+        self._Z[done] = T[~keep]
+        self._defects[done], self._rounding[done] = defects[~keep], rounding[~keep]
+        self._rows = self._rows[keep]
+        self.size = math.hypot(self.size, float(torch.linalg.vector_norm(T[~keep])))
+        # Rows that still take part are zero in these two.
+        self.defect = float(torch.linalg.vector_norm(self._defects))
+        self.lost = float(torch.linalg.vector_norm(self._rounding))
+        self.both = float(torch.linalg.vector_norm(self._defects + self._rounding))
+
+    def whole(self, Y: Tensor, defects: Tensor, rounding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """All rows, given those that took part to the end."""
+        if self._rows is None:
+            return Y, defects, rounding
+        self._Z[self._rows] = Y
+        self._defects[self._rows], self._rounding[self._rows] = defects, rounding
+        return self._Z, self._defects, self._rounding
+

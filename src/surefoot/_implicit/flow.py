@@ -1,0 +1,140 @@
+"""Gradient flow θ' = -∇L(θ) of an implicit ReLU network, and the flow of its linearisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.losses import Loss
+from .._core.samples import sample_loss
+from .._core.status import RunStatus
+from .._core.validate import real
+from .engine import Iterate, Weights
+from .network import ImplicitReLU
+from .norms import spectral_norm_upper
+from .solvers import SolverMemory
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A gradient flow at the times asked for.
+
+    Attributes:
+        times: (T,), up to the last that was reached.
+        gaps: ½‖f(X) - Y‖² at each.
+        outputs: f(X) at each, (T, N, p).
+        status: ``converged`` where the last time was reached, ``ill_posed`` or ``collapsed`` where the flow ended before,
+            ``diverged`` where the integrator gave up.
+        evaluations: gradients computed.
+    """
+
+    times: Tensor
+    gaps: list[float]
+    outputs: Tensor
+    status: RunStatus
+    evaluations: int = field(default=0)
+
+
+def gradient_flow(
+    net: ImplicitReLU,
+    loss: Loss,
+    times: Sequence[float] | Tensor,
+    *,
+    method: str = "RK45",
+    relative_tolerance: float = 1e-6,
+    absolute_tolerance: float = 1e-9,
+) -> Flow:
+    """Integrate θ' = -∇L(θ) from the network's weights, which are set to those at the last time reached.
+
+    For small networks: the integrator works on all weights as one vector. Where entries of U cross 0 the field jumps (relu'), which
+    costs the integrator small steps; it is continuous in between (the theorem `implicit/flow` takes for granted that the flow exists).
+
+    Args:
+        net: float64 weights.
+        loss: ``sf.SquaredLoss(X, Y)``.
+        times: increasing, from 0 or later.
+        method: of ``scipy.integrate.solve_ivp``; ``LSODA`` where the flow is stiff.
+        relative_tolerance, absolute_tolerance: of the integrator, per step.
+
+    Raises:
+        TypeError, ValueError: times that do not increase, or arguments as for ``sf.descend``.
+    """
+    import numpy as np
+    from scipy.integrate import solve_ivp
+
+    samples = sample_loss(loss)
+    grid = real("times", times if isinstance(times, Tensor) else list(times), 1)
+    if float(grid[0]) < 0.0 or bool((grid.diff() <= 0.0).any()):
+        raise ValueError("times must increase from 0 or later; sort them and drop repeated ones")
+    first = Weights.of({"W": net.W, "A": net.A, "b": net.b.reshape(net.width, -1)})
+    shapes = [tuple(w.shape) for w in (first.W, first.A, first.b)]
+    memory = SolverMemory()
+    stopped: list[RunStatus] = []
+
+    def weights(vector: Any) -> Weights:
+        parts = torch.from_numpy(np.array(vector)).to(first.A).split([math.prod(shape) for shape in shapes])
+        return Weights(*(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
+
+    def at(vector: Any) -> Iterate:
+        nonlocal memory
+        theta = weights(vector)
+        found = Iterate(samples, theta, net.gamma, spectral_norm_upper(theta.A), memory)
+        memory = found.memory
+        return found
+
+    def field_at(_: float, vector: Any) -> Any:
+        found = at(vector)
+        if not found.contraction < 1.0:
+            raise _Ended(RunStatus.ILL_POSED)
+        if found.gap > 0.0 and not bool(found.Z.any()):
+            raise _Ended(RunStatus.COLLAPSED)
+        g = found.gradient
+        return -torch.cat([g.W.reshape(-1), g.A.reshape(-1), g.b.reshape(-1)]).cpu().numpy()
+
+    current = torch.cat([first.W.reshape(-1), first.A.reshape(-1), first.b.reshape(-1)]).cpu().numpy()
+    reached, gaps, outputs, evaluations, time = [], [], [], 0, 0.0
+    for target in grid.tolist():
+        if target > time:
+            try:
+                part = solve_ivp(
+                    field_at, (time, target), current, method, rtol=relative_tolerance, atol=absolute_tolerance
+                )
+            except _Ended as end:
+                stopped.append(end.status)
+                break
+            evaluations += int(part.nfev)
+            if not part.success:
+                stopped.append(RunStatus.DIVERGED)
+                break
+            current, time = part.y[:, -1], target
+        found = at(current)
+        reached.append(target)
+        gaps.append(found.gap)
+        outputs.append(found.residual + samples.Y)
+    last = weights(current)
+    with torch.no_grad():
+        net.W.copy_(last.W)
+        net.A.copy_(last.A)
+        net.b.copy_(last.b.reshape(net.b.shape))
+    status = stopped[0] if stopped else RunStatus.CONVERGED
+    stacked = torch.stack(outputs) if outputs else torch.empty((0, *samples.Y.shape), dtype=samples.Y.dtype)
+    return Flow(torch.tensor(reached, dtype=torch.float64), gaps, stacked, status, evaluations)
+
+
+def linearised(H: Tensor, residual: Tensor, times: Tensor) -> Tensor:
+    """exp(-Ht) r_0 at each time (T, N): the residual of the flow of a network whose Gram matrix H (N, N) does not move."""
+    values, vectors = torch.linalg.eigh(H)
+    return (torch.exp(-times[:, None] * values) * (vectors.T @ residual)) @ vectors.T
+
+
+class _Ended(Exception):
+    """The flow left the region where it is defined."""
+
+    def __init__(self, status: RunStatus) -> None:
+        super().__init__(status.text)
+        self.status = status

@@ -1,0 +1,372 @@
+"""The network z = relu(γzA + relu(xW)), ŷ = zb."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from numbers import Real
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .._core.validate import as_tensor, finite, positive_integer
+from . import adjoint
+from .adjoint import Adjoint, Gradient, LinearSolution, active_units, equilibrium_errors, solve_linear
+from .equilibrium import Equilibrium, EquilibriumStatus, solve
+from .gram import gram_matrix
+from .layer import EquilibriumError
+from .norms import NormWatch, frobenius_upper, product_row_errors
+from .solvers import SolverMemory
+
+
+class NotWellPosed(ValueError):
+    """γ‖A‖ is not below 1, so that the equilibrium need not exist, or need not be the only one.
+
+    Attributes:
+        gamma: γ.
+        norm_A: upper bound of ‖A‖.
+        largest_gamma: γ must be below this, 1/‖A‖.
+    """
+
+    def __init__(self, gamma: float, norm_A: float) -> None:
+        self.gamma, self.norm_A = gamma, norm_A
+        self.largest_gamma = 1.0 / norm_A
+        super().__init__(
+            f"gamma is {gamma:.6g} and ‖A‖ = {norm_A:.6g}, so that gamma‖A‖ = {gamma * norm_A:.6g}; it must be below 1 for the "
+            f"equilibrium to exist: use gamma below {self.largest_gamma:.6g}, or scale A by {0.99 / (gamma * norm_A):.3g}"
+        )
+
+
+class ImplicitReLU(nn.Module):
+    """f(X) = Zb with Z = relu(γZA + relu(XW)), in float64 or float32, on any device.
+
+    ``forward`` is differentiable in X, W, A and b to any order; where a sign of γZA + relu(XW) or XW is 0 the derivative of relu
+    is taken as 0. The memory does not depend on the number of iterations.
+
+    Args:
+        W: (d, m).
+        A: (m, m). γ‖A‖ < 1 is needed for the equilibrium to exist; it is checked at every call, not here.
+        b: (m,) for one output, (m, p) for several.
+        gamma: γ > 0, not trained.
+        solver: of the equilibrium, ``"auto"`` or the name of one.
+        tolerance: of equilibrium and adjoint, relative; by dtype where not given.
+        max_iterations: of either, at most; the solver's own limit where not given.
+
+    Raises:
+        TypeError: not floats, or of different dtypes.
+        ValueError: empty, non-finite, shapes that do not fit, or gamma not positive.
+    """
+
+    W: nn.Parameter
+    A: nn.Parameter
+    b: nn.Parameter
+
+    def __init__(
+        self,
+        W: Any,
+        A: Any,
+        b: Any,
+        gamma: float,
+        *,
+        solver: str = "auto",
+        tolerance: float | None = None,
+        max_iterations: int | None = None,
+    ) -> None:
+        super().__init__()
+        weights = {"W": as_tensor("W", W), "A": as_tensor("A", A), "b": as_tensor("b", b)}
+        for name, weight in weights.items():
+            if weight.numel() == 0:
+                raise ValueError(f"{name} is empty (shape {tuple(weight.shape)}); pass at least one row and one column")
+            finite(name, weight)
+        shapes = [tuple(weight.shape) for weight in weights.values()]
+        m = shapes[0][-1] if shapes[0] else 0
+        if len(shapes[0]) != 2 or shapes[1] != (m, m) or len(shapes[2]) not in (1, 2) or shapes[2][0] != m:
+            raise ValueError(
+                f"W has shape {shapes[0]}, A {shapes[1]} and b {shapes[2]}; they must be (d, m), (m, m) and (m,) or (m, p) "
+                "with the same width m"
+            )
+        dtypes = {name: str(weight.dtype).removeprefix("torch.") for name, weight in weights.items()}
+        if len(set(dtypes.values())) > 1:
+            given = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
+            raise TypeError(f"{given}; the weights must have one dtype: convert them with .double() or .float()")
+        if isinstance(gamma, bool) or not isinstance(gamma, Real):
+            raise TypeError(f"gamma is {gamma!r} ({type(gamma).__name__}); pass a positive number")
+        if not 0.0 < float(gamma) < math.inf:
+            raise ValueError(f"gamma is {gamma!r}; it must be a positive number")
+        for name, weight in weights.items():
+            setattr(self, name, nn.Parameter(weight.clone()))
+        self.gamma = float(gamma)
+        self.solver, self.tolerance, self.max_iterations = solver, tolerance, max_iterations
+        self._watch: tuple[tuple[Any, ...], NormWatch] | None = None
+
+    @classmethod
+    def paper(
+        cls,
+        inputs: int,
+        width: int,
+        gamma: float,
+        *,
+        outputs: int = 1,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> ImplicitReLU:
+        """The initialisation of the paper's experiments: W ~ N(0, 1/m), A = I and b = 0, m = ``width``.
+
+        W is drawn in float64 and then rounded, so that float32 starts at the same weights. Randomness comes from ``generator``,
+        or from a new one with seed 0.
+        """
+        for name, value in (("inputs", inputs), ("width", width), ("outputs", outputs)):
+            positive_integer(name, value)
+        if generator is None:
+            generator = torch.Generator().manual_seed(0)
+        device = generator.device
+        W = torch.randn(inputs, width, generator=generator, dtype=torch.float64, device=device) / math.sqrt(width)
+        A = torch.eye(width, dtype=dtype, device=device)
+        b = torch.zeros((width,) if outputs == 1 else (width, outputs), dtype=dtype, device=device)
+        return cls(W.to(dtype), A, b, gamma)
+
+    @property
+    def inputs(self) -> int:
+        """d."""
+        return self.W.shape[0]
+
+    @property
+    def width(self) -> int:
+        """m."""
+        return self.W.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """p."""
+        return 1 if self.b.ndim == 1 else self.b.shape[1]
+
+    def extra_repr(self) -> str:
+        """Sizes and γ."""
+        return f"inputs={self.inputs}, width={self.width}, outputs={self.outputs}, gamma={self.gamma:g}"
+
+    def norm_A(self) -> float:
+        """Upper bound of ‖A‖, rounding included."""
+        return self._norm(self.A.detach())
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Outputs (N,), or (N, p) for b (m, p), at X (N, d).
+
+        Raises:
+            NotWellPosed: γ‖A‖ ≥ 1.
+            EquilibriumError: the solver did not converge; from ``backward``, that of the adjoint did not.
+            TypeError, ValueError: X does not fit.
+        """
+        self._check(X)
+        Z = _EquilibriumFunction.apply(self.A, (X @ self.W).relu(), self)
+        return Z @ self.b
+
+    def equilibrium(
+        self,
+        X: Tensor,
+        *,
+        start: Tensor | None = None,
+        memory: SolverMemory | None = None,
+        solver: str | None = None,
+        tolerance: float | None = None,
+        max_iterations: int | None = None,
+    ) -> Equilibrium:
+        """Z (N, m) at X (N, d) with bounds of its error, for the exact product XW, evaluated in float64; not differentiable.
+
+        Unlike ``forward`` it raises no error where the solver fails: see ``status``.
+
+        Args:
+            X: (N, d).
+            start: Z from which to start, such as that at nearby weights; 0 by default.
+            memory: what the call at nearby weights and the same X left, to start from; updated.
+            solver, tolerance, max_iterations: in place of those of the network.
+        """
+        self._check(X)
+        with torch.no_grad():
+            X, W = X.detach(), self.W.detach()
+            options = {"memory": memory, "solver": solver, "tolerance": tolerance, "max_iterations": max_iterations}
+            A = self.A.detach()
+            result = self._solve(A, (X @ W).relu(), product_row_errors(X, W), start, **options)
+            if X.dtype == torch.float64 or not math.isfinite(result.error):
+                return result
+            errors = torch.minimum(result.row_errors, equilibrium_errors(X, W, A, result.Z, self.gamma, self._norm(A)))
+            return replace(result, row_errors=errors, error=frobenius_upper(errors))
+
+    def gradient(self, X: Tensor, Y: Tensor, *, start: Tensor | None = None) -> Gradient:
+        """Gradient of ½‖f(X) - Y‖² with bounds of its error: the part of solvers and rounding, and that of uncertain signs.
+
+        Args:
+            X: (N, d).
+            Y: (N,) or (N, p), as the outputs.
+            start: Z from which to start; 0 by default.
+
+        Raises:
+            NotWellPosed, EquilibriumError, TypeError, ValueError: as ``forward``.
+        """
+        equilibrium = self.equilibrium(X, start=start)
+        A = self.A.detach()
+        norm_A = self._norm(A)
+        self._require("the equilibrium", equilibrium, norm_A)
+        expected = (len(X),) if self.b.ndim == 1 else (len(X), self.outputs)
+        if not isinstance(Y, Tensor) or Y.dtype != self.W.dtype:
+            raise TypeError(f"Y must be a tensor with dtype {self.W.dtype}, as the weights")
+        if tuple(Y.shape) != expected:
+            raise ValueError(f"Y has shape {tuple(Y.shape)}; it must be {expected}, as the outputs")
+        finite("Y", Y)
+        with torch.no_grad():
+            result = adjoint.gradient(
+                X.detach(),
+                Y.detach().reshape(len(X), -1),
+                self.W.detach(),
+                A,
+                self.b.detach().reshape(self.width, -1),
+                self.gamma,
+                equilibrium,
+                norm_A=norm_A,
+                tolerance=self.tolerance,
+                **self._limit(),
+            )
+        self._require("the adjoint", result.adjoint, norm_A)
+        return result
+
+    def gram(self, X: Tensor) -> Tensor:
+        """H (N, N): inner products of the gradients of the outputs over all weights; one output only.
+
+        Raises:
+            NotWellPosed, EquilibriumError, TypeError, ValueError: as ``forward``; ``ValueError`` for several outputs.
+        """
+        if self.outputs != 1:
+            raise ValueError(f"the network has {self.outputs} outputs; the Gram matrix is defined for one")
+        equilibrium = self.equilibrium(X)
+        A = self.A.detach()
+        self._require("the equilibrium", equilibrium, self._norm(A))
+        with torch.no_grad():
+            XW = X.detach() @ self.W.detach()
+            active = active_units(A, XW.relu(), equilibrium.Z, self.gamma)
+            b = self.b.detach().reshape(1, -1).expand(len(X), -1)
+            K = self._solve_linear(A, active, b, transposed=True)
+            return gram_matrix(X.detach(), equilibrium.Z, K, XW > 0, self.gamma)
+
+    def _check(self, X: Tensor) -> None:
+        if not isinstance(X, Tensor) or X.dtype != self.W.dtype:
+            given = X.dtype if isinstance(X, Tensor) else type(X).__name__
+            raise TypeError(f"X is {given}; pass a tensor with the dtype of the weights, {self.W.dtype}")
+        if X.ndim != 2 or X.shape[1] != self.inputs or len(X) == 0:
+            raise ValueError(f"X has shape {tuple(X.shape)}; it must be (N, {self.inputs}) with at least one row")
+
+    def _norm(self, A: Tensor) -> float:
+        key = (A.shape, A.dtype, A.device)
+        if self._watch is None or self._watch[0] != key:
+            self._watch = (key, NormWatch(A))
+        return self._watch[1].bound(A, limit=1.0 / self.gamma)
+
+    def _limit(self) -> dict[str, Any]:
+        return {} if self.max_iterations is None else {"max_iterations": self.max_iterations}
+
+    def _solve(
+        self, A: Tensor, Phi: Tensor, phi_error: Any = 0.0, start: Tensor | None = None, **given: Any
+    ) -> Equilibrium:
+        options = {"solver": self.solver, "tolerance": self.tolerance, **self._limit()}
+        options |= {name: value for name, value in given.items() if value is not None}
+        return solve(A, Phi, self.gamma, norm_A=self._norm(A), start=start, phi_error=phi_error, **options)
+
+    def _solve_linear(self, A: Tensor, active: Tensor, C: Tensor, *, transposed: bool) -> Tensor:
+        """V = D ∘ (C + γVB), B = Aᵀ if ``transposed`` else A."""
+        norm_A = self._norm(A)
+        solution = solve_linear(
+            A.T if transposed else A,
+            active,
+            C,
+            self.gamma,
+            norm_B=norm_A,
+            tolerance=self.tolerance,
+            **self._limit(),
+        )
+        self._require("the adjoint", solution, norm_A)
+        return solution.V
+
+    def _require(self, what: str, solution: Equilibrium | LinearSolution | Adjoint, norm_A: float) -> None:
+        """Raise unless it is as accurate as was asked for, or as the dtype allows."""
+        status = solution.status
+        if status in (EquilibriumStatus.CONVERGED, EquilibriumStatus.LIMITED_BY_ROUNDING):
+            return
+        if not self.gamma * norm_A < 1.0 and math.isfinite(norm_A):
+            raise NotWellPosed(self.gamma, norm_A)
+        hints = {
+            EquilibriumStatus.MAX_ITERATIONS: f"gamma‖A‖ = {self.gamma * norm_A:.4g}: raise max_iterations or the tolerance",
+            EquilibriumStatus.NON_FINITE: "look for NaN or infinity in X and the weights, and for overflow in XW",
+            EquilibriumStatus.NOT_CONTRACTING: f"gamma‖A‖ = {self.gamma * norm_A:.4g}",
+        }
+        message = f"{what} after {solution.iterations} evaluations: {status.text}; {hints[status]}"
+        raise EquilibriumError(message, cast(Any, solution))
+
+
+class _EquilibriumFunction(torch.autograd.Function):
+    """(A, Φ) -> Z. Only Z is kept besides the arguments; the derivative is the solution of a linear equation at Z."""
+
+    @staticmethod
+    def forward(A: Tensor, Phi: Tensor, net: ImplicitReLU) -> Tensor:
+        A, Phi = A.detach(), Phi.detach()
+        equilibrium = net._solve(A, Phi)
+        net._require("the equilibrium", equilibrium, net._norm(A))
+        return equilibrium.Z
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        A, Phi, ctx.net = inputs
+        ctx.save_for_backward(A, Phi, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        A, Phi, Z = ctx.saved_tensors
+        with torch.no_grad():
+            active = active_units(A, Phi, Z, ctx.net.gamma)
+        V = _LinearFunction.apply(A, grad_outputs[0], active, True, ctx.net)
+        return ctx.net.gamma * (Z.mT @ V) if ctx.needs_input_grad[0] else None, V, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        A, Phi, net = args
+        A, (Phi,), shape = _rows_of_batch(info, in_dims[0], A, (in_dims[1],), (Phi,))
+        return _EquilibriumFunction.apply(A, Phi, net).reshape(shape), 0
+
+
+class _LinearFunction(torch.autograd.Function):
+    """(A, C) -> V = D ∘ (C + γVB), B = Aᵀ or A; the derivative is the same with the other of the two, for every order."""
+
+    @staticmethod
+    def forward(A: Tensor, C: Tensor, active: Tensor, transposed: bool, net: ImplicitReLU) -> Tensor:
+        return net._solve_linear(A.detach(), active, C.detach(), transposed=transposed)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        A, _, active, ctx.transposed, ctx.net = inputs
+        ctx.save_for_backward(A, active, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        A, active, V = ctx.saved_tensors
+        # ⟨grad, dV⟩ = ⟨Y, dC + γV dB⟩
+        Y = _LinearFunction.apply(A, grad_outputs[0], active, not ctx.transposed, ctx.net)
+        gradient = Y.mT @ V if ctx.transposed else V.mT @ Y
+        return ctx.net.gamma * gradient, Y, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        A, C, active, transposed, net = args
+        A, (C, active), shape = _rows_of_batch(info, in_dims[0], A, in_dims[1:3], (C, active))
+        return _LinearFunction.apply(A, C, active, transposed, net).reshape(shape), 0
+
+
+def _rows_of_batch(
+    info: Any, A_dim: int | None, A: Tensor, in_dims: tuple[int | None, ...], batched: tuple[Tensor, ...]
+) -> tuple[Tensor, list[Tensor], tuple[int, ...]]:
+    """A batch of matrices as the rows of one, because rows do not interact."""
+    if A_dim is not None:
+        raise NotImplementedError("torch.vmap over A is not supported, only over X; loop over the networks instead")
+    moved = [
+        value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+        for dim, value in zip(in_dims, batched, strict=True)
+    ]
+    shape = tuple(moved[0].shape)
+    return A, [value.reshape(-1, shape[-1]) for value in moved], shape

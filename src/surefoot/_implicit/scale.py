@@ -1,0 +1,117 @@
+"""Initial weights that are certified from the start: the scale β, γ and the step (section 6 of docs/theorems/implicit.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from surefoot_check.problems import Samples
+from surefoot_check.theorems import implicit_spectral as spectral
+from surefoot_check.theorems.statement import iterations_to
+
+from .._core.samples import SampleLoss
+from .network import ImplicitReLU
+from .rows import parallel_rows
+from .system import TARGET, measure, step_choices
+
+LOOSE = 1.01
+"""The count may exceed that of an infinite scale by this factor."""
+SMALLEST, LARGEST = -20, 60
+"""log2 of the scales that are tried."""
+HALVINGS = 12
+BACKOFF = 1.0 + 1e-3
+"""The scale is enlarged by this, since the certificate is evaluated again on the rounded weights."""
+
+
+class NotCertifiable(ValueError):
+    """No scale of the weights makes the theorem hold; the message says why."""
+
+
+def certifiable(net: ImplicitReLU, X: Tensor, Y: Tensor) -> ImplicitReLU:
+    """The network with weights β(W, A), b = 0, and γ = a/β, for the least β that certifies about as few iterations as any.
+
+    The theorem depends on the scale through ‖r_0‖²/β⁴ only, and holds for every large β if it holds for one, so that one
+    measurement serves all scales. a = ‖X‖²/(‖X‖² + ‖Φ‖²) is, to leading order, where the least β is smallest (A = I).
+
+    Args:
+        net: the weights at scale 1, with b = 0 and A = I; its γ is ignored.
+        X, Y: (N, d) and (N, p).
+
+    Raises:
+        NotCertifiable: rows of X are parallel, the width is below N, or the features have no full row rank.
+    """
+    found = parallel_rows(X)
+    if found:
+        raise NotCertifiable(f"{found.text}")
+    if net.width < len(X):
+        raise NotCertifiable(
+            f"width is {net.width}, below the {len(X)} samples: the features cannot have full row rank; use a width of 2 N or more"
+        )
+    Phi = (X @ net.W.detach()).relu()
+    norm_X, norm_Phi = (float(torch.linalg.matrix_norm(x, 2)) for x in (X, Phi))
+    a = norm_X**2 / (norm_X**2 + norm_Phi**2)
+    loss = SampleLoss(X, Y)
+    arrays = {name: array.cpu().numpy() for name, array in loss.arrays().items()}
+    weights = {
+        "W": net.W.detach().cpu().numpy(),
+        "A": net.A.detach().cpu().numpy(),
+        "b": net.b.detach().reshape(net.width, -1).cpu().numpy(),
+        "gamma": torch.tensor(a, dtype=torch.float64).numpy(),
+    }
+    base = measure(Samples(arrays["X"], arrays["Y"]), weights, spectral.THEOREM)
+    if "kappa" not in base or not base["node_min"] > base["kappa"]:
+        dead = int((Phi == 0.0).all(0).sum())
+        raise NotCertifiable(
+            f"the features of the {len(X)} samples have no full row rank (smallest eigenvalue {base.get('node_min', 0.0):.3g} of Z Zᵀ; "
+            f"{dead} of {net.width} units are 0 on all samples): use a larger width, or fewer or less similar samples"
+        )
+    exponent = _least_exponent(base)
+    if exponent is None:
+        raise NotCertifiable(
+            f"no scale of the weights up to 2^{LARGEST} makes {spectral.THEOREM.id} hold: give the samples norm 1, or use fewer"
+        )
+    beta = 2.0**exponent * BACKOFF
+    return ImplicitReLU(beta * net.W.detach(), beta * net.A.detach(), torch.zeros_like(net.b), a / beta)
+
+
+def _least_exponent(base: Mapping[str, float]) -> float | None:
+    """log2 of the least scale at which some step certifies at most ``LOOSE`` times as many iterations as at the largest scale."""
+    models: list[tuple[dict[str, float], spectral.Model]] = []
+    for choices in step_choices(spectral.THEOREM.id, base):
+        q = {**base, **choices}
+        q["horizon"] = spectral.horizon(q)
+        at = spectral.model(q)
+        if at is not None:
+            models.append((q, at))
+    limits = [_count(q, at, LARGEST) for q, at in models]
+    best = min(limits, default=math.inf)
+    if not math.isfinite(best):
+        return None
+    q, at = models[limits.index(best)]
+    enough = LOOSE * best
+
+    low, high = SMALLEST, LARGEST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _count(q, at, middle) <= enough else (middle, high)
+    lower, upper = float(low), float(high)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (lower + upper)
+        lower, upper = (lower, middle) if _count(q, at, middle) <= enough else (middle, upper)
+    return upper
+
+
+def _count(q: Mapping[str, float], at: spectral.Model, exponent: float) -> float:
+    """Iterations to ``TARGET`` that the theorem guarantees with the weights scaled by β = 2^exponent, γ by 1/β and η by 1/β²."""
+    beta = 2.0**exponent
+    powers = {"gamma": -1, "norm_A": 1, "tau": 1, "kappa": 2, "node_min": 2, "node_max": 2, "eta": -2}
+    scaled = {**q, **{name: q[name] * beta**power for name, power in powers.items()}}
+    model = replace(at, total=at.total / beta**2, nu=at.nu / beta)
+    (f, rho, B), holds = spectral.least_radii(scaled, model)
+    if not holds:
+        return math.inf
+    return iterations_to(spectral.schedule_of({**scaled, "f": f, "rho": rho, "B": B}, model), TARGET)

@@ -1,0 +1,13 @@
+"""Solvers of the equilibrium; a new one is a class in a file of its own, added to ``SOLVERS``."""
+
+from .anderson import Anderson
+from .base import Solver
+from .low_rank import LowRank
+from .newton import Newton
+from .plain import Plain
+from .problem import Problem, SolverMemory
+from .split import Split
+
+SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in (Plain, Anderson, Split, LowRank, Newton)}
+
+__all__ = ["SOLVERS", "Problem", "Solver", "SolverMemory"]

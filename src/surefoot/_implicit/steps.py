@@ -1,0 +1,65 @@
+"""Step-size rules of implicit ReLU networks."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from .._core.certificate import Certificate
+from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule, make
+from .engine import WeightEngine
+
+
+class CertifiedConstant(StepRule):
+    """The step of the certificate; the default. Armijo's rule from Polyak's step while no certificate holds."""
+
+    name = "certified-constant"
+    certified_by = frozenset({"implicit/spectral", "implicit/measured", "implicit/gd"})
+
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
+        self._eta = certificate.step_size if certificate is not None and certificate.holds else None
+
+    def step(self, engine: WeightEngine) -> float:
+        return engine.iterate.safe_step if self._eta is None else self._eta
+
+
+class WellPosed(StepRule):
+    """The steps of another rule, halved until γ‖A‖ stays below 1 - margin, so that the equilibrium is never lost.
+
+    Args:
+        steps: a rule, the name of one, or a number; ``certified-constant`` by default.
+        margin: what must remain of 1 - γ‖A‖.
+    """
+
+    name = "well-posed"
+
+    def __init__(self, steps: StepRule | str | float | None = None, margin: float = 1e-2) -> None:
+        if isinstance(margin, bool) or not isinstance(margin, Real) or not 0.0 < margin < 1.0:
+            raise ValueError(f"margin is {margin!r}; it must lie strictly between 0 and 1")
+        self.margin = float(margin)
+        self.proposal = make(CertifiedConstant.name if steps is None else steps, None, RULES)
+
+    def certifies(self, certificate: Certificate) -> bool:
+        return False  # a halved step is not the step of the theorem
+
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
+        self.proposal.start(loss, certificate)
+
+    def step(self, engine: WeightEngine) -> float:
+        iterate = engine.iterate
+        eta = self.proposal.step(engine)
+        while eta > 0.0 and math.isfinite(eta) and not iterate.gamma * iterate.norm_after(eta) <= 1.0 - self.margin:
+            eta *= 0.5
+        return eta
+
+    def state(self) -> dict[str, float]:
+        return self.proposal.state()
+
+    def restore(self, state: dict[str, float]) -> None:
+        self.proposal.restore(state)
+
+
+RULES: dict[str, type[StepRule]] = {
+    rule.name: rule for rule in (CertifiedConstant, WellPosed, BarzilaiBorwein, Polyak, Backtracking, Constant)
+}

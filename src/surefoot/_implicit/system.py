@@ -1,0 +1,245 @@
+"""The implicit ReLU system as the core sees it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from surefoot_check import implicit as rigorous
+from surefoot_check.arrays import digest
+from surefoot_check.problems import Samples, load_problem
+from surefoot_check.theorems import implicit_measured, implicit_spectral
+from surefoot_check.theorems.implicit import DIRECTIONS
+from surefoot_check.theorems.statement import Theorem, iterations_to
+
+from .._core.audit import Audit
+from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.losses import Loss
+from .._core.problems import loss_of
+from .._core.samples import SampleLoss, sample_loss
+from .._core.steps import StepRule, make
+from .._core.validate import network_weight, unknown
+from .audit import audit
+from .engine import Iterate, WeightEngine, Weights
+from .network import ImplicitReLU
+from .norms import spectral_norm_upper
+from .rows import parallel_rows
+from .solvers import SolverMemory
+from .steps import RULES
+
+TARGET = 1e-3
+"""Relative loss whose guaranteed count decides between admissible steps."""
+LOOSENESS = 0.01
+"""ϑ: the part of σ² that the errors of the output step may take, τ = ϑσ²/z."""
+DELTA = 1.01
+"""δ: hidden steps may be 1 + δ times the bound of the gradient; rounding to nearest alone needs a factor of 2."""
+STEPS = (1.0, 1.5, 1.9)
+"""θ: the steps η = θ/‖Z‖² that are tried (section 6 of the proofs), each at most 2/(σ² + ‖Z‖²)."""
+
+
+class ImplicitSystem:
+    """Theorems, engine and rules of infinite-depth ReLU networks."""
+
+    name = "implicit"
+    network = ImplicitReLU
+    default_theorem = implicit_spectral.THEOREM.id
+    rules = RULES
+
+    def problem(self, loss: Loss) -> SampleLoss:
+        """See ``_core.samples.sample_loss``."""
+        return sample_loss(loss)
+
+    def certify(self, net: ImplicitReLU, loss: SampleLoss, theorem: str) -> Certificate:
+        """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
+        statement = find(theorem, self.name)
+        weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
+        problem = load_problem("samples", {name: tensor.cpu().numpy() for name, tensor in loss.arrays().items()})
+        assert isinstance(problem, Samples)
+        rigorous.read_weights(weights, problem, "net")
+        sizes = rigorous.sizes(problem, weights)
+        base = measure(problem, weights, statement)
+        missing = [name for name in statement.base if name not in base]
+        if missing:
+            return self._nothing(net, loss, statement, sizes, missing)
+        quantities, inequalities, schedule = _best(statement, base, sizes)
+        conditions = tuple(Condition.of(c) for c in inequalities)
+        failed = [c.name for c in conditions if not c.holds]
+        known = {*statement.base, *statement.choices, *statement.derived(quantities)}
+        return Certificate(
+            system=self.name,
+            theorem=statement.id,
+            version=statement.version,
+            status=CertificateStatus.FAILS if failed else CertificateStatus.HOLDS,
+            conditions=conditions,
+            quantities={k: float(v) for k, v in quantities.items() if k in known},
+            schedule=tuple(schedule),
+            optimal_value=0.0,
+            rule=statement.rule,
+            suggestion=_suggestion(net, loss, statement.id) if failed else "",
+            problem={"kind": loss.kind, **sizes},
+            arrays=self.digests(net, loss),
+        )
+
+    def _nothing(
+        self, net: ImplicitReLU, loss: SampleLoss, statement: Theorem, sizes: Mapping[str, Any], missing: list[str]
+    ) -> Certificate:
+        """Quantities without a bound: the equilibrium does not certainly exist, or has no full row rank."""
+        bound = net.gamma * spectral_norm_upper(net.A.detach())
+        condition = Condition("the equilibrium exists: gamma |A| < 1", bound, "<", 1.0, bound < 1.0, None)
+        if condition.holds:
+            name = f"{', '.join(missing)} can be bounded: sigma_min(Z) > 0"
+            condition = Condition(name, 0.0, ">", 0.0, False, None)
+        return Certificate(
+            self.name,
+            statement.id,
+            statement.version,
+            CertificateStatus.FAILS,
+            (condition,),
+            {},
+            (),
+            0.0,
+            statement.rule,
+            _suggestion(net, loss, statement.id),
+            {"kind": loss.kind, **sizes},
+            self.digests(net, loss),
+        )
+
+    def digests(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, str]:
+        """sha256 of every array the certificate speaks of."""
+        arrays = {f"problem/{k}": v for k, v in loss.arrays().items()}
+        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
+        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
+
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+        """See ``_core.steps.make``."""
+        return make(steps, certificate, self.rules)
+
+    def engine(self, net: ImplicitReLU, loss: SampleLoss, name: str) -> WeightEngine:
+        """The one engine: all weights."""
+        if name not in ("auto", WeightEngine.name):
+            raise unknown("engine", name, ["auto", WeightEngine.name])
+        return WeightEngine(loss, Weights.of(self.reduced(net, loss)), net.gamma)
+
+    def reduced(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
+        """W (d, m), A (m, m), b (m, p) and γ (), as copies.
+
+        Raises:
+            TypeError: weights that are not float64.
+            ValueError: shapes or devices that do not fit the loss, or non-finite weights.
+        """
+        for name in ("W", "A", "b"):
+            network_weight(name, getattr(net, name))
+        (_, d), p = loss.X.shape, loss.Y.shape[1]
+        if net.inputs != d or net.outputs != p:
+            raise ValueError(
+                f"net maps {net.inputs} inputs to {net.outputs} outputs, the loss has {d} inputs and {p} outputs; "
+                f"build the network with inputs={d}, outputs={p}"
+            )
+        if net.A.device != loss.X.device:
+            raise ValueError(f"net is on {net.A.device} and the loss on {loss.X.device}; move one of them")
+        gamma = torch.tensor(net.gamma, dtype=torch.float64, device=net.A.device)
+        b = net.b.detach().reshape(net.width, -1)
+        return {"W": net.W.detach().clone(), "A": net.A.detach().clone(), "b": b.clone(), "gamma": gamma}
+
+    def at(self, net: ImplicitReLU, weights: Mapping[str, Tensor]) -> ImplicitReLU:
+        """A new network at these weights."""
+        return ImplicitReLU(weights["W"], weights["A"], weights["b"], float(weights["gamma"]))
+
+    def write(self, net: ImplicitReLU, loss: SampleLoss, weights: Mapping[str, Tensor]) -> None:
+        """Put the weights back."""
+        with torch.no_grad():
+            net.W.copy_(weights["W"])
+            net.A.copy_(weights["A"])
+            net.b.copy_(weights["b"].reshape(net.b.shape))
+
+    def measure(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, float]:
+        """The measurements of the current weights."""
+        return self._iterate(net, loss).measurements
+
+    def resolution(self, net: ImplicitReLU, loss: SampleLoss) -> float:
+        """Of the rounding of the residual, now and once the outputs have the size of the targets."""
+        found = self._iterate(net, loss)
+        size = float(torch.linalg.vector_norm(found.Z))
+        relative = found.equilibrium.error / size if size > 0.0 else 0.0
+        error = found.residual_error + relative * float(torch.linalg.vector_norm(loss.Y))
+        return 0.5 * error * error if math.isfinite(error) else 0.0
+
+    def recorded(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
+        """The trained weights."""
+        weights = self.reduced(net, loss)
+        return {name: weights[name] for name in ("W", "A", "b")}
+
+    def gradient(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
+        """The gradient in the trained weights, relu'(0) = 0."""
+        found = self._iterate(net, loss).gradient
+        return {"W": found.W, "A": found.A, "b": found.b}
+
+    def _iterate(self, net: ImplicitReLU, loss: SampleLoss) -> Iterate:
+        weights = Weights.of(self.reduced(net, loss))
+        return Iterate(loss, weights, net.gamma, net.norm_A(), SolverMemory())
+
+    def rebuild(
+        self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> tuple[ImplicitReLU, Loss]:
+        """The network and loss of a run directory."""
+        return self.at(None, weights), loss_of(kind, problem)  # type: ignore[arg-type]
+
+    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
+        """See ``audit.audit``."""
+        return audit(trace, certificate, resolution)
+
+
+def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) -> dict[str, float]:
+    """The base quantities of ``statement`` as published, and the ends of the spectrum where it speaks of that."""
+    at = rigorous.Measured(problem, weights)
+    chosen: dict[str, float] = {}
+    if statement.id == implicit_spectral.THEOREM.id:
+        if not math.isfinite(at.Z.error):
+            return {}
+        low, high = at.nodes()
+        chosen = {"node_min": low, "node_max": high}
+    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, at))
+    published = publish(enclosures, DIRECTIONS)
+    return {name: published[name] for name in statement.base if name in published} | chosen
+
+
+def _best(statement: Theorem, base: Mapping[str, float], sizes: Mapping[str, Any]) -> tuple[dict[str, float], Any, Any]:
+    """The theorem with the step that guarantees the fewest iterations to ``TARGET``."""
+    found = [evaluate(statement, {**base, **choices, **sizes}) for choices in step_choices(statement.id, base)]
+    return min(found, key=lambda it: iterations_to(it[2], TARGET) if it[2] else math.inf)
+
+
+def step_choices(theorem: str, base: Mapping[str, float]) -> Iterator[dict[str, float]]:
+    """The choices of τ, δ and η to try for a theorem of the project; nothing to choose for those of the paper."""
+    if theorem == implicit_spectral.THEOREM.id:
+        low, high = base["node_min"], base["node_max"]
+        tau = LOOSENESS * low / math.sqrt(high + base["kappa"])
+        for theta in STEPS:
+            yield {"tau": tau, "delta": DELTA, "eta": min(theta / high, 2.0 / (low + high) * (1.0 - 1e-12))}
+    elif theorem == implicit_measured.THEOREM.id:
+        size = base["norm_Z"]
+        yield {"tau": LOOSENESS * base["sigma_min_Z"] ** 2 / size if size > 0.0 else 0.0, "delta": DELTA}
+    else:
+        yield {}
+
+
+def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str) -> str:
+    """What would make the theorem hold."""
+    N = len(loss.X)
+    if not net.gamma * spectral_norm_upper(net.A.detach()) < 1.0:
+        return "gamma |A| is not below 1: use a smaller gamma"
+    found = parallel_rows(loss.X)
+    if found.text:
+        return f"{found.text}; merge them: X, Y = sf.data.merge_rows(X, Y)"
+    if net.width < N:
+        return f"width {net.width} is below the {N} samples, so the features cannot have full row rank: use a width of 2 N or more"
+    if theorem in (implicit_measured.THEOREM.id, implicit_spectral.THEOREM.id):
+        return (
+            "the weights are too small for their features to stay put: sf.nn.ImplicitReLU.certifiable(X, y, width) chooses their "
+            "scale, gamma and the step; or train and certify again along the run (certify_every)"
+        )
+    return "use the theorem implicit/spectral, whose conditions are weaker by many orders of magnitude"
