@@ -15,12 +15,15 @@ from ._core.softmax import SoftmaxRegression
 from ._core.status import RunStatus
 from ._core.system import register
 from ._core.trace import Trace, audit
+from ._implicit.flow import Flow, gradient_flow
+from ._implicit.system import ImplicitSystem
 from ._linear_resnet.system import LinearResNetSystem
 from ._two_layer.system import TwoLayerSystem
 
 register(TwoLayerSystem())
 register(LinearResNetSystem())
-del register, TwoLayerSystem, LinearResNetSystem
+register(ImplicitSystem())
+del register, TwoLayerSystem, LinearResNetSystem, ImplicitSystem
 
 __version__ = "0.1.0"
 
@@ -30,6 +33,7 @@ __all__ = [
     "Certificate",
     "CertificateStatus",
     "Condition",
+    "Flow",
     "Loss",
     "MatrixSensing",
     "Run",
@@ -43,6 +47,7 @@ __all__ = [
     "certify",
     "data",
     "descend",
+    "gradient_flow",
     "nn",
     "sgd",
     "steps",

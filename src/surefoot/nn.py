@@ -1,6 +1,25 @@
 """Networks with certificates."""
 
+from ._implicit.equilibrium import Equilibrium, EquilibriumStatus
+from ._implicit.fixed_point import SolveInfo, SolveStatus
+from ._implicit.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
+from ._implicit.network import ImplicitReLU, NotWellPosed
+from ._implicit.scale import NotCertifiable
 from ._linear_resnet.network import LinearNet, LinearResNet
 from ._two_layer.network import TwoLayerLinear
 
-__all__ = ["LinearNet", "LinearResNet", "TwoLayerLinear"]
+__all__ = [
+    "Equilibrium",
+    "EquilibriumError",
+    "EquilibriumLayer",
+    "EquilibriumStatus",
+    "EquilibriumWarning",
+    "ImplicitReLU",
+    "LinearNet",
+    "LinearResNet",
+    "NotCertifiable",
+    "NotWellPosed",
+    "SolveInfo",
+    "SolveStatus",
+    "TwoLayerLinear",
+]

@@ -2,6 +2,7 @@
 
 from ._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
 from ._core.system import rule_names as names
+from ._implicit.steps import CertifiedConstant, WellPosed
 from ._linear_resnet.steps import Smooth
 from ._two_layer.steps import (
     Certified,
@@ -20,6 +21,7 @@ __all__ = [
     "BarzilaiBorwein",
     "Certified",
     "CertifiedBB",
+    "CertifiedConstant",
     "Constant",
     "Contraction",
     "ExactLineSearch",
@@ -30,6 +32,7 @@ __all__ = [
     "Sharp",
     "Smooth",
     "StepRule",
+    "WellPosed",
     "Xu2023",
     "names",
 ]

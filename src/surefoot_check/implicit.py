@@ -19,16 +19,20 @@ import numpy as np
 from .arrays import FormatError
 from .bounds import down, frobenius_upper, gamma, orthogonality_defect, product_with_error, residual_upper, up
 from .gram_bounds import cheap_norm, extreme_bounds, norm_bounds
-from .problems import LARGEST, TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
+from .problems import TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
 from .theorems.implicit import MASSES, NODES, node_places
 
 FIXED: tuple[str, ...] = ("gamma",)
 """Weights that training does not change."""
 SHAPES = {"A": 2, "W": 2, "b": 2, "gamma": 0}
+LARGEST = 1e25
+"""Largest magnitude of an entry of a weight: four of these and data of up to 1e50 are multiplied, and then squared."""
 LIMIT = 2000
 """Evaluations of the map for one equilibrium; what has not converged by then gets a wide enclosure."""
-MASS_SLACK = 1e-6
+MASS_SLACK = 1e-9
 KAPPA_SLACK = 1.5
+ROTATION = 32.0 * ULP
+"""By what two eigendecompositions may differ, relative to the norm of the matrix."""
 
 
 def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
@@ -230,7 +234,7 @@ class Measured:
         """
         places = node_places(node_min, node_max)
         values, U = self.eigenvectors
-        if places is None or not np.isfinite(U).all():
+        if places is None or not node_max <= 1e250 or not np.isfinite(U).all():
             return {}
         values = np.clip(values, node_min, node_max)
         a = orthogonality_defect(U)
@@ -301,22 +305,27 @@ def base_quantities(
     return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}
 
 
-def widened(enclosures: Mapping[str, Interval]) -> dict[str, Interval]:
-    """The enclosures with κ and the masses moved outwards by what two eigendecompositions of the same matrix may
-    differ by.
+def widened(enclosures: Mapping[str, Interval], quantities: Mapping[str, float]) -> dict[str, Interval]:
+    """The enclosures with κ and the masses moved outwards by what two eigendecompositions of a matrix may differ by.
 
-    Those of another LAPACK rotate eigenvectors of neighbouring eigenvalues into each other; a certificate publishes
-    these values, so that a checker on another machine confirms them.
+    A certificate publishes these values, so that a checker on another machine confirms them. Two computed spectra differ
+    by a perturbation of norm δ, some units of node_max: it turns components at l_b into those at l_j by δ/|l_j - l_b|, and
+    moves weights by δ over the distance of the nodes. Only whether the checker can confirm depends on this estimate.
     """
     wide = dict(enclosures)
     if "kappa" not in wide:
         return wide
     wide["kappa"] = wide["kappa"][0], wide["kappa"][1] * KAPPA_SLACK
-    masses = np.array([wide[name][1] for name in MASSES])
-    around = masses.copy()
-    around[1:] += masses[:-1]
-    around[:-1] += masses[1:]
+    places = node_places(quantities["node_min"], quantities["node_max"])
+    assert places is not None  # else there is no κ
+    nodes, roots = np.array(places), np.sqrt([wide[name][1] for name in MASSES])
+    gaps = np.diff(nodes)
+    spacing = np.minimum(np.append(gaps, gaps[-1]), np.insert(gaps, 0, gaps[0]))
+    delta = ROTATION * nodes[-1]
+    turned = delta * (1.0 / np.maximum(np.abs(nodes[:, None] - nodes), spacing[:, None])) @ roots
+    around = np.convolve(roots**2, np.ones(3), mode="same")
     floor = 1e-14 * 2.0 * wide["initial_gap"][1] / NODES
-    for name, mass in zip(MASSES, masses + MASS_SLACK * around + floor, strict=True):
+    wider = (1.0 + MASS_SLACK) * (roots + turned) ** 2 + np.minimum(delta / spacing, 1.0) * around + floor
+    for name, mass in zip(MASSES, wider, strict=True):
         wide[name] = wide[name][0], float(mass)
     return wide

@@ -14,7 +14,7 @@ import numpy as np
 from .arrays import FormatError
 from .bounds import down, frobenius_upper, product_error, singular_value_bounds, spectral_upper, up
 from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix
-from .theorems.linear_resnet import Constants, Measured, constants
+from .theorems.linear_resnet import Measured, constants
 
 DEEPEST = 512
 """Largest depth: a check measures L²/2 products and takes time of order L³."""
@@ -65,8 +65,8 @@ def end_to_end(weights: Mapping[str, Array]) -> Product:
     P, rounding = _layers(weights["W"])
     value, error = weights["A"], 0.0
     for layer, e in zip(P, rounding, strict=True):
-        value, error = _times(layer, float(e), value, error)
-    value, error = _times(weights["B"], 0.0, value, error)
+        value, error = _times(layer, spectral_upper(layer), float(e), value, error)
+    value, error = _times(weights["B"], spectral_upper(weights["B"]), 0.0, value, error)
     return Product(np.ascontiguousarray(value.T), error)
 
 
@@ -91,9 +91,12 @@ def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]
     return problem.gap_exact(end_to_end(weights), lambda: exact_map(weights))
 
 
-def _times(left: Array, left_error: float, right: Array, right_error: float) -> tuple[Array, float]:
-    """The product of two matrices that are each known up to an error in Frobenius norm, and the error of it."""
-    error = product_error(left, right) + spectral_upper(left) * right_error + left_error * frobenius_upper(right)
+def _times(left: Array, norm: float, left_error: float, right: Array, right_error: float) -> tuple[Array, float]:
+    """The product of two matrices that are each known up to an error in Frobenius norm, and the error of it.
+
+    ``norm`` bounds the spectral norm of ``left`` as stored.
+    """
+    error = product_error(left, right) + norm * right_error + left_error * frobenius_upper(right)
     return left @ right, up(error + left_error * right_error, 6)
 
 
@@ -102,16 +105,18 @@ def measure(weights: Mapping[str, Array], X: Array) -> Measured:
     A, B, W = weights["A"], weights["B"], weights["W"]
     P, rounding = _layers(W)
     depth = len(P)
-    forward = [_times(A, 0.0, np.ascontiguousarray(X.T), 0.0)]
+    layers = [(layer, float(e)) for layer, e in zip(P, rounding, strict=True)]
+    p_low, p = _extremes(layers)
+    forward = [_times(A, 0.0, 0.0, np.ascontiguousarray(X.T), 0.0)]
     for layer in range(depth - 1):
-        forward.append(_times(P[layer], float(rounding[layer]), *forward[-1]))
+        forward.append(_times(P[layer], float(p[layer]), float(rounding[layer]), *forward[-1]))
     backward = [(B, 0.0)]
     for layer in range(depth - 1, 0, -1):
-        value, error = _times(P[layer].T, float(rounding[layer]), backward[-1][0].T, backward[-1][1])
+        value, error = backward[-1]
+        value, error = _times(P[layer].T, float(p[layer]), float(rounding[layer]), value.T, error)
         backward.append((value.T, error))
     backward.reverse()
-    layers = [(layer, float(e)) for layer, e in zip(P, rounding, strict=True)]
-    (a_low, a), (b_low, b), (p_low, p) = (_extremes(matrices) for matrices in (forward, backward, layers))
+    (a_low, a), (b_low, b) = (_extremes(matrices) for matrices in (forward, backward))
     # σ_r of an m × r matrix is its last singular value only if m ≥ r; likewise for B_l (k × m)
     if A.shape[0] < X.shape[0]:
         a_low = np.zeros(depth)
@@ -186,12 +191,8 @@ def base_quantities(
     problem: Problem,
     weights: Mapping[str, Array],
     quantities: Mapping[str, float],
-    measured: Measured | None = None,
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``theorems.linear_resnet.DIRECTIONS``; those on the ball if ``quantities`` has a radius.
-
-    ``measured`` saves measuring the same weights again.
-    """
+    """Enclosures of the quantities in ``theorems.linear_resnet.DIRECTIONS``; those on the ball if ``quantities`` has a radius."""
     assert isinstance(problem, Squared)
     A, B, W = weights["A"], weights["B"], weights["W"]
     result: dict[str, Interval] = {
@@ -210,15 +211,20 @@ def base_quantities(
         result["weight_norm"] = (0.0, 0.0)
     radius = quantities.get("radius")
     if radius is not None and 0.0 <= radius < np.inf:
-        on_ball = constants(measured or measure(weights, problem.design), radius)
-        result |= _of_lemma(on_ball)
-    return {name: (float(a), float(b)) for name, (a, b) in result.items() if np.isfinite([a, b]).all()}
+        result |= quantities_on_ball(measure(weights, problem.design), radius)
+    return _finite(result)
 
 
-def _of_lemma(on_ball: Constants) -> dict[str, Interval]:
-    """The constants that Lemma 3 gives on the ball; the other end allows for the rounding of another evaluation of it."""
-    return {
+def _finite(enclosures: Mapping[str, Interval]) -> dict[str, Interval]:
+    return {name: (float(a), float(b)) for name, (a, b) in enclosures.items() if np.isfinite([a, b]).all()}
+
+
+def quantities_on_ball(measured: Measured, radius: float) -> dict[str, Interval]:
+    """Enclosures of the constants of Lemma 3; their far ends allow for the rounding of another evaluation of it."""
+    on_ball = constants(measured, radius)
+    enclosures = {
         "pl_constant": (on_ball.pl_constant, on_ball.pl_constant * (1.0 + 1e-6)),
         "gauss_newton": (on_ball.gauss_newton * (1.0 - 1e-6), on_ball.gauss_newton),
         "bilinear": (on_ball.bilinear * (1.0 - 1e-6), on_ball.bilinear),
     }
+    return _finite(enclosures)

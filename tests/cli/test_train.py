@@ -126,7 +126,8 @@ def test_certified_again(run, table: Path, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--steps", "certified-b"], "did you mean 'certified-bb'"),
-        (["--steps", "-1"], "must be a positive number"),
+        (["--steps", "-1"], "--steps is -1; a constant step must be a positive number"),
+        (["--steps", "nan"], "--steps is nan; a constant step must be a positive number"),
         (["--tolerance", "nan"], "tolerance is nan"),
         (["--max-iterations", "-1"], "max_iterations is -1"),
         (["--certify-every", "0"], "certify_every is 0"),

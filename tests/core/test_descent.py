@@ -301,3 +301,25 @@ def test_certifying_again_without_a_target_goes_on() -> None:
     assert run.status is sf.RunStatus.MAX_ITERATIONS
     assert [found.iteration for found in run.recertified] == [2, 4]
     assert run.resolution > 0.0 and run.audit().holds, str(run.audit())
+
+
+@pytest.mark.parametrize("theorem", ["linear-resnet/local", "linear-resnet/gd"])
+def test_a_step_of_the_callers_own_stays_when_a_new_certificate_is_adopted(theorem: str) -> None:
+    X = torch.eye(2, dtype=torch.float64)
+    net = sf.nn.LinearResNet.modified_identity(2, 2, 4, 3, 30.0)
+    loss, eta = sf.SquaredLoss(X, X), 2e-4
+    certificate = sf.certify(net, loss, theorem)
+    run = sf.descend(net, loss, eta, 9, 0.0, certificate=certificate, certify_every=3, progress=False)
+    assert bool(run.adopted) == (theorem == "linear-resnet/local")  # /gd speaks of zero weights only
+    assert run.step_sizes == [eta] * 9 and not run.certified
+
+
+def test_the_step_of_a_certificate_follows_the_next_certificate() -> None:
+    net, loss = network(), sf.SquaredLoss(X, Y)
+    certificate = sf.certify(net, loss, "two-layer/constant")
+    assert certificate.holds
+    run = sf.descend(
+        net, loss, max_iterations=9, tolerance=0.0, certificate=certificate, certify_every=3, progress=False
+    )
+    assert run.adopted and run.certified and run.audit().holds, str(run.audit())
+    assert run.step_sizes[-1] == run.adopted[-1].certificate.step_size != certificate.step_size

@@ -138,7 +138,9 @@ def test_gradients_at_the_initialisation_of_the_paper(gamma: str) -> None:
     m = W.shape[1]
     net = ImplicitReLU(W, torch.eye(m, dtype=F64), torch.zeros(m, dtype=F64), case["inputs"]["gamma"])
     result = net.gradient(X, y)
-    torch.testing.assert_close(result.b.flatten(), torch.tensor(case["expected"]["grad_b"], dtype=F64), rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        result.b.flatten(), torch.tensor(case["expected"]["grad_b"], dtype=F64), rtol=1e-9, atol=0
+    )
     assert not result.W.any() and not result.A.any()
     assert result.uncertain == 0 and result.structural == int((X @ W <= 0).sum()) > 0
     assert result.A_error.total < 1e-100 and result.W_error.total < 1e-100
@@ -335,7 +337,9 @@ def test_float32_bounds_hold_and_are_useful(q: float) -> None:
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 2**31), st.sampled_from([torch.float64, torch.float32]), st.floats(0.05, 0.95), st.integers(0, 30))
+@given(
+    st.integers(0, 2**31), st.sampled_from([torch.float64, torch.float32]), st.floats(0.05, 0.95), st.integers(0, 30)
+)
 def test_equilibrium_errors_enclose_the_equilibrium(seed: int, dtype: torch.dtype, q: float, iterations: int) -> None:
     """At any Z, here that of a truncated iteration."""
     generator = torch.Generator().manual_seed(seed)

@@ -27,7 +27,7 @@ with (Path(__file__).resolve().parents[1] / "cases" / "linear_resnet.json").open
 
 
 def having(key: str) -> list[str]:
-    """Names of the full-batch cases with an expected value for ``key``; the stochastic theorems are not part of the library."""
+    """Names of the full-batch cases with an expected value for ``key``; those with minibatches are in test_sgd.py."""
     return [
         name for name, case in CASES.items() if "batch" not in str(case["inputs"].keys()) and key in case["expected"]
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -233,3 +234,19 @@ def test_a_loaded_run_has_the_same_weights_and_audit(tmp_path: Path) -> None:
     for name, tensor in run.final.items():
         assert torch.equal(loaded.final[name], tensor)
     assert torch.equal(loaded.network["W"], case.net.W.detach())
+
+
+@pytest.mark.parametrize("steps", [1e-2, 1e300, "certified-bb"])
+def test_overflowing_steps_and_weights_do_not_warn(steps: Any) -> None:
+    X = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scale = 1e-30 if steps == "certified-bb" else 1.0  # Polyak's first trial step then overflows
+    usual = sf.nn.LinearResNet.modified_identity(3, 3, 8, 4, 50.0)
+    net = sf.nn.LinearResNet(scale * usual.A, scale * usual.B, usual.W)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = sf.descend(net, sf.SquaredLoss(X, -X), steps, 10, progress=False)
+    if scale == 1.0:
+        assert run.status is sf.RunStatus.DIVERGED
+        assert not run.certified and not net.W.any()  # the last good weights
+    else:
+        assert run.gaps[-1] < run.gaps[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -278,3 +278,29 @@ def test_a_width_below_the_outputs_is_never_certified_and_says_why() -> None:
     certificate = sf.certify(net, sf.SquaredLoss(normal(9, 3), normal(9, 4, seed=1)))
     assert not certificate.holds and certificate.step_size is None
     assert "width 2 is below max(inputs, outputs)" in certificate.suggestion
+
+
+def test_sufficient_alpha_of_another_loss_is_refused() -> None:
+    loss = sf.SquaredLoss(torch.eye(4, dtype=torch.float64), torch.ones(4, 2, dtype=torch.float64))
+    with pytest.raises(ValueError, match="the loss has 4 inputs and 2 outputs; build the network with d=4, k=2"):
+        ResNet.modified_identity(3, 2, 9, 1, "sufficient", loss=loss)
+    with pytest.raises(TypeError, match="loss is a int"):
+        ResNet.modified_identity(3, 2, 9, 1, "sufficient", loss=cast(Any, 3))
+
+
+@pytest.mark.parametrize("make", [ResNet.gaussian, ResNet.identity, ResNet.modified_identity, sf.nn.LinearNet.gaussian])
+def test_a_network_beyond_the_memory_is_refused_before_anything_is_allocated(make: Any) -> None:
+    with pytest.raises(ValueError, match=r"width is 1000000000 and depth 2; .* use a smaller width or depth"):
+        make(3, 2, 10**9, 2)
+
+
+@pytest.mark.parametrize("seed", [1.5, "0", True, 2**70])
+def test_bad_seed(seed: Any) -> None:
+    for make in (ResNet.gaussian, sf.nn.LinearNet.gaussian):
+        with pytest.raises(ValueError, match=f"seed is {seed!r}; it must be an integer"):
+            make(3, 2, 5, 1, seed=seed)
+
+
+def test_bad_generator() -> None:
+    with pytest.raises(TypeError, match="generator is a int; pass a torch"):
+        ResNet.gaussian(3, 2, 5, 1, generator=cast(Any, 3))

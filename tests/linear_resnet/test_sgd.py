@@ -6,6 +6,7 @@ import json
 import math
 import signal
 import warnings
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -115,25 +116,51 @@ def test_theorem_3_8_is_kept_by_32_seeds() -> None:
     assert kept >= 32 * guarantee.probability
 
 
-def test_theorem_3_6_step_and_iterations_are_consistent() -> None:
+def test_theorem_3_6_speaks_of_its_last_iteration_alone() -> None:
     X, Y = data(noise=0.1)
     net = sf.nn.LinearResNet.modified_identity(2, 2, 4, 3, 2e4)
-    found = sf.sgd.certify(net, X, Y, 4)
-    q = found.quantities
+    found = sf.sgd.certify(net, X, Y, 4, target=0.05)
     assert found.holds and found.probability == 0.5
-    assert found.step_size == pytest.approx(theorems.step(SGD_ID, q, found.iterations))
-    needed = math.log(3.0 * (q["initial_loss"] - q["optimal_value"]) / q["target"]) / (1.0 - found.rate)
-    assert found.iterations == pytest.approx(needed, rel=1e-6)
-    assert found.bound(found.iterations) == pytest.approx(q["optimal_value"] + q["target"])
+    least = 0.5 * float((X @ torch.linalg.lstsq(X, Y).solution - Y).square().sum())
+    assert found.bound(found.iterations) == pytest.approx(least + 0.05, rel=1e-12)
     assert found.bound(1) == math.inf and found.bound(found.iterations + 1) == math.inf
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7, 0.1])
+def test_the_bound_of_theorem_3_8_ends_at_17_times_the_optimal_value(noise: float) -> None:
+    X, Y = data(noise=noise)
+    net = sf.nn.LinearResNet.modified_identity(2, 2, 4, 3, 2e4)
+    found = sf.sgd.certify(net, X, Y, 4, theorem=INTERPOLATION_ID, iterations=10**19)
+    assert found.holds
+    initial, solution = 0.5 * float(Y.square().sum()), torch.linalg.lstsq(X, Y).solution
+    assert found.bound(0) == pytest.approx(2.0 * initial, rel=1e-6)
+    least = 0.5 * float((X @ solution - Y).square().sum())
+    assert found.bound(10**18) >= 17.0 * least * (1.0 - 1e-9)
+    assert found.bound(10**18) <= 17.0 * (math.sqrt(least) + 1e-14) ** 2
+    condition = next(c for c in found.conditions if "17 L*" in c.name)
+    assert condition.right == pytest.approx(initial, rel=1e-6) and condition.left == found.bound(10**18)
+
+
+def test_the_optimal_value_is_bounded_from_above() -> None:
+    """In rationals: the least loss of data on a line through 0, with and without noise."""
+    for noise in (0, 1, 10**6):
+        x = [Fraction(1, 3 + i) for i in range(9)]
+        y = [7 * value / 5 + noise * Fraction((-1) ** i, 10**12) for i, value in enumerate(x)]
+        X, Y = (np.array([[float(value)] for value in values]) for values in (x, y))
+        x, y = ([Fraction(float(value)) for value in array[:, 0]] for array in (X, Y))
+        slope = sum(a * b for a, b in zip(x, y, strict=True)) / sum(a * a for a in x)
+        least = sum((slope * a - b) ** 2 for a, b in zip(x, y, strict=True)) / 2
+        net = sf.nn.LinearResNet.modified_identity(1, 1, 2, 2, 10.0)
+        found = sf.sgd.certify(net, X, Y, 4, theorem=INTERPOLATION_ID).quantities["optimal_value"]
+        assert least <= Fraction(found) <= (Fraction(1.001) if noise else 10**4) * least
 
 
 def test_hypotheses_that_fail_are_named() -> None:
     X, Y = data(noise=0.1)
     found = sf.sgd.certify(small_net(), X, Y, 4)
     assert not found.holds and "FAILS" in str(found) and found.bound(0) == math.inf
-    noisy = sf.sgd.certify(small_net(), X, Y, 4, theorem=INTERPOLATION_ID)
-    assert next(c.name for c in noisy.conditions if not c.holds) == "the optimal value is 0"
+    noisy = sf.sgd.certify(small_net(), X, X.flip(0), 4, theorem=INTERPOLATION_ID)
+    assert "17 L* <= L0" in next(c.name for c in noisy.conditions if not c.holds)
 
 
 @pytest.mark.parametrize(
@@ -229,11 +256,11 @@ def test_bad_arguments_of_a_run_are_named(changes: dict[str, Any], error: type[E
         sf.sgd.descend(**{**arguments, **changes})
 
 
-@pytest.mark.parametrize(("name", "value"), [("target", 1e-300), ("delta", 1e-300)])
-def test_counts_beyond_float64_are_an_error_that_says_so(name: str, value: float) -> None:
+@pytest.mark.parametrize("changes", [{"target": 1e-320}, {"delta": 1e-300}])
+def test_counts_beyond_float64_are_an_error_that_says_so(changes: dict[str, Any]) -> None:
     X, Y = data(noise=0.1)
     with pytest.raises(ValueError, match="more iterations than float64 can count"):
-        sf.sgd.certify(small_net(), X, Y, 4, **{name: value})
+        sf.sgd.certify(small_net(), X, Y, 4, **changes)
 
 
 @pytest.mark.parametrize("theorem", [SGD_ID, INTERPOLATION_ID])
@@ -242,7 +269,7 @@ def test_a_transformation_without_full_rank_is_a_hypothesis_that_fails(theorem: 
     net = sf.nn.LinearResNet(torch.zeros(4, 2), torch.zeros(2, 4), torch.zeros(2, 4, 4))
     found = sf.sgd.certify(net, X, Y, 4, theorem=theorem)
     assert not found.holds and found.step_size == 0.0 and "smin(A), smin(B) > 0" in str(found)
-    with pytest.raises(ValueError, match="step is 0.*pass a number"):
+    with pytest.raises(ValueError, match=r"step is 0.*pass a number"):
         sf.sgd.descend(net, X, Y, 4, found)
 
 
@@ -253,7 +280,7 @@ def test_only_the_steps_of_a_guarantee_are_certified() -> None:
     assert sf.sgd.descend(fresh(), X, Y, 4, guarantee).certified
     assert not sf.sgd.descend(fresh(), X, Y, 4, guarantee, max_iterations=6).certified
     assert not sf.sgd.descend(fresh(), X, Y, 4, 1.1 * guarantee.step_size, 5).certified
-    with pytest.raises(ValueError, match=r"another network.*\(A differ\)"):
+    with pytest.raises(ValueError, match=r"another network.*\(A, B differ\)"):
         sf.sgd.descend(small_net(width=4), X, Y, 4, guarantee)
     with pytest.raises(ValueError, match=r"\(batch_size differ\)"):
         sf.sgd.descend(fresh(), X, Y, 3, guarantee)
@@ -276,9 +303,9 @@ def test_a_divergence_keeps_the_newest_checkpoint_and_does_not_warn(tmp_path: Pa
 
 def test_leaving_the_optimum_to_the_noise_floor_is_no_divergence() -> None:
     X, Y = data(noise=0.1)
-    net = sf.nn.LinearResNet(*(torch.eye(2, dtype=torch.float64),) * 2, torch.zeros(1, 2, 2))
+    net = sf.nn.LinearResNet(torch.eye(2), torch.eye(2), torch.zeros(1, 2, 2))
     with torch.no_grad():
-        net.W += torch.linalg.lstsq(X, Y).solution.T - torch.eye(2)
+        net.W.copy_(torch.linalg.lstsq(X, Y).solution.T - torch.eye(2))
     run = sf.sgd.descend(net, X, Y, 2, 1e-2, 50)
     assert run.status is sf.RunStatus.MAX_ITERATIONS and run.gaps[-1] > 1e6 * run.gaps[0]
 

@@ -451,14 +451,43 @@ def test_the_local_theorem_implies_both_corollaries(seed: int) -> None:
         assert run.audit().holds
 
 
-def test_the_multiplicative_form_is_needed() -> None:
-    """Corollary 1 fails with additive deflation only: A = B = I, X = diag(1, ½), L = 10, equality in the paper's condition."""
-    X = torch.diag(torch.tensor([1.0, 0.5], dtype=F64))
-    net = sf.nn.LinearResNet(torch.eye(2), torch.eye(2), torch.zeros(10, 2, 2))
-    root = 0.25 / (4 * math.sqrt(2) * math.e**1.5)
-    loss = sf.SquaredLoss(X, X + root * math.sqrt(2.0) * torch.eye(2, dtype=F64) / math.sqrt(2.0))
-    assert loss.gap(torch.eye(2, dtype=F64)) == pytest.approx(root**2, rel=1e-12)
-    assert sf.certify(net, loss).holds
+@pytest.mark.parametrize("condition", [10.0, 1e4])
+@pytest.mark.parametrize("depth", [2, 10])
+def test_corollary_2_rests_on_the_product_form_of_w(depth: int, condition: float) -> None:
+    """A = B = I, X = diag(1, 1/κ), equality in Corollary 2: with additive deflation a_l - δ_l is 0 on any ball that is needed."""
+    X = np.diag([1.0, 1.0 / condition])
+    gap = (1.0 - 1e-6) ** 2 / (condition * 8.0 * math.sqrt(2.0)) ** 2
+    at = Point(np.eye(2), np.eye(2), np.zeros((depth, 2, 2)), X).measured
+    radius = least_radius(at, gap, 1.0)
+    assert radius is not None and radius <= 1.0 / (2.0 * math.sqrt(depth))
+    additive = replace(at, p_low=np.zeros(depth))
+    assert least_radius(additive, gap, 1.0) is None
+    assert all(needed(additive, gap, 1.0, candidate) > candidate for candidate in np.logspace(-9, 2, 200))
+
+
+@pytest.mark.parametrize("depth", [10, 40])
+def test_the_product_forms_at_zero_weights_give_the_smoothness_of_the_corollaries(depth: int) -> None:
+    """z_l ≤ sqrt(e) J̄ and M_ij ≤ sqrt(e) J̄ on the ball of Corollary 2; the additive forms alone exceed both."""
+    point = random_point(depth, depth, start=0.0)
+    high = math.prod(float(np.linalg.norm(M, 2)) for M in (point.A, point.B, point.X))
+    at, radius = point.measured, 1.0 / (2.0 * math.sqrt(depth))
+    on_ball, additive = constants(at, radius), constants(replace(at, p=np.full(depth, np.inf)), radius)
+    z_squared, bilinear = depth * math.e * high**2, (depth - 1) * math.sqrt(math.e) * high
+    assert on_ball.gauss_newton <= z_squared and on_ball.bilinear <= bilinear
+    scale = (at.a[0] * at.b[-1] / high) ** 2  # ‖A X̃‖‖B‖ is below J̄
+    assert additive.gauss_newton > scale * z_squared and additive.bilinear > math.sqrt(scale) * bilinear
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_local_rate_at_zero_weights_is_no_worse_than_that_of_the_corollaries(seed: int) -> None:
+    _, _, q = zero_network(seed, 1.0)
+    low, high = q["low"], q["high"]
+    edges = (low**2 / high / (4.0 * math.sqrt(2.0) * math.e**1.5), low / (8.0 * math.sqrt(2.0)))
+    for root, share in zip(edges, (math.e, 4.0), strict=True):
+        net, loss, _ = zero_network(seed, root * (1.0 - 1e-6) / q["root"])
+        K = 4 * high * (math.e * high + math.sqrt(2.0 * math.e) * root)
+        rate = sf.certify(net, loss).rate
+        assert rate is not None and 1.0 - rate >= 4 * low**2 / share / K
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
 
 class Exit(IntEnum):
@@ -16,6 +18,18 @@ class Exit(IntEnum):
     CTRL_C = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
+
+
+class NoCertificate(Exception):
+    """Weights that are certified from the start were asked for, and there are none; the message says why.
+
+    Attributes:
+        facts: of the problem, as far as they are known.
+    """
+
+    def __init__(self, message: str, facts: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.facts = facts
 
 
 def message_of(error: BaseException) -> str:

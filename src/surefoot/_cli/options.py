@@ -14,8 +14,8 @@ RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
-    """Which data, and what to fit to what."""
+class Source:
+    """Which data."""
 
     data: Annotated[
         str,
@@ -25,6 +25,12 @@ class Rows:
             "images.gz,labels.gz (IDX), matrix.mtx, or a folder of images.",
         ),
     ] = "digits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Source):
+    """Which data, and what to fit to what."""
+
     inputs: Annotated[
         Literal["standardise", "whiten", "raw"],
         arg(
@@ -115,6 +121,72 @@ class LinearResNet(Rows):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Implicit(Source):
+    """Which rows of which data, which initial weights, which theorem."""
+
+    system: ClassVar[str] = "implicit"
+    classes: Annotated[
+        str | None,
+        arg(
+            metavar="A,B[,...]",
+            help="Keep the rows of these classes only, for example 0,1.",
+            help_behavior_hint="(default: all rows)",
+        ),
+    ] = None
+    samples: Annotated[
+        int,
+        arg(
+            metavar="INT",
+            help="Rows to train on: drawn from the train rows, in equal shares of each class's rows (all, if there "
+            "are fewer).",
+        ),
+    ] = 200
+    inputs: Annotated[
+        Literal["unit", "standardise", "whiten", "raw"],
+        arg(
+            help="unit scales every row to norm 1; standardise and whiten act on columns, by the drawn rows: to mean 0 "
+            "and variance 1, or to principal axes of variance 1; raw takes the rows as they are."
+        ),
+    ] = "unit"
+    targets: Annotated[
+        Literal["auto", "classes", "centred", "raw"],
+        arg(
+            help="What the squared loss fits: classes as one column of 0 and 1 if there are two, else as one-hot "
+            "columns; numbers, centred; or raw numbers. auto takes the numbers where the data has any, else the classes."
+        ),
+    ] = "auto"
+    merge: Annotated[
+        bool,
+        arg(
+            help="Merge duplicate and parallel rows and drop all-zero ones, which leaves the gradient of the loss as it "
+            "is: no certificate holds with such rows.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    width: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Width m. Certificates need at least as many units as rows; 2 to 4 times as many do well.",
+            help_behavior_hint="(default: 4 x rows but at most 2000, and at least the inputs)",
+        ),
+    ] = None
+    gamma: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Weight of the fixed-point equation, below 1: the initial weights are then those of the paper, "
+            "W ~ N(0, 1/m), A = I, b = 0, which no theorem covers at usual sizes.",
+            help_behavior_hint="(default: gamma and the scale of W and A are chosen so that the default theorem holds)",
+        ),
+    ] = None
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the drawn rows and the initial weights."""
+    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: implicit/spectral)")] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CertifyTwoLayer(TwoLayer):
     """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained.
 
@@ -128,6 +200,15 @@ class CertifyLinearResNet(LinearResNet):
     """Evaluate a theorem on a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed. Nothing is trained.
 
     Exit code: 0 the theorem holds, 1 it does not."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyImplicit(Implicit):
+    """Evaluate a theorem on an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb. Nothing is trained.
+
+    Exit code: 0 the theorem holds, 1 it does not, or no scale of the weights makes it hold."""
 
     json: Json = False
 
@@ -202,12 +283,34 @@ class TrainLinearResNet(Training, LinearResNet):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainImplicit(Training, Implicit):
+    """Certify, train, audit and evaluate an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb.
+
+    Exit code: 0 done (certified or not: it says which), 1 no scale of the weights makes the theorem hold, or no
+    guarantee under --require-certificate, 4 diverged, collapsed, not well posed any more, or no step lowers the loss,
+    130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+
+    steps: Annotated[
+        str | None,
+        arg(
+            metavar="RULE|FLOAT",
+            help="Step rule, or a number for a constant step; `surefoot list` names the rules. certified-constant takes "
+            "the step of the certificate, and steps that lower the loss (Armijo's rule) while none holds.",
+        ),
+    ] = "certified-constant"
+    tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-3
+    """Stop at this loss, relative to the initial loss."""
+    engine: ClassVar[Literal["auto"]] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Certify:
     """Evaluate a convergence theorem on your data and initial weights, before training."""
 
     system: (
         Annotated[CertifyTwoLayer, subcommand("two-layer")]
         | Annotated[CertifyLinearResNet, subcommand("linear-resnet")]
+        | Annotated[CertifyImplicit, subcommand("implicit")]
     )
 
 
@@ -216,7 +319,9 @@ class Train:
     """Certify, train, audit, and write a run directory with a report."""
 
     system: (
-        Annotated[TrainTwoLayer, subcommand("two-layer")] | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
+        Annotated[TrainTwoLayer, subcommand("two-layer")]
+        | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
+        | Annotated[TrainImplicit, subcommand("implicit")]
     )
 
 
@@ -273,8 +378,8 @@ class Demo:
     json: Json = False
 
 
-CertifySystem = CertifyTwoLayer | CertifyLinearResNet
-TrainSystem = TrainTwoLayer | TrainLinearResNet
+CertifySystem = CertifyTwoLayer | CertifyLinearResNet | CertifyImplicit
+TrainSystem = TrainTwoLayer | TrainLinearResNet | TrainImplicit
 Command = (
     Annotated[Demo, subcommand("demo")]
     | Annotated[Certify, subcommand("certify")]

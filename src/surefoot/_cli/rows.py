@@ -35,6 +35,14 @@ class Table:
     classes: Tensor | None
     facts: dict[str, Any]
 
+    def predicted(self, output: Tensor) -> Tensor:
+        """Labels (N,) from outputs (N, m): those of the largest columns, or of two classes by one column's nearer value."""
+        assert self.classes is not None
+        shifted = output + self.offset
+        if len(self.classes) == 2 and shifted.shape[1] == 1:
+            return self.classes[(shifted[:, 0] > 0.5).long()]
+        return self.classes[shifted.argmax(1)]
+
 
 def load(options: Rows, labels: bool = False) -> Table:
     """Load and scale.
@@ -47,57 +55,64 @@ def load(options: Rows, labels: bool = False) -> Table:
         ValueError: data that cannot be used this way, or options that contradict each other.
     """
     source = datasets.load(options.data)
-    scaled, columns = _scaled(source, options.inputs)
-    kind = _target_kind(scaled, options.targets, labels)
+    table, columns = scaled(source, options.inputs)
+    kind = target_kind(table, options.targets, labels)
     offset = torch.zeros(1, dtype=torch.float64)
     if kind == "classes":
-        assert scaled.labels is not None
-        scaled = scaled.one_hot(centred=False)
+        assert table.labels is not None
+        table = table.one_hot(centred=False)
     if kind == "classes" or options.targets in ("auto", "centred"):
-        targets = scaled.train().Y if scaled.split is not None else scaled.Y
+        targets = table.train().Y if table.split is not None else table.Y
         assert targets is not None
         offset = targets.mean(0)
-        scaled = scaled.centre_targets()
-    train = scaled.train()
+        table = table.centre_targets()
+    train = table.train()
     facts = {
         "data": source.name,
         "train_rows": len(train.X),
-        "test_rows": len(scaled.X) - len(train.X),
+        "test_rows": len(table.X) - len(train.X),
         "columns": columns,
         "inputs": options.inputs,
         "targets": kind,
     }
     return Table(
         train,
-        scaled.test() if scaled.split is not None and bool(scaled.split.any()) else None,
+        table.test() if table.split is not None and bool(table.split.any()) else None,
         torch.zeros(1, dtype=torch.float64) if labels else offset,
-        scaled.labels.unique() if kind == "classes" and scaled.labels is not None else None,
+        table.labels.unique() if kind == "classes" and table.labels is not None else None,
         facts,
     )
 
 
-def _scaled(source: datasets.Data, inputs: str) -> tuple[datasets.Data, int]:
+def scaled(source: datasets.Data, inputs: str) -> tuple[datasets.Data, int]:
     """The data with its inputs scaled, and the number of columns before."""
-    if isinstance(source.X, Mapping):
-        raise ValueError(
-            f"--data {source.name} holds photographs of various sizes, not rows of one table; "
-            "use digits, diabetes, or a table of your own"
-        )
-    columns = source.X.shape[1]
-    if isinstance(source.X, np.memmap) and inputs != "raw":
-        size = 8 * source.X.size
-        if size > IN_MEMORY:
-            raise ValueError(
-                f"{source.name} has {size / 2**30:.0f} GiB, too much to {inputs} in memory; "
-                "pass --inputs raw, which reads it block by block, or scale the file beforehand"
-            )
-        source = source.in_memory()
+    columns = _columns(source)
+    if inputs != "raw":
+        source = in_memory(source, f"{inputs} in memory; pass --inputs raw, which reads it block by block, or scale")
     if inputs == "standardise":
         return source.standardise(), columns
     return (source.whiten() if inputs == "whiten" else source), columns
 
 
-def _target_kind(data: datasets.Data, targets: str, labels: bool) -> str:
+def in_memory(source: datasets.Data, purpose: str) -> datasets.Data:
+    """The data with its inputs as a tensor, unless a memory-mapped file is too large for the purpose."""
+    _columns(source)
+    if isinstance(source.X, np.memmap) and 8 * source.X.size > IN_MEMORY:
+        size = 8 * source.X.size / 2**30
+        raise ValueError(f"{source.name} has {size:.0f} GiB, too much to {purpose} the file beforehand")
+    return source.in_memory()
+
+
+def _columns(source: datasets.Data) -> int:
+    if isinstance(source.X, Mapping):
+        raise ValueError(
+            f"--data {source.name} holds photographs of various sizes, not rows of one table; "
+            "use digits, diabetes, or a table of your own"
+        )
+    return source.X.shape[1]
+
+
+def target_kind(data: datasets.Data, targets: str, labels: bool) -> str:
     """``classes`` or ``numbers``."""
     if data.Y is None and data.labels is None:
         raise ValueError(f"{data.name} has no targets; give them too, for example --data X.npy,Y.npy")

@@ -11,9 +11,14 @@ from typing import Any
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.run import Run
+from .._report.wording import by_family
 
 TARGETS = (1e-2, 1e-6, 1e-10)
 """Relative gaps for which guaranteed iterations are shown."""
+TARGETS_OF = {"implicit": (1e-2, 1e-3, 1e-6)}
+"""The same by system, where they differ."""
+HARDLY = 1e-2
+"""Features that moved by less than this part of their norm are as good as fixed."""
 PLAIN_WIDTH = 120
 """Columns where standard output is no terminal."""
 
@@ -68,27 +73,11 @@ class Screen:
 
     def problem(self, facts: Mapping[str, Any]) -> None:
         """Data, loss and network."""
-        scaling = {"standardise": "standardised", "whiten": "whitened", "raw": "as they are"}[facts["inputs"]]
-        columns = f"{facts['columns']:,} columns"
-        if facts["n"] != facts["columns"]:
-            columns += f", {facts['n']:,} kept"
-        if facts["rank"] != facts["n"]:
-            columns += f", rank {facts['rank']:,}"
-        held_out = f"; {facts['test_rows']:,} held out" if facts["test_rows"] else "; none held out"
-        condition = facts["condition_number"]
         self.heading("Problem", facts["data"])
-        self.pairs(
-            {
-                "rows": f"{facts['train_rows']:,} to train on{held_out}",
-                "inputs": f"{scaling} ({columns})",
-                "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
-                "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
-                "network": facts["network"],
-            }
-        )
+        self.pairs(_drawn_samples(facts) if "drawn_rows" in facts else _table_rows(facts))
 
-    def certificate(self, certificate: Certificate) -> None:
-        """Hypotheses with both sides and margins, and what they guarantee."""
+    def certificate(self, certificate: Certificate, advice: str = "") -> None:
+        """Hypotheses with both sides and margins, and what they guarantee; where they fail, ``advice`` if there is any."""
         self.heading("Certificate", f"{certificate.theorem}: {certificate.status.text}")
         rows = [
             (
@@ -103,8 +92,9 @@ class Screen:
         ]
         self.table(("", "hypothesis", "left", "", "right", "margin"), rows, numeric=(2, 4, 5))
         if certificate.holds:
-            counts = [f"{count(certificate.iterations_to(target))} to {target:g}" for target in TARGETS]
-            finite = math.isfinite(certificate.iterations_to(TARGETS[0]))
+            targets = TARGETS_OF.get(certificate.system, TARGETS)
+            counts = [f"{count(certificate.iterations_to(target))} to {target:g}" for target in targets]
+            finite = math.isfinite(certificate.iterations_to(targets[0]))
             self.pairs(
                 {
                     "first step": f"{number(certificate.step_size)} guaranteed; the gap then falls by a factor of "
@@ -115,7 +105,17 @@ class Screen:
                 }
             )
         if certificate.suggestion:
-            self.say(f"  suggestion: {certificate.suggestion}", style="yellow")
+            self.say(f"  suggestion: {advice or certificate.suggestion}", style="yellow")
+
+    def quantities(self, certificate: Certificate) -> None:
+        """The theorem's quantities; families of one name in a line."""
+        single, families = by_family(certificate.quantities)
+        self.heading("Quantities", "rounded to the safe side")
+        shown = {name: number(value, 6) for name, value in single.items()}
+        for name, values in families.items():
+            text = f"sum {number(sum(values), 6)}, largest {number(max(values), 6)} (each one with --json)"
+            shown[f"{name}[0] … {name}[{len(values) - 1}]"] = text
+        self.pairs(shown)
 
     def audit(self, audit: Audit, certified: bool) -> None:
         """Every inequality along the run, its phases taken together."""
@@ -160,13 +160,82 @@ class Screen:
             return
         self.heading("Held-out rows", f"{count(scores['test_rows'])}, never seen in training")
         names = {"test_accuracy": "accuracy", "test_rmse": "root mean square error", "test_r2": "R²"}
-        self.pairs(
-            {
-                label: f"{number(scores[key])} (the loss's minimiser: {number(scores[f'optimum_{key}'])})"
-                for key, label in names.items()
-                if key in scores
-            }
-        )
+        items = {}
+        for key, label in names.items():
+            if key in scores:
+                best = scores.get(f"optimum_{key}")
+                compared = "" if best is None else f" (the loss's minimiser: {number(best)})"
+                items[label] = f"{number(scores[key])}{compared}"
+        self.pairs(items)
+
+    def features(self, run: Run) -> None:
+        """How far the features of an implicit network moved."""
+        first, last = run.rows[0], run.rows[-1]
+        moved = relative_movement(run)
+        items = {
+            "movement": f"at most {number(moved, 3)} of their norm",
+            "contraction": f"γ‖A‖ {number(first['contraction'])} → {number(last['contraction'])}",
+        }
+        if moved is not None and moved < HARDLY:
+            items["meaning"] = (
+                "what converged is in effect a linear readout of random equilibrium features"
+                if run.certified
+                else "what was trained is in effect a linear readout of random equilibrium features"
+            )
+        self.heading("Features")
+        self.pairs(items)
+
+
+def _table_rows(facts: Mapping[str, Any]) -> dict[str, str]:
+    """A linear network's problem."""
+    condition = facts["condition_number"]
+    return {
+        "rows": f"{facts['train_rows']:,} to train on{_held_out(facts)}",
+        "inputs": _inputs(facts),
+        "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
+        "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
+        "network": facts["network"],
+    }
+
+
+def _drawn_samples(facts: Mapping[str, Any]) -> dict[str, str]:
+    """An implicit network's problem."""
+    drawn, available = facts["drawn_rows"], facts["available_rows"]
+    rows = f"all {available:,} to train on" if drawn == available else f"{drawn:,} drawn of {available:,} to train on"
+    classes = facts["classes"]
+    if classes is None:
+        targets = f"{facts['m']:,} numbers" if facts["m"] > 1 else "1 number"
+    elif facts["m"] == 1:
+        targets = f"1 column: 0 for class {classes[0]}, 1 for class {classes[1]}"
+    else:
+        targets = f"{len(classes)} classes, one-hot"
+    items = {"rows": f"{rows}{_held_out(facts)}", "inputs": _inputs(facts), "targets": targets}
+    if facts["merged"]:
+        items["merged"] = facts["merged"]
+    if facts["unmerged"]:
+        items["beware"] = f"{facts['unmerged']}; --merge merges them"
+    items |= {
+        "loss": "squared; the guarantees speak of its way to 0",
+        "network": facts["network"],
+        "contraction": f"γ‖A‖ = {number(facts['contraction'])} (below 1: the equilibrium exists)",
+    }
+    if facts["dead_units"]:
+        items["dead units"] = f"{count(facts['dead_units'])} of {count(facts['width'])} are 0 on every row"
+    return items
+
+
+def _held_out(facts: Mapping[str, Any]) -> str:
+    return f"; {facts['test_rows']:,} held out" if facts["test_rows"] else "; none held out"
+
+
+def _inputs(facts: Mapping[str, Any]) -> str:
+    scaling = {"standardise": "standardised", "whiten": "whitened", "raw": "as they are", "unit": "rows of norm 1"}
+    columns = f"{facts['columns']:,} columns"
+    if facts["n"] != facts["columns"]:
+        columns += f", {facts['n']:,} kept"
+    if facts.get("rank", facts["n"]) != facts["n"]:
+        columns += f", rank {facts['rank']:,}"
+    return f"{scaling[facts['inputs']]} ({columns})"
 
 
 def _reader_left() -> None:
@@ -202,9 +271,16 @@ def margin(condition: Condition) -> str:
     return f"×{10.0**condition.margin:.4g}" if condition.margin < 6.0 else f"×10^{condition.margin:.1f}"
 
 
+def relative_movement(run: Run) -> float | None:
+    """Largest distance of an implicit network's features to the first ones, per norm of those; ``None`` if that is 0."""
+    norm = run.config["data"]["feature_norm"]
+    return max(row["feature_movement"] for row in run.rows) / norm if norm > 0.0 else None
+
+
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """A certificate in plain values; what it guarantees only where it holds (a refuted theorem keeps its claims)."""
     holds = certificate.holds
+    targets = TARGETS_OF.get(certificate.system, TARGETS)
     return {
         "system": certificate.system,
         "theorem": certificate.theorem,
@@ -224,7 +300,7 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
         "quantities": dict(certificate.quantities),
         "step_size": certificate.step_size if holds else None,
         "rate": certificate.rate if holds else None,
-        "iterations_to": {f"{target:g}": certificate.iterations_to(target) if holds else None for target in TARGETS},
+        "iterations_to": {f"{target:g}": certificate.iterations_to(target) if holds else None for target in targets},
         "optimal_value": certificate.optimal_value,
         "rule": certificate.rule,
         "suggestion": certificate.suggestion,

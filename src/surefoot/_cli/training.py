@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
 import signal
 import sys
@@ -20,10 +21,11 @@ from .._core.run import Run
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._core.system import system_of
-from .errors import Exit
+from .._implicit.system import ImplicitSystem
+from .errors import Exit, NoCertificate, message_of
 from .options import CertifySystem, TrainSystem
 from .problem import Problem, build
-from .screen import Screen, audit_record, certificate_record, number, print_json
+from .screen import Screen, audit_record, certificate_record, print_json, relative_movement
 
 AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
 FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json"}
@@ -33,15 +35,26 @@ FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certi
 def run_certify(options: CertifySystem) -> int:
     """``surefoot certify``."""
     screen = Screen(silent=options.json)
-    problem = build(options)
+    try:
+        problem = build(options)
+    except NoCertificate as reason:
+        return _no_certificate("no certificate", reason, options.json)
     certificate = certify(problem.net, problem.loss, options.theorem)
     screen.problem(problem.facts)
-    screen.certificate(certificate)
-    screen.heading("Quantities", "rounded to the safe side")
-    screen.pairs({name: number(value, 6) for name, value in certificate.quantities.items()})
+    screen.certificate(certificate, problem.advice)
+    if certificate.quantities:
+        screen.quantities(certificate)
     if options.json:
         print_json({"problem": problem.facts, "certificate": certificate_record(certificate)})
     return Exit.YES if certificate.holds else Exit.NO
+
+
+def _no_certificate(outcome: str, reason: NoCertificate, as_json: bool) -> Exit:
+    """Say why no weights are certified from the start."""
+    print(f"surefoot: {outcome}: {message_of(reason)}", file=sys.stderr)
+    if as_json:
+        print_json({"problem": reason.facts, "certificate": None, "reason": message_of(reason)})
+    return Exit.NO
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,8 @@ def train(options: TrainSystem, problem: Problem, certificate: Certificate, scre
     )
     seconds = time.monotonic() - start
     screen.result(run, seconds)
+    if options.system == ImplicitSystem.name:
+        screen.features(run)
     if run.status is RunStatus.INTERRUPTED:
         return Trained(run, seconds, {}, None)
     screen.audit(run.audit(), run.certified)
@@ -98,16 +113,20 @@ def run_train(options: TrainSystem) -> int:
     screen = Screen(silent=options.json or options.quiet)
     if not options.resume:
         refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
-    problem = build(options)
+    try:
+        problem = build(options)
+    except NoCertificate as reason:
+        return _no_certificate("not trained", reason, options.json)
     certificate = certify(problem.net, problem.loss, options.theorem)
     rule = _rule(options, problem, certificate)
     screen.problem(problem.facts)
-    screen.certificate(certificate)
+    screen.certificate(certificate, problem.advice)
     covered = rule is not None and rule.certifies(certificate)
     missing = _missing_guarantee(certificate, "" if rule is None else rule.name, covered)
     if missing:
         if options.require_certificate:
-            hint = f" ({certificate.suggestion})" if certificate.suggestion else ""
+            advice = problem.advice or certificate.suggestion
+            hint = f" ({advice})" if advice and not certificate.holds else ""
             print(f"surefoot: not trained: {missing}{hint}", file=sys.stderr)
             if options.json:
                 print_json({"problem": problem.facts, "certificate": certificate_record(certificate), "result": None})
@@ -197,6 +216,7 @@ def _record(options: TrainSystem, problem: Problem, certificate: Certificate, tr
             "certified_from": run.certified_from,
             "status_text": run.status.text,
             "guaranteed_iterations": run.guaranteed_iterations(options.tolerance) if options.tolerance > 0.0 else None,
+            **({"feature_movement": relative_movement(run)} if options.system == ImplicitSystem.name else {}),
             "seconds": trained.seconds,
         },
         "audit": audit_record(run.audit()) if finished else None,
@@ -210,9 +230,12 @@ def parse_steps(text: str | None) -> str | float | None:
     if text is None:
         return None
     try:
-        return float(text)
+        step = float(text)
     except ValueError:
         return text
+    if not 0.0 < step < math.inf:
+        raise ValueError(f"--steps is {text}; a constant step must be a positive number")
+    return step
 
 
 def stored_options(given: TrainSystem) -> TrainSystem:

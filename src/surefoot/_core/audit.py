@@ -45,18 +45,24 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether no checked inequality was violated; False if none could be checked."""
-        checked = [line for line in self.lines if line.checked]
-        return bool(checked) and all(line.holds for line in checked)
+        """Whether no inequality was violated. So it is with nothing to check, as in an uncertified run without a step; see
+        ``verdict``."""
+        return self.violations == 0
 
     @property
     def violations(self) -> int:
         """Number of violated inequalities."""
         return sum(not line.holds for line in self.lines)
 
+    @property
+    def verdict(self) -> str:
+        """``no violation``, ``violations``, or ``nothing could be checked``."""
+        if self.violations:
+            return "violations"
+        return "no violation" if any(line.checked for line in self.lines) else "nothing could be checked"
+
     def __str__(self) -> str:
-        verdict = "no violation" if self.holds else "violations" if self.violations else "nothing could be checked"
-        head = f"audit against {self.theorem}: {verdict}"
+        head = f"audit against {self.theorem}: {self.verdict}"
         if not self.guaranteed:
             head += " of what holds for every run; the theorem's hypotheses fail, so nothing was guaranteed"
         return "\n".join([head, *(f"  {line}" for line in self.lines)])

@@ -13,12 +13,11 @@ from typing import Any
 
 from surefoot_check.arrays import parse_hex
 from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
-from surefoot_check.theorems.statement import iterations_to
+from surefoot_check.theorems.statement import SLACK, iterations_to
 
 from .validate import unknown
 
 FORMAT = "surefoot-certificate/1"
-SLACK = 1e-9
 """Relative slack of published base quantities, so that a second, independently written checker agrees."""
 
 

@@ -22,7 +22,7 @@ from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
 from .steps import StepRule
 from .system import Engine, Recertification, System, system_of
-from .validate import nonnegative, positive_integer
+from .validate import folder, integer, nonnegative, positive_integer
 
 DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
@@ -133,12 +133,11 @@ class _Descent:
         config: Mapping[str, Any] | None,
         held: ExitStack,
     ) -> None:
-        if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
-            raise ValueError(f"max_iterations is {max_iterations!r}; it must be an integer of at least 0")
+        max_iterations = integer("max_iterations", max_iterations, 0)
         tolerance = nonnegative("tolerance", tolerance)
         absolute_tolerance = nonnegative("absolute_tolerance", absolute_tolerance)
         if certify_every is not None:
-            positive_integer("certify_every", certify_every)
+            certify_every = positive_integer("certify_every", certify_every)
         if not isinstance(steps, StepRule | str | Real | None) or isinstance(steps, bool):
             raise TypeError(
                 f"steps is a {type(steps).__name__}; pass a rule of sf.steps, its name, or a positive number"
@@ -163,7 +162,7 @@ class _Descent:
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value} at the initial weights; scale the data or the weights down")
         self.resolution = self.system.resolution(net, loss)
-        self.directory = None if directory is None else Path(directory)
+        self.directory = None if directory is None else folder("directory", directory)
         self.rows: list[dict[str, float]] = []
         self.recertified: list[Recertification] = []
         self.adopted: list[Recertification] = []
@@ -293,15 +292,15 @@ class _Descent:
     ) -> RunStatus:
         iterate = self.engine.iterate
         gap = iterate.gap
+        if self.engine.failure is not None:
+            return self.engine.failure
         if not gap <= DIVERGED * max(first, self.resolution):
             return RunStatus.DIVERGED
         row: dict[str, float] = {"iteration": self.iteration, **iterate.measurements}
         if not all(math.isfinite(value) for value in row.values()):
             return RunStatus.DIVERGED
         status = RunStatus.RUNNING
-        if self.engine.failure is not None:
-            status = self.engine.failure
-        elif gap <= target:
+        if gap <= target:
             status = RunStatus.CONVERGED
         elif gap <= self.resolution:
             status = RunStatus.STALLED

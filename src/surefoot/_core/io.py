@@ -22,6 +22,8 @@ except ImportError:  # Windows
     fcntl = None
 
 
+SGD_FORMAT = "surefoot-sgd/1"
+"""What config.json of a run of ``sf.sgd`` says; that of ``descend`` is in ``run``."""
 BEFORE_CONFIG = {"checkpoints", "plots", "certificate.json", "problem.safetensors", "initial.safetensors"}
 """What a run writes before config.json."""
 

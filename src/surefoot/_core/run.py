@@ -13,9 +13,19 @@ from . import trace as traces
 from .audit import Audit, AuditLine, merged
 from .certificate import Certificate
 from .checkpoints import seal
-from .io import RunDirectoryError, make_directory, read_json, read_tensors, write_atomic, write_json, write_tensors
+from .io import (
+    SGD_FORMAT,
+    RunDirectoryError,
+    make_directory,
+    read_json,
+    read_tensors,
+    write_atomic,
+    write_json,
+    write_tensors,
+)
 from .status import RunStatus
 from .system import Recertification, system_named
+from .validate import folder
 
 RUN_FORMAT = "surefoot-run/1"
 
@@ -103,10 +113,13 @@ class Run:
         phases = self.phases
         lines: list[AuditLine] = []
         for index, phase in enumerate(phases):
-            end = phases[index + 1].iteration if index + 1 < len(phases) else len(self.rows) - 1
+            last = index + 1 == len(phases)
+            end = len(self.rows) - 1 if last else phases[index + 1].iteration
             rows = [
                 {**row, "iteration": row["iteration"] - phase.iteration} for row in self.rows[phase.iteration : end + 1]
             ]
+            if not last:
+                rows[-1].pop("step", None)  # taken under the next certificate
             part = system.audit(rows, phase.certificate, self.resolution)
             lines += [_shifted(found, phase.iteration) for found in part.lines]
         return Audit(
@@ -135,7 +148,7 @@ class Run:
             RunDirectoryError: the directory exists and is not empty.
             OSError: it cannot be written; nothing half-written is left under a final name.
         """
-        path = Path(directory)
+        path = folder("directory", directory)
         make_directory(path)
         write_start(path, self.certificate, self.problem, self.initial, self.config)
         for phase in self.adopted:
@@ -151,11 +164,16 @@ class Run:
         Raises:
             RunDirectoryError: it is missing, incomplete, damaged, or of another version.
         """
-        path = Path(directory)
+        path = folder("directory", directory)
         if not path.is_dir():
             raise RunDirectoryError(f"{path} is not a directory; pass the directory of a run")
         config = read_json(path / "config.json")
         found = config.get("format") if isinstance(config, dict) else None
+        if found == SGD_FORMAT:
+            raise RunDirectoryError(
+                f"{path} has a run of sf.sgd, which no report or check reads; go on with it by "
+                "sf.sgd.descend(..., directory=..., resume=True), or read its trace.jsonl, one JSON object a line"
+            )
         if found != RUN_FORMAT:
             raise RunDirectoryError(
                 f"{path / 'config.json'} has format {found!r}; this version reads {RUN_FORMAT!r}: use the version that wrote it"

@@ -56,11 +56,17 @@ class Constant(StepRule):
     def certifies(self, certificate: Certificate) -> bool:
         return certificate.rule == self.name and certificate.step_size == self.eta
 
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
+        self._step = self.eta
+        self._follows = certificate is not None and self.certifies(certificate)
+
     def adopt(self, loss: Any, certificate: Certificate) -> None:
-        self.eta = certificate.step_size or self.eta
+        # a number of the caller's own stays: another certificate would not make the run a certified one
+        if self._follows and certificate.step_size:
+            self._step = certificate.step_size
 
     def step(self, engine: Any) -> float:
-        return self.eta
+        return self._step
 
 
 class BarzilaiBorwein(StepRule):

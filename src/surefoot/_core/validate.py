@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,14 @@ def as_tensor(name: str, value: Any) -> Tensor:
     """``value`` as a tensor without a copy where possible: a tensor, an array, or nested lists of floats.
 
     Raises:
-        TypeError: not convertible, sparse, or an integer, half-precision, extended-precision or complex dtype.
+        TypeError: not convertible, sparse, masked, or an integer, half-precision, extended-precision or complex dtype.
     """
     if isinstance(value, Tensor):
         if value.layout != torch.strided:
             raise TypeError(f"{name} is a sparse tensor; pass {name}.to_dense()")
         tensor = value.detach()
+    elif isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; pass {name}.filled(value), or only the rows without masked entries")
     elif isinstance(value, np.ndarray):
         if value.dtype.kind not in "fiucb" or value.dtype.char in "gG":  # the latter are extended precision
             raise TypeError(f"{name} has dtype {value.dtype}; pass real numbers in float64 or float32")
@@ -84,10 +88,26 @@ def network_weight(name: str, W: Tensor) -> None:
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """``value`` as an int ≥ 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1")
-    return value
+    """``value``, of any integral type but bool, as an int ≥ 1."""
+    return integer(name, value, 1)
+
+
+def integer(name: str, value: Any, least: int) -> int:
+    """``value``, of any integral type but bool, as an int ≥ ``least``."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or isinstance(value, bool | np.bool_) or found < least:
+        raise ValueError(f"{name} is {value!r}; it must be an integer of at least {least}")
+    return found
+
+
+def folder(name: str, value: Any) -> Path:
+    """``value``, a string or a path, as a ``Path``; ``TypeError`` for anything else."""
+    if not isinstance(value, str | Path):
+        raise TypeError(f"{name} is {value!r} ({type(value).__name__}); pass the path of a directory")
+    return Path(value)
 
 
 def nonnegative(name: str, value: Any) -> float:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from .._core.validate import unknown
+from .implicit_certified import certificates, tradeoff
+from .implicit_figures import ALL, gammas, iterations, steps, widths
 from .linear_resnet_certified import NETWORKS, certified
 from .linear_resnet_instances import FACTORS
 from .linear_resnet_sgd import sgd
@@ -25,13 +27,22 @@ __all__ = ["Cell", "Experiment", "Finding", "Plot", "Progress", "Table", "names"
 
 @dataclass(frozen=True)
 class _Entry:
-    """An experiment, and the arguments of its quick form; its defaults are those of the paper."""
+    """An experiment, and the arguments of its quick form; its defaults are those of the paper.
+
+    ``data``: takes a directory of data files. ``cache``: takes a directory where it keeps finished runs.
+    """
 
     run: Callable[..., Experiment]
     quick: dict[str, Any]
+    data: bool = False
+    cache: bool = False
 
 
 TRANSFORMATIONS: dict[str, Any] = {"repeats": 2, "limit": 10_000, "tuning": 300}
+SMALL: dict[str, Any] = {"samples": 400, "epochs": 20}
+MNIST, FASHION = ALL[:1], ALL[1:2]
+RUNS = "runs"
+"""Where finished runs are kept, in the directory of the figures."""
 
 EXPERIMENTS: dict[str, _Entry] = {
     "two-layer/fig1": _Entry(figure1, {"repeats": 3}),
@@ -51,6 +62,25 @@ EXPERIMENTS: dict[str, _Entry] = {
     ),
     "linear-resnet/sgd": _Entry(sgd, {"seeds": 32, "iterations": 500}),
     "linear-resnet/certified": _Entry(certified, {"networks": NETWORKS, "repeats": 2}),
+    "implicit/fig1": _Entry(
+        partial(widths, "implicit/fig1", MNIST), {**SMALL, "widths": (200, 500, 1000)}, data=True, cache=True
+    ),
+    "implicit/fig2": _Entry(
+        partial(gammas, "implicit/fig2", MNIST, matched=True), {**SMALL, "width": 500}, data=True, cache=True
+    ),
+    "implicit/fig3": _Entry(partial(steps, "implicit/fig3", FASHION), {**SMALL, "width": 500}, data=True, cache=True),
+    "implicit/fig4": _Entry(
+        partial(widths, "implicit/fig4"), {**SMALL, "widths": (100, 200, 500)}, data=True, cache=True
+    ),
+    "implicit/fig5": _Entry(partial(steps, "implicit/fig5"), {**SMALL, "width": 200}, data=True, cache=True),
+    "implicit/fig6": _Entry(partial(gammas, "implicit/fig6"), {**SMALL, "width": 200}, data=True, cache=True),
+    "implicit/table1": _Entry(iterations, {**SMALL, "width": 500}, data=True, cache=True),
+    "implicit/certificates": _Entry(
+        certificates, {"sizes": ((20, 80), (50, 200), (100, 400), (200, 800)), "repeats": 3, "executed": 50}, data=True
+    ),
+    "implicit/tradeoff": _Entry(
+        tradeoff, {"size": (50, 200), "octaves": (-7, -6, -5, -4, -2, -1, 0, 0.1, 0.5, 1, 2, 4)}, data=True
+    ),
 }
 
 
@@ -66,27 +96,38 @@ def reproduce(
     directory: str | Path | None = None,
     progress: Progress | None = None,
     seed: int = 0,
+    data: str | Path | None = None,
 ) -> Experiment:
     """Reproduce a figure or table of a paper.
 
     Args:
         name: one of ``names()``.
         full: as many repeats and settings as the paper; otherwise a quick form of well under a minute.
-        directory: write the figures there as PNG; made if absent, files of the same name are replaced.
+        directory: write the figures there as PNG; made if absent, files of the same name are replaced. Experiments on implicit
+            networks keep each finished training run there too, and read those of the same data and settings again.
         progress: called with one line of text before each part.
         seed: of all random draws.
+        data: directory with the image files of the experiments on implicit networks (docs/experiments.md); those absent are left
+            out, and scikit-learn's digits 0 and 1 stand in where none is there.
 
     Raises:
-        ValueError: an unknown name.
-        OSError: the directory cannot be written.
+        ValueError: an unknown name, or ``data`` for an experiment that draws its own data.
+        OSError: the directory cannot be written, or ``data`` is no directory.
     """
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
+    entry = EXPERIMENTS[name]
+    if data is not None and not entry.data:
+        raise ValueError(f"data is given, but {name} draws its own; leave it out")
     if directory is not None:
         Path(directory).mkdir(parents=True, exist_ok=True)  # before the work, not after
-    entry = EXPERIMENTS[name]
+    given: dict[str, Any] = {} if full else dict(entry.quick)
+    if entry.data:
+        given["data"] = None if data is None else Path(data)
+    if entry.cache:
+        given["cache"] = None if directory is None else Path(directory) / RUNS
     begin = time.perf_counter()
-    experiment = entry.run(**({} if full else entry.quick), seed=seed, progress=progress or (lambda text: None))
+    experiment = entry.run(**given, seed=seed, progress=progress or (lambda text: None))
     experiment = replace(
         experiment,
         settings={**experiment.settings, "seed": seed, "full": full},

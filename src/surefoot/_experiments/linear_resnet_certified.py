@@ -15,6 +15,7 @@ from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.losses import SquaredLoss
 from .._linear_resnet.network import LinearResNet, sufficient_alpha
+from .draws import repeat_generator
 from .linear_resnet_instances import (
     OPEN,
     PAPER,
@@ -26,7 +27,6 @@ from .linear_resnet_instances import (
     theorem_step,
 )
 from .result import Cell, Experiment, Finding, Progress, Table
-from .two_layer_instances import repeat_generator
 
 LOCAL, GD = linear_resnet_local.THEOREM.id, linear_resnet_gd.THEOREM.id
 
@@ -165,9 +165,9 @@ def certified(
 
 
 def smallest_alpha(loss: SquaredLoss) -> float:
-    """α ≥ 4 sqrt(2e³) ‖X‖ sqrt(gap)/σ_r²(X): what Theorem 3.1 needs for the modified identity, where ‖A‖ = 1."""
+    """The α that Theorem 3.1 needs for the modified identity on this loss."""
     gap = loss.gap(torch.zeros_like(loss.optimum))
-    return 4.0 * math.sqrt(2.0 * math.e**3 * loss.smoothness * gap) / loss.strong_convexity
+    return linear_resnet_gd.smallest_alpha(gap, math.sqrt(loss.smoothness), math.sqrt(loss.strong_convexity))
 
 
 def _one_repeat(s: _Series, net: LinearResNet, loss: SquaredLoss, limit: int) -> None:

@@ -17,7 +17,7 @@ from .._linear_resnet.batched import Batch
 from .._linear_resnet.engine import Iterate, SubspaceEngine
 from .._linear_resnet.network import LinearNet, LinearResNet
 from .._linear_resnet.reduction import reduce
-from .two_layer_instances import gaussian
+from .draws import gaussian
 
 PAPER = "On the Global Convergence of Training Deep Linear ResNets"
 

@@ -9,9 +9,9 @@ import torch
 from .._linear_resnet.network import LinearResNet
 from .._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, SGDGuarantee, certify_sgd, descend_sgd
 from . import plots
+from .draws import gaussian
 from .linear_resnet_instances import PAPER, median
 from .result import Experiment, Finding, Plot, Progress, Table
-from .two_layer_instances import gaussian
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

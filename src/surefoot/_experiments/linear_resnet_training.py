@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .._core.losses import SquaredLoss
 from .._linear_resnet.network import LinearNet, LinearResNet
 from . import plots
+from .draws import repeat_generator
 from .linear_resnet_instances import (
     FACTORS,
     OPEN,
@@ -27,7 +28,6 @@ from .linear_resnet_instances import (
     unit_step,
 )
 from .result import Experiment, Finding, Plot, Progress, Table
-from .two_layer_instances import repeat_generator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,6 +21,8 @@ from .._core.losses import SquaredLoss
 from .._core.run import Run
 from .._core.steps import StepRule
 from .._two_layer.network import TwoLayerLinear
+from .draws import gaussian
+from .draws import repeat_generator as repeat_generator  # the experiments on these instances draw by it
 
 PAPER = "A Local Polyak-Lojasiewicz and Descent Lemma of Gradient Descent for Overparametrized Linear Models"
 
@@ -36,16 +38,6 @@ OPEN: dict[str, Any] = {
     "repeats use": "seed and repeat number; the same X at every width and noise level",
 }
 """Settings common to the experiments."""
-
-
-def repeat_generator(seed: int, repeat: int) -> torch.Generator:
-    """The generator of one repeat; it does not depend on how many repeats there are."""
-    return torch.Generator().manual_seed(1_000_003 * seed + repeat)
-
-
-def gaussian(rows: int, columns: int, generator: torch.Generator) -> Tensor:
-    """Independent N(0, 1) entries in float64."""
-    return torch.randn(rows, columns, dtype=torch.float64, generator=generator)
 
 
 def orthogonal(n: int, generator: torch.Generator) -> Tensor:

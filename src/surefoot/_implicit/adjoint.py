@@ -17,7 +17,7 @@ from .equilibrium import DEFAULT_TOLERANCE, Equilibrium, EquilibriumStatus
 from .norms import accumulated, frobenius_upper, product_roundoff, row_norms_upper, unit_roundoff
 
 MAX_ITERATIONS = 10_000
-# So many diagonal steps in succession that contract by less than (1 + q)/2 end the diagonal steps; a plain step promises q.
+# So many steps that do not improve the defect by (1 + q)/2 end the diagonal steps, or show rounding; a plain step promises q.
 PATIENCE = 2
 UNIT_ROUNDOFF = 2.0**-53
 # covers the roundings of a few operations of bounds in float64
@@ -156,24 +156,26 @@ def solve_linear(
     floor = accumulated(B.shape[0] + 9, product_roundoff(C.dtype)) * scale
     floor *= 1.0 + gamma * absolute_norm_upper(B) / (1.0 - q)
     work = torch.empty_like(C)
-    diagonal, slow, last = True, 0, math.inf
+    diagonal, slow, best = True, 0, math.inf
     for iteration in range(1, max_iterations + 1):
         torch.addmm(C, V, B, alpha=gamma, out=work)
         work.mul_(active).sub_(V)
         size = float(torch.linalg.vector_norm(work))
         if not math.isfinite(size):
             return LinearSolution(V, iteration, EquilibriumStatus.NON_FINITE)
-        slow = slow + 1 if size > 0.5 * (1.0 + q) * last else 0
-        last = size
+        if size <= 0.5 * (1.0 + q) * best:
+            best, slow = size, 0
+        else:
+            slow += 1
         if slow >= PATIENCE and diagonal:
-            diagonal, slow = False, 0
+            diagonal, slow, best = False, 0, size
         defect = q * size
         if diagonal and defect > allowed:
             work.mul_(step)
             defect = reach * float(torch.linalg.vector_norm(work))
         V.add_(work)
         # plain steps contract by q until rounding prevents it
-        if defect <= allowed or (size <= floor and slow > 0 and not diagonal):
+        if defect <= allowed or (size <= floor and slow >= PATIENCE and not diagonal):
             return LinearSolution(V, iteration, EquilibriumStatus.CONVERGED)
     return LinearSolution(V, max_iterations, EquilibriumStatus.MAX_ITERATIONS)
 

@@ -47,8 +47,11 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
 
 
 def _movement(trace: list[Row], q: Mapping[str, float]) -> Lines:
+    sigma = q["sigma_min_Z"] if "sigma_min_Z" in q else q["sigma"]
     for row in trace:
-        allowed = q["f"] * q["sigma"] + row["equilibrium_error"] + trace[0]["equilibrium_error"]
+        if "feature_movement" not in row:  # of a loop of one's own
+            continue
+        allowed = q["f"] * sigma + row["equilibrium_error"] + trace[0]["equilibrium_error"]
         yield int(row["iteration"]), row["feature_movement"], allowed
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from surefoot_check.bounds import down, up
 
 from .._core.validate import positive_integer, unknown
-from .norms import largest_entry, row_norms_upper, shift
+from .norms import frobenius_upper, largest_entry, row_norms_upper, shift
 from .solvers import SOLVERS, Problem, Solver, SolverMemory
 
 DEFAULT_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
@@ -65,7 +65,7 @@ class Equilibrium:
 
     Attributes:
         Z: (N, m); NaN where there is no result.
-        iterations: evaluations of the dense map.
+        iterations: evaluations of the map, the free one at Z = 0 included.
         error: upper bound of ‖Z - Z*‖_F, Z* the exact equilibrium; infinite where there is no guarantee.
         row_errors: (N,) float64, upper bounds of the row norms of Z - Z*.
         status: how it ended.
@@ -104,7 +104,7 @@ def solve(
         solver: "plain", "anderson", "split", "low_rank", "newton" or "auto". All are safeguarded, row by row, by plain steps.
         start: (N, m), where to start; by default the last result in ``memory``, else zero.
         tolerance: guaranteed error relative to ‖Z‖_F, rounding included. By default 1e-10 (float64) or 1e-5 (float32) for the
-            error of the iteration, to which ``error`` adds the rounding of one evaluation; this is always reached.
+            error of the iteration, or down to where rounding stops it; ``error`` adds the rounding of one evaluation.
         increment: stop at ‖T(Z) - Z‖_F ≤ increment instead; with 1e-2, ``solver="plain"`` and ``max_iterations=100`` this
             is the rule of the paper. The bounds are reported all the same.
         max_iterations: limit on the evaluations of the map.
@@ -122,7 +122,9 @@ def solve(
         raise unknown("solver", solver, [*SOLVERS, "auto"])
     memory = memory if memory is not None else SolverMemory()
     with torch.no_grad():
-        return _Solution(A, Phi, gamma, norm_A, solver, tolerance, increment, max_iterations, phi_error, memory).run(start)
+        return _Solution(A, Phi, gamma, norm_A, solver, tolerance, increment, max_iterations, phi_error, memory).run(
+            start
+        )
 
 
 def _check(
@@ -144,7 +146,9 @@ def _check(
         if other.dtype != A.dtype or other.device != A.device:
             raise TypeError(f"{name} is {other.dtype} on {other.device}, A is {A.dtype} on {A.device}; use one of them")
         if other.ndim != 2 or other.shape[1] != A.shape[0] or other.shape[0] != Phi.shape[0]:
-            raise ValueError(f"{name} has shape {tuple(other.shape)}; with A {tuple(A.shape)} it must be (N, {A.shape[0]})")
+            raise ValueError(
+                f"{name} has shape {tuple(other.shape)}; with A {tuple(A.shape)} it must be (N, {A.shape[0]})"
+            )
     if not 0.0 < gamma < math.inf:
         raise ValueError(f"gamma is {gamma!r}; it must be a positive finite number")
     if not norm_A >= 0.0:
@@ -182,6 +186,7 @@ class _Solution:
         self.memory = memory
         self.iterations = 0
         self.exponent = 0
+        self.buffers: tuple[Tensor, ...] = ()
 
     # -- set-up -------------------------------------------------------------------------------------------------------
 
@@ -194,17 +199,19 @@ class _Solution:
         if not (math.isfinite(largest_A) and math.isfinite(largest_Phi) and bool(phi_errors.isfinite().all())):
             return self._nothing(EquilibriumStatus.NON_FINITE)
         if largest_A > self.norm_A:
-            raise ValueError(f"norm_A is {self.norm_A!r}, below an entry of A ({largest_A!r}); pass an upper bound of ‖A‖")
+            raise ValueError(
+                f"norm_A is {self.norm_A!r}, below an entry of A ({largest_A!r}); pass an upper bound of ‖A‖"
+            )
         if largest_Phi == 0.0 and self.q < 1.0:
             # Z = 0 is the equilibrium of Φ̂ = 0.
             return self._result(torch.zeros_like(Phi), phi_errors, EquilibriumStatus.CONVERGED, "closed form")
         phi_errors = self._rescale(largest_A, largest_Phi, phi_errors)
-        self.problem = Problem(self.A, self.Phi, self.gamma, self.q, phi_errors)
+        self.problem = Problem(self.A, self.Phi, self.gamma, self.q, phi_errors, self.memory)
         self.solver = self._first_solver()
         if start is None and self.memory.Z is not None and self.memory.Z.shape == Phi.shape:
             start = self.memory.Z.to(Phi)
         if start is not None:
-            start = shift(start.detach(), -self.exponent) if self.exponent else start.detach().clone()
+            start = shift(start.detach(), -self.exponent) if self.exponent else start.detach()
         return self._iterate(start)
 
     def _rescale(self, largest_A: float, largest_Phi: float, phi_errors: Tensor) -> Tensor:
@@ -236,18 +243,27 @@ class _Solution:
     def _iterate(self, start: Tensor | None) -> Equilibrium:
         problem, q = self.problem, self.q
         margin = down(1.0 - q)
-        warm = start is not None
-        Z = start if start is not None else torch.zeros_like(problem.Phi)
-        P, T, D = (torch.empty_like(Z) for _ in range(3))
+        modelled = q < 1.0 and self.increment is None and self.solver.name in ("split", "low_rank")
+        # T(0) = relu(Φ) is free, so where the solver can tell how good its point from there is, it is tried even with a start.
+        at_zero = start is None or modelled
+        Z, P, T, D = (self.memory.take(problem.Phi) for _ in range(4))
+        if at_zero:
+            Z.zero_()
+        elif start is not None:
+            Z.copy_(start)
+        self.buffers = (Z, P, T, D)
         rows, device = Z.shape[0], Z.device
         self.failures = torch.zeros(rows, dtype=torch.int64, device=device)
         self.finished = _Finished(problem.Phi)
         before = torch.full((rows,), math.inf, dtype=torch.float64, device=device)
         accelerated = torch.zeros(rows, dtype=torch.bool, device=device)
-        total_before, reserve = math.inf, 0.0
+        reserve = whole = 0.0
+        # A plain step may leave as much as q of the residual: only without progress for about 1/(1 - q) of them it stands still.
+        patience = math.ceil(1.0 / margin) if margin > 0.0 else 0
+        mark, marked = math.inf, 0
         while True:
             self.iterations += 1
-            if self.iterations == 1 and not warm:
+            if self.iterations == 1 and at_zero:
                 P.copy_(problem.Phi)
             else:
                 problem.product(Z, P)
@@ -255,14 +271,14 @@ class _Solution:
             torch.sub(T, Z, out=D)
             residuals = row_norms_upper(D)
             total = float(torch.linalg.vector_norm(residuals))
-            if not math.isfinite(total):
-                if warm and self.iterations == 1:  # a start that is not finite
+            size = math.hypot(self.finished.size, float(torch.linalg.vector_norm(T)))
+            if not (math.isfinite(total) and math.isfinite(size)):
+                if start is not None and self.iterations == (2 if modelled else 1):  # a start that is not finite
                     Z.zero_()
-                    warm, self.iterations = False, 0
+                    start, at_zero, self.iterations = None, True, 0
                     continue
                 status = EquilibriumStatus.NON_FINITE if q < 1.0 else EquilibriumStatus.NOT_CONTRACTING
                 return self._nothing(status)
-            size = math.hypot(self.finished.size, float(torch.linalg.vector_norm(T)))
             if self.increment is not None:
                 if total <= math.ldexp(self.increment, -self.exponent):
                     return self._plain_result(T, Z, residuals, EquilibriumStatus.CONVERGED)
@@ -277,7 +293,11 @@ class _Solution:
                     status, reserve = self._judge(q * residuals, rounding, size * margin)
                     if status is not None:
                         return self._plain_result(T, Z, residuals, status)
-                elif total >= 0.8 * total_before and q * total <= float(torch.linalg.vector_norm(problem.rounding(Z))):
+                elif total < 0.8 * mark:
+                    mark, marked = total, self.iterations
+                elif self.iterations - marked >= patience and q * total <= float(
+                    torch.linalg.vector_norm(problem.rounding(Z))
+                ):
                     limited = EquilibriumStatus.LIMITED_BY_ROUNDING if self.explicit else EquilibriumStatus.CONVERGED
                     return self._plain_result(T, Z, residuals, limited)
             if self.iterations >= self.max_iterations:
@@ -289,11 +309,11 @@ class _Solution:
                     self.finished.store(T, q * residuals, problem.rounding(Z), active)
                     problem.select(active)
                     self.solver.select(active)
-                    Z, P, T, D = (buffer[active] for buffer in (Z, P, T, D))
+                    Z, P, T, D = self.buffers = tuple(buffer[active] for buffer in self.buffers)
                     residuals, before, accelerated = residuals[active], before[active], accelerated[active]
                     self.failures = self.failures[active]
                     problem.target = math.sqrt(max(whole**2 - self.finished.defect**2, 0.0))
-                    total = float(torch.linalg.vector_norm(residuals))
+                    mark, marked = math.inf, self.iterations
 
             failed = accelerated & (residuals > q * before) if q < 1.0 else torch.zeros_like(accelerated)
             self.failures += failed
@@ -314,10 +334,17 @@ class _Solution:
                         status, reserve = self._judge(defects, rounding, size * margin)
                         if status is not None:
                             return self._finish(Y, defects, rounding, status)
+                    if start is not None and self.iterations == 1 and start.shape == Y.shape:
+                        spare = T if Y is P else P
+                        distance = float(torch.linalg.vector_norm(torch.sub(start, Y, out=spare)))
+                        if not distance > float(torch.linalg.vector_norm(defects)):
+                            Y.copy_(start)
+                            plain = torch.ones_like(plain)  # nothing is known of the residual there
             accelerated = ~plain
-            before, total_before = residuals, total
+            before = residuals
             P, T, D = (buffer for buffer in (Z, P, T, D) if buffer is not Y)
             Z = Y
+            self.buffers = (Z, P, T, D)
 
     def _judge(self, defects: Tensor, rounding: Tensor, scale: float) -> tuple[EquilibriumStatus | None, float]:
         """Status of a point whose defects reach the tolerance, and what to reserve for rounding where it has none yet."""
@@ -325,7 +352,10 @@ class _Solution:
             return EquilibriumStatus.CONVERGED, 0.0
         finished = self.finished
         lost = math.hypot(float(torch.linalg.vector_norm(rounding)), finished.lost)
-        if math.hypot(float(torch.linalg.vector_norm(defects + rounding)), finished.both) * _SLACK <= self.tolerance * scale:
+        if (
+            math.hypot(float(torch.linalg.vector_norm(defects + rounding)), finished.both) * _SLACK
+            <= self.tolerance * scale
+        ):
             return EquilibriumStatus.CONVERGED, 0.0
         if lost * _SLACK >= self.tolerance * scale:
             return EquilibriumStatus.LIMITED_BY_ROUNDING, 0.0
@@ -365,7 +395,8 @@ class _Solution:
             errors = shift(errors, self.exponent) * _SLACK + lost
             if not bool(Y.isfinite().all()):
                 return self._nothing(EquilibriumStatus.NON_FINITE)
-        total = up(float(torch.linalg.vector_norm(errors)), errors.numel() + 4)
+        total = frobenius_upper(errors)
+        self.memory.give(*(buffer for buffer in self.buffers if buffer is not Y))
         self.memory.Z = Y
         return Equilibrium(Y, self.iterations, total, errors, status, solver)
 
@@ -412,4 +443,3 @@ class _Finished:
         self._Z[self._rows] = Y
         self._defects[self._rows], self._rounding[self._rows] = defects, rounding
         return self._Z, self._defects, self._rounding
-

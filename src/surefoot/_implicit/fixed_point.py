@@ -302,6 +302,9 @@ class _Iteration:
                 further = (target / bound).log() / self.q.log()
                 self.mixing = self.mixing | ((further > _SLOW) & ~expanding)
             self.mixing = self.mixing & ~self.barred
+            if not bool(self.mixing.any()):
+                self.mixed = torch.zeros_like(self.mixed)
+                return g
         allowed = self.q.nan_to_num(nan=1.0).clamp(max=1.0)
         following, self.mixed = self.anderson.next(g, g - self.z, residual, allowed, self.mixed, self.mixing)
         self.used_anderson = self.used_anderson or bool(self.mixed.any())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from .._core.losses import Loss
 from .._core.samples import sample_loss
 from .._core.status import RunStatus
-from .._core.validate import real
+from .._core.validate import positive_integer, real
 from .engine import Iterate, Weights
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
@@ -29,7 +29,7 @@ class Flow:
         gaps: ½‖f(X) - Y‖² at each.
         outputs: f(X) at each, (T, N, p).
         status: ``converged`` where the last time was reached, ``ill_posed`` or ``collapsed`` where the flow ended before,
-            ``diverged`` where the integrator gave up.
+            ``max_iterations`` where the evaluations ran out, ``diverged`` where the integrator gave up.
         evaluations: gradients computed.
     """
 
@@ -37,7 +37,7 @@ class Flow:
     gaps: list[float]
     outputs: Tensor
     status: RunStatus
-    evaluations: int = field(default=0)
+    evaluations: int
 
 
 def gradient_flow(
@@ -48,11 +48,14 @@ def gradient_flow(
     method: str = "RK45",
     relative_tolerance: float = 1e-6,
     absolute_tolerance: float = 1e-9,
+    max_evaluations: int = 100_000,
 ) -> Flow:
     """Integrate θ' = -∇L(θ) from the network's weights, which are set to those at the last time reached.
 
-    For small networks: the integrator works on all weights as one vector. Where entries of U cross 0 the field jumps (relu'), which
-    costs the integrator small steps; it is continuous in between (the theorem `implicit/flow` takes for granted that the flow exists).
+    For small networks: the integrator works on all weights as one vector. The field jumps where an entry of U changes its sign
+    (relu'). Where it points at such a surface from both sides, no classical solution goes on, and the integrator's steps shrink
+    until the evaluations run out: so it is soon after A = I, where half of U is 0 (the theorem ``implicit/flow`` takes for
+    granted that the flow exists).
 
     Args:
         net: float64 weights.
@@ -60,6 +63,7 @@ def gradient_flow(
         times: increasing, from 0 or later.
         method: of ``scipy.integrate.solve_ivp``; ``LSODA`` where the flow is stiff.
         relative_tolerance, absolute_tolerance: of the integrator, per step.
+        max_evaluations: limit on the gradients computed.
 
     Raises:
         TypeError, ValueError: times that do not increase, or arguments as for ``sf.descend``.
@@ -73,7 +77,9 @@ def gradient_flow(
         raise ValueError("times must increase from 0 or later; sort them and drop repeated ones")
     first = Weights.of({"W": net.W, "A": net.A, "b": net.b.reshape(net.width, -1)})
     shapes = [tuple(w.shape) for w in (first.W, first.A, first.b)]
+    positive_integer("max_evaluations", max_evaluations)
     memory = SolverMemory()
+    evaluations = 0
     stopped: list[RunStatus] = []
 
     def weights(vector: Any) -> Weights:
@@ -88,6 +94,10 @@ def gradient_flow(
         return found
 
     def field_at(_: float, vector: Any) -> Any:
+        nonlocal evaluations
+        evaluations += 1
+        if evaluations > max_evaluations:
+            raise _Ended(RunStatus.MAX_ITERATIONS)
         found = at(vector)
         if not found.contraction < 1.0:
             raise _Ended(RunStatus.ILL_POSED)
@@ -97,7 +107,7 @@ def gradient_flow(
         return -torch.cat([g.W.reshape(-1), g.A.reshape(-1), g.b.reshape(-1)]).cpu().numpy()
 
     current = torch.cat([first.W.reshape(-1), first.A.reshape(-1), first.b.reshape(-1)]).cpu().numpy()
-    reached, gaps, outputs, evaluations, time = [], [], [], 0, 0.0
+    reached, gaps, outputs, time = [], [], [], 0.0
     for target in grid.tolist():
         if target > time:
             try:
@@ -107,7 +117,6 @@ def gradient_flow(
             except _Ended as end:
                 stopped.append(end.status)
                 break
-            evaluations += int(part.nfev)
             if not part.success:
                 stopped.append(RunStatus.DIVERGED)
                 break

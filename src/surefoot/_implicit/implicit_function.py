@@ -102,7 +102,10 @@ def _pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], u: Tens
     with torch.enable_grad():
         full = list(arguments) if again else [t.detach() for t in arguments]
         for i in wanted:
-            full[i] = full[i].view_as(full[i]) if full[i].requires_grad else full[i].detach().requires_grad_()
+            # a new name, so that g's own path through other arguments does not count; after its transform has ended (the
+            # function that torch.func.vjp returns), a tensor requires grad in name only, and its view does not
+            view = full[i].view_as(full[i])
+            full[i] = view if view.requires_grad else view.detach().requires_grad_()
         value = g(*full)
         if not value.requires_grad:
             return [torch.zeros_like(full[i]) for i in wanted]

@@ -126,6 +126,28 @@ class ImplicitReLU(nn.Module):
         b = torch.zeros((width,) if outputs == 1 else (width, outputs), dtype=dtype, device=device)
         return cls(W.to(dtype), A, b, gamma)
 
+    @classmethod
+    def certifiable(cls, X: Tensor, y: Tensor, width: int, *, seed: int = 0) -> ImplicitReLU:
+        """A network that ``implicit/spectral`` certifies from the start, with about as few guaranteed iterations as any.
+
+        Weights β(W, I) with W ~ N(0, 1/m), b = 0 and γ = a/β: the least β, and a, as in ``scale.certifiable``; ``sf.certify``
+        then chooses the step. At such scales the features hardly move: what is certified is in effect the training of a linear
+        readout of random equilibrium features.
+
+        Args:
+            X: (N, d) float64; rows of about norm 1, no two of them parallel.
+            y: (N,) or (N, p).
+            width: m, at least N; 2 N to 4 N is what it takes on images.
+            seed: of W.
+
+        Raises:
+            NotCertifiable: parallel or zero rows, or features without full row rank; the message says which and what to do.
+            TypeError, ValueError: arguments that do not fit.
+        """
+        from .scale import certifiable
+
+        return certifiable(cls, X, y, width, seed)
+
     @property
     def inputs(self) -> int:
         """d."""
@@ -158,7 +180,7 @@ class ImplicitReLU(nn.Module):
             TypeError, ValueError: X does not fit.
         """
         self._check(X)
-        Z = _EquilibriumFunction.apply(self.A, (X @ self.W).relu(), self)
+        Z = _EquilibriumFunction.apply(self.A, (X @ self.W).relu(), self.gamma, self)
         return Z @ self.b
 
     def equilibrium(
@@ -244,7 +266,7 @@ class ImplicitReLU(nn.Module):
             XW = X.detach() @ self.W.detach()
             active = active_units(A, XW.relu(), equilibrium.Z, self.gamma)
             b = self.b.detach().reshape(1, -1).expand(len(X), -1)
-            K = self._solve_linear(A, active, b, transposed=True)
+            K = self._solve_linear(A, active, b, self.gamma, transposed=True)
             return gram_matrix(X.detach(), equilibrium.Z, K, XW > 0, self.gamma)
 
     def _check(self, X: Tensor) -> None:
@@ -270,14 +292,14 @@ class ImplicitReLU(nn.Module):
         options |= {name: value for name, value in given.items() if value is not None}
         return solve(A, Phi, self.gamma, norm_A=self._norm(A), start=start, phi_error=phi_error, **options)
 
-    def _solve_linear(self, A: Tensor, active: Tensor, C: Tensor, *, transposed: bool) -> Tensor:
+    def _solve_linear(self, A: Tensor, active: Tensor, C: Tensor, gamma: float, *, transposed: bool) -> Tensor:
         """V = D ∘ (C + γVB), B = Aᵀ if ``transposed`` else A."""
         norm_A = self._norm(A)
         solution = solve_linear(
             A.T if transposed else A,
             active,
             C,
-            self.gamma,
+            gamma,
             norm_B=norm_A,
             tolerance=self.tolerance,
             **self._limit(),
@@ -302,10 +324,13 @@ class ImplicitReLU(nn.Module):
 
 
 class _EquilibriumFunction(torch.autograd.Function):
-    """(A, Φ) -> Z. Only Z is kept besides the arguments; the derivative is the solution of a linear equation at Z."""
+    """(A, Φ) -> Z. Only Z is kept besides the arguments; the derivative is the solution of a linear equation at Z.
+
+    γ is an argument, so that a later change of ``net.gamma`` does not reach a graph that exists already.
+    """
 
     @staticmethod
-    def forward(A: Tensor, Phi: Tensor, net: ImplicitReLU) -> Tensor:
+    def forward(A: Tensor, Phi: Tensor, gamma: float, net: ImplicitReLU) -> Tensor:
         A, Phi = A.detach(), Phi.detach()
         equilibrium = net._solve(A, Phi)
         net._require("the equilibrium", equilibrium, net._norm(A))
@@ -313,49 +338,49 @@ class _EquilibriumFunction(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, Phi, ctx.net = inputs
+        A, Phi, ctx.gamma, ctx.net = inputs
         ctx.save_for_backward(A, Phi, output)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         A, Phi, Z = ctx.saved_tensors
         with torch.no_grad():
-            active = active_units(A, Phi, Z, ctx.net.gamma)
-        V = _LinearFunction.apply(A, grad_outputs[0], active, True, ctx.net)
-        return ctx.net.gamma * (Z.mT @ V) if ctx.needs_input_grad[0] else None, V, None
+            active = active_units(A, Phi, Z, ctx.gamma)
+        V = _LinearFunction.apply(A, grad_outputs[0], active, True, ctx.gamma, ctx.net)
+        return ctx.gamma * (Z.mT @ V) if ctx.needs_input_grad[0] else None, V, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        A, Phi, net = args
+        A, Phi, gamma, net = args
         A, (Phi,), shape = _rows_of_batch(info, in_dims[0], A, (in_dims[1],), (Phi,))
-        return _EquilibriumFunction.apply(A, Phi, net).reshape(shape), 0
+        return _EquilibriumFunction.apply(A, Phi, gamma, net).reshape(shape), 0
 
 
 class _LinearFunction(torch.autograd.Function):
     """(A, C) -> V = D ∘ (C + γVB), B = Aᵀ or A; the derivative is the same with the other of the two, for every order."""
 
     @staticmethod
-    def forward(A: Tensor, C: Tensor, active: Tensor, transposed: bool, net: ImplicitReLU) -> Tensor:
-        return net._solve_linear(A.detach(), active, C.detach(), transposed=transposed)
+    def forward(A: Tensor, C: Tensor, active: Tensor, transposed: bool, gamma: float, net: ImplicitReLU) -> Tensor:
+        return net._solve_linear(A.detach(), active, C.detach(), gamma, transposed=transposed)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, _, active, ctx.transposed, ctx.net = inputs
+        A, _, active, ctx.transposed, ctx.gamma, ctx.net = inputs
         ctx.save_for_backward(A, active, output)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         A, active, V = ctx.saved_tensors
         # ⟨grad, dV⟩ = ⟨Y, dC + γV dB⟩
-        Y = _LinearFunction.apply(A, grad_outputs[0], active, not ctx.transposed, ctx.net)
+        Y = _LinearFunction.apply(A, grad_outputs[0], active, not ctx.transposed, ctx.gamma, ctx.net)
         gradient = Y.mT @ V if ctx.transposed else V.mT @ Y
-        return ctx.net.gamma * gradient, Y, None, None, None
+        return ctx.gamma * gradient, Y, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        A, C, active, transposed, net = args
+        A, C, active, transposed, gamma, net = args
         A, (C, active), shape = _rows_of_batch(info, in_dims[0], A, in_dims[1:3], (C, active))
-        return _LinearFunction.apply(A, C, active, transposed, net).reshape(shape), 0
+        return _LinearFunction.apply(A, C, active, transposed, gamma, net).reshape(shape), 0
 
 
 def _rows_of_batch(

@@ -75,6 +75,11 @@ def row_norms_upper(rows: Tensor) -> Tensor:
     return norms.mul_(relative).add_(up(math.sqrt(2.0 * m * info.tiny), 2))
 
 
+def matrix_norm_upper(A: Tensor) -> float:
+    """Upper bound of ‖A‖_F, A (n, m), from row norms in A's own dtype: no float64 copy, relative slack about m ulps."""
+    return up(float(torch.linalg.vector_norm(row_norms_upper(A))), A.shape[0] + 4)
+
+
 def product_row_errors(X: Tensor, W: Tensor) -> Tensor:
     """Upper bounds (N,), float64, of the row norms of fl(XW) - XW, for X (N, d) and W (d, m): γ_d ‖x_i‖ ‖W‖_F.
 

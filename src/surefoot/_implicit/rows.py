@@ -60,13 +60,13 @@ class RowReport:
             shown = "; ".join(group.text for group in self.groups[:SHOWN]) + ("; …" if len(self.groups) > SHOWN else "")
             parts.append(
                 f"{several}{shown}. The network is positively homogeneous: a row κx has the equilibrium κz and the output "
-                "κf(x), so that the smallest singular value of Z is 0 and no certificate can hold. merge_rows(X, Y) merges "
+                "κf(x), so that the smallest singular value of Z is 0 and no certificate can hold. sf.data.merge_rows(X, Y) merges "
                 "them without changing the gradient of the loss."
             )
         if self.zero_rows:
             rows = f"row {self.zero_rows[0]} is" if len(self.zero_rows) == 1 else f"rows {_listed(self.zero_rows)} are"
             parts.append(
-                f"{rows} all zero: the output there is 0 whatever the weights. merge_rows(X, Y) drops them; their labels "
+                f"{rows} all zero: the output there is 0 whatever the weights. sf.data.merge_rows(X, Y) drops them; their labels "
                 "leave a constant loss."
             )
         return " ".join(parts)
@@ -176,8 +176,9 @@ def merge_rows(X: Any, Y: Any, tolerance: float | None = None) -> MergedRows:
     for k, group in enumerate(report.groups):
         first, rest = group.rows[0], list(group.rows[1:])
         factors = torch.tensor(group.factors, dtype=torch.float64, device=X.device)[:, None]
-        s = float(torch.linalg.vector_norm(factors))
-        weights = factors / s
+        largest = factors.max()
+        length = torch.linalg.vector_norm(factors / largest)
+        s, weights = float(largest * length), factors / largest / length
         own = targets[list(group.rows)]
         label = (weights * own).sum(dim=0)
         # Σy² - ȳ² without cancellation

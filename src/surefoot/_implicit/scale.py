@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from surefoot_check.problems import Samples
 from surefoot_check.theorems import implicit_spectral as spectral
 from surefoot_check.theorems.statement import iterations_to
 
 from .._core.samples import SampleLoss
+from .._core.validate import positive_integer
 from .network import ImplicitReLU
 from .rows import parallel_rows
 from .system import TARGET, measure, step_choices
@@ -31,30 +32,29 @@ class NotCertifiable(ValueError):
     """No scale of the weights makes the theorem hold; the message says why."""
 
 
-def certifiable(net: ImplicitReLU, X: Tensor, Y: Tensor) -> ImplicitReLU:
-    """The network with weights β(W, A), b = 0, and γ = a/β, for the least β that certifies about as few iterations as any.
+def certifiable(kind: type[ImplicitReLU], X: Any, y: Any, width: int, seed: int = 0) -> ImplicitReLU:
+    """The network with weights β(W, I), b = 0, and γ = a/β, for the least β that certifies about as few iterations as any.
 
     The theorem depends on the scale through ‖r_0‖²/β⁴ only, and holds for every large β if it holds for one, so that one
     measurement serves all scales. a = ‖X‖²/(‖X‖² + ‖Φ‖²) is, to leading order, where the least β is smallest (A = I).
 
-    Args:
-        net: the weights at scale 1, with b = 0 and A = I; its γ is ignored.
-        X, Y: (N, d) and (N, p).
-
-    Raises:
-        NotCertifiable: rows of X are parallel, the width is below N, or the features have no full row rank.
+    Args, Raises: see ``ImplicitReLU.certifiable``.
     """
+    loss = SampleLoss(X, y)
+    X = loss.X
     found = parallel_rows(X)
     if found:
-        raise NotCertifiable(f"{found.text}")
-    if net.width < len(X):
+        raise NotCertifiable(found.text)
+    positive_integer("width", width)
+    if width < len(X):
         raise NotCertifiable(
-            f"width is {net.width}, below the {len(X)} samples: the features cannot have full row rank; use a width of 2 N or more"
+            f"width is {width}, below the {len(X)} samples: the features cannot have full row rank; use a width of 2 N or more"
         )
+    generator = torch.Generator(device=X.device).manual_seed(seed)
+    net = kind.paper(X.shape[1], width, 1.0, outputs=loss.Y.shape[1], generator=generator)
     Phi = (X @ net.W.detach()).relu()
     norm_X, norm_Phi = (float(torch.linalg.matrix_norm(x, 2)) for x in (X, Phi))
     a = norm_X**2 / (norm_X**2 + norm_Phi**2)
-    loss = SampleLoss(X, Y)
     arrays = {name: array.cpu().numpy() for name, array in loss.arrays().items()}
     weights = {
         "W": net.W.detach().cpu().numpy(),
@@ -66,8 +66,8 @@ def certifiable(net: ImplicitReLU, X: Tensor, Y: Tensor) -> ImplicitReLU:
     if "kappa" not in base or not base["node_min"] > base["kappa"]:
         dead = int((Phi == 0.0).all(0).sum())
         raise NotCertifiable(
-            f"the features of the {len(X)} samples have no full row rank (smallest eigenvalue {base.get('node_min', 0.0):.3g} of Z Zᵀ; "
-            f"{dead} of {net.width} units are 0 on all samples): use a larger width, or fewer or less similar samples"
+            f"the features of the {len(X)} samples have no full row rank (smallest eigenvalue of Z Zᵀ: "
+            f"{base.get('node_min', 0.0):.3g}; {dead} of {net.width} units are 0 on all samples): use a larger width, or fewer or less similar samples"
         )
     exponent = _least_exponent(base)
     if exponent is None:
@@ -75,7 +75,7 @@ def certifiable(net: ImplicitReLU, X: Tensor, Y: Tensor) -> ImplicitReLU:
             f"no scale of the weights up to 2^{LARGEST} makes {spectral.THEOREM.id} hold: give the samples norm 1, or use fewer"
         )
     beta = 2.0**exponent * BACKOFF
-    return ImplicitReLU(beta * net.W.detach(), beta * net.A.detach(), torch.zeros_like(net.b), a / beta)
+    return kind(beta * net.W.detach(), beta * net.A.detach(), torch.zeros_like(net.b), a / beta)
 
 
 def _least_exponent(base: Mapping[str, float]) -> float | None:

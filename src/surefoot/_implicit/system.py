@@ -202,7 +202,7 @@ def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) ->
             return {}
         low, high = at.nodes()
         chosen = {"node_min": low, "node_max": high}
-    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, at))
+    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, at), chosen)
     published = publish(enclosures, DIRECTIONS)
     return {name: published[name] for name in statement.base if name in published} | chosen
 
@@ -234,9 +234,9 @@ def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str) -> str:
         return "gamma |A| is not below 1: use a smaller gamma"
     found = parallel_rows(loss.X)
     if found.text:
-        return f"{found.text}; merge them: X, Y = sf.data.merge_rows(X, Y)"
+        return found.text
     if net.width < N:
-        return f"width {net.width} is below the {N} samples, so the features cannot have full row rank: use a width of 2 N or more"
+        return f"width {net.width} is below the {N} samples: the features cannot have full row rank; use a width of 2 N or more"
     if theorem in (implicit_measured.THEOREM.id, implicit_spectral.THEOREM.id):
         return (
             "the weights are too small for their features to stay put: sf.nn.ImplicitReLU.certifiable(X, y, width) chooses their "

@@ -72,7 +72,8 @@ def explicit(f: Callable[..., Tensor], start: Tensor, x: tuple[Any, ...]) -> tup
     transformed = torch._C._are_functorch_transforms_active()
     if not (torch.is_grad_enabled() or transformed):
         return user, tensors
-    with torch.enable_grad(), _Captures([start, *tensors]) as captures:
+    captures = _Captures([start, *tensors])
+    with torch.enable_grad(), captures:
         value = user(start, *tensors)
     if not transformed and not value.requires_grad and any(t.requires_grad for t in tensors):
         raise ValueError(
@@ -80,7 +81,12 @@ def explicit(f: Callable[..., Tensor], start: Tensor, x: tuple[Any, ...]) -> tup
             "none of them; let f keep the graph, or call the layer under torch.no_grad() if no gradient is wanted"
         )
     user.captured = list(captures.found.values())
-    return user, tensors + user.captured
+    tensors = tensors + user.captured
+    if torch._C._len_torch_function_stack():
+        # inside another layer's f: that layer replaces what f captures operation by operation, and so sees these too
+        with torch.enable_grad():
+            tensors = [t.view_as(t) for t in tensors]
+    return user, tensors
 
 
 def _call(f: Callable[..., Any], held: dict[str, Tensor], z: Tensor, x: list[Any]) -> Any:

@@ -40,7 +40,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
                 ((int(r["iteration"]), 2.0 * q["pl_constant"] * r["gap"], r["gradient_squared"]) for r in trace),
             ),
             (
-                "progress: gap' <= (1 - (2-gamma) mu min(eta, gamma/K)) gap, or on schedule",
+                PROGRESS,
                 _progress(steps, certificate, resolution),
             ),
             (

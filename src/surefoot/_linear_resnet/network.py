@@ -10,13 +10,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from surefoot_check.theorems import linear_resnet_local as local
+
 from .._core.losses import SquaredLoss
-from .._core.validate import positive_integer, real
+from .._core.validate import integer, positive_integer, real
 
 
 def _sizes(d: int, k: int, width: int, depth: int) -> None:
-    for name, value in (("d", d), ("k", k), ("width", width), ("depth", depth)):
-        positive_integer(name, value)
+    given = {"d": d, "k": k, "width": width, "depth": depth}
+    d, k, width, depth = (positive_integer(name, value) for name, value in given.items())
     needed = 2 * 8 * (depth * width * width + width * (d + k))  # once more, as the network copies what it is given
     if needed > _memory():
         raise ValueError(
@@ -193,7 +195,7 @@ def sufficient_alpha(loss: SquaredLoss) -> float:
     """The α of ``LinearResNet.modified_identity`` that Corollary 2 at W = 0 needs, with a margin of 1e-6 for rounding."""
     reduced = loss.reduced
     gap = reduced.gap(torch.zeros_like(reduced.optimum))
-    needed = 8.0 * 2.0**0.5 * gap**0.5 / reduced.strong_convexity**0.5 * (1.0 + 1e-6)
+    needed = local.sufficient_alpha(gap, math.sqrt(reduced.strong_convexity)) * (1.0 + 1e-6)
     return needed or 1.0  # any will do where the zero map is optimal
 
 
@@ -215,9 +217,10 @@ def _seed(seed: int | None) -> int:
     """The seed that torch takes; 0 by default."""
     if seed is None:
         return 0
-    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed is {seed!r}; it must be an integer of at most 63 bits")
-    return seed
+    found = integer("seed", seed, -(2**63))
+    if found >= 2**63:
+        raise ValueError(f"seed is {seed!r}; it must be an integer below 2**63")
+    return found
 
 
 def _eyes(d: int, k: int, width: int, depth: int, shift: int) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from surefoot_check.theorems.linear_resnet import Measured, constants
+from surefoot_check.theorems.linear_resnet import Measured, pl_constant
 
 INFLATION = 1.0 + 1e-6
 """Iterates approach the least fixed point from below and certify nothing; the result is inflated and verified by the theorem."""
@@ -19,7 +19,7 @@ def least_radius(at: Measured, gap: float, gamma: float) -> float | None:
     """
 
     def needed(radius: float) -> float:
-        mu = constants(at, radius).pl_constant
+        mu = pl_constant(at, radius)
         return 2.0 * math.sqrt(2.0) / (2.0 - gamma) * math.sqrt(gap / mu) if mu > 0.0 else math.inf
 
     radius, increment = 0.0, 0.0

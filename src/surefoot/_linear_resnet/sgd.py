@@ -17,8 +17,8 @@ from torch import Tensor
 
 from surefoot_check import linear_resnet as rigorous
 from surefoot_check.arrays import digest
-from surefoot_check.bounds import frobenius_upper
-from surefoot_check.problems import Squared, load_problem
+from surefoot_check.bounds import frobenius_upper, product_error, up
+from surefoot_check.problems import ULP, Squared, load_problem
 from surefoot_check.theorems import linear_resnet_sgd as theorems
 from surefoot_check.theorems.linear_resnet import DIRECTIONS
 
@@ -27,17 +27,16 @@ from .._core import trace as traces
 from .._core.certificate import Condition, publish
 from .._core.descent import DIVERGED
 from .._core.interrupts import StopRequest
-from .._core.io import RunDirectoryError, locked, make_directory, read_json, write_json
+from .._core.io import SGD_FORMAT, RunDirectoryError, locked, make_directory, read_json, write_json
 from .._core.losses import SquaredLoss
 from .._core.status import RunStatus
-from .._core.validate import as_tensor, nonnegative, positive_integer, real, unknown
+from .._core.validate import as_tensor, folder, integer, nonnegative, positive_integer, real, unknown
 from .engine import Iterate
 from .network import LinearResNet
 from .reduction import reduce
 
 SGD_ID, INTERPOLATION_ID = theorems.SGD, theorems.INTERPOLATION
 THEOREMS = (SGD_ID, INTERPOLATION_ID)
-FORMAT = "surefoot-sgd/1"
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,15 @@ class SGDGuarantee:
         return all(condition.holds for condition in self.conditions)
 
     def bound(self, t: int) -> float:
-        """Bound of the loss: 2 L0 rate^t for t ≤ T (Theorem 3.8); L* + ε for the best iterate up to T, at t = T (Theorem 3.6).
+        """Bound of the lowest loss of the iterates up to t; ``inf`` where the theorem says nothing.
 
-        ``inf`` where the theorem says nothing.
+        Theorem 3.8: max(2 L0 rate^t, 17 L*) for t ≤ T, and until the loss first is at most 17 L* the bound is one of every
+        iterate. Theorem 3.6: L* + ε at t = T.
         """
         if not self.holds or not 0 <= t <= self.iterations:
             return math.inf
         if self.theorem == INTERPOLATION_ID:
-            return 2.0 * self.quantities["initial_loss"] * self.rate**t
+            return theorems.linear_bound(self.quantities, self.rate, t)
         return self.quantities["optimal_value"] + self.quantities["target"] if t == self.iterations else math.inf
 
     def __str__(self) -> str:
@@ -105,7 +105,8 @@ def certify_sgd(
         X, Y: rows are samples, (n, d) and (n, k).
         batch_size: B ≤ n.
         theorem: ``linear-resnet/sgd`` (3.6: the best iterate is within ``target`` of the optimal value) or
-            ``linear-resnet/sgd-interpolation`` (3.8: optimal value 0, linear rate for all t ≤ ``iterations``).
+            ``linear-resnet/sgd-interpolation`` (3.8: linear rate for all t ≤ ``iterations``, down to 17 times the optimal value,
+            which is 0 for data that can be interpolated).
         target: ε of 3.6; by default 1e-2 of the initial gap. Must lie below the initial loss.
         delta: failure probability; at most 1/6 in 3.6 (whose conclusion has probability 1/2), below 1 in 3.8. Default 0.1.
         iterations: T of 3.8 (default 10,000); 3.6 determines it together with the step.
@@ -115,6 +116,7 @@ def certify_sgd(
     """
     if theorem not in THEOREMS:
         raise unknown("SGD theorem", theorem, THEOREMS)
+    batch_size = positive_integer("batch_size", batch_size)
     X, Y, loss = _data(net, X, Y, batch_size)
     reduced = reduce(net, loss)
     if bool(net.W.any()):
@@ -129,11 +131,11 @@ def certify_sgd(
     problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
     assert isinstance(problem, Squared)
     base = publish(rigorous.base_quantities(problem, arrays, {}), DIRECTIONS)
-    gap = base["initial_gap"]
+    gap, optimal_value = base["initial_gap"], _optimal_value_upper(loss, X, Y)
     q: dict[str, float] = {
         **{name: base[name] for name in ("norm_A", "norm_B", "norm_X", "sigma_min_A", "sigma_min_B", "sigma_min_X")},
-        "initial_loss": gap + loss.optimal_value,
-        "optimal_value": loss.optimal_value,
+        "initial_loss": gap + optimal_value,
+        "optimal_value": optimal_value,
         "row_norm": max(frobenius_upper(row) for row in X),
         "samples": float(len(X)),
         "batch": float(batch_size),
@@ -153,9 +155,7 @@ def certify_sgd(
                 f"iterations is {iterations}; {theorem} needs at least 2 delta = {2.0 * delta:g} (docs/errata.md)"
             )
         probability = 1.0 - delta
-    conditions = []
-    if theorem == INTERPOLATION_ID and loss.optimal_value > 1e-12 * q["initial_loss"]:
-        conditions.append(Condition("the optimal value is 0", loss.optimal_value, "<=", 0.0, False, None))
+    conditions = [Condition.of(theorems.interpolation(q))] if theorem == INTERPOLATION_ID else []
     digests = _digests(net, X, Y)
     smallest = min(q["sigma_min_A"], q["sigma_min_B"])
     if not smallest > 0.0:  # then the theorem's step is 0
@@ -255,6 +255,7 @@ def descend_sgd(
         RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept.
     """
+    batch_size = positive_integer("batch_size", batch_size)
     X, Y, loss = _data(net, X, Y, batch_size)
     guarantee = step if isinstance(step, SGDGuarantee) else None
     if guarantee is not None:
@@ -265,12 +266,10 @@ def descend_sgd(
         raise ValueError(f"step is 0; it must be a positive number{hint}")
     if max_iterations is None:
         max_iterations = guarantee.iterations if guarantee is not None else 1000
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 0:
-        raise ValueError(f"max_iterations is {max_iterations!r}; it must be an integer of at least 0")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed is {seed!r}; it must be an integer of at least 0")
+    max_iterations, seed = integer("max_iterations", max_iterations, 0), integer("seed", seed, 0)
     tolerance = nonnegative("tolerance", tolerance)
-    if resume and directory is None:
+    path = None if directory is None else folder("directory", directory)
+    if resume and path is None:
         raise ValueError("resume=True needs the directory of the run to resume")
     reduced = reduce(net, loss)
     # batches need the samples themselves: only the width is reduced (A on the original inputs)
@@ -279,7 +278,7 @@ def descend_sgd(
     statistics = loss.small
     inputs, targets = np.ascontiguousarray(statistics.design.T), (statistics.design @ statistics.optimum).T
     settings = {
-        "format": FORMAT,
+        "format": SGD_FORMAT,
         "batch_size": batch_size,
         "step": eta,
         "seed": seed,
@@ -291,7 +290,7 @@ def descend_sgd(
     status = RunStatus.RUNNING
     # a divergence has its own status; numpy need not warn of its overflows
     with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
-        files = None if directory is None else _Files(Path(directory), settings, torch.from_numpy(W), resume, held)
+        files = None if path is None else _Files(path, settings, torch.from_numpy(W), resume, held)
         if files is not None and files.start is not None:
             iteration, rows = files.start.iteration, files.rows
             W = np.array(files.start.weights["W"].numpy())
@@ -358,7 +357,7 @@ class _Files:
 
     def _resume(self, settings: dict[str, Any]) -> None:
         stored = read_json(self._path / "config.json")
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+        if not isinstance(stored, dict) or stored.get("format") != SGD_FORMAT:
             raise RunDirectoryError(
                 f"{self._path} has no run of sf.sgd; resume it with what started it, or start a run in another directory"
             )
@@ -400,6 +399,14 @@ class _Files:
         self._saved = len(rows)
 
 
+def _optimal_value_upper(loss: SquaredLoss, X: np.ndarray, Y: np.ndarray) -> float:
+    """Rigorous upper bound of L*: the loss at the minimiser found, with the rounding of its evaluation."""
+    U = np.ascontiguousarray(loss.optimum.cpu().numpy())
+    residual = X @ U - Y
+    error = product_error(X, U) + ULP * frobenius_upper(residual)
+    return up(0.5 * (frobenius_upper(residual) + error) ** 2, 6)
+
+
 def _digests(net: LinearResNet, X: np.ndarray, Y: np.ndarray) -> dict[str, str]:
     """sha256 of network and data."""
     network = {name: value.detach().cpu().numpy() for name, value in (("A", net.A), ("B", net.B), ("W", net.W))}
@@ -424,7 +431,6 @@ def _data(net: LinearResNet, X: Any, Y: Any, batch_size: int) -> tuple[np.ndarra
     X = real("X", X, 2)
     Y = as_tensor("Y", Y)
     Y = real("Y", Y[:, None] if Y.ndim == 1 else Y, 2)
-    positive_integer("batch_size", batch_size)
     loss = SquaredLoss(X, Y)
     if batch_size > len(X):
         raise ValueError(

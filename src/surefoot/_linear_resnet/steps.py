@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 from surefoot_check.theorems import linear_resnet_local as local
+from surefoot_check.theorems.statement import SLACK
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
 from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
 from .engine import SubspaceEngine
-
-LOCAL = "linear-resnet/local"
 
 
 class Smooth(StepRule):
@@ -22,7 +21,7 @@ class Smooth(StepRule):
     """
 
     name = "smooth"
-    certified_by = frozenset({LOCAL})
+    certified_by = frozenset({local.THEOREM.id})
 
     def __init__(self, before: float | None = None) -> None:
         if before is not None and not 0.0 < before < math.inf:
@@ -30,14 +29,14 @@ class Smooth(StepRule):
         self.before = before
 
     def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
-        self._certificate = certificate if certificate is not None and certificate.theorem == LOCAL else None
+        self._certificate = certificate if certificate is not None and certificate.theorem == local.THEOREM.id else None
 
     def step(self, engine: SubspaceEngine) -> float:
         certificate = self._certificate
         if certificate is None or not certificate.holds:
             return engine.iterate.safe_step if self.before is None else self.before
         q = certificate.quantities
-        return q["gamma"] / float(local.smoothness(q, engine.iterate.gap)) * (1.0 - local.SLACK)
+        return q["gamma"] / float(local.smoothness(q, engine.iterate.gap)) * (1.0 - SLACK)
 
 
 class CertifiedBB(Smooth):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,13 +12,16 @@ from torch import Tensor
 from surefoot_check import linear_resnet as rigorous
 from surefoot_check.arrays import digest
 from surefoot_check.problems import Squared, load_problem
+from surefoot_check.theorems import Segment, Theorem
 from surefoot_check.theorems import linear_resnet_local as local
-from surefoot_check.theorems.linear_resnet import DIRECTIONS, Measured
+from surefoot_check.theorems.linear_resnet import DIRECTIONS
+from surefoot_check.theorems.statement import SLACK
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
+from .._core.small import Array
 from .._core.steps import StepRule, make
 from .._core.system import linear_map, map_resolution
 from .._core.validate import unknown
@@ -30,6 +34,8 @@ from .steps import RULES
 
 GAMMA = 1.0
 """γ of ``linear-resnet/local``: 1 gives the best rate; smaller values certify somewhat earlier."""
+
+DEPTH = f"the depth is at most {rigorous.DEEPEST}, up to which certificates are measured and checked"
 
 
 class LinearResNetSystem:
@@ -47,55 +53,38 @@ class LinearResNetSystem:
     def certify(self, net: LinearResNet, loss: LinearMapLoss, theorem: str) -> Certificate:
         """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
         statement = find(theorem, self.name)
-        if net.depth > rigorous.DEEPEST:
-            raise ValueError(
-                f"net has {net.depth} layers; its certificates are measured up to {rigorous.DEEPEST} layers"
-            )
         weights = self.reduced(net, loss)
-        arrays = {name: tensor.cpu().numpy() for name, tensor in weights.items()}
-        problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
-        assert isinstance(problem, Squared)
-        rigorous.read_weights(arrays, problem, "net")
+        problem, arrays = _stored(loss, weights)
         sizes = rigorous.sizes(problem, arrays)
-        measured: Measured | None = None
-        choices: dict[str, float] = {"initial_loss": loss.value(net.end_to_end().detach())}
-        if statement.id == local.THEOREM.id:
-            gap = problem.gap_upper(rigorous.end_to_end(arrays)) * (1.0 + 1e-8)
-            measured = rigorous.measure(arrays, problem.design)
-            found = least_radius(measured, gap, GAMMA)
-            choices = {"gamma": GAMMA, "radius": found if found is not None else 0.0}
-        enclosures = rigorous.base_quantities(problem, arrays, choices, measured)
-        published = publish(enclosures, DIRECTIONS)
-        base: dict[str, Any] = {name: published[name] for name in statement.base if name in published}
-        missing = [name for name in statement.base if name not in base]
-        if missing:
-            raise ValueError(
-                f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): scale the data to order 1"
-            )
-        quantities, inequalities, schedule = evaluate(statement, {**base, **choices, **sizes})
-        conditions = tuple(Condition.of(c) for c in inequalities)
-        failed = [c.name for c in conditions if not c.holds]
-        known = {*statement.base, *statement.choices, *statement.derived({**base, **quantities})}
+        schedule: Sequence[Segment] = ()
+        if net.depth > rigorous.DEEPEST:
+            gap = rigorous.gap_upper(problem, arrays)
+            quantities: Mapping[str, Any] = {"initial_gap": gap} if math.isfinite(gap) else {}
+            conditions = [Condition(DEPTH, float(net.depth), "<=", float(rigorous.DEEPEST), False, None)]
+        else:
+            rigorous.read_weights(arrays, problem, "net")
+            base = _base_quantities(statement, problem, arrays, float(loss.optimal_value))
+            quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
+            conditions = [Condition.of(inequality) for inequality in inequalities]
+        failed = [condition.name for condition in conditions if not condition.holds]
         return Certificate(
             system=self.name,
             theorem=statement.id,
             version=statement.version,
             status=CertificateStatus.FAILS if failed else CertificateStatus.HOLDS,
-            conditions=conditions,
-            quantities={k: float(v) for k, v in quantities.items() if k in known},
+            conditions=tuple(conditions),
+            quantities={k: float(v) for k, v in quantities.items() if k not in sizes},
             schedule=tuple(schedule),
             optimal_value=float(loss.optimal_value),
             rule=statement.rule,
             suggestion=_suggestion(statement.id, sizes, failed),
             problem={"kind": "squared", **sizes},
-            arrays=self.digests(net, loss),
+            arrays=_digests(loss, weights),
         )
 
     def digests(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, str]:
         """sha256 of every array the certificate speaks of."""
-        arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
-        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
-        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
+        return _digests(loss, self.reduced(net, loss))
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """See ``_core.steps.make``."""
@@ -158,10 +147,46 @@ def _engine(net: LinearResNet, loss: LinearMapLoss, subspace: bool) -> SubspaceE
     return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
 
 
+def _stored(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> tuple[Squared, dict[str, Array]]:
+    """Problem and weights as a run directory has them, which is what a certificate speaks of."""
+    problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
+    assert isinstance(problem, Squared)
+    return problem, {name: tensor.cpu().numpy() for name, tensor in weights.items()}
+
+
+def _digests(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> dict[str, str]:
+    arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
+    arrays |= {f"initial/{k}": v for k, v in weights.items()}
+    return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
+
+
+def _base_quantities(
+    statement: Theorem, problem: Squared, arrays: dict[str, Array], optimal_value: float
+) -> dict[str, float]:
+    """The measured quantities of the theorem as published, and the choices that depend on more than those."""
+    published = publish(rigorous.base_quantities(problem, arrays, {}), DIRECTIONS)
+    gap = published.get("initial_gap", math.inf)
+    choices = {"initial_loss": gap + optimal_value}
+    if statement.id == local.THEOREM.id:
+        measured = rigorous.measure(arrays, problem.design)
+        # μ is published smaller by a slack; the ball has to suffice for it, whatever the rounding
+        radius = least_radius(measured, gap * (1.0 + 4.0 * SLACK), GAMMA) or 0.0
+        published |= publish(rigorous.quantities_on_ball(measured, radius), DIRECTIONS)
+        choices = {"gamma": GAMMA, "radius": radius}
+    missing = [name for name in statement.base if name not in published]
+    if missing:
+        raise ValueError(
+            f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): scale the data to order 1"
+        )
+    return {name: published[name] for name in statement.base} | choices
+
+
 def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]) -> str:
     """What would make the theorem hold."""
     if not failed:
         return ""
+    if failed == [DEPTH]:
+        return f"use at most {rigorous.DEEPEST} layers, or train without a guarantee"
     if sizes["m"] < max(sizes["d"], sizes["k"]):
         return f"width {sizes['m']} is below max(inputs, outputs): use a width of at least {sizes['d'] + sizes['k']}"
     if theorem != local.THEOREM.id:

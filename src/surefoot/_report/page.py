@@ -16,25 +16,36 @@ from .facts import Facts, gap_of
 from .guarantee import guarantee
 from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict
 from .style import CSS
-from .wording import ENGINES, SYMBOLS, count, factor, margin, number, plain, relation, sides
+from .wording import ENGINES, SYMBOLS, by_family, count, factor, margin, number, plain, relation, sides
 
 
-def page(facts: Facts, drawings: Mapping[str, str], version: str) -> str:
+LAST_OF_FAILED = {
+    RunStatus.DIVERGED: "the last one recorded; the next is not finite or above a million times the initial gap",
+    RunStatus.COLLAPSED: "where every unit is 0 on every sample; the weights kept are those of the newest checkpoint",
+    RunStatus.ILL_POSED: "where the equilibrium may not exist; the weights kept are those of the newest checkpoint",
+}
+"""What the last recorded gap of a failed run is."""
+
+
+def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "") -> str:
     """The whole report as one HTML document that needs nothing else.
 
     Args:
         facts: the run.
         drawings: the plots ``gap``, ``steps``, ``conditions`` as SVG elements.
         version: of the package, for the foot.
+        own: a section of the run's system alone, as markup.
     """
     run = facts.run
     kind = run.certificate.problem.get("kind", "a")
+    kind = "squared" if kind == "samples" else kind
     title = f"Run report: {run.certificate.theorem}, {kind} loss, {run.status.value.replace('_', ' ')}"
     parts = [
         guarantee(facts),
         _key_numbers(facts),
         _conditions(facts),
         _plots(facts, drawings),
+        own,
         _audit(facts),
         _phases(facts),
         _comparison(facts),
@@ -62,8 +73,7 @@ def _key_numbers(facts: Facts) -> Markup:
     since = "the first iteration" if not start or start.iteration == 0 else f"iteration {count(start.iteration)}"
     relative = facts.final_gap / facts.initial_gap if facts.initial_gap > 0.0 else math.nan
     reduced = "" if math.isnan(relative) else f"{number(relative, 3)} of the initial gap"
-    if run.status is RunStatus.DIVERGED:
-        reduced = "the last one recorded; the next is not finite or above a million times the initial gap"
+    reduced = LAST_OF_FAILED.get(run.status, reduced)
     guaranteed = "none" if not facts.in_force else count(facts.guaranteed_iterations)
     items = [
         ("Initial gap", number(facts.initial_gap), ""),
@@ -241,9 +251,14 @@ def _why_not(certificate: Certificate) -> str:
 def _quantities(facts: Facts) -> Markup:
     rows = []
     symbols = SYMBOLS.get(facts.run.certificate.system, {})
-    for name, value in facts.run.certificate.quantities.items():
+    single, families = by_family(facts.run.certificate.quantities)
+    for name, value in single.items():
         symbol, meaning = symbols.get(name, ("", ""))
         rows.append([code(name), symbol, numeric(number(value, 5)), Cell(meaning, "text")])
+    for name, values in families.items():
+        symbol, meaning = symbols.get(name, ("", ""))
+        total = numeric(f"sum {number(sum(values), 5)}")
+        rows.append([code(f"{name}[0] … [{len(values) - 1}]"), symbol, total, Cell(meaning, "text")])
     note = "Measured quantities are rigorous bounds, moved by a relative 10⁻⁹ in the safe direction."
     return section("Quantities", paragraph(note, kind="soft"), table(["name", "symbol", "#value", "meaning"], rows))
 

@@ -30,6 +30,8 @@ VARIABLES = {
     BOUNDS[0]: "--red", BOUNDS[1]: "--green", BOUNDS[2]: "--pink", BOUNDS[3]: "--orange",
 }  # fmt: skip
 """Colours of the plots and the style variables of the page that stand for them, so that they follow light and dark."""
+LOWEST, HIGHEST = 1e-300, 1e300
+"""Limits of a logarithmic axis, within which it can be laid out."""
 POINTS = 600
 """Points of a drawn bound."""
 STYLE = {
@@ -63,24 +65,25 @@ STYLE = {
 
 def gap(facts: Facts) -> tuple[bytes, str]:
     """Gap against iteration with every guaranteed bound: PNG and SVG."""
-    return _rendered("gap", lambda: _gap(facts))
+    return rendered("gap", lambda: _gap(facts))
 
 
 def steps(facts: Facts) -> tuple[bytes, str]:
     """Step sizes against iteration with the guaranteed floor step: PNG and SVG."""
-    return _rendered("steps", lambda: _steps(facts))
+    return rendered("steps", lambda: _steps(facts))
 
 
 def conditions(facts: Facts) -> tuple[bytes, str]:
     """log10 margins of the hypotheses of the run's theorem: PNG and SVG."""
-    return _rendered("conditions", lambda: _conditions(facts.run.certificate))
+    return rendered("conditions", lambda: _conditions(facts.run.certificate))
 
 
-def _rendered(name: str, draw: Callable[[], Figure]) -> tuple[bytes, str]:
+def rendered(name: str, draw: Callable[[], Figure]) -> tuple[bytes, str]:
     import matplotlib
 
     png, svg = io.BytesIO(), io.StringIO()
-    with warnings.catch_warnings(), matplotlib.rc_context(cast(Any, STYLE)):
+    # ticks out of sight may overflow
+    with warnings.catch_warnings(), matplotlib.rc_context(cast(Any, STYLE)), np.errstate(over="ignore"):
         warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks
         figure = draw()
         figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
@@ -113,7 +116,7 @@ def _axes(title: str, height: float, legend_rows: int = 0) -> tuple[Figure, Axes
     return figure, axes
 
 
-def _logarithmic(axes: Axes, values: Sequence[float]) -> None:
+def logarithmic(axes: Axes, values: Sequence[float]) -> None:
     """A logarithmic axis over these positive values; lines may leave it: a far one does not press the others."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -123,17 +126,19 @@ def _logarithmic(axes: Axes, values: Sequence[float]) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     low, high = (min(values), max(values)) if values else (1.0, 1.0)
     room = max(1.0, 10.0 * low / high) ** 0.5 * (high / low) ** 0.06  # at least one power of ten in sight
-    axes.set_ylim(low / room / 1.1, high * room * 1.1)
+    axes.set_ylim(max(low / room / 1.1, LOWEST), min(high * room * 1.1, HIGHEST))
     if high / low < 100.0:  # name values between powers of ten, too
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
 
 
 def _tick(value: float) -> str:
+    if not 0.0 < value < math.inf:  # a tick out of sight, beyond what a float can hold
+        return ""
     exponent = math.log10(value)
     return power_of_ten(round(exponent)) if abs(exponent - round(exponent)) < 1e-9 else number(value, 2)
 
 
-def _iteration_axis(axes: Axes, last: int) -> None:
+def iteration_axis(axes: Axes, last: int) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set_xlabel("iteration")
@@ -190,8 +195,8 @@ def _gap(facts: Facts) -> Figure:
         text = "diverged: the next gap is far above this scale"
         axes.text(0.99, 0.05, text, transform=axes.transAxes, ha="right", color=BAD)
     axes.set_ylabel("gap")
-    _iteration_axis(axes, last)
-    _logarithmic(axes, seen)
+    iteration_axis(axes, last)
+    logarithmic(axes, seen)
     figure.legend(loc="outside lower left")
     return figure
 
@@ -235,8 +240,8 @@ def _steps(facts: Facts) -> Figure:
     if not taken:
         axes.text(0.5, 0.5, "no step was taken", transform=axes.transAxes, ha="center", va="center", fontsize=12)
     axes.set_ylabel("step size η")
-    _iteration_axis(axes, last)
-    _logarithmic(axes, [*taken, *known])
+    iteration_axis(axes, last)
+    logarithmic(axes, [*taken, *known])
     figure.legend(loc="outside lower left")
     return figure
 

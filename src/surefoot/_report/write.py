@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .._core.io import write_atomic
 from .._core.run import Run
-from . import plots
+from . import implicit, plots
 from .facts import Facts
 from .page import page
 
@@ -14,7 +14,8 @@ REPORT = "report.html"
 
 
 def write(directory: str | Path) -> Path:
-    """Write ``plots/gap.png``, ``plots/steps.png``, ``plots/conditions.png`` and ``report.html`` into a run directory.
+    """Write ``plots/gap.png``, ``plots/steps.png``, ``plots/conditions.png`` and ``report.html`` into a run directory;
+    for implicit networks ``plots/features.png`` too.
 
     The page stands alone: drawings and style are inside, nothing is fetched, no script runs. It can be written of a run
     that goes on, was interrupted or diverged. Files are replaced whole.
@@ -34,9 +35,13 @@ def write(directory: str | Path) -> Path:
     path = Path(directory)
     facts = Facts.of(Run.load(path))
     (path / "plots").mkdir(exist_ok=True)
-    drawings: dict[str, str] = {}
-    for name, draw in (("gap", plots.gap), ("steps", plots.steps), ("conditions", plots.conditions)):
-        png, drawings[name] = draw(facts)
+    drawn = {"gap": plots.gap(facts), "steps": plots.steps(facts), "conditions": plots.conditions(facts)}
+    found = implicit.features_of(facts)
+    if found is not None:
+        drawn["features"] = implicit.plot(found)
+    for name, (png, _) in drawn.items():
         write_atomic(path / "plots" / f"{name}.png", png)
-    write_atomic(path / REPORT, page(facts, drawings, __version__).encode())
+    drawings = {name: svg for name, (_, svg) in drawn.items()}
+    own = "" if found is None else implicit.features(facts, found, drawings["features"])
+    write_atomic(path / REPORT, page(facts, drawings, __version__, own).encode())
     return path / REPORT

@@ -41,16 +41,11 @@ def path(q: Quantities, S: Number) -> Number:
     return bound
 
 
-def least_radii(q: Quantities) -> shared.Radii | None:
-    """(f, ρ, B), all as small as the theorem allows up to a relative 1e-7, in floats; ``None`` if there are none.
+def least_radii(q: Quantities) -> tuple[shared.Radii, bool]:
+    """(f, ρ, B), all as small as the theorem allows up to a relative 1e-7, in floats, and whether there are such.
 
     ``q`` holds the base quantities, tau, delta, and eta if that is chosen already (it may make B smaller).
     """
-    radii, found = _radii(q)
-    return radii if found else None
-
-
-def _radii(q: Quantities) -> tuple[shared.Radii, bool]:
     if not q["sigma_min_Z"] > 0.0:
         return (0.0, 0.0, q["norm_b"]), False
 
@@ -78,14 +73,14 @@ class MeasuredConstants(Theorem):
         "by at most f sigma."
     )
     reference = "surefoot, docs/theorems/implicit.md, Theorem 1"
-    rule = "constant"
+    rule = "certified-constant"
     base = ("initial_gap", "gamma", "norm_X", "norm_A", "norm_b", "sigma_min_Z", "norm_Z")
     choices = ("eta", "f", "rho", "B", "tau", "delta")
 
     def parameters(self, q: Quantities) -> dict[str, float]:
         """The least radii; the step is ``q``'s, or the largest that they allow, which has the best rate."""
         chosen = {"tau": q["tau"], "delta": q["delta"]}
-        f, rho, B = _radii(q)[0]
+        f, rho, B = least_radii(q)[0]
         radii = {"f": f, "rho": rho, "B": B}
         if "eta" in q:
             return {**chosen, **radii, "eta": q["eta"]}

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..numbers import Number, Quantities
-from .implicit import SLACK, residual_norm
+from .implicit import INFLATION, residual_norm
 from .statement import Inequality
 
-GRID = 24
+GRID = 16
 """Values of C2 that are tried in each of three rounds, each round around the best of the one before."""
-BISECTIONS = 60
+BISECTIONS = 40
+MARGIN = 1e-8
+"""Margin (a decimal logarithm) kept of every hypothesis, so that they hold in exact arithmetic too."""
 SMALLEST = 1e-9
 """Smallest C2 tried, relative to the largest that leaves γ0 < 1."""
 
@@ -91,7 +93,7 @@ def choose(
     if not (room > 0.0 and q["sigma_min_Z"] > 0.0):
         return {"C1": 1.0, "C2": max(room, 1e-9), "C3": 1.0}
     low, high = math.log(SMALLEST), math.log(0.999)
-    best: tuple[tuple[float, float], dict[str, float], float] | None = None
+    best = (-math.inf, 0.0), {"C1": 1.0, "C2": room, "C3": 1.0}, low
     for _ in range(3):
         spacing = (high - low) / (GRID - 1)
         for index in range(GRID):
@@ -100,9 +102,8 @@ def choose(
             at = {**q, **C}
             worst = _worst(hypotheses(at))
             rank = (min(worst, 0.0), value(at) if worst >= 0.0 else 0.0)
-            if best is None or rank > best[0]:
+            if rank > best[0]:
                 best = rank, C, place
-        assert best is not None
         low, high = max(math.log(SMALLEST), best[2] - spacing), min(math.log(0.999), best[2] + spacing)
     return best[1]
 
@@ -114,14 +115,14 @@ def _for_C2(
     hypotheses: Callable[[Quantities], list[Inequality]],
     value: Callable[[Quantities], float],
 ) -> dict[str, float]:
-    g0 = q["gamma"] * (q["norm_A"] + C2)
-    k = factor * q["frobenius_X"] * residual_norm(q) / ((1.0 - g0) * q["sigma_min_Z"] ** 2) * (1.0 + SLACK)
+    g0, square = q["gamma"] * (q["norm_A"] + C2), q["sigma_min_Z"] * q["sigma_min_Z"]
+    k = factor * q["frobenius_X"] * residual_norm(q) / ((1.0 - g0) * square) * (1.0 + INFLATION)
     tiny = 1e-12 * max(q["norm_W"], q["norm_b"], 1e-280)
     if not k < 1.0:
         return {"C1": max(q["norm_W"], tiny), "C2": C2, "C3": max(q["norm_W"], tiny)}
 
     def at(C3: float) -> dict[str, float]:
-        return {"C1": max(k * (q["norm_b"] + C3), tiny) * (1.0 + SLACK), "C2": C2, "C3": C3}
+        return {"C1": max(k * (q["norm_b"] + C3), tiny) * (1.0 + INFLATION), "C2": C2, "C3": C3}
 
     def admissible(C3: float) -> bool:
         return _worst(hypotheses({**q, **at(C3)})) >= 0.0
@@ -157,4 +158,4 @@ def _worst(inequalities: list[Inequality]) -> float:
     margins = [
         0.0 if c.margin is None and c.certain else -math.inf if c.margin is None else c.margin for c in inequalities
     ]
-    return min(margins)
+    return min(margins) - MARGIN

@@ -27,6 +27,8 @@ from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_wit
 
 GROWTH = 0.08
 """Relative length of a block of iterations; sums over blocks are off by about its square."""
+LONGEST = 1 / 96
+"""Longest block, relative to the horizon: the perturbation falls by a fifth on it."""
 DEEP = math.log(1e8)
 """The schedule follows the model until its slowest component has fallen to 1e-8."""
 FARTHEST = 2**53
@@ -35,9 +37,10 @@ FARTHEST = 2**53
 def marks(horizon: float) -> list[int]:
     """0, 1, 2, …, growing by ``GROWTH``, up to the horizon. Any increasing integers from 0 would do."""
     last = int(min(max(horizon, 1.0), FARTHEST))
+    longest = max(1, int(LONGEST * last))
     found = [0]
     while found[-1] < last:
-        found.append(min(found[-1] + 1 + int(GROWTH * found[-1]), last))
+        found.append(min(found[-1] + min(1 + int(GROWTH * found[-1]), longest), last))
     return found
 
 
@@ -166,7 +169,7 @@ class Spectral(Theorem):
     id = "implicit/spectral"
     statement = "The residual follows gradient descent on the frozen features, up to a certified perturbation T_k."
     reference = "surefoot, docs/theorems/implicit.md, Theorem 2"
-    rule = "constant"
+    rule = "certified-constant"
     base = ("initial_gap", "gamma", "norm_X", "norm_A", "norm_b", "kappa", *shared.MASSES)
     choices = ("eta", "f", "rho", "B", "tau", "delta", "node_min", "node_max", "horizon")
 

@@ -9,8 +9,11 @@ operations times the unit; it is moved outwards by ``SLACK`` once, which covers 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+
+from .statement import SLACK
 
 Array = np.ndarray
 
@@ -28,8 +31,6 @@ DIRECTIONS: dict[str, str] = {
     "weight_norm": "upper",  # (Σ ‖W_l‖_F²)^½
 }
 """Every base quantity and the direction in which its published value must err."""
-
-SLACK = 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,18 @@ class Constants:
     bilinear: float
 
 
-def constants(at: Measured, radius: float) -> Constants:
-    """Lemma 3 with ρ_l = ∞ and the joint radius ϱ = ``radius``, rounded outwards."""
+class _Deviations(NamedTuple):
+    """δ and ε of Lemma 3, and ā = a + δ, b̄ = b + ε; all (L,). Where δ is small, ā - a would lose it to rounding."""
+
+    delta: Array
+    a_bar: Array
+    epsilon: Array
+    b_bar: Array
+
+
+def _deviations(at: Measured, radius: float) -> _Deviations:
     depth = len(at.a)
     m2 = at.between**2
-    # δ and ε are kept beside ā and b̄: where they are small, ā_l - a_l would lose them to rounding
     delta, epsilon = np.zeros(depth), np.zeros(depth)
     a_bar, b_bar = at.a.copy(), at.b.copy()
     for layer in range(1, depth):
@@ -71,7 +79,31 @@ def constants(at: Measured, radius: float) -> Constants:
     for layer in range(depth - 2, -1, -1):
         epsilon[layer] = radius * np.sqrt(m2[layer, layer + 1 :] @ b_bar[layer + 1 :] ** 2)
         b_bar[layer] += epsilon[layer]
-    m_bar = at.between.copy()
+    return _Deviations(delta, a_bar, epsilon, b_bar)
+
+
+def pl_constant(at: Measured, radius: float) -> float:
+    """μ of ``constants``, alone: in time L² instead of L³."""
+    return _pl_constant(at, radius, _deviations(at, radius))
+
+
+def _pl_constant(at: Measured, radius: float, moved: _Deviations) -> float:
+    b_low = np.maximum(at.b_low - moved.epsilon * (1.0 + SLACK), 0.0)
+    w = b_low * np.maximum(at.a_low - moved.delta * (1.0 + SLACK), 0.0)
+    if at.p_low.min() > 1e-150:  # its square does not underflow
+        log_low, inverse = np.log(at.p_low), at.p_low**-2.0
+        share = radius * np.sqrt(_all_but_one(inverse)) * (1.0 + SLACK)
+        product = np.exp(_all_but_one(log_low) - _rounding_of_sums(log_low))
+        w = np.maximum(w, at.b_low[-1] * at.a_low[0] * product * np.maximum(1.0 - share - SLACK, 0.0))
+    return float((w**2).sum()) * (1.0 - 4.0 * SLACK)
+
+
+def constants(at: Measured, radius: float) -> Constants:
+    """Lemma 3 with ρ_l = ∞ and the joint radius ϱ = ``radius``, rounded outwards."""
+    depth = len(at.a)
+    moved = _deviations(at, radius)
+    a_bar, b_bar = moved.a_bar, moved.b_bar
+    m2, m_bar = at.between**2, at.between.copy()
     m_bar2 = m_bar**2
     for j in range(2, depth):  # m̄_ij = m_ij + d_ij, column by column
         m_bar[: j - 1, j] += radius * np.sqrt(m_bar2[: j - 1, :j] @ m2[:j, j])
@@ -85,14 +117,8 @@ def constants(at: Measured, radius: float) -> Constants:
         z = np.fmin(a_bar * b_bar, scale * without_one)
         without_two = np.exp(_all_but_two(log_p) + rounding + radius * np.sqrt(_all_but_two(inverse)))
         M = np.triu(np.fmin(b_bar[None, :] * m_bar * a_bar[:, None], scale * without_two), 1)
-    w = np.maximum(at.b_low - epsilon * (1.0 + SLACK), 0.0) * np.maximum(at.a_low - delta * (1.0 + SLACK), 0.0)
-    if at.p_low.min() > 1e-150:  # its square does not underflow
-        log_low, inverse = np.log(at.p_low), at.p_low**-2.0
-        share = radius * np.sqrt(_all_but_one(inverse)) * (1.0 + SLACK)
-        product = np.exp(_all_but_one(log_low) - _rounding_of_sums(log_low))
-        w = np.maximum(w, at.b_low[-1] * at.a_low[0] * product * np.maximum(1.0 - share - SLACK, 0.0))
     return Constants(
-        pl_constant=float((w**2).sum()) * (1.0 - 4.0 * SLACK),
+        pl_constant=_pl_constant(at, radius, moved),
         gauss_newton=float((z**2).sum()) * (1.0 + 4.0 * SLACK),
         bilinear=_largest_eigenvalue(M + M.T) * (1.0 + 4.0 * SLACK),
     )

@@ -9,12 +9,11 @@ Corollary 1 in docs/theorems/linear-resnet.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, exp, sqrt
-from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
-
-SLACK = 1e-9
+from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 
 def _e(q: Quantities) -> Number:
@@ -34,6 +33,11 @@ def decrease(q: Quantities, eta: Number) -> Number:
     e = _e(q)
     lowest = q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]
     return eta * q["depth"] * lowest * lowest / e
+
+
+def smallest_alpha(gap: float, norm_X: float, sigma_min_X: float) -> float:
+    """The α of B = α[0, I], with A = [I; 0], for which the hypothesis holds with equality (there σ_min(A) = ‖A‖ = 1)."""
+    return 4.0 * math.sqrt(2.0 * math.e**3 * gap) * norm_X / sigma_min_X**2
 
 
 class GradientDescent(Theorem):

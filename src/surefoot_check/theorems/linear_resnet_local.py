@@ -12,13 +12,12 @@ import math
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, sqrt
-from .statement import Inequality, Schedule, Segment, Theorem, chain
+from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain
 
 FLOOR = 1e-36
 """Relative gap after which the schedule goes on with its last rate."""
 SEGMENT = math.log(10.0) / 16.0
 """Longest segment, as a decrease of ln gap."""
-SLACK = 1e-9
 BALL = "the path stays in the ball: 2 sqrt2/(2-gamma) sqrt(gap/mu) <= rho"
 
 
@@ -30,6 +29,11 @@ def smoothness(q: Quantities, gap: Number) -> Number:
 def decrease(q: Quantities, eta: Number) -> Number:
     """(2-γ) μ η."""
     return (2.0 - q["gamma"]) * q["pl_constant"] * eta
+
+
+def sufficient_alpha(gap: float, sigma_min_X: float) -> float:
+    """The α of B = α[0, I], with A = [I; 0], for which Corollary 2 of the reference holds at W = 0 and γ = 1 with equality."""
+    return 8.0 * math.sqrt(2.0 * gap) / sigma_min_X
 
 
 class Local(Theorem):

@@ -13,6 +13,9 @@ from ..numbers import Number, Quantities, exp, log
 
 Relation = Literal["<", "<=", ">", ">="]
 
+SLACK = 1e-9
+"""Relative distance that a published number keeps from what was computed: far above rounding, far below what matters."""
+
 
 @dataclass(frozen=True)
 class Inequality:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller, sqrt
 from . import two_layer as tl
-from .statement import Inequality, Schedule, Segment, Theorem, chain, iterations_to
+from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, iterations_to
 
 KAPPA = 0.5
 """κ of the budget condition (T); ½ minimises the time spent under the cap."""
@@ -35,7 +35,6 @@ SEGMENT = math.log(10.0) / 16.0
 """Longest segment, as a decrease of ln L: the loss against the recursion is below the change of v over it."""
 COARSE = 4.0 * SEGMENT
 """The same where schedules are only compared."""
-SLACK = 1e-9
 
 
 class Level:

@@ -44,5 +44,6 @@ class Solver(ABC):
         """What rounding adds to ``defects`` (N,), float64."""
         raise NotImplementedError
 
+    @abstractmethod
     def select(self, rows: Tensor) -> None:
-        """Forget all rows but these."""
+        """Keep of what is remembered of past points only these rows, or nothing."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from surefoot_check.bounds import up
 
-from ..norms import accumulated, frobenius_upper, product_roundoff, row_norms_upper
+from ..norms import accumulated, matrix_norm_upper, product_roundoff, row_norms_upper
 from .base import Solver
 from .problem import Problem, SolverMemory
 
@@ -41,13 +41,14 @@ class LowRank(Solver):
         self._Q = torch.linalg.qr(R @ rows.mT).Q
         self._B = memory.basis = self._Q.mT @ R
         E = R.addmm_(self._Q, self._B, alpha=-1.0)
-        self._q_norm, self._b_norm = frobenius_upper(self._Q), frobenius_upper(self._B)
+        self._q_norm, self._b_norm = matrix_norm_upper(self._Q), matrix_norm_upper(self._B)
         # E is defined by the stored factors; forming it rounded each of its r + 1 terms.
         forming = accumulated(rank + 2, product_roundoff(A.dtype)) * (
             problem.remainder_frobenius + self._q_norm * self._b_norm
         )
         underflow = m * (rank + 2) * torch.finfo(A.dtype).tiny
-        self._rest = up(frobenius_upper(E) + forming + underflow, 8)
+        self._rest = up(matrix_norm_upper(E) + forming + underflow, 8)
+        memory.give(E)
         self._scaled_B = problem.gamma * self._B * problem.scale
         self._last: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None = None
 
@@ -57,8 +58,9 @@ class LowRank(Solver):
         C = P.addcmul_(Z, problem.diagonal, value=-gamma).mul_(problem.scale)
         Y = torch.clamp_min(C, 0.0, out=T)
         moved = torch.sub(Y, Z, out=D)
+        # The product in this order: with few columns on the right, float64 products take several times as long.
         used = torch.zeros(Z.shape[0], self._Q.shape[1], dtype=Z.dtype, device=Z.device)
-        coefficients = moved @ self._Q
+        coefficients = torch.mm(self._Q.mT, moved.mT).mT
         step = float(torch.linalg.vector_norm(coefficients))
         # What no inner iteration can remove; a tenth of it is accurate enough for the inner problem.
         floor = self._rest * float(torch.linalg.vector_norm(moved)) / self._b_norm if self._b_norm else math.inf
@@ -69,7 +71,7 @@ class LowRank(Solver):
             used = coefficients
             torch.addmm(C, used, self._scaled_B, out=Y).clamp_min_(0.0)
             torch.sub(Y, Z, out=moved)
-            coefficients = moved @ self._Q
+            coefficients = torch.mm(self._Q.mT, moved.mT).mT
             previous, step = step, float(torch.linalg.vector_norm(coefficients - used))
             if not step < 0.9 * previous:
                 break
@@ -91,7 +93,9 @@ class LowRank(Solver):
         thin = row_norms_upper(used) * up(gamma * self._b_norm, 2)
         # fl((y - z)Q): sums of m products of differences that carry one rounding each.
         relative = accumulated(m + 3, product_roundoff(Z.dtype))
-        return self.problem.split_rounding(Z, Y, rank, thin) + moved * up(gamma * relative * self._q_norm * self._b_norm, 6)
+        return self.problem.split_rounding(Z, Y, rank, thin) + moved * up(
+            gamma * relative * self._q_norm * self._b_norm, 6
+        )
 
     def select(self, rows: Tensor) -> None:
         self._last = None

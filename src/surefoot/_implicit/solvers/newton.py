@@ -36,3 +36,6 @@ class Newton(Solver):
             usable = (info == 0) & solution.isfinite().all(dim=1)
             T[rows] = torch.where(usable[:, None], solution.clamp_min_(0.0), T[rows])
         return T
+
+    def select(self, rows: Tensor) -> None:
+        pass  # nothing is remembered

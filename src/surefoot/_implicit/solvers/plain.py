@@ -14,3 +14,6 @@ class Plain(Solver):
 
     def propose(self, Z: Tensor, P: Tensor, T: Tensor, D: Tensor) -> Tensor:
         return T
+
+    def select(self, rows: Tensor) -> None:
+        pass  # nothing is remembered

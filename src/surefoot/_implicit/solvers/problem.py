@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -11,7 +11,13 @@ from torch import Tensor
 
 from surefoot_check.bounds import up
 
-from ..norms import accumulated, frobenius_upper, product_roundoff, row_norms_upper
+from ..norms import accumulated, matrix_norm_upper, product_roundoff, row_norms_upper
+
+COUNT_ROWS = 128
+"""Rows whose nonzero entries are counted at a time."""
+
+BUFFERS = 4
+"""Matrices of work space that stay between calls."""
 
 
 @dataclass
@@ -25,6 +31,18 @@ class SolverMemory:
 
     Z: Tensor | None = None
     basis: Tensor | None = None
+    _buffers: list[Tensor] = field(default_factory=list, repr=False)
+
+    def take(self, like: Tensor) -> Tensor:
+        """An uninitialised tensor like this one; one given back by ``give`` where possible, as new pages are slow."""
+        for index, buffer in enumerate(self._buffers):
+            if buffer.shape == like.shape and buffer.dtype == like.dtype and buffer.device == like.device:
+                return self._buffers.pop(index)
+        return torch.empty_like(like, memory_format=torch.contiguous_format)
+
+    def give(self, *buffers: Tensor) -> None:
+        """Keep work space for the next call (the newest few)."""
+        self._buffers = [*buffers, *self._buffers][:BUFFERS]
 
 
 class Problem:
@@ -36,15 +54,20 @@ class Problem:
         gamma: γ > 0.
         q: upper bound of γ‖A‖ (may be 1 or more: then nothing here is a bound of an error).
         phi_errors: (N,) float64, bounds of the row norms of the error of Phi.
+        memory: gives work space.
     """
 
-    def __init__(self, A: Tensor, Phi: Tensor, gamma: float, q: float, phi_errors: Tensor) -> None:
+    def __init__(
+        self, A: Tensor, Phi: Tensor, gamma: float, q: float, phi_errors: Tensor, memory: SolverMemory
+    ) -> None:
         self.A = A
         self.Phi = Phi
         self.gamma = gamma
         self.q = q
         self.phi_errors = phi_errors
+        self.memory = memory
         self.phi_norms = row_norms_upper(Phi)
+        self._remainder_norm: float | None = None
         self.target = 0.0
         """Defect ‖T(Z) - Z‖_F at which the iteration will stop: solvers do not refine their inner problems beyond it."""
 
@@ -79,15 +102,19 @@ class Problem:
         return bool((self.gamma * self.diagonal.double() < 1.0).all())
 
     def remainder(self) -> Tensor:
-        """A new copy of R = A - diag(A)."""
-        R = self.A.clone()
+        """A copy of R = A - diag(A) in work space; its norm is noted on the way."""
+        R = self.memory.take(self.A).copy_(self.A)
         R.fill_diagonal_(0.0)
+        self._remainder_norm = matrix_norm_upper(R)
         return R
 
-    @cached_property
+    @property
     def remainder_frobenius(self) -> float:
         """Upper bound of ‖R‖_F."""
-        return frobenius_upper(self.remainder())
+        if self._remainder_norm is None:
+            self.memory.give(self.remainder())
+        assert self._remainder_norm is not None
+        return self._remainder_norm
 
     @cached_property
     def off_diagonal(self) -> float:
@@ -97,16 +124,18 @@ class Problem:
     @cached_property
     def absolute_norm(self) -> float:
         """Upper bound of ‖ |A| ‖: of ‖diag(A)‖ + ‖R‖_F and ‖A‖_F the smaller."""
-        return min(frobenius_upper(self.A), up(self.largest_diagonal + self.remainder_frobenius))
+        return min(matrix_norm_upper(self.A), up(self.largest_diagonal + self.remainder_frobenius))
 
     def rounding(self, Z: Tensor) -> Tensor:
         """ω (N,), float64: bounds of the row norms of fl(relu(γZA + Φ̂)) - relu(γZA + Φ), relu being exact.
 
-        A sum over at most k nonzero terms z_il a_lj, k the number of nonzeros of row i (adding zeros is exact), of the bias, and
-        the roundings of γ and of its multiplication: |error| ≤ γ_{k+4}(γ|Z||A| + |Φ̂|) + underflow. A zero row has none.
+        A sum over at most k nonzero terms z_il a_lj, k the number of nonzeros of row i (adding zeros is exact), and of Φ̂, and the
+        roundings of γ and of its multiplication: |error| ≤ γ_{k+3}(γ|Z||A| + |Φ̂|) + underflow; one more u covers entries of A
+        that became subnormal in rescaling. A zero row has none.
         """
         m = self.A.shape[0]
-        terms = torch.count_nonzero(Z, dim=1).double()
+        # Block by block: a mask of the size of Z would be new pages each time.
+        terms = torch.cat([block.sign().abs_().sum(dim=1) for block in Z.split(COUNT_ROWS)]).double()
         roundoff = product_roundoff(Z.dtype)
         # k u/(1 - k u) for each row; the factor 1 + 2⁻⁴⁰ covers the roundings of these few operations in float64.
         product = (terms + 4.0) * roundoff
@@ -125,6 +154,8 @@ class Problem:
         relative = accumulated(terms + 10, product_roundoff(Z.dtype))
         diagonal = up(self.gamma * self.largest_diagonal)
         omega = self.rounding(Z)
-        size = row_norms_upper(Z) * (self.q + diagonal) + row_norms_upper(Y) * diagonal + self.phi_norms + change + omega
+        size = (
+            row_norms_upper(Z) * (self.q + diagonal) + row_norms_upper(Y) * diagonal + self.phi_norms + change + omega
+        )
         underflow = up(math.sqrt(2.0 * Z.shape[1]) * (terms + 10) * torch.finfo(Z.dtype).tiny, 4)
         return (size * relative + underflow) * (1.0 + 2.0**-40) + omega

@@ -1,0 +1,411 @@
+"""Guaranteed iterations by three theorems, and what a guarantee costs in feature movement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from surefoot_check.theorems import implicit_gd, implicit_measured, implicit_spectral
+from surefoot_check.theorems.statement import Theorem, iterations_to
+
+from .._core.certificate import Certificate, evaluate
+from .._core.descent import certify, descend
+from .._core.run import Run
+from .._core.samples import SampleLoss
+from .._implicit.network import ImplicitReLU
+from .._implicit.scale import NotCertifiable
+from .._implicit.system import step_choices
+from . import plots
+from .implicit_data import PAPER, TwoClass, available, described, draw
+from .linear_resnet_instances import median
+from .result import Cell, Experiment, Finding, Plot, Progress, Table
+from .two_layer_instances import repeat_generator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SPECTRAL, MEASURED, GD = implicit_spectral.THEOREM, implicit_measured.THEOREM, implicit_gd.THEOREM
+LABELS = {SPECTRAL.id: "implicit/spectral", MEASURED.id: "implicit/measured", GD.id: "paper, implicit/gd"}
+RATIO = 1e-3
+"""Loss relative to the initial one to which iterations are counted."""
+PAPER_CONTRACTION = 0.1
+"""γ‖A‖ for the paper's theorem: that of its experiments."""
+LARGEST = 40
+"""log2 of the scale that stands for an infinite one."""
+LOOSE = 1.01
+"""Counts this close to that of an infinite scale are taken as equal."""
+RESOLUTION = 2.0**-4
+"""Of log2 of a least scale."""
+POWERS = {"gamma": -1, "norm_A": 1, "norm_W": 1, "sigma_min_Z": 1, "norm_Z": 1}
+"""How base quantities depend on β where W and A are multiplied by it, γ is divided by it, and b = 0."""
+
+Size = tuple[int, int]
+
+
+@dataclass
+class _Row:
+    """One size over the repeats."""
+
+    counts: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LABELS})
+    scales: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LABELS})
+    needed: list[float] = field(default_factory=list)
+    kept: int = 0
+    runs: int = 0
+    violations: int = 0
+
+
+def certificates(
+    sizes: Sequence[Size] = ((20, 80), (50, 200), (100, 400), (200, 800), (500, 2000), (1000, 2000), (1000, 4000)),
+    repeats: int = 5,
+    executed: int = 200,
+    *,
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+    data: Path | None = None,
+) -> Experiment:
+    """Guaranteed iterations to a loss ratio of 1e-3 on MNIST 0 and 1; runs up to ``executed`` samples."""
+    wanted = ["MNIST"]
+    used = available(wanted, data)
+    rows: dict[Size, _Row] = {}
+    for samples, width in sizes:
+        for repeat in range(repeats):
+            progress(f"N = {samples}, m = {width}: draw {repeat + 1} of {repeats}")
+            generator = repeat_generator(seed, repeat)
+            drawn = draw(used[0], data, samples, generator, unseen=2)
+            row = rows.setdefault((len(drawn.X), width), _Row())
+            _one_draw(row, drawn, width, _seed(generator), samples <= executed)
+    table = Table(
+        "guaranteed iterations",
+        ("N", "m", *LABELS.values(), "needed", "runs", "violations", "scale", "scale, paper"),
+        tuple(_cells(size, row) for size, row in rows.items()),
+    )
+    return Experiment(
+        name="implicit/certificates",
+        title=f"Iterations guaranteed to a loss ratio of {RATIO:g}, {used[0]} 0 and 1",
+        reference=f"{PAPER}, Theorem 4.4, beside the theorems of this project",
+        tables=(table,),
+        figures=(Plot("certificates.png", lambda: _draw_certificates(table)),),
+        findings=_certificate_findings(table, rows),
+        settings={
+            "data": described(wanted, used),
+            "repeats": f"{repeats}; medians over them",
+            "initialisation": "W ~ N(0, 1/m), A = I, b = 0, times beta",
+            "beta": f"the least at which the count is within {LOOSE - 1.0:.0%} of that for an infinite beta",
+            "gamma|A| of implicit/gd": PAPER_CONTRACTION,
+            "executed": f"up to N = {executed}",
+        },
+    )
+
+
+def scaled(net: ImplicitReLU, factor: float, contraction: float | None = None) -> ImplicitReLU:
+    """Weights times ``factor`` (b = 0), γ divided by it, or such that γ‖A‖ is ``contraction``, for A a multiple of I."""
+    A = factor * net.A.detach()
+    gamma = net.gamma / factor if contraction is None else contraction / float(A.diagonal().max())
+    return ImplicitReLU(factor * net.W.detach(), A, torch.zeros_like(net.b), gamma)
+
+
+def least_scale(statement: Theorem, base: Mapping[str, float]) -> float | None:
+    """The least factor of the weights at which the theorem's count is about that of an infinite one, to 2^(1/16)."""
+
+    def count(exponent: float) -> float:
+        at = {name: value * 2.0 ** (exponent * POWERS.get(name, 0)) for name, value in base.items()}
+        found = [evaluate(statement, {**at, **choices})[2] for choices in step_choices(statement.id, at)]
+        return min((iterations_to(schedule, RATIO) for schedule in found if schedule), default=math.inf)
+
+    limit = count(LARGEST)
+    if not math.isfinite(limit):
+        return None
+    low, high = -float(LARGEST), float(LARGEST)
+    while high - low > RESOLUTION:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if count(middle) <= LOOSE * limit else (middle, high)
+    return 2.0**high
+
+
+def smallest_certified(net: ImplicitReLU, loss: SampleLoss) -> float | None:
+    """The least factor of the weights at which ``implicit/spectral`` holds, to 2^(1/16); ``None`` where it fails at 1."""
+    low, high = -1.0, 0.0
+    if not certify(net, loss, SPECTRAL.id).holds:
+        return None
+    while certify(scaled(net, 2.0**low), loss, SPECTRAL.id).holds:
+        low, high = 2.0 * low, low
+    while high - low > RESOLUTION:
+        middle = 0.5 * (low + high)
+        holds = certify(scaled(net, 2.0**middle), loss, SPECTRAL.id).holds
+        low, high = (low, middle) if holds else (middle, high)
+    return 2.0**high
+
+
+def _seed(generator: torch.Generator) -> int:
+    """Of the weights, after the data."""
+    return int(torch.randint(2**31, (1,), generator=generator))
+
+
+def _one_draw(row: _Row, drawn: TwoClass, width: int, seed: int, executed: bool) -> None:
+    try:
+        spectral = ImplicitReLU.certifiable(drawn.X, drawn.Y, width, seed=seed)
+    except NotCertifiable:
+        for name in LABELS:
+            row.counts[name].append(math.inf)
+            row.scales[name].append(math.inf)
+        return
+    networks: dict[str, ImplicitReLU | None] = {SPECTRAL.id: spectral}
+    for statement, contraction in ((MEASURED, None), (GD, PAPER_CONTRACTION)):
+        start = scaled(spectral, 1.0, contraction)
+        quantities = certify(start, drawn.loss, statement.id).quantities
+        factor = least_scale(statement, {name: quantities[name] for name in statement.base})
+        networks[statement.id] = None if factor is None else scaled(start, factor * (1.0 + 1e-3))
+    found: dict[str, Certificate] = {}
+    for name, scale in networks.items():
+        if scale is not None:
+            found[name] = certify(scale, drawn.loss, name)
+        holds = scale is not None and found[name].holds
+        row.counts[name].append(found[name].iterations_to(RATIO) if holds else math.inf)
+        row.scales[name].append(float(scale.A.detach().diagonal()[0]) if scale is not None and holds else math.inf)
+    if executed and found[SPECTRAL.id].holds:
+        certificate = found[SPECTRAL.id]
+        guaranteed = certificate.iterations_to(RATIO)
+        run = descend(
+            spectral,
+            drawn.loss,
+            max_iterations=int(guaranteed),
+            tolerance=RATIO,
+            certificate=certificate,
+            progress=False,
+        )
+        reached = run.gaps[-1] <= RATIO * run.gaps[0]
+        row.runs += 1
+        row.kept += reached
+        row.needed.append(float(run.iterations) if reached else math.inf)
+        row.violations += sum(not line.holds for line in run.audit().lines)
+
+
+def _cells(size: Size, row: _Row) -> tuple[Cell, ...]:
+    counts = (median(row.counts[name]) for name in LABELS)
+    needed = median(row.needed) if row.needed else None
+    runs, violations = (row.runs, row.violations) if row.runs else (None, None)
+    return *size, *counts, needed, runs, violations, median(row.scales[SPECTRAL.id]), median(row.scales[GD.id])
+
+
+def _certificate_findings(table: Table, rows: Mapping[Size, _Row]) -> tuple[Finding, ...]:
+    records = table.records()
+    certified = [r for r in records if r[LABELS[SPECTRAL.id]] is not None]
+    runs, kept = sum(row.runs for row in rows.values()), sum(row.kept for row in rows.values())
+    violations = sum(row.violations for row in rows.values())
+    paper = [
+        (r["N"], float(r[LABELS[GD.id]] or 0), float(r[LABELS[GD.id]] or 0) / float(r[LABELS[SPECTRAL.id]] or 1))
+        for r in certified
+        if r[LABELS[GD.id]] is not None
+    ]
+    close = [float(r[LABELS[SPECTRAL.id]] or 0) / float(r["needed"] or 1) for r in certified if r["needed"] is not None]
+    return (
+        Finding(
+            "The conditions (17) to (19) can be satisfied by a large beta (section 7).",
+            f"for {len(paper)} of {len(records)} sizes, with beta "
+            + ", ".join(f"{float(r['scale, paper'] or 0):.0f}" for r in certified if r["scale, paper"] is not None)
+            if paper
+            else "for none of these sizes",
+            len(paper) == len(records),
+            "Agreement means a finite median at every size. sigma_min(Z) must be positive, which takes a width of about 2 N on "
+            "images: with m = N dead units leave sigma_min(Z) = 0, and then no beta helps.",
+        ),
+        Finding(
+            "(Not in the paper: how many iterations Theorem 4.4 guarantees.)",
+            "; ".join(f"N = {N}: {count:.1e}, {ratio:.0e} times implicit/spectral's" for N, count, ratio in paper)
+            or "none",
+            None,
+            "C1, C2 and C3 are chosen for the largest step that the theorem allows. The step is limited by the norms of all "
+            "weights, the rate by the smallest eigenvalue of Z Zᵀ.",
+        ),
+        Finding(
+            "(Not in the paper: certified runs keep their guarantee.)",
+            f"{kept} of {runs} runs reach {RATIO:g} within the guaranteed iterations; {violations} audit violations"
+            + (f"; guaranteed over needed {min(close):.3f} to {max(close):.3f}" if close else ""),
+            kept == runs and violations == 0 if runs else None,
+            "Every inequality of the certificate is checked at every step of the runs.",
+        ),
+    )
+
+
+def _draw_certificates(table: Table) -> Figure:
+    figure, axes = plots.grid(1, 1, panel=(5.2, 3.6))
+    ax = axes[0][0]
+    markers = {**dict(zip(LABELS.values(), ("o-", "s-", "^-"), strict=True)), "needed": "x"}
+    for (column, style), colour in zip(markers.items(), (*plots.COLOURS[:3], "k"), strict=True):
+        values = [(place, value) for place, value in enumerate(table.column(column)) if isinstance(value, int | float)]
+        ax.plot(*zip(*values, strict=True), style, color=colour, label=column, linewidth=1.4)
+    ax.set_yscale("log")
+    ax.set_xticks(range(len(table.rows)), [f"{row[0]}\n{row[1]}" for row in table.rows])
+    ax.set_xlabel("N (above) and m (below)")
+    plots.style(ax, f"iterations to a loss ratio of {RATIO:g}")
+    return plots.finish(figure, axes, "Guaranteed iterations, medians", "iterations")
+
+
+# -- guarantee and feature movement ---------------------------------------------------------------------------------
+
+COLUMNS = ("beta", "certified", "guaranteed", "needed", "feature movement", "ended")
+
+
+def tradeoff(
+    size: Size = (100, 400),
+    octaves: Sequence[float] = (-7, -6, -5, -4, -3, -2, -1, -0.5, 0, 0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 6),
+    *,
+    limit: int = 5,
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+    data: Path | None = None,
+) -> Experiment:
+    """Guaranteed iterations and ‖Z-Z0‖/‖Z0‖ against β at fixed γβ: from the least certified β upwards, and uncertified below.
+
+    Args:
+        size: N and m.
+        octaves: log2 of β over the least certified one.
+        limit: runs end after so many times the iterations that an infinite β guarantees.
+        seed, progress, data: as for the other experiments.
+    """
+    wanted = ["MNIST"]
+    used = available(wanted, data)
+    samples, width = size
+    generator = repeat_generator(seed, 0)
+    drawn = draw(used[0], data, samples, generator, unseen=2)
+    start = ImplicitReLU.certifiable(drawn.X, drawn.Y, width, seed=_seed(generator))
+    progress("the least certified scale")
+    factor = smallest_certified(start, drawn.loss)
+    assert factor is not None
+    least = scaled(start, factor)
+    far = certify(scaled(start, 2.0**10), drawn.loss, SPECTRAL.id)
+    most = int(limit * far.iterations_to(RATIO))
+    # η of the certificate at every scale, continued below the least
+    step = float(far.step_size or 0.0) * _beta(start) ** 2 * 4.0**10
+    rows: list[tuple[Cell, ...]] = []
+    for octave in octaves:
+        at = scaled(least, 2.0**octave)
+        beta = _beta(at)
+        progress(f"beta = {beta:.3g}")
+        certificate = certify(at, drawn.loss, SPECTRAL.id)
+        size_Z = float(torch.linalg.vector_norm(at.equilibrium(drawn.X).Z))
+        run = descend(
+            at,
+            drawn.loss,
+            steps=None if certificate.holds else step / beta**2,
+            max_iterations=most,
+            tolerance=RATIO,
+            certificate=certificate,
+            progress=False,
+        )
+        rows.append((beta, certificate.holds, *_outcome(certificate, run, size_Z)))
+    table = Table("scale", COLUMNS, tuple(rows))
+    a = start.gamma * _beta(start)
+    return Experiment(
+        name="implicit/tradeoff",
+        title="Guarantee and feature movement against the scale of the weights",
+        reference=f"implicit/spectral on the initialisation of {PAPER}, section 7",
+        tables=(table,),
+        figures=(Plot("tradeoff.png", lambda: _draw_tradeoff(table, len(drawn.X), width)),),
+        findings=_tradeoff_findings(table, far.iterations_to(RATIO)),
+        settings={
+            "data": described(wanted, used),
+            "N": len(drawn.X),
+            "m": width,
+            "gamma beta": round(a, 4),
+            "initialisation": "W ~ N(0, 1/m), A = I, b = 0, times beta",
+            "step": "that of the certificate; below the least certified beta the same multiple of 1/beta^2",
+            "runs end": f"at the loss ratio {RATIO:g}, or after {most} iterations",
+        },
+    )
+
+
+def _beta(net: ImplicitReLU) -> float:
+    return float(net.A.detach().diagonal()[0])
+
+
+def _outcome(certificate: Certificate, run: Run, size_Z: float) -> tuple[Cell, ...]:
+    """Guaranteed and needed iterations, feature movement at the end of a run that reached the ratio, and how it ended."""
+    guaranteed = certificate.iterations_to(RATIO)
+    reached = run.gaps[-1] <= RATIO * run.gaps[0]
+    return (
+        guaranteed if math.isfinite(guaranteed) else None,
+        run.iterations if reached else None,
+        run.rows[-1]["feature_movement"] / size_Z if reached else None,
+        "reached" if reached else run.status.value,
+    )
+
+
+def _tradeoff_findings(table: Table, limit: float) -> tuple[Finding, ...]:
+    records = table.records()
+    certified = [r for r in records if r["certified"]]
+    below = [r for r in records if not r["certified"] and r["feature movement"] is not None]
+    least = min(certified, key=lambda r: float(r["beta"] or 0))
+    moving = [r for r in certified if r["feature movement"] is not None]
+    kept = all(r["needed"] is not None and float(r["needed"]) <= float(r["guaranteed"] or 0) for r in certified)
+    largest = max((float(r["feature movement"] or 0) for r in moving), default=0.0)
+    smallest = min((float(r["feature movement"] or 0) for r in moving), default=0.0)
+    free = max(below, key=lambda r: float(r["feature movement"] or 0), default=None)
+    return (
+        Finding(
+            "(Not in the paper: what the least certified beta costs.)",
+            f"beta = {float(least['beta'] or 0):.3g}: guaranteed {float(least['guaranteed'] or 0):.0f} iterations, needed "
+            f"{float(least['needed'] or 0):.0f}; an infinite beta guarantees {limit:.0f}",
+            None,
+            "Near the least beta the perturbation allowed for takes up most of the rate; a few times that beta suffice for the "
+            "count of the frozen features.",
+        ),
+        Finding(
+            "(Not in the paper: certified runs keep their guarantee.)",
+            f"{len(certified)} certified scales, all within the guaranteed iterations"
+            if kept
+            else "a certified run needed more iterations than guaranteed",
+            kept,
+            "Needed at most guaranteed, at every certified beta.",
+        ),
+        Finding(
+            "(Not in the paper: how far the features move.)",
+            f"relative movement {smallest:.1e} to {largest:.1e} where certified"
+            + (
+                f"; up to {float(free['feature movement'] or 0):.1e} below (beta = {float(free['beta'] or 0):.3g}, where the run "
+                f"needs {float(free['needed'] or 0):.0f} iterations)"
+                if free is not None
+                else ""
+            ),
+            None,
+            "A certificate proves the convergence of what is in effect a linear readout of random equilibrium features. Movement "
+            "falls like 1/beta^4; where features are learnt, nothing is certified from the start.",
+        ),
+    )
+
+
+def _draw_tradeoff(table: Table, N: int, m: int) -> Figure:
+    figure, axes = plots.grid(1, 2, panel=(4.4, 3.4))
+    records = table.records()
+    least = min(float(r["beta"] or 0) for r in records if r["certified"])
+
+    def points(column: str, certified: bool | None = None) -> tuple[list[float], list[float]]:
+        kept = [r for r in records if r[column] is not None and (certified is None or r["certified"] is certified)]
+        return [float(r["beta"] or 0) for r in kept], [float(r[column] or 0) for r in kept]
+
+    left, right = axes[0]
+    left.plot(*points("guaranteed"), "o-", color=plots.COLOURS[0], markersize=4, label="guaranteed")
+    left.plot(*points("needed"), "x-", color=plots.COLOURS[1], markersize=5, linewidth=1.0, label="needed by the run")
+    left.set_ylabel("iterations", fontsize=8)
+    right.plot(
+        *points("feature movement", True), "o", color=plots.COLOURS[2], markersize=4, label="movement, certified"
+    )
+    right.plot(
+        *points("feature movement", False), "o", color=plots.COLOURS[2], mfc="white", label="movement, not certified"
+    )
+    for ax, title in (
+        (left, f"iterations to a loss ratio of {RATIO:g}"),
+        (right, "relative feature movement |Z-Z0|/|Z0|"),
+    ):
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.axvline(least, color="#7F7F7F", linestyle=":", label="least certified beta")
+        ax.set_xlabel("beta")
+        ax.tick_params(which="minor", labelsize=7)
+        plots.style(ax, title)
+    return plots.finish(figure, axes, f"Scale of the initial weights, N = {N}, m = {m}, gamma beta fixed", "iterations")

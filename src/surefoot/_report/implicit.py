@@ -1,0 +1,125 @@
+"""What a report says of implicit ReLU networks alone: sizes, and how little or much the features move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from .._core.system import system_named
+from .._implicit.network import ImplicitReLU
+from .._implicit.rows import dead_units
+from .facts import Facts
+from .markup import Markup, figure, keys, paragraph, section
+from .plots import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
+from .wording import count, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HARDLY = 1e-2
+"""Features that moved by less than this part of their norm are as good as fixed."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """The equilibrium on the training rows along a run.
+
+    Attributes:
+        movement: ‖Z_t - Z_0‖_F/‖Z_0‖_F by iteration.
+        contraction: upper bound of γ‖A‖ by iteration.
+        allowed: of the movement by the certificate, relative too; ``None`` where it says nothing.
+        dead: units that are 0 on every row at the start.
+    """
+
+    movement: list[float]
+    contraction: list[float]
+    allowed: float | None
+    dead: int
+
+
+def features_of(facts: Facts) -> Features | None:
+    """Of a run of an implicit network; ``None`` for other systems, and where nothing was recorded or Z_0 = 0."""
+    run = facts.run
+    system = system_named(run.certificate.system)
+    if system.network is not ImplicitReLU or not run.rows:
+        return None
+    net, _ = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
+    Z = net.equilibrium(run.problem["X"]).Z
+    norm = float(torch.linalg.vector_norm(Z))
+    if not norm > 0.0:
+        return None
+    q = run.certificate.quantities
+    sigma = q.get("sigma", q.get("sigma_min_Z"))
+    known = bool(facts.in_force) and facts.in_force[0].iteration == 0 and "f" in q and sigma is not None
+    return Features(
+        movement=[row["feature_movement"] / norm for row in run.rows],
+        contraction=[row["contraction"] for row in run.rows],
+        allowed=q["f"] * sigma / norm if known and sigma is not None else None,
+        dead=len(dead_units(Z)),
+    )
+
+
+def plot(found: Features) -> tuple[bytes, str]:
+    """Movement of the features and γ‖A‖ against the iteration: PNG and SVG."""
+    return rendered("features", lambda: _figure(found))
+
+
+def features(facts: Facts, found: Features, drawing: str) -> Markup:
+    """The section of the page."""
+    run = facts.run
+    (N, d), (m, p) = run.problem["X"].shape, run.initial["b"].shape
+    gamma = float(run.initial["gamma"])
+    moved = max(found.movement)
+    items = [
+        ("Samples N", count(N), f"{count(d)} inputs, {count(p)} output{'' if p == 1 else 's'}"),
+        ("Width m", count(m), f"{count(found.dead)} units are 0 on every sample at the start (dead)"),
+        ("γ‖A‖", number(found.contraction[-1]), f"at the end; {number(found.contraction[0])} at the start; γ is {number(gamma)}"),
+        ("Movement of the features", number(moved, 3), "largest ‖Z − Z₀‖ during the run, relative to ‖Z₀‖"),
+    ]
+    bound = "" if found.allowed is None else " Dashed, above: what the certificate allows. The distance may be rounding alone."
+    caption = (
+        "Above: distance of the features Z to those at the start, relative to their norm, on a logarithmic scale. "
+        f"Below: γ‖A‖, the contraction factor of the fixed-point map; the equilibrium exists while it is below 1.{bound}"
+    )
+    return section("Features", paragraph(_sentence(facts, moved)), keys(items), figure(drawing, "features", caption))
+
+
+def _sentence(facts: Facts, moved: float) -> str:
+    share = f"The features moved by at most {number(moved, 3)} of their norm"
+    if moved >= HARDLY:
+        return f"{share}: this run trained the features, too."
+    if facts.in_force:
+        return (
+            f"{share}. That is what the theorem rests on, and its price: it proves the convergence of what is in effect a "
+            "linear readout of random equilibrium features, not that features are learned. It says nothing of test error."
+        )
+    return f"{share}: what was trained is in effect a linear readout of random equilibrium features."
+
+
+def _figure(found: Features) -> Figure:
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(7.4, 5.2), layout="constrained")
+    above, below = drawn.subplots(2, 1)
+    last = len(found.movement) - 1
+    positive = [value if value > 0.0 else float("nan") for value in found.movement]
+    marker = "o" if len(positive) < 30 else None
+    above.set_title("Movement of the features")
+    above.plot(range(len(positive)), positive, color=RUN, linewidth=2.0, marker=marker, markersize=4)
+    seen = [value for value in positive if value > 0.0]
+    if found.allowed is not None and found.allowed > 0.0:
+        above.axhline(found.allowed, color=BOUNDS[0], linestyle=DASHES[1], linewidth=1.4)
+        seen.append(found.allowed)
+    above.set_ylabel("‖Z − Z₀‖ / ‖Z₀‖")
+    iteration_axis(above, last)
+    logarithmic(above, seen)
+    above.set_xlabel("")
+    below.set_title("Contraction factor γ‖A‖")
+    below.plot(range(len(found.contraction)), found.contraction, color=RUN, linewidth=2.0, marker=marker, markersize=4)
+    below.axhline(1.0, color=FAINT, linestyle=":", linewidth=1.2)
+    below.set_ylim(0.0, 1.08 * max(1.0, *found.contraction))
+    below.set_ylabel("γ‖A‖")
+    iteration_axis(below, last)
+    return drawn

@@ -1,0 +1,330 @@
+"""The experiments on implicit networks in settings far smaller than the quick ones, and the pieces they are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import surefoot as sf
+from surefoot import _experiments
+from surefoot._experiments import implicit_certified as certified
+from surefoot._experiments import implicit_data as datasets
+from surefoot._experiments import implicit_figures as figures
+from surefoot._experiments import implicit_runs as runs
+from surefoot._experiments.implicit_runs import Setting, Training
+from surefoot._experiments.result import Experiment
+from surefoot.data import DataError, MissingSourceError
+
+NAMES = [f"implicit/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "table1")]
+TINY = {"samples": 24, "epochs": 3}
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def digits() -> datasets.TwoClass:
+    return datasets.draw(datasets.DIGITS, None, 24, generator())
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with colour images of the CIFAR-10 file's form: constant rows, a gradient over the columns."""
+    path = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    images = np.zeros((40, 32, 32, 3), dtype=np.uint8)
+    images[..., :] = (np.arange(32) * 4)[None, None, :, None]
+    images += rng.integers(1, 100, (40, 1, 1, 3), dtype=np.uint8)
+    labels = np.tile([0, 1], 20).astype(np.uint8)
+    np.savez(path / "cifar01.npz", images=images, labels=labels, split=(np.arange(40) >= 30).astype(np.uint8))
+    return path
+
+
+# -- the registry ----------------------------------------
+
+
+def test_names() -> None:
+    found = [name for name in _experiments.names() if name.startswith("implicit/")]
+    assert found == [*NAMES, "implicit/certificates", "implicit/tradeoff"]
+
+
+def test_data_are_refused_where_an_experiment_draws_its_own() -> None:
+    with pytest.raises(ValueError, match="two-layer/fig1 draws its own"):
+        _experiments.reproduce("two-layer/fig1", data="anywhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "quick", "files"),
+    [
+        ("implicit/fig1", {**TINY, "widths": (10, 20)}, ["fig1-width.png"]),
+        ("implicit/fig2", {**TINY, "width": 20}, ["fig2-gamma-matched.png", "fig2-gamma.png"]),
+        ("implicit/fig5", {**TINY, "width": 20}, ["fig5-step.png"]),
+        ("implicit/table1", {**TINY, "width": 20}, ["table1-iterations.png"]),
+    ],
+)
+def test_finished_runs_are_kept_and_read_again(
+    name: str, quick: dict[str, object], files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = dataclasses.replace(_experiments.EXPERIMENTS[name], quick=quick)
+    monkeypatch.setitem(_experiments.EXPERIMENTS, name, entry)
+    lines: list[str] = []
+    experiment = _experiments.reproduce(name, directory=tmp_path, progress=lines.append)
+    assert sorted(p.name for p in tmp_path.glob("*.png")) == files
+    assert all((tmp_path / file).read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for file in files)
+    kept = sorted((tmp_path / _experiments.RUNS).iterdir())
+    assert len(kept) == len(lines)
+    record = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
+    assert sorted(record["figures"]) == files
+    assert "mnist01.npz" in record["settings"]["data"]
+    assert "digits" in record["settings"]["data"]
+    assert all(f["why"] and f["claim"] and f["measured"] for f in record["findings"])
+
+    def refuse(*_: object) -> Training:
+        raise AssertionError("a finished run was run again")
+
+    kept[0].write_text("{")  # damaged: run again, and written again
+    with monkeypatch.context() as patched, pytest.raises(AssertionError, match="run again"):
+        patched.setattr(runs, "train", refuse)
+        _experiments.reproduce(name, directory=tmp_path)
+    assert _experiments.reproduce(name, directory=tmp_path).tables == experiment.tables
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "train", refuse)
+        assert _experiments.reproduce(name, directory=tmp_path).tables == experiment.tables
+        with pytest.raises(AssertionError, match="run again"):
+            _experiments.reproduce(name, directory=tmp_path, seed=1)
+
+
+# -- data ----------------------------------------
+
+
+def test_absent_files_are_left_out_or_replaced_by_digits(directory: Path, tmp_path: Path) -> None:
+    assert datasets.available(["MNIST", "CIFAR-10"], directory) == ["CIFAR-10"]
+    assert datasets.available(["MNIST"], directory) == [datasets.DIGITS]
+    assert datasets.available(["MNIST"], None) == [datasets.DIGITS]
+    assert datasets.described(["CIFAR-10"], ["CIFAR-10"]) == "CIFAR-10"
+    assert "mnist01.npz not given: left out" in datasets.described(["MNIST", "CIFAR-10"], ["CIFAR-10"])
+    assert "digits 0 and 1 (8x8) instead" in datasets.described(["MNIST"], [datasets.DIGITS])
+    with pytest.raises(MissingSourceError, match="not a directory"):
+        datasets.available(["MNIST"], tmp_path / "absent")
+
+
+def test_colour_images_become_grey_rows_of_norm_one(directory: Path) -> None:
+    drawn = datasets.draw("CIFAR-10", directory, 20, generator())
+    assert drawn.X.shape == (20, 784)
+    assert drawn.X_test.shape == (10, 784)
+    assert float(drawn.Y.mean()) == float(drawn.Y_test.mean()) == 0.5
+    for X in (drawn.X, drawn.X_test):
+        torch.testing.assert_close(torch.linalg.vector_norm(X, dim=1), torch.ones(len(X), dtype=torch.float64))
+    images = drawn.X.reshape(-1, 28, 28)
+    torch.testing.assert_close(images, images[:, :1].expand_as(images))  # every row of pixels is alike
+    raw = np.load(directory / "cifar01.npz")["images"][:30].astype(float) @ np.array([0.299, 0.587, 0.114])
+    # ratio of the means of the left and right half, which a linear resize keeps
+    expected = {
+        round(float(a / b), 3) for a, b in zip(raw[..., :16].mean((1, 2)), raw[..., 16:].mean((1, 2)), strict=True)
+    }
+    found = {
+        round(float(a / b), 3)
+        for a, b in zip(images[..., :14].mean((1, 2)), images[..., 14:].mean((1, 2)), strict=True)
+    }
+    assert all(min(abs(value - other) for other in expected) < 3e-3 for value in found)
+
+
+def test_training_and_test_samples_are_drawn_from_their_parts(digits: datasets.TwoClass) -> None:
+    again = datasets.draw(datasets.DIGITS, None, 24, generator())
+    other = datasets.draw(datasets.DIGITS, None, 24, generator(1))
+    assert torch.equal(again.X, digits.X)
+    assert again.digest == digits.digest != other.digest
+    assert digits.X.shape == (24, 64)
+    known = {tuple(row) for row in digits.X.tolist()}
+    assert not known & {tuple(row) for row in digits.X_test.tolist()}
+
+
+def test_a_file_without_two_classes_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mnist01.npz", images=np.zeros((0, 28, 28), np.uint8), labels=np.zeros(0, np.uint8))
+    with pytest.raises(DataError):
+        datasets.draw("MNIST", tmp_path, 10, generator())
+
+
+# -- runs ----------------------------------------
+
+
+def test_every_epoch_is_measured(digits: datasets.TwoClass) -> None:
+    setting = Setting(40, 0.3, 5e-3, 4, seed=3)
+    run = runs.train(digits, setting)
+    assert run.ended == ""
+    assert len(run.train) == len(run.test) == len(run.accuracy) == len(run.contraction) == len(run.forward) == 5
+    net = sf.nn.ImplicitReLU.paper(64, 40, 0.3, generator=generator(3))
+    largest = float(torch.linalg.eigvalsh(net.gram(digits.X))[-1])
+    assert run.sharpness == pytest.approx(largest, rel=1e-5)
+    assert run.stability == 400.0
+    for epoch in range(5):
+        outputs, unseen = net(digits.X).detach(), net(digits.X_test).detach()
+        assert run.train[epoch] == pytest.approx(0.5 * float((outputs - digits.Y[:, 0]).square().mean()), rel=1e-9)
+        assert run.test[epoch] == pytest.approx(0.5 * float((unseen - digits.Y_test[:, 0]).square().mean()), rel=1e-6)
+        assert run.accuracy[epoch] == float(((unseen > 0.5) == (digits.Y_test[:, 0] > 0.5)).double().mean())
+        norm = 0.3 * float(torch.linalg.matrix_norm(net.A.detach(), 2))
+        assert norm <= run.contraction[epoch] <= 1.01 * norm
+        assert run.forward[epoch] == plain_iterations(net, digits.X)
+        loss = 0.5 * (net(digits.X) - digits.Y[:, 0]).square().sum()
+        gradients = torch.autograd.grad(loss, [net.W, net.A, net.b])
+        with torch.no_grad():
+            for weight, gradient in zip((net.W, net.A, net.b), gradients, strict=True):
+                weight -= 5e-3 * gradient
+
+
+def plain_iterations(net: sf.nn.ImplicitReLU, X: torch.Tensor) -> int:
+    """The paper's forward pass, written out: iterations until ‖ΔZ‖ ≤ 1e-2, at most 100."""
+    with torch.no_grad():
+        Phi = (X @ net.W).relu()
+        Z = torch.zeros_like(Phi)
+        for count in range(1, 101):
+            after = (net.gamma * (Z @ net.A) + Phi).relu()
+            if float(torch.linalg.vector_norm(after - Z)) <= 1e-2:
+                return count
+            Z = after
+    return 100
+
+
+def test_a_step_above_the_stability_limit_ends_the_run(digits: datasets.TwoClass) -> None:
+    run = runs.train(digits, Setting(40, 0.8, 0.1, 50))
+    assert run.sharpness > run.stability
+    assert run.ended == "ill_posed"
+    assert 1 <= len(run.train) < 51
+    assert len(run.forward) == len(run.train)
+    assert all(c < 1.0 for c in run.contraction)
+
+
+def test_largest_eigenvalue() -> None:
+    B = torch.rand(12, 12, dtype=torch.float64, generator=generator())
+    H = B @ B.T
+    assert runs.largest_eigenvalue(H) == pytest.approx(float(torch.linalg.eigvalsh(H)[-1]), rel=1e-6)
+    assert runs.largest_eigenvalue(torch.zeros(3, 3, dtype=torch.float64)) == 0.0
+
+
+# -- verdicts ----------------------------------------
+
+
+def made(losses: list[float], ended: str = "", eta: float = 1e-3, gamma: float = 0.1) -> Training:
+    run = Training(Setting(10, gamma, eta, len(losses) - 1), losses, list(losses), sharpness=3e3, ended=ended)
+    run.accuracy, run.contraction, run.forward = [1.0] * len(losses), [gamma] * len(losses), [5] * len(losses)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ends", "agrees"),
+    [
+        ([0.2, 0.15, 0.1], True),
+        ([0.2, 0.1, 0.15], False),  # not in order
+        ([0.2, 0.19, 0.18], False),  # in order, but hardly lower
+        ([0.1, 0.15, 0.2], False),
+    ],
+)
+def test_a_larger_value_has_to_be_clearly_better(ends: list[float], agrees: bool) -> None:
+    found = {f"m = {index}": made([0.25, end]) for index, end in enumerate(ends)}
+    assert figures._ordered("the width", "x", {"MNIST": found}, test=False).agrees is agrees
+
+
+def test_a_run_that_ended_early_is_the_worst() -> None:
+    found = {"gamma = 0.1": made([0.25, 0.2]), "gamma = 0.8": made([0.25, 0.01], ended="ill_posed")}
+    finding = figures._ordered("gamma", "x", {"MNIST": found}, test=True)
+    assert finding.agrees is False
+    assert finding.measured.endswith("2.00e-01, none")
+
+
+def test_the_collapse_is_explained_by_the_largest_eigenvalue() -> None:
+    runs_ = {"a": made([0.25], "ill_posed", gamma=0.8), "b": made([0.25, 0.1], eta=1e-4, gamma=0.8)}
+    finding = figures._collapse({"MNIST": runs_})
+    assert finding.agrees is False
+    assert "lambda_max(H) = 3000 (2/eta = 2000), ill_posed after 0 epochs; with eta = 0.0001" in finding.measured
+    assert figures._collapse({"MNIST": {"a": made([0.25, 0.2]), "b": made([0.25, 0.1])}}).agrees is True
+
+
+# -- certificates ----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small() -> datasets.TwoClass:
+    return datasets.draw(datasets.DIGITS, None, 6, generator(), unseen=2)
+
+
+@pytest.fixture(scope="module")
+def net(small: datasets.TwoClass) -> sf.nn.ImplicitReLU:
+    return sf.nn.ImplicitReLU.certifiable(small.X, small.Y, 60)
+
+
+@pytest.mark.parametrize("statement", [certified.MEASURED, certified.GD], ids=lambda s: s.id)
+def test_least_scale_is_least(statement: certified.Theorem, small: datasets.TwoClass, net: sf.nn.ImplicitReLU) -> None:
+    start = certified.scaled(net, 1.0, 0.1)
+    base = certify(start, small, statement.id).quantities
+    factor = certified.least_scale(statement, {name: base[name] for name in statement.base})
+    assert factor is not None
+    far = certify(certified.scaled(start, 2.0**20), small, statement.id).iterations_to(certified.RATIO)
+    at = certify(certified.scaled(start, factor * 1.001), small, statement.id)
+    assert at.holds
+    assert at.iterations_to(certified.RATIO) <= 1.02 * far
+    below = certify(certified.scaled(start, factor * 2.0**-0.125), small, statement.id)
+    assert not below.holds or below.iterations_to(certified.RATIO) > certified.LOOSE * far
+
+
+def certify(net: sf.nn.ImplicitReLU, data: datasets.TwoClass, theorem: str) -> sf.Certificate:
+    return sf.certify(net, data.loss, theorem=theorem)
+
+
+def test_smallest_certified_scale(small: datasets.TwoClass, net: sf.nn.ImplicitReLU) -> None:
+    factor = certified.smallest_certified(net, small.loss)
+    assert factor is not None
+    assert factor < 1.0
+    assert certify(certified.scaled(net, factor), small, certified.SPECTRAL.id).holds
+    assert not certify(certified.scaled(net, factor * 2.0**-0.125), small, certified.SPECTRAL.id).holds
+    tiny = certified.scaled(net, 2.0**-12)
+    assert certified.smallest_certified(tiny, small.loss) is None
+
+
+def test_certificates() -> None:
+    experiment = certified.certificates(((6, 60), (40, 20)), 2, 10)
+    first, second = experiment.tables[0].records()
+    counts = [first[label] for label in certified.LABELS.values()]
+    assert all(isinstance(count, int | float) for count in counts)
+    spectral, measured, paper = (float(count or 0) for count in counts)
+    assert spectral < measured < paper
+    assert 0 < float(first["needed"] or 0) <= spectral
+    assert (first["runs"], first["violations"]) == (2, 0)
+    # narrower than the samples are many: no theorem applies
+    assert [second[label] for label in certified.LABELS.values()] == [None] * 3
+    assert second["needed"] is None
+    assert [f.agrees for f in experiment.findings] == [False, None, True]
+    assert experiment.figures[0].draw().axes[0].get_yscale() == "log"
+
+
+def test_tradeoff() -> None:
+    experiment = certified.tradeoff((6, 60), (-20, -3, -1, 0, 1, 3))
+    records = experiment.tables[0].records()
+    assert [r["certified"] for r in records] == [False, False, False, True, True, True]
+    assert [r["guaranteed"] is None for r in records] == [True, True, True, False, False, False]
+    assert all(float(r["needed"] or math.inf) <= float(r["guaranteed"] or 0) for r in records[3:])
+    counts = [float(r["guaranteed"] or 0) for r in records[3:]]
+    assert counts == sorted(counts, reverse=True)
+    assert (records[0]["needed"], records[0]["feature movement"]) == (None, None)
+    assert records[0]["ended"] != "reached"
+    movement = [float(r["feature movement"] or 0) for r in records[1:]]
+    assert movement == sorted(movement, reverse=True)
+    assert experiment.findings[1].agrees is True
+    assert len(experiment.figures[0].draw().axes) == 2
+
+
+def test_the_seed_decides_the_numbers(record_draw: Callable[[int], Experiment]) -> None:
+    assert record_draw(0).tables == record_draw(0).tables
+    assert record_draw(0).tables != record_draw(1).tables
+
+
+@pytest.fixture
+def record_draw() -> Callable[[int], Experiment]:
+    return lambda seed: figures.iterations(width=12, samples=12, epochs=1, seed=seed)

@@ -1,0 +1,66 @@
+"""Lemma 3 where a layer is nearly singular or the norms differ by orders: no sum or difference may lose the small part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from surefoot_check import linear_resnet as rigorous
+from surefoot_check.theorems.linear_resnet import constants
+
+
+@pytest.mark.parametrize("small", [1e-3, 1e-8, 1e-9, 1e-12])
+def test_constants_hold_where_one_layer_is_almost_zero(small: float) -> None:
+    """P_5 = small·I, the other nine I: p_5⁻² swamps the sum over the other layers, which is 9."""
+    depth, m, radius = 10, 4, 0.1
+    W = np.zeros((depth, m, m))
+    W[4] = (small - 1.0) * np.eye(m)
+    on_ball = constants(rigorous.measure({"A": np.eye(m), "B": np.eye(m), "W": W}, np.eye(m)), radius)
+    stretch = radius / math.sqrt(depth - 1)
+    # the gradient in layer 5 is the product of the others times the residual, here e_1 e_1ᵀ
+    assert on_ball.gauss_newton >= (1.0 + stretch) ** (2 * (depth - 1))
+    assert on_ball.pl_constant <= (1.0 - stretch) ** (2 * (depth - 1)) + depth * 2.0 * small**2
+    # layers 5 and j together miss only the other eight: a star, layer 5 with each of the nine
+    eight = (1.0 + radius / math.sqrt(8.0)) ** 8
+    assert on_ball.bilinear >= math.sqrt(depth - 1) * eight * (1.0 - 1e-12)
+
+
+def test_small_deviations_are_not_lost_beside_large_norms() -> None:
+    """A X̃ = diag(1, 1e-10) and a radius of 1e-17: a deviation of half an ulp of 1 is 1e-7 of the smallest singular value."""
+    A, radius = np.diag([1.0, 1e-10]), 1e-17
+    at = rigorous.measure({"A": A, "B": np.eye(2), "W": np.zeros((2, 2, 2))}, np.eye(2))
+    # p̲ = 0 switches the product form off
+    additive = replace(at, p_low=np.zeros(2), a_low=np.array([1e-10, 1e-10]))
+    exact = (1e-10 * (1.0 - 1e-17)) ** 2 + (1e-10 - 1e-17) ** 2
+    assert constants(additive, radius).pl_constant <= exact * (1.0 + 1e-12)
+
+
+def exact_product(layers: list[np.ndarray]) -> np.ndarray:
+    """The product of I + W over ``layers``, first one innermost, in rationals."""
+    m = len(layers[0])
+    product = [[Fraction(int(i == j)) for j in range(m)] for i in range(m)]
+    for W in layers:
+        P = [[Fraction(float(W[i, j])) + int(i == j) for j in range(m)] for i in range(m)]
+        product = [[sum((P[i][t] * product[t][j] for t in range(m)), Fraction(0)) for j in range(m)] for i in range(m)]
+    return np.array([[float(entry) for entry in row] for row in product])
+
+
+def test_the_norm_between_two_layers_covers_the_rounding_of_a_product_that_cancels() -> None:
+    """Two layers of norm 1e8 whose product is rounding: the rounded product's own norm is too small as often as too large."""
+    m, too_small = 4, 0
+    for seed in range(12):
+        g = np.random.default_rng(seed)
+        u, kernel = g.standard_normal(m), g.standard_normal((m, m))
+        kernel -= np.outer(kernel @ u, u) / (u @ u)
+        inner = [1e8 * np.outer(u, g.standard_normal(m)) - np.eye(m), 1e8 * kernel - np.eye(m)]
+        W = np.stack([np.zeros((m, m)), *inner, np.zeros((m, m))])
+        exact = float(np.linalg.norm(exact_product(inner), 2))
+        rounded = float(np.linalg.norm((W[2] + np.eye(m)) @ (W[1] + np.eye(m)), 2))
+        too_small += rounded < 0.95 * exact
+        at = rigorous.measure({"A": np.eye(m), "B": np.eye(m), "W": W}, np.eye(m))
+        assert at.between[0, 3] >= exact
+    assert too_small > 1
