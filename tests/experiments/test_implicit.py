@@ -304,6 +304,15 @@ def test_certificates() -> None:
     assert experiment.figures[0].draw().axes[0].get_yscale() == "log"
 
 
+def test_finished_draws_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = {"sizes": ((4, 40),), "repeats": 1, "executed": 4, "cache": tmp_path}
+    first = certified.certificates(**arguments)
+    monkeypatch.setattr(certified, "_one_draw", None)
+    assert certified.certificates(**arguments).tables == first.tables
+    with pytest.raises(TypeError):
+        certified.certificates(**arguments, seed=1)
+
+
 def test_tradeoff() -> None:
     experiment = certified.tradeoff((6, 60), (-20, -3, -1, 0, 1, 3))
     records = experiment.tables[0].records()

@@ -130,6 +130,8 @@ def test_the_engine_is_gradient_descent_on_the_plain_module(case: Instance) -> N
         alignment = float((before * gradient).sum())
         # an inner product is rounded relative to the product of the norms, and the next gradient may be the larger one
         assert abs(engine.alignment - alignment) <= REL * float(before.norm() * gradient.norm())
+        if value > 1e6 * start:  # the step diverges here, and the norms would soon overflow
+            break
     system_of(net).write(net, loss, engine.weights())
     assert relative(net.W.detach(), W) <= REL
 

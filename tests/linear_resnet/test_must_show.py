@@ -24,10 +24,11 @@ def paper_data(seed: int) -> sf.SquaredLoss:
 
 
 def first_certified(width: int, depth: int, seed: int, every: int, iterations: int) -> float:
-    """First evaluated iteration that is certified, with Theorem 3.1's step until then, and the audit of what follows."""
+    """First evaluated iteration that is certified, with Theorem 3.1's step until then, γ/K from there on, and the audit."""
     loss, net = paper_data(seed), ResNet.gaussian(10, 10, width, depth, seed=seed)
     theorem_step = sf.certify(net, loss, "linear-resnet/gd").quantities["initial_step"]
-    run = sf.descend(net, loss, theorem_step, iterations, 1e-9, certify_every=every, progress=False)
+    rule = sf.steps.Smooth(before=theorem_step)
+    run = sf.descend(net, loss, rule, iterations, 1e-9, certify_every=every, progress=False)
     assert not run.certificate.holds  # at the start
     audit = run.audit()
     assert audit.holds, str(audit)

@@ -1,16 +1,35 @@
-"""A network narrower than its input or output is not certified: its last singular value is not what a theorem means."""
+"""Networks that no certificate speaks of: narrower than input or output, or deeper than can be measured."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 import surefoot as sf
+from surefoot import _report
+from surefoot_check import Outcome, check
 
 
-def test_deeper_than_can_be_measured_is_refused() -> None:
-    loss = sf.SquaredLoss([[1.0], [2.0]], [[1.0], [0.5]])
-    with pytest.raises(ValueError, match="600 layers"):
-        sf.certify(sf.nn.LinearResNet.gaussian(1, 1, 2, 600), loss)
+@pytest.mark.parametrize("theorem", ["linear-resnet/gd", "linear-resnet/local"])
+def test_deeper_than_can_be_measured_trains_without_a_guarantee(tmp_path: Path, theorem: str) -> None:
+    """513 layers near 0, whose certificate would hold with one layer less, in every other respect."""
+    loss = sf.SquaredLoss([[1.0], [2.0]], [[1e-3], [2e-3]])
+    net = sf.nn.LinearResNet.modified_identity(1, 1, 2, 513, 1e3)
+    assert sf.certify(sf.nn.LinearResNet.modified_identity(1, 1, 2, 4, 1e3), loss, theorem).holds
+    certificate = sf.certify(net, loss, theorem)
+    assert (
+        not certificate.holds
+        and certificate.schedule == ()
+        and certificate.initial_gap >= loss.gap(net.end_to_end().detach())
+    )
+    assert [(c.left, c.right) for c in certificate.conditions] == [(513.0, 512.0)]
+    assert "at most 512" in str(certificate) and "without a guarantee" in certificate.suggestion
+    path = tmp_path / "run"
+    run = sf.descend(net, loss, "certified-bb", 20, 1e-6, certificate=certificate, directory=path, progress=False)
+    assert run.status is sf.RunStatus.CONVERGED and not run.certified and run.audit().holds
+    assert check(path).outcome is not Outcome.ACCEPT
+    assert "512" in _report.write(path).read_text()
 
 
 @pytest.mark.parametrize("theorem", ["linear-resnet/gd", "linear-resnet/local"])

@@ -22,7 +22,7 @@ from surefoot._core.audit import AuditLine, merged
 from surefoot._report import plots
 from surefoot._report.facts import Facts
 from surefoot._report.page import page as document
-from surefoot._report.wording import SYMBOLS, count, factor, margin, number
+from surefoot._report.wording import SYMBOLS, by_family, count, factor, margin, number
 from surefoot._two_layer.system import TwoLayerSystem
 from surefoot_check.theorems import THEOREMS
 
@@ -117,8 +117,43 @@ def resnet_paper(directory: Path) -> sf.Run:
     return sf.descend(net, loss, certificate=found, directory=directory, max_iterations=50)
 
 
+def samples() -> tuple[torch.Tensor, torch.Tensor]:
+    """8 rows of norm 1, two outputs."""
+    g = torch.Generator().manual_seed(4)
+    X = torch.randn(8, 10, generator=g, dtype=torch.float64)
+    return X / X.norm(dim=1, keepdim=True), torch.randn(8, 2, generator=g, dtype=torch.float64)
+
+
+def implicit(directory: Path) -> sf.Run:
+    X, Y = samples()
+    net = sf.nn.ImplicitReLU.certifiable(X, Y, 40)
+    return sf.descend(net, sf.SquaredLoss(X, Y), directory=directory, tolerance=1e-2)
+
+
+def implicit_measured(directory: Path) -> sf.Run:
+    X, Y = samples()
+    loss, net = sf.SquaredLoss(X, Y), sf.nn.ImplicitReLU.certifiable(X, Y, 40)
+    net = sf.nn.ImplicitReLU(100.0 * net.W, 100.0 * net.A, net.b, net.gamma / 100.0)
+    found = sf.certify(net, loss, theorem="implicit/measured")
+    return sf.descend(net, loss, certificate=found, directory=directory, max_iterations=20)
+
+
+def implicit_paper(directory: Path) -> sf.Run:
+    X, Y = samples()
+    loss, net = sf.SquaredLoss(X, Y), sf.nn.ImplicitReLU.paper(10, 40, 0.5, outputs=2)
+    found = sf.certify(net, loss, theorem="implicit/gd")
+    return sf.descend(net, loss, certificate=found, directory=directory, max_iterations=20)
+
+
+def ill_posed(directory: Path) -> sf.Run:
+    X, Y = samples()
+    net = sf.nn.ImplicitReLU.paper(10, 40, 0.9, outputs=2)
+    return sf.descend(net, sf.SquaredLoss(X, Y), steps=3.0, directory=directory)
+
+
 RUNS = (
     certified, again, narrow, unregularised, paper, diverged, interrupted, unmoved, optimal, resnet, resnet_paper,
+    implicit, implicit_measured, implicit_paper, ill_posed,
 )  # fmt: skip
 
 
@@ -250,15 +285,70 @@ def test_linear_resnet_certified_from_a_later_iteration_on(reports) -> None:
         assert foreign not in text
 
 
-@pytest.mark.parametrize("make", [certified, paper, resnet, resnet_paper], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make",
+    [certified, paper, resnet, resnet_paper, implicit, implicit_measured, implicit_paper],
+    ids=lambda make: make.__name__,
+)
 def test_every_quantity_has_a_symbol_and_a_meaning(reports, make: Callable[[Path], sf.Run]) -> None:
     run, _, page = reports(make)
     text = words(page)
     known = SYMBOLS[run.certificate.system]
-    for name in run.certificate.quantities:
+    single, families = by_family(run.certificate.quantities)
+    for name in single:
         symbol, meaning = known[name]
         assert f"{name} {symbol} " in text
         assert meaning in text
+    for name, values in families.items():
+        symbol, meaning = known[name]
+        assert f"{name}[0] … [{len(values) - 1}] {symbol} sum " in text
+        assert meaning in text
+
+
+def test_quantities_of_one_name_are_a_family() -> None:
+    single, families = by_family({"f": 1.0, "mass[0]": 2.0, "mass[1]": 3.0})
+    assert single == {"f": 1.0}
+    assert families == {"mass": [2.0, 3.0]}
+
+
+def test_certified_features_hardly_move_and_the_page_says_what_that_means(reports) -> None:
+    run, directory, page = reports(implicit)
+    text = words(page)
+    net = sf.nn.ImplicitReLU(*(run.initial[name] for name in ("W", "A", "b")), float(run.initial["gamma"]))
+    norm = float(net.equilibrium(run.problem["X"]).Z.norm())
+    moved = max(row["feature_movement"] for row in run.rows) / norm
+    assert 0.0 < moved < 1e-4
+    assert f"The features moved by at most {number(moved, 3)} of their norm" in text
+    assert "in effect a linear readout of random equilibrium features, not that features are learned" in text
+    assert "Dashed, above: what the certificate allows" in text
+    assert "Samples N 8 10 inputs, 2 outputs Width m 40" in text
+    assert (directory / "plots" / "features.png").read_bytes().startswith(b"\x89PNG")
+    for theorem in THEOREMS:
+        assert (theorem in text) == theorem.startswith("implicit/")
+
+
+def test_trained_features_are_not_called_a_readout(reports) -> None:
+    run, _, page = reports(implicit_paper)
+    text = words(page)
+    assert not run.certified
+    assert "this run trained the features, too" in text
+    assert "linear readout" not in text
+    assert "what the certificate allows" not in text
+
+
+def test_lost_equilibrium_is_explained(reports) -> None:
+    run, _, page = reports(ill_posed)
+    assert run.status is sf.RunStatus.ILL_POSED
+    text = words(page)
+    assert "where the equilibrium may not exist; the weights kept are those of the newest checkpoint" in text
+    assert run.status.text in text
+    assert "a million times" not in text
+
+
+def test_other_systems_have_no_features(reports) -> None:
+    _, directory, page = reports(certified)
+    assert not (directory / "plots" / "features.png").exists()
+    assert "Movement of the features" not in page
 
 
 def test_hypothesis_that_fails_is_named_with_both_sides_and_what_would_help(reports) -> None:

@@ -137,8 +137,7 @@ class Implicit(Source):
         int,
         arg(
             metavar="INT",
-            help="Rows to train on: drawn from the train rows, in equal shares of each class's rows (all, if there "
-            "are fewer).",
+            help="Rows to train on, drawn from the train rows with the classes in proportion; all, if there are fewer.",
         ),
     ] = 200
     inputs: Annotated[
@@ -286,9 +285,8 @@ class TrainLinearResNet(Training, LinearResNet):
 class TrainImplicit(Training, Implicit):
     """Certify, train, audit and evaluate an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb.
 
-    Exit code: 0 done (certified or not: it says which), 1 no scale of the weights makes the theorem hold, or no
-    guarantee under --require-certificate, 4 diverged, collapsed, not well posed any more, or no step lowers the loss,
-    130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+    Exit code: 0 done (certified or not: it says which), 1 no guarantee (at any scale, or with --require-certificate),
+    4 diverged, collapsed, ill posed or stuck, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
 
     steps: Annotated[
         str | None,

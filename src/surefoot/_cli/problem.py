@@ -182,9 +182,7 @@ def _implicit(options: given.Implicit) -> Problem:
     return Problem(net, SampleLoss(X, Y), facts, samples.table, _advice(options, N, width, samples.unmerged))
 
 
-def _certified_scale(
-    X: Tensor, Y: Tensor, width: int, seed: int, facts: dict[str, Any], unmerged: str
-) -> ImplicitReLU:
+def _certified_scale(X: Tensor, Y: Tensor, width: int, seed: int, facts: dict[str, Any], unmerged: str) -> ImplicitReLU:
     """A network at the scale that makes the theorem hold."""
     if unmerged:
         raise NoCertificate(
@@ -195,8 +193,8 @@ def _certified_scale(
     try:
         return ImplicitReLU.certifiable(X, Y, width, seed=seed)
     except NotCertifiable as error:
-        advice = "change --width, --samples or --inputs, or train without a certificate: --gamma 0.5"
-        raise NoCertificate(f"{error}; {advice}", facts) from error
+        advice = "the options are --width, --samples and --inputs; --gamma 0.5 trains without a certificate"
+        raise NoCertificate(f"{error} ({advice})", facts) from error
 
 
 def _advice(options: given.Implicit, N: int, width: int, unmerged: str) -> str:

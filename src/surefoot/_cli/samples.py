@@ -14,6 +14,8 @@ from .options import Implicit
 from .rows import Table, in_memory, scaled, target_kind
 
 LISTED = 5
+ROUNDING = 1e-12
+"""Losses below this part of the sum of squares of the targets are rounding."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ def load_samples(options: Implicit) -> Samples:
         labels = source.labels.unique().tolist()
     available = len(places) if source.split is None else int((~source.split).sum())
     drawn, places = _drawn(source, places, kind, options)
+    assert isinstance(drawn.X, Tensor)
     columns = drawn.X.shape[1]
     data = _unit(drawn) if options.inputs == "unit" else scaled(drawn, options.inputs)[0]
     data, offset, classes = _with_targets(data, kind, options.targets)
@@ -60,8 +63,9 @@ def load_samples(options: Implicit) -> Samples:
     merged, unmerged = "", ""
     if report and options.merge:
         found = merge_rows(train.X, train.Y)
-        # the text speaks of conflicts by their rows among the drawn ones; the loss that they leave is what matters
-        merged = f"{len(train.X):,} rows became {len(found.X):,}; the loss on all of them is higher by {found.constant:.6g}"
+        merged = f"{len(train.X):,} rows became {len(found.X):,}"
+        if found.constant > ROUNDING * float((train.Y**2).sum()):
+            merged += f"; conflicting labels, or those of all-zero rows, leave a loss of {found.constant:.6g} besides"
         train = replace(train, X=found.X, Y=found.Y, labels=None, split=None)
     elif report:
         unmerged = _described(report, places)
@@ -108,9 +112,7 @@ def _kind(source: datasets.Data, targets: str) -> str:
     return kind
 
 
-def _drawn(
-    source: datasets.Data, places: Tensor, kind: str, options: Implicit
-) -> tuple[datasets.Data, Tensor]:
+def _drawn(source: datasets.Data, places: Tensor, kind: str, options: Implicit) -> tuple[datasets.Data, Tensor]:
     """The data with the drawn train rows and all test rows, and where the drawn rows stand in the file."""
     split = torch.zeros(len(places), dtype=torch.bool) if source.split is None else source.split
     train = (~split).nonzero().flatten()

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from surefoot_check.theorems import implicit_flow
+
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.run import Run
@@ -92,18 +94,7 @@ class Screen:
         ]
         self.table(("", "hypothesis", "left", "", "right", "margin"), rows, numeric=(2, 4, 5))
         if certificate.holds:
-            targets = TARGETS_OF.get(certificate.system, TARGETS)
-            counts = [f"{count(certificate.iterations_to(target))} to {target:g}" for target in targets]
-            finite = math.isfinite(certificate.iterations_to(targets[0]))
-            self.pairs(
-                {
-                    "first step": f"{number(certificate.step_size)} guaranteed; the gap then falls by a factor of "
-                    f"{number(certificate.rate, 8)} or better",
-                    "iterations": f"{', '.join(counts)} (relative gap), guaranteed"
-                    if finite
-                    else "no rate: only that the gap never grows",
-                }
-            )
+            self.pairs(_guaranteed(certificate))
         if certificate.suggestion:
             self.say(f"  suggestion: {advice or certificate.suggestion}", style="yellow")
 
@@ -184,6 +175,20 @@ class Screen:
             )
         self.heading("Features")
         self.pairs(items)
+
+
+def _guaranteed(certificate: Certificate) -> dict[str, str]:
+    """What a certificate that holds promises."""
+    targets = TARGETS_OF.get(certificate.system, TARGETS)
+    counts = ", ".join(f"{count(certificate.iterations_to(target))} to {target:g}" for target in targets)
+    if certificate.theorem == implicit_flow.THEOREM.id:  # its schedule counts units of time
+        return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
+    finite = math.isfinite(certificate.iterations_to(targets[0]))
+    return {
+        "first step": f"{number(certificate.step_size)} guaranteed; the gap then falls by a factor of "
+        f"{number(certificate.rate, 8)} or better",
+        "iterations": f"{counts} (relative gap), guaranteed" if finite else "no rate: only that the gap never grows",
+    }
 
 
 def _table_rows(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot_check.theorems import linear_resnet_gd
+from surefoot_check.theorems import implicit_flow, linear_resnet_gd
 
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
@@ -111,6 +111,11 @@ def write_report(directory: str | Path) -> Path:
 def run_train(options: TrainSystem) -> int:
     """``surefoot train``."""
     screen = Screen(silent=options.json or options.quiet)
+    if options.theorem == implicit_flow.THEOREM.id:
+        raise ValueError(
+            f"{options.theorem} speaks of the gradient flow, which is not trained step by step; integrate it with "
+            "surefoot.gradient_flow, or use another theorem"
+        )
     if not options.resume:
         refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
     try:

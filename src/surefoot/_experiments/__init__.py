@@ -76,7 +76,10 @@ EXPERIMENTS: dict[str, _Entry] = {
     "implicit/fig6": _Entry(partial(gammas, "implicit/fig6"), {**SMALL, "width": 200}, data=True, cache=True),
     "implicit/table1": _Entry(iterations, {**SMALL, "width": 500}, data=True, cache=True),
     "implicit/certificates": _Entry(
-        certificates, {"sizes": ((20, 80), (50, 200), (100, 400), (200, 800)), "repeats": 3, "executed": 50}, data=True
+        certificates,
+        {"sizes": ((20, 80), (50, 200), (100, 400), (200, 800)), "repeats": 3, "executed": 50},
+        data=True,
+        cache=True,
     ),
     "implicit/tradeoff": _Entry(
         tradeoff, {"size": (50, 200), "octaves": (-7, -6, -5, -4, -2, -1, 0, 0.1, 0.5, 1, 2, 4)}, data=True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from .._implicit.scale import NotCertifiable
 from .._implicit.system import step_choices
 from . import plots
 from .implicit_data import PAPER, TwoClass, available, described, draw
+from .implicit_runs import kept
 from .linear_resnet_instances import median
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import repeat_generator
@@ -47,15 +49,21 @@ POWERS = {"gamma": -1, "norm_A": 1, "norm_W": 1, "sigma_min_Z": 1, "norm_Z": 1}
 Size = tuple[int, int]
 
 
-@dataclass
-class _Row:
-    """One size over the repeats."""
+@dataclass(frozen=True)
+class _Draw:
+    """One draw of data and weights.
 
-    counts: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LABELS})
-    scales: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LABELS})
-    needed: list[float] = field(default_factory=list)
-    kept: int = 0
-    runs: int = 0
+    Attributes:
+        counts, scales: guaranteed iterations and β by theorem; ``None`` where it fails for every β.
+        executed: whether the run under ``implicit/spectral`` was made.
+        needed: its iterations; ``None`` if it did not reach the ratio in the guaranteed ones.
+        violations: found by its audit.
+    """
+
+    counts: dict[str, float | None]
+    scales: dict[str, float | None]
+    executed: bool = False
+    needed: int | None = None
     violations: int = 0
 
 
@@ -67,22 +75,26 @@ def certificates(
     seed: int = 0,
     progress: Progress = lambda text: None,
     data: Path | None = None,
+    cache: Path | None = None,
 ) -> Experiment:
     """Guaranteed iterations to a loss ratio of 1e-3 on MNIST 0 and 1; runs up to ``executed`` samples."""
     wanted = ["MNIST"]
     used = available(wanted, data)
-    rows: dict[Size, _Row] = {}
+    rows: dict[Size, list[_Draw]] = {}
     for samples, width in sizes:
         for repeat in range(repeats):
             progress(f"N = {samples}, m = {width}: draw {repeat + 1} of {repeats}")
             generator = repeat_generator(seed, repeat)
             drawn = draw(used[0], data, samples, generator, unseen=2)
-            row = rows.setdefault((len(drawn.X), width), _Row())
-            _one_draw(row, drawn, width, _seed(generator), samples <= executed)
+            weights = _seed(generator)
+            key = {"data": drawn.digest, "width": width, "seed": weights, "executed": samples <= executed}
+            one = partial(_one_draw, drawn, width, weights, samples <= executed)
+            found = kept(cache, "certificates", key, lambda one=one: asdict(one()))
+            rows.setdefault((len(drawn.X), width), []).append(_Draw(**found))
     table = Table(
         "guaranteed iterations",
         ("N", "m", *LABELS.values(), "needed", "runs", "violations", "scale", "scale, paper"),
-        tuple(_cells(size, row) for size, row in rows.items()),
+        tuple(_cells(size, draws) for size, draws in rows.items()),
     )
     return Experiment(
         name="implicit/certificates",
@@ -90,7 +102,7 @@ def certificates(
         reference=f"{PAPER}, Theorem 4.4, beside the theorems of this project",
         tables=(table,),
         figures=(Plot("certificates.png", lambda: _draw_certificates(table)),),
-        findings=_certificate_findings(table, rows),
+        findings=_certificate_findings(rows),
         settings={
             "data": described(wanted, used),
             "repeats": f"{repeats}; medians over them",
@@ -146,87 +158,78 @@ def _seed(generator: torch.Generator) -> int:
     return int(torch.randint(2**31, (1,), generator=generator))
 
 
-def _one_draw(row: _Row, drawn: TwoClass, width: int, seed: int, executed: bool) -> None:
+def _one_draw(drawn: TwoClass, width: int, seed: int, executed: bool) -> _Draw:
+    counts: dict[str, float | None] = dict.fromkeys(LABELS)
+    scales: dict[str, float | None] = dict.fromkeys(LABELS)
     try:
         spectral = ImplicitReLU.certifiable(drawn.X, drawn.Y, width, seed=seed)
     except NotCertifiable:
-        for name in LABELS:
-            row.counts[name].append(math.inf)
-            row.scales[name].append(math.inf)
-        return
+        return _Draw(counts, scales)
     networks: dict[str, ImplicitReLU | None] = {SPECTRAL.id: spectral}
     for statement, contraction in ((MEASURED, None), (GD, PAPER_CONTRACTION)):
         start = scaled(spectral, 1.0, contraction)
         quantities = certify(start, drawn.loss, statement.id).quantities
         factor = least_scale(statement, {name: quantities[name] for name in statement.base})
         networks[statement.id] = None if factor is None else scaled(start, factor * (1.0 + 1e-3))
-    found: dict[str, Certificate] = {}
-    for name, scale in networks.items():
-        if scale is not None:
-            found[name] = certify(scale, drawn.loss, name)
-        holds = scale is not None and found[name].holds
-        row.counts[name].append(found[name].iterations_to(RATIO) if holds else math.inf)
-        row.scales[name].append(float(scale.A.detach().diagonal()[0]) if scale is not None and holds else math.inf)
-    if executed and found[SPECTRAL.id].holds:
-        certificate = found[SPECTRAL.id]
-        guaranteed = certificate.iterations_to(RATIO)
-        run = descend(
-            spectral,
-            drawn.loss,
-            max_iterations=int(guaranteed),
-            tolerance=RATIO,
-            certificate=certificate,
-            progress=False,
-        )
-        reached = run.gaps[-1] <= RATIO * run.gaps[0]
-        row.runs += 1
-        row.kept += reached
-        row.needed.append(float(run.iterations) if reached else math.inf)
-        row.violations += sum(not line.holds for line in run.audit().lines)
+    for name, net in networks.items():
+        certificate = None if net is None else certify(net, drawn.loss, name)
+        if net is not None and certificate is not None and certificate.holds:
+            counts[name], scales[name] = certificate.iterations_to(RATIO), _beta(net)
+    guaranteed = counts[SPECTRAL.id]
+    if not executed or guaranteed is None:
+        return _Draw(counts, scales)
+    run = descend(spectral, drawn.loss, max_iterations=int(guaranteed), tolerance=RATIO, progress=False)
+    needed = run.iterations if run.gaps[-1] <= RATIO * run.gaps[0] else None
+    return _Draw(counts, scales, True, needed, sum(not line.holds for line in run.audit().lines))
 
 
-def _cells(size: Size, row: _Row) -> tuple[Cell, ...]:
-    counts = (median(row.counts[name]) for name in LABELS)
-    needed = median(row.needed) if row.needed else None
-    runs, violations = (row.runs, row.violations) if row.runs else (None, None)
-    return *size, *counts, needed, runs, violations, median(row.scales[SPECTRAL.id]), median(row.scales[GD.id])
+def _median(values: Iterable[float | None]) -> float | None:
+    """With ``None`` as infinity."""
+    return median([math.inf if value is None else value for value in values])
 
 
-def _certificate_findings(table: Table, rows: Mapping[Size, _Row]) -> tuple[Finding, ...]:
-    records = table.records()
-    certified = [r for r in records if r[LABELS[SPECTRAL.id]] is not None]
-    runs, kept = sum(row.runs for row in rows.values()), sum(row.kept for row in rows.values())
-    violations = sum(row.violations for row in rows.values())
-    paper = [
-        (r["N"], float(r[LABELS[GD.id]] or 0), float(r[LABELS[GD.id]] or 0) / float(r[LABELS[SPECTRAL.id]] or 1))
-        for r in certified
-        if r[LABELS[GD.id]] is not None
-    ]
-    close = [float(r[LABELS[SPECTRAL.id]] or 0) / float(r["needed"] or 1) for r in certified if r["needed"] is not None]
+def _cells(size: Size, draws: Sequence[_Draw]) -> tuple[Cell, ...]:
+    counts = (_median(d.counts[name] for d in draws) for name in LABELS)
+    run = [d for d in draws if d.executed]
+    needed = _median(d.needed for d in run) if run else None
+    runs, violations = (len(run), sum(d.violations for d in run)) if run else (None, None)
+    scales = (_median(d.scales[name] for d in draws) for name in (SPECTRAL.id, GD.id))
+    return *size, *counts, needed, runs, violations, *scales
+
+
+def _certificate_findings(rows: Mapping[Size, Sequence[_Draw]]) -> tuple[Finding, ...]:
+    run = [draw for draws in rows.values() for draw in draws if draw.executed]
+    within = [draw for draw in run if draw.needed is not None]
+    violations = sum(draw.violations for draw in run)
+    excess = [(draw.counts[SPECTRAL.id] or 0.0) / draw.needed for draw in within if draw.needed]
+    scales = {size: _median(draw.scales[GD.id] for draw in draws) for size, draws in rows.items()}
+    held = {size: scale for size, scale in scales.items() if scale is not None}
+    counts: list[str] = []
+    for size in held:
+        paper, ours = (_median(draw.counts[name] for draw in rows[size]) for name in (GD.id, SPECTRAL.id))
+        if paper is not None and ours is not None:
+            counts.append(f"N = {size[0]}, m = {size[1]}: {paper:.1e}, {paper / ours:.0e} times implicit/spectral's")
     return (
         Finding(
             "The conditions (17) to (19) can be satisfied by a large beta (section 7).",
-            f"for {len(paper)} of {len(records)} sizes, with beta "
-            + ", ".join(f"{float(r['scale, paper'] or 0):.0f}" for r in certified if r["scale, paper"] is not None)
-            if paper
-            else "for none of these sizes",
-            len(paper) == len(records),
+            f"for {len(held)} of {len(rows)} sizes"
+            + (", with beta " + ", ".join(f"{scale:.0f}" for scale in held.values()) if held else ""),
+            len(held) == len(rows),
             "Agreement means a finite median at every size. sigma_min(Z) must be positive, which takes a width of about 2 N on "
             "images: with m = N dead units leave sigma_min(Z) = 0, and then no beta helps.",
         ),
         Finding(
             "(Not in the paper: how many iterations Theorem 4.4 guarantees.)",
-            "; ".join(f"N = {N}: {count:.1e}, {ratio:.0e} times implicit/spectral's" for N, count, ratio in paper)
-            or "none",
+            "; ".join(counts) or "none",
             None,
             "C1, C2 and C3 are chosen for the largest step that the theorem allows. The step is limited by the norms of all "
-            "weights, the rate by the smallest eigenvalue of Z Zᵀ.",
+            "weights, the rate by the smallest eigenvalue of Z Zᵀ; the count hardly depends on beta.",
         ),
         Finding(
             "(Not in the paper: certified runs keep their guarantee.)",
-            f"{kept} of {runs} runs reach {RATIO:g} within the guaranteed iterations; {violations} audit violations"
-            + (f"; guaranteed over needed {min(close):.3f} to {max(close):.3f}" if close else ""),
-            kept == runs and violations == 0 if runs else None,
+            f"{len(within)} of {len(run)} runs reach {RATIO:g} within the guaranteed iterations; {violations} audit violations"
+            + (f"; guaranteed over needed {min(excess):.3f} to {max(excess):.3f}" if excess else ""),
+            len(within) == len(run) and violations == 0 if run else None,
             "Every inequality of the certificate is checked at every step of the runs.",
         ),
     )
@@ -342,7 +345,7 @@ def _tradeoff_findings(table: Table, limit: float) -> tuple[Finding, ...]:
     below = [r for r in records if not r["certified"] and r["feature movement"] is not None]
     least = min(certified, key=lambda r: float(r["beta"] or 0))
     moving = [r for r in certified if r["feature movement"] is not None]
-    kept = all(r["needed"] is not None and float(r["needed"]) <= float(r["guaranteed"] or 0) for r in certified)
+    within = all(r["needed"] is not None and float(r["needed"]) <= float(r["guaranteed"] or 0) for r in certified)
     largest = max((float(r["feature movement"] or 0) for r in moving), default=0.0)
     smallest = min((float(r["feature movement"] or 0) for r in moving), default=0.0)
     free = max(below, key=lambda r: float(r["feature movement"] or 0), default=None)
@@ -358,9 +361,9 @@ def _tradeoff_findings(table: Table, limit: float) -> tuple[Finding, ...]:
         Finding(
             "(Not in the paper: certified runs keep their guarantee.)",
             f"{len(certified)} certified scales, all within the guaranteed iterations"
-            if kept
+            if within
             else "a certified run needed more iterations than guaranteed",
-            kept,
+            within,
             "Needed at most guaranteed, at every certified beta.",
         ),
         Finding(

@@ -177,14 +177,14 @@ def iterations(
         Finding(
             "The forward pass takes 6, 9, 15 and 47.5 iterations for gamma = .1, .3, .5 and .8.",
             ", ".join(f"{run.mean_forward:.1f} ({_label(run)})" for run in trained),
-            all(part <= NEAR for part in near),
+            max(near, default=math.inf) <= NEAR,
             f"Agreement means within {NEAR:.0%}, for the runs that last. The rule |dZ| <= {INCREMENT:g} speaks of the "
             "Frobenius norm over all samples, so that fewer samples take fewer iterations.",
         ),
         Finding(
             "Later in training the forward pass takes more iterations, as the operator norm grows.",
             ", ".join(f"{run.forward[0]} to {run.forward[-1]} ({_label(run)})" for run in trained),
-            min(growth) >= 0 and max(growth) > 0,
+            min(growth, default=0) >= 0 and max(growth, default=0) > 0,
             "Agreement means that no run takes fewer at the last epoch than at the first, and some run more.",
         ),
         _collapse(runs),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from .implicit_data import TwoClass
 from .result import Progress
 
 FORMAT = 1
-"""Of the files of finished runs; raised whenever the same settings would give other numbers."""
+"""Of the files of finished parts; raised whenever the same settings would give other numbers."""
 INCREMENT, LIMIT = 1e-2, 100
 """The paper stops the forward iteration where ‖ΔZ‖ is at most this, or after so many iterations."""
 TEST_TOLERANCE = 1e-8
@@ -91,23 +91,40 @@ def trainings(data: TwoClass, settings: Sequence[Setting], cache: Path | None, p
 
 
 def _cached(data: TwoClass, setting: Setting, cache: Path | None) -> Training:
+    def compute() -> dict[str, Any]:
+        return {name: value for name, value in vars(train(data, setting)).items() if name != "setting"}
+
+    key = {"data": data.digest, **asdict(setting)}
+    return Training(setting, **kept(cache, data.name.lower(), key, compute))
+
+
+def kept(
+    cache: Path | None, name: str, key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """What ``compute`` returns, or what it returned before for the same key: from a file in ``cache`` that is written by rename.
+
+    Args:
+        cache: directory; ``None`` keeps nothing.
+        name: first part of the file's name.
+        key: all that decides the result, in plain values.
+        compute: its result in plain values.
+    """
     if cache is None:
-        return train(data, setting)
-    key: dict[str, Any] = {"format": FORMAT, "data": data.digest, **asdict(setting)}
-    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    path = cache / f"{data.name.lower()}-{name}.json"
+        return compute()
+    whole = {"format": FORMAT, **key}
+    hashed = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+    path = cache / f"{name}-{hashed[:16]}.json"
     if path.exists():
         try:
             record = read_json(path)
-            if record["key"] == key:
-                return Training(setting, **record["run"])
+            if record["key"] == whole:
+                return record["result"]
         except (RunDirectoryError, KeyError, TypeError):
-            pass  # damaged: run again
-    run = train(data, setting)
+            pass  # damaged: computed and written again
+    result = compute()
     cache.mkdir(parents=True, exist_ok=True)
-    record = {name: value for name, value in vars(run).items() if name != "setting"}
-    write_json(path, {"key": key, "run": record})
-    return run
+    write_json(path, {"key": whole, "result": result})
+    return result
 
 
 def train(data: TwoClass, setting: Setting) -> Training:

@@ -203,8 +203,10 @@ class WeightEngine:
             "hidden_A": 2.0 * frobenius_upper(gradient.A) * UPPER,
             "hidden_W": 2.0 * frobenius_upper(gradient.W) * UPPER,
         }
+        last = before.Z
         norm = self._watch.bound(weights.A, limit=1.0 / self._gamma)
         self.iterate = self._at(weights, norm, before.memory, before.adjoint.V)
+        self._step["feature_step"] = float(torch.linalg.vector_norm(self.iterate.Z - last))
         if self.failure is None:
             after = self.iterate.gradient
             pairs = ((gradient.W, after.W), (gradient.A, after.A), (gradient.b, after.b))

@@ -75,10 +75,18 @@ def features(facts: Facts, found: Features, drawing: str) -> Markup:
     items = [
         ("Samples N", count(N), f"{count(d)} inputs, {count(p)} output{'' if p == 1 else 's'}"),
         ("Width m", count(m), f"{count(found.dead)} units are 0 on every sample at the start (dead)"),
-        ("γ‖A‖", number(found.contraction[-1]), f"at the end; {number(found.contraction[0])} at the start; γ is {number(gamma)}"),
+        (
+            "γ‖A‖",
+            number(found.contraction[-1]),
+            f"at the end; {number(found.contraction[0])} at the start; γ is {number(gamma)}",
+        ),
         ("Movement of the features", number(moved, 3), "largest ‖Z − Z₀‖ during the run, relative to ‖Z₀‖"),
     ]
-    bound = "" if found.allowed is None else " Dashed, above: what the certificate allows. The distance may be rounding alone."
+    bound = (
+        ""
+        if found.allowed is None
+        else " Dashed, above: what the certificate allows. The distance may be rounding alone."
+    )
     caption = (
         "Above: distance of the features Z to those at the start, relative to their norm, on a logarithmic scale. "
         f"Below: γ‖A‖, the contraction factor of the fixed-point map; the equilibrium exists while it is below 1.{bound}"

@@ -18,7 +18,6 @@ from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, sectio
 from .style import CSS
 from .wording import ENGINES, SYMBOLS, by_family, count, factor, margin, number, plain, relation, sides
 
-
 LAST_OF_FAILED = {
     RunStatus.DIVERGED: "the last one recorded; the next is not finite or above a million times the initial gap",
     RunStatus.COLLAPSED: "where every unit is 0 on every sample; the weights kept are those of the newest checkpoint",

@@ -81,8 +81,14 @@ IMPLICIT: dict[str, tuple[str, str]] = {
     "kappa": ("κ", "how far the matrix whose spectrum is used may be from Z₀ Z₀ᵀ: errors of equilibrium and rounding"),
     "node_min": ("σ²", "lower end of the spectrum of Z₀ Z₀ᵀ"),
     "node_max": ("z²", "upper end of the spectrum of Z₀ Z₀ᵀ"),
-    "mass": ("w", "share of ‖r₀‖² at each node of the spectrum between σ² and z²: where in the spectrum the residual lies"),
-    "horizon": ("K", "iteration up to which the bound follows the spectrum; from there on the smallest eigenvalue rules"),
+    "mass": (
+        "w",
+        "share of ‖r₀‖² at each node of the spectrum between σ² and z²: where in the spectrum the residual lies",
+    ),
+    "horizon": (
+        "K",
+        "iteration up to which the bound follows the spectrum; from there on the smallest eigenvalue rules",
+    ),
     "tau": ("τ", "error that the output step may have, per unit of η‖r‖"),
     "delta": ("δ", "hidden steps may be 1 + δ times the bound of the gradient, for rounding"),
     "eta": ("η", "the constant step"),
