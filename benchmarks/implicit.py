@@ -1,58 +1,77 @@
-"""Implicit ReLU networks: loss and gradient at equal accuracy, ours, torchdeq's solvers, and autograd through the unroll.
+"""Implicit ReLU networks: the loss and its gradient at equal accuracy, ours, torchdeq, and autograd through the unroll.
 
-torchdeq is not a dependency; without it its rows are left out. Compare in an environment of its own:
-``pip install torch==2.13.0 torchdeq==0.1.0`` first, then the project.
+torchdeq is not a dependency; without it its rows are left out. Compare in an environment of its own: install torch, then
+torchdeq 0.1.0, then the project.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from report import one_thread, table
 from torch import Tensor
 
 import surefoot as sf
-from surefoot.nn import SolverMemory
+from surefoot._implicit.solvers import SolverMemory
 
 SIZE, WIDTH, SIDE = 1000, 1000, 28
 GAMMAS = (0.1, 0.5, 0.8)
 TARGETS = {torch.float32: 1e-5, torch.float64: 1e-8}
+"""Error of Z and of every gradient, relative, that all must reach."""
 STEPS, ETA = 4, 1e-3
 ROUNDS = 5
 SOLVERS = ("fixed_point_iter", "anderson", "broyden")
+TUNING, FINER = 8, 10.0**-0.5
+"""How often a tolerance is lowered, and by what factor, before a solver is said not to reach the target."""
+LIMIT = 200
 
-Weights = tuple[Tensor, Tensor, Tensor]
-Measured = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Z and the gradients of W, A and b."""
+Weights = tuple[Tensor, ...]
 
 
-def torchdeq_core() -> Callable[..., torch.nn.Module] | None:
+def get_deq() -> Callable[..., torch.nn.Module] | None:
     """``torchdeq.get_deq``, or nothing where it is not installed."""
     try:
-        from torchdeq import get_deq
+        from torchdeq import get_deq as found
     except ImportError:
         return None
-    return get_deq
+    return found
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The rows, and two consecutive iterates of gradient descent; all float64."""
+    """Rows and labels, γ, W, A and b at two consecutive iterates of gradient descent, and Z at the first."""
 
     X: Tensor
     y: Tensor
     gamma: float
     before: Weights
     after: Weights
+    start: Tensor
+
+    def to(self, dtype: torch.dtype) -> Problem:
+        """The same, rounded."""
+        before, after = (tuple(w.to(dtype) for w in weights) for weights in (self.before, self.after))
+        return Problem(self.X.to(dtype), self.y.to(dtype), self.gamma, before, after, self.start.to(dtype))
+
+
+def iterate(gamma: float, A: Tensor, Phi: Tensor, tolerance: float = 1e-14) -> Tensor:
+    """The equilibrium by the plain iteration, to rounding in float64."""
+    Z = Phi
+    for _ in range(LIMIT):
+        Z, last = torch.addmm(Phi, Z, A, alpha=gamma).relu_(), Z
+        if torch.dist(Z, last) <= tolerance * torch.linalg.vector_norm(Z):
+            break
+    return Z
 
 
 def problem(gamma: float) -> Problem:
-    """Bundled digits, 28×28, unit norm, whether they are at least 5; W ~ N(0, 1/m), A = I and a few steps from there."""
+    """Digits at 28×28, unit norm, label whether they are at least 5; W ~ N(0, 1/m), A = I and b = 0, and a few steps from there."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -60,38 +79,178 @@ def problem(gamma: float) -> Problem:
     X = torch.nn.functional.interpolate(small, (SIDE, SIDE), mode="bilinear").reshape(len(small), -1)
     X = X / torch.linalg.vector_norm(X, dim=1, keepdim=True)
     y = torch.as_tensor(labels[:SIZE] >= 5).double()
-    net = sf.nn.ImplicitReLU.paper(SIDE**2, WIDTH, gamma)
-    # the paper's step makes the network collapse at γ = .8
-    eta, memory = ETA if gamma < 0.8 else 0.1 * ETA, SolverMemory()
-    iterates: list[Weights] = []
+    net, memory = sf.nn.ImplicitReLU.paper(SIDE**2, WIDTH, gamma), SolverMemory()
+    # with the step 1e-3 the network collapses at γ = .8
+    eta = ETA if gamma < 0.8 else 0.1 * ETA
+    weights = [tuple(w.detach().clone() for w in net.parameters())]
     for _ in range(STEPS + 1):
-        iterates.append((net.W.detach().clone(), net.A.detach().clone(), net.b.detach().clone()))
         net.zero_grad()
-        (0.5 * (net(X, memory=memory) - y).square().sum()).backward()
+        (0.5 * (net(X, memory) - y).square().sum()).backward()
         with torch.no_grad():
             for weight in net.parameters():
                 weight.sub_(eta * weight.grad)
-    iterates.append((net.W.detach().clone(), net.A.detach().clone(), net.b.detach().clone()))
-    return Problem(X, y, gamma, iterates[-2], iterates[-1])
+        weights.append(tuple(w.detach().clone() for w in net.parameters()))
+    W, A, _ = weights[-2]
+    return Problem(X, y, gamma, weights[-2], weights[-1], iterate(gamma, A, (X @ W).relu()))
 
 
-class Ours:
-    """``sf.nn.ImplicitReLU`` with ``solver="auto"``; what it starts from is put back before every call."""
+class Method:
+    """One way to compute the loss and its gradient at ``data.after``."""
 
-    def __init__(self, data: Problem, dtype: torch.dtype, warm: bool, tolerance: float) -> None:
-        self.X, self.y = data.X.to(dtype), data.y.to(dtype)
-        self.net = sf.nn.ImplicitReLU(*(w.to(dtype) for w in data.before), data.gamma, tolerance=tolerance)
-        self.memory = SolverMemory() if warm else None
-        self()
+    def __init__(self, data: Problem) -> None:
+        self.data = data
+        self.weights = [w.clone().requires_grad_() for w in data.after]
+
+    def fixed_point(self, Phi: Tensor) -> Tensor:
+        """Z from Φ."""
+        raise NotImplementedError
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Z and the loss."""
+        W, _, b = self.weights
+        Z = self.fixed_point((self.data.X @ W).relu())
+        return Z, 0.5 * (Z @ b - self.data.y).square().sum()
+
+    def __call__(self) -> list[Tensor]:
+        """Z and the gradients."""
+        for weight in self.weights:
+            weight.grad = None
+        Z, loss = self.forward()
+        loss.backward()
+        return [Z.detach(), *(w.grad for w in self.weights)]
+
+
+class Ours(Method):
+    """``sf.nn.ImplicitReLU``; warm: every call starts from what the step before left."""
+
+    def __init__(self, data: Problem, warm: bool) -> None:
+        super().__init__(data)
+        self._net = sf.nn.ImplicitReLU(*data.before, data.gamma, tolerance=TARGETS[data.X.dtype])
+        self._left = SolverMemory()
+        if warm:
+            (0.5 * (self._net(data.X, self._left) - data.y).square().sum()).backward()
+        self.weights = list(self._net.parameters())
         with torch.no_grad():
-            for weight, new in zip(self.net.parameters(), data.after, strict=True):
+            for weight, new in zip(self.weights, data.after, strict=True):
                 weight.copy_(new)
-        self.kept = None if self.memory is None else self.memory.copy()
 
-    def __call__(self) -> Measured:
-        if self.memory is not None and hasattr(self, "kept"):
-            self.memory = self.kept.copy()
-        self.net.zero_grad()
-        (0.5 * (self.net(self.X, memory=self.memory) - self.y).square().sum()).backward()
-        Z = self.net.equilibrium(self.X).Z if self.memory is None else self.memory.Z
-        return Z, self.net.W.grad, self.net.A.grad, self.net.b.grad
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Z and the loss; what the last step left stays as it is, but for its work space."""
+        memory = replace(self._left)
+        loss = 0.5 * (self._net(self.data.X, memory) - self.data.y).square().sum()
+        return memory.Z, loss
+
+
+class TorchDEQ(Method):
+    """A solver of torchdeq, with implicit differentiation by the same solver."""
+
+    def __init__(self, data: Problem, warm: bool, solver: str, tolerances: tuple[float, float]) -> None:
+        super().__init__(data)
+        self._start = data.start if warm else torch.zeros_like(data.start)
+        make: Any = get_deq()
+        self._deq = make(
+            ift=True, f_solver=solver, b_solver=solver, f_stop_mode="rel", b_stop_mode="rel", f_tol=tolerances[0],
+            b_tol=tolerances[1], f_max_iter=LIMIT, b_max_iter=LIMIT,
+        )  # fmt: skip
+
+    def fixed_point(self, Phi: Tensor) -> Tensor:
+        A, gamma = self.weights[1], self.data.gamma
+        return self._deq(lambda z: torch.addmm(Phi, z, A, alpha=gamma).relu(), self._start)[0][-1]
+
+
+class Unroll(Method):
+    """The plain iteration, differentiated by autograd."""
+
+    def __init__(self, data: Problem, warm: bool, iterations: int) -> None:
+        super().__init__(data)
+        self._iterations = iterations
+
+    def fixed_point(self, Phi: Tensor) -> Tensor:
+        Z = Phi
+        for _ in range(self._iterations):
+            Z = torch.addmm(Phi, Z, self.weights[1], alpha=self.data.gamma).relu()
+        return Z
+
+
+def reference(data: Problem) -> list[Tensor]:
+    """Z and the gradients in float64, to rounding."""
+    X, y, (W, A, b), gamma = data.X, data.y, data.after, data.gamma
+    XW = X @ W
+    Z = iterate(gamma, A, XW.relu())
+    residual, active = Z @ b - y, (Z > 0).double()
+    C = torch.outer(residual, b)
+    V = C * active
+    for _ in range(LIMIT):
+        V, last = torch.addmm(C, V, A.T, alpha=gamma).mul_(active), V
+        if torch.dist(V, last) <= 1e-14 * torch.linalg.vector_norm(V):
+            break
+    return [Z, X.T @ (V * (XW > 0)), gamma * Z.T @ V, Z.T @ residual]
+
+
+def errors(found: Sequence[Tensor], exact: Sequence[Tensor]) -> tuple[float, float]:
+    """Relative error of Z, and the largest of those of the gradients."""
+    each = [float(torch.dist(x.double(), e) / torch.linalg.vector_norm(e)) for x, e in zip(found, exact, strict=True)]
+    return each[0], max(each[1:])
+
+
+def tuned_deq(data: Problem, exact: Sequence[Tensor], warm: bool, solver: str) -> TorchDEQ | None:
+    """With the loosest tolerances that reach the target, or nothing."""
+    target = TARGETS[data.X.dtype]
+    forward = backward = 3.0 * target * (1.0 - data.gamma) / data.gamma
+    for _ in range(2 * TUNING):
+        method = TorchDEQ(data, warm, solver, (forward, backward))
+        of_Z, of_gradients = errors(method(), exact)
+        if of_Z <= target and of_gradients <= target:
+            return method
+        if of_Z > target:
+            forward *= FINER
+        else:
+            backward *= FINER
+    return None
+
+
+def tuned_unroll(data: Problem, exact: Sequence[Tensor]) -> Unroll | None:
+    """With the fewest iterations that reach the target, or nothing."""
+    target, Z = TARGETS[data.X.dtype], (data.X @ data.after[0]).relu()
+    Phi = Z
+    for iterations in range(1, LIMIT):
+        Z = torch.addmm(Phi, Z, data.after[1], alpha=data.gamma).relu_()
+        if errors([Z], exact[:1] * 2)[0] <= target if False else torch.dist(Z.double(), exact[0]) <= target * torch.linalg.vector_norm(exact[0]):
+            for more in range(iterations, iterations + 3 * TUNING, 2):
+                method = Unroll(data, False, more)
+                if max(errors(method(), exact)) <= target:
+                    return method
+            return None
+    return None
+
+
+def memory(method: Method) -> tuple[int, int]:
+    """Bytes that torch allocates: at the peak, and between the forward and the backward pass."""
+    method()
+    for weight in method.weights:
+        weight.grad = None
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    kept = peak = 0
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        with torch.profiler.record_function("forward pass"):
+            held = method.forward()
+        held[1].backward()
+    events: Any = profile.profiler.kineto_results.events()
+    end = next(e.start_ns() + e.duration_ns() for e in events if e.name() == "forward pass")
+    total = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        total += event.nbytes()
+        peak = max(peak, total)
+        kept = total if event.start_ns() <= end else kept
+    return peak, kept
+
+
+def medians(methods: Sequence[Method], rounds: int) -> list[float]:
+    """Median seconds of each; alternately, so that a change of the machine's load meets all."""
+    times: list[list[float]] = [[] for _ in methods]
+    for _ in range(rounds + 1):
+        for method, list_ in zip(methods, times, strict=True):
+            start = time.perf_counter()
+            method()
+            list_.append(time.perf_counter() - start)
+    return [statistics.median(list_[1:]) for list_ in times]

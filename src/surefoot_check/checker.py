@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -355,9 +356,15 @@ def _text(x: Any) -> str:
     return f"{float(x):.9g}"
 
 
-def lines(report: Report) -> Iterator[str]:
-    """The report as text."""
+def lines(report: Report, verbose: bool = False) -> Iterator[str]:
+    """The report as text. Accepted checks of checkpoints and of later certificates are one line each, unless ``verbose``."""
     yield f"surefoot-check: {report.directory}" + (f" ({report.theorem})" if report.theorem else "")
-    for line in report.lines:
-        yield str(line)
+    for claim, group in groupby(report.lines, key=lambda line: line.claim):
+        found = list(group)
+        accepted = sum(line.outcome is Outcome.ACCEPT for line in found)
+        short = claim != "L1" and accepted > 1 and not verbose
+        if short:
+            what = "stored weights lie under the guaranteed bound" if claim == "L2" else "checks"
+            yield str(Line(claim, f"{accepted} {what}", Outcome.ACCEPT))
+        yield from (str(line) for line in found if not (short and line.outcome is Outcome.ACCEPT))
     yield f"outcome: {report.outcome.value}"

@@ -27,7 +27,7 @@ FIELDS = {
     *("format", "system", "theorem", "theorem_version", "status", "claims", "problem", "arrays", "quantities"),
     *("conditions", "conclusion", "optimal_value", "rule", "suggestion"),
 }
-NO_CLAIM = "the certificate claims no guarantee (its status is not 'holds' with claims L1 and L2)"
+NO_CLAIM = "nothing is claimed: the run's certificate does not hold (its status is not 'holds' with claims L1 and L2)"
 CONCLUSION_FIELDS = {"initial_gap", "step_size", "rate", "schedule"}
 CONDITION_FIELDS = {"name", "left", "relation", "right", "holds", "margin"}
 

@@ -132,7 +132,7 @@ def test_a_certificate_that_fails_is_rejected(make_loss: MakeLoss, tmp_path: Pat
     assert not run.certificate.holds
     report = check(tmp_path / "run")
     assert report.outcome is Outcome.REJECT
-    assert "claims no guarantee" in failures(report)
+    assert "nothing is claimed" in failures(report)
 
 
 @pytest.mark.parametrize(("kind", "sizes"), [("squared", (3, 2)), ("sensing", (3, 2, 9)), ("softmax", (3, 2))])

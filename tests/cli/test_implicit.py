@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -304,6 +305,15 @@ def test_output_for_people(run, tmp_path: Path) -> None:
     assert quiet.out.endswith(", certified\n")
 
 
+@pytest.mark.usefixtures("without_report")
+def test_limit_below_the_guarantee_is_announced(run, tmp_path: Path) -> None:
+    outcome = run(*small(tmp_path / "few", "--max-iterations", "2"))
+    said = " ".join(outcome.out.split())
+    assert "a relative gap of 0.05 is guaranteed after" in said
+    assert "--max-iterations is 2; --inputs whiten needs far fewer" in said
+    assert "beware" not in run(*small(tmp_path / "many")).out
+
+
 def test_uncertified_run_takes_safe_steps(run, tmp_path: Path) -> None:
     gamma = ["--gamma", "0.5", "--max-iterations", "12"]
     refused = run(*small(tmp_path / "run", *gamma, "--require-certificate"))
@@ -317,7 +327,7 @@ def test_uncertified_run_takes_safe_steps(run, tmp_path: Path) -> None:
     assert "none: this run is uncertified" in outcome.out
     assert "linear readout" not in outcome.out
     gaps = sf.Run.load(tmp_path / "run").gaps
-    assert all(after < before for before, after in zip(gaps, gaps[1:], strict=False))
+    assert all(after < before for before, after in itertools.pairwise(gaps))
     page = (tmp_path / "run" / "report.html").read_text()
     assert "✗ NOTHING IS GUARANTEED" in page
     assert "this run trained the features, too" in page

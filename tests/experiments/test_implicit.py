@@ -307,14 +307,18 @@ def test_certificates() -> None:
 def test_finished_draws_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = {"sizes": ((4, 40),), "repeats": 1, "executed": 4, "cache": tmp_path}
     first = certified.certificates(**arguments)
-    monkeypatch.setattr(certified, "_one_draw", None)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a finished draw was made again")
+
+    monkeypatch.setattr(certified, "_one_draw", refuse)
     assert certified.certificates(**arguments).tables == first.tables
-    with pytest.raises(TypeError):
+    with pytest.raises(AssertionError, match="made again"):
         certified.certificates(**arguments, seed=1)
 
 
 def test_tradeoff() -> None:
-    experiment = certified.tradeoff((6, 60), (-20, -3, -1, 0, 1, 3))
+    experiment = certified.tradeoff((4, 40), (-20, -3, -1, 0, 1, 3), limit=2)
     records = experiment.tables[0].records()
     assert [r["certified"] for r in records] == [False, False, False, True, True, True]
     assert [r["guaranteed"] is None for r in records] == [True, True, True, False, False, False]

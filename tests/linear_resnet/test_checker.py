@@ -352,7 +352,7 @@ def test_a_run_that_is_certified_nowhere_claims_nothing(tmp_path: Path) -> None:
     net = sf.nn.LinearResNet.modified_identity(3, 2, 5, 3, 0.1)
     sf.descend(net, loss, max_iterations=3, directory=tmp_path / "run", progress=False)
     report = check(tmp_path / "run")
-    assert report.outcome is Outcome.REJECT and "claims no guarantee" in "\n".join(lines(report))
+    assert report.outcome is Outcome.REJECT and "nothing is claimed" in "\n".join(lines(report))
 
 
 def test_a_run_certified_along_the_way_is_accepted_from_there_on(tmp_path: Path) -> None:
@@ -369,4 +369,4 @@ def test_a_run_certified_along_the_way_is_accepted_from_there_on(tmp_path: Path)
     (tmp_path / "run" / "certificate.json").write_text(first)
     for file in (tmp_path / "run").glob("certificate-*.json"):
         file.unlink()
-    assert "claims no guarantee" in "\n".join(lines(check(tmp_path / "run")))
+    assert "nothing is claimed" in "\n".join(lines(check(tmp_path / "run")))

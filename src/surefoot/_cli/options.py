@@ -144,7 +144,8 @@ class Implicit(Source):
         Literal["unit", "standardise", "whiten", "raw"],
         arg(
             help="unit scales every row to norm 1; standardise and whiten act on columns, by the drawn rows: to mean 0 "
-            "and variance 1, or to principal axes of variance 1; raw takes the rows as they are."
+            "and variance 1, or to principal axes of variance 1 (certified in the fewest iterations); raw takes the rows "
+            "as they are."
         ),
     ] = "unit"
     targets: Annotated[

@@ -144,6 +144,14 @@ def run_train(options: TrainSystem) -> int:
         every = _certify_every(options, certificate)
         again = f"; asked again every {every} iterations" if every and covered else ""
         screen.heading("Uncertified", f"{missing}{again}")
+    elif options.tolerance > 0.0:
+        needed = certificate.iterations_to(options.tolerance)
+        if options.max_iterations < needed < math.inf:
+            screen.say(
+                f"  beware: a relative gap of {options.tolerance:g} is guaranteed after {needed:,} iterations, and "
+                f"--max-iterations is {options.max_iterations:,}{problem.faster}",
+                style="yellow",
+            )
     trained = train(options, problem, certificate, screen, progress=not options.quiet)
     if options.json:
         print_json(_record(options, problem, certificate, trained))

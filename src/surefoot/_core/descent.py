@@ -24,6 +24,8 @@ from .steps import StepRule
 from .system import Engine, Recertification, System, system_of
 from .validate import folder, integer, nonnegative, positive_integer
 
+WORTHWHILE = 0.9
+"""A new certificate is followed if it guarantees at most this fraction of the iterations that remain by the ones before."""
 DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
 
@@ -79,9 +81,9 @@ def descend(
         tolerance: stop at this gap relative to the initial gap.
         absolute_tolerance: stop at this gap, whichever comes first.
         certificate: of these very weights and data; by default ``certify(net, loss)``.
-        certify_every: evaluate the theorem again every so many iterations; where that guarantees convergence in fewer total
-            iterations than before, the steps follow the new certificate from there on (``run.adopted``).
-        engine: ``"gram"``, ``"weights"`` or ``"auto"``.
+        certify_every: evaluate the theorem again every so many iterations; where that guarantees convergence in at most nine
+            tenths of the iterations that remain, the steps follow the new certificate from there on (``run.adopted``).
+        engine: ``"auto"``, or by name: ``"gram"`` or ``"weights"`` for two layers, ``"subspace"`` for ResNets.
         directory: write the run there as it goes; must not exist or be empty, unless ``resume``.
         resume: continue the run in ``directory`` from its newest checkpoint, with the same result as an uninterrupted run.
             ``net`` must hold the initial weights again.
@@ -335,7 +337,9 @@ class _Descent:
         self.recertified.append(found)
         target = max(self.tolerance * first, self.absolute_tolerance, self.resolution)
         phases = [Recertification(0, self.certificate), *self.adopted]
-        if not found.certificate.holds or found.iterations_to(target) >= min(p.iterations_to(target) for p in phases):
+        remaining = min(p.iterations_to(target) for p in phases) - self.iteration
+        needed = found.iterations_to(target) - self.iteration
+        if not (found.certificate.holds and needed < math.inf and needed <= WORTHWHILE * remaining):
             return
         if self.directory is not None:
             self._checkpoint()  # the arrays that the new certificate speaks of, before the certificate itself

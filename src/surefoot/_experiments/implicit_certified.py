@@ -355,8 +355,8 @@ def _tradeoff_findings(table: Table, limit: float) -> tuple[Finding, ...]:
             f"beta = {float(least['beta'] or 0):.3g}: guaranteed {float(least['guaranteed'] or 0):.0f} iterations, needed "
             f"{float(least['needed'] or 0):.0f}; an infinite beta guarantees {limit:.0f}",
             None,
-            "Near the least beta the perturbation allowed for takes up most of the rate; a few times that beta suffice for the "
-            "count of the frozen features.",
+            "Near the least beta the perturbation allowed for takes up part of the rate, and only a smaller step may be "
+            "certified; about twice that beta suffices for the count of the frozen features.",
         ),
         Finding(
             "(Not in the paper: certified runs keep their guarantee.)",

@@ -15,10 +15,14 @@ from torch import Tensor
 
 from .equilibrium import DEFAULT_TOLERANCE, Equilibrium, EquilibriumStatus
 from .norms import accumulated, frobenius_upper, product_roundoff, row_norms_upper, unit_roundoff
+from .solvers import LowRankModel
 
 MAX_ITERATIONS = 10_000
-# So many steps that do not improve the defect by (1 + q)/2 end the diagonal steps, or show rounding; a plain step promises q.
+# So many steps that do not improve the defect by (1 + q)/2 end the modelled steps, or show rounding; a plain step promises q.
 PATIENCE = 2
+INNER_STEPS = 30
+MASKED_ROWS = 128
+"""Rows to which a mask is applied at a time."""
 UNIT_ROUNDOFF = 2.0**-53
 # covers the roundings of a few operations of bounds in float64
 _SLACK = 1.0 + 2.0**-46
@@ -119,13 +123,14 @@ def solve_linear(
     start: Tensor | None = None,
     tolerance: float | None = None,
     max_iterations: int = MAX_ITERATIONS,
+    model: LowRankModel | None = None,
 ) -> LinearSolution:
     """V = D ∘ (C + γVB), to ‖V - V*‖_F ≤ tolerance ‖D ∘ C‖_F or, where that is out of reach, to rounding level.
 
-    Steps V' = V + Δ/(1 - γ diag B), Δ = D ∘ (C + γVB) - V, which solve the diagonal part exactly, while they contract about as
-    fast as the plain step V + Δ is sure to; then plain steps. The last step decides: the error of a plain one is at most
-    q‖Δ‖/(1 - q) (Lemma 1.2), and at V' the map leaves the defect γD ∘ ((V' - V)R), R = B without its diagonal. Two arrays of
-    the size of V are held besides the arguments.
+    Steps V' = V + δ, Δ = D ∘ (C + γVB) - V, where δ = Δ + γD ∘ (δM) for M = diag B + QR, the low-rank ``model`` of B where there
+    is one, and M = diag B else, while they contract about as fast as the plain step V + Δ is sure to; then plain steps. The last
+    step decides: the error of a plain one is at most q‖Δ‖/(1 - q) (Lemma 1.2), and at V' the map leaves the defect
+    γD ∘ (δ(B - M)) and what the inner iteration left. Three arrays of the size of V are held besides the arguments.
 
     Args:
         B: (m, m).
@@ -133,33 +138,31 @@ def solve_linear(
         C: (N, m).
         gamma: γ.
         norm_B: upper bound of ‖B‖.
-        start: where to start, such as the solution at nearby weights; D ∘ C otherwise.
+        start: where to start, such as the solution at nearby weights, unless a step from 0 is as good; 0 otherwise.
         tolerance: 1e-10 in float64 and 1e-5 in float32 where not given.
-        max_iterations: evaluations of the map at most.
+        max_iterations: evaluations of the map at most, the free one at 0 included.
+        model: of B.
     """
     q = gamma * norm_B
     if not q < 1.0:
         return LinearSolution(torch.zeros_like(C), 0, EquilibriumStatus.NOT_CONTRACTING)
     tolerance = DEFAULT_TOLERANCE[C.dtype] if tolerance is None else tolerance
-    scale = float(torch.linalg.vector_norm(C * active))
+    work = torch.empty_like(C, memory_format=torch.contiguous_format)
+    scale = float(torch.linalg.vector_norm(_masked(work.copy_(C), active)))
     if scale == 0.0:
         return LinearSolution(torch.zeros_like(C), 0, EquilibriumStatus.CONVERGED)
     if not math.isfinite(scale):
         return LinearSolution(torch.full_like(C, math.nan), 0, EquilibriumStatus.NON_FINITE)
-    step = 1.0 / (1.0 - gamma * B.diagonal())
-    rest = B.clone()
-    rest.fill_diagonal_(0.0)
-    # from the length of a diagonal step to the defect behind it
-    reach = gamma * min(frobenius_upper(rest), norm_B + float(B.diagonal().abs().max()))
-    V = C * active * step if start is None else start * active
     allowed = tolerance * scale * (1.0 - q)
     floor = accumulated(B.shape[0] + 9, product_roundoff(C.dtype)) * scale
     floor *= 1.0 + gamma * absolute_norm_upper(B) / (1.0 - q)
-    work = torch.empty_like(C)
-    diagonal, slow, best = True, 0, math.inf
+    inner = _Inner(B, active, gamma, norm_B, model)
+    V = torch.zeros_like(work)
+    modelled, slow, best = True, 0, math.inf
     for iteration in range(1, max_iterations + 1):
-        torch.addmm(C, V, B, alpha=gamma, out=work)
-        work.mul_(active).sub_(V)
+        if iteration > 1:
+            torch.addmm(C, V, B, alpha=gamma, out=work)
+            _masked(work, active).sub_(V)
         size = float(torch.linalg.vector_norm(work))
         if not math.isfinite(size):
             return LinearSolution(V, iteration, EquilibriumStatus.NON_FINITE)
@@ -167,17 +170,75 @@ def solve_linear(
             best, slow = size, 0
         else:
             slow += 1
-        if slow >= PATIENCE and diagonal:
-            diagonal, slow, best = False, 0, size
+        if slow >= PATIENCE and modelled:
+            modelled, slow, best = False, 0, size
         defect = q * size
-        if diagonal and defect > allowed:
-            work.mul_(step)
-            defect = reach * float(torch.linalg.vector_norm(work))
+        if modelled and defect > allowed:
+            work, defect = inner.solve(work, 0.3 * allowed)
         V.add_(work)
         # plain steps contract by q until rounding prevents it
-        if defect <= allowed or (size <= floor and slow >= PATIENCE and not diagonal):
+        if defect <= allowed or (size <= floor and slow >= PATIENCE and not modelled):
             return LinearSolution(V, iteration, EquilibriumStatus.CONVERGED)
+        if iteration == 1 and start is not None and start.shape == V.shape:
+            # where V is not surely nearer to the solution than the start is to V, the start probably is
+            _masked(work.copy_(start), active)
+            if float(torch.linalg.vector_norm(torch.sub(work, V, out=inner.spare))) <= defect:
+                V.copy_(work)
+            best = math.inf
     return LinearSolution(V, max_iterations, EquilibriumStatus.MAX_ITERATIONS)
+
+
+class _Inner:
+    """Solves δ = Δ + γD ∘ (δM) for M = diag B + QR by δ ← Δ' + D ∘ (δQ)R', Δ' = Δ/(1 - γ diag B), R' = γR/(1 - γ diag B)."""
+
+    def __init__(self, B: Tensor, active: Tensor, gamma: float, norm_B: float, model: LowRankModel | None) -> None:
+        self._active, self._model, self._gamma = active, model, gamma
+        self._step = 1.0 / (1.0 - gamma * B.diagonal())
+        self.spare = torch.empty_like(active, dtype=B.dtype, memory_format=torch.contiguous_format)
+        if model is None:
+            rest = B.clone()
+            rest.fill_diagonal_(0.0)
+            self._rest = min(frobenius_upper(rest), norm_B + float(B.diagonal().abs().max()))
+        else:
+            self._rest = model.rest
+            self._scaled = (gamma * model.B) * self._step
+
+    def solve(self, delta: Tensor, enough: float) -> tuple[Tensor, float]:
+        """δ, and a bound of the defect that it leaves for the whole of B.
+
+        The inner iteration ends at a defect of ``enough``, or of a tenth of what the rest of B leaves anyway. Overwrites Δ and
+        ``spare``, one of which becomes δ.
+        """
+        right = delta.mul_(self._step)
+        model, gamma = self._model, self._gamma
+        if model is None:
+            return right, gamma * self._rest * float(torch.linalg.vector_norm(right))
+        used = torch.zeros(1, dtype=right.dtype, device=right.device)
+        solution = right
+        # the product in this order: with few columns on the right, float64 products take several times as long
+        coefficients = torch.mm(model.Q.mT, right.mT).mT
+        left = float(torch.linalg.vector_norm(coefficients))
+        enough = max(enough, 0.1 * gamma * self._rest * float(torch.linalg.vector_norm(right)))
+        for _ in range(INNER_STEPS):
+            if left * gamma * model.B_norm <= enough:
+                break
+            used = coefficients
+            solution = _masked(torch.mm(used, self._scaled, out=self.spare), self._active).add_(right)
+            coefficients = torch.mm(model.Q.mT, solution.mT).mT
+            previous, left = left, float(torch.linalg.vector_norm(coefficients - used))
+            if not left < 0.9 * previous:
+                break
+        defect = gamma * (self._rest * float(torch.linalg.vector_norm(solution)) + left * model.B_norm)
+        if solution is not right:
+            self.spare = right
+        return solution, defect
+
+
+def _masked(V: Tensor, active: Tensor) -> Tensor:
+    """V ← D ∘ V; block by block, because products with a mask of another dtype are slow or need a copy of its size."""
+    for rows, mask in zip(V.split(MASKED_ROWS), active.split(MASKED_ROWS), strict=True):
+        rows.mul_(mask.to(V.dtype))
+    return V
 
 
 def adjoint(
@@ -191,6 +252,7 @@ def adjoint(
     start: Tensor | None = None,
     tolerance: float | None = None,
     max_iterations: int = MAX_ITERATIONS,
+    model: LowRankModel | None = None,
     uncertain: Tensor | None = None,
     residual_errors: Tensor | None = None,
 ) -> Adjoint:
@@ -207,6 +269,7 @@ def adjoint(
         gamma: γ.
         norm_A: upper bound of ‖A‖.
         start, tolerance, max_iterations: as for ``solve_linear``.
+        model: of A, such as the equilibrium's solver left in its memory.
         uncertain: S (N, m), bool; none by default.
         residual_errors: e (N,), float64; none by default.
     """
@@ -220,6 +283,7 @@ def adjoint(
         start=start,
         tolerance=tolerance,
         max_iterations=max_iterations,
+        model=None if model is None else model.transposed,
     )
     contraction = _inverse_gap(gamma * norm_A)
     if contraction == math.inf or solution.status is EquilibriumStatus.NON_FINITE:
@@ -278,6 +342,7 @@ def gradient(
     start: Tensor | None = None,
     tolerance: float | None = None,
     max_iterations: int = MAX_ITERATIONS,
+    model: LowRankModel | None = None,
 ) -> Gradient:
     """Gradient of ½‖Zb - Y‖² at a computed equilibrium, with the bounds of Theorem 7.1.
 
@@ -288,7 +353,7 @@ def gradient(
         gamma: γ.
         equilibrium: Z with bounds of the errors of its rows.
         norm_A: upper bound of ‖A‖.
-        start, tolerance, max_iterations: of the adjoint, as for ``solve_linear``.
+        start, tolerance, max_iterations, model: as for ``adjoint``.
     """
     epsilon = equilibrium.row_errors
     # the bounds, and all but the solution of the equation of V, are computed in float64; the gradients are rounded at the end
@@ -311,6 +376,7 @@ def gradient(
         start=start,
         tolerance=tolerance,
         max_iterations=max_iterations,
+        model=model,
         uncertain=signs.uncertain,
         residual_errors=e,
     )

@@ -19,7 +19,7 @@ from surefoot_check.bounds import down, up
 
 from .._core.validate import positive_integer, unknown
 from .norms import frobenius_upper, largest_entry, row_norms_upper, shift
-from .solvers import SOLVERS, Problem, Solver, SolverMemory
+from .solvers import SOLVERS, LowRank, Problem, Solver, SolverMemory
 
 DEFAULT_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 """Error of the iteration relative to ‖Z‖_F where none is asked for."""
@@ -192,6 +192,7 @@ class _Solution:
 
     def run(self, start: Tensor | None) -> Equilibrium:
         A, Phi = self.A, self.Phi
+        self.memory.model = None
         rows = Phi.shape[0]
         phi_errors = torch.as_tensor(self.phi_error, dtype=torch.float64, device=A.device).expand(rows)
         largest_A = largest_entry(A)
@@ -208,6 +209,8 @@ class _Solution:
         phi_errors = self._rescale(largest_A, largest_Phi, phi_errors)
         self.problem = Problem(self.A, self.Phi, self.gamma, self.q, phi_errors, self.memory)
         self.solver = self._first_solver()
+        # a model of the rescaled A would be of no use to the adjoint
+        self.memory.model = self.solver.model if isinstance(self.solver, LowRank) and self.A is A else None
         if start is None and self.memory.Z is not None and self.memory.Z.shape == Phi.shape:
             start = self.memory.Z.to(Phi)
         if start is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, cast
 
@@ -12,12 +12,23 @@ from torch import Tensor, nn
 
 from .._core.validate import as_tensor, finite, positive_integer
 from . import adjoint
-from .adjoint import Adjoint, Gradient, LinearSolution, active_units, equilibrium_errors, solve_linear
+from .adjoint import (
+    Adjoint,
+    Gradient,
+    LinearSolution,
+    active_units,
+    equilibrium_errors,
+    solve_linear,
+    structural_columns,
+)
 from .equilibrium import Equilibrium, EquilibriumStatus, solve
 from .gram import gram_matrix
 from .layer import EquilibriumError
 from .norms import NormWatch, frobenius_upper, product_row_errors
-from .solvers import SolverMemory
+from .solvers import LowRankModel, SolverMemory
+
+LOOSE = 0.05
+"""Share of 1/γ - ‖A‖ by which ``forward`` lets the bound of ‖A‖ be loose, as another one would cost as much as an evaluation."""
 
 
 class NotWellPosed(ValueError):
@@ -171,8 +182,13 @@ class ImplicitReLU(nn.Module):
         """Upper bound of ‖A‖, rounding included."""
         return self._norm(self.A.detach())
 
-    def forward(self, X: Tensor) -> Tensor:
+    def forward(self, X: Tensor, memory: SolverMemory | None = None) -> Tensor:
         """Outputs (N,), or (N, p) for b (m, p), at X (N, d).
+
+        Args:
+            X: (N, d).
+            memory: what the call at nearby weights and the same X left, to start from; updated, also by ``backward``. Keep one for
+                each batch that comes again. The guaranteed accuracy does not depend on it, only the time.
 
         Raises:
             NotWellPosed: γ‖A‖ ≥ 1.
@@ -180,7 +196,7 @@ class ImplicitReLU(nn.Module):
             TypeError, ValueError: X does not fit.
         """
         self._check(X)
-        Z = _EquilibriumFunction.apply(self.A, (X @ self.W).relu(), self.gamma, self)
+        Z = _EquilibriumFunction.apply(self.A, (X @ self.W).relu(), self.gamma, _Call(self, memory))
         return Z @ self.b
 
     def equilibrium(
@@ -208,24 +224,29 @@ class ImplicitReLU(nn.Module):
             X, W = X.detach(), self.W.detach()
             options = {"memory": memory, "solver": solver, "tolerance": tolerance, "max_iterations": max_iterations}
             A = self.A.detach()
-            result = self._solve(A, (X @ W).relu(), product_row_errors(X, W), start, **options)
+            norm_A = self._norm(A)
+            result = self._solve(A, (X @ W).relu(), norm_A, product_row_errors(X, W), start, **options)
             if X.dtype == torch.float64 or not math.isfinite(result.error):
                 return result
-            errors = torch.minimum(result.row_errors, equilibrium_errors(X, W, A, result.Z, self.gamma, self._norm(A)))
+            errors = torch.minimum(result.row_errors, equilibrium_errors(X, W, A, result.Z, self.gamma, norm_A))
             return replace(result, row_errors=errors, error=frobenius_upper(errors))
 
-    def gradient(self, X: Tensor, Y: Tensor, *, start: Tensor | None = None) -> Gradient:
+    def gradient(
+        self, X: Tensor, Y: Tensor, *, start: Tensor | None = None, memory: SolverMemory | None = None
+    ) -> Gradient:
         """Gradient of ½‖f(X) - Y‖² with bounds of its error: the part of solvers and rounding, and that of uncertain signs.
 
         Args:
             X: (N, d).
             Y: (N,) or (N, p), as the outputs.
             start: Z from which to start; 0 by default.
+            memory: as for ``forward``.
 
         Raises:
             NotWellPosed, EquilibriumError, TypeError, ValueError: as ``forward``.
         """
-        equilibrium = self.equilibrium(X, start=start)
+        memory = SolverMemory() if memory is None else memory
+        equilibrium = self.equilibrium(X, start=start, memory=memory)
         A = self.A.detach()
         norm_A = self._norm(A)
         self._require("the equilibrium", equilibrium, norm_A)
@@ -245,10 +266,13 @@ class ImplicitReLU(nn.Module):
                 self.gamma,
                 equilibrium,
                 norm_A=norm_A,
+                start=memory.V,
                 tolerance=self.tolerance,
+                model=memory.model,
                 **self._limit(),
             )
         self._require("the adjoint", result.adjoint, norm_A)
+        memory.V = result.adjoint.V
         return result
 
     def gram(self, X: Tensor) -> Tensor:
@@ -259,14 +283,16 @@ class ImplicitReLU(nn.Module):
         """
         if self.outputs != 1:
             raise ValueError(f"the network has {self.outputs} outputs; the Gram matrix is defined for one")
-        equilibrium = self.equilibrium(X)
+        memory = SolverMemory()
+        equilibrium = self.equilibrium(X, memory=memory)
         A = self.A.detach()
-        self._require("the equilibrium", equilibrium, self._norm(A))
+        call = _Call(self, norm_A=self._norm(A), model=memory.model)
+        self._require("the equilibrium", equilibrium, call.norm_A)
         with torch.no_grad():
             XW = X.detach() @ self.W.detach()
             active = active_units(A, XW.relu(), equilibrium.Z, self.gamma)
             b = self.b.detach().reshape(1, -1).expand(len(X), -1)
-            K = self._solve_linear(A, active, b, self.gamma, transposed=True)
+            K = self._solve_linear(A, active, b, self.gamma, call, transposed=True)
             return gram_matrix(X.detach(), equilibrium.Z, K, XW > 0, self.gamma)
 
     def _check(self, X: Tensor) -> None:
@@ -276,35 +302,53 @@ class ImplicitReLU(nn.Module):
         if X.ndim != 2 or X.shape[1] != self.inputs or len(X) == 0:
             raise ValueError(f"X has shape {tuple(X.shape)}; it must be (N, {self.inputs}) with at least one row")
 
-    def _norm(self, A: Tensor) -> float:
+    def _norm(self, A: Tensor, share: float = 0.0) -> float:
         key = (A.shape, A.dtype, A.device)
         if self._watch is None or self._watch[0] != key:
             self._watch = (key, NormWatch(A))
-        return self._watch[1].bound(A, limit=1.0 / self.gamma)
+        return self._watch[1].bound(A, 1.0 / self.gamma, share)
 
     def _limit(self) -> dict[str, Any]:
         return {} if self.max_iterations is None else {"max_iterations": self.max_iterations}
 
     def _solve(
-        self, A: Tensor, Phi: Tensor, phi_error: Any = 0.0, start: Tensor | None = None, **given: Any
+        self,
+        A: Tensor,
+        Phi: Tensor,
+        norm_A: float,
+        phi_error: float | Tensor = 0.0,
+        start: Tensor | None = None,
+        **given: Any,
     ) -> Equilibrium:
         options = {"solver": self.solver, "tolerance": self.tolerance, **self._limit()}
         options |= {name: value for name, value in given.items() if value is not None}
-        return solve(A, Phi, self.gamma, norm_A=self._norm(A), start=start, phi_error=phi_error, **options)
+        return solve(A, Phi, self.gamma, norm_A=norm_A, start=start, phi_error=phi_error, **options)
 
-    def _solve_linear(self, A: Tensor, active: Tensor, C: Tensor, gamma: float, *, transposed: bool) -> Tensor:
+    def _solve_linear(
+        self,
+        A: Tensor,
+        active: Tensor,
+        C: Tensor,
+        gamma: float,
+        call: _Call,
+        *,
+        transposed: bool,
+        start: Tensor | None = None,
+    ) -> Tensor:
         """V = D ∘ (C + γVB), B = Aᵀ if ``transposed`` else A."""
-        norm_A = self._norm(A)
+        model = call.model
         solution = solve_linear(
             A.T if transposed else A,
             active,
             C,
             gamma,
-            norm_B=norm_A,
+            norm_B=call.norm_A,
+            start=start,
             tolerance=self.tolerance,
+            model=model.transposed if transposed and model is not None else model,
             **self._limit(),
         )
-        self._require("the adjoint", solution, norm_A)
+        self._require("the adjoint", solution, call.norm_A)
         return solution.V
 
     def _require(self, what: str, solution: Equilibrium | LinearSolution | Adjoint, norm_A: float) -> None:
@@ -323,6 +367,16 @@ class ImplicitReLU(nn.Module):
         raise EquilibriumError(message, cast(Any, solution))
 
 
+@dataclass
+class _Call:
+    """What a call of ``forward`` hands to its backward passes: the caller's memory, the bound of ‖A‖, and the model of A."""
+
+    net: ImplicitReLU
+    memory: SolverMemory | None = None
+    norm_A: float = math.inf
+    model: LowRankModel | None = None
+
+
 class _EquilibriumFunction(torch.autograd.Function):
     """(A, Φ) -> Z. Only Z is kept besides the arguments; the derivative is the solution of a linear equation at Z.
 
@@ -330,57 +384,69 @@ class _EquilibriumFunction(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(A: Tensor, Phi: Tensor, gamma: float, net: ImplicitReLU) -> Tensor:
+    def forward(A: Tensor, Phi: Tensor, gamma: float, call: _Call) -> Tensor:
         A, Phi = A.detach(), Phi.detach()
-        equilibrium = net._solve(A, Phi)
-        net._require("the equilibrium", equilibrium, net._norm(A))
+        memory = SolverMemory() if call.memory is None else call.memory
+        call.norm_A = call.net._norm(A, LOOSE)
+        equilibrium = call.net._solve(A, Phi, call.norm_A, memory=memory)
+        call.net._require("the equilibrium", equilibrium, call.norm_A)
+        call.model = memory.model
+        # the tensor that is returned will hold on to the graph
+        memory.Z = equilibrium.Z.detach()
         return equilibrium.Z
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, Phi, ctx.gamma, ctx.net = inputs
+        A, Phi, ctx.gamma, ctx.call = inputs
         ctx.save_for_backward(A, Phi, output)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         A, Phi, Z = ctx.saved_tensors
         with torch.no_grad():
-            active = active_units(A, Phi, Z, ctx.gamma)
-        V = _LinearFunction.apply(A, grad_outputs[0], active, True, ctx.gamma, ctx.net)
+            # Z > 0 where U > 0, to the accuracy of either
+            active = (Z > 0) & ~((Phi == 0) & structural_columns(A))
+        memory: SolverMemory | None = ctx.call.memory
+        start = None if memory is None else memory.V
+        V = _LinearFunction.apply(A, grad_outputs[0], active, start, True, ctx.gamma, ctx.call)
+        if memory is not None:
+            memory.V = V.detach()
         return ctx.gamma * (Z.mT @ V) if ctx.needs_input_grad[0] else None, V, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        A, Phi, gamma, net = args
+        A, Phi, gamma, call = args
         A, (Phi,), shape = _rows_of_batch(info, in_dims[0], A, (in_dims[1],), (Phi,))
-        return _EquilibriumFunction.apply(A, Phi, gamma, net).reshape(shape), 0
+        return _EquilibriumFunction.apply(A, Phi, gamma, call).reshape(shape), 0
 
 
 class _LinearFunction(torch.autograd.Function):
     """(A, C) -> V = D ∘ (C + γVB), B = Aᵀ or A; the derivative is the same with the other of the two, for every order."""
 
     @staticmethod
-    def forward(A: Tensor, C: Tensor, active: Tensor, transposed: bool, gamma: float, net: ImplicitReLU) -> Tensor:
-        return net._solve_linear(A.detach(), active, C.detach(), gamma, transposed=transposed)
+    def forward(
+        A: Tensor, C: Tensor, active: Tensor, start: Tensor | None, transposed: bool, gamma: float, call: _Call
+    ) -> Tensor:
+        return call.net._solve_linear(A.detach(), active, C.detach(), gamma, call, transposed=transposed, start=start)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, _, active, ctx.transposed, ctx.gamma, ctx.net = inputs
+        A, _, active, _, ctx.transposed, ctx.gamma, ctx.call = inputs
         ctx.save_for_backward(A, active, output)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         A, active, V = ctx.saved_tensors
         # ⟨grad, dV⟩ = ⟨Y, dC + γV dB⟩
-        Y = _LinearFunction.apply(A, grad_outputs[0], active, not ctx.transposed, ctx.gamma, ctx.net)
+        Y = _LinearFunction.apply(A, grad_outputs[0], active, None, not ctx.transposed, ctx.gamma, ctx.call)
         gradient = Y.mT @ V if ctx.transposed else V.mT @ Y
-        return ctx.gamma * gradient, Y, None, None, None, None
+        return ctx.gamma * gradient, Y, None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        A, C, active, transposed, gamma, net = args
+        A, C, active, _, transposed, gamma, call = args
         A, (C, active), shape = _rows_of_batch(info, in_dims[0], A, in_dims[1:3], (C, active))
-        return _LinearFunction.apply(A, C, active, transposed, gamma, net).reshape(shape), 0
+        return _LinearFunction.apply(A, C, active, None, transposed, gamma, call).reshape(shape), 0
 
 
 def _rows_of_batch(

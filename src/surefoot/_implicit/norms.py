@@ -191,12 +191,18 @@ class NormWatch:
         """Continue from a checkpoint."""
         self._reference, self._norm = state["reference"], float(state["norm"])
 
-    def bound(self, A: Tensor, limit: float = math.inf) -> float:
-        """Upper bound of ‖A‖ for A of the same shape; infinity where A is not finite."""
+    def bound(self, A: Tensor, limit: float = math.inf, share: float = 0.0) -> float:
+        """Upper bound of ‖A‖ for A of the same shape; infinity where A is not finite.
+
+        With a ``share`` the bound may also be loose by that part of the distance of ‖A‖ from the limit.
+        """
         # In float64 the difference of two float32 numbers is rounded once at most, as is that of two float64 numbers.
         moved = up(frobenius_upper(A.detach().double() - self._reference), 2)
         bound = up(self._norm + moved)
-        if math.isfinite(moved) and (moved > self.slack * self._norm or bound >= limit) and moved > 0.0:
+        allowed = self.slack * self._norm
+        if share > 0.0:
+            allowed = max(allowed, share * (limit - self._norm))
+        if math.isfinite(moved) and (moved > allowed or bound >= limit) and moved > 0.0:
             self._set(A)
             return self._norm
         return bound

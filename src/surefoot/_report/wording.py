@@ -102,7 +102,7 @@ IMPLICIT: dict[str, tuple[str, str]] = {
     "s": ("s", "smallest singular value of the features during training"),
     "z": ("z", "largest singular value of the features during training"),
     "c": ("c", "a step moves the features by at most η c ‖b‖ ‖r‖"),
-    "m": ("m", "guaranteed rate: the residual falls by 1 − ηm a step"),
+    "descent": ("m", "guaranteed rate: the residual falls by 1 − ηm a step"),
     "epsilon": ("ε", "perturbation of Z Zᵀ by drift and errors; it must stay below σ²"),
     "S": ("S", "bound of the sum of all η‖r_k‖"),
     "C1": ("C₁", "W may move by at most C₁"),

@@ -3,6 +3,7 @@
 from .anderson import Anderson
 from .base import Solver
 from .low_rank import LowRank
+from .model import LowRankModel
 from .newton import Newton
 from .plain import Plain
 from .problem import Problem, SolverMemory
@@ -10,4 +11,4 @@ from .split import Split
 
 SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in (Plain, Anderson, Split, LowRank, Newton)}
 
-__all__ = ["SOLVERS", "Problem", "Solver", "SolverMemory"]
+__all__ = ["SOLVERS", "LowRank", "LowRankModel", "Problem", "Solver", "SolverMemory"]

@@ -9,47 +9,28 @@ from torch import Tensor
 
 from surefoot_check.bounds import up
 
-from ..norms import accumulated, matrix_norm_upper, product_roundoff, row_norms_upper
+from ..norms import accumulated, product_roundoff, row_norms_upper
 from .base import Solver
+from .model import LowRankModel
 from .problem import Problem, SolverMemory
 
-RANK = 20
 INNER_STEPS = 30
 
 
 class LowRank(Solver):
     """Solves Y = relu(P + γ(Y - Z)(diag(a) + QB)) for A = diag(a) + QB + E between evaluations P = γZA + Φ.
 
-    Q (m, r), B (r, m) come from a randomised range finder (Halko, Martinsson, Tropp, SIAM Review 53, 2011) that starts at the
-    factor of the previous call. The inner iteration is the split iteration on the model, whose products cost 2r/m of a dense
-    one. Its point has ‖T(Y) - Y‖ ≤ γ‖(Y - V)Q‖‖B‖ + γ‖E‖‖Y - Z‖, V the last but one inner point: a bound of the error without
-    another dense evaluation, with ‖E‖ ≤ ‖A - diag(a) - QB‖_F formed once.
+    The inner iteration is the split iteration on the model, whose products cost 2r/m of a dense one. Its point has
+    ‖T(Y) - Y‖ ≤ γ‖(Y - V)Q‖‖B‖ + γ‖E‖‖Y - Z‖, V the last but one inner point: a bound of the error without another dense
+    evaluation.
     """
 
     name = "low_rank"
 
     def __init__(self, problem: Problem, memory: SolverMemory) -> None:
         super().__init__(problem, memory)
-        A, m = problem.A, problem.A.shape[0]
-        rank = min(RANK, m)
-        R = problem.remainder()
-        rows = memory.basis
-        if rows is None or rows.shape != (rank, m) or rows.dtype != A.dtype or rows.device != A.device:
-            generator = torch.Generator().manual_seed(0)
-            probe = torch.randn(m, rank, generator=generator, dtype=A.dtype).to(A.device)
-            rows = torch.linalg.qr(R @ probe).Q.mT @ R
-        self._Q = torch.linalg.qr(R @ rows.mT).Q
-        self._B = memory.basis = self._Q.mT @ R
-        E = R.addmm_(self._Q, self._B, alpha=-1.0)
-        self._q_norm, self._b_norm = matrix_norm_upper(self._Q), matrix_norm_upper(self._B)
-        # E is defined by the stored factors; forming it rounded each of its r + 1 terms.
-        forming = accumulated(rank + 2, product_roundoff(A.dtype)) * (
-            problem.remainder_frobenius + self._q_norm * self._b_norm
-        )
-        underflow = m * (rank + 2) * torch.finfo(A.dtype).tiny
-        self._rest = up(matrix_norm_upper(E) + forming + underflow, 8)
-        memory.give(E)
-        self._scaled_B = problem.gamma * self._B * problem.scale
+        self.model = model = LowRankModel.of(problem, memory)
+        self._scaled_B = problem.gamma * model.B * problem.scale
         self._last: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None = None
 
     def propose(self, Z: Tensor, P: Tensor, T: Tensor, D: Tensor) -> Tensor:
@@ -59,19 +40,23 @@ class LowRank(Solver):
         Y = torch.clamp_min(C, 0.0, out=T)
         moved = torch.sub(Y, Z, out=D)
         # The product in this order: with few columns on the right, float64 products take several times as long.
-        used = torch.zeros(Z.shape[0], self._Q.shape[1], dtype=Z.dtype, device=Z.device)
-        coefficients = torch.mm(self._Q.mT, moved.mT).mT
+        used = torch.zeros(Z.shape[0], self.model.Q.shape[1], dtype=Z.dtype, device=Z.device)
+        coefficients = torch.mm(self.model.Q.mT, moved.mT).mT
         step = float(torch.linalg.vector_norm(coefficients))
         # What no inner iteration can remove; a tenth of it is accurate enough for the inner problem.
-        floor = self._rest * float(torch.linalg.vector_norm(moved)) / self._b_norm if self._b_norm else math.inf
-        enough = max(0.1 * floor, 0.3 * problem.target / (gamma * self._b_norm)) if self._b_norm else math.inf
+        floor = (
+            self.model.rest * float(torch.linalg.vector_norm(moved)) / self.model.B_norm
+            if self.model.B_norm
+            else math.inf
+        )
+        enough = max(0.1 * floor, 0.3 * problem.target / (gamma * self.model.B_norm)) if self.model.B_norm else math.inf
         for _ in range(INNER_STEPS):
             if not step > enough:
                 break
             used = coefficients
             torch.addmm(C, used, self._scaled_B, out=Y).clamp_min_(0.0)
             torch.sub(Y, Z, out=moved)
-            coefficients = torch.mm(self._Q.mT, moved.mT).mT
+            coefficients = torch.mm(self.model.Q.mT, moved.mT).mT
             previous, step = step, float(torch.linalg.vector_norm(coefficients - used))
             if not step < 0.9 * previous:
                 break
@@ -83,18 +68,18 @@ class LowRank(Solver):
             return None
         _, _, used, coefficients, moved = self._last
         change = row_norms_upper(coefficients - used)
-        return (change * self._b_norm + moved * self._rest) * (self.problem.gamma * (1.0 + 2.0**-40))
+        return (change * self.model.B_norm + moved * self.model.rest) * (self.problem.gamma * (1.0 + 2.0**-40))
 
     def defect_rounding(self) -> Tensor:
         assert self._last is not None
         Z, Y, used, _, moved = self._last
         gamma = self.problem.gamma
-        m, rank = self._Q.shape
-        thin = row_norms_upper(used) * up(gamma * self._b_norm, 2)
+        m, rank = self.model.Q.shape
+        thin = row_norms_upper(used) * up(gamma * self.model.B_norm, 2)
         # fl((y - z)Q): sums of m products of differences that carry one rounding each.
         relative = accumulated(m + 3, product_roundoff(Z.dtype))
         return self.problem.split_rounding(Z, Y, rank, thin) + moved * up(
-            gamma * relative * self._q_norm * self._b_norm, 6
+            gamma * relative * self.model.Q_norm * self.model.B_norm, 6
         )
 
     def select(self, rows: Tensor) -> None:

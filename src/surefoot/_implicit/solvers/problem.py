@@ -12,6 +12,7 @@ from torch import Tensor
 from surefoot_check.bounds import up
 
 from ..norms import accumulated, matrix_norm_upper, product_roundoff, row_norms_upper
+from .model import LowRankModel
 
 COUNT_ROWS = 128
 """Rows whose nonzero entries are counted at a time."""
@@ -27,10 +28,14 @@ class SolverMemory:
     Attributes:
         Z: the last equilibrium (N, m), the start of the next call.
         basis: (r, m), rows that span where A - diag(A) acted strongly, from which the next low-rank factors are found.
+        V: the last adjoint (N, m), the start of the next.
+        model: of the A of the last call where it made one; valid for that A only.
     """
 
     Z: Tensor | None = None
     basis: Tensor | None = None
+    V: Tensor | None = None
+    model: LowRankModel | None = None
     _buffers: list[Tensor] = field(default_factory=list, repr=False)
 
     def take(self, like: Tensor) -> Tensor:

@@ -1,0 +1,220 @@
+"""The network that proposes step sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from .._core.validate import integer, positive_integer, real
+
+if TYPE_CHECKING:
+    from .problems import Problems
+    from .solve import Solution
+
+Smoothness = float | Tensor | Literal["per-problem", "common", "authors"] | None
+"""Which β solvers divide by, see ``StepSizeNet.solve``."""
+
+
+class Evaluator(Protocol):
+    """The network's output z before the sigmoid, and its derivatives, for weights that stay as they are."""
+
+    def evaluate(self, x: Tensor, g: Tensor) -> Tensor:
+        """z, of the shape of x and g."""
+        ...
+
+    def pullback(self, x: Tensor, g: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        """q ∂z/∂x and q ∂z/∂g; adds Σ q ∂z/∂W_l to ``gradients``."""
+        ...
+
+    def gradients(self) -> list[Tensor]:
+        """What ``pullback`` added up, of the shapes of W_1 … W_L."""
+        ...
+
+
+class StepSizeNet(nn.Module):
+    """P = low + (high - low) σ(W_L relu(W_{L-1} … relu(W_1 (x_i, g_i)))), for every coordinate i by itself, without biases.
+
+    The step it proposes is x_i - (P/β) g_i. Whatever the weights, P lies in [low, high].
+
+    Args:
+        weights: W_1 (n_1, 2), W_2 (n_2, n_1) …, W_L (1, n_{L-1}), at least two.
+        low: 0 ≤ low < high.
+        high: at most 2 for the theorems to speak of the network; others are refused when a certificate is asked for.
+
+    Raises:
+        TypeError: integer, half-precision or complex weights.
+        ValueError: empty, non-finite, shapes that do not fit, or a range that is none.
+    """
+
+    weights: nn.ParameterList
+
+    def __init__(self, weights: Sequence[Any], low: float = 0.0, high: float = 2.0) -> None:
+        super().__init__()
+        layers = [real(f"weights[{index}]", W, 2) for index, W in enumerate(weights)]
+        shapes = [tuple(W.shape) for W in layers]
+        if (
+            len(layers) < 2
+            or shapes[0][1] != 2
+            or shapes[-1][0] != 1
+            or any(after[1] != before[0] for before, after in zip(shapes, shapes[1:], strict=False))
+        ):
+            raise ValueError(
+                f"weights have the shapes {shapes}; they must be (n_1, 2), (n_2, n_1), …, (1, n), at least two of them"
+            )
+        self.weights = nn.ParameterList([nn.Parameter(W.clone()) for W in layers])
+        self.low, self.high = _range((low, high))
+
+    @classmethod
+    def orthogonal(
+        cls,
+        widths: Sequence[int] = (2, 2, 1024),
+        range: tuple[float, float] = (0.0, 2.0),
+        expansion: float = 1.0,
+        seed: int = 0,
+    ) -> StepSizeNet:
+        """W_1 … W_{L-1} orthogonal times ``expansion``, drawn in this order; W_L = 0, so that training starts at a constant step.
+
+        Args:
+            widths: 2 (the inputs x and g) and the hidden widths; the default is that of the published code for 20x32.
+            range: (low, high).
+            expansion: e > 0.
+            seed: of the Gaussian matrices that are made orthogonal.
+
+        Raises:
+            ValueError: arguments out of range.
+        """
+        sizes = [positive_integer(f"widths[{index}]", width) for index, width in enumerate(widths)]
+        if len(sizes) < 2 or sizes[0] != 2:
+            raise ValueError(f"widths is {tuple(widths)}; it must be 2, for the inputs x and g, and at least one hidden width")
+        if isinstance(expansion, bool) or not isinstance(expansion, Real) or not 0.0 < expansion < float("inf"):
+            raise ValueError(f"expansion is {expansion!r}; it must be a positive number")
+        generator = torch.Generator().manual_seed(integer("seed", seed, 0))
+        layers = [
+            orthogonalised(torch.randn(after, before, generator=generator, dtype=torch.float64), float(expansion))
+            for before, after in zip(sizes, sizes[1:], strict=False)
+        ]
+        return cls([*layers, torch.zeros(1, sizes[-1], dtype=torch.float64)], *_range(range))
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """2, n_1, …, n_{L-1}."""
+        return tuple(W.shape[1] for W in self.weights)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """(low, high)."""
+        return self.low, self.high
+
+    @property
+    def matrices(self) -> list[Tensor]:
+        """W_1 … W_L, detached."""
+        return [W.detach() for W in self.weights]
+
+    def extra_repr(self) -> str:
+        return f"widths={self.widths}, range={self.range}"
+
+    def logits(self, x: Tensor, g: Tensor) -> Tensor:
+        """z = W_L h_{L-1}, of the common shape of x and g."""
+        hidden = torch.stack([x, g], dim=-1)
+        for W in self.weights[:-1]:
+            hidden = relu(hidden @ W.T)
+        return (hidden @ self.weights[-1].T).squeeze(-1)
+
+    def forward(self, x: Tensor, g: Tensor) -> Tensor:
+        """P for iterates x and gradients g of one shape."""
+        return self.steps(self.logits(x, g))
+
+    def steps(self, z: Tensor) -> Tensor:
+        """P = low + (high - low) σ(z), never outside the range by rounding."""
+        return (self.low + (self.high - self.low) * torch.sigmoid(z)).clamp(self.low, self.high)
+
+    def steps_derivative(self, z: Tensor) -> Tensor:
+        """∂P/∂z."""
+        return (self.high - self.low) * (torch.sigmoid(z) * torch.sigmoid(-z))
+
+    def evaluator(self) -> Evaluator:
+        """The fastest exact form for these weights: the sector table for two hidden layers, the layers themselves otherwise."""
+        return Dense(self.matrices)
+
+    def solve(
+        self,
+        problems: Problems,
+        iterations: int,
+        start: Any = None,
+        smoothness: Smoothness = None,
+        *,
+        trajectory: bool = False,
+    ) -> Solution:
+        """``iterations`` proximal gradient steps x ← prox(x - (P/β) ∇f(x)) with the same P/β in the prox.
+
+        Args:
+            problems: of the network's dtype and device.
+            iterations: T ≥ 0.
+            start: first iterate (N, d); zero by default.
+            smoothness: β: ``problems.smoothness``, one for each problem (default, also "per-problem"); its maximum ("common");
+                that divided by .9999, as in the published code ("authors"); or numbers, for which no theorem speaks where they
+                are smaller than the first.
+            trajectory: keep all iterates.
+
+        Raises:
+            TypeError, ValueError: bad arguments, or a dtype or device that differs.
+        """
+        from .solve import solve
+
+        return solve(self, problems, iterations, start, smoothness, trajectory=trajectory)
+
+
+class Dense:
+    """The network layer by layer, for any depth; ``Evaluator``. Derivatives of relu at 0 are 0."""
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        self._weights = list(weights)
+        self._sums = [torch.zeros_like(W) for W in weights]
+
+    def evaluate(self, x: Tensor, g: Tensor) -> Tensor:
+        return self._layers(x, g)[1].reshape(x.shape)
+
+    def pullback(self, x: Tensor, g: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        inputs, _ = self._layers(x, g)
+        delta = q.reshape(-1, 1)
+        for layer in reversed(range(len(self._weights))):
+            self._sums[layer].addmm_(delta.T, inputs[layer])
+            delta = delta @ self._weights[layer]
+            if layer:
+                delta = delta * (inputs[layer] > 0.0)
+        return delta[:, 0].reshape(x.shape), delta[:, 1].reshape(x.shape)
+
+    def gradients(self) -> list[Tensor]:
+        return self._sums
+
+    def _layers(self, x: Tensor, g: Tensor) -> tuple[list[Tensor], Tensor]:
+        """What enters each layer, (x.numel(), n_{l-1}), and the output."""
+        inputs = [torch.stack([x.reshape(-1), g.reshape(-1)], dim=1)]
+        for W in self._weights[:-1]:
+            inputs.append(relu(inputs[-1] @ W.T))
+        return inputs, inputs[-1] @ self._weights[-1].T
+
+
+def orthogonalised(A: Tensor, expansion: float = 1.0) -> Tensor:
+    """``expansion`` times Q of A = QR, or of Aᵀ where A is wide, with signs that make the diagonal of R non-negative."""
+    Q, R = torch.linalg.qr(A if A.shape[0] >= A.shape[1] else A.T)
+    Q = Q * torch.where(R.diagonal() < 0.0, -1.0, 1.0)
+    return expansion * (Q if A.shape[0] >= A.shape[1] else Q.T)
+
+
+def _range(value: Any) -> tuple[float, float]:
+    try:
+        low, high = value
+        if isinstance(low, bool) or isinstance(high, bool):
+            raise TypeError
+        low, high = float(low), float(high)
+    except (TypeError, ValueError):
+        raise TypeError(f"range is {value!r}; pass two numbers (low, high)") from None
+    if not 0.0 <= low < high < float("inf"):
+        raise ValueError(f"the range of P is ({low}, {high}); it must be 0 <= low < high, and high <= 2 for guarantees")
+    return low, high

@@ -1,0 +1,188 @@
+"""The unrolled iteration: forward, and the gradient of its final objective with respect to the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .._core.validate import as_tensor, finite, integer, unknown
+from .network import Evaluator, Smoothness, StepSizeNet
+from .problems import Problems
+
+Gradient = Literal["exact", "detached"]
+AUTHORS = 0.9999
+"""The published code steps by .9999/β."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What ``StepSizeNet.solve`` found.
+
+    Attributes:
+        solution: x_T (N, d).
+        objectives: F_p(x_t) (T+1, N).
+        lowest: least P of each step and problem (T, N).
+        highest: largest P of each step and problem (T, N).
+        smoothness: the β_p (N,) float64 it divided by.
+        products: multiplications with M or Mᵀ, of all problems at once.
+        trajectory: x_t (T+1, N, d) where it was asked for.
+    """
+
+    solution: Tensor
+    objectives: Tensor
+    lowest: Tensor
+    highest: Tensor
+    smoothness: Tensor
+    products: int
+    trajectory: Tensor | None = None
+
+
+def smoothness_of(problems: Problems, smoothness: Smoothness) -> Tensor:
+    """The β_p (N,) float64 that ``StepSizeNet.solve`` means.
+
+    Raises:
+        TypeError, ValueError: no such name, or numbers that are not positive and finite, or of another length.
+    """
+    if smoothness is None or isinstance(smoothness, str):
+        found = problems.smoothness
+        if smoothness in (None, "per-problem"):
+            return found
+        if smoothness not in ("common", "authors"):
+            raise unknown("smoothness", smoothness, ("per-problem", "common", "authors"))
+        return found.max().expand_as(found) / (AUTHORS if smoothness == "authors" else 1.0)
+    beta = as_tensor("smoothness", smoothness if isinstance(smoothness, Tensor) else [smoothness])
+    beta = beta.to(device=problems.M.device, dtype=torch.float64).reshape(-1)
+    if len(beta) not in (1, problems.count):
+        raise ValueError(f"smoothness has {len(beta)} entries; pass a number, or one for each of {problems.count} problems")
+    finite("smoothness", beta)
+    if not bool((beta > 0.0).all()):
+        raise ValueError(f"smoothness is {float(beta.min()):g}; it must be positive: steps are divided by it")
+    return beta.expand(problems.count)
+
+
+def check_fit(net: StepSizeNet, problems: Problems) -> None:
+    """Raise unless network and problems have one dtype and device, and the weights are finite."""
+    if not isinstance(net, StepSizeNet):
+        raise TypeError(f"net is a {type(net).__name__}; pass sf.nn.StepSizeNet")
+    if not isinstance(problems, Problems):
+        raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
+    W = net.weights[0]
+    if W.dtype != problems.M.dtype or W.device != problems.M.device:
+        raise TypeError(
+            f"net is {W.dtype} on {W.device}, problems are {problems.M.dtype} on {problems.M.device}; convert one of them with .to"
+        )
+    for index, weight in enumerate(net.matrices):
+        finite(f"net.weights[{index}]", weight)
+
+
+def solve(
+    net: StepSizeNet, problems: Problems, iterations: int, start: Any, smoothness: Smoothness, *, trajectory: bool
+) -> Solution:
+    """See ``StepSizeNet.solve``."""
+    check_fit(net, problems)
+    iterations = integer("iterations", iterations, 0)
+    beta = smoothness_of(problems, smoothness)
+    inverse = (1.0 / beta).to(problems.M.dtype)[:, None]
+    x = problems.start(start)
+    before, evaluator = problems.products, net.evaluator()
+    objectives, lowest, highest, kept = [], [], [], [x]
+    for _ in range(iterations):
+        value, gradient = problems.evaluate(x)
+        P = net.steps(evaluator.evaluate(x, gradient))
+        step = P * inverse
+        x = problems.prox(x - step * gradient, step)
+        objectives.append(value)
+        lowest.append(P.amin(1))
+        highest.append(P.amax(1))
+        if trajectory:
+            kept.append(x)
+    objectives.append(problems.objective(x))
+    empty = problems.M.new_zeros(0, problems.count)
+    return Solution(
+        x,
+        torch.stack(objectives),
+        torch.stack(lowest) if lowest else empty,
+        torch.stack(highest) if highest else empty,
+        beta,
+        problems.products - before,
+        torch.stack(kept) if trajectory else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Tape:
+    """What the adjoint needs of the forward pass: 3 N d numbers a step, and N b for logistic regression."""
+
+    x: list[Tensor]
+    gradient: list[Tensor]
+    logits: list[Tensor]
+    product: list[Tensor]
+
+
+def final_objective(net: StepSizeNet, problems: Problems, iterations: int, inverse: Tensor, start: Tensor) -> Tensor:
+    """F = Σ_p F_p(x_T), a scalar; ``inverse`` = 1/β (N, 1)."""
+    evaluator, x = net.evaluator(), start
+    for _ in range(iterations):
+        gradient = problems.gradient(x)
+        step = net.steps(evaluator.evaluate(x, gradient)) * inverse
+        x = problems.prox(x - step * gradient, step)
+    return problems.objective(x).sum()
+
+
+def final_objective_and_gradient(
+    net: StepSizeNet, problems: Problems, iterations: int, inverse: Tensor, start: Tensor, gradient: Gradient = "exact"
+) -> tuple[Tensor, list[Tensor]]:
+    """F = Σ_p F_p(x_T) and its gradient with respect to W_1 … W_L, by the adjoint of the iteration.
+
+    With s = P/β, y = x_{t-1} - s g and x_t = prox(y, s), the adjoint a_t of x_t gives u of y and v of s through the prox, hence
+    (v - u g)(∂P/∂z)/β of the network's output z, and a_{t-1} = u + ∇²f(x_{t-1})(-s u). ``exact`` adds what flows back through the
+    network's inputs x and g; ``detached``, the paper's rule, leaves it out: not a gradient of F for T ≥ 2.
+    """
+    evaluator = net.evaluator()
+    tape, x = _forward(net, evaluator, problems, iterations, inverse, start)
+    product = problems.forward(x)
+    value = (problems.smooth_value(product) + problems.penalty(x)).sum()
+    adjoint = problems.adjoint(problems.outer_gradient(product))
+    kink = problems.penalty_gradient(x)
+    if kink is not None:
+        adjoint = adjoint + kink
+    for t in reversed(range(iterations)):
+        before, g, z = tape.x[t], tape.gradient[t], tape.logits[t]
+        step = net.steps(z) * inverse
+        u, v = problems.prox_pullback(x, step, adjoint)
+        through_step = -u * g if v is None else v - u * g
+        q = through_step * net.steps_derivative(z) * inverse
+        into_x, into_g = evaluator.pullback(before, g, q)
+        x = before
+        if t == 0:
+            break  # the start does not depend on the weights
+        turned = -step * u
+        if gradient == "exact":
+            u, turned = u + into_x, turned + into_g
+        adjoint = u + problems.curvature(tape.product[t] if tape.product else x, turned)
+    return value, evaluator.gradients()
+
+
+def _forward(
+    net: StepSizeNet, evaluator: Evaluator, problems: Problems, iterations: int, inverse: Tensor, x: Tensor
+) -> tuple[_Tape, Tensor]:
+    tape = _Tape([], [], [], [])
+    for _ in range(iterations):
+        product = problems.forward(x)
+        g = problems.adjoint(problems.outer_gradient(product))
+        z = evaluator.evaluate(x, g)
+        tape.x.append(x)
+        tape.gradient.append(g)
+        tape.logits.append(z)
+        if not problems.quadratic:
+            tape.product.append(product)
+        step = net.steps(z) * inverse
+        x = problems.prox(x - step * g, step)
+    return tape, x
+
+
+Objective = Callable[[StepSizeNet], Tensor]
