@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import implicit
 import linear_resnet
 import two_layer_baselines
 import two_layer_engines
@@ -10,7 +11,7 @@ import two_layer_rules
 
 def main() -> None:
     """Print every table."""
-    for module in (two_layer_engines, two_layer_rules, two_layer_baselines, linear_resnet):
+    for module in (two_layer_engines, two_layer_rules, two_layer_baselines, linear_resnet, implicit):
         module.main()
 
 

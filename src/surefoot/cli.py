@@ -1,7 +1,7 @@
 """The program ``surefoot``: one command line over the library.
 
-Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad usage or input; 3 undecided; 4 diverged or no progress;
-130 and 143 after Ctrl-C and SIGTERM.
+Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad usage or input; 3 undecided; 4 diverged, collapsed, ill posed or no
+progress; 130 and 143 after Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._cli.options import Certify, Check, Command, Demo, List, Report, Train, Tr
 # short paragraphs: the parser does not wrap them
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
 
-Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad input; 3 undecided; 4 diverged.
+Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad input; 3 undecided; 4 diverged, or no progress.
 
 SUREFOOT_DEBUG=1 in the environment shows the traceback of an error."""
 PARSER = (

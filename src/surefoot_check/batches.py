@@ -181,14 +181,21 @@ class PenalisedBatch(Batch):
         """Lower bound of the dual objective of problem p without its penalty term."""
 
     def dual(self, p: int, x: Array) -> Dual:
-        """A feasible dual point made from x."""
-        point = self._residual(p, x)
+        """A feasible dual point made from x: scaled back onto the constraint, or as it is where l2 > 0 and that is better."""
+        scaled = self._scaled_back(p, self._residual(p, x))
         lam, l2 = float(self.lam[p]), float(self.l2[p])
-        if l2 > 0.0:
-            v = self.adjoint(p, Vector(self._signed(p, point)))
-            excess = np.maximum(np.abs(v.value) - lam, 0.0)
-            norm = up(frobenius_upper(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
-            return Dual(point, down(self._dual_value(p, point) - up(norm * norm / down(2.0 * l2), 2)))
+        if not l2 > 0.0:
+            return scaled
+        point = self._residual(p, x)
+        v = self.adjoint(p, Vector(self._signed(p, point)))
+        excess = np.maximum(np.abs(v.value) - lam, 0.0)
+        norm = up(frobenius_upper(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
+        value = down(self._dual_value(p, point) - up(norm * norm / down(2.0 * l2), 2))
+        return Dual(point, value) if value > scaled.value else scaled
+
+    def _scaled_back(self, p: int, point: Array) -> Dual:
+        """The point scaled until ‖Mᵀ(...)‖_∞ ≤ lam is certain."""
+        lam = float(self.lam[p])
         for _ in range(ROUNDS):
             v = self.adjoint(p, Vector(self._signed(p, point)))
             largest = up(float(np.abs(v.value).max()) + v.error)
@@ -325,7 +332,7 @@ class LogisticBatch(PenalisedBatch):
 
     @property
     def smoothness(self) -> list[Interval]:
-        return [(0.0, 0.25 * high) for _, high in super().smoothness]
+        return [(0.25 * low, 0.25 * high) for low, high in super().smoothness]
 
     @property
     def strong_convexity(self) -> list[float]:
@@ -385,7 +392,8 @@ def _column(v: Array) -> Any:
 
 def _norm(A: Any) -> Any:
     """Euclidean norm of an ``arb_mat``; the ball of the sum of squares may reach below zero."""
-    return sum((v * v for v in A.entries()), ball(0.0)).nonnegative_part().sqrt()
+    total: Any = sum((v * v for v in A.entries()), ball(0.0))
+    return total.nonnegative_part().sqrt()
 
 
 NAMES = {

@@ -364,8 +364,12 @@ def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
     """The problem of these arrays; ``FormatError`` where they do not fit together.
 
     Arrays by kind: squared X (N, n), Y (N, m), optimum (n, m); sensing A (M, n, m), y (M,), optimum (n, m);
-    softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples X (N, d), Y (N, p).
+    softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples X (N, d), Y (N, p); those of ``batches`` as said there.
     """
+    from . import batches  # which builds on this module
+
+    if isinstance(kind, str) and kind in batches.NAMES:
+        return batches.load_batch(kind, arrays)
 
     def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
         array = arrays[name]

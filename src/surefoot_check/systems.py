@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from . import implicit, linear_resnet, two_layer
+from . import implicit, linear_resnet, step_sizes, two_layer
 from .problems import Array, Interval, Problem
 from .theorems.implicit import DIRECTIONS as IMPLICIT
 from .theorems.linear_resnet import DIRECTIONS as LINEAR_RESNET
+from .theorems.step_sizes import DIRECTIONS as STEP_SIZES
 from .theorems.two_layer import DIRECTIONS as TWO_LAYER
 
 
@@ -42,6 +43,16 @@ class System(Protocol):
         ...
 
 
-SYSTEMS: dict[str, System] = {"two-layer": two_layer, "linear-resnet": linear_resnet, "implicit": implicit}
-DIRECTIONS: dict[str, dict[str, str]] = {"two-layer": TWO_LAYER, "linear-resnet": LINEAR_RESNET, "implicit": IMPLICIT}
+SYSTEMS: dict[str, System] = {
+    "two-layer": two_layer,
+    "linear-resnet": linear_resnet,
+    "implicit": implicit,
+    "step-sizes": step_sizes,
+}
+DIRECTIONS: dict[str, dict[str, str]] = {
+    "two-layer": TWO_LAYER,
+    "linear-resnet": LINEAR_RESNET,
+    "implicit": IMPLICIT,
+    "step-sizes": STEP_SIZES,
+}
 """For each system, the direction in which each published base quantity must err."""

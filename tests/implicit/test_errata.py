@@ -349,8 +349,8 @@ def test_section_7_gamma_08_with_step_one_over_n_is_unstable(orthogonal: bool) -
     generator = np.random.default_rng(5)
     X = np.eye(N) if orthogonal else np.abs(generator.normal(size=(N, 30)))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    W = generator.normal(size=(X.shape[1], m)) / m**0.5
-    collapsing, descending = (Descent(X, W, np.arange(N) % 2.0, gamma) for gamma in (0.8, 0.5))
+    W, y = generator.normal(size=(X.shape[1], m)) / m**0.5, np.array([0.0, 1.0] * (N // 2))
+    collapsing, descending = (Descent(X, W, y, gamma) for gamma in (0.8, 0.5))
     eta = 1.0 / N
     assert norm(collapsing.features()) ** 2 > 1.5 * 2.0 / eta
     first, second = collapsing.step(eta), collapsing.step(eta)

@@ -387,3 +387,36 @@ def test_gradient_refuses_labels_that_do_not_fit() -> None:
         net.gradient(X, normal(8, 4, 2) / 0.0)
     with pytest.raises(ValueError, match="2 outputs"):
         net.gram(X)
+
+
+@pytest.mark.parametrize("dtype", [F64, F32])
+def test_a_memory_changes_the_time_but_not_the_result(dtype: torch.dtype) -> None:
+    """Across a step, and with what another batch left; and it holds on to no graph."""
+    net = random_network(m=20, gamma=0.7).to(dtype)
+    X, Y = normal(9, 5, 3).to(dtype), normal(10, 5, 2).to(dtype)
+    memory, foreign = SolverMemory(), SolverMemory()
+    (net(-X, foreign) - Y).square().sum().backward()
+    (net(X, memory) - Y).square().sum().backward()
+    assert memory.Z is not None and memory.V is not None
+    assert memory.Z.grad_fn is None and memory.V.grad_fn is None
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(0.98)
+    found: list[dict[str, Tensor]] = []
+    for given in (None, memory, foreign):
+        net.zero_grad()
+        (net(X, given) - Y).square().sum().backward()
+        found.append(gradients(net))
+    tolerance = 1e-8 if dtype == F64 else 1e-4
+    for other in found[1:]:
+        for name, gradient in other.items():
+            torch.testing.assert_close(gradient, found[0][name], rtol=tolerance, atol=tolerance)
+
+
+def test_the_gradient_starts_from_a_memory() -> None:
+    net, memory = random_network(m=20, gamma=0.7), SolverMemory()
+    X, Y = normal(9, 5, 3), normal(10, 5, 2)
+    cold = net.gradient(X, Y, memory=memory)
+    warm = net.gradient(X, Y, memory=memory)
+    assert warm.adjoint.iterations < cold.adjoint.iterations
+    assert float((warm.A - cold.A).norm()) <= warm.A_error.total + cold.A_error.total

@@ -142,3 +142,18 @@ def test_the_watch_computes_again_before_a_limit_is_reached() -> None:
     assert watch.recomputed == 2
     A[0, 0] = math.nan
     assert watch.bound(A) == math.inf
+
+
+def test_the_watch_may_spend_a_share_of_the_distance_to_the_limit() -> None:
+    A = torch.eye(4, dtype=torch.float64)
+    watch = norms.NormWatch(A)
+    A[0, 0] = 1.4
+    assert 1.4 <= watch.bound(A, limit=10.0, share=0.05) <= 1.4 + 1e-6
+    A[1, 1] = 1.3
+    assert watch.bound(A, limit=10.0, share=0.05) >= 1.4
+    assert watch.recomputed == 2  # moved by .5, and allowed .45
+    A[2, 2] = 1.1
+    assert watch.bound(A, limit=10.0, share=0.05) >= 1.5
+    assert watch.recomputed == 2
+    assert 1.4 <= watch.bound(A, limit=10.0) <= 1.4 + 1e-6
+    assert watch.recomputed == 3

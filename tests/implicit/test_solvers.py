@@ -10,7 +10,7 @@ from torch import Tensor
 
 from surefoot._implicit.equilibrium import Equilibrium, EquilibriumStatus, solve
 from surefoot._implicit.norms import row_norms_upper, spectral_norm_upper
-from surefoot._implicit.solvers import SOLVERS, Problem, SolverMemory
+from surefoot._implicit.solvers import SOLVERS, LowRankModel, Problem, SolverMemory
 from surefoot._implicit.solvers.low_rank import LowRank
 from surefoot._implicit.solvers.split import Split
 
@@ -149,10 +149,10 @@ def test_the_defect_of_a_proposed_point_is_bounded_without_an_evaluation(
 def test_the_exact_rest_of_the_low_rank_model_is_bounded() -> None:
     A, Phi = trained(m=120, rows=2, dtype=torch.float32)
     memory = SolverMemory()
-    model = LowRank(Problem(A, Phi, 0.5, 0.6, torch.zeros(2, dtype=torch.float64), memory), memory)
-    rest = A.double() - torch.diag(A.diagonal().double()) - model._Q.double() @ model._B.double()
+    model = LowRankModel.of(Problem(A, Phi, 0.5, 0.6, torch.zeros(2, dtype=torch.float64), memory), memory)
+    rest = A.double() - torch.diag(A.diagonal().double()) - model.Q.double() @ model.B.double()
     norm = float(torch.linalg.matrix_norm(rest))
-    assert norm <= model._rest <= 2 * norm + 1e-4
+    assert norm <= model.rest <= 2 * norm + 1e-4
 
 
 def test_newton_ends_in_a_few_steps_next_to_the_limit() -> None:

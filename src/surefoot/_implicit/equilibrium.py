@@ -290,7 +290,7 @@ class _Solution:
                     return self._plain_result(T, Z, residuals, EquilibriumStatus.NOT_CONTRACTING)
             else:
                 whole = max(self.tolerance * size * margin - reserve, 0.0)
-                problem.target = goal = math.sqrt(max(whole**2 - self.finished.defect**2, 0.0))
+                problem.target = goal = self.finished.left(whole)
                 if q * total <= goal:
                     rounding = problem.rounding(Z)
                     status, reserve = self._judge(q * residuals, rounding, size * margin)
@@ -315,7 +315,7 @@ class _Solution:
                     Z, P, T, D = self.buffers = tuple(buffer[active] for buffer in self.buffers)
                     residuals, before, accelerated = residuals[active], before[active], accelerated[active]
                     self.failures = self.failures[active]
-                    problem.target = math.sqrt(max(whole**2 - self.finished.defect**2, 0.0))
+                    problem.target = self.finished.left(whole)
                     mark, marked = math.inf, self.iterations
 
             failed = accelerated & (residuals > q * before) if q < 1.0 else torch.zeros_like(accelerated)
@@ -332,15 +332,19 @@ class _Solution:
                 if defects is not None:
                     if fallback:
                         defects = torch.where(plain, q * residuals, defects)
-                    if float(torch.linalg.vector_norm(defects)) <= problem.target:
-                        rounding = self.solver.defect_rounding()
-                        status, reserve = self._judge(defects, rounding, size * margin)
-                        if status is not None:
-                            return self._finish(Y, defects, rounding, status)
+                    defect = float(torch.linalg.vector_norm(defects))
+                    if defect <= problem.target:
+                        # T = T(Z) may be larger than Y
+                        size = min(size, math.hypot(self.finished.size, float(torch.linalg.vector_norm(Y))))
+                        if defect <= self.finished.left(max(self.tolerance * size * margin - reserve, 0.0)):
+                            rounding = self.solver.defect_rounding()
+                            status, reserve = self._judge(defects, rounding, size * margin)
+                            if status is not None:
+                                return self._finish(Y, defects, rounding, status)
                     if start is not None and self.iterations == 1 and start.shape == Y.shape:
                         spare = T if Y is P else P
                         distance = float(torch.linalg.vector_norm(torch.sub(start, Y, out=spare)))
-                        if not distance > float(torch.linalg.vector_norm(defects)):
+                        if not distance > defect:
                             Y.copy_(start)
                             plain = torch.ones_like(plain)  # nothing is known of the residual there
             accelerated = ~plain
@@ -416,6 +420,10 @@ class _Finished:
         self._rows: Tensor | None = None
         self._shape, self._like = Phi.shape, Phi
         self.size = self.defect = self.lost = self.both = 0.0
+
+    def left(self, whole: float) -> float:
+        """The defect that the rows that still take part may have, of that of all."""
+        return math.sqrt(max(whole**2 - self.defect**2, 0.0))
 
     def split(self, done: Tensor, active: int) -> Tensor | None:
         """Mask of the rows to keep, or ``None`` while too few are done for the copies to pay."""

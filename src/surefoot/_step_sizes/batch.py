@@ -38,6 +38,8 @@ class Problems(ABC):
     """Name of the kind in a run directory."""
     curvature_factor: ClassVar[float] = 1.0
     """c with ∇²f ⪯ c MᵀM."""
+    quadratic: ClassVar[bool] = True
+    """Whether f is quadratic with ∇²f = MᵀM."""
 
     M: Tensor
     Y: Tensor
@@ -109,9 +111,9 @@ class Problems(ABC):
     def outer_gradient(self, product: Tensor) -> Tensor:
         """∇ℓ (N, b) at ``product`` = M x, so that ∇f = Mᵀ∇ℓ."""
 
-    @abstractmethod
-    def outer_curvature(self, product: Tensor) -> Tensor | None:
-        """The diagonal of ∇²ℓ (N, b) at ``product``; ``None`` where it is the identity."""
+    def outer_curvature(self, product: Tensor) -> Tensor:
+        """The diagonal of ∇²ℓ (N, b) at ``product``."""
+        return torch.ones_like(product)
 
     def penalty(self, x: Tensor) -> Tensor:
         """h (N,)."""
@@ -134,11 +136,10 @@ class Problems(ABC):
         product = self.forward(x)
         return self.smooth_value(product) + self.penalty(x), self.adjoint(self.outer_gradient(product))
 
-    def curvature(self, product: Tensor, v: Tensor) -> Tensor:
-        """∇²f v (N, d) at the point with ``product`` = M x; two products."""
+    def curvature(self, v: Tensor, product: Tensor | None) -> Tensor:
+        """∇²f v (N, d) at the point with ``product`` = M x, which may be ``None`` where f is quadratic; two products."""
         image = self.forward(v)
-        diagonal = self.outer_curvature(product)
-        return self.adjoint(image if diagonal is None else diagonal * image)
+        return self.adjoint(image if product is None else self.outer_curvature(product) * image)
 
     def prox(self, x: Tensor, step: Tensor) -> Tensor:
         """prox of ``step``·h, coordinate by coordinate: x and step (N, d) to (N, d)."""
@@ -237,6 +238,11 @@ class Problems(ABC):
         """Largest Euclidean norm of a column of M_p (N,)."""
         return self.M.norm(dim=1).amax(1)
 
+    @cached_property
+    def _frobenius(self) -> Tensor:
+        """‖M_p‖_F (N,)."""
+        return self.M.flatten(1).norm(dim=1)
+
     # ----- copies and files
 
     @abstractmethod
@@ -258,9 +264,13 @@ class Problems(ABC):
         """The problems at ``index`` of the batch."""
         return self._with(self.M[index], {name: value[index] for name, value in self._parts().items()})
 
+    def data(self) -> dict[str, Tensor]:
+        """M and the other arrays that define the problems, by name."""
+        return {"M": self.M, **self._parts()}
+
     def arrays(self) -> dict[str, Tensor]:
         """What a run directory keeps: the data in float64 on the CPU, and the reference minimisers as ``optimum``."""
-        stored = {"M": self.M, **self._parts(), "optimum": self.optimum()}
+        stored = {**self.data(), "optimum": self.optimum()}
         return {name: value.detach().double().cpu().contiguous() for name, value in stored.items()}
 
     def start(self, x: Any = None) -> Tensor:
@@ -289,7 +299,9 @@ def per_problem(name: str, value: Any, M: Tensor) -> Tensor:
     if isinstance(value, Tensor | np.ndarray | list | tuple):
         tensor = as_tensor(name, value).to(M)
         if tensor.shape != M.shape[:1]:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; pass a number, or one for each of {len(M)} problems")
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}; pass a number, or one for each of {len(M)} problems"
+            )
         finite(name, tensor)
         if bool((tensor < 0).any()):
             raise ValueError(f"{name} has a negative entry; every one must be at least 0")
@@ -313,6 +325,7 @@ def accelerated_optimum(problems: Problems, tolerance: float, max_iterations: in
     x = problems.start()
     floor = 1e-12 * problems._value(x)
     best, lowest = x, torch.full_like(floor, math.inf)
+    excess = lowest
     y, tau = x, x.new_ones(len(x))
     every = 25  # a gap bound costs as much as a step
     for iteration in range(max_iterations + 1):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from .._core.validate import nonnegative
 from .batch import EPS, Problems, accelerated_optimum, per_problem, soft
-from .random import fraction, generator_of, matrices, spread
+from .draws import fraction, generator_of, matrices, spread
 
 
 class Lasso(Problems):
@@ -43,9 +43,11 @@ class Lasso(Problems):
         lam: Any = 0.1,
         seed: int = 0,
     ) -> Self:
-        """Sparse recovery, float64: for each problem its own Gaussian M with columns scaled to norm 1, and Y = M x̂ + noise·N(0, I)
-        with x̂ Gaussian on a share ``sparsity`` of the coordinates (each with that probability), 0 elsewhere."""
-        sparsity, generator = fraction("sparsity", sparsity), generator_of(seed)
+        """Sparse recovery, float64: each problem has its own Gaussian M, columns scaled to norm 1, and Y = M x̂ + noise·N(0, I).
+
+        Each coordinate of x̂ is Gaussian with probability ``sparsity``, else 0.
+        """
+        sparsity, noise, generator = fraction("sparsity", sparsity), nonnegative("noise", noise), generator_of(seed)
         M = matrices(count, rows, columns, generator, unit_columns=True)
         x = torch.randn(count, columns, generator=generator, dtype=torch.float64)
         x = x * (torch.rand(count, columns, generator=generator, dtype=torch.float64) < sparsity)
@@ -63,9 +65,6 @@ class Lasso(Problems):
     def outer_gradient(self, product: Tensor) -> Tensor:
         return product - self.Y
 
-    def outer_curvature(self, product: Tensor) -> None:
-        return None
-
     def penalty(self, x: Tensor) -> Tensor:
         return self.lam * x.abs().sum(1)
 
@@ -79,7 +78,7 @@ class Lasso(Problems):
         passed = torch.where(output != 0.0, cotangent, 0.0)
         return passed, -self.lam[:, None] * output.sign() * passed
 
-    @cached_property
+    @property
     def strong_convexity(self) -> Tensor:
         """Lower bounds (N,) float64 of λ_min(MᵀM); 0 where d > b, as f is not strongly convex there."""
         smallest = self._smallest_eigenvalue()
@@ -96,7 +95,7 @@ class Lasso(Problems):
         largest = back.abs().amax(1) + rounding * p._column_norms * size  # an infeasible θ would give no bound
         c = (p.lam / largest).nan_to_num(nan=1.0).clamp(max=1.0)[:, None]
         terms = (p.lam[:, None] * x.abs() - c * back * x).sum(1)
-        allowance = rounding * (size * (size + p.Y.norm(dim=1)) + p.penalty(x))
+        allowance = rounding * (size * (size + p._frobenius * x.norm(dim=1) + p.Y.norm(dim=1)) + p.penalty(x))
         return 0.5 * (1.0 - c.squeeze(1)) ** 2 * size**2 + terms + allowance
 
     def optimum(self, tolerance: float = 1e-10, max_iterations: int = 200_000) -> Tensor:

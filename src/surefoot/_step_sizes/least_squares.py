@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .batch import EPS, Problems
-from .random import generator_of, matrices, spread
+from .draws import generator_of, matrices, spread
 
 
 class LeastSquares(Problems):
@@ -54,10 +54,7 @@ class LeastSquares(Problems):
     def outer_gradient(self, product: Tensor) -> Tensor:
         return product - self.Y
 
-    def outer_curvature(self, product: Tensor) -> None:
-        return None
-
-    @cached_property
+    @property
     def strong_convexity(self) -> Tensor:
         """β0 (N,) float64: lower bounds of the smallest nonzero eigenvalue of MᵀM, with which Theorem 2.1 gives a rate; 0 where M
         is, or may be within rounding, of deficient rank: only monotone decrease is known there."""
@@ -66,19 +63,20 @@ class LeastSquares(Problems):
     def gap_bound(self, x: Tensor) -> Tensor:
         """½‖M(x-x̂) + Π r̂‖² for the reference minimiser x̂, with ‖Π r̂‖ ≤ ‖Mᵀr̂‖/√β0; F itself where β0 is not certified or F is
         smaller."""
-        p = self.double
-        x = x.double()
-        residual = p._image(x) - self.Y.double()
-        values = 0.5 * residual.square().sum(1)
-        reference = self.optimum()
-        offset = p._image(reference) - self.Y.double()
-        normal = p._pullback(offset).norm(dim=1)
-        scale = self.Y.double().norm(dim=1) + residual.norm(dim=1)
+        p, x, reference = self.double, x.double(), self.optimum()
         rounding = 4.0 * (self.rows + self.columns) * EPS
-        normal = normal + rounding * p.singular_values[:, 1] * scale
-        distance = p._image(x - reference).norm(dim=1) + rounding * p.singular_values[:, 1] * (x - reference).norm(dim=1)
-        bound = 0.5 * (distance + normal / p.strong_convexity.sqrt()).square()  # inf where β0 = 0
-        return torch.minimum(bound, values * (1.0 + rounding) + (rounding * scale) ** 2)
+
+        def residual(x: Tensor) -> tuple[Tensor, Tensor]:
+            """M x - Y (N, b), and a bound (N,) of its norm."""
+            value = p._image(x) - p.Y
+            return value, value.norm(dim=1) + rounding * (p._frobenius * x.norm(dim=1) + p.Y.norm(dim=1))
+
+        offset, offset_norm = residual(reference)
+        normal = p._pullback(offset).norm(dim=1) + rounding * p._frobenius * offset_norm
+        projected = torch.where(p.strong_convexity > 0.0, normal / p.strong_convexity.sqrt(), torch.inf)
+        difference = x - reference
+        distance = p._image(difference).norm(dim=1) + rounding * p._frobenius * difference.norm(dim=1)
+        return 0.5 * torch.minimum(distance + projected, residual(x)[1]).square() * (1.0 + rounding)
 
     def gap(self, x: Tensor) -> Tensor:
         # without the cancellation of F - F*

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
@@ -11,7 +10,7 @@ from torch.nn.functional import softplus
 
 from .._core.validate import as_tensor
 from .batch import EPS, Problems, accelerated_optimum, per_problem, soft
-from .random import fraction, generator_of, matrices
+from .draws import fraction, generator_of, matrices
 
 
 class Logistic(Problems):
@@ -29,6 +28,7 @@ class Logistic(Problems):
 
     kind: ClassVar[str] = "logistic-batch"
     curvature_factor: ClassVar[float] = 0.25  # π(1-π) ≤ ¼
+    quadratic: ClassVar[bool] = False
     lam: Tensor
     l2: Tensor
 
@@ -82,7 +82,7 @@ class Logistic(Problems):
         passed = torch.where(output != 0.0, cotangent, 0.0) / (1.0 + step * self.l2[:, None])
         return passed, -(self.lam[:, None] * output.sign() + self.l2[:, None] * output) * passed
 
-    @cached_property
+    @property
     def strong_convexity(self) -> Tensor:
         """μ (N,) float64, of the penalty: the loss alone is not strongly convex."""
         return self.l2.double()
@@ -102,7 +102,7 @@ class Logistic(Problems):
         entropy = (torch.special.entr(theta) + torch.special.entr(torch.sigmoid(margins))).sum(1)
         lower = torch.where(p.l2 > 0.0, torch.maximum(lower, entropy - excess / (2.0 * p.l2)), lower)
         value = softplus(-margins, threshold=50.0).sum(1) + p.penalty(x)
-        return value - lower + rounding * (value + entropy + margins.abs().sum(1))
+        return value - lower + rounding * (value + entropy + self.rows**0.5 * p._frobenius * x.norm(dim=1))
 
     def optimum(self, tolerance: float = 1e-10, max_iterations: int = 200_000) -> Tensor:
         if self._best is None or self._best[0] > tolerance:

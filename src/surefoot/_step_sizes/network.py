@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from .._core.io import RunDirectoryError, read_tensors, write_tensors
 from .._core.validate import integer, positive_integer, real
 
 if TYPE_CHECKING:
     from .problems import Problems
-    from .solve import Solution
+    from .unrolled import Solution
 
-Smoothness = float | Tensor | Literal["per-problem", "common", "authors"] | None
-"""Which β solvers divide by, see ``StepSizeNet.solve``."""
+Smoothness = float | Tensor | str | None
+"""Which β solvers divide by: "per-problem", "common", "authors" or numbers, see ``StepSizeNet.solve``."""
 
 
 class Evaluator(Protocol):
@@ -61,12 +64,12 @@ class StepSizeNet(nn.Module):
             len(layers) < 2
             or shapes[0][1] != 2
             or shapes[-1][0] != 1
-            or any(after[1] != before[0] for before, after in zip(shapes, shapes[1:], strict=False))
+            or any(after[1] != before[0] for before, after in pairwise(shapes))
         ):
             raise ValueError(
                 f"weights have the shapes {shapes}; they must be (n_1, 2), (n_2, n_1), …, (1, n), at least two of them"
             )
-        self.weights = nn.ParameterList([nn.Parameter(W.clone()) for W in layers])
+        self.weights = nn.ParameterList([nn.Parameter(W.clone(memory_format=torch.contiguous_format)) for W in layers])
         self.low, self.high = _range((low, high))
 
     @classmethod
@@ -90,13 +93,15 @@ class StepSizeNet(nn.Module):
         """
         sizes = [positive_integer(f"widths[{index}]", width) for index, width in enumerate(widths)]
         if len(sizes) < 2 or sizes[0] != 2:
-            raise ValueError(f"widths is {tuple(widths)}; it must be 2, for the inputs x and g, and at least one hidden width")
+            raise ValueError(
+                f"widths is {tuple(widths)}; it must be 2, for the inputs x and g, and at least one hidden width"
+            )
         if isinstance(expansion, bool) or not isinstance(expansion, Real) or not 0.0 < expansion < float("inf"):
             raise ValueError(f"expansion is {expansion!r}; it must be a positive number")
         generator = torch.Generator().manual_seed(integer("seed", seed, 0))
         layers = [
             orthogonalised(torch.randn(after, before, generator=generator, dtype=torch.float64), float(expansion))
-            for before, after in zip(sizes, sizes[1:], strict=False)
+            for before, after in pairwise(sizes)
         ]
         return cls([*layers, torch.zeros(1, sizes[-1], dtype=torch.float64)], *_range(range))
 
@@ -139,7 +144,10 @@ class StepSizeNet(nn.Module):
 
     def evaluator(self) -> Evaluator:
         """The fastest exact form for these weights: the sector table for two hidden layers, the layers themselves otherwise."""
-        return Dense(self.matrices)
+        weights = self.matrices
+        if len(weights) == 3 and all(bool(W.isfinite().all()) for W in weights):
+            return Sectors(*weights)
+        return Dense(weights)
 
     def solve(
         self,
@@ -164,9 +172,31 @@ class StepSizeNet(nn.Module):
         Raises:
             TypeError, ValueError: bad arguments, or a dtype or device that differs.
         """
-        from .solve import solve
+        from .unrolled import solve  # which imports this module
 
         return solve(self, problems, iterations, start, smoothness, trajectory=trajectory)
+
+    def save(self, path: str | Path) -> None:
+        """Write weights and range to a safetensors file, atomically."""
+        stored = {f"W{index}": W for index, W in enumerate(self.matrices, 1)}
+        write_tensors(Path(path), {**stored, "range": torch.tensor(self.range, dtype=torch.float64)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> StepSizeNet:
+        """The network that ``save`` wrote.
+
+        Raises:
+            RunDirectoryError: missing, damaged, or no such network.
+        """
+        stored = read_tensors(Path(path))
+        try:
+            low, high = stored.pop("range").tolist()
+            layers = [stored[f"W{index}"] for index in range(1, len(stored) + 1)]
+            return cls(layers, low, high).to(layers[0].dtype)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDirectoryError(
+                f"{path} holds no step-size network ({error}); pass a file that save wrote"
+            ) from error
 
 
 class Dense:
@@ -198,6 +228,27 @@ class Dense:
         for W in self._weights[:-1]:
             inputs.append(relu(inputs[-1] @ W.T))
         return inputs, inputs[-1] @ self._weights[-1].T
+
+
+class Sectors:
+    """The table of a network with two hidden layers and finite weights; ``Evaluator``."""
+
+    def __init__(self, W1: Tensor, W2: Tensor, W3: Tensor) -> None:
+        from .sectors import Table
+
+        self._table = Table(W1, W2, W3)
+        self._sums = self._table.accumulator()
+
+    def evaluate(self, x: Tensor, g: Tensor) -> Tensor:
+        return self._table.evaluate(x, g)
+
+    def pullback(self, x: Tensor, g: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        self._sums.add(x, g, q)
+        of_x, of_g = self._table.slopes(x, g)
+        return q * of_x, q * of_g
+
+    def gradients(self) -> list[Tensor]:
+        return list(self._sums.weight_gradients())
 
 
 def orthogonalised(A: Tensor, expansion: float = 1.0) -> Tensor:

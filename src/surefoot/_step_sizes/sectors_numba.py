@@ -60,40 +60,27 @@ def inside(start, key, end):
 
 
 @njit(cache=True)
-def preactivations(weights, units, on, a, b, sums, vx, vy):
-    """Slopes (vx, vy) of one second-layer unit on all 4K coarse elements; ``sums`` is scratch of shape (8, K+1).
+def later(weights, units, on, a, b, turning, tails):
+    """What a second-layer unit gains at each ray, and the sums of that from each ray to the end of its half turn.
 
     ``units`` are the first-layer units with a row (a, b) that is not 0, sorted by the ray ``on`` where each turns on.
+    ``turning`` and ``tails`` (4, K+1), overwritten, hold x and y of the first half turn, then of the second.
     """
-    half = sums.shape[1] - 1
-    cx, cy = vx, vy  # first the units that turn on at each ray, in place
-    cx[: 2 * half] = 0.0
-    cy[: 2 * half] = 0.0
+    half = turning.shape[1] - 1
+    turning[:] = 0.0
     for u in range(units.size):
+        k = on[u]
+        h = 0
+        if k >= half:
+            h, k = 2, k - half
         w = weights[units[u]]
-        cx[on[u]] += w * a[u]
-        cy[on[u]] += w * b[u]
-    sums[:] = 0.0
-    for u in range(half):
-        sums[0, u + 1] = sums[0, u] + cx[u]
-        sums[1, u + 1] = sums[1, u] + cy[u]
-        sums[2, u + 1] = sums[2, u] + cx[half + u]
-        sums[3, u + 1] = sums[3, u] + cy[half + u]
-    for u in range(half - 1, -1, -1):
-        sums[4, u] = sums[4, u + 1] + cx[u]
-        sums[5, u] = sums[5, u + 1] + cy[u]
-        sums[6, u] = sums[6, u + 1] + cx[half + u]
-        sums[7, u] = sums[7, u + 1] + cy[half + u]
-    for u in range(half):
-        first, second = 2 * u, 2 * (half + u)
-        vx[first] = sums[0, u] + sums[6, u + 1]
-        vy[first] = sums[1, u] + sums[7, u + 1]
-        vx[first + 1] = sums[0, u + 1] + sums[6, u + 1]
-        vy[first + 1] = sums[1, u + 1] + sums[7, u + 1]
-        vx[second] = sums[2, u] + sums[4, u + 1]
-        vy[second] = sums[3, u] + sums[5, u + 1]
-        vx[second + 1] = sums[2, u + 1] + sums[4, u + 1]
-        vy[second + 1] = sums[3, u + 1] + sums[5, u + 1]
+        turning[h, k] += w * a[u]
+        turning[h + 1, k] += w * b[u]
+    for row in range(4):
+        total = 0.0
+        for u in range(half, -1, -1):
+            total += turning[row, u]
+            tails[row, u] = total
 
 
 @njit(cache=True, inline="always")
@@ -108,71 +95,90 @@ def sign(vx, vy, dx, dy):
     return 0
 
 
+@njit(cache=True, inline="always")
+def on_ray(x, y, dx, dy, key):
+    """Whether a unit with slopes (x, y) is positive on a ray, given as vector and key."""
+    at = sign(x, y, dx, dy)
+    if at == 0 and (x != 0 or y != 0):
+        turns_on = ring(y, -x)[0]
+        return inside(turns_on, key, turns_on ^ OPPOSITE)
+    return at > 0
+
+
+@njit(cache=True)
+def unclear(x, y, start, end):
+    """State of a unit with slopes (x, y) in the open sector between two keys, the key of its switch and the position."""
+    if x == 0 and y == 0:
+        return 0, start, 0.0
+    turns_on, position = ring(y, -x)
+    turns_off = turns_on ^ OPPOSITE
+    if inside(start, turns_on, end):
+        return 2, turns_on, position
+    if inside(start, turns_off, end):
+        return 3, turns_off, (position + 4 if position < 4 else position - 4)
+    return (1 if turns_on == start or inside(turns_on, start, turns_off) else 0), start, 0.0
+
+
 @njit(cache=True)
 def build(W2, W3, units, on, a, b, keys, dx, dy):
     """Coarse slopes (4K, 2), state of every second-layer unit on every coarse element, and the switches inside sectors.
 
-    States: 0 off, 1 on, 2 turns on inside, 3 turns off inside. A switch is (key, position, ray before, slopes) and belongs
-    to the next state above 1 in the order of the units, then of the elements.
+    States: 0 off, 1 on, 2 turns on inside, 3 turns off inside. A switch has key and ray before it (int64), position and state
+    (float64), and slopes; it belongs to the next state above 1 in the order of units, then of rays u, K+u for u = 0, 1, ...
     """
     rays = keys.size
-    sums, vx, vy = np.empty((8, rays // 2 + 1)), np.empty(2 * rays), np.empty(2 * rays)
+    half = rays // 2
+    turning, tails = np.empty((4, half + 1)), np.empty((4, half + 1))
     slopes, states = np.zeros((2 * rays, 2)), np.zeros((W2.shape[0], 2 * rays), np.int8)
     capacity = 4 * W2.shape[0] + 16
-    where, which, step = np.empty((2, capacity)), np.empty((2, capacity), np.int64), np.empty((2, capacity))
+    which, where, step = np.empty((2, capacity), np.int64), np.empty((2, capacity)), np.empty((2, capacity))
     count = 0
     for j in range(W2.shape[0]):
-        preactivations(W2[j], units, on, a, b, sums, vx, vy)
-        signs = sign(vx[0], vy[0], dx[0], dy[0])
-        for s in range(rays):
-            n = s + 1 if s + 1 < rays else 0
-            # on the ray itself
-            c = 2 * s
-            at = sign(vx[c], vy[c], dx[s], dy[s])
-            if at == 0 and (vx[c] != 0 or vy[c] != 0):
-                turns_on = ring(vy[c], -vx[c])[0]
-                at = 1 if inside(turns_on, keys[s], turns_on ^ OPPOSITE) else -1
-            if at > 0:
-                states[j, c] = 1
-                slopes[c, 0] += W3[j] * vx[c]
-                slopes[c, 1] += W3[j] * vy[c]
-            # in the open sector after it
-            c += 1
-            x, y = vx[c], vy[c]
-            signs = sign(x, y, dx[s], dy[s])
-            ends = sign(x, y, dx[n], dy[n])
-            if signs == ends and signs != 0:
-                if signs > 0:
-                    states[j, c] = 1
-                    slopes[c, 0] += W3[j] * x
-                    slopes[c, 1] += W3[j] * y
-                continue
-            if x == 0 and y == 0:
-                continue
-            turns_on, position = ring(y, -x)
-            turns_off = turns_on ^ OPPOSITE
-            if inside(keys[s], turns_on, keys[n]):
-                states[j, c] = 2
-            elif inside(keys[s], turns_off, keys[n]):
-                states[j, c] = 3
-                position = position + 4 if position < 4 else position - 4
-            else:
-                if turns_on == keys[s] or inside(turns_on, keys[s], turns_off):
-                    states[j, c] = 1
-                    slopes[c, 0] += W3[j] * x
-                    slopes[c, 1] += W3[j] * y
-                continue
-            if count == capacity:
-                capacity *= 2
-                where, which, step = grown(where), grown(which), grown(step)
-            which[0, count] = turns_on if states[j, c] == 2 else turns_off
-            which[1, count] = s
-            where[0, count] = position
-            where[1, count] = states[j, c]
-            step[0, count] = W3[j] * x
-            step[1, count] = W3[j] * y
-            count += 1
-    return slopes, states, which[:, :count], where[:, :count], step[:, :count]
+        later(W2[j], units, on, a, b, turning, tails)
+        w = W3[j]
+        state = states[j]
+        firstx, firsty, secondx, secondy = 0.0, 0.0, 0.0, 0.0  # what the half turns have gained before ray u
+        for u in range(half):
+            for h in range(2):
+                s = half * h + u
+                n = s + 1 if s + 1 < rays else 0
+                # on the ray itself: neither the units that turn on there nor those that turn off
+                if h == 0:
+                    x, y = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
+                    firstx += turning[0, u]
+                    firsty += turning[1, u]
+                    openx, openy = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
+                else:
+                    x, y = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
+                    secondx += turning[2, u]
+                    secondy += turning[3, u]
+                    openx, openy = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
+                if on_ray(x, y, dx[s], dy[s], keys[s]):
+                    state[2 * s] = 1
+                    slopes[2 * s, 0] += w * x
+                    slopes[2 * s, 1] += w * y
+                # in the open sector after it
+                at = sign(openx, openy, dx[s], dy[s])
+                if at < 0 and sign(openx, openy, dx[n], dy[n]) < 0:
+                    continue
+                if not (at > 0 and sign(openx, openy, dx[n], dy[n]) > 0):
+                    found, key, position = unclear(openx, openy, keys[s], keys[n])
+                    state[2 * s + 1] = found
+                    if found == 0:
+                        continue
+                    if found > 1:
+                        if count == capacity:
+                            capacity *= 2
+                            which, where, step = grown(which), grown(where), grown(step)
+                        which[0, count], which[1, count] = key, s
+                        where[0, count], where[1, count] = position, found
+                        step[0, count], step[1, count] = w * openx, w * openy
+                        count += 1
+                        continue
+                state[2 * s + 1] = 1
+                slopes[2 * s + 1, 0] += w * openx
+                slopes[2 * s + 1, 1] += w * openy
+    return slopes, states, which[:, :count].copy(), where[:, :count].copy(), step[:, :count].copy()
 
 
 @njit(cache=True)
@@ -250,18 +256,9 @@ def locate_all(x, g, keys, starts):
 
 
 @njit(cache=True)
-def accumulate(sums, at, x, g, q):
-    """Add q·(x, g) to the rows ``at`` of ``sums`` (fine elements, 2)."""
-    for i in range(x.size):
-        sums[at[i], 0] += q[i] * x[i]
-        sums[at[i], 1] += q[i] * g[i]
-
-
-@njit(cache=True)
 def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
     """Gradients of W1, W2, W3 from the sums of q·(x, g) over each fine element; O(n1·n2)."""
     half = (rays.size - 1) // 2
-    scratch, vx, vy = np.empty((8, half + 1)), np.empty(4 * half), np.empty(4 * half)
     coarse = np.zeros((4 * half, 2))
     before, after = np.zeros_like(sums), np.zeros_like(sums)  # inside each open sector, up to and from a fine element
     for s in range(2 * half):
@@ -277,59 +274,81 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
             for e in range(end - 1, start, -1):
                 total += sums[e, axis]
                 after[e, axis] = total
-    dW1, dW2, dW3 = np.zeros((W1_rows(W2), 2)), np.zeros_like(W2), np.zeros_like(W3)
-    # sums over each half of the elements: prefixes, then suffixes, of the first and of the second half
-    prefix, suffix = np.zeros((2, 2 * half + 1, 2)), np.zeros((2, 2 * half + 1, 2))
-    share = np.empty((4 * half, 2))
+    dW1, dW2, dW3 = np.zeros((W2.shape[1], 2)), np.zeros_like(W2), np.zeros_like(W3)
+    turning, tails = np.empty((4, half + 1)), np.empty((4, half + 1))
+    # per half turn, x and y: sums over the elements before each ray, and over the open sector after it and all later ones
+    prefix, suffix, at_ray = np.zeros((4, half + 1)), np.zeros((4, half + 1)), np.zeros((4, half + 1))
     switch = 0
     for j in range(W2.shape[0]):
-        preactivations(W2[j], units, on, a, b, scratch, vx, vy)
+        later(W2[j], units, on, a, b, turning, tails)
+        state = states[j]
         total = 0.0
-        for c in range(4 * half):
-            state = states[j, c]
-            gx, gy = 0.0, 0.0
-            if state == 1:
-                gx, gy = coarse[c, 0], coarse[c, 1]
-            elif state == 2:
-                e = 2 * at[switch] + 1
-                gx, gy = after[e, 0], after[e, 1]
-                switch += 1
-            elif state == 3:
-                e = 2 * at[switch] - 1
-                gx, gy = before[e, 0], before[e, 1]
-                switch += 1
-            share[c, 0], share[c, 1] = gx, gy
-            total += vx[c] * gx + vy[c] * gy
+        firstx, firsty, secondx, secondy = 0.0, 0.0, 0.0, 0.0
+        for u in range(half):
+            for h in range(2):
+                s = half * h + u
+                if h == 0:
+                    x, y = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
+                    firstx += turning[0, u]
+                    firsty += turning[1, u]
+                    openx, openy = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
+                else:
+                    x, y = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
+                    secondx += turning[2, u]
+                    secondy += turning[3, u]
+                    openx, openy = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
+                rayx, rayy, gx, gy = 0.0, 0.0, 0.0, 0.0
+                if state[2 * s] == 1:
+                    rayx, rayy = coarse[2 * s, 0], coarse[2 * s, 1]
+                    total += x * rayx + y * rayy
+                found = state[2 * s + 1]
+                if found == 1:
+                    gx, gy = coarse[2 * s + 1, 0], coarse[2 * s + 1, 1]
+                elif found > 1:
+                    e = 2 * at[switch]
+                    if found == 2:
+                        gx, gy = after[e + 1, 0], after[e + 1, 1]
+                    else:
+                        gx, gy = before[e - 1, 0], before[e - 1, 1]
+                    switch += 1
+                total += openx * gx + openy * gy
+                at_ray[2 * h, u], at_ray[2 * h + 1, u] = rayx, rayy
+                suffix[2 * h, u], suffix[2 * h + 1, u] = gx, gy
         dW3[j] = total
         if W3[j] == 0:
             continue
-        for h in range(2):
-            for axis in range(2):
-                total = 0.0
-                for e in range(2 * half):
-                    total += share[2 * half * h + e, axis]
-                    prefix[h, e + 1, axis] = total
-                total = 0.0
-                for e in range(2 * half - 1, -1, -1):
-                    total += share[2 * half * h + e, axis]
-                    suffix[h, e, axis] = total
-        for u in range(units.size):
+        for row in range(4):
+            total = 0.0
+            for u in range(half):
+                prefix[row, u] = total
+                total += at_ray[row, u] + suffix[row, u]
+            total = 0.0
+            for u in range(half - 1, -1, -1):
+                total += suffix[row, u]
+                suffix[row, u] = total
+                total += at_ray[row, u]
+        weights, gradient = W2[j], dW2[j]
+        for v in range(units.size):
             # the unit is on from the sector after its ray to the one before the opposite ray
-            h = 0 if on[u] < half else 1
-            k = 2 * (on[u] - half * h)
-            gx = W3[j] * (suffix[h, k + 1, 0] + prefix[1 - h, k, 0])
-            gy = W3[j] * (suffix[h, k + 1, 1] + prefix[1 - h, k, 1])
-            i = units[u]
-            dW2[j, i] = a[u] * gx + b[u] * gy
-            dW1[i, 0] += W2[j, i] * gx
-            dW1[i, 1] += W2[j, i] * gy
+            u, h = on[v], 0
+            if u >= half:
+                u, h = u - half, 2
+            gx = W3[j] * (suffix[h, u] + prefix[2 - h, u])
+            gy = W3[j] * (suffix[h + 1, u] + prefix[3 - h, u])
+            i = units[v]
+            gradient[i] = a[v] * gx + b[v] * gy
+            dW1[i, 0] += weights[i] * gx
+            dW1[i, 1] += weights[i] * gy
     return dW1, dW2, dW3
 
 
-@njit(cache=True, inline="always")
-def W1_rows(W2):
-    """Number of first-layer units."""
-    return W2.shape[1]
+@njit(cache=True, fastmath={"contract"})
+def add_product(out, coefficients, rows):
+    """out += coefficients @ rows."""
+    for k in range(rows.shape[0]):
+        c, row = coefficients[k], rows[k]
+        for i in range(out.size):
+            out[i] += c * row[i]
 
 
 @njit(cache=True)
@@ -350,13 +369,9 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
         for t in range(T + 1):
             for r in range(b):
                 residual[r] = -Y[p, r]
-            for i in range(d):
-                for r in range(b):
-                    residual[r] += x[i] * Mt[p, i, r]
+            add_product(residual, x, Mt[p])
             g[:] = 0.0
-            for r in range(b):
-                for i in range(d):
-                    g[i] += residual[r] * M[p, r, i]
+            add_product(g, residual, M[p])
             if t == T:
                 break
             for i in range(d):
@@ -384,10 +399,6 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
             if t == 0:
                 break
             residual[:] = 0.0
-            for i in range(d):
-                for r in range(b):
-                    residual[r] += through[i] * Mt[p, i, r]
-            for r in range(b):
-                for i in range(d):
-                    adjoint[i] += residual[r] * M[p, r, i]
+            add_product(residual, through, Mt[p])
+            add_product(adjoint, residual, M[p])
     return loss, sums

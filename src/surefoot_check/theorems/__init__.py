@@ -9,6 +9,11 @@ from . import (
     implicit_spectral,
     linear_resnet_gd,
     linear_resnet_local,
+    step_sizes_as_printed,
+    step_sizes_monotone,
+    step_sizes_prox_monotone,
+    step_sizes_prox_rate,
+    step_sizes_rate,
     two_layer_as_printed,
     two_layer_constant,
     two_layer_contraction,
@@ -33,6 +38,11 @@ THEOREMS: dict[str, Theorem] = {
         implicit_measured,
         implicit_gd,
         implicit_flow,
+        step_sizes_monotone,
+        step_sizes_rate,
+        step_sizes_prox_monotone,
+        step_sizes_prox_rate,
+        step_sizes_as_printed,
     )
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.validate import integer, nonnegative, positive_integer, real
+from .._core.validate import as_tensor, integer, nonnegative, positive_integer, real
 
 
 def generator_of(seed: int) -> torch.Generator:
@@ -25,9 +25,7 @@ def fraction(name: str, value: Any) -> float:
 
 def matrices(count: int, rows: int, columns: int, generator: torch.Generator, *, unit_columns: bool) -> Tensor:
     """Gaussian (count, rows, columns) float64, its columns scaled to norm 1 or not."""
-    sizes = [
-        positive_integer(name, value) for name, value in (("count", count), ("rows", rows), ("columns", columns))
-    ]
+    sizes = [positive_integer(name, value) for name, value in (("count", count), ("rows", rows), ("columns", columns))]
     M = torch.randn(*sizes, generator=generator, dtype=torch.float64)
     return M / M.norm(dim=1, keepdim=True) if unit_columns else M
 
@@ -41,6 +39,7 @@ def spread(matrix: Any, targets: Any, count: int, seed: int) -> tuple[Tensor, Te
         )
         Y = x.to(matrix.device) @ matrix.T
     else:
+        targets = as_tensor("targets", targets)
         Y = real("targets", targets[:, None] if targets.ndim == 1 else targets, 2).T
         if Y.shape[1] != matrix.shape[0]:
             raise ValueError(

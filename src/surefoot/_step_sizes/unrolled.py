@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from .._core.validate import as_tensor, finite, integer, unknown
-from .network import Evaluator, Smoothness, StepSizeNet
+from .._core.validate import as_tensor, finite, integer, nonnegative, unknown
+from .network import Smoothness, StepSizeNet
 from .problems import Problems
 
 Gradient = Literal["exact", "detached"]
@@ -54,135 +54,129 @@ def smoothness_of(problems: Problems, smoothness: Smoothness) -> Tensor:
         if smoothness not in ("common", "authors"):
             raise unknown("smoothness", smoothness, ("per-problem", "common", "authors"))
         return found.max().expand_as(found) / (AUTHORS if smoothness == "authors" else 1.0)
-    beta = as_tensor("smoothness", smoothness if isinstance(smoothness, Tensor) else [smoothness])
+    beta = as_tensor(
+        "smoothness", [nonnegative("smoothness", smoothness)] if isinstance(smoothness, Real) else smoothness
+    )
     beta = beta.to(device=problems.M.device, dtype=torch.float64).reshape(-1)
     if len(beta) not in (1, problems.count):
-        raise ValueError(f"smoothness has {len(beta)} entries; pass a number, or one for each of {problems.count} problems")
+        raise ValueError(
+            f"smoothness has {len(beta)} entries; pass a number, or one for each of {problems.count} problems"
+        )
     finite("smoothness", beta)
     if not bool((beta > 0.0).all()):
         raise ValueError(f"smoothness is {float(beta.min()):g}; it must be positive: steps are divided by it")
     return beta.expand(problems.count)
 
 
-def check_fit(net: StepSizeNet, problems: Problems) -> None:
-    """Raise unless network and problems have one dtype and device, and the weights are finite."""
+def inverse_smoothness(problems: Problems, smoothness: Smoothness) -> Tensor:
+    """1/β_p (N, 1) in the problems' dtype."""
+    return (1.0 / smoothness_of(problems, smoothness)).to(problems.M.dtype)[:, None]
+
+
+def check_net(net: StepSizeNet) -> None:
+    """Raise unless ``net`` is a network with finite weights."""
     if not isinstance(net, StepSizeNet):
         raise TypeError(f"net is a {type(net).__name__}; pass sf.nn.StepSizeNet")
+    for index, weight in enumerate(net.matrices):
+        finite(f"net.weights[{index}]", weight)
+
+
+def check_problems(net: StepSizeNet, problems: Problems, name: str = "problems") -> None:
+    """Raise unless ``problems`` are a batch of the network's dtype and device."""
     if not isinstance(problems, Problems):
-        raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
+        raise TypeError(f"{name} is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
     W = net.weights[0]
     if W.dtype != problems.M.dtype or W.device != problems.M.device:
         raise TypeError(
-            f"net is {W.dtype} on {W.device}, problems are {problems.M.dtype} on {problems.M.device}; convert one of them with .to"
+            f"net is {W.dtype} on {W.device}, {name} are {problems.M.dtype} on {problems.M.device}; convert one with .to"
         )
-    for index, weight in enumerate(net.matrices):
-        finite(f"net.weights[{index}]", weight)
 
 
 def solve(
     net: StepSizeNet, problems: Problems, iterations: int, start: Any, smoothness: Smoothness, *, trajectory: bool
 ) -> Solution:
     """See ``StepSizeNet.solve``."""
-    check_fit(net, problems)
+    check_net(net)
+    check_problems(net, problems)
     iterations = integer("iterations", iterations, 0)
     beta = smoothness_of(problems, smoothness)
-    inverse = (1.0 / beta).to(problems.M.dtype)[:, None]
+    inverse = inverse_smoothness(problems, beta)
     x = problems.start(start)
     before, evaluator = problems.products, net.evaluator()
     objectives, lowest, highest, kept = [], [], [], [x]
     for _ in range(iterations):
         value, gradient = problems.evaluate(x)
         P = net.steps(evaluator.evaluate(x, gradient))
-        step = P * inverse
-        x = problems.prox(x - step * gradient, step)
+        x = proximal_step(problems, x, gradient, P * inverse)
         objectives.append(value)
         lowest.append(P.amin(1))
         highest.append(P.amax(1))
         if trajectory:
             kept.append(x)
     objectives.append(problems.objective(x))
-    empty = problems.M.new_zeros(0, problems.count)
+    none = problems.M.new_zeros(0, problems.count)
     return Solution(
-        x,
-        torch.stack(objectives),
-        torch.stack(lowest) if lowest else empty,
-        torch.stack(highest) if highest else empty,
-        beta,
-        problems.products - before,
-        torch.stack(kept) if trajectory else None,
+        solution=x,
+        objectives=torch.stack(objectives),
+        lowest=torch.stack(lowest) if lowest else none,
+        highest=torch.stack(highest) if highest else none,
+        smoothness=beta,
+        products=problems.products - before,
+        trajectory=torch.stack(kept) if trajectory else None,
     )
 
 
-@dataclass(frozen=True)
-class _Tape:
-    """What the adjoint needs of the forward pass: 3 N d numbers a step, and N b for logistic regression."""
-
-    x: list[Tensor]
-    gradient: list[Tensor]
-    logits: list[Tensor]
-    product: list[Tensor]
+def proximal_step(problems: Problems, x: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
+    """prox(x - step ∇f(x)) with the same step (N, d) in the prox, as Theorem 4.1 needs."""
+    return problems.prox(x - step * gradient, step)
 
 
 def final_objective(net: StepSizeNet, problems: Problems, iterations: int, inverse: Tensor, start: Tensor) -> Tensor:
     """F = Σ_p F_p(x_T), a scalar; ``inverse`` = 1/β (N, 1)."""
     evaluator, x = net.evaluator(), start
     for _ in range(iterations):
-        gradient = problems.gradient(x)
-        step = net.steps(evaluator.evaluate(x, gradient)) * inverse
-        x = problems.prox(x - step * gradient, step)
+        g = problems.gradient(x)
+        x = proximal_step(problems, x, g, net.steps(evaluator.evaluate(x, g)) * inverse)
     return problems.objective(x).sum()
 
 
 def final_objective_and_gradient(
     net: StepSizeNet, problems: Problems, iterations: int, inverse: Tensor, start: Tensor, gradient: Gradient = "exact"
 ) -> tuple[Tensor, list[Tensor]]:
-    """F = Σ_p F_p(x_T) and its gradient with respect to W_1 … W_L, by the adjoint of the iteration.
+    """F = Σ_p F_p(x_T) and its gradient with respect to W_1 … W_L, by the adjoint of the iteration; no autograd.
 
     With s = P/β, y = x_{t-1} - s g and x_t = prox(y, s), the adjoint a_t of x_t gives u of y and v of s through the prox, hence
     (v - u g)(∂P/∂z)/β of the network's output z, and a_{t-1} = u + ∇²f(x_{t-1})(-s u). ``exact`` adds what flows back through the
     network's inputs x and g; ``detached``, the paper's rule, leaves it out: not a gradient of F for T ≥ 2.
+
+    Memory: 3 N d numbers a step, and N b more for logistic regression.
     """
     evaluator = net.evaluator()
-    tape, x = _forward(net, evaluator, problems, iterations, inverse, start)
+    tape: list[tuple[Tensor, Tensor, Tensor, Tensor | None]] = []
+    x = start
+    for _ in range(iterations):
+        product = problems.forward(x)
+        g = problems.adjoint(problems.outer_gradient(product))
+        z = evaluator.evaluate(x, g)
+        tape.append((x, g, z, None if problems.quadratic else product))
+        x = proximal_step(problems, x, g, net.steps(z) * inverse)
     product = problems.forward(x)
     value = (problems.smooth_value(product) + problems.penalty(x)).sum()
     adjoint = problems.adjoint(problems.outer_gradient(product))
     kink = problems.penalty_gradient(x)
     if kink is not None:
         adjoint = adjoint + kink
-    for t in reversed(range(iterations)):
-        before, g, z = tape.x[t], tape.gradient[t], tape.logits[t]
+    while tape:
+        before, g, z, product = tape.pop()
         step = net.steps(z) * inverse
         u, v = problems.prox_pullback(x, step, adjoint)
-        through_step = -u * g if v is None else v - u * g
-        q = through_step * net.steps_derivative(z) * inverse
-        into_x, into_g = evaluator.pullback(before, g, q)
+        of_step = -u * g if v is None else v - u * g
+        into_x, into_g = evaluator.pullback(before, g, of_step * net.steps_derivative(z) * inverse)
         x = before
-        if t == 0:
+        if not tape:
             break  # the start does not depend on the weights
-        turned = -step * u
         if gradient == "exact":
-            u, turned = u + into_x, turned + into_g
-        adjoint = u + problems.curvature(tape.product[t] if tape.product else x, turned)
+            adjoint = u + into_x + problems.curvature(into_g - step * u, product)
+        else:
+            adjoint = u + problems.curvature(-step * u, product)
     return value, evaluator.gradients()
-
-
-def _forward(
-    net: StepSizeNet, evaluator: Evaluator, problems: Problems, iterations: int, inverse: Tensor, x: Tensor
-) -> tuple[_Tape, Tensor]:
-    tape = _Tape([], [], [], [])
-    for _ in range(iterations):
-        product = problems.forward(x)
-        g = problems.adjoint(problems.outer_gradient(product))
-        z = evaluator.evaluate(x, g)
-        tape.x.append(x)
-        tape.gradient.append(g)
-        tape.logits.append(z)
-        if not problems.quadratic:
-            tape.product.append(product)
-        step = net.steps(z) * inverse
-        x = problems.prox(x - step * g, step)
-    return tape, x
-
-
-Objective = Callable[[StepSizeNet], Tensor]
