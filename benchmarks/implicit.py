@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,8 +30,10 @@ SOLVERS = ("fixed_point_iter", "anderson", "broyden")
 TUNING, FINER = 8, 10.0**-0.5
 """How often a tolerance is lowered, and by what factor, before a solver is said not to reach the target."""
 LIMIT = 200
+FAR = 1.5
 
 Weights = tuple[Tensor, ...]
+Tolerances = tuple[float, float]
 
 
 def get_deq() -> Callable[..., torch.nn.Module] | None:
@@ -124,9 +127,9 @@ class Method:
 class Ours(Method):
     """``sf.nn.ImplicitReLU``; warm: every call starts from what the step before left."""
 
-    def __init__(self, data: Problem, warm: bool, tolerance: float) -> None:
+    def __init__(self, data: Problem, warm: bool, tolerances: Tolerances) -> None:
         super().__init__(data)
-        self._net = sf.nn.ImplicitReLU(*data.before, data.gamma, tolerance=tolerance)
+        self._net = sf.nn.ImplicitReLU(*data.before, data.gamma, tolerance=min(tolerances))
         self._left = SolverMemory()
         if warm:
             (0.5 * (self._net(data.X, self._left) - data.y).square().sum()).backward()
@@ -145,7 +148,7 @@ class Ours(Method):
 class TorchDEQ(Method):
     """A solver of torchdeq, with implicit differentiation by the same solver."""
 
-    def __init__(self, data: Problem, warm: bool, solver: str, tolerances: tuple[float, float]) -> None:
+    def __init__(self, data: Problem, warm: bool, solver: str, tolerances: Tolerances) -> None:
         super().__init__(data)
         self._start = data.start if warm else torch.zeros_like(data.start)
         make: Any = get_deq()
@@ -162,9 +165,9 @@ class TorchDEQ(Method):
 class Unroll(Method):
     """The plain iteration from 0 to a relative change, differentiated by autograd."""
 
-    def __init__(self, data: Problem, tolerance: float) -> None:
+    def __init__(self, data: Problem, tolerances: Tolerances) -> None:
         super().__init__(data)
-        self._tolerance = tolerance
+        self._tolerance = tolerances[0]
 
     def fixed_point(self, Phi: Tensor) -> Tensor:
         Z = Phi
@@ -195,18 +198,18 @@ def errors(found: Sequence[Tensor], exact: Sequence[Tensor]) -> tuple[float, flo
 
 
 def tuned(
-    make: Callable[[float, float], Method], exact: Sequence[Tensor], dtype: torch.dtype, first: float
-) -> Method | None:
+    make: Callable[[Tolerances], Method], exact: Sequence[Tensor], target: float, first: Tolerances
+) -> tuple[Method | None, Tolerances]:
     """The method with the loosest tolerances of Z and of the gradient that reach the target, or nothing."""
-    forward = backward = first
+    forward, backward = first
     for _ in range(TUNING):
-        method = make(forward, backward)
+        method = make((forward, backward))
         of_Z, of_gradients = errors(method(), exact)
-        if max(of_Z, of_gradients) <= TARGETS[dtype]:
-            return method
+        if max(of_Z, of_gradients) <= target:
+            return method, (forward, backward)
         forward *= FINER
-        backward *= FINER if of_Z <= TARGETS[dtype] else 1.0
-    return None
+        backward *= FINER if of_Z <= target else 1.0
+    return None, first
 
 
 def memory(method: Method) -> tuple[int, int]:
@@ -231,50 +234,45 @@ def memory(method: Method) -> tuple[int, int]:
 
 
 def medians(methods: Sequence[Method], rounds: int) -> list[float]:
-    """Median seconds of processor time of each; alternately, so that a change of the machine's load meets all."""
+    """Median seconds of processor time of each, alternately; what is far behind the fastest peer of the first runs only twice."""
     times: list[list[float]] = [[] for _ in methods]
-    for _ in range(rounds + 1):
-        for method, list_ in zip(methods, times, strict=True):
+    for count in range(rounds + 1):
+        for index, method in enumerate(methods):
+            if count > 1 and index and times[index][1] > FAR * min(taken[1] for taken in times[1:]):
+                continue
             start = time.process_time()
             method()
-            list_.append(time.process_time() - start)
-    return [statistics.median(list_[1:]) for list_ in times]
+            times[index].append(time.process_time() - start)
+    return [statistics.median(taken[1:]) for taken in times]
 
 
-def compare(problem_: Problem, dtype: torch.dtype, rounds: int) -> list[list[object]]:
+def compare(problem: Problem, dtype: torch.dtype, rounds: int) -> list[list[object]]:
     """Rows of the table."""
-    data = problem_.to(dtype)
+    data, target, solvers = problem.to(dtype), TARGETS[dtype], SOLVERS if get_deq() is not None else ()
     exact, gamma = reference(data), data.gamma
-    coarse = 10.0 * TARGETS[dtype]
-    first = 3.0 * TARGETS[dtype] * (1.0 - gamma) / gamma
-    unroll = tuned(lambda forward, _: Unroll(data, forward), exact, dtype, first)
+    guess = 3.0 * target * (1.0 - gamma) / gamma
+    first = dict.fromkeys(("ours", *solvers), (guess, guess)) | {"ours": (10.0 * target, 10.0 * target)}
     rows: list[list[object]] = []
     for warm in (False, True):
-        methods: dict[str, Method | None] = {
-            "ours": tuned(
-                lambda forward, backward, warm=warm: Ours(data, warm, min(forward, backward)), exact, dtype, coarse
-            )
-        }
-        if get_deq() is not None:
-            for solver in SOLVERS:
-                methods[f"torchdeq {solver}"] = tuned(
-                    lambda forward, backward, solver=solver, warm=warm: TorchDEQ(data, warm, solver, (forward, backward)),
-                    exact, dtype, first,
-                )  # fmt: skip
+        methods: dict[str, Method | None] = {}
+        for name in first:
+            make = partial(Ours, data, warm) if name == "ours" else partial(TorchDEQ, data, warm, name)
+            methods[name], first[name] = tuned(make, exact, target, first[name])
         if not warm:
-            methods["autograd, unrolled"] = unroll
+            methods["autograd, unrolled"] = tuned(partial(Unroll, data), exact, target, (0.3 * guess, guess))[0]
         reached = {name: method for name, method in methods.items() if method is not None}
         took = dict(zip(reached, medians(list(reached.values()), rounds), strict=True))
         for name in methods:
-            case = [gamma, str(dtype).removeprefix("torch."), "warm" if warm else "cold", name]
+            case = [gamma, str(dtype).removeprefix("torch."), "warm" if warm else "cold"]
+            case.append(f"torchdeq {name}" if name in solvers else name)
             if name not in reached:
-                rows.append([*case, "-", "-", "not reached", "-", "-", "-"])
+                rows.append([*case, "not reached", *"-----"])
                 continue
             of_Z, of_gradients = errors(reached[name](), exact)
             peak, kept = memory(reached[name])
             ratio = f"{took[name] / took['ours']:.1f}x" if "ours" in took else "-"
-            size = f"{peak / 1e6:.0f}", f"{kept / 1e6:.0f}"
-            rows.append([*case, took[name], ratio, f"{of_Z:.0e}", f"{of_gradients:.0e}", *size])
+            sizes = f"{peak / 1e6:.0f}", f"{kept / 1e6:.0f}"
+            rows.append([*case, took[name], ratio, f"{of_Z:.0e}", f"{of_gradients:.0e}", *sizes])
     return rows
 
 
@@ -292,7 +290,7 @@ def main(
             rows += compare(data, dtype, rounds)
     table(
         f"Loss and gradient of an implicit ReLU network, N = {SIZE}, m = {WIDTH}, at equal accuracy",
-        ["γ", "dtype", "start", "method", "s", "to ours", "error of Z", "of gradients", "peak MB", "kept MB"],
+        ["γ", "dtype", "start", "method", "s", "ratio", "error of Z", "of gradients", "peak MB", "kept MB"],
         rows,
         "Tolerances tuned until Z and the gradients of W, A and b are within 1e-5 (float32) and 1e-8 (float64), relative.\n"
         "Warm: from the results of the step before; kept: between forward and backward pass.",

@@ -12,8 +12,8 @@ import surefoot as sf
 from surefoot_check import check
 
 # Problem: 20 images with unit-norm rows, labels 0 and 1
-digits = load_digits(n_class=2)
-images, labels = torch.nn.functional.normalize(torch.tensor(digits.data)), torch.tensor(digits.target)
+data, target = load_digits(n_class=2, return_X_y=True)
+images, labels = torch.nn.functional.normalize(torch.tensor(data)), torch.tensor(target)
 X, y = images[:20], labels[:20].double()
 loss = sf.SquaredLoss(X, y)
 assert not sf.data.parallel_rows(X)

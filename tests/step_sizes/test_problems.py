@@ -35,9 +35,7 @@ def batches(seed: int = 0) -> list[Problems]:
 
 
 def point(problems: Problems, seed: int = 1) -> Tensor:
-    return torch.randn(
-        problems.count, problems.columns, dtype=F64, generator=torch.Generator().manual_seed(seed)
-    )
+    return torch.randn(problems.count, problems.columns, dtype=F64, generator=torch.Generator().manual_seed(seed))
 
 
 def objective_by_hand(problems: Problems, p: int, x: np.ndarray) -> float:
@@ -161,7 +159,9 @@ def test_reference_minimisers_and_gap_bounds(index: int) -> None:
     optimum = problems.optimum(1e-9)
     problems.products = 0
     bound = problems.gap_bound(optimum)
-    assert bool((bound <= 1e-9 * torch.maximum(problems.optimal_value, 1e-12 * problems.objective(problems.start()))).all())
+    assert bool(
+        (bound <= 1e-9 * torch.maximum(problems.optimal_value, 1e-12 * problems.objective(problems.start()))).all()
+    )
     assert problems.products == 1, "measurements are not counted"
     for p in range(problems.count):
         other = reference(problems, p)
@@ -320,7 +320,11 @@ M, Y = torch.ones(2, 3, 4, dtype=F64), torch.ones(2, 3, dtype=F64)
         (lambda: Lasso(M, Y, [0.1, -0.1]), ValueError, "lam has a negative entry"),
         (lambda: Lasso(M, Y, "large"), TypeError, "lam is 'large'"),
         (lambda: Lasso.random(2, 3, 4, sparsity=0.0), ValueError, "sparsity is 0.0"),
-        (lambda: Logistic(M, torch.tensor([[0, 1, 1], [1, 0, 1]])), ValueError, r"labels has the value 0; .* 2\*labels - 1"),
+        (
+            lambda: Logistic(M, torch.tensor([[0, 1, 1], [1, 0, 1]])),
+            ValueError,
+            r"labels has the value 0; .* 2\*labels - 1",
+        ),
         (lambda: Logistic(M, Y, l2=math.inf), ValueError, "l2 is inf"),
         (lambda: LeastSquares(M, Y).start(torch.ones(2, 3)), ValueError, r"start has shape \(2, 3\)"),
         (lambda: LeastSquares(M, Y).start(torch.ones(2, 4)), TypeError, "start is torch.float32"),

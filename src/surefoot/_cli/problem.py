@@ -181,7 +181,9 @@ def _implicit(options: given.Implicit) -> Problem:
         "dead_units": len(dead_units(found.Z)),
         "feature_norm": float(torch.linalg.vector_norm(found.Z)),
     }
-    faster = "; fewer --samples need fewer" if options.inputs == "whiten" else "; --inputs whiten usually needs far fewer"
+    faster = (
+        "; fewer --samples need fewer" if options.inputs == "whiten" else "; --inputs whiten usually needs far fewer"
+    )
     advice = _advice(options, N, width, samples.unmerged)
     return Problem(net, SampleLoss(X, Y), facts, samples.table, advice, faster)
 

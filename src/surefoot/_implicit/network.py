@@ -187,8 +187,8 @@ class ImplicitReLU(nn.Module):
 
         Args:
             X: (N, d).
-            memory: what the call at nearby weights and the same X left, to start from; updated, also by ``backward``. Keep one for
-                each batch that comes again. The guaranteed accuracy does not depend on it, only the time.
+            memory: what the call at nearby weights and the same X left, to start from; updated, by ``backward`` too. Keep one
+                for each batch that comes again. Only the time depends on it, not the guaranteed accuracy.
 
         Raises:
             NotWellPosed: γ‖A‖ ≥ 1.

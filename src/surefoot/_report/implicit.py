@@ -74,7 +74,7 @@ def features(facts: Facts, found: Features, drawing: str) -> Markup:
     moved = max(found.movement)
     items = [
         ("Samples N", count(N), f"{count(d)} inputs, {count(p)} output{'' if p == 1 else 's'}"),
-        ("Width m", count(m), f"{count(found.dead)} units are 0 on every sample at the start (dead)"),
+        ("Width m", count(m), f"units that are 0 on every sample at the start (dead): {count(found.dead)}"),
         (
             "γ‖A‖",
             number(found.contraction[-1]),

@@ -135,12 +135,14 @@ class StepSizeNet(nn.Module):
         return self.steps(self.logits(x, g))
 
     def steps(self, z: Tensor) -> Tensor:
-        """P = low + (high - low) σ(z), never outside the range by rounding."""
+        """P = low + (high - low) σ(z), never outside the range by rounding; a z that is NaN, which finite weights and inputs give
+        only by overflow, counts as 0."""
+        z = torch.where(z.isnan(), 0.0, z)
         return (self.low + (self.high - self.low) * torch.sigmoid(z)).clamp(self.low, self.high)
 
     def steps_derivative(self, z: Tensor) -> Tensor:
         """∂P/∂z."""
-        return (self.high - self.low) * (torch.sigmoid(z) * torch.sigmoid(-z))
+        return torch.where(z.isnan(), 0.0, (self.high - self.low) * (torch.sigmoid(z) * torch.sigmoid(-z)))
 
     def evaluator(self) -> Evaluator:
         """The fastest exact form for these weights: the sector table for two hidden layers, the layers themselves otherwise."""

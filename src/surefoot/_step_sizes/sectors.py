@@ -68,7 +68,7 @@ class Table:
         self._rays = np.append(np.searchsorted(keys, rays), keys.size)
         self._switches = np.searchsorted(keys, which[0])
         rows = kernels.spread(slopes, self._rays, keys.size, self._switches, where[1], step)
-        bins = 1 << math.ceil(math.log2(2 * keys.size))
+        bins = 1 << math.ceil(math.log2(4 * keys.size))
         self._starts = kernels.bins(np.concatenate([positions[chosen], where[0]])[picked], bins)
         host = _Lookup(torch.from_numpy(keys), torch.from_numpy(np.ldexp(rows, e1 + e2 + e3)))
         self._lookups = {torch.device("cpu"): host}
@@ -132,7 +132,7 @@ class Table:
         )
         total = sum(self._exponents)
         return tuple(  # pyright: ignore[reportReturnType]
-            torch.from_numpy(np.ldexp(gradient, total - exponent)).reshape(W.shape).to(W)
+            torch.from_numpy(np.ldexp(gradient, total - exponent) if total != exponent else gradient).reshape(W.shape).to(W)
             for gradient, exponent, W in zip(found, self._exponents, self._like, strict=True)
         )
 
@@ -260,10 +260,10 @@ def forward_and_gradient(
 
 
 def _scaled(W: Tensor) -> tuple[np.ndarray, int]:
-    """W in float64, contiguous, divided by the power of two that brings its largest entry into [1/2, 1); and its exponent."""
-    values = W.to("cpu", torch.float64).contiguous().numpy()
-    exponent = int(np.frexp(max(values.max(), -values.min()))[1])
-    return np.ldexp(values, -exponent), exponent
+    """A copy of W in float64, divided by a power of two that brings its largest entry near 1 if it is far; the exponent."""
+    values = W.to("cpu", torch.float64, copy=True, memory_format=torch.contiguous_format).numpy()
+    exponent = 256 * round(int(np.frexp(max(values.max(), -values.min()))[1]) / 256)
+    return (np.ldexp(values, -exponent) if exponent else values), exponent
 
 
 def _check_weights(W1: Tensor, W2: Tensor, W3: Tensor, finite: bool = True) -> None:

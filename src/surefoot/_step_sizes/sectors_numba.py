@@ -24,22 +24,16 @@ CLEAR = 4 * 2.0**-52  # a scalar product of two pairs above this share of its ab
 @njit(cache=True, inline="always")
 def ring(x, y):
     """Key of the direction (x, y), finite and not 0, and its position in [0, 8], which does not decrease with the key."""
-    if abs(y) <= abs(x):
-        ratio = y / x
-        key = max(np.float64(abs(ratio)).view(np.int64) - SMALLEST, np.int64(0))
-        if ratio < 0:
-            key = -key
-        if x > 0:
-            return key, 4 + ratio
-        return key ^ OPPOSITE, (8 + ratio if ratio < 0 else ratio)
-    ratio = -x / y
-    key = max(np.float64(abs(ratio)).view(np.int64) - SMALLEST, np.int64(0))
-    if ratio < 0:
-        key = -key
-    key += QUARTER
-    if y > 0:
-        return key, 6 + ratio
-    return key ^ OPPOSITE, 2 + ratio
+    near = abs(y) <= abs(x)
+    top, bottom = (y, x) if near else (-x, y)
+    ratio = top / bottom
+    size = max(np.float64(abs(ratio)).view(np.int64) - SMALLEST, np.int64(0))
+    key = (-size if ratio < 0 else size) + (np.int64(0) if near else QUARTER)
+    position = ratio + (4.0 if near else 6.0)
+    if bottom < 0:
+        key ^= OPPOSITE
+        position = ratio + (2.0 if not near else 8.0 if ratio < 0 else 0.0)
+    return key, position
 
 
 @njit(cache=True)
@@ -64,23 +58,24 @@ def later(weights, units, on, a, b, turning, tails):
     """What a second-layer unit gains at each ray, and the sums of that from each ray to the end of its half turn.
 
     ``units`` are the first-layer units with a row (a, b) that is not 0, sorted by the ray ``on`` where each turns on.
-    ``turning`` and ``tails`` (4, K+1), overwritten, hold x and y of the first half turn, then of the second.
+    ``turning`` and ``tails`` (K+1, 4), overwritten, hold x and y of the first half turn, then of the second.
     """
-    half = turning.shape[1] - 1
+    half = turning.shape[0] - 1
     turning[:] = 0.0
     for u in range(units.size):
-        k = on[u]
-        h = 0
+        k, h = on[u], 0
         if k >= half:
-            h, k = 2, k - half
+            k, h = k - half, 2
         w = weights[units[u]]
-        turning[h, k] += w * a[u]
-        turning[h + 1, k] += w * b[u]
-    for row in range(4):
-        total = 0.0
-        for u in range(half, -1, -1):
-            total += turning[row, u]
-            tails[row, u] = total
+        turning[k, h] += w * a[u]
+        turning[k, h + 1] += w * b[u]
+    t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0  # four sums at once: each waits for its own last addition only
+    for u in range(half, -1, -1):
+        t0 += turning[u, 0]
+        t1 += turning[u, 1]
+        t2 += turning[u, 2]
+        t3 += turning[u, 3]
+        tails[u, 0], tails[u, 1], tails[u, 2], tails[u, 3] = t0, t1, t2, t3
 
 
 @njit(cache=True, inline="always")
@@ -128,7 +123,7 @@ def build(W2, W3, units, on, a, b, keys, dx, dy):
     """
     rays = keys.size
     half = rays // 2
-    turning, tails = np.empty((4, half + 1)), np.empty((4, half + 1))
+    turning, tails = np.empty((half + 1, 4)), np.empty((half + 1, 4))
     slopes, states = np.zeros((2 * rays, 2)), np.zeros((W2.shape[0], 2 * rays), np.int8)
     capacity = 4 * W2.shape[0] + 16
     which, where, step = np.empty((2, capacity), np.int64), np.empty((2, capacity)), np.empty((2, capacity))
@@ -144,15 +139,15 @@ def build(W2, W3, units, on, a, b, keys, dx, dy):
                 n = s + 1 if s + 1 < rays else 0
                 # on the ray itself: neither the units that turn on there nor those that turn off
                 if h == 0:
-                    x, y = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
-                    firstx += turning[0, u]
-                    firsty += turning[1, u]
-                    openx, openy = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
+                    x, y = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
+                    firstx += turning[u, 0]
+                    firsty += turning[u, 1]
+                    openx, openy = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
                 else:
-                    x, y = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
-                    secondx += turning[2, u]
-                    secondy += turning[3, u]
-                    openx, openy = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
+                    x, y = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
+                    secondx += turning[u, 2]
+                    secondy += turning[u, 3]
+                    openx, openy = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
                 if on_ray(x, y, dx[s], dy[s], keys[s]):
                     state[2 * s] = 1
                     slopes[2 * s, 0] += w * x
@@ -237,12 +232,14 @@ def locate(x, g, keys, starts):
     cells = starts.size - 1
     cell = min(int(position * (cells / 8)), cells - 1)
     low, high = starts[cell], starts[cell + 1]
-    while low < high:
+    while high - low > 8:  # few bins hold more than one boundary
         middle = (low + high) // 2
         if keys[middle] <= key:
             low = middle + 1
         else:
             high = middle
+    while low < high and keys[low] <= key:
+        low += 1
     return 2 * (low - 1) + (keys[low - 1] != key)
 
 
@@ -275,9 +272,10 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
                 total += sums[e, axis]
                 after[e, axis] = total
     dW1, dW2, dW3 = np.zeros((W2.shape[1], 2)), np.zeros_like(W2), np.zeros_like(W3)
-    turning, tails = np.empty((4, half + 1)), np.empty((4, half + 1))
+    hit = (coarse[:, 0] != 0) | (coarse[:, 1] != 0)
+    turning, tails = np.empty((half + 1, 4)), np.empty((half + 1, 4))
     # per half turn, x and y: sums over the elements before each ray, and over the open sector after it and all later ones
-    prefix, suffix, at_ray = np.zeros((4, half + 1)), np.zeros((4, half + 1)), np.zeros((4, half + 1))
+    prefix, suffix, at_ray = np.empty((half, 4)), np.empty((half, 4)), np.empty((half, 4))
     switch = 0
     for j in range(W2.shape[0]):
         later(W2[j], units, on, a, b, turning, tails)
@@ -288,22 +286,23 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
             for h in range(2):
                 s = half * h + u
                 if h == 0:
-                    x, y = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
-                    firstx += turning[0, u]
-                    firsty += turning[1, u]
-                    openx, openy = firstx + tails[2, u + 1], firsty + tails[3, u + 1]
+                    x, y = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
+                    firstx += turning[u, 0]
+                    firsty += turning[u, 1]
+                    openx, openy = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
                 else:
-                    x, y = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
-                    secondx += turning[2, u]
-                    secondy += turning[3, u]
-                    openx, openy = secondx + tails[0, u + 1], secondy + tails[1, u + 1]
+                    x, y = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
+                    secondx += turning[u, 2]
+                    secondy += turning[u, 3]
+                    openx, openy = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
                 rayx, rayy, gx, gy = 0.0, 0.0, 0.0, 0.0
-                if state[2 * s] == 1:
+                if state[2 * s] == 1 and hit[2 * s]:
                     rayx, rayy = coarse[2 * s, 0], coarse[2 * s, 1]
                     total += x * rayx + y * rayy
                 found = state[2 * s + 1]
-                if found == 1:
+                if found == 1 and hit[2 * s + 1]:
                     gx, gy = coarse[2 * s + 1, 0], coarse[2 * s + 1, 1]
+                    total += openx * gx + openy * gy
                 elif found > 1:
                     e = 2 * at[switch]
                     if found == 2:
@@ -311,30 +310,38 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
                     else:
                         gx, gy = before[e - 1, 0], before[e - 1, 1]
                     switch += 1
-                total += openx * gx + openy * gy
-                at_ray[2 * h, u], at_ray[2 * h + 1, u] = rayx, rayy
-                suffix[2 * h, u], suffix[2 * h + 1, u] = gx, gy
+                    total += openx * gx + openy * gy
+                at_ray[u, 2 * h], at_ray[u, 2 * h + 1] = rayx, rayy
+                suffix[u, 2 * h], suffix[u, 2 * h + 1] = gx, gy
         dW3[j] = total
         if W3[j] == 0:
             continue
-        for row in range(4):
-            total = 0.0
-            for u in range(half):
-                prefix[row, u] = total
-                total += at_ray[row, u] + suffix[row, u]
-            total = 0.0
-            for u in range(half - 1, -1, -1):
-                total += suffix[row, u]
-                suffix[row, u] = total
-                total += at_ray[row, u]
+        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+        for u in range(half):
+            prefix[u, 0], prefix[u, 1], prefix[u, 2], prefix[u, 3] = t0, t1, t2, t3
+            t0 += at_ray[u, 0] + suffix[u, 0]
+            t1 += at_ray[u, 1] + suffix[u, 1]
+            t2 += at_ray[u, 2] + suffix[u, 2]
+            t3 += at_ray[u, 3] + suffix[u, 3]
+        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+        for u in range(half - 1, -1, -1):
+            t0 += suffix[u, 0]
+            t1 += suffix[u, 1]
+            t2 += suffix[u, 2]
+            t3 += suffix[u, 3]
+            suffix[u, 0], suffix[u, 1], suffix[u, 2], suffix[u, 3] = t0, t1, t2, t3
+            t0 += at_ray[u, 0]
+            t1 += at_ray[u, 1]
+            t2 += at_ray[u, 2]
+            t3 += at_ray[u, 3]
         weights, gradient = W2[j], dW2[j]
         for v in range(units.size):
             # the unit is on from the sector after its ray to the one before the opposite ray
             u, h = on[v], 0
             if u >= half:
                 u, h = u - half, 2
-            gx = W3[j] * (suffix[h, u] + prefix[2 - h, u])
-            gy = W3[j] * (suffix[h + 1, u] + prefix[3 - h, u])
+            gx = W3[j] * (suffix[u, h] + prefix[u, 2 - h])
+            gy = W3[j] * (suffix[u, h + 1] + prefix[u, 3 - h])
             i = units[v]
             gradient[i] = a[v] * gx + b[v] * gy
             dW1[i, 0] += weights[i] * gx
@@ -346,9 +353,9 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
 def add_product(out, coefficients, rows):
     """out += coefficients @ rows."""
     for k in range(rows.shape[0]):
-        c, row = coefficients[k], rows[k]
+        c = coefficients[k]
         for i in range(out.size):
-            out[i] += c * row[i]
+            out[i] += c * rows[k, i]
 
 
 @njit(cache=True)
@@ -366,11 +373,13 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
     loss = 0.0
     for p in range(count):
         x[:] = 0.0
+        inverse = 1 / beta[p]
         for t in range(T + 1):
             for r in range(b):
                 residual[r] = -Y[p, r]
             add_product(residual, x, Mt[p])
-            g[:] = 0.0
+            for i in range(d):
+                g[i] = 0.0
             add_product(g, residual, M[p])
             if t == T:
                 break
@@ -378,10 +387,11 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
                 e = locate(x[i], g[i], keys, starts)
                 z = rows[e, 0] * x[i] + rows[e, 1] * g[i]
                 small = math.exp(-abs(z))
-                size = lo + (hi - lo) * ((1.0 if z >= 0 else small) / (1 + small))
+                share = 1 / (1 + small)
+                size = lo + (hi - lo) * (share if z >= 0 else small * share)
                 xs[t, i], gs[t, i], at[t, i] = x[i], g[i], e
-                step[t, i] = size / beta[p]
-                slope[t, i] = (hi - lo) * small / ((1 + small) * (1 + small)) / beta[p]
+                step[t, i] = size * inverse
+                slope[t, i] = (hi - lo) * inverse * (small * share * share)
                 x[i] -= step[t, i] * g[i]
         for r in range(b):
             loss += 0.5 * residual[r] * residual[r]
@@ -398,7 +408,8 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
                     through[i] += q * rows[e, 1]
             if t == 0:
                 break
-            residual[:] = 0.0
+            for r in range(b):
+                residual[r] = 0.0
             add_product(residual, through, Mt[p])
             add_product(adjoint, residual, M[p])
     return loss, sums

@@ -9,6 +9,7 @@ import math
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from surefoot_check.arrays import digest
 from .._core import checkpoints
 from .._core.interrupts import StopRequest
 from .._core.io import RunDirectoryError, locked, make_directory, read_json, write_json
-from .._core.validate import folder, nonnegative, positive_integer, unknown
+from .._core.validate import as_tensor, folder, nonnegative, positive_integer, unknown
 from .._core.validate import integer as checked_integer
 from .network import Smoothness, StepSizeNet
 from .optimizers import OPTIMIZERS, Optimizer
@@ -154,7 +155,7 @@ def train(
         "gradient": gradient,
         "learning_rate": method.rate,
         "iterations": iterations,
-        "smoothness": smoothness if smoothness is None or isinstance(smoothness, str) else _plain(smoothness),
+        "smoothness": _plain(smoothness),
         "fresh": fresh is not None,
         "patience": patience,
         "widths": list(net.widths),
@@ -165,7 +166,8 @@ def train(
     }
     loss = RunLoss(copy.deepcopy(net), problems, iterations, smoothness, fresh, validation, gradient)
     w = torch.cat([W.reshape(-1) for W in net.matrices])
-    with ExitStack() as held:
+    # weights that overflow end the run with a status of its own; numpy need not warn of them
+    with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
         files = None if path is None else _Files(path, settings, w, resume, held)
         if files is not None and files.start is not None:
             progress = files.start
@@ -334,8 +336,11 @@ def _optimizer(name: str, learning_rate: float | None, gradient: str, fresh: Fre
     return kind(rate)
 
 
-def _plain(smoothness: float | Tensor) -> Any:
-    return smoothness.tolist() if isinstance(smoothness, Tensor) else float(smoothness)
+def _plain(smoothness: Smoothness) -> Any:
+    """As config.json holds it."""
+    if smoothness is None or isinstance(smoothness, str):
+        return smoothness
+    return float(smoothness) if isinstance(smoothness, Real) else as_tensor("smoothness", smoothness).tolist()
 
 
 def _digests(problems: Problems) -> dict[str, str]:

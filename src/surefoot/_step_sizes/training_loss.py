@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -73,7 +74,9 @@ def training_loss(
     net: StepSizeNet, problems: Problems, iterations: int, beta: Tensor, gradient: Gradient = "exact"
 ) -> tuple[float, list[Tensor]]:
     """Σ_p F_p(x_T) from x_0 = 0 and its gradient, the fastest way there is: compiled for least squares in float64 on the CPU
-    with two hidden layers, as ``final_objective_and_gradient`` otherwise."""
+    with two hidden layers, as ``final_objective_and_gradient`` otherwise. NaN where a weight is not finite."""
+    if not _finite(net):
+        return math.nan, [torch.full_like(W, math.nan) for W in net.matrices]
     if _compiled(net, problems):
         from .sectors import forward_and_gradient
 
@@ -89,9 +92,15 @@ def training_loss(
 
 def final_loss(net: StepSizeNet, problems: Problems, iterations: int, beta: Tensor) -> float:
     """Σ_p F_p(x_T) from x_0 = 0, with the rounding of ``training_loss``, so that line searches may compare the two."""
+    if not _finite(net):
+        return math.nan
     if _compiled(net, problems):
         return training_loss(net, problems, iterations, beta)[0]
     return float(final_objective(net, problems, iterations, inverse_smoothness(problems, beta), problems.start()))
+
+
+def _finite(net: StepSizeNet) -> bool:
+    return all(bool(W.isfinite().all()) for W in net.matrices)
 
 
 def _compiled(net: StepSizeNet, problems: Problems) -> bool:

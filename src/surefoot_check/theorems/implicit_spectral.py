@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..numbers import Number, Quantities, larger, power_of_complement, sqrt
+from ..numbers import Number, Quantities, larger, power_of_complement, smaller, sqrt
 from . import implicit as shared
 from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
 
@@ -233,11 +233,14 @@ class Spectral(Theorem):
         yield Inequality("eta > 0", q["eta"], ">", 0.0)
         for name in ("f", "rho", "B", "tau", "delta"):
             yield Inequality(f"{name} is not negative", q[name], ">=", 0.0)
+        # counts to a target are relative to the first level: a higher one would let the first block fall by any factor
+        yield Inequality("the first level is the initial gap", schedule[0].level, "<=", q["initial_gap"])
         at = model(q)
         assert at is not None
         yield Inequality("one segment for each block, and an endless one", len(schedule), ">=", len(at.marks))
         yield Inequality("no segment beyond", len(schedule), "<=", len(at.marks))
         one: Any = 1.0 + 0.0 * q["eta"]
+        step = q["eta"] * (q["node_min"] - perturbation(q))
         for index, ((first, last), segment) in enumerate(zip(_levels(q, at), schedule, strict=False)):
             where = f"segment {index}"
             yield Inequality(f"{where}: is a block of the model", segment.start, "<=", at.marks[index])
@@ -247,14 +250,14 @@ class Spectral(Theorem):
             yield Inequality(
                 f"{where}: ends with its block", -1 if segment.count is None else segment.count, ">=", count
             )
-            if index == 0:  # of iteration 0 alone, where the gap is the initial one
-                continue
-            yield Inequality(f"{where}: starts above the model", segment.level, ">=", first)
+            if index > 0:
+                yield Inequality(f"{where}: starts above the model", segment.level, ">=", first)
+            else:  # iteration 0 alone: the gap is the initial one, which may be below the model, and one step is left
+                last = smaller(last, q["initial_gap"] * (one - step) * (one - step))
             end = segment.level * (one - segment.decrease) ** count
             yield Inequality(f"{where}: ends above the model", end, ">=", last)
         final = schedule[-1]
         yield from starts_with(final, q["eta"])
-        step = q["eta"] * (q["node_min"] - perturbation(q))
         yield Inequality("the last decrease is that of one step", step * (2.0 - step), ">=", final.decrease)
 
 

@@ -1,0 +1,348 @@
+"""A learned LASSO solver: quasi-Newton proposals with a learned metric and threshold, safeguarded by a provable decrease."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.validate import finite, integer, nonnegative, positive_integer, real
+from .accelerated import accelerated
+from .batch import soft
+from .lasso import Lasso
+from .quasi_newton import Memory
+from .safeguard import Point, Rounding, accepted, line_minimum, proximal_point, required_decrease
+
+WEIGHTS = (0.0, 0.0, 0.0, -0.35, 0.0, 0.0, 0.0)
+"""Trained by benchmarks/learned_lasso.py --train."""
+THRESHOLD_LIMITS = (-6.0, 1.5)
+METRIC_LIMITS = (-3.0, 3.0)
+"""Of logarithms, so that no weights make the model degenerate."""
+
+
+@dataclass(frozen=True)
+class LassoSolution:
+    """What ``LassoSolver.solve`` found.
+
+    Attributes:
+        solution: x_T (N, d).
+        objectives: F_p(x_t) (T+1, N), never increasing.
+        products: multiplications with M_p or M_pᵀ until F_p(x_t) was known (T+1, N).
+        bounds: F_p(x_t) - F_p* is at most this (T+1, N), by the theorems alone: a worst case, known before the run but for F(x_0)
+            and the iteration at which a problem left the proposals.
+        gap: duality gap bounds (N,) float64 at the solution.
+        proposals: how many were made in each problem (N,).
+        accepted: how many of them were accepted (N,).
+    """
+
+    solution: Tensor
+    objectives: Tensor
+    products: Tensor
+    bounds: Tensor
+    gap: Tensor
+    proposals: Tensor
+    accepted: Tensor
+
+    @property
+    def accepted_share(self) -> float:
+        """Accepted proposals among all."""
+        return float(self.accepted.sum() / self.proposals.sum().clamp(min=1))
+
+
+class LassoSolver:
+    """Minimises ½‖Mx - Y‖² + λ‖x‖₁ with a learned quasi-Newton model; what it does is safe whatever the weights.
+
+    Each iteration proposes w = x + αd: d minimises ⟨g, d⟩ + ½⟨d, Bd⟩ + λ_t‖x + d‖₁ up to a few inner steps, and α the true F along
+    d. B agrees with MᵀM on the last directions and is a diagonal S elsewhere. Two things are learned, from features without
+    units: log(S_ii/‖m_i‖²), linear in 1, whether x_i ≠ 0, the share of non-zeros and log(|g_i|/λ); and the logarithm of a
+    threshold factor κ, linear in 1, the share of non-zeros and the progress made; λ_t = max{λ, κ‖e‖/√b} with e the proximal
+    residual. 7 weights.
+
+    Guarantee, for any weights: w is accepted if F(w) ≤ F(x) - Q is proved in spite of rounding, Q the model decrease of the
+    proximal step of length 1/β; otherwise that step is taken. So F never increases and F(x_t) - F* ≤ 2βR²/(t+1), R = 2F(x_0)/λ.
+    After ``patience`` rejections, or ``limit`` iterations, a problem goes on from its best point with monotone accelerated steps:
+    F(x_t) - F* ≤ 2βR²/(t-K+1)² after leaving at K.
+
+    Cost: two products with M or Mᵀ an iteration, three where a proposal is rejected. Not counted, as for FISTA: β, and the
+    norms of the columns. The model costs O(d · memory) for each inner step.
+
+    Args:
+        weights: 7 numbers; the trained ones by default.
+        memory: directions kept.
+        inner: steps on the model.
+        patience: rejections after which a problem leaves the proposals.
+        limit: iterations after which every problem does.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+    """
+
+    def __init__(
+        self, weights: Any = WEIGHTS, *, memory: int = 40, inner: int = 20, patience: int = 5, limit: int = 1000
+    ) -> None:
+        self.weights = real("weights", weights, 1).double()
+        if len(self.weights) != len(WEIGHTS):
+            raise ValueError(f"weights has {len(self.weights)} entries; pass {len(WEIGHTS)}")
+        finite("weights", self.weights)
+        self.memory, self.inner = positive_integer("memory", memory), positive_integer("inner", inner)
+        self.patience, self.limit = positive_integer("patience", patience), integer("limit", limit, 0)
+
+    def __repr__(self) -> str:
+        return f"LassoSolver({[round(w, 4) for w in self.weights.tolist()]})"
+
+    def solve(
+        self, problems: Lasso, iterations: int, start: Any = None, *, tolerance: float | None = None
+    ) -> LassoSolution:
+        """At most ``iterations`` iterations on all problems at once.
+
+        Args:
+            problems: a batch of LASSO problems with λ > 0.
+            iterations: T ≥ 0.
+            start: first iterate (N, d); zero by default.
+            tolerance: stop when the duality gap of every problem is at most this share of F; never by default.
+
+        Raises:
+            TypeError, ValueError: bad arguments, or a problem with λ = 0, for which no bound holds.
+        """
+        iterations = integer("iterations", iterations, 0)
+        tolerance = None if tolerance is None else nonnegative("tolerance", tolerance)
+        return _Run(self, _checked(problems), problems.start(start)).solve(iterations, tolerance)
+
+    def cost(self, problems: Lasso, iterations: int = 60, accuracy: float = 1e-4) -> Tensor:
+        """Products (N,) float64 until (F - F*)/F* ≤ ``accuracy``, interpolated in log(F - F*) between iterations; a problem that
+        does not get there counts twice its products, and more the farther it is away."""
+        solution = self.solve(problems, iterations)
+        best = problems.optimal_value
+        excess = ((solution.objectives.double() - best) / best / accuracy).clamp(min=1e-6).log()
+        reached = excess <= 0.0
+        index = torch.where(reached.any(0), reached.int().argmax(0), iterations)
+        products = solution.products.double()
+
+        def at(rows: Tensor, i: Tensor) -> Tensor:
+            return rows.gather(0, i[None]).squeeze(0)
+
+        before = (index - 1).clamp(min=0)
+        high, low = at(excess, before), at(excess, index)
+        span = at(products, index) - at(products, before)
+        found = at(products, index) - span * (low / (low - high)).nan_to_num(nan=0.0)
+        return torch.where(reached.any(0), found, products[-1] * (2.0 + excess[-1].clamp(min=0.0)))
+
+    def train(
+        self,
+        batches: Sequence[Lasso],
+        rounds: int = 100,
+        *,
+        scale: float = 0.3,
+        iterations: int = 40,
+        accuracy: float = 1e-4,
+        seed: int = 0,
+    ) -> list[float]:
+        """Lower the mean logarithm of ``cost`` by an evolution strategy, (1+1) with the success rule of one fifth: the loss is no
+        differentiable function of the weights. The solver is changed in place.
+
+        Args:
+            batches: problems of equal weight per batch, for instance one for each λ.
+            rounds: candidates to try.
+            scale: first standard deviation of a change.
+            iterations: that ``cost`` may use.
+            accuracy: relative gap aimed at.
+            seed: of the changes.
+
+        Returns:
+            The best loss before and after each round.
+        """
+        if not batches:
+            raise ValueError("batches is empty; pass at least one batch of problems")
+        generator = torch.Generator().manual_seed(integer("seed", seed, 0))
+
+        def loss() -> float:
+            return sum(float(self.cost(p, iterations, accuracy).log().mean()) for p in batches) / len(batches)
+
+        best, losses = self.weights, [loss()]
+        for _ in range(positive_integer("rounds", rounds)):
+            self.weights = best + scale * torch.randn(len(best), generator=generator, dtype=torch.float64)
+            tried = loss()
+            better = tried < losses[-1]
+            best = self.weights if better else best
+            scale *= math.exp(0.8 if better else -0.2) ** 0.5
+            losses.append(min(tried, losses[-1]))
+        self.weights = best
+        return losses
+
+
+class _Run:
+    """One call of ``solve``: what is fixed, and what changes from iteration to iteration."""
+
+    def __init__(self, solver: LassoSolver, problems: Lasso, start: Tensor) -> None:
+        self.solver, self.problems = solver, problems
+        self.rounding = Rounding(problems)
+        self.weights = solver.weights.to(problems.M)
+        squares = problems.M.square().sum(1)
+        self.squares = squares.maximum(torch.finfo(squares.dtype).eps * squares.amax(1, keepdim=True))
+        self.point = self.rounding.start(start)
+        self.gradient = problems.adjoint(self.point.residual)
+        self.gradient_error = self.rounding.pullback_error(self.point.residual, self.point.residual_error)
+        self.memory = Memory(problems.M, solver.memory)
+        self.first_residual = self._residual()
+
+    def solve(self, iterations: int, tolerance: float | None) -> LassoSolution:
+        limit, zero = min(iterations, self.solver.limit), torch.zeros_like(self.point.value)
+        spent = zero + (1.0 if bool(self.point.x.any()) else 0.0)
+        objectives, products = [self.point.value], [spent]
+        proposals, rejections, left = zero, zero, zero + limit
+        for t in range(limit):
+            active = rejections < self.solver.patience
+            if not bool(active.any()) or (tolerance is not None and self._finished(tolerance)):
+                left = left.clamp(max=t)
+                break
+            rejected = active & ~self._step(0.5**rejections, active)
+            proposals, rejections = proposals + active.to(zero), rejections + rejected.to(zero)
+            left = torch.where(rejected & (rejections >= self.solver.patience), t + 1.0, left)
+            spent = torch.where(active, spent + torch.where(rejected, 3.0, 2.0), spent)
+            objectives.append(self.point.value)
+            products.append(spent)
+        found = LassoSolution(
+            solution=self.point.x,
+            objectives=torch.stack(objectives),
+            products=torch.stack(products),
+            bounds=self._bounds(objectives),
+            gap=zero.double(),
+            proposals=proposals,
+            accepted=proposals - rejections,
+        )
+        finished = tolerance is not None and self._finished(tolerance)
+        found = found if finished else self._accelerate(found, iterations, tolerance, left)
+        return replace(found, gap=self.problems.gap_bound(found.solution))
+
+    def _step(self, shrink: Tensor, active: Tensor) -> Tensor:
+        """Move the active problems; returns where the proposal was accepted (N,)."""
+        problems, rounding, point = self.problems, self.rounding, self.point
+        safe = proximal_point(rounding, point.x, self.gradient)
+        decrease = required_decrease(rounding, point.x, self.gradient, self.gradient_error, safe)
+        direction = self._direction(shrink)
+        image = problems.forward(direction)
+        length = line_minimum(problems, point, direction, image)
+        new = rounding.move(point, direction, image, length)
+        good = accepted(new, point, decrease)
+        if bool((active & ~good).any()):
+            safe_direction = safe - point.x
+            safe_image = problems.forward(safe_direction)
+            direction = torch.where(good[:, None], direction, safe_direction)
+            image = torch.where(good[:, None], image, safe_image)
+            # no worse than the plain step of length 1, for no product
+            longer = line_minimum(problems, point, safe_direction, safe_image)
+            plain = rounding.move(point, safe_direction, safe_image, torch.ones_like(longer))
+            better = rounding.move(point, safe_direction, safe_image, longer).value <= plain.value
+            length = torch.where(good, length, torch.where(better, longer, 1.0))
+            new = rounding.move(point, direction, image, length)
+        moved = active & (new.value <= point.value)
+        length = torch.where(moved, length, 0.0)
+        pulled = problems.adjoint(image)
+        self.memory.add(direction, image, pulled)
+        self.point = new.where(moved, point)
+        image_error = rounding.sum_columns * rounding.column_norms * direction.abs().sum(1)
+        self.gradient_error = (
+            self.gradient_error
+            + length * rounding.pullback_error(image, image_error)
+            + rounding.unit * (self.gradient.norm(dim=1) + 2.0 * length * pulled.norm(dim=1))
+            + rounding.unit * rounding.smoothness * (self.point.x.norm(dim=1) + length * direction.norm(dim=1))
+        )
+        self.gradient = self.gradient + length[:, None] * pulled
+        return good
+
+    def _residual(self) -> Tensor:
+        """‖S e‖ (N,), with S the squared norms of the columns and e = soft(x - g/S, λ/S) - x: of the scale of the gradient, and 0 at
+        minimisers alone."""
+        x, S = self.point.x, self.squares
+        return (S * (soft(x - self.gradient / S, self.problems.lam[:, None] / S) - x)).norm(dim=1)
+
+    def _direction(self, shrink: Tensor) -> Tensor:
+        """The learned proposal d (N, d); ``shrink`` (N,) multiplies κ."""
+        x, lam, w = self.point.x, self.problems.lam, self.weights
+        nonzero = (x != 0.0).to(x)
+        share = (nonzero.sum(1) / self.problems.rows).clamp(max=2.0)
+        residual = self._residual()
+        progress = (residual / self.first_residual).log().nan_to_num(nan=0.0, neginf=-20.0).clamp(-20.0, 5.0)
+        log_kappa = (w[0] + w[1] * share + w[2] * progress).clamp(*THRESHOLD_LIMITS)
+        threshold = torch.maximum(lam, shrink * log_kappa.exp() * residual / math.sqrt(self.problems.rows))
+        excess = (self.gradient.abs() / lam[:, None]).log().clamp(-3.0, 3.0)
+        log_metric = (w[3] + (w[5] * share)[:, None] + w[4] * nonzero + w[6] * excess).clamp(*METRIC_LIMITS)
+        model = self.memory.model(self.squares * log_metric.exp())
+        return model.minimise(x, self.gradient, threshold, self.rounding.smoothness, self.solver.inner)
+
+    def _finished(self, tolerance: float) -> bool:
+        """Whether the duality gap, from the gradient at hand, is at most ``tolerance`` F in every problem."""
+        point, lam = self.point, self.problems.lam
+        c = (lam / (self.gradient.abs().amax(1) + self.gradient_error)).clamp(max=1.0)
+        gap = (
+            0.5 * ((1.0 - c) * point.residual.norm(dim=1)).square()
+            + (lam[:, None] * point.x.abs() + c[:, None] * self.gradient * point.x).sum(1)
+            + 4.0 * point.value_error
+            + self.gradient_error * point.x.norm(dim=1)
+        )
+        return bool((gap <= tolerance * point.value).all())
+
+    def _bounds(self, objectives: list[Tensor]) -> Tensor:
+        """min{F(x_0), 2βR²/(t+3)} with R = 2F(x_0)/λ, by the rate of monotone proximal steps for ω = ϑ = 1."""
+        first = objectives[0]
+        steps = torch.arange(len(objectives), dtype=first.dtype, device=first.device)[:, None]
+        return (2.0 * self.rounding.smoothness * (2.0 * first / self.problems.lam).square() / (steps + 3.0)).minimum(first)
+
+    def _accelerate(
+        self, found: LassoSolution, iterations: int, tolerance: float | None, left: Tensor
+    ) -> LassoSolution:
+        """Go on with the problems that left the proposals at iteration ``left`` < T."""
+        index = (left < iterations).nonzero().squeeze(1)
+        if not len(index):
+            return found
+        rounding = self.rounding.select(index)
+        begin = left[index].long()
+        start = _rows(self.point, index)
+        run = accelerated(rounding, iterations - begin, start, tolerance=tolerance)
+        self.problems.products += rounding.problems.products
+        length = max(len(found.objectives), int(begin.max()) + len(run.objectives))
+        length = min(length, iterations + 1)
+        steps = torch.arange(length, device=index.device)[:, None]
+        later = (steps - begin).clamp(min=0)
+        kept = later.clamp(max=len(run.objectives) - 1)
+
+        def joined(first: Tensor, then: Tensor) -> Tensor:
+            """First (T+1, N) in the other problems and up to ``begin``, from there ``then`` (length, len(index))."""
+            padded = torch.cat([first, first[-1:].expand(length - len(first), -1)])
+            padded[:, index] = torch.where(later > 0, then, padded[:, index])
+            return padded
+
+        first_bounds = found.bounds[begin, index]
+        spent = found.products[begin, index]
+        solution = found.solution.clone()
+        solution[index] = run.last.x
+        return replace(
+            found,
+            solution=solution,
+            objectives=joined(found.objectives, run.objectives.gather(0, kept)),
+            products=joined(found.products, spent + 1.0 + 2.0 * kept),
+            bounds=joined(found.bounds, run.bounds.gather(0, kept).minimum(first_bounds)),
+        )
+
+
+def _rows(point: Point, index: Tensor) -> Point:
+    """The points of the problems at ``index``."""
+    return Point(
+        point.x[index],
+        point.residual[index],
+        point.residual_error[index],
+        point.value[index],
+        point.value_error[index],
+    )
+
+
+def _checked(problems: Any) -> Lasso:
+    if not isinstance(problems, Lasso):
+        raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.Lasso")
+    if not bool((problems.lam > 0.0).all()):
+        raise ValueError("problems.lam has a zero; no bound on the distance to a minimiser holds there: pass lam > 0")
+    return problems
