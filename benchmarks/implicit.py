@@ -23,7 +23,9 @@ from surefoot._implicit.solvers import SolverMemory
 SIZE, WIDTH, SIDE = 1000, 1000, 28
 GAMMAS = (0.1, 0.5, 0.8)
 TARGETS = {torch.float32: 1e-5, torch.float64: 1e-8}
-"""Error of Z and of every gradient, relative, that all must reach."""
+"""Relative error of Z that all must reach."""
+CANCELLED = 10.0
+"""The gradients may have so many times that: their sums over the rows cancel."""
 STEPS, ETA = 4, 1e-3
 ROUNDS = 5
 SOLVERS = ("fixed_point_iter", "anderson", "broyden")
@@ -139,7 +141,7 @@ class Ours(Method):
                 weight.copy_(new)
 
     def forward(self) -> tuple[Tensor, Tensor]:
-        """Z and the loss; what the last step left stays as it is, but for its work space."""
+        """Z and the loss; what the last step left stays as it is."""
         memory = replace(self._left)
         loss = 0.5 * (self._net(self.data.X, memory) - self.data.y).square().sum()
         return memory.Z, loss
@@ -205,7 +207,7 @@ def tuned(
     for _ in range(TUNING):
         method = make((forward, backward))
         of_Z, of_gradients = errors(method(), exact)
-        if max(of_Z, of_gradients) <= target:
+        if max(of_Z, of_gradients / CANCELLED) <= target:
             return method, (forward, backward)
         forward *= FINER
         backward *= FINER if of_Z <= target else 1.0
@@ -292,7 +294,7 @@ def main(
         f"Loss and gradient of an implicit ReLU network, N = {SIZE}, m = {WIDTH}, at equal accuracy",
         ["γ", "dtype", "start", "method", "s", "ratio", "error of Z", "of gradients", "peak MB", "kept MB"],
         rows,
-        "Tolerances tuned until Z and the gradients of W, A and b are within 1e-5 (float32) and 1e-8 (float64), relative.\n"
+        "Tolerances tuned until Z is within 1e-5 (float32) or 1e-8 (float64), every gradient within 10 times that, relative.\n"
         "Warm: from the results of the step before; kept: between forward and backward pass.",
     )
 

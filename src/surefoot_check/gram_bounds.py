@@ -50,6 +50,7 @@ def extreme_bounds(A: Array) -> tuple[Interval, Interval]:
     B = np.ldexp(A if rows <= columns else A.T, -exponent)  # exact but where it underflows, which ``vanished`` covers
     vanished = math.ldexp(float(A.size), -1074)
     G, error = product_with_error(B, B.T)
+    # the bound is the norm of an entrywise one that is symmetric, γ|B||Bᵀ|: it holds for either triangle reflected
     G = np.tril(G) + np.tril(G, -1).T
     values = np.linalg.eigvalsh(G)
     norm = _norm(B, G, float(values[-1]), error, vanished)

@@ -70,6 +70,11 @@ class Enclosed:
     value: Array
     error: float
 
+    @property
+    def vanishes(self) -> bool:
+        """Whether it is exactly 0."""
+        return self.error == 0.0 and not self.value.any()
+
 
 def equilibrium(problem: Samples, weights: Mapping[str, Array], norm_A: float | None = None) -> Enclosed:
     """Z (N, m); the error is infinite where γ‖A‖ < 1 is not certain. ``norm_A``: an upper bound of ‖A‖, found if not
@@ -153,6 +158,8 @@ def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
 
 
 def _half_square(r: Enclosed) -> float:
+    if r.vanishes:
+        return 0.0
     norm = up(frobenius_upper(r.value) + r.error)
     return up(0.5 * norm * norm, 2)
 
@@ -209,6 +216,7 @@ class Measured:
         """Z Zᵀ (N, N), exactly symmetric, error included that of Z."""
         Z = self.Z.value
         G, error = product_with_error(Z, Z.T)
+        # bounds the lower triangle reflected too: it is the norm of a symmetric entrywise bound, γ|Z||Zᵀ|
         return Enclosed(
             np.tril(G) + np.tril(G, -1).T, up(error + self.Z.error * (2.0 * frobenius_upper(Z) + self.Z.error), 5)
         )
@@ -263,7 +271,9 @@ class Measured:
         np.add.at(masses, left, (1.0 - weight + slack) * squares)
         np.add.at(masses, left + 1, (weight + slack) * squares)
         relative = 1.0 + (4.0 * len(values) + 2.0 * C.shape[1] + 40.0) * ULP
-        found = {"kappa": (0.0, up(kappa, 8))}
+        found: dict[str, Interval] = {"kappa": (0.0, up(kappa, 8))}
+        if r.vanishes:
+            return found | dict.fromkeys(MASSES, (0.0, 0.0))
         for name, mass in zip(MASSES, masses, strict=True):
             root = up(math.sqrt(up(float(mass) * relative + TINY, 3)) + moved, 2)
             found[name] = (0.0, up(root * root))

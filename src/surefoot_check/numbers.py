@@ -57,7 +57,8 @@ def power(x: Number, exponent: Number) -> Number:
 
 
 def power_of_complement(x: Number, count: int) -> Number:
-    """``(1 - x) ** count`` for ``0 <= x`` and an even ``count``; floats keep the relative accuracy of a small x."""
+    """``(1 - x) ** count`` for ``0 <= x < 1``, or any ``x >= 0`` and an even ``count``; floats keep the relative accuracy
+    of a small x."""
     if not isinstance(x, float | int):
         return (1 - x) ** count
     if x < 1.0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,37 @@ def rotation() -> tuple[Samples, Weights]:
     return Samples(np.array([[1.0, 0.5, 2.0], [0.2, 3.0, -1.0]]), np.ones((2, 1))), weights
 
 
+def negative() -> tuple[Samples, Weights]:
+    """No entry of A is positive."""
+    problem, weights = drawn(4, 4, 3, 6)
+    A = -np.abs(weights["A"])
+    return problem, {**weights, "A": A, "gamma": np.array(0.9 / np.linalg.norm(A, 2))}
+
+
+def nearly_parallel() -> tuple[Samples, Weights]:
+    """Two rows an angle of 1e-8 apart: the square of σ_min is below the rounding of the Gram matrix."""
+    problem, weights = drawn(0, 4, 3, 8)
+    problem.X[1] = problem.X[0] + 1e-8 * problem.X[2]
+    return problem, weights
+
+
+def orthogonal() -> tuple[Samples, Weights]:
+    """One eigenvalue of multiplicity 4."""
+    weights = {"A": np.eye(4), "W": np.eye(4), "b": np.zeros((4, 1)), "gamma": np.array(0.5)}
+    return Samples(np.eye(4), np.array([[1.0], [-2.0], [0.5], [0.0]])), weights
+
+
 INSTANCES: dict[str, Callable[[], tuple[Samples, Weights]]] = {
     "generic": lambda: drawn(0, 4, 3, 6),
     "identity": lambda: drawn(1, 4, 3, 6, identity=True),
     "near one": lambda: drawn(2, 3, 2, 5, q=0.97),
     "two outputs": lambda: drawn(3, 4, 3, 6, p=2),
     "rotation": rotation,
+    "negative": negative,
+    "nearly parallel": nearly_parallel,
+    "orthogonal": orthogonal,
+    "one sample": lambda: drawn(1, 1, 3, 5),
+    "square": lambda: drawn(5, 5, 6, 5),
 }
 
 
@@ -173,7 +199,7 @@ def test_base_quantities_contain_the_exact_ones(name: str) -> None:
 # -- masses ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["generic", "identity", "near one", "two outputs", "rotation"])
+@pytest.mark.parametrize("name", INSTANCES)
 def test_masses_and_kappa_are_those_of_one_matrix(name: str) -> None:
     """Ĝ is built in high precision from the very witness; κ and every mass bound what they claim of it."""
     problem, weights = INSTANCES[name]()
@@ -395,6 +421,27 @@ def test_checker_accepts_no_tampered_run(tmp_path: Path, tampering: str) -> None
     write(tmp_path, problem, weights, changed, final, k)
     report = check(tmp_path)
     assert report.outcome is not Outcome.ACCEPT
+
+
+@pytest.mark.parametrize("level", [1.0, 1e10])
+def test_the_first_block_claims_no_more_than_the_model(tmp_path: Path, level: float) -> None:
+    """The fall on it, and the level that targets are relative to, are claims like any other: here they promise a relative
+    gap of 1e-3 after one iteration. The other levels make room for what has to stay consistent."""
+    problem, weights, certificate = instance("implicit/spectral")
+    first, *rest = certificate.schedule
+    raised = [replace(s, level=s.level * (1.0 + 1e-6 * (1.0 + 1e-3 * i))) for i, s in enumerate(rest)]
+    kept = raised[0].level / (level * first.level) * (1.0 - 1e-9) if level > 1.0 else 1e-9
+    claims = (replace(first, level=level * first.level, decrease=1.0 - kept), *raised)
+    changed = replace(certificate, schedule=claims)
+    assert changed.iterations_to(1e-3) == 1
+    write(tmp_path, problem, weights, changed, weights, 0)
+    report = check(tmp_path)
+    assert report.outcome is Outcome.REJECT
+    refused = [line.name for line in report.lines if line.outcome is Outcome.REJECT]
+    assert refused == ["segment 0: ends above the model" if level == 1.0 else "the first level is the initial gap"]
+    honest = replace(certificate, schedule=(first, *raised))
+    write(tmp_path, problem, weights, honest, weights, 0)
+    assert check(tmp_path).outcome is Outcome.ACCEPT
 
 
 @pytest.mark.parametrize(

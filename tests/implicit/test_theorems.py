@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import flint
 import mpmath
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot._core.certificate import evaluate
+from surefoot_check.checker import PRECISION
 from surefoot_check.problems import ball
 from surefoot_check.theorems import THEOREMS, Schedule
 from surefoot_check.theorems import implicit_gd as gd
@@ -160,6 +162,13 @@ def example(theorem: str) -> tuple[Values, Schedule]:
     quantities, conditions, schedule = evaluate(THEOREMS[theorem], {**q, **choices})
     assert all(c.certain for c in conditions)
     return quantities, schedule
+
+
+def proved_exactly(theorem: str, quantities: Values, schedule: Schedule) -> bool:
+    """With the precision of the checker, which long schedules need."""
+    with flint.ctx.workprec(PRECISION):
+        exact = {name: ball(value) for name, value in quantities.items()}
+        return all(o.certain for o in THEOREMS[theorem].obligations(exact, schedule))
 
 
 @pytest.mark.parametrize("theorem", IMPLICIT)
@@ -341,7 +350,9 @@ def frozen(seed: int, theta: float) -> tuple[Values, Array, Array]:
 
 def exact_model(eigenvalues: Array, squares: Array, eta: float, k: int) -> float:
     """p_k²."""
-    logarithms = np.log(np.maximum(np.abs(1.0 - eta * eigenvalues), 1e-300))
+    rates = eta * eigenvalues
+    beyond = np.where(rates < 1.0, -rates, rates - 2.0)  # |1 - ηλ| = 1 + beyond: not rounded away before the power
+    logarithms = np.log1p(np.maximum(beyond, -1.0 + 2.0**-53))
     return float((squares * np.exp(2.0 * k * logarithms)).sum())
 
 
@@ -394,6 +405,27 @@ def test_guaranteed_count_is_that_of_the_linear_model(seed: int, theta: float) -
             reached = exact_model(eigenvalues, squares, q["eta"], middle) <= target
             low, high = (low, middle) if reached else (middle, high)
         assert high <= iterations_to(schedule, target) <= 1.01 * high + 1
+
+
+def test_a_first_step_that_hardly_gains_is_proved() -> None:
+    """Published masses sum to more than the residual, so that the model after one step may lie above the initial gap."""
+    q, _, _ = frozen(0, 1.0)
+    q |= dict.fromkeys(MASSES, 0.0) | {MASSES[0]: 1.0 + 1e-6, "node_max": 1e8, "eta": 1e-8}
+    quantities, conditions, schedule = evaluate(THEOREMS["implicit/spectral"], q)
+    assert all(c.certain for c in conditions)
+    assert schedule[0].level == 0.5 == schedule[0].at(1) < schedule[1].level
+    assert proved_exactly("implicit/spectral", quantities, schedule)
+
+
+def test_floats_stay_below_the_slack_over_billions_of_iterations() -> None:
+    """A spectrum of condition 1e10 and an ε that matters: 1e-10 a step must not be rounded to a multiple of 1e-16."""
+    q, _, _ = frozen(1, 1.9)
+    q |= dict.fromkeys(MASSES, 0.0) | {MASSES[j]: 1.0 / NODES for j in range(0, NODES, 2)}
+    q |= {"node_max": 1e10, "eta": 1.9e-10, "kappa": 0.9}
+    quantities, conditions, schedule = evaluate(THEOREMS["implicit/spectral"], q)
+    assert all(c.certain for c in conditions)
+    assert schedule[-1].start > 1e10
+    assert proved_exactly("implicit/spectral", quantities, schedule)
 
 
 @given(st.integers(1, 10**15))
@@ -592,30 +624,3 @@ def test_paper_flow_at_its_edge(kinks: bool) -> None:
 
 
 # -- errata ------------------------------------------------------------------------------------------------------------
-
-
-def test_erratum_eigenvalues_of_the_equilibrium_operator() -> None:
-    """Lemma 3.2 claims λ_min > 1 - γ0 for Q = I - γDAᵀ: the eigenvalues are complex, and equality occurs; Re λ ≥ 1 - γ0 holds."""
-    gamma = 0.5
-    rotation = np.array([[0.0, -1.0], [1.0, 0.0]])
-    eigenvalues = np.linalg.eigvals(np.eye(2) - gamma * rotation.T)
-    assert np.abs(eigenvalues.imag).min() > 0.4
-    equal = np.linalg.eigvals(np.eye(2) - gamma * np.eye(2))
-    assert equal.min() == 1.0 - gamma
-    g = np.random.default_rng(0)
-    for _ in range(200):
-        A = g.standard_normal((4, 4))
-        gamma0 = g.uniform(0.1, 0.99)
-        Q = np.eye(4) - gamma0 / np.linalg.norm(A, 2) * (g.random(4) < 0.5)[:, None] * A.T
-        assert np.linalg.eigvals(Q).real.min() >= 1.0 - gamma0 - 1e-12
-        assert np.linalg.svd(Q, compute_uv=False)[-1] >= 1.0 - gamma0 - 1e-12
-
-
-def test_erratum_lower_bound_of_the_hidden_gram_factor() -> None:
-    """Section 4.1 claims σ_min(M) ≥ γ/(1-γ0) |b| min D σ_min(Z); at N = m = 1 it is 4/9 < 4/3, and 1/(1+γ0) is right."""
-    gamma, A, b, W = 0.5, -1.0, 1.0, 2.0
-    Z = W / (1.0 - gamma * A)
-    M = gamma * b * Z / (1.0 - gamma * A)
-    assert pytest.approx(4.0 / 9.0) == M
-    assert gamma / (1.0 - gamma * abs(A)) * b * Z == pytest.approx(4.0 / 3.0)
-    assert pytest.approx(gamma / (1.0 + gamma * abs(A)) * b * Z) == M

@@ -61,7 +61,7 @@ class Reference:
             return np.linalg.lstsq(self.M, self.target, rcond=None)[0]
         x = y = np.zeros(d)
         tau = 1.0
-        for _ in range(4000):
+        for step in range(2000):
             new = self.step(y, 1.0, self.smoothness)
             if (y - new) @ (new - x) > 0.0:  # restart
                 tau, y = 1.0, new
@@ -69,7 +69,7 @@ class Reference:
                 following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * tau * tau))
                 y = new + (tau - 1.0) / following * (new - x)
                 tau = following
-            if np.abs(new - x).max() <= 1e-16 * np.abs(new).max() and _ > 50:
+            if np.abs(new - x).max() <= 1e-16 * np.abs(new).max() and step > 50:
                 return new
             x = new
         return x

@@ -44,7 +44,7 @@ def weights(net: StepSizeNet) -> Tensor:
 def test_every_optimizer_lowers_every_loss(optimizer: str, kind: type[Problems]) -> None:
     batch = {
         LeastSquares: problems(),
-        Lasso: Lasso.random(3, 6, 9, lam=0.05),
+        Lasso: Lasso.random(3, 6, 9, sparsity=0.8, lam=0.05),
         Logistic: Logistic.random(3, 9, 4, lam=0.2),
     }[kind]
     net = network(expansion=3.0)

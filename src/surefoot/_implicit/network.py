@@ -393,6 +393,7 @@ class _EquilibriumFunction(torch.autograd.Function):
         call.model = memory.model
         # the tensor that is returned will hold on to the graph
         memory.Z = equilibrium.Z.detach()
+        memory.release()
         return equilibrium.Z
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ def product_roundoff(dtype: torch.dtype) -> float:
     return 2.0**-8 if shortened else unit_roundoff(dtype)
 
 
+@lru_cache(maxsize=1024)  # the same few at every step, where a small network takes milliseconds
 def accumulated(terms: int, roundoff: float) -> float:
     """Upper bound of γ_k = ku/(1-ku), the relative error of k rounded operations; infinite from ku = 1 on."""
     product = up(terms * roundoff)
@@ -71,8 +73,13 @@ def row_norms_upper(rows: Tensor) -> Tensor:
     m = rows.shape[1]
     info = torch.finfo(rows.dtype)
     norms = torch.linalg.vector_norm(rows, dim=1).double()
-    relative = up(1.0 + 2.0 * accumulated(m + 6, unit_roundoff(rows.dtype)), 4)
-    return norms.mul_(relative).add_(up(math.sqrt(2.0 * m * info.tiny), 2))
+    relative, underflow = _row_norm_allowance(m, unit_roundoff(rows.dtype), info.tiny)
+    return norms.mul_(relative).add_(underflow)
+
+
+@lru_cache(maxsize=1024)
+def _row_norm_allowance(m: int, roundoff: float, tiny: float) -> tuple[float, float]:
+    return up(1.0 + 2.0 * accumulated(m + 6, roundoff), 4), up(math.sqrt(2.0 * m * tiny), 2)
 
 
 def matrix_norm_upper(A: Tensor) -> float:

@@ -17,9 +17,10 @@ from .lasso import Lasso
 from .quasi_newton import Memory
 from .safeguard import Point, Rounding, accepted, line_minimum, proximal_point, required_decrease
 
-WEIGHTS = (0.0, 0.0, 0.0, -0.35, 0.0, 0.0, 0.0)
+WEIGHTS = (0.0, 0.0, 0.0, -0.35, 0.0, 0.0, 0.0, 0.0)
 """Trained by benchmarks/learned_lasso.py --train."""
 THRESHOLD_LIMITS = (-6.0, 1.5)
+SHRINK, GROW = 0.5, 2.0
 METRIC_LIMITS = (-3.0, 3.0)
 """Of logarithms, so that no weights make the model degenerate."""
 
@@ -82,7 +83,7 @@ class LassoSolver:
     """
 
     def __init__(
-        self, weights: Any = WEIGHTS, *, memory: int = 40, inner: int = 20, patience: int = 5, limit: int = 1000
+        self, weights: Any = WEIGHTS, *, memory: int = 40, inner: int = 20, patience: int = 10, limit: int = 1000
     ) -> None:
         self.weights = real("weights", weights, 1).double()
         if len(self.weights) != len(WEIGHTS):
@@ -115,8 +116,8 @@ class LassoSolver:
     def cost(self, problems: Lasso, iterations: int = 60, accuracy: float = 1e-4) -> Tensor:
         """Products (N,) float64 until (F - F*)/F* ≤ ``accuracy``, interpolated in log(F - F*) between iterations; a problem that
         does not get there counts twice its products, and more the farther it is away."""
-        solution = self.solve(problems, iterations)
         best = problems.optimal_value
+        solution = self.solve(problems, iterations, tolerance=accuracy / (1.0 + accuracy))
         excess = ((solution.objectives.double() - best) / best / accuracy).clamp(min=1e-6).log()
         reached = excess <= 0.0
         index = torch.where(reached.any(0), reached.int().argmax(0), iterations)
@@ -168,7 +169,7 @@ class LassoSolver:
             tried = loss()
             better = tried < losses[-1]
             best = self.weights if better else best
-            scale *= math.exp(0.8 if better else -0.2) ** 0.5
+            scale *= math.exp(0.4 if better else -0.1)
             losses.append(min(tried, losses[-1]))
         self.weights = best
         return losses
@@ -193,13 +194,14 @@ class _Run:
         limit, zero = min(iterations, self.solver.limit), torch.zeros_like(self.point.value)
         spent = zero + (1.0 if bool(self.point.x.any()) else 0.0)
         objectives, products = [self.point.value], [spent]
-        proposals, rejections, left = zero, zero, zero + limit
+        proposals, rejections, left, shrink = zero, zero, zero + limit, zero + 1.0
         for t in range(limit):
             active = rejections < self.solver.patience
             if not bool(active.any()) or (tolerance is not None and self._finished(tolerance)):
                 left = left.clamp(max=t)
                 break
-            rejected = active & ~self._step(0.5**rejections, active)
+            rejected = active & ~self._step(shrink, active)
+            shrink = torch.where(rejected, SHRINK * shrink, GROW * shrink).clamp(max=1.0)
             proposals, rejections = proposals + active.to(zero), rejections + rejected.to(zero)
             left = torch.where(rejected & (rejections >= self.solver.patience), t + 1.0, left)
             spent = torch.where(active, spent + torch.where(rejected, 3.0, 2.0), spent)
@@ -266,9 +268,10 @@ class _Run:
         nonzero = (x != 0.0).to(x)
         share = (nonzero.sum(1) / self.problems.rows).clamp(max=2.0)
         residual = self._residual()
-        progress = (residual / self.first_residual).log().nan_to_num(nan=0.0, neginf=-20.0).clamp(-20.0, 5.0)
-        log_kappa = (w[0] + w[1] * share + w[2] * progress).clamp(*THRESHOLD_LIMITS)
-        threshold = torch.maximum(lam, shrink * log_kappa.exp() * residual / math.sqrt(self.problems.rows))
+        progress = 0.25 * (residual / self.first_residual).log().nan_to_num(nan=0.0, neginf=-20.0).clamp(-20.0, 5.0)
+        log_kappa = ((w[0] + w[1] * share + w[2] * progress)[:, None] + w[7] * nonzero).clamp(*THRESHOLD_LIMITS)
+        noise = shrink * residual / math.sqrt(self.problems.rows)
+        threshold = torch.maximum(lam[:, None], log_kappa.exp() * noise[:, None])
         excess = (self.gradient.abs() / lam[:, None]).log().clamp(-3.0, 3.0)
         log_metric = (w[3] + (w[5] * share)[:, None] + w[4] * nonzero + w[6] * excess).clamp(*METRIC_LIMITS)
         model = self.memory.model(self.squares * log_metric.exp())

@@ -9,9 +9,9 @@ from .batch import soft
 
 
 class Memory:
-    """The last directions, made orthonormal in the inner product of MᵀM, with their images under M and MᵀM.
+    """The last directions, each made orthonormal to those before in the inner product of MᵀM, with images under M and MᵀM.
 
-    With D the directions (as columns) and Z = MᵀMD, so that DᵀZ = I, the model of MᵀM for a diagonal S ≥ 0 is
+    With D what is held (as columns) and Z = MᵀMD, so that DᵀZ = I, the model of MᵀM for a diagonal S ≥ 0 is
 
         B = S - SD(DᵀSD)⁻¹DᵀS + ZZᵀ,
 
@@ -85,21 +85,21 @@ class Model:
         return self._S * v + _combine(self._signs * _times(self._rows, v), self._rows)
 
     def minimise(self, x: Tensor, gradient: Tensor, threshold: Tensor, smoothness: Tensor, steps: int) -> Tensor:
-        """d (N, d) close to the minimiser of ⟨g, d⟩ + ½⟨d, Bd⟩ + threshold ‖x + d‖₁, by accelerated proximal gradient with
+        """d (N, d) close to the minimiser of ⟨g, d⟩ + ½⟨d, Bd⟩ + Σ threshold |x + d|, by accelerated proximal gradient with
         restarts (O'Donoghue and Candès, 2015) from d = 0.
 
         Args:
             x: (N, d).
             gradient: g (N, d).
-            threshold: (N,).
+            threshold: (N, d).
             smoothness: at least ‖MᵀM‖ (N,), which bounds the part ZZᵀ of B.
             steps: of the iteration; one is exact while no directions are held and S is constant.
         """
         largest = self._S.amax(1) + (0.0 if self._rows is None else smoothness)
         step = (1.0 / largest)[:, None]
-        level = step * threshold[:, None]
+        level = step * threshold
         d = y = torch.zeros_like(x)
-        tau = torch.ones_like(threshold)
+        tau = torch.ones_like(largest)
         for _ in range(steps):
             new = soft(x + y - step * (gradient + self.times(y)), level) - x
             uphill = ((y - new) * (new - d)).sum(1) > 0.0

@@ -155,14 +155,22 @@ def accepted(new: Point, old: Point, decrease: Tensor) -> Tensor:
 
 
 def line_minimum(problems: Lasso, point: Point, direction: Tensor, image: Tensor, longest: float = 4.0) -> Tensor:
-    """The length (N,) in [0, ``longest``] with the smallest F along ``direction`` (N, d) of ``image`` (N, b), to bisection
-    accuracy; no product: F is a parabola plus a piecewise linear convex function there."""
-    curvature, slope = image.square().sum(1), (point.residual * image).sum(1)
-    lam = problems.lam
-    low, high = torch.zeros_like(slope), torch.full_like(slope, longest)
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        kinks = ((point.x + middle[:, None] * direction).sign() * direction).sum(1)
-        falling = middle * curvature + slope + lam * kinks < 0.0
-        low, high = torch.where(falling, middle, low), torch.where(falling, high, middle)
-    return low
+    """The length (N,) in [0, ``longest``] with the smallest F along ``direction`` (N, d) of ``image`` (N, b); no product.
+
+    F is a parabola plus a convex piecewise linear function there. Its slope is followed from kink to kink, where a coordinate
+    changes its sign, until it is no longer negative. Not finite directions have length 0.
+    """
+    x, lam = point.x, problems.lam[:, None]
+    curvature, slope = image.square().sum(1, keepdim=True), (point.residual * image).sum(1, keepdim=True)
+    size = direction.abs()
+    slope = slope + lam * torch.where(x == 0.0, size, x.sign() * direction).sum(1, keepdim=True)
+    kinks = torch.where(x * direction < 0.0, -x / direction, torch.inf)
+    kinks, order = kinks.sort(dim=1)
+    jumps = (2.0 * lam * size.gather(1, order)).cumsum(1)
+    before = slope + torch.cat([torch.zeros_like(slope), jumps[:, :-1]], dim=1)  # without the parabola's part
+    stops = slope + jumps + kinks * curvature >= 0.0
+    stops[:, -1] = True
+    first = stops.int().argmax(1, keepdim=True)
+    inside = -before.gather(1, first) / curvature
+    length = torch.minimum(kinks.gather(1, first), inside).squeeze(1)
+    return length.nan_to_num(nan=0.0, posinf=longest, neginf=0.0).clamp(0.0, longest)

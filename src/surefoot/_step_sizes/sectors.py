@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+
 @dataclass(frozen=True, eq=False)
 class _Lookup:
     """What a search needs, on one device: sorted boundary keys (K,) int64 and slopes (2K+1, 2) float64."""
@@ -119,8 +120,8 @@ class Table:
             return lookup, locate(x.detach(), g.detach(), lookup.keys)
         from . import sectors_numba as kernels
 
-        flat = (v.detach().to(torch.float64).reshape(-1).numpy() for v in (x, g))
-        at = kernels.locate_all(*flat, self._host.keys.numpy(), self._starts)
+        flat_x, flat_g = (v.detach().to(torch.float64).reshape(-1).numpy() for v in (x, g))
+        at = kernels.locate_all(flat_x, flat_g, self._host.keys.numpy(), self._starts)
         return lookup, torch.from_numpy(at).reshape(x.shape)
 
     def _weight_gradients(self, sums: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
@@ -132,7 +133,9 @@ class Table:
         )
         total = sum(self._exponents)
         return tuple(  # pyright: ignore[reportReturnType]
-            torch.from_numpy(np.ldexp(gradient, total - exponent) if total != exponent else gradient).reshape(W.shape).to(W)
+            torch.from_numpy(np.ldexp(gradient, total - exponent) if total != exponent else gradient)
+            .reshape(W.shape)
+            .to(W)
             for gradient, exponent, W in zip(found, self._exponents, self._like, strict=True)
         )
 
@@ -232,13 +235,15 @@ def forward_and_gradient(
             "give (N, b, d), (N, b) and (N,)"
         )
     if not bool((beta > 0).all()):
-        raise ValueError("beta has an entry that is not positive; give the Lipschitz constant of each problem's gradient")
+        raise ValueError(
+            "beta has an entry that is not positive; give the Lipschitz constant of each problem's gradient"
+        )
     if not (math.isfinite(lo) and math.isfinite(hi) and lo <= hi):
         raise ValueError(f"lo, hi are {lo}, {hi}; they must be finite with lo <= hi")
     if T < 0:
         raise ValueError(f"T is {T}; the number of steps must be at least 0")
     _check_weights(W1, W2, W3, finite=False)
-    if not all(bool(torch.isfinite(W).all()) for W in (W1, W2, W3)):
+    if not all(_is_finite(W) for W in (W1, W2, W3)):
         dW1, dW2, dW3 = (torch.full_like(W, math.nan, requires_grad=False) for W in (W1, W2, W3))
         return math.nan, (dW1, dW2, dW3)
     table = Table(W1, W2, W3)
@@ -266,6 +271,12 @@ def _scaled(W: Tensor) -> tuple[np.ndarray, int]:
     return (np.ldexp(values, -exponent) if exponent else values), exponent
 
 
+def _is_finite(W: Tensor) -> bool:
+    """Whether all entries are finite, in one pass: the extremes are NaN where an entry is."""
+    low, high = torch.aminmax(W.detach())
+    return math.isfinite(low) and math.isfinite(high)
+
+
 def _check_weights(W1: Tensor, W2: Tensor, W3: Tensor, finite: bool = True) -> None:
     """Refuse weights that are no network with two inputs, two hidden layers and one output."""
     for name, W in (("W1", W1), ("W2", W2), ("W3", W3)):
@@ -273,7 +284,7 @@ def _check_weights(W1: Tensor, W2: Tensor, W3: Tensor, finite: bool = True) -> N
             raise ValueError(f"{name} has shape {tuple(W.shape)}; give a matrix with at least one row and one column")
         if not W.is_floating_point():
             raise ValueError(f"{name} has dtype {W.dtype}; give a real floating-point tensor")
-        if finite and not bool(torch.isfinite(W).all()):
+        if finite and not _is_finite(W):
             raise ValueError(f"{name} has an entry that is not finite; a table needs finite weights")
     if W1.shape[1] != 2 or W2.shape[1] != W1.shape[0] or W3.shape != (1, W2.shape[0]):
         raise ValueError(

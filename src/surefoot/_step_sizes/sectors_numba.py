@@ -31,8 +31,8 @@ def ring(x, y):
     key = (-size if ratio < 0 else size) + (np.int64(0) if near else QUARTER)
     position = ratio + (4.0 if near else 6.0)
     if bottom < 0:
+        position = ratio + (2.0 if not near else 8.0 if key < 0 else 0.0)  # -π and π are one direction, with one key
         key ^= OPPOSITE
-        position = ratio + (2.0 if not near else 8.0 if ratio < 0 else 0.0)
     return key, position
 
 
@@ -224,11 +224,14 @@ def bins(positions, count):
 
 
 @njit(cache=True, inline="always")
-def locate(x, g, keys, starts):
-    """Fine element of (x, g); the last one for the origin and where an input is not finite."""
+def locate(x, g, keys, starts, guess):
+    """Fine element of (x, g), sought first at ``guess``; the last one for the origin and where an input is not finite."""
     if (x == 0 and g == 0) or not (abs(x) < np.inf and abs(g) < np.inf):
         return 2 * keys.size
     key, position = ring(x, g)
+    nearby = min(guess >> 1, keys.size - 2)
+    if keys[nearby] < key < keys[nearby + 1]:
+        return 2 * nearby + 1
     cells = starts.size - 1
     cell = min(int(position * (cells / 8)), cells - 1)
     low, high = starts[cell], starts[cell + 1]
@@ -248,7 +251,7 @@ def locate_all(x, g, keys, starts):
     """``locate`` of many points."""
     out = np.empty(x.size, np.int64)
     for i in range(x.size):
-        out[i] = locate(x[i], g[i], keys, starts)
+        out[i] = locate(x[i], g[i], keys, starts, out[i - 1] if i > 0 else 0)
     return out
 
 
@@ -358,7 +361,7 @@ def add_product(out, coefficients, rows):
             out[i] += c * rows[k, i]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
     """Loss after T steps from 0 on N least-squares problems, and the sums of ∂F/∂z·(x, g) over each fine element.
 
@@ -372,19 +375,20 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
     adjoint, through = np.empty(d), np.empty(d)
     loss = 0.0
     for p in range(count):
+        matrix, transpose = M[p], Mt[p]
         x[:] = 0.0
         inverse = 1 / beta[p]
         for t in range(T + 1):
             for r in range(b):
                 residual[r] = -Y[p, r]
-            add_product(residual, x, Mt[p])
+            add_product(residual, x, transpose)
             for i in range(d):
                 g[i] = 0.0
-            add_product(g, residual, M[p])
+            add_product(g, residual, matrix)
             if t == T:
                 break
             for i in range(d):
-                e = locate(x[i], g[i], keys, starts)
+                e = locate(x[i], g[i], keys, starts, at[t - 1, i] if t > 0 else 0)
                 z = rows[e, 0] * x[i] + rows[e, 1] * g[i]
                 small = math.exp(-abs(z))
                 share = 1 / (1 + small)
@@ -410,6 +414,6 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
                 break
             for r in range(b):
                 residual[r] = 0.0
-            add_product(residual, through, Mt[p])
-            add_product(adjoint, residual, M[p])
+            add_product(residual, through, transpose)
+            add_product(adjoint, residual, matrix)
     return loss, sums

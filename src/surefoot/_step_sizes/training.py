@@ -50,7 +50,7 @@ class TrainStatus(StrEnum):
         return {
             "running": "the run did not finish; resume it",
             "finished": "all epochs are done; resume with more to go on",
-            "early_stopped": "the validation loss did not improve for as many epochs as patience allows",
+            "early_stopped": "the loss that decides which weights are best did not improve for as many epochs as patience allows",
             "stalled": "no step along the direction lowers the loss: a stationary point, or the rounding level of the loss",
             "diverged": "the loss or its gradient became non-finite; the best network was kept: use a smaller learning rate",
             "interrupted": "stopped on request; a checkpoint was kept, resume from it",
@@ -120,7 +120,7 @@ def train(
         smoothness: β, as in ``StepSizeNet.solve``.
         fresh: other problems each epoch, a function of the epoch. Not with lbfgs, which compares gradients across epochs.
         validation: problems whose loss decides which weights are best.
-        patience: stop after this many epochs without a lower validation loss.
+        patience: stop after this many epochs without a lower validation loss (training loss where there are no such problems).
         directory: write checkpoints and the best network there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint, exactly as if the run had not been cut off.
 

@@ -32,7 +32,6 @@ INFLATION = 1e-7
 """θ: the radii solve the system inflated by 1 + θ, since iterates of the system itself approach its least solution
 from below."""
 LIMIT = 1000
-SLACK = 1e-9
 
 Radii = tuple[float, float, float]
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, exp
 from . import implicit_paper as paper
-from .implicit import SLACK
-from .statement import Inequality, Schedule, Segment, Theorem, chain
+from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain
 
 FACTOR = 4.0
 

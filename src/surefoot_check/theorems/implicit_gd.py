@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
 from . import implicit_paper as paper
-from .implicit import SLACK
-from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
+from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 FACTOR = 8.0
 

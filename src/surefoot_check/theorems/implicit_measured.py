@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
 from . import implicit as shared
-from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
+from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 
 def shape(q: Quantities) -> tuple[Number, Number]:
@@ -23,10 +23,16 @@ def shape(q: Quantities) -> tuple[Number, Number]:
     return (1.0 - q["f"]) * q["sigma_min_Z"], q["norm_Z"] + q["f"] * q["sigma_min_Z"]
 
 
+def disturbance(q: Quantities) -> Number:
+    """zτ + cB²: what the errors of the output step and the drift of the features take from s²."""
+    _, z = shape(q)
+    return z * q["tau"] + shared.sensitivity(q, z) * q["B"] * q["B"]
+
+
 def descent(q: Quantities) -> Number:
     """m = s² - zτ - cB²."""
-    s, z = shape(q)
-    return s * s - z * q["tau"] - shared.sensitivity(q, z) * q["B"] * q["B"]
+    s, _ = shape(q)
+    return s * s - disturbance(q)
 
 
 def path(q: Quantities, S: Number) -> Number:
@@ -85,7 +91,7 @@ class MeasuredConstants(Theorem):
         if "eta" in q:
             return {**chosen, **radii, "eta": q["eta"]}
         s, z = shape({**q, **radii})
-        return {**chosen, **radii, "eta": 2.0 / (s * s + z * z) * (1.0 - shared.SLACK) if z > 0.0 else 0.0}
+        return {**chosen, **radii, "eta": 2.0 / (s * s + z * z) * (1.0 - SLACK) if z > 0.0 else 0.0}
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         s, z = shape(q)
@@ -106,7 +112,7 @@ class MeasuredConstants(Theorem):
         ]
         if not all(c.certain for c in conditions):
             return conditions
-        conditions.append(Inequality("the residual falls: z tau + c B^2 < s^2", s * s - descent(q), "<", s * s))
+        conditions.append(Inequality("the residual falls: z tau + c B^2 < s^2", disturbance(q), "<", s * s))
         if not conditions[-1].certain:
             return conditions
         S = shared.residual_norm(q) / descent(q)
@@ -130,7 +136,7 @@ class MeasuredConstants(Theorem):
 
     def schedule(self, q: Quantities) -> Schedule:
         fall = q["eta"] * descent(q)
-        return [Segment(0, None, float(q["initial_gap"]), fall * (2.0 - fall) * (1.0 - shared.SLACK), float(q["eta"]))]
+        return [Segment(0, None, float(q["initial_gap"]), fall * (2.0 - fall) * (1.0 - SLACK), float(q["eta"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..numbers import Number, Quantities, larger, power_of_complement, smaller, sqrt
 from . import implicit as shared
-from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
+from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 GROWTH = 0.08
 """Relative length of a block of iterations; sums over blocks are off by about its square."""
@@ -177,7 +177,7 @@ class Spectral(Theorem):
         """Nodes, tau and delta as in ``q``; eta too, or 1.9/z_0² capped; the least radii for them."""
         chosen = {name: q[name] for name in ("tau", "delta", "node_min", "node_max")}
         largest = q["node_max"] + q["kappa"]
-        cap = 2.0 / (q["node_min"] + q["node_max"]) * (1.0 - shared.SLACK) if q["node_max"] > 0.0 else 0.0
+        cap = 2.0 / (q["node_min"] + q["node_max"]) * (1.0 - SLACK) if q["node_max"] > 0.0 else 0.0
         chosen["eta"] = q["eta"] if "eta" in q else min(1.9 / largest, cap) if largest > 0.0 else 0.0
         chosen["horizon"] = horizon(chosen)
         at = model({**q, **chosen})
@@ -270,13 +270,13 @@ def schedule_of(q: Quantities, at: Model) -> Schedule:
     for index, (start, end) in enumerate(zip(at.marks, at.marks[1:], strict=False)):
         first, last = levels[index]
         if index > 0:
-            level = max(first * (1.0 + shared.SLACK), segments[-1].at(start))
-        target = last * (1.0 + shared.SLACK)
+            level = max(first * (1.0 + SLACK), segments[-1].at(start))
+        target = last * (1.0 + SLACK)
         fall = -math.expm1(math.log(target / level) / (end - start)) if 0.0 < target < level else 0.0
-        segments.append(Segment(start, end - start, level, fall * (1.0 - shared.SLACK), eta))
+        segments.append(Segment(start, end - start, level, fall * (1.0 - SLACK), eta))
     level = segments[-1].at(at.marks[-1])
     step = eta * (q["node_min"] - perturbation(q))
-    segments.append(Segment(at.marks[-1], None, level, step * (2.0 - step) * (1.0 - shared.SLACK), eta))
+    segments.append(Segment(at.marks[-1], None, level, step * (2.0 - step) * (1.0 - SLACK), eta))
     return segments
 
 
@@ -284,8 +284,10 @@ def _levels(q: Quantities, at: Model) -> Iterator[tuple[Number, Number]]:
     """For each block, bounds of the gap at its start and end such that the geometric interpolation of them bounds it
     in between: ½(p̃_k + C)² with C ≥ T_k on the whole block, since p̃_k + C is log-convex."""
     eta, epsilon = q["eta"], perturbation(q)
-    # any larger factor below 1 is a bound too; this one keeps the quotient below finite
-    factor = larger(1.0 - eta * (q["node_min"] - epsilon), 0.25 + 0.0 * eta)
+    # any larger factor below 1 is a bound too; this one keeps the quotient below finite. Not 1 - factor below: in floats the
+    # difference loses a small fall, and long blocks with it
+    fall = smaller(eta * (q["node_min"] - epsilon), 0.75 + 0.0 * eta)
+    factor = 1.0 - fall
     T: Number = 0.0
     for start, end, here, there in zip(at.marks, at.marks[1:], at.values, at.values[1:], strict=False):
         n = end - start
@@ -293,7 +295,7 @@ def _levels(q: Quantities, at: Model) -> Iterator[tuple[Number, Number]]:
         first, last = here + highest, there + highest
         yield 0.5 * first * first, 0.5 * last * last
         # the terms a^{n-1-i} p̃_{k+i} are log-convex in i too
-        decayed = power_of_complement(1.0 - factor, n - 1)
+        decayed = power_of_complement(fall, n - 1)
         T = decayed * factor * T + eta * epsilon * block_sum(n, decayed * here, there / factor)
 
 

@@ -84,6 +84,8 @@ Schedule = list[Segment]
 def iterations_to(schedule: Schedule, relative_gap: float) -> float:
     """Smallest t with guaranteed gap ≤ relative_gap times the first level; ``math.inf`` if there is none."""
     target = relative_gap * schedule[0].level
+    if target == 0.0 < schedule[0].level:  # it underflows; no bound in floats reaches it
+        return math.inf
     for segment in schedule:
         if segment.level <= target:
             return segment.start

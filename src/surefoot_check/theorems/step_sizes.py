@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..numbers import Number, Quantities, larger, smaller
+from ..numbers import Number, Quantities, smaller
 from .statement import Inequality, Schedule, chain, starts_with
 
 DIRECTIONS: dict[str, str] = {
@@ -32,10 +32,16 @@ def reach(q: Quantities) -> Number:
     return q["range_high"] * q["smoothness_ratio"]
 
 
-def contraction(q: Quantities, low: Number, high: Number) -> Number:
-    """ϱ = max{1 - lo c, hi s - 1, 0} for a step with P in [low, high]: the factor of the distance ‖Π(Mx - Y)‖."""
-    zero = 0.0 * q["smoothness_ratio"]
-    return larger(larger(1.0 - low * q["convexity_ratio"], high * q["smoothness_ratio"] - 1.0), zero)
+def advance(q: Quantities, low: Number, high: Number) -> Number:
+    """1 - ϱ = min{lo c, 2 - hi s, 1}, ϱ the factor of ‖Π(Mx - Y)‖ in a step with P in [low, high]."""
+    one = 1.0 + 0.0 * q["smoothness_ratio"]
+    return smaller(smaller(low * q["convexity_ratio"], 2.0 - high * q["smoothness_ratio"]), one)
+
+
+def contraction_decrease(q: Quantities) -> Number:
+    """1 - ϱ² for the whole range, in the form that does not cancel."""
+    part = advance(q, q["range_low"], q["range_high"])
+    return part * (2.0 - part)
 
 
 def a_posteriori(q: Quantities, lows: Sequence[float], highs: Sequence[float]) -> list[float]:
@@ -56,7 +62,7 @@ def a_posteriori(q: Quantities, lows: Sequence[float], highs: Sequence[float]) -
                 f"step {t} has the range {low} .. {high}; the theorem needs 0 <= low <= high <= "
                 f"{2.0 / q['smoothness_ratio']:.6g}"
             )
-        rho = min(1.0, contraction(q, low, high) * (1.0 + 1e-14) + 1e-15)
+        rho = 1.0 - advance(q, low, high) * (1.0 - 1e-14) + 1e-15
         factors.append(min(factors[-1], factors[-1] * rho * rho * (1.0 + 1e-14)))
     return factors
 
@@ -89,12 +95,12 @@ def within_two_strictly(q: Quantities) -> list[Inequality]:
     ]
 
 
-def of_one_segment(q: Quantities, schedule: Schedule, factor: Number) -> Iterator[Inequality]:
-    """The obligations of a schedule whose every step multiplies the gap by at most ``factor``."""
+def of_one_rate(q: Quantities, schedule: Schedule, decrease: Number) -> Iterator[Inequality]:
+    """The obligations of a schedule whose every step takes at least the part ``decrease`` of the gap."""
     yield from chain(q, schedule)
     for segment in schedule:
         yield from starts_with(segment, q["range_low"])
-        yield Inequality("the decrease is the theorem's", factor, "<=", 1.0 - segment.decrease)
+        yield Inequality("the decrease is the theorem's", decrease, ">=", segment.decrease)
 
 
 def guarantee(q: Quantities) -> Number:

@@ -38,7 +38,7 @@ class Monotone(Theorem):
         return [Segment(0, None, float(q["initial_gap"]), 0.0, float(q["range_low"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from shared.of_one_segment(q, schedule, 1.0 + 0.0 * q["initial_gap"])
+        yield from shared.of_one_rate(q, schedule, 0.0 * q["initial_gap"])
 
 
 THEOREM = Monotone()

@@ -24,8 +24,12 @@ from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, sta
 STRETCH = 0.1
 """A segment of the sublinear bound lasts until its level has fallen by about this part."""
 DEEPEST = 1e-10
-"""The schedule follows the sublinear bound down to this part of the initial gap."""
+"""The schedule follows the sublinear bound down to this part of the gap after one step."""
+FARTHEST = 1e-12
+"""The least part of the initial gap that is claimed to be left after one step; a decrease must stay below 1."""
+ULP = 2.0**-53
 LONGEST = 2**52
+"""Iterations of a segment; where one would be longer, the sublinear bound is of no use."""
 
 
 class ProximalRate(Theorem):
@@ -71,14 +75,13 @@ class ProximalRate(Theorem):
     def schedule(self, q: Quantities) -> Schedule:
         fall, gamma, low = linear(q) * (1.0 - SLACK), curvature(q), float(q["range_low"])
         start = float(q["initial_gap"])
-        level = min(start * (1.0 - fall), first_level(q) * (1.0 + SLACK))
-        if level >= start * (1.0 - fall):  # the first step gains nothing by the sublinear bound
-            segments = [Segment(0, 1, start, fall, low)]
-        else:
-            segments = [Segment(0, 1, start, -math.expm1(math.log(level / start)) * (1.0 - SLACK), low)]
+        first = max(first_level(q) * (1.0 + SLACK), FARTHEST * start)
+        at_once = 1.0 - first / start - 4.0 * ULP if first < start else 0.0
+        segments = [Segment(0, 1, start, max(fall, at_once), low)]
         time, level = 1, segments[0].at(1)
-        while gamma * level > fall and level > DEEPEST * start:
-            count = min(max(1, int(STRETCH / (gamma * level))), LONGEST)
+        deepest = DEEPEST * level
+        while gamma * level > max(fall, STRETCH / LONGEST) and level > deepest:
+            count = max(1, int(STRETCH / (gamma * level)))
             drop = -math.expm1(-math.log1p(count * gamma * level) / count) * (1.0 - SLACK)
             segments.append(Segment(time, count, level, max(drop, fall), low))
             time, level = time + count, segments[-1].at(time + count)
@@ -86,14 +89,13 @@ class ProximalRate(Theorem):
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
-        keep = 1.0 - linear(q)
-        gamma = curvature(q)
+        fall, gamma = linear(q), curvature(q)
         for index, segment in enumerate(schedule):
             where = f"segment {index}"
             yield from starts_with(segment, q["range_low"])
-            kept = 1.0 + 0.0 * gamma - segment.decrease
-            if bool(kept >= keep):
+            if bool(fall >= segment.decrease):
                 continue
+            kept = 1.0 + 0.0 * gamma - segment.decrease
             yield Inequality(f"{where}: faster than the linear rate, so it ends", segment.count or 0, ">=", 1)
             if index == 0:
                 yield Inequality(f"{where}: is one step", segment.count or 0, "<=", 1)

@@ -19,7 +19,9 @@ class Rate(Theorem):
     """Contraction of the gap by ϱ²."""
 
     id = "step-sizes/rate"
-    statement = "For any relative steps in [lo, hi] inside (0, 2), the gap of least squares falls by max(1 - lo c, hi s - 1)^2 a step."
+    statement = (
+        "For any relative steps in [lo, hi] inside (0, 2), the gap of least squares falls by max(1 - lo c, hi s - 1)^2."
+    )
     reference = "surefoot, docs/theorems/step-sizes.md, Theorem 2"
     rule = shared.RULE
     base = ("initial_gap", "range_low", "range_high", "smoothness_ratio", "convexity_ratio")
@@ -32,11 +34,7 @@ class Rate(Theorem):
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not shared.smooth_kind(q).certain:
             return {}
-        return {"reach": shared.reach(q), "contraction": self._contraction(q)}
-
-    @staticmethod
-    def _contraction(q: Quantities) -> Number:
-        return shared.contraction(q, q["range_low"], q["range_high"])
+        return {"reach": shared.reach(q), "decrease": shared.contraction_decrease(q)}
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         kind = shared.smooth_kind(q)
@@ -49,13 +47,11 @@ class Rate(Theorem):
         ]
 
     def schedule(self, q: Quantities) -> Schedule:
-        rho = float(self._contraction(q))
-        decrease = (1.0 - rho) * (1.0 + rho) * (1.0 - SLACK)
+        decrease = float(shared.contraction_decrease(q)) * (1.0 - SLACK)
         return [Segment(0, None, float(q["initial_gap"]), decrease, float(q["range_low"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        rho = self._contraction(q)
-        yield from shared.of_one_segment(q, schedule, rho * rho)
+        yield from shared.of_one_rate(q, schedule, shared.contraction_decrease(q))
 
 
 THEOREM = Rate()

@@ -49,6 +49,10 @@ class SolverMemory:
         """Keep work space for the next call (the newest few)."""
         self._buffers = [*buffers, *self._buffers][:BUFFERS]
 
+    def release(self) -> None:
+        """Keep no work space, such as between a forward and a backward pass."""
+        self._buffers = []
+
 
 class Problem:
     """One batch of rows of the problem, with entries in the middle of the dtype's range.

@@ -1,0 +1,144 @@
+"""LASSO: products with A or Aᵀ until (F - F*)/F* ≤ 1e-4 on held-out problems, the learned solver beside (restarted) FISTA.
+
+``--train`` finds the weights anew, by seed, and prints them before the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+
+import torch
+from report import one_thread, table
+from torch import Tensor
+
+from surefoot._step_sizes.learned_solver import WEIGHTS, LassoSolver
+from surefoot._step_sizes.problems import Lasso
+
+ACCURACY = 1e-4
+LAMBDAS = ("0.1", "0.1 max|A'b|", "0.01")
+BLOCK = 32
+"""Problems held at once."""
+TRAINING_SEED, HELD_OUT_SEED = 1, 10_000
+START = (0.0,) * 8
+"""κ = 1, and the metric of the columns' norms."""
+
+
+def problems(lam: str, count: int, seed: int, device: str) -> Lasso:
+    """250x500, unit columns, 10 % non-zeros, noise .01, a fresh A for each."""
+    drawn = Lasso.random(count, lam=0.01 if lam == "0.01" else 0.1, seed=seed).to(device=device)
+    if lam == LAMBDAS[1]:
+        drawn = Lasso(drawn.M, drawn.Y, 0.1 * torch.bmm(drawn.Y[:, None], drawn.M).squeeze(1).abs().amax(1))
+    return drawn
+
+
+def proximal_gradient(p: Lasso, best: Tensor, momentum: bool, restart: str, limit: int) -> Tensor:
+    """Products (N,) of ISTA, FISTA, or FISTA restarted by the gradient or the function rule, step 1/β; two an iteration, F for no
+    more: images of combinations are combinations of images."""
+    step = (1.0 / p.smoothness)[:, None].expand(-1, p.columns)
+    x = y = p.start()
+    tau, last = x.new_ones(len(x)), x.new_full((len(x),), math.inf)
+    hit = last.clone()
+    image = y_image = torch.zeros_like(p.Y)
+    for t in range(1, limit + 1):
+        new = p.prox(y - step * p.adjoint(y_image - p.Y), step)
+        new_image = p.forward(new)
+        value = p.smooth_value(new_image) + p.penalty(new)
+        uphill = ((y - new) * (new - x)).sum(1) > 0.0 if restart == "gradient" else value > last
+        tau = torch.where(uphill, 1.0, tau) if restart else tau
+        following = 0.5 * (1.0 + (1.0 + 4.0 * tau**2).sqrt())
+        weight = (tau - 1.0) / following if momentum else torch.zeros_like(tau)
+        weight = torch.where(uphill, 0.0, weight)[:, None] if restart else weight[:, None]
+        y, y_image = new + weight * (new - x), new_image + weight * (new_image - image)
+        x, image, tau, last = new, new_image, following, value
+        hit = torch.where((value - best <= ACCURACY * best) & hit.isinf(), 2.0 * t, hit)
+        if bool(hit.isfinite().all()):
+            break
+    return hit
+
+
+def learned(p: Lasso, best: Tensor, solver: LassoSolver) -> tuple[Tensor, float, float]:
+    """Products (N,) at the first iterate that is accurate enough, proposals made until all are, and how many were accepted."""
+    found = solver.solve(p, 200, tolerance=ACCURACY / (1.0 + ACCURACY))
+    reached = found.objectives - best <= ACCURACY * best
+    assert bool(reached[-1].all()) and bool((found.objectives.diff(dim=0) <= 0.0).all())
+    first = found.products.gather(0, reached.int().argmax(0)[None]).squeeze(0)
+    return first, float(found.proposals.sum()), float(found.accepted.sum())
+
+
+def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[list[list[str]], str]:
+    """Rows of the table for one λ, and a line on the proposals."""
+    methods: dict[str, Callable[[Lasso, Tensor], Tensor]] = {
+        "ISTA": lambda p, best: proximal_gradient(p, best, False, "", 5000),
+        "FISTA": lambda p, best: proximal_gradient(p, best, True, "", 1000),
+        "FISTA, gradient restart": lambda p, best: proximal_gradient(p, best, True, "gradient", 1000),
+        "FISTA, function restart": lambda p, best: proximal_gradient(p, best, True, "function", 1000),
+    }
+    hits: dict[str, list[Tensor]] = {name: [] for name in [*methods, "learned"]}
+    seconds = dict.fromkeys(hits, 0.0)
+    made = taken = 0.0
+    for block in range(0, count, BLOCK):
+        p = problems(lam, min(BLOCK, count - block), HELD_OUT_SEED + block, device)
+        x = p.optimum(1e-8)
+        best = p.objective(x)
+        for name, method in methods.items():
+            begin = time.perf_counter()
+            hits[name].append(method(p, best))
+            seconds[name] += time.perf_counter() - begin
+        begin = time.perf_counter()
+        first, proposals, accepted = learned(p, best, solver)
+        seconds["learned"] += time.perf_counter() - begin
+        hits["learned"].append(first)
+        made, taken = made + proposals, taken + accepted
+    products = {name: torch.cat(found) for name, found in hits.items()}
+    ours = products["learned"]
+    rows = [
+        [
+            lam,
+            name,
+            f"{float(found.mean()):.1f}",
+            f"{float(found.max()):.0f}",
+            f"{float(found.mean() / ours.mean()):.2f}",
+            f"{float((found / ours).min()):.2f}",
+            f"{seconds[name] / count * 1e3:.1f}",
+        ]
+        for name, found in products.items()
+    ]
+    return rows, f"λ = {lam}: {taken / max(made, 1.0):.1%} of {made:.0f} proposals accepted"
+
+
+def train(count: int, rounds: int, device: str) -> LassoSolver:
+    """The solver trained on ``count`` problems for each λ, none of them held out."""
+    batches = [problems(lam, count, TRAINING_SEED + index, device) for index, lam in enumerate(LAMBDAS)]
+    solver = LassoSolver(START)
+    losses = solver.train(batches, rounds)
+    print(f"geometric mean of the products: {math.exp(losses[0]):.2f} -> {math.exp(losses[-1]):.2f}")
+    print(f"WEIGHTS = {tuple(round(w, 3) for w in solver.weights.tolist())}")
+    return LassoSolver([round(w, 3) for w in solver.weights.tolist()])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=128, help="held-out problems for each λ")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--training-count", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args(arguments)
+    one_thread()
+    solver = train(options.training_count, options.rounds, options.device) if options.train else LassoSolver(WEIGHTS)
+    rows, lines = [], []
+    for lam in LAMBDAS:
+        found, line = measure(lam, options.count, options.device, solver)
+        rows += found
+        lines.append(line)
+    header = ["λ", "method", "products", "worst", "mean / ours", "least ratio", "ms a problem"]
+    note = "\n".join([*lines, "least ratio: over the problems, products of the method / ours; β and column norms are not counted"])
+    table(f"LASSO 250x500, {options.count} held-out problems for each λ: products to 1e-4", header, rows, note)
+
+
+if __name__ == "__main__":
+    main()

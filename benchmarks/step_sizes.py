@@ -1,0 +1,126 @@
+"""Learned step sizes: loss and gradient of 100 unrolled steps, sector table against automatic differentiation."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import torch
+from report import one_thread, table
+from torch import Tensor
+
+from surefoot._step_sizes.sectors import forward_and_gradient
+
+PROBLEMS, COLUMNS, ROWS, STEPS, SECOND = 32, 32, 20, 100, 1024
+LO, HI = 0.0, 2.0
+RUNS = {32: 5, 1024: 2}  # of automatic differentiation; after each, three of ours
+
+Mode = Literal["exact", "detached"]
+Work = Callable[[Mode], object]
+
+
+def problem(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """M with unit columns, Y = M x̂ with Gaussian x̂, and each problem's Lipschitz constant."""
+    g = torch.Generator().manual_seed(0)
+    M = torch.randn(PROBLEMS, ROWS, COLUMNS, generator=g, dtype=torch.float64)
+    M /= M.norm(dim=1, keepdim=True)
+    Y = (M @ torch.randn(PROBLEMS, COLUMNS, 1, generator=g, dtype=torch.float64)).squeeze(-1)
+    return M.to(dtype), Y.to(dtype), torch.linalg.matrix_norm(M, 2).square().to(dtype)
+
+
+def network(first: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Gaussian weights, scaled so that no step saturates."""
+    g = torch.Generator().manual_seed(1)
+    W1 = torch.randn(first, 2, generator=g, dtype=torch.float64) / first**0.5
+    W2 = torch.randn(SECOND, first, generator=g, dtype=torch.float64) / first**0.5
+    return (
+        W1.to(dtype),
+        W2.to(dtype),
+        (torch.randn(1, SECOND, generator=g, dtype=torch.float64) / SECOND**0.5).to(dtype),
+    )
+
+
+def naive(first: int, dtype: torch.dtype) -> Work:
+    """Loss and gradients with the dense network and automatic differentiation."""
+    M, Y, beta = problem(dtype)
+    W1, W2, W3 = (W.requires_grad_() for W in network(first, dtype))
+
+    def work(mode: Mode) -> tuple[float, tuple[Tensor, ...]]:
+        x = torch.zeros(PROBLEMS, COLUMNS, dtype=dtype)
+        for _ in range(STEPS):
+            g = (M.mT @ (M @ x[..., None] - Y[..., None])).squeeze(-1)
+            inputs = torch.stack([x.flatten(), g.flatten()])
+            if mode == "detached":
+                inputs = inputs.detach()
+            z = W3 @ torch.relu(W2 @ torch.relu(W1 @ inputs))
+            x = x - (LO + (HI - LO) * torch.sigmoid(z)).reshape(x.shape) * g / beta[:, None]
+        loss = 0.5 * ((M @ x[..., None]).squeeze(-1) - Y).square().sum()
+        return loss.item(), torch.autograd.grad(loss, (W1, W2, W3))
+
+    return work
+
+
+def ours(first: int) -> Work:
+    """The same in float64 from the sector table, which every call builds anew."""
+    arguments = *problem(torch.float64), *network(first, torch.float64)
+    return lambda mode: forward_and_gradient(*arguments, LO, HI, STEPS, mode)
+
+
+def once(work: Work, mode: Mode) -> float:
+    """Processor seconds of one run: with one thread the time it takes where nothing else runs."""
+    start = time.process_time()
+    work(mode)
+    return time.process_time() - start
+
+
+def peak(first: int, naively: bool) -> int:
+    """Bytes that one run adds to the resident memory at its peak; for a process of its own."""
+    one_thread()
+    if not naively:
+        ours(2)("exact")  # compiled code is loaded with the first run
+    work = naive(first, torch.float32) if naively else ours(first)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is resident now
+    before = resident("VmRSS")
+    work("exact")
+    return resident("VmHWM") - before
+
+
+def resident(field: str) -> int:
+    """A field of this process's status in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+
+def main() -> None:
+    """Print the table."""
+    one_thread()
+    rows: list[list[object]] = []
+    for first, runs in RUNS.items():
+        dense, fast = naive(first, torch.float32), ours(first)
+        fast("exact")
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+            memory = [pool.apply(peak, (first, naively)) for naively in (False, True)]
+        modes: tuple[Mode, Mode] = ("exact", "detached")
+        for mode in modes:
+            # alternately, so that a change of the machine's load meets both
+            times = [(once(dense, mode), statistics.median(once(fast, mode) for _ in range(3))) for _ in range(runs)]
+            slow, quick = (statistics.median(side) for side in zip(*times, strict=True))
+            ratios = sorted(dense / ours for dense, ours in times)
+            share = f"{memory[0] / memory[1]:.1%}" if mode == "exact" else "-"
+            sizes = [f"{size / 1e6:.0f}" for size in memory] if mode == "exact" else ["-", "-"]
+            ratio = f"{statistics.median(ratios):.0f}x ({ratios[0]:.0f} to {ratios[-1]:.0f})"
+            rows.append([first, mode, quick * 1e3, slow * 1e3, ratio, *sizes, share])
+    table(
+        f"Loss and gradient of {STEPS} steps, N = {PROBLEMS}, {COLUMNS}/{ROWS}, second layer {SECOND}",
+        ["first", "gradient", "ours, CPU ms", "dense, CPU ms", "ratio (range)", "ours, MB", "dense, MB", "memory"],
+        rows,
+        "Ours in float64; dense: automatic differentiation of the network in float32.",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""A learned method beside the methods without learning, on the problems it was trained on and on fresh ones."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._core.io import write_atomic
+from .._core.validate import positive_integer
+from .baselines import Trace, names, trace
+from .learned_solver import LassoSolver
+from .lista import UnrolledISTA
+from .network import Smoothness, StepSizeNet
+from .problems import Lasso, Problems
+from .training_loss import Fresh
+
+Learned = StepSizeNet | LassoSolver | UnrolledISTA
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What a method reached on one or several sets of problems.
+
+    Improvements are (G - F)/G with F the sum over the problems of a set of the gaps F_p - F_p*, and G that of the reference;
+    negative where the method is worse. They are means over the sets.
+
+    Attributes:
+        gap: mean of F_p(x_T) - F_p* over all problems.
+        improvement: at T.
+        mean_improvement: mean over t = 1 … T.
+        products: with M or Mᵀ, mean over problems; NaN where they are not known.
+        worse: share of all problems where F_p(x_T) is above that of the reference by more than F_p* is known to.
+        curves: mean gaps by iteration of each set (sets, T+1) float64.
+    """
+
+    gap: float
+    improvement: float
+    mean_improvement: float
+    products: float
+    worse: float
+    curves: Tensor
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method.
+
+    Attributes:
+        method: its name.
+        learned: whether it was learned.
+        training: on the problems that were passed.
+        fresh: on the fresh sets, if there were any.
+    """
+
+    method: str
+    learned: bool
+    training: Measures
+    fresh: Measures | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods side by side after the same number of iterations; ``table()`` and ``plot(path)`` show them.
+
+    Attributes:
+        rows: the reference first, the learned methods last.
+        iterations: T.
+        left_out: baselines that the problems do not admit, and why.
+    """
+
+    rows: tuple[Row, ...]
+    iterations: int
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """The method that the others are compared with."""
+        return self.rows[0].method
+
+    def __getitem__(self, method: str) -> Row:
+        for row in self.rows:
+            if row.method == method:
+                return row
+        raise KeyError(f"no method {method!r}; there are {[row.method for row in self.rows]}")
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self) -> str:
+        """The rows as text."""
+        sets = len(self.rows[0].fresh.curves) if self.rows[0].fresh else 0
+        head = ["method", "products", "F - F*", "improves", "mean t<=T", "worse"]
+        lines = [head + head[2:] * bool(sets)]
+        for row in self.rows:
+            name = f"{row.method} (learned)" if row.learned else row.method
+            products = "-" if math.isnan(row.training.products) else f"{row.training.products:.0f}"
+            lines.append([name, products, *_cells(row.training), *(_cells(row.fresh) if row.fresh else [])])
+        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+        text = [_aligned(line, widths) for line in lines]
+        title = f"T = {self.iterations}; improvement over {self.reference} in F - F*, and share of problems where worse"
+        if sets:
+            start = widths[0] + widths[1] + 4
+            training = sum(widths[2:6]) + 6
+            text.insert(0, " " * start + "training".center(training) + "  " + f"{sets} fresh sets".center(training))
+        return "\n".join([title, *text, *(f"left out: {reason}" for reason in self.left_out)])
+
+    def plot(self, path: str | Path) -> None:
+        """Mean gap by iteration as a PNG: training problems, and fresh ones with one deviation over the sets.
+
+        Raises:
+            OSError: a failed write.
+        """
+        from .._experiments.plots import COLOURS, Curve, draw, finish, grid
+
+        panels = [("training problems", [row.training for row in self.rows])]
+        fresh = [row.fresh for row in self.rows if row.fresh is not None]
+        if fresh:
+            panels.append((f"{len(fresh[0].curves)} fresh sets", fresh))
+        figure, axes = grid(1, len(panels), panel=(5.2, 4.2))
+        for ax, (title, measures) in zip(axes[0], panels, strict=True):
+            start = float(measures[0].curves[:, 0].mean())
+            lowest = max(1e-20 * start, math.ulp(0.0))  # zero has no place on a logarithmic axis
+            curves = [
+                Curve(row.method, COLOURS[index % len(COLOURS)], found.curves.clamp(min=lowest).tolist())
+                for index, (row, found) in enumerate(zip(self.rows, measures, strict=True))
+            ]
+            draw(ax, curves, title=title)
+            for line, row in zip(ax.get_lines(), self.rows, strict=True):
+                line.set_linestyle("-" if row.learned else "--")
+        finish(figure, axes, f"Gap after t iterations, T = {self.iterations}; learned methods solid", "mean F - F*")
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=130)
+        write_atomic(Path(path), buffer.getvalue())
+
+
+def compare(
+    problems: Problems,
+    iterations: int,
+    net: Learned | Mapping[str, Learned] | None = None,
+    *,
+    fresh: Fresh | Sequence[Problems] = (),
+    sets: int = 20,
+    baselines: Iterable[str] | None = None,
+    smoothness: Smoothness = None,
+) -> Comparison:
+    """Run every baseline that the problems admit, and the learned methods, from 0; all measured in F - F*.
+
+    Args:
+        problems: those that were trained on.
+        iterations: T ≥ 1. Methods with a cost other than two products an iteration show it in ``products``.
+        net: a trained ``sf.nn.StepSizeNet``, LASSO solver, LISTA or LISTACPSS; or several by name.
+        fresh: problems that nothing was trained on: a generator, a function of 0 … ``sets`` - 1 such as
+            ``lambda k: LeastSquares.random(32, 20, 32, seed=1000 + k)``, or a sequence of batches.
+        sets: fresh sets to draw where ``fresh`` is a function.
+        baselines: names out of ``names(problems)``; all of them by default. The first name of that is always the reference.
+        smoothness: β of a ``StepSizeNet``, as in its ``solve``.
+
+    Raises:
+        TypeError, ValueError: bad arguments, or a method that does not fit the problems.
+    """
+    iterations = positive_integer("iterations", iterations)
+    if callable(fresh):
+        fresh = [fresh(k) for k in range(positive_integer("sets", sets))]
+    batches = [problems, *fresh]
+    for batch in batches:
+        if type(batch) is not type(problems):
+            raise TypeError(
+                f"fresh holds {type(batch).__name__}, problems are {type(problems).__name__}; pass the same kind"
+            )
+    common = set.intersection(*(set(names(batch)) for batch in batches))
+    admitted = [name for name in names(problems) if name in common]
+    chosen = admitted if baselines is None else list(dict.fromkeys([admitted[0], *baselines]))
+    learned = _by_name(net)
+    if clash := sorted(set(learned) & set(chosen)):
+        raise ValueError(f"net has the name {clash[0]!r}, which is that of a baseline; choose another")
+    references = [trace(chosen[0], batch, iterations) for batch in batches]
+    rows = []
+    for name in [*chosen, *learned]:
+        if name == chosen[0]:
+            found = references
+        elif name in learned:
+            found = [learned_trace(learned[name], batch, iterations, smoothness) for batch in batches]
+        else:
+            found = [trace(name, batch, iterations) for batch in batches]
+        training = _measures(found[:1], references[:1], batches[:1])
+        others = _measures(found[1:], references[1:], batches[1:]) if len(batches) > 1 else None
+        rows.append(Row(name, name in learned, training, others))
+    return Comparison(tuple(rows), iterations, _left_out(problems, admitted))
+
+
+def learned_trace(method: Learned, problems: Problems, iterations: int, smoothness: Smoothness = None) -> Trace:
+    """What a learned method does in ``iterations`` iterations, or layers; with fewer layers the last iterate stays.
+
+    Raises:
+        TypeError, ValueError: a method that does not fit the problems.
+    """
+    if isinstance(method, StepSizeNet):
+        solution = method.solve(problems, iterations, smoothness=smoothness, trajectory=True)
+        assert solution.trajectory is not None
+        return _trace(problems, solution.trajectory, 2.0 * torch.arange(iterations + 1, dtype=torch.float64))
+    if isinstance(method, LassoSolver):
+        if not isinstance(problems, Lasso):
+            raise TypeError(f"problems is a {type(problems).__name__}; the solver is for sf.learned.Lasso")
+        found = method.solve(problems, iterations)
+        gaps = (found.objectives.double() - problems.optimal_value).clamp(min=0.0)
+        return Trace(found.solution, gaps, found.products.double().mean(1))
+    with torch.no_grad():
+        iterates = method.iterates(method.check(problems).Y)
+    steps = torch.arange(iterations + 1).clamp(max=method.layers)
+    # the learned matrices cost as much as M and Mᵀ or more
+    return _trace(problems, torch.stack(iterates)[steps], 2.0 * steps.double())
+
+
+def _trace(problems: Problems, iterates: Tensor, products: Tensor) -> Trace:
+    gaps = torch.stack([problems.gap(x).clamp(min=0.0) for x in iterates])
+    return Trace(iterates[-1], gaps, products)
+
+
+def _by_name(net: Any) -> dict[str, Learned]:
+    if net is None:
+        return {}
+    found = dict(net) if isinstance(net, Mapping) else {type(net).__name__: net}
+    for name, method in found.items():
+        if not isinstance(method, Learned):
+            raise TypeError(
+                f"net {name!r} is a {type(method).__name__}; pass a StepSizeNet, LISTA, LISTACPSS or LASSO solver"
+            )
+    return found
+
+
+def _measures(found: Sequence[Trace], references: Sequence[Trace], batches: Sequence[Problems]) -> Measures:
+    """Over the sets."""
+    improvements, above, finals = [], [], []
+    for one, reference, batch in zip(found, references, batches, strict=True):
+        improvements.append(improvement(one.gaps.sum(1), reference.gaps.sum(1)))
+        known = batch.gap_bound(batch.optimum())
+        above.append(one.gaps[-1] > reference.gaps[-1] + known)
+        finals.append(one.gaps[-1])
+    ratios = torch.stack(improvements)
+    return Measures(
+        gap=float(torch.cat(finals).mean()),
+        improvement=float(ratios[:, -1].mean()),
+        mean_improvement=float(ratios[:, 1:].mean()),
+        products=float(torch.stack([one.products[-1] for one in found]).mean()),
+        worse=float(torch.cat(above).double().mean()),
+        curves=torch.stack([one.gaps.mean(1) for one in found]),
+    )
+
+
+def improvement(gaps: Tensor, reference: Tensor) -> Tensor:
+    """(``reference`` - ``gaps``)/``reference``; 0 where both are 0."""
+    return torch.where(gaps == reference, 0.0, (reference - gaps) / reference)
+
+
+def _left_out(problems: Problems, admitted: Sequence[str]) -> tuple[str, ...]:
+    if problems.kind == "least-squares-batch" and "GD 2/(β+β0)" not in admitted:
+        return ("GD 2/(β+β0) and strongly convex Nesterov, as β0 > 0 is not certified: a matrix has deficient rank",)
+    return ()
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
+    return "  ".join([line[0].ljust(widths[0]), *cells[1:]])
+
+
+def _cells(found: Measures) -> list[str]:
+    return [
+        f"{found.gap:.2e}",
+        _percent(found.improvement),
+        _percent(found.mean_improvement),
+        f"{100.0 * found.worse:.0f} %",
+    ]
+
+
+def _percent(value: float) -> str:
+    """To three digits near 100, where the methods differ."""
+    percent = 100.0 * value
+    return f"{percent:.0f} %" if percent < -100.0 else f"{percent:.3f} %" if percent > 99.0 else f"{percent:.1f} %"

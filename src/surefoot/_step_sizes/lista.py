@@ -1,0 +1,322 @@
+"""LISTA and LISTA-CPSS: networks that unroll ISTA for one matrix, with learned matrices; and what they do to the conditions under
+which LISTA is known to converge."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from surefoot_check.gram_bounds import extreme_bounds
+
+from .._core.validate import as_tensor, finite, integer, nonnegative, positive_integer, real
+from .batch import soft
+from .lasso import Lasso
+from .problems import Problems
+
+
+class UnrolledISTA(nn.Module, ABC):
+    """T layers for min ½‖Mx - Y‖² + λ‖x‖₁ with one M for all problems; before training they are ISTA with the step 1/β.
+
+    No theorem of this library covers them: trained, they neither need to decrease the objective nor to converge.
+
+    Args:
+        M: (b, d) float64 or float32, not zero.
+        layers: T ≥ 1.
+        lam: λ > 0, of the thresholds before training.
+        shared: whether all layers share one learned matrix; thresholds belong to each layer.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+    """
+
+    M: Tensor
+    thresholds: nn.Parameter
+    """(T,)"""
+
+    def __init__(self, M: Any, layers: int, lam: float = 0.1, *, shared: bool = False) -> None:
+        super().__init__()
+        M = real("M", M, 2).detach()
+        finite("M", M)
+        if not bool(M.any()):
+            raise ValueError("M is zero; every x is optimal there: pass another matrix")
+        self.layers, self.shared = positive_integer("layers", layers), bool(shared)
+        lam = nonnegative("lam", lam)
+        rows, columns = M.shape
+        A = M.double().cpu().numpy()
+        self.smoothness = extreme_bounds(A if rows <= columns else A.T.copy())[1][1] ** 2
+        self.register_buffer("M", M.clone())
+        self.thresholds = nn.Parameter(M.new_full((self.layers,), lam / self.smoothness))
+
+    def extra_repr(self) -> str:
+        return f"{tuple(self.M.shape)}, layers={self.layers}, shared={self.shared}"
+
+    @abstractmethod
+    def layer(self, index: int, x: Tensor, Y: Tensor) -> Tensor:
+        """x_{t+1} (N, d) from x_t and Y (N, b), t = ``index``."""
+
+    @abstractmethod
+    def weight(self, index: int) -> Tensor:
+        """W (b, d) of a layer, detached: the matrix in the place of M in Mᵀ(Mx - Y)/β."""
+
+    def iterates(self, Y: Tensor) -> list[Tensor]:
+        """x_0 = 0, x_1 … x_T (N, d) for Y (N, b)."""
+        found = [Y.new_zeros(len(Y), self.M.shape[1])]
+        for index in range(self.layers):
+            found.append(self.layer(index, found[-1], Y))
+        return found
+
+    def forward(self, Y: Tensor) -> Tensor:
+        """x_T (N, d) for Y (N, b)."""
+        return self.iterates(Y)[-1]
+
+    def check(self, problems: Problems) -> Lasso:
+        """The problems, if they are of the network's matrix.
+
+        Raises:
+            TypeError, ValueError: not LASSO, another dtype, or other matrices.
+        """
+        if not isinstance(problems, Lasso):
+            raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.Lasso")
+        if problems.M.dtype != self.M.dtype or problems.M.device != self.M.device:
+            raise TypeError(
+                f"net is {self.M.dtype} on {self.M.device}, problems are {problems.M.dtype} on {problems.M.device}; "
+                "convert one with .to"
+            )
+        if problems.M.shape[1:] != self.M.shape or not bool((problems.M == self.M).all()):
+            raise ValueError(
+                "problems have matrices other than net.M; the network is for one matrix: "
+                "build problems with Lasso.from_matrix(net.M, …)"
+            )
+        return problems
+
+    def _index(self, index: int) -> int:
+        return 0 if self.shared else index
+
+    def _copies(self, matrix: Tensor) -> nn.ParameterList:
+        """The learned matrix of every layer, or of all."""
+        return nn.ParameterList([nn.Parameter(matrix.clone()) for _ in range(1 if self.shared else self.layers)])
+
+
+class LISTA(UnrolledISTA):
+    """x ← soft(W1 Y + W2 x, θ_t) (Gregor and LeCun, 2010), at first W1 = Mᵀ/β, W2 = I - MᵀM/β and θ = λ/β.
+
+    ``UnrolledISTA`` has the arguments.
+    """
+
+    def __init__(self, M: Any, layers: int, lam: float = 0.1, *, shared: bool = False) -> None:
+        super().__init__(M, layers, lam, shared=shared)
+        into = self.M.T / self.smoothness
+        self.of_target = self._copies(into)
+        self.of_iterate = self._copies(torch.eye(self.M.shape[1]).to(self.M) - into @ self.M)
+
+    def layer(self, index: int, x: Tensor, Y: Tensor) -> Tensor:
+        at = self._index(index)
+        return soft(Y @ self.of_target[at].T + x @ self.of_iterate[at].T, self.thresholds[index].clamp(min=0.0))
+
+    def weight(self, index: int) -> Tensor:
+        return self.of_target[self._index(index)].detach().T
+
+
+class LISTACPSS(UnrolledISTA):
+    """x ← soft(x - Wᵀ(Mx - Y), θ_t) with coupled weights and support selection (Chen, Liu, Wang and Yin, 2018), at first W = M/β.
+
+    Layer t passes its ``selection``·(t+1) coordinates largest in size without shrinking them, where they exceed θ_t, up to
+    ``most``.
+
+    Args:
+        M, layers, lam, shared: as ``UnrolledISTA``.
+        selection: share of the coordinates that each layer selects in addition; 0 is LISTA-CP.
+        most: largest share selected.
+    """
+
+    def __init__(
+        self,
+        M: Any,
+        layers: int,
+        lam: float = 0.1,
+        *,
+        shared: bool = False,
+        selection: float = 0.012,
+        most: float = 0.12,
+    ) -> None:
+        super().__init__(M, layers, lam, shared=shared)
+        self.selection, self.most = nonnegative("selection", selection), nonnegative("most", most)
+        if max(self.selection, self.most) > 1.0:
+            raise ValueError(f"selection and most are {selection!r} and {most!r}; they are shares, at most 1")
+        self.weights = self._copies(self.M / self.smoothness)
+
+    def layer(self, index: int, x: Tensor, Y: Tensor) -> Tensor:
+        v = x - (x @ self.M.T - Y) @ self.weights[self._index(index)]
+        threshold = self.thresholds[index].clamp(min=0.0)
+        shrunk = soft(v, threshold)
+        count = int(min(self.selection * (index + 1), self.most) * v.shape[1])
+        if count == 0:
+            return shrunk
+        size = v.detach().abs()
+        least = size.topk(count, dim=1).values[:, -1:]
+        return torch.where((size >= least) & (size > threshold.detach()), v, shrunk)
+
+    def weight(self, index: int) -> Tensor:
+        return self.weights[self._index(index)].detach()
+
+
+@dataclass(frozen=True)
+class ListaRun:
+    """What ``train_lista`` did; the network holds the best weights.
+
+    Attributes:
+        losses: mean ‖x_T - x*‖² before each step and after the last, of the problems of that epoch.
+        best: the least of them, to which the weights belong.
+        diverged: whether a loss became non-finite, which ended the run.
+    """
+
+    losses: tuple[float, ...]
+    best: float
+    diverged: bool
+
+
+def train_lista(
+    net: UnrolledISTA,
+    problems: Lasso,
+    targets: Any = None,
+    epochs: int = 1000,
+    learning_rate: float = 1e-3,
+    *,
+    fresh: Callable[[int], tuple[Lasso, Tensor]] | None = None,
+) -> ListaRun:
+    """Minimise the mean of ‖x_T - x*‖² with Adam; one step an epoch on all problems. The network is changed in place.
+
+    Args:
+        net: trained in place.
+        problems: of the network's matrix.
+        targets: x* (N, d): the signals that the problems were made of; by default their minimisers.
+        epochs: steps.
+        learning_rate: of Adam.
+        fresh: other problems and x* each epoch, a function of the epoch; the best weights are those on ``problems``.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+    """
+    _checked(net)
+    pairs = net.check(problems).Y, _targets(problems, targets)
+    epochs, learning_rate = integer("epochs", epochs, 0), nonnegative("learning_rate", learning_rate)
+    optimizer = torch.optim.Adam(net.parameters(), lr=learning_rate)
+    losses: list[float] = []
+    best, weights = math.inf, copy.deepcopy(net.state_dict())
+    for epoch in range(epochs + 1):
+        loss = _loss(net, *pairs)
+        losses.append(float(loss.detach()))
+        if not math.isfinite(losses[-1]):
+            break
+        if losses[-1] < best:
+            best, weights = losses[-1], copy.deepcopy(net.state_dict())
+        if epoch == epochs:
+            break
+        if fresh is not None:
+            drawn, signals = fresh(epoch)
+            loss = _loss(net, net.check(drawn).Y, _targets(drawn, signals))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    net.load_state_dict(weights)
+    return ListaRun(tuple(losses), best, not math.isfinite(losses[-1]))
+
+
+@dataclass(frozen=True)
+class Violations:
+    """Shares in [0, 1], by layer (T,) float64, in which the conditions under which LISTA is known to converge do not hold.
+
+    Attributes:
+        signs: entries with sign(x_t) ≠ sign(x*), of all problems and coordinates.
+        false_positives: entries outside the support of x* that are in that of x_t, of those outside; what the proof excludes.
+        diagonal: columns i with |W_iᵀM_i - 1| > tolerance.
+        off_diagonal: pairs i ≠ j with |W_iᵀM_j| > limit |W_iᵀM_i|, whatever the scale of W.
+    """
+
+    signs: Tensor
+    false_positives: Tensor
+    diagonal: Tensor
+    off_diagonal: Tensor
+
+    def table(self) -> str:
+        """Percentages by layer."""
+        lines = ["layer    signs  false positives  W_i'M_i = 1  |W_i'M_j| small"]
+        columns = (self.signs, self.false_positives, self.diagonal, self.off_diagonal)
+        for index, row in enumerate(zip(*(100.0 * column for column in columns), strict=True), 1):
+            signs, false, diagonal, off = (float(value) for value in row)
+            lines.append(f"{index:5}  {signs:5.1f} %  {false:13.1f} %  {diagonal:9.1f} %  {off:13.1f} %")
+        return "\n".join(lines)
+
+
+def violations(
+    net: UnrolledISTA, problems: Lasso, targets: Any = None, *, tolerance: float = 1e-2, limit: float | None = None
+) -> Violations:
+    """At inference, how many of the conditions of Chen et al. (2018) each layer violates (the paper's figure 2).
+
+    Args:
+        net: LISTA or LISTACPSS.
+        problems: of the network's matrix.
+        targets: x* (N, d); by default the minimisers of the problems.
+        tolerance: allowed in W_iᵀM_i = 1.
+        limit: what counts as small in |W_iᵀM_j|/|W_iᵀM_i|; by default the coherence max |M_iᵀM_j|/(‖M_i‖‖M_j‖) of M, which W = M
+            attains for unit columns.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+    """
+    _checked(net)
+    x_best = _targets(net.check(problems), targets)
+    tolerance, M = nonnegative("tolerance", tolerance), net.M.double()
+    off = ~torch.eye(M.shape[1], dtype=torch.bool, device=M.device)
+    if limit is None:
+        unit = M / M.norm(dim=0).clamp(min=torch.finfo(torch.float64).tiny)
+        limit = float((unit.T @ unit)[off].abs().max()) if M.shape[1] > 1 else 0.0
+    limit = nonnegative("limit", limit)
+    with torch.no_grad():
+        iterates = net.iterates(problems.Y)[1:]
+    outside = x_best == 0.0
+    rows = []
+    for index, x in enumerate(iterates):
+        product = net.weight(index).double().T @ M
+        rows.append(
+            [
+                _share(x.sign() != x_best.sign()),
+                _share((x != 0.0)[outside]),
+                _share((product.diagonal() - 1.0).abs() > tolerance),
+                _share((product.abs() > limit * (1.0 + 1e-12) * product.diagonal().abs()[:, None])[off]),
+            ]
+        )
+    return Violations(*torch.tensor(rows, dtype=torch.float64).unbind(1))
+
+
+def _share(condition: Tensor) -> float:
+    return float(condition.double().mean()) if condition.numel() else 0.0
+
+
+def _loss(net: UnrolledISTA, Y: Tensor, targets: Tensor) -> Tensor:
+    return (net(Y) - targets).square().sum(1).mean()
+
+
+def _checked(net: Any) -> None:
+    if not isinstance(net, UnrolledISTA):
+        raise TypeError(f"net is a {type(net).__name__}; pass sf.nn.LISTA or sf.nn.LISTACPSS")
+
+
+def _targets(problems: Lasso, targets: Any) -> Tensor:
+    """x* (N, d) in the problems' dtype."""
+    if targets is None:
+        return problems.optimum().to(problems.M)
+    targets = as_tensor("targets", targets).to(problems.M)
+    if targets.shape != (problems.count, problems.columns):
+        raise ValueError(
+            f"targets has shape {tuple(targets.shape)}; these problems need {(problems.count, problems.columns)}"
+        )
+    finite("targets", targets)
+    return targets
