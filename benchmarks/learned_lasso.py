@@ -9,6 +9,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from report import one_thread, table
@@ -59,54 +60,68 @@ def proximal_gradient(p: Lasso, best: Tensor, momentum: bool, restart: str, limi
     return hit
 
 
-def learned(p: Lasso, best: Tensor, solver: LassoSolver) -> tuple[Tensor, float, float]:
-    """Products (N,) at the first iterate that is accurate enough, proposals made until all are, and how many were accepted."""
-    found = solver.solve(p, 200, tolerance=ACCURACY / (1.0 + ACCURACY))
-    reached = found.objectives - best <= ACCURACY * best
-    assert bool(reached[-1].all()) and bool((found.objectives.diff(dim=0) <= 0.0).all())
-    first = found.products.gather(0, reached.int().argmax(0)[None]).squeeze(0)
-    return first, float(found.proposals.sum()), float(found.accepted.sum())
+@dataclass(frozen=True)
+class Learned:
+    """Products (N,) at the first accurate iterate, proposals made and accepted until all have one, and the time of that."""
+
+    products: Tensor
+    proposals: float
+    accepted: float
+    seconds: float
+
+
+def learned(p: Lasso, best: Tensor, solver: LassoSolver) -> Learned:
+    """The solver stops at its certificate, the duality gap, which is later; it runs again up to the first accurate iterate."""
+    certified = solver.solve(p, 200, tolerance=ACCURACY / (1.0 + ACCURACY))
+    reached = certified.objectives - best <= ACCURACY * best
+    assert bool(reached[-1].all()) and bool((certified.objectives.diff(dim=0) <= 0.0).all())
+    index = reached.int().argmax(0)
+    begin = time.perf_counter()
+    found = solver.solve(p, int(index.max()))
+    seconds = time.perf_counter() - begin
+    first = found.products.gather(0, index[None]).squeeze(0)
+    return Learned(first, float(found.proposals.sum()), float(found.accepted.sum()), seconds)
 
 
 def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[list[list[str]], str]:
     """Rows of the table for one λ, and a line on the proposals."""
-    methods: dict[str, Callable[[Lasso, Tensor], Tensor]] = {
+    fixed: dict[str, Callable[[Lasso, Tensor], Tensor]] = {
         "ISTA": lambda p, best: proximal_gradient(p, best, False, "", 5000),
         "FISTA": lambda p, best: proximal_gradient(p, best, True, "", 1000),
         "FISTA, gradient restart": lambda p, best: proximal_gradient(p, best, True, "gradient", 1000),
         "FISTA, function restart": lambda p, best: proximal_gradient(p, best, True, "function", 1000),
     }
-    hits: dict[str, list[Tensor]] = {name: [] for name in [*methods, "learned"]}
+    ours = {"learned, weights 0": LassoSolver(START), "learned": solver}
+    hits: dict[str, list[Tensor]] = {name: [] for name in [*fixed, *ours]}
     seconds = dict.fromkeys(hits, 0.0)
     made = taken = 0.0
     for block in range(0, count, BLOCK):
         p = problems(lam, min(BLOCK, count - block), HELD_OUT_SEED + block, device)
-        x = p.optimum(1e-8)
-        best = p.objective(x)
-        for name, method in methods.items():
+        best = p.objective(p.optimum(1e-6))
+        for name, method in fixed.items():
             begin = time.perf_counter()
             hits[name].append(method(p, best))
             seconds[name] += time.perf_counter() - begin
-        begin = time.perf_counter()
-        first, proposals, accepted = learned(p, best, solver)
-        seconds["learned"] += time.perf_counter() - begin
-        hits["learned"].append(first)
-        made, taken = made + proposals, taken + accepted
+        for name, candidate in ours.items():
+            run = learned(p, best, candidate)
+            hits[name].append(run.products)
+            seconds[name] += run.seconds
+            if name == "learned":
+                made, taken = made + run.proposals, taken + run.accepted
     products = {name: torch.cat(found) for name, found in hits.items()}
-    ours = products["learned"]
     rows = [
         [
             lam,
             name,
             f"{float(found.mean()):.1f}",
             f"{float(found.max()):.0f}",
-            f"{float(found.mean() / ours.mean()):.2f}",
-            f"{float((found / ours).min()):.2f}",
+            f"{float(found.mean() / products['learned'].mean()):.2f}",
+            f"{float((found / products['learned']).min()):.2f}",
             f"{seconds[name] / count * 1e3:.1f}",
         ]
         for name, found in products.items()
     ]
-    return rows, f"λ = {lam}: {taken / max(made, 1.0):.1%} of {made:.0f} proposals accepted"
+    return rows, f"λ = {lam}: {taken / made:.1%} of {made:.0f} proposals accepted"
 
 
 def train(count: int, rounds: int, device: str) -> LassoSolver:
@@ -122,11 +137,11 @@ def train(count: int, rounds: int, device: str) -> LassoSolver:
 def main(arguments: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=128, help="held-out problems for each λ")
+    parser.add_argument("--count", type=int, default=100, help="held-out problems for each λ")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--training-count", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args(arguments)
     one_thread()
     solver = train(options.training_count, options.rounds, options.device) if options.train else LassoSolver(WEIGHTS)
@@ -136,7 +151,8 @@ def main(arguments: list[str] | None = None) -> None:
         rows += found
         lines.append(line)
     header = ["λ", "method", "products", "worst", "mean / ours", "least ratio", "ms a problem"]
-    note = "\n".join([*lines, "least ratio: over the problems, products of the method / ours; β and column norms are not counted"])
+    ratio = "least ratio: the smallest, over the problems, of the products of the method / those of the learned solver"
+    note = "\n".join([*lines, ratio, "β and the norms of the columns are not counted"])
     table(f"LASSO 250x500, {options.count} held-out problems for each λ: products to 1e-4", header, rows, note)
 
 

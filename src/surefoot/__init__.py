@@ -4,7 +4,7 @@ Check a convergence theorem on a concrete network, data and initial weights befo
 trajectory; hand over a certificate that an independent checker accepts or rejects with rigorous arithmetic.
 """
 
-from . import data, nn, sgd, steps
+from . import data, learned, nn, sgd, steps
 from ._core.audit import Audit, AuditLine
 from ._core.certificate import Certificate, CertificateStatus, Condition
 from ._core.descent import certify, descend
@@ -18,12 +18,14 @@ from ._core.trace import Trace, audit
 from ._implicit.flow import Flow, gradient_flow
 from ._implicit.system import ImplicitSystem
 from ._linear_resnet.system import LinearResNetSystem
+from ._step_sizes.system import StepSizesSystem
 from ._two_layer.system import TwoLayerSystem
 
 register(TwoLayerSystem())
 register(LinearResNetSystem())
 register(ImplicitSystem())
-del register, TwoLayerSystem, LinearResNetSystem, ImplicitSystem
+register(StepSizesSystem())
+del register, TwoLayerSystem, LinearResNetSystem, ImplicitSystem, StepSizesSystem
 
 __version__ = "0.1.0"
 
@@ -48,6 +50,7 @@ __all__ = [
     "data",
     "descend",
     "gradient_flow",
+    "learned",
     "nn",
     "sgd",
     "steps",

@@ -69,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> Command:
+    if arguments[:1] == ["reproduce"] and "--quick" in arguments:
+        raise ValueError("--quick is the default, so leave it out; --full is for the paper's sizes and repeats")
     parse: Any = tyro.cli
     return parse(Command, prog="surefoot", description=DESCRIPTION, args=arguments, config=PARSER)
 

@@ -95,9 +95,8 @@ def base_quantities(
         some = [p for p in range(problem.count) if problem.M[p].any()] or range(problem.count)
         found["convexity_ratio"] = _extreme([_quotient(problem.smallest[p], beta[p]) for p in some], min)
     if isinstance(problem, PenalisedBatch):
-        convexity = problem.strong_convexity
-        pairs = [((0.0 if m == 0.0 else m, m), b) for m, b in zip(convexity, beta, strict=True)]
-        found["loss_convexity_ratio"] = _extreme([_quotient(m, b) for m, b in pairs], min)
+        convexity = zip(problem.strong_convexity, problem.smoothness, beta, strict=True)  # lower bounds, at most β1
+        found["loss_convexity_ratio"] = _extreme([_quotient((mu, high), b) for mu, (_, high), b in convexity], min)
         penalty = [_quotient((float(m), float(m)), b) for m, b in zip(problem.l2, beta, strict=True)]
         found["penalty_convexity_ratio"] = _extreme(penalty, min)
         energies = [

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot_check.theorems.statement import Segment, iterations_to
 
 F64 = torch.float64
 THEOREMS = [
@@ -213,3 +214,9 @@ def test_bound_and_iterations_to() -> None:
     for bad in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match=f"relative_gap is {bad!r}; it must be a positive number"):
             cert.iterations_to(bad)
+
+
+def test_a_target_that_underflows_is_never_reached() -> None:
+    schedule = [Segment(0, None, 5e-324, 0.5)]
+    assert iterations_to(schedule, 1e-3) == math.inf
+    assert iterations_to([Segment(0, None, 0.0, 0.0)], 1e-3) == 0

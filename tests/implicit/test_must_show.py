@@ -33,7 +33,6 @@ def test_guaranteed_iterations_to_a_thousandth_of_the_loss(samples: int, width: 
     for seed in range(5):
         net = sf.nn.ImplicitReLU.certifiable(X, y, width, seed=seed)
         counts.append(sf.certify(net, sf.SquaredLoss(X, y)).iterations_to(1e-3))
-    print(samples, width, counts)
     assert median(counts) <= most
 
 

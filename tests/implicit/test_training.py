@@ -114,7 +114,13 @@ def test_certified_runs_keep_their_certificate_and_the_checker_accepts_them(
     assert certificate.holds, str(certificate)
     count = certificate.iterations_to(1e-3)
     run = sf.descend(
-        net, loss, tolerance=1e-3, max_iterations=int(min(count, 400)), certificate=certificate, directory=tmp_path / "run", progress=False
+        net,
+        loss,
+        tolerance=1e-3,
+        max_iterations=int(min(count, 400)),
+        certificate=certificate,
+        directory=tmp_path / "run",
+        progress=False,
     )
     assert run.certified and run.iterations <= count
     audit = run.audit()
@@ -146,6 +152,32 @@ def test_spectral_counts_digits() -> None:
         assert run.status is sf.RunStatus.CONVERGED and run.audit().holds
         assert run.iterations <= guaranteed[-1]
     assert sorted(guaranteed)[2] <= 1.1 * sorted(needed)[2]
+
+
+@pytest.mark.parametrize("theorem", [SPECTRAL, MEASURED])
+def test_labels_that_are_fitted_already(tmp_path: Path, theorem: str) -> None:
+    """r_0 = 0: every mass is 0, the guaranteed gap is 0, and nothing is divided by it."""
+    _, X, y = small(0)
+    net = sf.nn.ImplicitReLU.certifiable(X, torch.zeros_like(y), 24)
+    loss = sf.SquaredLoss(X, torch.zeros_like(y))
+    certificate = sf.certify(net, loss, theorem)
+    assert certificate.holds and certificate.initial_gap == certificate.bound(0) == certificate.bound(10**6) == 0.0
+    assert certificate.iterations_to(1e-3) == 0
+    run = sf.descend(net, loss, certificate=certificate, directory=tmp_path / "run", progress=False)
+    assert (run.status, run.iterations) == (sf.RunStatus.CONVERGED, 0)
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+
+
+def test_nearly_parallel_rows_are_certified_with_honest_counts(tmp_path: Path) -> None:
+    """Rows an angle of 1e-4 apart: billions of iterations, in blocks so long that floats must not lose the fall of a step."""
+    _, X, y = small(0)
+    X[1] = X[0] + 1e-4 * X[2]
+    net = sf.nn.ImplicitReLU.certifiable(X, y, 24)
+    loss = sf.SquaredLoss(X, y)
+    certificate = sf.certify(net, loss)
+    assert certificate.holds and certificate.iterations_to(1e-3) > 1e7
+    sf.descend(net, loss, certificate=certificate, max_iterations=5, directory=tmp_path / "run", progress=False)
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
 
 
 def test_the_paper_scale_is_not_certified_and_the_suggestion_helps() -> None:
@@ -199,7 +231,9 @@ def test_resume_equals_uninterrupted(tmp_path: Path) -> None:
         for limit in limits:
             net, X, y = small(2)
             with torch.no_grad():
-                net.A += 0.02 * torch.randn(net.A.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+                net.A += 0.02 * torch.randn(
+                    net.A.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5)
+                )
             run = sf.descend(
                 net,
                 sf.SquaredLoss(X, y),
@@ -220,7 +254,9 @@ def test_collapse_has_a_status_and_keeps_the_last_good_weights(tmp_path: Path) -
     """The erratum of section 5.2: non-negative inputs and a step above 2/λ_max kill every unit."""
     X, y = digits(40)
     net = sf.nn.ImplicitReLU.paper(64, 60, 0.8)
-    run = sf.descend(net, sf.SquaredLoss(X, y), steps=0.5, max_iterations=200, directory=tmp_path / "run", progress=False)
+    run = sf.descend(
+        net, sf.SquaredLoss(X, y), steps=0.5, max_iterations=200, directory=tmp_path / "run", progress=False
+    )
     assert run.status.failed and run.status in (sf.RunStatus.COLLAPSED, sf.RunStatus.ILL_POSED)
     assert all(bool(tensor.isfinite().all()) for tensor in run.final.values())
     assert float(torch.linalg.matrix_norm(run.final["A"], 2)) * 0.8 < 1.0

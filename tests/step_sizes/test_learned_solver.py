@@ -92,7 +92,9 @@ def test_every_accepted_step_decreases_by_the_model_decrease() -> None:
         good = run._step(torch.ones(p.count, dtype=torch.float64), everywhere)
         after = p.objective(run.point.x)
         assert bool((after <= before - model + 1e-13 * before).all())
-        torch.testing.assert_close(run.gradient, p.gradient(run.point.x), rtol=0.0, atol=1e-13 * float(gradient.norm() + 1))
+        torch.testing.assert_close(
+            run.gradient, p.gradient(run.point.x), rtol=0.0, atol=1e-13 * float(gradient.norm() + 1)
+        )
         assert bool(((run.gradient - p.gradient(run.point.x)).norm(dim=1) <= 2.0 * run.gradient_error).all())
         seen += int(good.sum())
     assert seen >= 16
@@ -133,6 +135,24 @@ def test_stops_at_the_duality_gap() -> None:
         assert len(found.objectives) < 1000
         assert bool((found.gap <= 1.01 * tolerance * found.objectives[-1]).all())
         assert bool((p.gap(found.solution) <= found.gap).all())
+
+
+def test_a_problem_that_leaves_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = learned_solver._Run._direction
+
+    def direction(run: learned_solver._Run, shrink: Tensor) -> Tensor:
+        d = learned(run, shrink)
+        d[0] = math.nan
+        return d
+
+    p = drawn(seed=4)
+    alone = LassoSolver().solve(p, 1000, tolerance=1e-4)
+    monkeypatch.setattr(learned_solver._Run, "_direction", direction)
+    found = LassoSolver(patience=2).solve(p, 1000, tolerance=1e-4)
+    assert float(found.proposals[0]) == 2.0
+    assert bool((found.gap <= 1.01e-4 * found.objectives[-1]).all())
+    assert float(found.proposals[1:].max()) <= float(alone.proposals.max())
+    assert bool((found.objectives.diff(dim=0) <= 0.0).all())
 
 
 def test_no_iterations_and_a_start() -> None:

@@ -81,7 +81,9 @@ def test_error_bounds_hold(dtype: torch.dtype, spread: float) -> None:
             assert sum((e * e for e in error), Fraction(0)) <= Fraction(point.residual_error[n].item()) ** 2
             assert abs(Fraction(point.value[n].item()) - exact_value(p, n, x)) <= Fraction(point.value_error[n].item())
             # a bound, and one that leaves room for decisions
-            assert float(point.value_error[n]) <= 1e3 * float(torch.finfo(dtype).eps) * 10.0**spread * float(point.value[n])
+            assert float(point.value_error[n]) <= 1e3 * float(torch.finfo(dtype).eps) * 10.0**spread * float(
+                point.value[n]
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -126,7 +128,11 @@ def test_what_is_accepted_decreases_exactly(dtype: torch.dtype) -> None:
             for n, good in enumerate(accepted(new, point, decrease).tolist()):
                 holds = exact_value(p, n, vector(new.x[n])) <= values[n] - needed[n]
                 assert holds or not good
-                decided, refused, mistakes = decided + good, refused + (not good), mistakes + (compared[n] and not holds)
+                decided, refused, mistakes = (
+                    decided + good,
+                    refused + (not good),
+                    mistakes + (compared[n] and not holds),
+                )
     assert decided and refused
     assert mistakes  # close enough for a comparison of the computed numbers to err
 

@@ -250,7 +250,7 @@ def batch(N: int = 3, b: int = 5, d: int = 7, seed: int = 0) -> tuple[Tensor, Te
 @pytest.mark.parametrize("gradient", ["exact", "detached"])
 @pytest.mark.parametrize(("n1", "n2", "T"), [(1, 1, 3), (2, 40, 12), (6, 5, 1), (16, 8, 25), (2, 3, 0)])
 def test_the_unrolled_iteration_agrees_with_autograd(gradient: str, n1: int, n2: int, T: int) -> None:
-    for shape in ((3, 5, 7), (2, 9, 4), (2, 3, 1)):
+    for shape in ((3, 5, 7), (2, 9, 4)):
         M, Y, beta = batch(*shape)
         weights = gaussian(n1, n2, seed=n1)
         loss, gradients = forward_and_gradient(M, Y, beta, *weights, 0.2, 1.9, T, gradient)  # pyright: ignore

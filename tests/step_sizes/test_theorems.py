@@ -192,7 +192,7 @@ def test_the_objective_never_increases(kind: str, seed: int, interval: list[floa
     problem = reference.Reference(arrays, 0)
     x = 10.0 ** g.uniform(-1, 1) * g.standard_normal(columns)
     for _ in range(8):
-        after = adversarial(problem, x, *interval, problem.smoothness, g)
+        after = adversarial(problem, x, interval[0], interval[1], problem.smoothness, g)
         assert problem.objective(after) <= problem.objective(x) * (1.0 + 1e-13)
         x = after
 
@@ -214,7 +214,10 @@ def test_adversarial_runs_stay_under_the_bound(theorem: str, seed: int, interval
     best = sum(q.objective(w) for q, w in zip(problems, arrays["optimum"], strict=True))
     x = list(start)
     for t in range(1, 13):
-        x = [adversarial(q, v, *interval, float(b), g) for q, v, b in zip(problems, x, at["beta"], strict=True)]
+        x = [
+            adversarial(q, v, interval[0], interval[1], float(b), g)
+            for q, v, b in zip(problems, x, at["beta"], strict=True)
+        ]
         gap = sum(q.objective(v) for q, v in zip(problems, x, strict=True)) - best
         assert gap <= made.bound(t) * (1.0 + 1e-12) + 1e-13 * best
 

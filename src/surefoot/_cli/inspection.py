@@ -47,16 +47,20 @@ def run_reproduce(options: Reproduce) -> int:
     from .. import _experiments
     from .._core.io import write_json
     from .._core.validate import unknown
-    from .training import refuse_existing
 
     known = list(_experiments.names())
     if options.name not in known:
         raise unknown("experiment", options.name, known)
     directory = None if options.out is None else Path(options.out)
     if directory is not None:
-        refuse_existing(directory, "choose another with --out")
+        _refuse_other(directory, options.name)
     experiment = _experiments.reproduce(
-        options.name, full=options.full, directory=directory, progress=_say_on_terminal, seed=options.seed
+        options.name,
+        full=options.full,
+        directory=directory,
+        progress=_say_on_terminal,
+        seed=options.seed,
+        data=options.data,
     )
     if directory is not None:
         write_json(directory / NUMBERS, finite(experiment.to_dict()))
@@ -65,6 +69,23 @@ def run_reproduce(options: Reproduce) -> int:
     else:
         _show(experiment, directory)
     return Exit.YES
+
+
+def _refuse_other(directory: Path, name: str) -> None:
+    """Raise ``RunDirectoryError`` unless the directory is new, empty, or keeps runs of this very experiment.
+
+    An experiment that was cut short leaves its finished runs and no numbers; the same one goes on with them.
+    """
+    from .._core.io import read_json
+    from .._experiments import RUNS
+    from .training import refuse_existing
+
+    if (directory / RUNS).is_dir():
+        numbers = directory / NUMBERS
+        found = read_json(numbers) if numbers.exists() else {"name": name}
+        if isinstance(found, dict) and found.get("name") == name:
+            return
+    refuse_existing(directory, "choose another with --out")
 
 
 def _say_on_terminal(text: str) -> None:

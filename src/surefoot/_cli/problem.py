@@ -182,7 +182,7 @@ def _implicit(options: given.Implicit) -> Problem:
         "feature_norm": float(torch.linalg.vector_norm(found.Z)),
     }
     faster = (
-        "; fewer --samples need fewer" if options.inputs == "whiten" else "; --inputs whiten usually needs far fewer"
+        "; fewer --samples need fewer" if facts["inputs"] == "whiten" else "; --inputs whiten usually needs far fewer"
     )
     advice = _advice(options, N, width, samples.unmerged)
     return Problem(net, SampleLoss(X, Y), facts, samples.table, advice, faster)

@@ -55,7 +55,8 @@ def load_samples(options: Implicit) -> Samples:
     drawn, places = _drawn(source, places, kind, options)
     assert isinstance(drawn.X, Tensor)
     columns = drawn.X.shape[1]
-    data = _unit(drawn) if options.inputs == "unit" else scaled(drawn, options.inputs)[0]
+    inputs = options.inputs or ("standardise" if options.gamma is None else "unit")
+    data = _unit(drawn) if inputs == "unit" else scaled(drawn, inputs)[0]
     data, offset, classes = _with_targets(data, kind, options.targets)
     train = data.train()
     assert isinstance(train.X, Tensor) and train.Y is not None
@@ -76,7 +77,7 @@ def load_samples(options: Implicit) -> Samples:
         "available_rows": available,
         "test_rows": len(data.X) - len(places),
         "columns": columns,
-        "inputs": options.inputs,
+        "inputs": inputs,
         "targets": kind,
         "classes": list(labels) if kind == "classes" and labels is not None else None,
         "parallel_groups": len(report.groups),

@@ -19,6 +19,10 @@ TARGETS = (1e-2, 1e-6, 1e-10)
 """Relative gaps for which guaranteed iterations are shown."""
 TARGETS_OF = {"implicit": (1e-2, 1e-3, 1e-6)}
 """The same by system, where they differ."""
+COLLINEAR = 1e8
+"""Condition numbers above this slow gradient descent so much that the inputs should be whitened."""
+MANY = 1e9
+"""Counts above this say no more than that: nobody runs so many iterations."""
 HARDLY = 1e-2
 """Features that moved by less than this part of their norm are as good as fixed."""
 PLAIN_WIDTH = 120
@@ -110,7 +114,7 @@ class Screen:
 
     def audit(self, audit: Audit, certified: bool) -> None:
         """Every inequality along the run, its phases taken together."""
-        verdict = "no violation" if audit.holds else "VIOLATED" if audit.violations else "nothing could be checked"
+        verdict = "VIOLATED" if audit.violations else audit.verdict
         if not certified:
             verdict += " (an uncertified run claims none of this)"
         self.heading("Audit", f"{audit.theorem}: {verdict}")
@@ -150,7 +154,7 @@ class Screen:
         if not scores:
             return
         self.heading("Held-out rows", f"{count(scores['test_rows'])}, never seen in training")
-        names = {"test_accuracy": "accuracy", "test_rmse": "root mean square error", "test_r2": "R²"}
+        names = {"test_accuracy": "accuracy", "test_rmse": "root mean square error (unit of the target)", "test_r2": "R²"}
         items = {}
         for key, label in names.items():
             if key in scores:
@@ -194,13 +198,16 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
 def _table_rows(facts: Mapping[str, Any]) -> dict[str, str]:
     """A linear network's problem."""
     condition = facts["condition_number"]
-    return {
+    items = {
         "rows": f"{facts['train_rows']:,} to train on{_held_out(facts)}",
         "inputs": _inputs(facts),
         "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
         "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
         "network": facts["network"],
     }
+    if condition is not None and condition > COLLINEAR and facts["inputs"] != "whiten":
+        items["beware"] = f"columns are nearly collinear (condition number {condition:.2g}): use --inputs whiten"
+    return items
 
 
 def _drawn_samples(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -265,7 +272,9 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def count(value: float) -> str:
     """A count for people."""
-    return f"{int(value):,}" if math.isfinite(value) else "∞"
+    if not math.isfinite(value):
+        return "∞"
+    return f"{int(value):,}" if value <= MANY else f"more than {MANY:.0e}".replace("e+0", "e")
 
 
 def margin(condition: Condition) -> str:

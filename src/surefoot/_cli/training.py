@@ -25,7 +25,7 @@ from .._implicit.system import ImplicitSystem
 from .errors import Exit, NoCertificate, message_of
 from .options import CertifySystem, TrainSystem
 from .problem import Problem, build
-from .screen import Screen, audit_record, certificate_record, print_json, relative_movement
+from .screen import Screen, audit_record, certificate_record, count, print_json, relative_movement
 
 AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
 FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json"}
@@ -148,7 +148,7 @@ def run_train(options: TrainSystem) -> int:
         needed = certificate.iterations_to(options.tolerance)
         if options.max_iterations < needed < math.inf:
             screen.say(
-                f"  beware: a relative gap of {options.tolerance:g} is guaranteed after {needed:,} iterations, and "
+                f"  beware: a relative gap of {options.tolerance:g} is guaranteed after {count(needed)} iterations, and "
                 f"--max-iterations is {options.max_iterations:,}{problem.faster}",
                 style="yellow",
             )

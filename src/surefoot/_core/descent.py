@@ -30,14 +30,14 @@ DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
 
 
-def certify(net: Any, loss: Loss, theorem: str | None = None) -> Certificate:
+def certify(net: Any, loss: Any, theorem: str | None = None) -> Certificate:
     """Evaluate a convergence theorem on a network, loss and initial weights, before training.
 
     A hypothesis that fails is not an error: the certificate's ``status``, ``conditions`` and ``suggestion`` say so.
 
     Args:
         net: a network of ``sf.nn``; float64 weights.
-        loss: a loss of ``sf``.
+        loss: a loss of ``sf``, or for ``sf.nn.StepSizeNet`` a batch of problems of ``sf.learned``.
         theorem: an id such as ``"two-layer/drift"``; by default that of the network's system.
 
     Raises:
@@ -45,15 +45,9 @@ def certify(net: Any, loss: Loss, theorem: str | None = None) -> Certificate:
         ValueError: shapes that do not fit, non-finite weights, or an unknown theorem.
     """
     system = system_of(net)
-    _require_loss(loss)
     problem = system.problem(loss)
     name = find(theorem or system.default_theorem, system.name).id
     return system.certify(net, problem, name)
-
-
-def _require_loss(loss: object) -> None:
-    if not isinstance(loss, Loss):
-        raise TypeError(f"loss is a {type(loss).__name__}; pass a loss, for example sf.SquaredLoss(X, Y)")
 
 
 def descend(
@@ -148,7 +142,6 @@ class _Descent:
             raise TypeError(f"certificate is a {type(certificate).__name__}; pass the result of certify(net, loss)")
         if resume and directory is None:
             raise ValueError("resume=True needs the directory of the run to resume")
-        _require_loss(loss)
         self.net = net
         self.system: System = system_of(net)
         self.loss = loss = self.system.problem(loss)

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from .losses import Loss, SquaredLoss
-from .validate import real
+from .validate import as_tensor, real
 
 
 class SampleLoss(Loss):
@@ -23,7 +23,8 @@ class SampleLoss(Loss):
     optimal_value = 0.0
 
     def __init__(self, X: Any, Y: Any) -> None:
-        self.X, Y = real("X", X, 2), real("Y", Y, getattr(Y, "ndim", 2))
+        Y = as_tensor("Y", Y)
+        self.X, Y = real("X", X, 2), real("Y", Y, Y.ndim)
         if Y.ndim not in (1, 2) or len(Y) != len(self.X):
             raise ValueError(
                 f"X has shape {tuple(self.X.shape)} and Y {tuple(Y.shape)}; they must be (N, d) and (N, p) or (N,), N equal"
@@ -34,7 +35,7 @@ class SampleLoss(Loss):
         return {"X": self.X.contiguous(), "Y": self.Y.contiguous()}
 
 
-def sample_loss(loss: Loss) -> SampleLoss:
+def sample_loss(loss: object) -> SampleLoss:
     """The loss, for a system that needs its samples.
 
     Raises:
@@ -43,7 +44,7 @@ def sample_loss(loss: Loss) -> SampleLoss:
     if isinstance(loss, SampleLoss):
         return loss
     if not isinstance(loss, SquaredLoss):
-        raise TypeError(f"loss is a {type(loss).__name__}; this network is trained with sf.SquaredLoss(X, Y)")
+        raise TypeError(f"loss is a {type(loss).__name__}; pass sf.SquaredLoss(X, Y), what this network is trained with")
     if loss.samples is None:
         raise TypeError("loss knows only statistics of its data; this network needs the rows: sf.SquaredLoss(X, Y)")
     return SampleLoss(*loss.samples)

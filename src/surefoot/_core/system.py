@@ -59,7 +59,7 @@ class System(Protocol):
     default_theorem: str
     rules: dict[str, type[StepRule]]
 
-    def problem(self, loss: Loss) -> Any:
+    def problem(self, loss: Any) -> Any:
         """The loss as this system works with it; ``TypeError`` for a kind of loss that it cannot minimise."""
         ...
 
@@ -127,10 +127,10 @@ def register(system: System) -> None:
     SYSTEMS.append(system)
 
 
-def linear_map(loss: Loss) -> LinearMapLoss:
+def linear_map(loss: object) -> LinearMapLoss:
     """The loss, for a system whose networks are linear maps; ``TypeError`` otherwise."""
     if not isinstance(loss, LinearMapLoss):
-        raise TypeError(f"loss is a {type(loss).__name__}; this network is a linear map: pass sf.SquaredLoss(X, Y)")
+        raise TypeError(f"loss is a {type(loss).__name__}; pass a loss, for example sf.SquaredLoss(X, Y)")
     return loss
 
 

@@ -98,6 +98,8 @@ class EquilibriumLayer(nn.Module):
         self.tolerance, self.backward_tolerance = tolerance, backward_tolerance
         self.max_iterations = positive_integer("max_iterations", max_iterations)
         self.on_failure: OnFailure = on_failure
+        if not isinstance(state_shape, int | Sequence | None) or isinstance(state_shape, str):
+            raise TypeError(f"state_shape is {state_shape!r}; pass an integer or a sequence of integers")
         shape = (state_shape,) if isinstance(state_shape, int) else state_shape
         self.state_shape = None if shape is None else tuple(positive_integer("state_shape", size) for size in shape)
         self.batch_dims = batch_dims
@@ -165,6 +167,8 @@ class EquilibriumLayer(nn.Module):
             subject = "the backward solve (the gradient would be wrong)" if backward else "z = f(z, *x)"
             if info.status is SolveStatus.MAX_ITERATIONS:
                 advice = "raise max_iterations or the tolerance"
+            elif info.status is SolveStatus.NON_FINITE:
+                advice = "look for NaN or infinity in x, z0 and the parameters, or overflow in f"
             else:
                 advice = 'check that f contracts; on_failure="return" gives the last iterate'
             message = f"{subject} did not converge: {info.text}; {advice}"
@@ -197,6 +201,8 @@ class EquilibriumLayer(nn.Module):
                 raise ValueError(
                     f"z0 has shape {tuple(z0.shape)}; after the batch it must be state_shape {self.state_shape}"
                 )
+        if z0.layout != torch.strided:
+            raise TypeError(f"{name} is a sparse tensor; pass x.to_dense()")
         if z0.dtype not in (torch.float64, torch.float32):
             dtype = str(z0.dtype).removeprefix("torch.")
             raise TypeError(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+
+
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+"""For each module: its parameters are swapped in place while it is evaluated, so that one thread at a time may do so."""
+_GUARD = threading.Lock()
 
 
 class UserMap:
@@ -65,7 +72,8 @@ def explicit(f: Callable[..., Tensor], start: Tensor, x: tuple[Any, ...]) -> tup
     """
     held: dict[str, Tensor] = {}
     if isinstance(f, nn.Module):
-        held = {**dict(f.named_parameters()), **dict(f.named_buffers())}
+        with _lock(f):
+            held = {**dict(f.named_parameters()), **dict(f.named_buffers())}
     places = [i for i, value in enumerate(x) if isinstance(value, Tensor)]
     tensors = [x[i] for i in places] + list(held.values())
     user = UserMap(f, x, places, list(held), [])
@@ -91,8 +99,14 @@ def explicit(f: Callable[..., Tensor], start: Tensor, x: tuple[Any, ...]) -> tup
 
 def _call(f: Callable[..., Any], held: dict[str, Tensor], z: Tensor, x: list[Any]) -> Any:
     if isinstance(f, nn.Module):
-        return torch.func.functional_call(f, held, (z, *x))
+        with _lock(f):
+            return torch.func.functional_call(f, held, (z, *x))
     return f(z, *x)
+
+
+def _lock(f: nn.Module) -> threading.RLock:
+    with _GUARD:
+        return _LOCKS.setdefault(f, threading.RLock())
 
 
 def _like(value: Any, z: Tensor) -> Tensor:

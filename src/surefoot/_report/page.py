@@ -16,7 +16,7 @@ from .facts import Facts, gap_of
 from .guarantee import guarantee
 from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict
 from .style import CSS
-from .wording import ENGINES, SYMBOLS, by_family, count, factor, margin, number, plain, relation, sides
+from .wording import ENGINES, SCORES, SYMBOLS, by_family, count, factor, margin, number, plain, relation, sides
 
 LAST_OF_FAILED = {
     RunStatus.DIVERGED: "the last one recorded; the next is not finite or above a million times the initial gap",
@@ -24,6 +24,10 @@ LAST_OF_FAILED = {
     RunStatus.ILL_POSED: "where the equilibrium may not exist; the weights kept are those of the newest checkpoint",
 }
 """What the last recorded gap of a failed run is."""
+
+
+VISIBLE = 0.01
+"""Margins below this, in powers of ten, make no visible bar."""
 
 
 def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "") -> str:
@@ -40,6 +44,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
     kind = "squared" if kind == "samples" else kind
     title = f"Run report: {run.certificate.theorem}, {kind} loss, {run.status.value.replace('_', ' ')}"
     parts = [
+        _subject(facts),
         guarantee(facts),
         _key_numbers(facts),
         _conditions(facts),
@@ -62,6 +67,20 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
         f"({text(number(run.certificate.optimal_value, 6))}). Numbers are rounded for reading; "
         f"{code('certificate.json')} holds them exactly.</footer>\n</body>\n</html>\n"
     )
+
+
+def _subject(facts: Facts) -> Markup:
+    """Data and network in a line each, where the run's settings name them."""
+    data = facts.run.config.get("data")
+    if not isinstance(data, Mapping):
+        return Markup("")
+    lines = []
+    if isinstance(data.get("data"), str):
+        rows = data.get("train_rows")
+        lines.append(paragraph(Markup("<b>Data:</b>"), data["data"] + (f", {number(rows)} rows" if rows else "")))
+    if isinstance(data.get("network"), str):
+        lines.append(paragraph(Markup("<b>Network:</b>"), data["network"]))
+    return Markup("".join(lines))
 
 
 def _key_numbers(facts: Facts) -> Markup:
@@ -92,7 +111,9 @@ def _key_numbers(facts: Facts) -> Markup:
     ]
     evaluation = run.config.get("evaluation")
     if isinstance(evaluation, Mapping):
-        items += [(str(name), plain(value), "evaluation") for name, value in evaluation.items()]
+        for name, value in evaluation.items():
+            label, remark = SCORES.get(str(name), (str(name), "evaluation"))
+            items.append((label, plain(value), remark))
     return section("Key numbers", keys(items))
 
 
@@ -149,7 +170,7 @@ def _plots(facts: Facts, drawings: Mapping[str, str]) -> Markup:
             f"Step sizes taken, on a logarithmic scale. {floor}",
         ),
     ]
-    if any(c.margin is not None for c in run.certificate.conditions):
+    if any(c.margin is not None and abs(c.margin) >= VISIBLE for c in run.certificate.conditions):
         caption = (
             "How far each hypothesis is from failing, in powers of ten; those without a ratio stand with both sides."
         )

@@ -32,6 +32,8 @@ VARIABLES = {
 """Colours of the plots and the style variables of the page that stand for them, so that they follow light and dark."""
 LOWEST, HIGHEST = 1e-300, 1e300
 """Limits of a logarithmic axis, within which it can be laid out."""
+LETTER = 0.0115
+"""Width of a letter of the words beside a bar, per width of the axes, with room to spare."""
 POINTS = 600
 """Points of a drawn bound."""
 STYLE = {
@@ -260,15 +262,16 @@ def _conditions(certificate: Certificate) -> Figure:
     figure, axes = _axes(f"Hypotheses of {clean(certificate.theorem, 60)}", 0.8 + 0.62 * max(len(found), 1))
     margins = [c.margin for c in found if c.margin is not None and math.isfinite(c.margin)]
     widest = max([abs(value) for value in margins], default=0.0)
+    reach = 1.1 * max(widest, 0.5)
+    left = -reach if min(margins, default=0.0) < 0.0 else 0.0
     for row, condition in enumerate(found):
-        _bar(axes, row, condition, widest)
+        _bar(axes, row, condition, left, reach)
     axes.set_ylim(len(found) - 0.3, -0.75)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")
     if margins:
-        reach = 1.1 * max(widest, 0.5)
-        axes.set_xlim(-reach if min(margins) < 0.0 else 0.0, reach)
+        axes.set_xlim(left, reach)
         axes.axvline(0.0, color=INK, linewidth=1.2)
         axes.set_xlabel("margin in powers of ten (right of 0: holds, left: fails)")
     else:
@@ -278,8 +281,11 @@ def _conditions(certificate: Certificate) -> Figure:
     return figure
 
 
-def _bar(axes: Axes, row: int, condition: Condition, widest: float) -> None:
-    """One hypothesis: its name above, then a bar, or both sides in words where a ratio says nothing."""
+def _bar(axes: Axes, row: int, condition: Condition, left: float, right: float) -> None:
+    """One hypothesis: its name above, then a bar, or both sides in words where a ratio says nothing.
+
+    The axis goes from ``left`` to ``right``; the words stand in the bar if they fit, else beside it where there is room.
+    """
     colour = GOOD if condition.holds else BAD
     verdict = "holds" if condition.holds else "fails"
     place: dict[str, Any] = {
@@ -293,11 +299,16 @@ def _bar(axes: Axes, row: int, condition: Condition, widest: float) -> None:
         text = f"{verdict}: {sides(condition)}"
         axes.annotate(text, (0.0, row + 0.02), xytext=(18, 0), va="center", color=colour, fontsize=9.5, **place)
         return
-    axes.barh(row + 0.08, condition.margin, height=0.3, color=colour)
-    text = f"{margin(condition.margin)}: {sides(condition)}"
-    inside = abs(condition.margin) > 0.45 * widest
+    value = condition.margin
+    axes.barh(row + 0.08, value, height=0.3, color=colour)
+    text = f"{margin(value)}: {sides(condition)}"
+    needed = len(text) * LETTER * (right - left)
+    inside = abs(value) > needed
+    if inside or value < 0.0:  # what does not fit into a bar to the left stands right of 0
+        place_at, forward = 0.0, inside == (value >= 0.0)
+    else:  # right of the bar; if that is too far, left of 0
+        place_at, forward = (value, True) if right - value > needed or left == 0.0 else (0.0, False)
     axes.annotate(
-        text, (0.0 if inside else condition.margin, row + 0.08), xytext=(6 if condition.margin >= 0.0 else -6, 0),
-        textcoords="offset points", va="center", ha="left" if condition.margin >= 0.0 else "right",
-        color=PAPER if inside else INK, fontsize=8.5,
+        text, (place_at, row + 0.08), xytext=(6 if forward else -6, 0), textcoords="offset points", va="center",
+        ha="left" if forward else "right", color=PAPER if inside else INK, fontsize=8.5,
     )  # fmt: skip

@@ -121,6 +121,23 @@ SYMBOLS: dict[str, dict[str, tuple[str, str]]] = {
 }
 """By system: symbol and one-line meaning of the quantities of certificates; families such as mass[0] by their name."""
 
+SCORES: dict[str, tuple[str, str]] = {
+    "test_rows": ("Held-out rows", "never seen in training"),
+    "test_accuracy": ("Accuracy", "share of the held-out rows whose class is right"),
+    "optimum_test_accuracy": ("Accuracy of the loss's minimiser", "what training leads to, on the held-out rows"),
+    "test_rmse": ("Root mean square error", "on the held-out rows, in the unit of the target"),
+    "optimum_test_rmse": (
+        "Root mean square error of the loss's minimiser",
+        "what training leads to, in the unit of the target",
+    ),
+    "test_r2": ("R²", "on the held-out rows: 1 is perfect, 0 no better than their mean"),
+    "optimum_test_r2": ("R² of the loss's minimiser", "what training leads to, on the held-out rows"),
+}
+"""Name and remark of the scores that the command line stores."""
+
+MANY = 1e9
+"""Counts above this say no more than that: nobody runs so many iterations."""
+
 ENGINES = {
     "gram": "small matrices W1 W1ᵀ, W1 W2ᵀ, W2 W2ᵀ in place of the weights; the same iterates",
     "weights": "the weights themselves",
@@ -175,7 +192,7 @@ def count(value: float) -> str:
     """A number of iterations; ``inf`` reads as no limit."""
     if not value < math.inf:
         return "no limit"
-    return f"{int(value):,}" if value < 1e15 else number(float(value))
+    return f"{int(value):,}" if value <= MANY else "more than 10⁹"
 
 
 def iterations(value: float) -> str:

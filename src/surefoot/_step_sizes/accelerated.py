@@ -41,9 +41,9 @@ def accelerated(
 ) -> AcceleratedRun:
     """Monotone accelerated proximal gradient: F(x_t) - F* ≤ 2β‖x_0 - x*‖²/(t+1)², whatever is proposed.
 
-    z_t is the proximal step from y_t. x_t is the proposal where F(proposal) ≤ F(z_t) is proved, else z_t, or x_{t-1} where that is
-    lower; y_{t+1} = x_t + (τ_t/τ_{t+1})(z_t - x_t) + ((τ_t - 1)/τ_{t+1})(x_t - x_{t-1}). Two products an iteration, one more with a
-    proposal: images of combinations are combinations of images.
+    z_t is the proximal step from y_t. x_t is the proposal where F(proposal) ≤ F(z_t) is proved, else z_t, or x_{t-1} where that
+    is lower; y_{t+1} = x_t + (τ_t/τ_{t+1})(z_t - x_t) + ((τ_t - 1)/τ_{t+1})(x_t - x_{t-1}). Two products an iteration, one more
+    with a proposal: images of combinations are combinations of images.
 
     Args:
         rounding: of the problems.

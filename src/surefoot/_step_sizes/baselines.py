@@ -46,8 +46,8 @@ def names(problems: Problems) -> tuple[str, ...]:
     "FISTA" and "strongly convex Nesterov", with 1/β_p as well; "CGLS"; "LSQR". The two that need β0 > 0 are left out where it is
     not certified.
 
-    LASSO: "ISTA 1/β"; "ISTA 1/β_p", "FISTA" and "restarted FISTA", with 1/β_p; "scikit-learn Lasso" (sweeps of coordinate descent)
-    and, if installed, "skglm" (iterations of its working set), both in float64 on the CPU.
+    LASSO: "ISTA 1/β"; "ISTA 1/β_p", "FISTA" and "restarted FISTA", with 1/β_p; in float64 on the CPU "scikit-learn Lasso" (sweeps
+    of coordinate descent) and, if installed, "skglm" (iterations of its working set).
 
     Logistic regression: "ISTA 1/β"; "ISTA 1/β_p" and "FISTA".
     """

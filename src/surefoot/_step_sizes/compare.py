@@ -127,13 +127,15 @@ class Comparison:
         for ax, (title, measures) in zip(axes[0], panels, strict=True):
             start = float(measures[0].curves[:, 0].mean())
             lowest = max(1e-20 * start, math.ulp(0.0))  # zero has no place on a logarithmic axis
+            # the learned methods last, with the first colours
+            first = len(self.rows) - sum(row.learned for row in self.rows)
             curves = [
-                Curve(row.method, COLOURS[index % len(COLOURS)], found.curves.clamp(min=lowest).tolist())
+                Curve(row.method, COLOURS[(index - first) % len(COLOURS)], found.curves.clamp(min=lowest).tolist())
                 for index, (row, found) in enumerate(zip(self.rows, measures, strict=True))
             ]
             draw(ax, curves, title=title)
             for line, row in zip(ax.get_lines(), self.rows, strict=True):
-                line.set_linestyle("-" if row.learned else "--")
+                line.set(linestyle="-" if row.learned else "--", linewidth=2.8 if row.learned else 1.5)
         finish(figure, axes, f"Gap after t iterations, T = {self.iterations}; learned methods solid", "mean F - F*")
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=130)

@@ -15,8 +15,8 @@ class Memory:
 
         B = S - SD(DᵀSD)⁻¹DᵀS + ZZᵀ,
 
-    the BFGS update of S for all directions at once: BD = Z, and B ⪰ 0. MᵀM itself is ZZᵀ plus a matrix that vanishes on D, as does
-    the rest of B.
+    the BFGS update of S for all directions at once: BD = Z, and B ⪰ 0. MᵀM itself is ZZᵀ plus a matrix that vanishes on D, as
+    the rest of B does.
 
     Args:
         M: (N, b, d), for the sizes, dtype and device.
@@ -36,8 +36,8 @@ class Memory:
         return min(self._added, self._directions.shape[1])
 
     def add(self, direction: Tensor, image: Tensor, pulled: Tensor) -> None:
-        """Take ``direction`` (N, d), ``image`` M d (N, b) and ``pulled`` MᵀM d (N, d). Where it depends on those held, or vanishes,
-        an empty one takes its place."""
+        """Take ``direction`` d (N, d), ``image`` M d (N, b) and ``pulled`` MᵀM d (N, d). Where it depends on those held, or
+        vanishes, an empty one takes its place."""
         size, unit = self.size, torch.finfo(direction.dtype).eps
         before = image.norm(dim=1)
         for _ in range(2 if size else 0):  # twice, for orthogonality to rounding

@@ -113,9 +113,7 @@ def proximal_point(rounding: Rounding, x: Tensor, gradient: Tensor) -> Tensor:
     return rounding.problems.prox(x - step * gradient, step)
 
 
-def required_decrease(
-    rounding: Rounding, x: Tensor, gradient: Tensor, gradient_error: Tensor, safe: Tensor
-) -> Tensor:
+def required_decrease(rounding: Rounding, x: Tensor, gradient: Tensor, gradient_error: Tensor, safe: Tensor) -> Tensor:
     """Upper bound (N,) of the model decrease Q at x of the safe proximal step, for P = 1.
 
     Q = -min_y {⟨g, y-x⟩ + (β/2)‖y-x‖² + h(y) - h(x)} is convex in g with the slopes x - y, and y is (1/β)-Lipschitz in g; so a
@@ -158,7 +156,7 @@ def line_minimum(problems: Lasso, point: Point, direction: Tensor, image: Tensor
     """The length (N,) in [0, ``longest``] with the smallest F along ``direction`` (N, d) of ``image`` (N, b); no product.
 
     F is a parabola plus a convex piecewise linear function there. Its slope is followed from kink to kink, where a coordinate
-    changes its sign, until it is no longer negative. Not finite directions have length 0.
+    changes its sign, until it is no longer negative. Directions that are not finite have length 0.
     """
     x, lam = point.x, problems.lam[:, None]
     curvature, slope = image.square().sum(1, keepdim=True), (point.residual * image).sum(1, keepdim=True)
@@ -167,9 +165,10 @@ def line_minimum(problems: Lasso, point: Point, direction: Tensor, image: Tensor
     kinks = torch.where(x * direction < 0.0, -x / direction, torch.inf)
     kinks, order = kinks.sort(dim=1)
     jumps = (2.0 * lam * size.gather(1, order)).cumsum(1)
-    before = slope + torch.cat([torch.zeros_like(slope), jumps[:, :-1]], dim=1)  # without the parabola's part
-    stops = slope + jumps + kinks * curvature >= 0.0
-    stops[:, -1] = True
+    # slopes without the parabola's part, before each kink and after the last, which counts as a kink at infinity
+    before = slope + torch.cat([torch.zeros_like(slope), jumps], dim=1)
+    stops = torch.cat([before[:, 1:] + kinks * curvature >= 0.0, torch.ones_like(slope, dtype=torch.bool)], dim=1)
+    kinks = torch.cat([kinks, torch.full_like(slope, torch.inf)], dim=1)
     first = stops.int().argmax(1, keepdim=True)
     inside = -before.gather(1, first) / curvature
     length = torch.minimum(kinks.gather(1, first), inside).squeeze(1)

@@ -16,6 +16,8 @@ from .problems import Problems
 Gradient = Literal["exact", "detached"]
 AUTHORS = 0.9999
 """The published code steps by .9999/β."""
+ROOM = 1.0 + 1e-8
+"""β is the bound of the smoothness times this, so that a certificate, whose quantities are published with slack, covers P = 2."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def smoothness_of(problems: Problems, smoothness: Smoothness) -> Tensor:
         TypeError, ValueError: no such name, or numbers that are not positive and finite, or of another length.
     """
     if smoothness is None or isinstance(smoothness, str):
-        found = problems.smoothness
+        found = problems.smoothness * ROOM
         if smoothness in (None, "per-problem"):
             return found
         if smoothness not in ("common", "authors"):

@@ -1,0 +1,233 @@
+"""Learned step sizes as the core sees them: ``sf.certify(net, problems)`` and ``sf.descend(net, problems)``.
+
+What moves is the iterate of the problems, from 0; an iteration of the run is one of the solver. The network's weights are not
+part of any claim: the theorems hold for whatever it says, within its range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from surefoot_check import step_sizes as rigorous
+from surefoot_check.arrays import digest
+from surefoot_check.problems import load_problem
+from surefoot_check.theorems import step_sizes as shared
+from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_rate
+
+from .._core.audit import Audit, common_checks, line, noise
+from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.losses import Loss
+from .._core.steps import StepRule
+from .._core.validate import unknown
+from .engine import SolverEngine
+from .network import StepSizeNet
+from .problems import Lasso, LeastSquares, Logistic, Problems
+from .unrolled import check_net, check_problems, smoothness_of
+
+KINDS: dict[str, type[Problems]] = {kind.kind: kind for kind in (LeastSquares, Lasso, Logistic)}
+ROUNDING = 64 * torch.finfo(torch.float64).eps
+"""Relative error granted to a computed objective."""
+
+Lines = Iterator[tuple[int, float, float]]
+
+
+class BatchLoss(Loss):
+    """The total objective of a batch; gaps are measured from the sum of the optimal values."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self.kind = problems.kind  # type: ignore[misc]
+        self.optimal_value = float(problems.optimal_value.sum())
+
+    def arrays(self) -> dict[str, Tensor]:
+        return self.problems.arrays()
+
+
+class Learned(StepRule):
+    """The steps of the network; recorded as 1 an iteration."""
+
+    name = shared.RULE
+    certified_by = frozenset({f"step-sizes/{name}" for name in ("monotone", "rate", "prox-monotone", "prox-rate")})
+
+    def step(self, engine: Any) -> float:
+        return 1.0
+
+
+RULES: dict[str, type[StepRule]] = {Learned.name: Learned}
+
+
+class StepSizesSystem:
+    """Theorems and engine of learned step sizes."""
+
+    name = "step-sizes"
+    network = StepSizeNet
+    default_theorem = step_sizes_monotone.THEOREM.id
+    rules = RULES
+
+    def problem(self, loss: object) -> BatchLoss:
+        """A batch of ``sf.learned`` problems as a loss."""
+        if isinstance(loss, BatchLoss):
+            return loss
+        if not isinstance(loss, Problems):
+            raise TypeError(f"loss is a {type(loss).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
+        return BatchLoss(loss)
+
+    def certify(self, net: StepSizeNet, loss: BatchLoss, theorem: str) -> Certificate:
+        """Evaluate ``theorem`` for iterations from 0 with the network's range; ``monotone`` stands for its proximal form where
+        there is a penalty."""
+        weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
+        problem = load_problem(loss.kind, {name: tensor.numpy() for name, tensor in loss.arrays().items()})
+        rigorous.read_weights(weights, problem, "net")
+        sizes = rigorous.sizes(problem, weights)
+        if theorem == self.default_theorem and sizes["proximal"]:
+            theorem = step_sizes_prox_monotone.THEOREM.id
+        statement = find(theorem, self.name)
+        enclosures = rigorous.base_quantities(problem, weights)
+        published = publish(enclosures, shared.DIRECTIONS)
+        published |= {name: enclosures[name][0] for name in rigorous.EXACT}
+        base = {name: published[name] for name in statement.base if name in published}
+        missing = [name for name in statement.base if name not in base]
+        if missing:
+            conditions = (Condition(f"{', '.join(missing)} can be bounded", math.inf, "<", math.inf, False, None),)
+            quantities, schedule = {}, []
+        else:
+            quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
+            conditions = tuple(Condition.of(c) for c in inequalities)
+        failed = [c.name for c in conditions if not c.holds]
+        known = {*statement.base, *statement.choices, *(statement.derived(quantities) if quantities else ())}
+        return Certificate(
+            system=self.name,
+            theorem=statement.id,
+            version=statement.version,
+            status=CertificateStatus.FAILS if failed else CertificateStatus.HOLDS,
+            conditions=conditions,
+            quantities={k: float(v) for k, v in quantities.items() if k in known},
+            schedule=tuple(schedule),
+            optimal_value=loss.optimal_value,
+            rule=statement.rule,
+            suggestion=_suggestion(statement.id, bool(sizes["proximal"]), net) if failed else "",
+            problem={"kind": loss.kind, **sizes},
+            arrays=self.digests(net, loss),
+        )
+
+    def digests(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, str]:
+        """sha256 of every array the certificate speaks of."""
+        arrays = {f"problem/{k}": v for k, v in loss.arrays().items()}
+        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
+        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
+
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+        """The network's own steps, and no other."""
+        if steps is None or isinstance(steps, Learned) or steps == Learned.name:
+            return Learned()
+        raise ValueError(f"steps is {steps!r}; a step-size network takes its own steps: leave it out")
+
+    def engine(self, net: StepSizeNet, loss: BatchLoss, name: str) -> SolverEngine:
+        """The one engine: the solver."""
+        if name not in ("auto", SolverEngine.name):
+            raise unknown("engine", name, ["auto", SolverEngine.name])
+        weights = self.reduced(net, loss)
+        return SolverEngine(net, loss.problems, weights["beta"], weights["x"])
+
+    def reduced(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, Tensor]:
+        """x = 0 (N, d), the smoothness bounds beta (N,), and the range (2,) of the network.
+
+        Raises:
+            TypeError, ValueError: a network that is not float64 or not finite, or problems of another dtype or device.
+        """
+        check_net(net)
+        check_problems(net, loss.problems, "loss")
+        if net.weights[0].dtype != torch.float64:
+            raise TypeError("net is float32; certificates are about float64: net.double(), and problems in float64")
+        x = loss.problems.start()
+        interval = torch.tensor(net.range, dtype=torch.float64, device=x.device)
+        return {"x": x, "beta": smoothness_of(loss.problems, None).clone(), "range": interval}
+
+    def at(self, net: StepSizeNet, weights: Mapping[str, Tensor]) -> StepSizeNet:
+        """The network itself: it is not what moves, and a certificate of an iterate is one of iterations from it."""
+        raise ValueError(
+            "certify_every does not apply to learned step sizes: the theorem holds from the start or not at all"
+        )
+
+    def write(self, net: StepSizeNet, loss: BatchLoss, weights: Mapping[str, Tensor]) -> None:
+        """Nothing: the solution is ``run.final["x"]``."""
+
+    def measure(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, float]:
+        """The measurements of the first iterate."""
+        return self.engine(net, loss, "auto").iterate.measurements
+
+    def resolution(self, net: StepSizeNet, loss: BatchLoss) -> float:
+        """Of the rounding of the objectives at 0 and at the optimum."""
+        problems = loss.problems
+        largest = torch.maximum(problems._value(problems.start()).double(), problems.optimal_value).sum()
+        return ROUNDING * float(largest)
+
+    def recorded(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, Tensor]:
+        """Refused: see ``gradient``."""
+        raise TypeError("sf.Trace is for training loops; sf.descend(net, problems) records the iterations of a solver")
+
+    def gradient(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, Tensor]:
+        """Refused: a solver is not trained by gradient descent on its iterates."""
+        raise TypeError("sf.Trace is for training loops; sf.descend(net, problems) records the iterations of a solver")
+
+    def rebuild(
+        self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> tuple[StepSizeNet, Loss]:
+        """The problems of a run directory, and a network with the range of its steps (its weights are not stored)."""
+        parts = {name: value for name, value in problem.items() if name not in ("M", "optimum")}
+        low, high = weights["range"].tolist()
+        net = StepSizeNet.orthogonal((2, 2), (low, high) if low < high else (low, math.nextafter(high, 3.0)))
+        return net, BatchLoss(cast(Any, KINDS[kind])(problem["M"], **parts))
+
+    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
+        """Check the theorem's inequalities along a trace: the range of P, the decrease, and the bound."""
+        steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
+        checks: list[tuple[str, Lines]] = [
+            (
+                "the objective never increases",
+                ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps),
+            )
+        ]
+        if certificate.holds:
+            q = certificate.quantities
+            checks += [
+                ("P >= lo", ((int(a["iteration"]), q["range_low"], a["lowest"]) for a, _ in steps)),
+                ("P <= hi", ((int(a["iteration"]), a["highest"], q["range_high"]) for a, _ in steps)),
+            ]
+            if certificate.theorem == step_sizes_rate.THEOREM.id:
+                checks.append(
+                    ("a posteriori: the product of the observed factors", _a_posteriori(trace, steps, q, resolution))
+                )
+        checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
+        return Audit(
+            certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds
+        )
+
+
+def _a_posteriori(
+    trace: list[dict[str, float]],
+    steps: list[tuple[dict[str, float], dict[str, float]]],
+    q: Mapping[str, float],
+    resolution: float,
+) -> Lines:
+    factors = shared.a_posteriori(q, [a["lowest"] for a, _ in steps], [a["highest"] for a, _ in steps])
+    for (_, b), factor in zip(steps, factors[1:], strict=True):
+        yield int(b["iteration"]), b["gap"], factor * trace[0]["gap"] + noise(b["gap"], resolution)
+
+
+def _suggestion(theorem: str, proximal: bool, net: StepSizeNet) -> str:
+    """What would make the theorem hold."""
+    if proximal != ("prox" in theorem):
+        other = "step-sizes/prox-monotone or /prox-rate" if proximal else "step-sizes/monotone or /rate"
+        return f"this theorem is about another kind of problems: use {other}"
+    if net.high > 2.0:
+        return f"the network's steps reach {net.high:g}/beta, beyond 2/beta nothing is guaranteed: build it with a range up to 2"
+    if theorem == step_sizes_rate.THEOREM.id:
+        return "a rate needs a range inside (0, 2), such as (1, 1.95), and matrices of full rank; use step-sizes/monotone otherwise"
+    return "use step-sizes/monotone, or step-sizes/prox-monotone with a penalty"
