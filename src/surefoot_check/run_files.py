@@ -105,6 +105,7 @@ class Certificate:
     quantities: dict[str, float]
     conditions: list[dict[str, object]]
     initial_gap: float
+    optimal_value: float
     step_size: float
     rate: float
     schedule: Schedule
@@ -123,7 +124,6 @@ class Certificate:
         conclusion = _field(record, "conclusion", dict)
         _exactly(conclusion, CONCLUSION_FIELDS, "certificate: conclusion")
         quantities = {str(k): parse_hex(v, str(k)) for k, v in _field(record, "quantities", dict).items()}
-        parse_hex(record.get("optimal_value"), "optimal_value")
         conditions = _field(record, "conditions", list)
         for condition in conditions:
             if not isinstance(condition, dict):
@@ -138,6 +138,7 @@ class Certificate:
             quantities=quantities,
             conditions=conditions,
             initial_gap=parse_hex(conclusion.get("initial_gap"), "initial_gap"),
+            optimal_value=parse_hex(record.get("optimal_value"), "optimal_value"),
             step_size=parse_hex(conclusion.get("step_size"), "step_size"),
             rate=parse_hex(conclusion.get("rate"), "rate"),
             schedule=_schedule(conclusion.get("schedule")),

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import surefoot as sf
 from surefoot import _experiments, cli
-from surefoot._cli import demo, listing
+from surefoot._cli import demo, listing, screen
+from surefoot._core.audit import Audit, AuditLine
 from surefoot._core.system import SYSTEMS
 from surefoot._experiments import Experiment, Finding, Plot, Table
 from surefoot_check.theorems import THEOREMS
@@ -220,6 +223,68 @@ def test_reproduce(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     again = run("reproduce", "two-layer/fig1", "--out", tmp_path / "out")
     assert again.code == 2
     assert "not an empty directory" in again.err
+
+
+def test_reproduce_goes_on_in_a_directory_with_finished_runs_of_its_own(run, tmp_path: Path, monkeypatch) -> None:
+    given = []
+
+    def cut_short(name: str, **options: Any) -> _experiments.Experiment:
+        given.append(options["data"])
+        (options["directory"] / "runs").mkdir(exist_ok=True, parents=True)
+        if len(given) == 1:
+            raise KeyboardInterrupt
+        return tiny_experiment(name, **{**options, "directory": None})
+
+    monkeypatch.setattr(_experiments, "reproduce", cut_short)
+    out = ["--out", tmp_path / "out"]
+    images = ["--data", tmp_path]
+    assert run("reproduce", "implicit/fig1", *out, *images).code == 130
+    assert run("reproduce", "implicit/fig1", *out, *images).code == 0
+    assert run("reproduce", "implicit/fig1", *out, *images).code == 0  # finished: replaced
+    assert given == [str(tmp_path)] * 3
+    (tmp_path / "out" / "numbers.json").write_text('{"name": "implicit/fig2"}')
+    other = run("reproduce", "implicit/fig1", *out)
+    assert other.code == 2
+    assert "not an empty directory" in other.err
+
+
+def test_reproduce_data_of_experiments_that_draw_their_own(run, tmp_path: Path) -> None:
+    outcome = run("reproduce", "two-layer/fig1", "--data", tmp_path)
+    assert outcome.code == 2
+    assert "two-layer/fig1 draws its own" in outcome.err
+
+
+def test_quick_is_the_default(run) -> None:
+    outcome = run("reproduce", "two-layer/fig1", "--quick")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--quick is the default, so leave it out; --full is for" in outcome.err
+
+
+def test_nearly_collinear_columns_are_said_to_be_so(run, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    X[:, 2] = X[:, 1] + 1e-6 * X[:, 2]
+    np.savetxt(tmp_path / "t.csv", np.column_stack([X, X[:, 0]]), delimiter=",")
+    data = ["certify", "two-layer", "--data", tmp_path / "t.csv"]
+    said = " ".join(run(*data).out.split())
+    assert "columns are nearly collinear (condition number " in said
+    assert "): use --inputs whiten" in said
+    assert "nearly collinear" not in run(*data, "--inputs", "whiten").out
+
+
+def test_counts_that_nobody_runs() -> None:
+    assert [screen.count(value) for value in (12345, 1e9, 4.5e24, math.inf)] == [
+        "12,345", "1,000,000,000", "more than 1e9", "∞",
+    ]  # fmt: skip
+
+
+def test_audit_that_checked_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    def said(*lines: AuditLine) -> str:
+        screen.Screen().audit(Audit("t", lines, 0.0), certified=True)
+        return capsys.readouterr().out
+
+    assert "t: nothing could be checked" in said(AuditLine("a", True, None, None, None, 0))
+    assert "t: no violation" in said(AuditLine("a", True, 0.5, 0, None, 1))
+    assert "t: VIOLATED" in said(AuditLine("a", False, 2.0, 0, 0, 1))
 
 
 def test_reproduce_unknown(run) -> None:

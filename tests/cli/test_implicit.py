@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot._cli.options import TrainImplicit
 from surefoot._cli.samples import quotas
 
 SYSTEM = "implicit"
-DIGITS = ["--data", "digits", "--classes", "0,1", "--samples", "12", "--width", "48"]
+DIGITS = ["--data", "digits", "--classes", "0,1", "--inputs", "unit", "--samples", "12", "--width", "48"]
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def small(out: Path, *more: str) -> list[str | Path]:
 # -- certify -------------------------------------------------------------------------------------------------------
 
 
-def test_defaults_are_certified_before_the_first_step(run) -> None:
+def test_unit_rows_are_certified_before_the_first_step(run) -> None:
     outcome = run("certify", SYSTEM, *DIGITS, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     problem, found = outcome.json["problem"], outcome.json["certificate"]
@@ -65,7 +66,9 @@ def test_defaults_are_certified_before_the_first_step(run) -> None:
 
 
 def test_weights_are_those_of_the_library(run, images) -> None:
-    outcome = run("certify", SYSTEM, "--data", images(), "--samples", "1000", "--seed", "3", "--json")
+    outcome = run(
+        "certify", SYSTEM, "--data", images(), "--inputs", "unit", "--samples", "1000", "--seed", "3", "--json"
+    )
     data = sf.data.load(images()).train()
     assert isinstance(data.X, torch.Tensor)
     X = data.X / data.X.norm(dim=1, keepdim=True)
@@ -76,6 +79,20 @@ def test_weights_are_those_of_the_library(run, images) -> None:
     assert outcome.json["problem"]["width"] == 80
     assert outcome.json["problem"]["gamma"] == pytest.approx(net.gamma, rel=1e-9)
     assert outcome.json["certificate"]["step_size"] == pytest.approx(expected.step_size, rel=1e-6)
+
+
+def test_defaults_reach_their_tolerance_within_their_limit(run) -> None:
+    record = run("certify", SYSTEM, "--json").json
+    assert (record["problem"]["drawn_rows"], record["problem"]["inputs"]) == (100, "standardise")
+    assert len(record["problem"]["classes"]) == 10
+    limit = TrainImplicit.__dataclass_fields__["max_iterations"].default
+    assert record["certificate"]["iterations_to"]["0.001"] < limit / 5
+
+
+def test_rows_have_norm_1_with_the_weights_of_the_paper(run, images) -> None:
+    data = ["--data", images(), "--gamma", "0.5", "--json"]
+    assert run("certify", SYSTEM, *data).json["problem"]["inputs"] == "unit"
+    assert run("certify", SYSTEM, *data, "--inputs", "raw").json["problem"]["inputs"] == "raw"
 
 
 def test_several_classes_are_one_hot_columns(run) -> None:
@@ -172,7 +189,7 @@ def test_duplicate_and_zero_rows_are_named_and_merged(run, images) -> None:
         rows[14] = 3.0 * rows[13]
         rows[7] = 0.0
 
-    data = ["--data", images("repeated", repeat)]
+    data = ["--data", images("repeated", repeat), "--inputs", "unit"]
     refused = run("certify", SYSTEM, *data)
     assert (refused.code, refused.out) == (1, "")
     assert "rows 2, 5 are equal; rows 13, 14 are" in refused.err
@@ -195,7 +212,7 @@ def test_conflicting_duplicates_leave_a_loss(run, images) -> None:
     def contradict(rows: np.ndarray) -> None:
         rows[12] = rows[0]
 
-    outcome = run("certify", SYSTEM, "--data", images("contradicting", contradict), "--merge")
+    outcome = run("certify", SYSTEM, "--data", images("contradicting", contradict), "--inputs", "unit", "--merge")
     assert outcome.code == 0
     assert "leave a loss of 0.25 besides" in outcome.out  # two equal rows with labels 0 and 1
 
@@ -204,7 +221,7 @@ def test_all_rows_zero(run, images) -> None:
     def erase(rows: np.ndarray) -> None:
         rows[:] = 0.0
 
-    outcome = run("certify", SYSTEM, "--data", images("zero", erase), "--merge")
+    outcome = run("certify", SYSTEM, "--data", images("zero", erase), "--inputs", "unit", "--merge")
     assert outcome.code == 2
     assert "all rows of X are all zero" in outcome.err
 

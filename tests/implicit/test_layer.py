@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -493,6 +494,8 @@ def test_other_dtypes_are_refused(dtype):
         ({"max_iterations": 0}, ValueError, "max_iterations"),
         ({"batch_dims": -1}, ValueError, "batch_dims"),
         ({"state_shape": (0,)}, ValueError, "state_shape"),
+        ({"state_shape": 2.5}, TypeError, "state_shape is 2.5; pass an integer or a sequence"),
+        ({"state_shape": "2"}, TypeError, "state_shape is '2'; pass an integer or a sequence"),
     ],
 )
 def test_bad_options(options, error, match):
@@ -507,6 +510,43 @@ def test_bad_arguments():
         EquilibriumLayer(cell)(X, z0=[0.0])
     with pytest.raises(ValueError, match="pass z0"):
         EquilibriumLayer(lambda z: z)()
+
+
+def test_input_that_is_not_finite_or_not_dense_is_named():
+    layer = EquilibriumLayer(lambda z, x: 0.5 * z + x)
+    with pytest.raises(EquilibriumError, match="look for NaN or infinity in x"):
+        layer(X * float("nan"))
+    with pytest.raises(TypeError, match=r"is a sparse tensor; pass x.to_dense"):
+        layer(X.to_sparse())
+
+
+def test_threads_share_a_module():
+    class Cell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.W = nn.Parameter(scaled(0.5))
+
+        def forward(self, z, x):
+            return cell(z, x, self.W)
+
+    layer = EquilibriumLayer(Cell())
+    before = dict(layer.named_parameters())
+    z = layer(X)
+    (expected,) = torch.autograd.grad(z.sum(), layer.f.W)
+    wrong = []
+
+    def work():
+        for _ in range(10):
+            found = layer(X)
+            (grad,) = torch.autograd.grad(found.sum(), layer.f.W)
+            if not (torch.equal(found, z) and torch.equal(grad, expected)):
+                wrong.append(grad)
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(work) for _ in range(3)]:
+            done.result()
+    assert wrong == []
+    assert all(p is before[name] and p.requires_grad for name, p in layer.named_parameters())
 
 
 def test_a_map_without_x():

@@ -192,3 +192,10 @@ def test_refused_tolerance() -> None:
 def test_dead_units() -> None:
     Z = torch.tensor([[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 0.0, 1.0]], dtype=F64)
     assert dead_units(Z).tolist() == [0, 2]
+
+
+def test_merging_that_overflows_is_refused() -> None:
+    with pytest.raises(ValueError, match="the merged row overflows; scale X down"):
+        merge_rows([[1.5e308, 0.0], [1.5e308, 0.0]], [1.0, 1.0])
+    with pytest.raises(ValueError, match="its squares overflow; scale Y down"):
+        merge_rows([[1.0, 0.0], [1.0, 0.0]], [1e300, -1e300])

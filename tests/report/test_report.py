@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import surefoot as sf
 from surefoot import _report
@@ -406,6 +407,55 @@ def test_margins_are_drawn_where_there_are_any(reports) -> None:
     assert 'id="conditions-caption"' not in reports(certified)[2]  # every side there is beside a zero
 
 
+def test_margins_too_small_to_see_are_not_drawn(tmp_path: Path, reports) -> None:
+    run, directory, _ = reports(paper)
+    shown = 'id="conditions-caption"'
+    for size, drawn in ((0.02, True), (0.005, False)):
+        near = [dataclasses.replace(c, margin=size) for c in run.certificate.conditions]
+        changed = dataclasses.replace(run, certificate=dataclasses.replace(run.certificate, conditions=tuple(near)))
+        facts = dataclasses.replace(Facts.of(sf.Run.load(directory)), run=changed)
+        assert (shown in document(facts, dict.fromkeys(PLOTS, ""), "0")) is drawn
+
+
+@pytest.mark.parametrize("widest", [0.3, 4.0])
+def test_words_of_a_bar_stand_inside_the_drawing_and_do_not_leave_their_bar(reports, widest: float) -> None:
+    certificate = reports(paper)[0].certificate
+    margins = [-widest, widest, -0.4 * widest, 0.6 * widest, -0.05 * widest, 0.9 * widest]
+    like = next(c for c in certificate.conditions if c.margin is not None)
+    conditions = tuple(
+        dataclasses.replace(like, left=1.23456e-11, right=9.87654e12, margin=m, holds=m > 0.0) for m in margins
+    )
+    figure = plots._conditions(dataclasses.replace(certificate, conditions=conditions))
+    figure.set_dpi(100)
+    FigureCanvasAgg(figure).draw()
+    axes = figure.axes[0]
+    words = [t for t in axes.texts if t.get_fontsize() == 8.5]
+    assert len(words) == len(margins)
+    for said, bar in zip(words, axes.patches, strict=True):
+        box, drawn = said.get_window_extent(), bar.get_window_extent()
+        assert box.x0 >= 0.0
+        assert box.x1 <= figure.bbox.x1
+        inside = said.get_color() == plots.PAPER
+        overlap = min(box.x1, drawn.x1) - max(box.x0, drawn.x0)
+        assert overlap == pytest.approx(box.width) if inside else overlap <= 0.0
+
+
+def test_data_network_and_scores_are_named_for_people(reports) -> None:
+    run, directory, _ = reports(certified)
+    data = {"data": "digits", "train_rows": 1437, "network": "X W1 W2ᵀ, width 60"}
+    scores = {"test_rows": 360, "test_accuracy": 0.95, "optimum_test_accuracy": 0.96, "test_rmse": 3.0, "mine": 1.0}
+    changed = dataclasses.replace(run, config={**run.config, "data": data, "evaluation": scores})
+    facts = dataclasses.replace(Facts.of(sf.Run.load(directory)), run=changed)
+    text = words(document(facts, dict.fromkeys(PLOTS, ""), "0"))
+    start = text[: text.index("Key numbers")]
+    assert "Data: digits, 1,437 rows" in start
+    assert "Network: X W1 W2ᵀ, width 60" in start
+    for name in ("Held-out rows 360", "Accuracy 0.95", "Accuracy of the loss's minimiser 0.96", "mine 1"):
+        assert name in text
+    assert "in the unit of the target" in text
+    assert "test_accuracy" not in text
+
+
 def test_uncovered_step_rule_is_said_to_be_so(reports) -> None:
     run, _, page = reports(diverged)
     text = words(page)
@@ -539,7 +589,8 @@ def test_factors_margins_and_counts() -> None:
     assert margin(-1.0) == "short by a factor of 10"
     assert margin(400.0) == "10⁴⁰⁰ times to spare"
     assert count(math.inf) == "no limit"
-    assert count(5435970149) == "5,435,970,149"
+    assert count(10**9) == "1,000,000,000"
+    assert count(5435970149) == "more than 10⁹"
 
 
 def test_audit_lines_of_phases_are_taken_together() -> None:

@@ -24,7 +24,9 @@ def draw(seed: int, count: int = 12, M: Tensor | None = None) -> tuple[Lasso, Te
     M = matrix() if M is None else M
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(count, M.shape[1], generator=generator, dtype=F64)
-    x = x * (torch.rand(count, M.shape[1], generator=generator, dtype=F64) < 0.15)
+    kept = torch.rand(count, M.shape[1], generator=generator, dtype=F64) < 0.15
+    kept[:, 0] = True  # no signal is zero
+    x = x * kept
     return Lasso.from_matrix(M, M @ x.T, lam=LAM), x
 
 

@@ -154,7 +154,11 @@ class Screen:
         if not scores:
             return
         self.heading("Held-out rows", f"{count(scores['test_rows'])}, never seen in training")
-        names = {"test_accuracy": "accuracy", "test_rmse": "root mean square error (unit of the target)", "test_r2": "R²"}
+        names = {
+            "test_accuracy": "accuracy",
+            "test_rmse": "root mean square error (unit of the target)",
+            "test_r2": "R²",
+        }
         items = {}
         for key, label in names.items():
             if key in scores:

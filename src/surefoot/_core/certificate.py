@@ -116,10 +116,10 @@ class Certificate:
 
     @property
     def rate(self) -> float | None:
-        """Guaranteed factor of the gap in the first step, the worst one, rounded up; ``None`` where a hypothesis fails."""
+        """Guaranteed factor of the gap in every step, that of the worst, rounded up; ``None`` where a hypothesis fails."""
         if not self.schedule:
             return None
-        return min(1.0, math.nextafter(1.0 - self.schedule[0].decrease, math.inf))
+        return min(1.0, math.nextafter(1.0 - min(segment.decrease for segment in self.schedule), math.inf))
 
     def bound(self, t: int) -> float:
         """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` where a hypothesis fails.

@@ -44,7 +44,9 @@ def sample_loss(loss: object) -> SampleLoss:
     if isinstance(loss, SampleLoss):
         return loss
     if not isinstance(loss, SquaredLoss):
-        raise TypeError(f"loss is a {type(loss).__name__}; pass sf.SquaredLoss(X, Y), what this network is trained with")
+        raise TypeError(
+            f"loss is a {type(loss).__name__}; pass sf.SquaredLoss(X, Y), what this network is trained with"
+        )
     if loss.samples is None:
         raise TypeError("loss knows only statistics of its data; this network needs the rows: sf.SquaredLoss(X, Y)")
     return SampleLoss(*loss.samples)

@@ -60,8 +60,8 @@ class RowReport:
             shown = "; ".join(group.text for group in self.groups[:SHOWN]) + ("; …" if len(self.groups) > SHOWN else "")
             parts.append(
                 f"{several}{shown}. The network is positively homogeneous: a row κx has the equilibrium κz and the output "
-                "κf(x), so that the smallest singular value of Z is 0 and no certificate can hold. sf.data.merge_rows(X, Y) merges "
-                "them without changing the gradient of the loss."
+                "κf(x), so that the smallest singular value of Z is 0 and no certificate can hold. sf.data.merge_rows(X, Y) "
+                "merges them without changing the gradient of the loss."
             )
         if self.zero_rows:
             rows = f"row {self.zero_rows[0]} is" if len(self.zero_rows) == 1 else f"rows {_listed(self.zero_rows)} are"
@@ -154,7 +154,7 @@ def merge_rows(X: Any, Y: Any, tolerance: float | None = None) -> MergedRows:
         tolerance: as for ``parallel_rows``; rows that are parallel only within it are replaced by exact multiples.
 
     Raises:
-        TypeError, ValueError: not finite floats, shapes that do not fit, or no row that is not all zero.
+        TypeError, ValueError: not finite floats, shapes that do not fit, no row that is not all zero, or overflow.
     """
     X = _rows("X", X)
     labels = as_tensor("Y", Y)
@@ -190,6 +190,10 @@ def merge_rows(X: Any, Y: Any, tolerance: float | None = None) -> MergedRows:
         merged_Y[first] = label
         kept[rest] = False
         representative[rest] = first
+    if not bool(torch.isfinite(merged_X).all()):
+        raise ValueError("X has parallel rows so large that the merged row overflows; scale X down")
+    if not math.isfinite(constant):
+        raise ValueError("Y is so large that its squares overflow; scale Y down")
     position = torch.cumsum(kept, 0)[representative] - 1
     position[list(report.zero_rows)] = -1
     shape = (-1, *labels.shape[1:])

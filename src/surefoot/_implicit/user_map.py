@@ -14,7 +14,6 @@ from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 """For each module: its parameters are swapped in place while it is evaluated, so that one thread at a time may do so."""
 _GUARD = threading.Lock()

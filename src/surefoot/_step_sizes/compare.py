@@ -36,7 +36,7 @@ class Measures:
         improvement: at T.
         mean_improvement: mean over t = 1 … T.
         products: with M or Mᵀ, mean over problems; NaN where they are not known.
-        worse: share of all problems where F_p(x_T) is above that of the reference by more than F_p* is known to.
+        worse: share of all problems where F_p(x_T) is above that of the reference by more than ``resolution``.
         curves: mean gaps by iteration of each set (sets, T+1) float64.
     """
 
@@ -242,8 +242,7 @@ def _measures(found: Sequence[Trace], references: Sequence[Trace], batches: Sequ
     improvements, above, finals = [], [], []
     for one, reference, batch in zip(found, references, batches, strict=True):
         improvements.append(improvement(one.gaps.sum(1), reference.gaps.sum(1)))
-        known = batch.gap_bound(batch.optimum())
-        above.append(one.gaps[-1] > reference.gaps[-1] + known)
+        above.append(one.gaps[-1] > reference.gaps[-1] + resolution(batch))
         finals.append(one.gaps[-1])
     ratios = torch.stack(improvements)
     return Measures(
@@ -254,6 +253,14 @@ def _measures(found: Sequence[Trace], references: Sequence[Trace], batches: Sequ
         worse=float(torch.cat(above).double().mean()),
         curves=torch.stack([one.gaps.mean(1) for one in found]),
     )
+
+
+def resolution(problems: Problems) -> Tensor:
+    """Differences (N,) float64 of gaps that mean nothing: what F_p* is known to, and what minimisers rounded in the problems' dtype
+    differ by."""
+    best, unit = problems.optimum(), float(torch.finfo(problems.M.dtype).eps)
+    rounding = (problems.rows + problems.columns) * unit * best.norm(dim=1)
+    return problems.gap_bound(best) + 0.5 * problems.smoothness * rounding.square()
 
 
 def improvement(gaps: Tensor, reference: Tensor) -> Tensor:

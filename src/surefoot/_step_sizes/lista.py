@@ -42,8 +42,8 @@ class UnrolledISTA(nn.Module, ABC):
 
     def __init__(self, M: Any, layers: int, lam: float = 0.1, *, shared: bool = False) -> None:
         super().__init__()
-        M = real("M", M, 2).detach()
-        finite("M", M)
+        found = real("M", M, 2)
+        M = found.to(as_tensor("M", M).dtype)  # float32 stays
         if not bool(M.any()):
             raise ValueError("M is zero; every x is optimal there: pass another matrix")
         self.layers, self.shared = positive_integer("layers", layers), bool(shared)
