@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import implicit
+import learned_lasso
 import linear_resnet
+import step_sizes
 import two_layer_baselines
 import two_layer_engines
 import two_layer_rules
@@ -11,7 +13,15 @@ import two_layer_rules
 
 def main() -> None:
     """Print every table."""
-    for module in (two_layer_engines, two_layer_rules, two_layer_baselines, linear_resnet, implicit):
+    for module in (
+        two_layer_engines,
+        two_layer_rules,
+        two_layer_baselines,
+        linear_resnet,
+        implicit,
+        step_sizes,
+        learned_lasso,
+    ):
         module.main()
 
 

@@ -16,7 +16,18 @@ from typing import Any, TextIO
 import tyro
 
 from ._cli.errors import Exit, message_of
-from ._cli.options import Certify, Check, Command, Demo, List, Report, Train, TrainSystem
+from ._cli.options import (
+    Certify,
+    CertifyStepSizes,
+    Check,
+    Command,
+    Demo,
+    List,
+    Report,
+    Train,
+    TrainStepSizes,
+    TrainSystem,
+)
 
 # short paragraphs: the parser does not wrap them
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
@@ -82,13 +93,22 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
 
         return run_demo(command)
     if isinstance(command, Certify):
+        if isinstance(command.system, CertifyStepSizes):
+            from ._cli.step_sizes import run_certify_steps
+
+            return run_certify_steps(command.system)
         from ._cli.training import run_certify
 
         return run_certify(command.system)
     if isinstance(command, Train):
+        options = _resumed(command.system, arguments) if command.system.resume else command.system
+        if isinstance(options, TrainStepSizes):
+            from ._cli.step_sizes import run_train_steps
+
+            return run_train_steps(options)
         from ._cli.training import run_train
 
-        return run_train(_resumed(command.system, arguments) if command.system.resume else command.system)
+        return run_train(options)
     if isinstance(command, List):
         from ._cli.listing import run_list
 
@@ -102,7 +122,7 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
     return inspection.run_reproduce(command)
 
 
-def _resumed(given: TrainSystem, arguments: Sequence[str]) -> TrainSystem:
+def _resumed(given: TrainSystem | TrainStepSizes, arguments: Sequence[str]) -> TrainSystem | TrainStepSizes:
     """The options of the run that is resumed. They are the defaults of a second parse, so that whatever then differs
     was given on the command line."""
     from ._cli.training import refuse_changes, stored_options

@@ -6,10 +6,13 @@ from ._implicit.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarn
 from ._implicit.network import ImplicitReLU, NotWellPosed
 from ._implicit.scale import NotCertifiable
 from ._linear_resnet.network import LinearNet, LinearResNet
+from ._step_sizes.lista import LISTA, LISTACPSS
 from ._step_sizes.network import StepSizeNet
 from ._two_layer.network import TwoLayerLinear
 
 __all__ = [
+    "LISTA",
+    "LISTACPSS",
     "Equilibrium",
     "EquilibriumError",
     "EquilibriumLayer",

@@ -190,7 +190,8 @@ class PenalisedBatch(Batch):
         v = self.adjoint(p, Vector(self._signed(p, point)))
         excess = np.maximum(np.abs(v.value) - lam, 0.0)
         norm = up(frobenius_upper(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
-        value = down(self._dual_value(p, point) - up(norm * norm / down(2.0 * l2), 2))
+        # the quotient first: the square of a small norm underflows, and a small l2 would bring it back
+        value = down(self._dual_value(p, point) - up(norm * up(norm / down(2.0 * l2))))
         return Dual(point, value) if value > scaled.value else scaled
 
     def _scaled_back(self, p: int, point: Array) -> Dual:
@@ -267,8 +268,9 @@ class LassoBatch(PenalisedBatch):
 
     @property
     def strong_convexity(self) -> list[float]:
-        # M has full column rank where it is tall and its smaller Gram matrix is certainly definite
-        full = [len(M) >= M.shape[1] and bool(M.any(axis=0).all()) for M in self.M]
+        # the smallest nonzero eigenvalue is that of MᵀM where M has full column rank: no column is zero, and as many rows as
+        # there are columns are not (rows of zeros are left out of ``smallest``, and what remains may be wide)
+        full = [bool(M.any(axis=0).all()) and int(M.any(axis=1).sum()) >= M.shape[1] for M in self.M]
         return [low if ok else 0.0 for ok, (low, _) in zip(full, self.smallest, strict=True)]
 
     def _residual_vector(self, p: int, x: Array) -> Vector:
@@ -332,7 +334,7 @@ class LogisticBatch(PenalisedBatch):
 
     @property
     def smoothness(self) -> list[Interval]:
-        return [(0.25 * low, 0.25 * high) for low, high in super().smoothness]
+        return [(max(0.0, down(0.25 * low, 0)), up(0.25 * high, 0)) for low, high in super().smoothness]
 
     @property
     def strong_convexity(self) -> list[float]:
@@ -381,8 +383,8 @@ def _smallest_eigenvalue(M: Array) -> Interval:
     kept = M[M.any(axis=1)][:, M.any(axis=0)]
     if kept.size == 0:
         return 0.0, 0.0
-    wide = np.ascontiguousarray(kept if kept.shape[0] <= kept.shape[1] else kept.T)
-    return squared(*extreme_bounds(wide)[0])
+    (low, high), norm = extreme_bounds(np.ascontiguousarray(kept if kept.shape[0] <= kept.shape[1] else kept.T))
+    return squared(low, high if low > 0.0 else norm[1])  # of deficient rank, it exceeds the smallest singular value
 
 
 def _column(v: Array) -> Any:

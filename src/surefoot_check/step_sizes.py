@@ -99,9 +99,8 @@ def base_quantities(
         found["loss_convexity_ratio"] = _extreme([_quotient((mu, high), b) for mu, (_, high), b in convexity], min)
         penalty = [_quotient((float(m), float(m)), b) for m, b in zip(problem.l2, beta, strict=True)]
         found["penalty_convexity_ratio"] = _extreme(penalty, min)
-        energies = [
-            up(b * up(_radius(problem, p, x) ** 2), 2) for p, (b, x) in enumerate(zip(beta, weights["x"], strict=True))
-        ]
+        radii = [_radius(problem, p, x) for p, x in enumerate(weights["x"])]
+        energies = [up(b * up(radius * radius), 2) for b, radius in zip(beta, radii, strict=True)]
         found["radius_energy"] = (0.0, _sum_up(energies))
     return {name: (a, b) for name, (a, b) in found.items() if math.isfinite(a) and math.isfinite(b)}
 
@@ -112,10 +111,8 @@ def _radius(problem: PenalisedBatch, p: int, x: Array) -> float:
     mu = down(problem.strong_convexity[p] + float(problem.l2[p]))
     radius = math.inf
     if lam > 0.0:
-        values = problem.objective(p, x)[1] + min(
-            problem.objective(p, x)[1], problem.objective(p, problem.optimum[p])[1]
-        )
-        radius = up(values / lam, 2)
+        value = problem.objective(p, x)[1]
+        radius = up((value + min(value, problem.objective(p, problem.optimum[p])[1])) / lam, 2)
     if mu > 0.0:
         radius = min(radius, up(math.sqrt(up(2.0 * problem.gap_bound(p, x) / mu)), 2))
     return radius

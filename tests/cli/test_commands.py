@@ -121,7 +121,7 @@ def test_report(run, trained: Path) -> None:
     outcome = run("report", trained)
     assert outcome.code == 0
     assert outcome.out.splitlines()[0] == str(trained / "report.html")
-    assert "test_rmse" in (trained / "report.html").read_text()
+    assert "Root mean square error" in (trained / "report.html").read_text()
 
 
 @pytest.mark.parametrize("command", ["check", "report"])

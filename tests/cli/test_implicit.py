@@ -89,6 +89,13 @@ def test_defaults_reach_their_tolerance_within_their_limit(run) -> None:
     assert record["certificate"]["iterations_to"]["0.001"] < limit / 5
 
 
+def test_constant_steps_need_a_number(run, tmp_path: Path) -> None:
+    outcome = run(*small(tmp_path / "run", "--steps", "constant"))
+    assert outcome.code == 2
+    assert "--steps constant lacks its step; give the number itself, for example --steps 0.01" in outcome.err
+    assert not (tmp_path / "run").exists()
+
+
 def test_rows_have_norm_1_with_the_weights_of_the_paper(run, images) -> None:
     data = ["--data", images(), "--gamma", "0.5", "--json"]
     assert run("certify", SYSTEM, *data).json["problem"]["inputs"] == "unit"
@@ -145,6 +152,7 @@ def test_flow_is_promised_in_time_and_not_trained(run, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--samples", "0"], "--samples is 0; it must be at least 1"),
+        (["--seed", "99999999999999999999999"], "--seed is 99999999999999999999999; it must fit into 64 bits"),
         (["--samples", "-3"], "--samples is -3; it must be at least 1"),
         (["--samples", "5"], "--samples is 5, fewer than the 10 classes"),
         (["--width", "0"], "--width is 0; it must be at least 1"),

@@ -216,14 +216,14 @@ def test_restarts_help_and_keep_the_method() -> None:
 
 
 def test_momentum_of_fista_by_hand() -> None:
-    """F = ½(x-1)² with the step 1/2: y_1 = x_1 = ½, then x_2 = ¾ and the momentum (τ_2-1)/τ_3."""
-    problems = LeastSquares(torch.full((1, 1, 1), 1.0, dtype=F64), torch.ones(1, 1, dtype=F64))
-    problems.__dict__["smoothness"] = torch.tensor([2.0], dtype=F64)  # twice the true one, a valid bound
-    x = [float(value) for value in islice(fista(problems, 3), 4)]
+    """β = 1 and ¼(x-1)² in the second coordinate: y_1 = 0, x_1 = ½, x_2 = ¾, then the momentum (τ_2-1)/τ_3."""
+    M = torch.diag(torch.tensor([1.0, 0.5**0.5], dtype=F64))[None]
+    problems = LeastSquares(M, M.sum(2))
+    x = [float(value[0, 1]) for value in islice(fista(problems, 3), 4)]
     tau2 = 0.5 * (1.0 + 5.0**0.5)
     tau3 = 0.5 * (1.0 + (1.0 + 4.0 * tau2**2) ** 0.5)
     y3 = 0.75 + (tau2 - 1.0) / tau3 * 0.25
-    assert x == pytest.approx([0.0, 0.5, 0.75, 0.5 * (y3 + 1.0)], rel=1e-14)
+    assert x == pytest.approx([0.0, 0.5, 0.75, 0.5 * (y3 + 1.0)], rel=1e-7)
 
 
 def test_strongly_convex_momentum_needs_the_common_constants_of_each_problem() -> None:

@@ -334,3 +334,13 @@ M, Y = torch.ones(2, 3, 4, dtype=F64), torch.ones(2, 3, dtype=F64)
 def test_bad_input(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_problem_that_is_solved_at_zero_has_a_reference() -> None:
+    """F(0) = 0: the gap bound and what is allowed are both 0."""
+    M = torch.eye(3, dtype=torch.float64)[None].repeat(2, 1, 1)
+    Y = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]], dtype=torch.float64)
+    problems = Lasso(M, Y, 0.1)
+    optimum = problems.optimum()
+    assert not bool(optimum[0].any())
+    torch.testing.assert_close(optimum[1], Y[1] - 0.1, rtol=0.0, atol=1e-5)

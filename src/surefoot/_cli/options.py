@@ -142,15 +142,14 @@ class Implicit(Source):
         ),
     ] = 100
     inputs: Annotated[
-        Literal["unit", "standardise", "whiten", "raw"] | None,
+        Literal["auto", "unit", "standardise", "whiten", "raw"],
         arg(
-            metavar="{unit,standardise,whiten,raw}",
             help="unit scales every row to norm 1, as the paper does; standardise and whiten act on columns, by the drawn "
             "rows: to mean 0 and variance 1, or to principal axes of variance 1 (certified in the fewest iterations, but "
-            "useless on held-out rows where there are more columns than rows); raw takes the rows as they are.",
-            help_behavior_hint="(default: standardise; unit with --gamma)",
+            "useless on held-out rows where there are more columns than rows); raw takes the rows as they are. "
+            "auto is standardise, or unit with --gamma."
         ),
-    ] = None
+    ] = "auto"
     targets: Annotated[
         Literal["auto", "classes", "centred", "raw"],
         arg(
@@ -190,6 +189,52 @@ class Implicit(Source):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepSizes:
+    """Which problems, which network, which theorem."""
+
+    system: ClassVar[str] = "step-sizes"
+    problem: Annotated[
+        Literal["least-squares", "lasso", "logistic"],
+        arg(
+            help="Random problems: ½‖Mx - y‖²; the same + λ‖x‖₁, y = Mx̂ + noise with a sparse x̂; or logistic regression "
+            "+ λ‖x‖₁. M is Gaussian, with columns of norm 1 but for logistic."
+        ),
+    ] = "least-squares"
+    size: Annotated[str, arg(metavar="ROWSxCOLUMNS")] = "20x32"
+    """Rows and columns of each M."""
+    problems: Annotated[int, arg(metavar="INT")] = 32
+    """Number of problems in a batch."""
+    lam: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
+        None
+    )
+    """Weight λ of the l1 penalty."""
+    range: Annotated[
+        str | None,
+        arg(
+            metavar="LO,HI",
+            help="The network's steps lie between LO/β and HI/β. HI up to 2 is certified never to raise an objective; "
+            "a rate needs LO > 0 and HI < 2.",
+            help_behavior_hint="(default: 0,2, or the range of --weights)",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        arg(
+            metavar="FILE",
+            help="A network to start from, as net.safetensors of an earlier run.",
+            help_behavior_hint="(default: random)",
+        ),
+    ] = None
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the problems and the initial weights."""
+    theorem: Annotated[
+        str | None,
+        arg(metavar="NAME", help_behavior_hint="(default: step-sizes/monotone; prox-monotone with a penalty)"),
+    ] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CertifyTwoLayer(TwoLayer):
     """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained.
 
@@ -212,6 +257,15 @@ class CertifyImplicit(Implicit):
     """Evaluate a theorem on an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb. Nothing is trained.
 
     Exit code: 0 the theorem holds, 1 it does not, or no scale of the weights makes it hold."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifyStepSizes(StepSizes):
+    """Evaluate a theorem on learned step sizes: it holds for every network with this range. Nothing is trained.
+
+    Exit code: 0 the theorem holds, 1 it does not."""
 
     json: Json = False
 
@@ -306,6 +360,53 @@ class TrainImplicit(Training, Implicit):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainStepSizes(StepSizes):
+    """Train a network that chooses step sizes; then solve fresh problems with it, certified, and compare.
+
+    DIR gets the network (net.safetensors), its training (training/), and the run on the fresh problems, for `surefoot check`
+    and `surefoot report`.
+
+    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
+    4 diverged, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint of the training)."""
+
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    iterations: Annotated[int, arg(metavar="INT")] = 100
+    """Iterations of the solver, in training and on the fresh problems."""
+    epochs: Annotated[int, arg(metavar="INT")] = 100
+    """Steps of training in total; 0 takes --weights as they are."""
+    optimizer: Annotated[
+        Literal["lbfgs", "adam", "sgd", "armijo"],
+        arg(help="lbfgs and armijo search along the direction on the loss itself, and need the exact gradient."),
+    ] = "lbfgs"
+    learning_rate: Annotated[
+        float | None,
+        arg(metavar="FLOAT", help_behavior_hint="(default: 1 with lbfgs and armijo, 1e-3 with adam, 1e-7 with sgd)"),
+    ] = None
+    """Step of adam and sgd; first trial of lbfgs and armijo."""
+    gradient: Annotated[
+        Literal["exact", "detached"],
+        arg(help="detached leaves out how the network's inputs depend on it: the paper's rule, and not a gradient."),
+    ] = "exact"
+    expansion: Annotated[
+        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1; the weights themselves with --weights)")
+    ] = None
+    """Factor of the orthogonal initial weights; the paper takes 100."""
+    require_certificate: Flag = False
+    """Do not train, and exit with 1, unless the theorem holds."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Certify:
     """Evaluate a convergence theorem on your data and initial weights, before training."""
 
@@ -313,6 +414,7 @@ class Certify:
         Annotated[CertifyTwoLayer, subcommand("two-layer")]
         | Annotated[CertifyLinearResNet, subcommand("linear-resnet")]
         | Annotated[CertifyImplicit, subcommand("implicit")]
+        | Annotated[CertifyStepSizes, subcommand("step-sizes")]
     )
 
 
@@ -324,6 +426,7 @@ class Train:
         Annotated[TrainTwoLayer, subcommand("two-layer")]
         | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
         | Annotated[TrainImplicit, subcommand("implicit")]
+        | Annotated[TrainStepSizes, subcommand("step-sizes")]
     )
 
 

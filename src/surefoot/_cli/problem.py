@@ -77,6 +77,8 @@ def build(options: given.TwoLayer | given.LinearResNet | given.Implicit) -> Prob
         ValueError: data that cannot be used this way, or options that contradict each other.
         NoCertificate: weights that are certified from the start were asked for, and there are none.
     """
+    if not -(2**63) <= options.seed < 2**64:
+        raise ValueError(f"--seed is {options.seed}; it must fit into 64 bits")
     if isinstance(options, given.TwoLayer):
         return _two_layer(options)
     return _linear_resnet(options) if isinstance(options, given.LinearResNet) else _implicit(options)

@@ -55,7 +55,9 @@ def load_samples(options: Implicit) -> Samples:
     drawn, places = _drawn(source, places, kind, options)
     assert isinstance(drawn.X, Tensor)
     columns = drawn.X.shape[1]
-    inputs = options.inputs or ("standardise" if options.gamma is None else "unit")
+    inputs: str = options.inputs
+    if inputs == "auto":
+        inputs = "standardise" if options.gamma is None else "unit"
     data = _unit(drawn) if inputs == "unit" else scaled(drawn, inputs)[0]
     data, offset, classes = _with_targets(data, kind, options.targets)
     train = data.train()

@@ -242,6 +242,8 @@ def parse_steps(text: str | None) -> str | float | None:
     """A rule's name, or a number for a constant step."""
     if text is None:
         return None
+    if text == Constant.name:
+        raise ValueError(f"--steps {text} lacks its step; give the number itself, for example --steps 0.01")
     try:
         step = float(text)
     except ValueError:

@@ -17,6 +17,11 @@ from .linear_resnet_instances import FACTORS
 from .linear_resnet_sgd import sgd
 from .linear_resnet_training import depths, transformations
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
+from .step_sizes_ablation import expansions, ranges, rates
+from .step_sizes_lasso import METHODS, lasso
+from .step_sizes_lista import figure2 as lista
+from .step_sizes_runs import LARGE, SIZES
+from .step_sizes_training import table1, training
 from .two_layer_bounds import figure1
 from .two_layer_rates import table3
 from .two_layer_rules import figure2
@@ -84,6 +89,34 @@ EXPERIMENTS: dict[str, _Entry] = {
     "implicit/tradeoff": _Entry(
         tradeoff, {"size": (50, 200), "octaves": (-7, -6, -5, -4, -2, -1, 0, 0.1, 0.5, 1, 2, 4)}, data=True
     ),
+    "step-sizes/fig2": _Entry(
+        lista, {"rows": 50, "columns": 100, "layers": 12, "epochs": 300, "batch": 32}, cache=True
+    ),
+    **{
+        f"step-sizes/fig{number}": _Entry(
+            partial(training, f"step-sizes/fig{number}", size, epochs=full),
+            {"epochs": epochs, "sets": sets},
+            cache=True,
+        )
+        for number, size, full, epochs, sets in (
+            (3, LARGE, 5000, 100, 1),
+            (4, LARGE, 5000, 100, 1),
+            (5, LARGE, 5000, 100, 1),
+            (6, SIZES[0], 50_000, 2000, 10),
+            (7, SIZES[1], 50_000, 1000, 5),
+            (8, SIZES[2], 5000, 400, 3),
+            (9, SIZES[3], 5000, 150, 1),
+        )
+    },
+    "step-sizes/table1": _Entry(
+        partial(table1, SIZES, {32: 50_000, 64: 50_000, 128: 5000, 256: 5000}),
+        {"epochs": {32: 500, 64: 300, 128: 150, 256: 60}, "sets": 1},
+        cache=True,
+    ),
+    "step-sizes/fig10": _Entry(expansions, {"epochs": 500, "sets": 4}, cache=True),
+    "step-sizes/fig11": _Entry(rates, {"epochs": 500, "sets": 4}, cache=True),
+    "step-sizes/ranges": _Entry(ranges, {"epochs": 150, "sets": 10}, cache=True),
+    "step-sizes/lasso": _Entry(lasso, {"count": 8, "methods": METHODS[1:]}, cache=True),
 }
 
 
@@ -107,7 +140,7 @@ def reproduce(
         name: one of ``names()``.
         full: as many repeats and settings as the paper; otherwise a quick form of well under a minute.
         directory: write the figures there as PNG; made if absent, files of the same name are replaced. Experiments on implicit
-            networks keep each finished training run there too, and read those of the same data and settings again.
+            networks and learned step sizes keep each finished part there too, and read those of the same data and settings again.
         progress: called with one line of text before each part.
         seed: of all random draws.
         data: directory with the image files of the experiments on implicit networks (docs/experiments.md); those absent are left

@@ -215,9 +215,7 @@ def _measure(net: StepSizeNet, problems: LeastSquares, epochs: int) -> Mark:
     )
 
 
-def beside(
-    nets: dict[str, StepSizeNet], size: Size, seed: int, sets: int, progress: Progress
-) -> Comparison:
+def beside(nets: dict[str, StepSizeNet], size: Size, seed: int, sets: int, progress: Progress) -> Comparison:
     """The networks beside every method without learning, on the training problems and on ``sets`` fresh ones."""
     progress(f"{size}: baselines on {sets} fresh sets")
     return compare(size.problems(seed), ITERATIONS, nets, fresh=size.fresh(seed, sets), smoothness=SMOOTHNESS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,7 @@ def about(setting: Setting, sets: int) -> dict[str, Any]:
         "layers": f"2 -> 2 -> {setting.size.hidden} -> 1, relu, no biases; the first two orthogonal times e, the last 0",
         "e": setting.expansion,
         "learning rate": setting.rate,
-        "training": f"{setting.optimizer}, {setting.gradient} gradient of the summed objective; the best network so far is measured",
+        "training": f"{setting.optimizer}, {setting.gradient} gradient of the summed objective; the best network counts",
         "improvement": "(F_GD - F)/F_GD with F the sum over the problems of F - F*, GD with 1/beta",
         "fresh sets": sets,
         "files": FORMAT,
@@ -153,7 +154,7 @@ def about(setting: Setting, sets: int) -> dict[str, Any]:
 
 def _falls(found: Run) -> Finding:
     losses = found.losses
-    rises = sum(b > a for a, b in zip(losses, losses[1:], strict=False))
+    rises = sum(b > a for a, b in pairwise(losses))
     return Finding(
         "The objective at T falls consistently with training.",
         f"{rises} of {len(losses) - 1} epochs raised it; {losses[0]:.3g} to {losses[-1]:.3g}"
@@ -175,7 +176,11 @@ def _half(runs: Sequence[tuple[Size, Run]], epochs: int) -> Finding:
         ),
         True if reached else None if short else False,
         "Agreement means 50 % or more at T on the training problems."
-        + ("" if reached or not short else " The paper trains for 50,000 epochs, so that fewer decide nothing against it."),
+        + (
+            ""
+            if reached or not short
+            else " The paper trains for 50,000 epochs, so that fewer decide nothing against it."
+        ),
     )
 
 
@@ -207,14 +212,15 @@ def _fresh(found: Sequence[tuple[Size, Comparison]]) -> Finding:
         assert learned.fresh is not None
         best, value = best_constant(comparison)
         texts.append(
-            f"{size}: {percent(learned.training.improvement)} in training, {percent(learned.fresh.improvement)} on fresh problems "
-            f"({percent(learned.fresh.worse)} of them worse than gradient descent); {best} {percent(value)}"
+            f"{size}: {percent(learned.training.improvement)} in training, {percent(learned.fresh.improvement)} on fresh "
+            f"problems ({percent(learned.fresh.worse)} of them worse than gradient descent); {best} {percent(value)}"
         )
     return Finding(
         "(Not in the paper: problems that nothing was trained on, and constant steps.)",
         "; ".join(texts),
         None,
-        "On unstructured least squares a learned step size is about a better constant one: 1.98/beta needs no training.",
+        "On unstructured least squares a learned step size is about a better constant one, which needs no training. Beyond "
+        "1.5/beta a constant step depends on how close each problem is to the largest curvature.",
     )
 
 
@@ -228,7 +234,8 @@ def _krylov(found: Sequence[tuple[Size, Comparison]]) -> Finding:
         texts.append(f"{size}: " + ", ".join(f"{name} {gap / reference.gap:.1e}" for name, gap in gaps.items()))
     return Finding(
         "(Not in the paper: accelerated and conjugate gradients.)",
-        f"mean F - F* on fresh problems relative to gradient descent's, after {ITERATIONS} iterations: " + "; ".join(texts),
+        f"mean F - F* on fresh problems relative to gradient descent's, after {ITERATIONS} iterations: "
+        + "; ".join(texts),
         None,
         "The same two products with M or Mᵀ an iteration. On least squares nothing learned here comes near CGLS.",
     )
@@ -270,7 +277,9 @@ def _conditions(found: Sequence[tuple[str, Mapping[str, float]]]) -> Finding:
     worst = {label: max(short.values()) for label, short in found}
     return Finding(
         "The conditions (13) of Theorem 4.7 can be met by the proposed initialisation (section 5).",
-        "; ".join(f"{label}: short by 10^{math.log10(value):.1f} decades" for label, value in worst.items() if value > 0.0),
+        "; ".join(
+            f"{label}: short by 10^{math.log10(value):.1f} decades" for label, value in worst.items() if value > 0.0
+        ),
         all(value <= 0.0 for value in worst.values()),
         "Agreement means that all of them hold. The printed statement has a counterexample, and with (13d) as its proof needs "
         "it the conditions cannot be met for T >= 2 (step-sizes/as-printed).",
@@ -283,7 +292,10 @@ def _larger(found: Sequence[tuple[Size, float, Mapping[str, float]]]) -> Finding
         pairs.setdefault(str(size), []).append(max(short.values()))
     return Finding(
         "A larger expansion e brings the conditions closer (Lemmas 5.1 to 5.4).",
-        "; ".join(f"{size}: 10^{math.log10(a):.1f} decades at e = 1, 10^{math.log10(b):.1f} at e = 100" for size, (a, b) in pairs.items()),
+        "; ".join(
+            f"{size}: 10^{math.log10(a):.1f} decades at e = 1, 10^{math.log10(b):.1f} at e = 100"
+            for size, (a, b) in pairs.items()
+        ),
         all(b < a for a, b in pairs.values()),
         "delta4 has exp(-delta3 Theta_L), and Theta_L grows with e as alpha0 does.",
     )
@@ -293,9 +305,7 @@ def _larger(found: Sequence[tuple[Size, float, Mapping[str, float]]]) -> Finding
 
 
 def _epochs(found: Run) -> Table:
-    lines: list[tuple[Cell, ...]] = [
-        (m.epochs, m.objectives[-1], m.at_end, m.mean, m.worse) for m in found.marks
-    ]
+    lines: list[tuple[Cell, ...]] = [(m.epochs, m.objectives[-1], m.at_end, m.mean, m.worse) for m in found.marks]
     columns = ("epochs", "F - F* at T, summed", "at T", "mean t <= T", "problems worse than GD")
     return Table("improvement on the training problems", columns, tuple(lines))
 
@@ -304,7 +314,9 @@ def _draw(runs: Mapping[str, Run], seed: int) -> Figure:
     figure, axes = plots.grid(len(runs), 3, panel=(4.0, 3.3))
     for line, (label, found) in zip(axes, runs.items(), strict=True):
         _panels(line, label, found, seed)
-    return plots.finish(figure, axes, "Training of learned step sizes (best network so far)", "F - F*, summed over the problems")
+    return plots.finish(
+        figure, axes, "Training of learned step sizes (best network so far)", "F - F*, summed over the problems"
+    )
 
 
 def _panels(line: Sequence[Axes], label: str, found: Run, seed: int) -> None:
@@ -321,14 +333,20 @@ def _panels(line: Sequence[Axes], label: str, found: Run, seed: int) -> None:
     trajectories.plot(range(len(reference)), reference, color="black", linestyle="--", linewidth=1.2)
     for colour, mark in zip(plots.COLOURS[1:], shown, strict=False):
         trajectories.plot(
-            range(len(mark.objectives)), mark.objectives, color=colour, linewidth=1.4, label=f"after {mark.epochs:,} epochs"
+            range(len(mark.objectives)),
+            mark.objectives,
+            color=colour,
+            linewidth=1.4,
+            label=f"after {mark.epochs:,} epochs",
         )
     trajectories.set_yscale("log")
     trajectories.set_xlabel("iteration t")
     plots.style(trajectories, f"{label}: objective along the iterations")
     x = [mark.epochs for mark in found.marks]
     ratio.plot(x, [100.0 * m.at_end for m in found.marks], "o-", color=plots.COLOURS[0], markersize=4, label="at T")
-    ratio.plot(x, [100.0 * m.mean for m in found.marks], "s-", color=plots.COLOURS[2], markersize=4, label="mean over t ≤ T")
+    ratio.plot(
+        x, [100.0 * m.mean for m in found.marks], "s-", color=plots.COLOURS[2], markersize=4, label="mean over t ≤ T"
+    )
     ratio.axhline(0.0, color="black", linestyle="--", linewidth=1.2)
     ratio.set_xlabel("epoch")
     plots.style(ratio, f"{label}: improvement over gradient descent, %")
@@ -351,5 +369,3 @@ def _draw_methods(found: Sequence[tuple[Size, Comparison]]) -> Figure:
 def _place(figure: str) -> str:
     number = int(figure.removeprefix("fig"))
     return f"Figure {number}" + (" and section 6" if number <= 5 else ", appendix C.1")
-
-

@@ -333,7 +333,8 @@ def accelerated_optimum(problems: Problems, tolerance: float, max_iterations: in
             bound = problems.gap_bound(x)
             better = bound < lowest
             best, lowest = torch.where(better[:, None], x, best), torch.where(better, bound, lowest)
-            excess = lowest / (tolerance * torch.maximum(problems._value(best), floor))
+            allowed = tolerance * torch.maximum(problems._value(best), floor)
+            excess = torch.where(lowest <= allowed, 0.0, lowest / allowed)  # both are 0 where F(0) = 0
             if bool((excess <= 1.0).all()):
                 return best
         gradient = problems._pullback(problems.outer_gradient(problems._image(y)))

@@ -108,7 +108,9 @@ class Comparison:
         if sets:
             start = widths[0] + widths[1] + 4
             training = sum(widths[2:6]) + 6
-            text.insert(0, " " * start + "training".center(training) + "  " + f"{sets} fresh sets".center(training))
+            text.insert(
+                0, " " * start + "training".center(training) + "  " + f"{sets} fresh sets".center(training).rstrip()
+            )
         return "\n".join([title, *text, *(f"left out: {reason}" for reason in self.left_out)])
 
     def plot(self, path: str | Path) -> None:
@@ -256,8 +258,8 @@ def _measures(found: Sequence[Trace], references: Sequence[Trace], batches: Sequ
 
 
 def resolution(problems: Problems) -> Tensor:
-    """Differences (N,) float64 of gaps that mean nothing: what F_p* is known to, and what minimisers rounded in the problems' dtype
-    differ by."""
+    """Differences (N,) float64 of gaps that mean nothing: what F_p* is known to, and what minimisers rounded in the dtype of the
+    problems differ by."""
     best, unit = problems.optimum(), float(torch.finfo(problems.M.dtype).eps)
     rounding = (problems.rows + problems.columns) * unit * best.norm(dim=1)
     return problems.gap_bound(best) + 0.5 * problems.smoothness * rounding.square()

@@ -227,7 +227,7 @@ def _suggestion(theorem: str, proximal: bool, net: StepSizeNet) -> str:
         other = "step-sizes/prox-monotone or /prox-rate" if proximal else "step-sizes/monotone or /rate"
         return f"this theorem is about another kind of problems: use {other}"
     if net.high > 2.0:
-        return f"the network's steps reach {net.high:g}/beta, beyond 2/beta nothing is guaranteed: build it with a range up to 2"
+        return f"the network's steps reach {net.high:g}/beta, beyond 2/beta, where nothing is guaranteed: build it with a range up to 2"
     if theorem == step_sizes_rate.THEOREM.id:
-        return "a rate needs a range inside (0, 2), such as (1, 1.95), and matrices of full rank; use step-sizes/monotone otherwise"
+        return "a rate needs a range inside (0, 2), such as (1, 1.95), and matrices of full rank; else use step-sizes/monotone"
     return "use step-sizes/monotone, or step-sizes/prox-monotone with a penalty"

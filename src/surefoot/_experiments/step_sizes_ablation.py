@@ -1,0 +1,220 @@
+"""Figures 10 and 11 of the paper on learned step sizes, expansion and learning rate, and what the range of P changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import plots
+from .result import Cell, Experiment, Finding, Plot, Progress, Table
+from .step_sizes_runs import COLUMNS, GD, PAPER, SIZES, Run, Setting, Size, beside, marks, percent, rows, run
+from .step_sizes_training import CLEAR, about
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+EXPANSIONS = (1.0, 5.0, 25.0, 50.0, 100.0)
+RATES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+RANGES = ((0.0, 2.0), (1.5, 1.95))
+NOTHING = 0.01
+"""An improvement below this counts as none."""
+SAME = 0.02
+"""Improvements closer than this count as equal."""
+
+
+def expansions(
+    epochs: int = 50_000,
+    sets: int = 20,
+    *,
+    size: Size = SIZES[0],
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+    cache: Path | None = None,
+) -> Experiment:
+    """Figure 10: five expansions e at the learning rate 1e-7, and e = 50 at the rate with which lr·e⁴ is that of e = 100."""
+    base = Setting(size, seed=seed)
+    settings = {f"e = {e:g}": replace(base, expansion=e) for e in EXPANSIONS}
+    rescaled = "e = 50, rate 1.6e-6"
+    settings[rescaled] = replace(base, expansion=50.0, rate=1.6e-6)
+    runs, methods = _runs(settings, epochs, sets, progress, cache)
+    at = {label: found.last.at_end for label, found in runs.items()}
+    fifty, hundred = at["e = 50"], at["e = 100"]
+    difference = abs(at[rescaled] - hundred)
+    findings = (
+        Finding(
+            "With e = 1 or 5 training leads to no improvement.",
+            f"e = 1: {percent(at['e = 1'])}, e = 5: {percent(at['e = 5'])}",
+            max(at["e = 1"], at["e = 5"]) < NOTHING,
+            f"Agreement means less than {percent(NOTHING)} at T.",
+        ),
+        Finding(
+            "With e = 50 the improvement is about 60 %.",
+            percent(fifty),
+            True if fifty >= CLEAR else None if epochs < 50_000 else False,
+            f"Agreement means at least {percent(CLEAR)}; fewer than the paper's 50,000 epochs decide nothing against it.",
+        ),
+        Finding(
+            "e = 50 does better than e = 100.",
+            f"e = 50: {percent(fifty)}, e = 100: {percent(hundred)} after {epochs:,} epochs",
+            fifty > hundred,
+            "The improvement at T on the training problems.",
+        ),
+        Finding(
+            "(Not in the paper: e only rescales the learning rate, to rate e^4.)",
+            f"e = 50 at 16 times the rate {percent(at[rescaled])}, e = 100 {percent(hundred)}",
+            difference < SAME,
+            f"Agreement means that they differ by less than {percent(SAME)}. Only the last layer is trained to "
+            "speak of: the rate of the others falls like e^-2.",
+        ),
+    )
+    return _experiment("fig10", "Expansion e of the first layers", runs, methods, findings, sets, epochs)
+
+
+def rates(
+    epochs: int = 50_000,
+    sets: int = 20,
+    *,
+    size: Size = SIZES[0],
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+    cache: Path | None = None,
+) -> Experiment:
+    """Figure 11: learning rates at e = 100."""
+    settings = {f"rate {rate:g}": Setting(size, rate=rate, seed=seed) for rate in RATES}
+    runs, methods = _runs(settings, epochs, sets, progress, cache)
+    at = {label: found.last.at_end for label, found in runs.items()}
+    first, last = f"rate {RATES[0]:g}", f"rate {RATES[-1]:g}"
+    best = max(at, key=lambda label: at[label])
+    rising = [_rising(found) for found in runs.values()]
+    findings = (
+        Finding(
+            "The learning rate .001 gives the largest improvement of the final objective.",
+            ", ".join(f"{label}: {percent(value)}" for label, value in at.items()),
+            best == first,
+            "The best network of so many epochs, at T on the training problems.",
+        ),
+        Finding(
+            "At the rate .001 the mean improvement over the iterations gets worse.",
+            f"{percent(runs[first].last.mean)} at .001, {percent(runs[last].last.mean)} at {RATES[-1]:g}",
+            runs[first].last.mean < runs[last].last.mean,
+            "Mean over t <= T at the end of training.",
+        ),
+        Finding(
+            "(Not in the paper: whether training is stable.)",
+            "share of the epochs that raised the objective: "
+            + ", ".join(f"{label}: {percent(value)}" for label, value in zip(runs, rising, strict=True)),
+            None,
+            "A rate that raises the objective is above what the curvature of the loss allows, and the result is a matter of "
+            "luck: the sigmoid saturates after the first steps and training stands still.",
+        ),
+    )
+    return _experiment("fig11", "Learning rates at e = 100", runs, methods, findings, sets, epochs)
+
+
+def ranges(
+    epochs: int = 500,
+    sets: int = 20,
+    *,
+    size: Size = SIZES[0],
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+    cache: Path | None = None,
+) -> Experiment:
+    """What the range of P changes on problems that nothing was trained on; Adam and L-BFGS with the exact gradient."""
+    settings = {
+        f"{name}, P in [{low:g}, {high:g}]": Setting(size, expansion, rate, optimizer, "exact", low, high, seed)
+        for optimizer, name, expansion, rate in (("adam", "Adam", 1.0, 1e-2), ("lbfgs", "L-BFGS", 10.0, None))
+        for low, high in RANGES
+    }
+    runs, methods = _runs(settings, epochs, sets, progress, cache)
+    fresh = {str(row[0]).removesuffix(" (learned)"): row for row in methods}
+
+    def text(label: str) -> str:
+        row = fresh[label]
+        return f"{label}: {_cell(row[1])} in training, {_cell(row[3])} fresh, {_cell(row[5])} of fresh problems worse"
+
+    labels = list(settings)
+    narrow, wide = labels[1::2], labels[::2]
+    gaps = {label: float(fresh[label][1] or 0.0) - float(fresh[label][3] or 0.0) for label in labels}
+    findings = (
+        Finding(
+            "(Not in the paper: a range inside (0, 2) does as well on fresh problems as in training.)",
+            "; ".join(text(label) for label in narrow),
+            all(gaps[label] < 0.1 for label in narrow),
+            "Agreement means less than 10 points of difference at T.",
+        ),
+        Finding(
+            "(Not in the paper: P in [0, 2] overfits.)",
+            "; ".join(text(label) for label in wide),
+            all(gaps[w] > gaps[n] for w, n in zip(wide, narrow, strict=True)),
+            "Agreement means a larger difference between training and fresh problems than in the narrow range, for each "
+            "optimiser. In both ranges the objective never increases (step-sizes/monotone); the narrow one has a rate as well.",
+        ),
+    )
+    return _experiment("ranges", "The range of P", runs, methods, findings, sets, epochs)
+
+
+def _runs(
+    settings: Mapping[str, Setting], epochs: int, sets: int, progress: Progress, cache: Path | None
+) -> tuple[dict[str, Run], tuple[tuple[Cell, ...], ...]]:
+    """The runs, and the rows of all methods."""
+    found = {label: run(setting, marks(epochs, 6), cache, progress) for label, setting in settings.items()}
+    first = next(iter(settings.values()))
+    comparison = beside({label: net for label, (_, net) in found.items()}, first.size, first.seed, sets, progress)
+    return {label: training for label, (training, _) in found.items()}, rows(comparison)
+
+
+def _experiment(
+    part: str,
+    title: str,
+    runs: Mapping[str, Run],
+    methods: tuple[tuple[Cell, ...], ...],
+    findings: tuple[Finding, ...],
+    sets: int,
+    epochs: int,
+) -> Experiment:
+    first = next(iter(runs.values())).setting
+    varied = {"e": "as stated", "learning rate": "as stated"} | ({"training": "as stated"} if part == "ranges" else {})
+    lines = tuple(
+        (label, m.epochs, m.objectives[-1], m.at_end, m.mean, m.worse, found.ended)
+        for label, found in runs.items()
+        for m in (found.last,)
+    )
+    place = {"fig10": "Figure 10, appendix C.2", "fig11": "Figure 11, appendix C.3", "ranges": "not in the paper"}[part]
+    columns = ("run", "epochs", "F - F* at T, summed", "at T", "mean t <= T", "problems worse than GD", "ended")
+    return Experiment(
+        name=f"step-sizes/{part}",
+        title=f"{title}, x in R^{first.size.columns}, y in R^{first.size.rows}",
+        reference=f"{PAPER}, {place}",
+        tables=(Table("improvement on the training problems", columns, lines), Table("methods", COLUMNS, methods)),
+        figures=(Plot(f"{part}-improvement.png", partial(_draw, title, runs)),),
+        findings=findings,
+        settings=about(first, sets) | varied | {"epochs": epochs},
+    )
+
+
+def _draw(title: str, runs: Mapping[str, Run]) -> Figure:
+    figure, axes = plots.grid(1, 2, panel=(4.6, 3.4))
+    for ax, mean in zip(axes[0], (False, True), strict=True):
+        for colour, (label, found) in zip(plots.COLOURS, runs.items(), strict=False):
+            values = [100.0 * (mark.mean if mean else mark.at_end) for mark in found.marks]
+            ax.plot(
+                [m.epochs for m in found.marks], values, "o-", color=colour, markersize=3.5, linewidth=1.5, label=label
+            )
+        ax.axhline(0.0, color="black", linestyle="--", linewidth=1.0, label=GD)
+        ax.set_xlabel("epoch")
+        plots.style(ax, "mean over t ≤ T" if mean else "at T")
+    return plots.finish(figure, axes, f"{title}: training problems, best network so far", "improvement, %")
+
+
+def _rising(found: Run) -> float:
+    return sum(b > a for a, b in pairwise(found.losses)) / max(1, len(found.losses) - 1)
+
+
+def _cell(value: Cell) -> str:
+    assert isinstance(value, float)
+    return percent(value)

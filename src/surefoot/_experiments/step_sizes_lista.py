@@ -1,0 +1,174 @@
+"""Figure 2 of the paper on learned step sizes: conditions for the convergence of LISTA that training violates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .._step_sizes.draws import matrices
+from .._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
+from .._step_sizes.problems import Lasso
+from . import plots
+from .implicit_runs import kept
+from .result import Experiment, Finding, Plot, Progress, Table
+from .step_sizes_runs import FORMAT, PAPER, percent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LAM, SPARSITY, NOISE = 0.1, 0.1, 0.01
+RATE = 1e-3
+SHOWN = ("signs", "false_positives", "diagonal", "off_diagonal")
+LABELS = {
+    "signs": "sign(X_t) = sign(X*)",
+    "false_positives": "no false positives",
+    "diagonal": "W_i'M_i = 1",
+    "off_diagonal": "|W_i'M_j| small",
+}
+HIDDEN = 0.05
+"""A condition that fails for more than this share is violated."""
+
+
+def figure2(
+    rows: int = 250,
+    columns: int = 500,
+    layers: int = 16,
+    epochs: int = 10_000,
+    batch: int = 64,
+    *,
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+    cache: Path | None = None,
+) -> Experiment:
+    """LISTA and LISTA-CPSS, with one matrix for all layers and one for each, trained on fresh signals each epoch."""
+    M = matrices(1, rows, columns, torch.Generator().manual_seed(seed), unit_columns=True)[0]
+    found: dict[str, dict[str, Any]] = {}
+    for kind in (LISTA, LISTACPSS):
+        for shared in (True, False):
+            label = f"{'LISTA' if kind is LISTA else 'LISTA-CPSS'}, {'shared' if shared else 'per layer'}"
+            progress(f"{label}: {epochs:,} epochs")
+            net = kind(M, layers, LAM, shared=shared)
+            key = {"lista": FORMAT, "run": label, "rows": rows, "columns": columns, "layers": layers}
+            key |= {"epochs": epochs, "batch": batch, "seed": seed}
+
+            def compute(net: UnrolledISTA = net) -> dict[str, Any]:
+                return _train(net, epochs, batch, seed)
+
+            found[label] = kept(cache, "lista", key, compute)
+    return Experiment(
+        name="step-sizes/fig2",
+        title="Conditions for the convergence of LISTA, after training",
+        reference=f"{PAPER}, Figure 2",
+        tables=(
+            Table(
+                "violated, by layer",
+                ("network", "layer", *(LABELS[name] for name in SHOWN)),
+                tuple(
+                    (label, t + 1, *(after[name][t] for name in SHOWN))
+                    for label, one in found.items()
+                    for after in (one["after"],)
+                    for t in sorted({0, layers // 4, layers // 2, 3 * layers // 4, layers - 1})
+                ),
+            ),
+            Table(
+                "error",
+                ("network", "mean |x_T - x|^2 before training", "after"),
+                tuple((label, one["first"], one["best"]) for label, one in found.items()),
+            ),
+        ),
+        figures=(Plot("fig2-violations.png", lambda: _draw(found, layers)),),
+        findings=_findings(found),
+        settings={
+            "problems": f"one Gaussian {rows}x{columns} matrix, unit columns; {100 * SPARSITY:g} % non-zeros, noise {NOISE:g}",
+            "layers": layers,
+            "lambda": LAM,
+            "training": f"Adam with rate {RATE:g} on mean |x_T - x|^2, {batch} fresh signals each epoch",
+            "epochs": epochs,
+            "measured on": f"{batch} other signals; X* is the signal",
+            "|W_i'M_j| small": "at most the coherence of M times |W_i'M_i|; the paper prints > 1",
+            "tolerance of W_i'M_i = 1": 0.01,
+            "files": FORMAT,
+        },
+    )
+
+
+def _signals(net: UnrolledISTA, batch: int, seed: int) -> tuple[Lasso, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    rows, columns = net.M.shape
+    x = torch.randn(batch, columns, generator=generator, dtype=torch.float64)
+    x = x * (torch.rand(batch, columns, generator=generator, dtype=torch.float64) < SPARSITY)
+    noise = NOISE * torch.randn(batch, rows, generator=generator, dtype=torch.float64)
+    return Lasso.from_matrix(net.M, (x @ net.M.T + noise).T, lam=LAM), x
+
+
+def _train(net: UnrolledISTA, epochs: int, batch: int, seed: int) -> dict[str, Any]:
+    first = 1_000_003 * (seed + 1)
+    validation, signals = _signals(net, batch, first - 1)
+    test, truth = _signals(net, batch, first - 2)
+    before = violations(net, test, truth)
+    run = train_lista(net, validation, signals, epochs, RATE, fresh=lambda epoch: _signals(net, batch, first + epoch))
+    after = violations(net, test, truth)
+    return {
+        "first": run.losses[0],
+        "best": run.best,
+        "diverged": run.diverged,
+        "before": {name: getattr(before, name).tolist() for name in SHOWN},
+        "after": {name: getattr(after, name).tolist() for name in SHOWN},
+    }
+
+
+def _findings(found: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
+    def first_and_last(name: str) -> str:
+        return "; ".join(
+            f"{label}: {percent(one['after'][name][0])} in layer 1, {percent(one['after'][name][-1])} in the last"
+            for label, one in found.items()
+        )
+
+    shared = [one["after"] for label, one in found.items() if label.endswith("shared")]
+    worst = [max(max(one["after"][name]) for name in ("diagonal", "off_diagonal")) for one in found.values()]
+    fall = {label: one["best"] / one["first"] for label, one in found.items()}
+    return (
+        Finding(
+            "The conditions under which LISTA is known to converge are broken by training (signs).",
+            first_and_last("signs"),
+            all(max(one["after"]["signs"]) > HIDDEN for one in found.values()),
+            f"Agreement means that some layer of every network violates them for more than {percent(HIDDEN)} of the entries.",
+        ),
+        Finding(
+            "With shared W the first few iterations violate the conditions most, and the last ones keep them.",
+            first_and_last("signs"),
+            all(after["signs"][0] > after["signs"][-1] and after["signs"][-1] <= HIDDEN for after in shared),
+            f"Agreement means that signs are violated less in the last layer than in the first, and by at most "
+            f"{percent(HIDDEN)}. Entries that are zero in one of the two and not in the other count.",
+        ),
+        Finding(
+            "The columns of the learned W leave the subspace W_i'M_i = 1.",
+            first_and_last("diagonal"),
+            min(worst) > HIDDEN,
+            "Agreement means that one of the two conditions on W fails for more than "
+            f"{percent(HIDDEN)} of the columns or pairs in some layer of every network. Before training W = M/beta, with "
+            "W_i'M_i = 1/beta: they start outside.",
+        ),
+        Finding(
+            "(Not in the paper: what training does for the error.)",
+            "mean |x_T - x|^2 after training, relative to before: "
+            + ", ".join(f"{k}: {v:.2g}" for k, v in fall.items()),
+            None,
+            "The conditions are sufficient, not necessary.",
+        ),
+    )
+
+
+def _draw(found: dict[str, dict[str, Any]], layers: int) -> Figure:
+    figure, axes = plots.grid(1, len(found), panel=(3.4, 3.2))
+    for ax, (label, one) in zip(axes[0], found.items(), strict=True):
+        for colour, name in zip(plots.COLOURS, SHOWN, strict=False):
+            values = [100.0 * value for value in one["after"][name]]
+            ax.plot(range(1, layers + 1), values, "o-", color=colour, markersize=3.5, linewidth=1.5, label=LABELS[name])
+        ax.set_ylim(-3.0, 103.0)
+        ax.set_xlabel("layer")
+        plots.style(ax, label)
+    return plots.finish(figure, axes, "Violated conditions at inference, after training", "violated, %")
