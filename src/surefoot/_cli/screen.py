@@ -192,6 +192,13 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     if certificate.theorem == implicit_flow.THEOREM.id:  # its schedule counts units of time
         return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
     finite = math.isfinite(certificate.iterations_to(targets[0]))
+    if certificate.system == "step-sizes":
+        return {
+            "steps": "whatever the network proposes, with any weights",
+            "iterations": f"{counts} (relative gap), guaranteed"
+            if finite
+            else "no rate: only that the gap never grows",
+        }
     return {
         "first step": f"{number(certificate.step_size)} guaranteed; the gap then falls by a factor of "
         f"{number(certificate.rate, 8)} or better",

@@ -23,13 +23,15 @@ from .._core.steps import Constant, StepRule
 from .._core.system import system_of
 from .._implicit.system import ImplicitSystem
 from .errors import Exit, NoCertificate, message_of
-from .options import CertifySystem, TrainSystem
+from .options import CertifySystem, TrainStepSizes, TrainSystem
 from .problem import Problem, build
 from .screen import Screen, audit_record, certificate_record, count, print_json, relative_movement
 
 AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
-FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json"}
+FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json", "epochs"}
 """Options of ``train`` that a resumed run need not share with its start."""
+SETTINGS = "settings.json"
+"""Where ``train step-sizes`` keeps its options; the other systems have them in config.json."""
 
 
 def run_certify(options: CertifySystem) -> int:
@@ -253,7 +255,7 @@ def parse_steps(text: str | None) -> str | float | None:
     return step
 
 
-def stored_options(given: TrainSystem) -> TrainSystem:
+def stored_options(given: TrainSystem | TrainStepSizes) -> TrainSystem | TrainStepSizes:
     """The options with which the run in ``given.out`` was started, with the limits in force there and all switches off.
 
     Raises:
@@ -264,7 +266,8 @@ def stored_options(given: TrainSystem) -> TrainSystem:
         raise RunDirectoryError(
             f"{path} is not a directory; there is no run to resume (leave out --resume to start one)"
         )
-    config = read_json(path / "config.json")
+    file = path / (SETTINGS if (path / SETTINGS).exists() else "config.json")
+    config = read_json(file)
     options = config.get("options") if isinstance(config, dict) else None
     names = {field.name for field in dataclasses.fields(given)} - FREE_ON_RESUME
     if not isinstance(options, dict):
@@ -277,15 +280,13 @@ def stored_options(given: TrainSystem) -> TrainSystem:
             f"resume with: surefoot train {config['system']} --out {shlex.quote(given.out)} --resume"
         )
     if set(options) != names:
-        raise RunDirectoryError(
-            f"{path / 'config.json'} has the options of another version; resume with the version that wrote it"
-        )
-    limits = {name: config[name] for name in ("max_iterations", "tolerance") if name in config}
+        raise RunDirectoryError(f"{file} has the options of another version; resume with the version that wrote it")
+    limits = {name: config[name] for name in ("max_iterations", "tolerance", "epochs") if name in config}
     switches = {"resume": False, "require_certificate": False, "quiet": False, "json": False}
     return dataclasses.replace(given, **options, **limits, **switches)
 
 
-def refuse_changes(given: TrainSystem, stored: TrainSystem) -> None:
+def refuse_changes(given: TrainSystem | TrainStepSizes, stored: TrainSystem | TrainStepSizes) -> None:
     """Raise ``RunDirectoryError`` where an option contradicts the run to be resumed."""
     for field in dataclasses.fields(given):
         name = field.name

@@ -131,7 +131,7 @@ def ranges(
         for low, high in RANGES
     }
     runs, methods = _runs(settings, epochs, sets, progress, cache)
-    fresh = {str(row[0]).removesuffix(" (learned)"): row for row in methods}
+    fresh = {str(row[0]): row for row in methods}
 
     def text(label: str) -> str:
         row = fresh[label]

@@ -229,9 +229,8 @@ def rows(found: Comparison, *first: Cell) -> tuple[tuple[Cell, ...], ...]:
     table = []
     for row in found.rows:
         assert row.fresh is not None
-        name = f"{row.method} (learned)" if row.learned else row.method
         t, f = row.training, row.fresh
-        table.append((*first, name, t.improvement, t.mean_improvement, f.improvement, f.mean_improvement, f.worse))
+        table.append((*first, row.method, t.improvement, t.mean_improvement, f.improvement, f.mean_improvement, f.worse))
     return tuple(table)
 
 

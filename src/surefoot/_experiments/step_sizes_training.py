@@ -190,6 +190,7 @@ def _early(found: Run, seed: int) -> Finding:
         (objective / plain, t, mark.epochs)
         for mark in found.marks[1:]
         for t, (objective, plain) in enumerate(zip(mark.objectives, reference, strict=True))
+        if t > 0
     )
     small = found.setting.size.columns <= 64
     return Finding(

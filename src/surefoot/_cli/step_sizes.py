@@ -1,0 +1,333 @@
+"""The commands ``certify step-sizes`` and ``train step-sizes``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .._core.certificate import Certificate
+from .._core.descent import certify, descend
+from .._core.io import RunDirectoryError, write_atomic, write_json
+from .._core.run import Run
+from .._core.status import RunStatus
+from .._step_sizes.compare import Comparison, Row, compare
+from .._step_sizes.network import StepSizeNet
+from .._step_sizes.problems import Lasso, LeastSquares, Logistic, Problems
+from .._step_sizes.training import TrainRun, TrainStatus
+from .._step_sizes.training import train as train_network
+from . import training
+from .errors import Exit, message_of
+from .options import CertifyStepSizes, StepSizes, TrainStepSizes
+from .problem import at_least_one
+from .screen import Screen, audit_record, certificate_record, count, number, print_json
+
+NETWORK = "net.safetensors"
+TRAINING = "training"
+TABLE = "comparison.txt"
+STAGE = "solving"
+"""Directories and files of ``train``, beside those of the run on the fresh problems, which is written to ``STAGE`` first."""
+LAMBDA = 0.1
+RANGE = (0.0, 2.0)
+
+
+def run_certify_steps(options: CertifyStepSizes) -> int:
+    """``surefoot certify step-sizes``."""
+    screen = Screen(silent=options.json)
+    net = _network(options, 1.0)
+    problems = _draw(options, options.seed)
+    certificate = certify(net, problems, options.theorem)
+    facts = _facts(options, net, problems)
+    _show_problem(screen, facts)
+    screen.certificate(certificate)
+    screen.quantities(certificate)
+    if options.json:
+        print_json({"problem": facts, "certificate": certificate_record(certificate)})
+    return Exit.YES if certificate.holds else Exit.NO
+
+
+def run_train_steps(options: TrainStepSizes) -> int:
+    """``surefoot train step-sizes``."""
+    screen = Screen(silent=options.json or options.quiet)
+    directory = Path(options.out)
+    _check(options)
+    if not options.resume:
+        training.refuse_existing(directory, "choose another with --out, or go on with what is in it with --resume")
+    net = _network(options, 1.0 if options.expansion is None else options.expansion)
+    problems, fresh = _draw(options, options.seed), _draw(options, options.seed + 1)
+    certificate = certify(net, fresh, options.theorem)
+    facts = _facts(options, net, problems)
+    _show_problem(screen, facts)
+    screen.certificate(certificate)
+    if not certificate.holds:
+        failed = "; ".join(str(c) for c in certificate.conditions if not c.holds)
+        missing = f"{certificate.theorem} gives no guarantee: {failed}"
+        if options.require_certificate:
+            print(f"surefoot: not trained: {missing} ({certificate.suggestion})", file=sys.stderr)
+            if options.json:
+                print_json({"problem": facts, "certificate": certificate_record(certificate), "result": None})
+            return Exit.NO
+        screen.heading("Uncertified", missing)
+    trained = _train(options, net, problems, screen)
+    if trained.status is TrainStatus.INTERRUPTED:
+        return _interrupted(options, f"after {trained.epochs:,} epochs", trained.stopped_by)
+    net.save(directory / NETWORK)
+    start = time.monotonic()
+    run = _solve(options, net, fresh, certificate, facts)
+    if run.status is RunStatus.INTERRUPTED:
+        return _interrupted(options, "on the fresh problems", run.stopped_by)
+    screen.result(run, time.monotonic() - start)
+    audit = run.audit()
+    screen.audit(audit, run.certified)
+    comparison = None if run.status.failed else compare(problems, options.iterations, net, fresh=[fresh])
+    if comparison is not None:
+        screen.heading("Comparison", "gaps F - F* after the same number of iterations")
+        screen.say(comparison.table())
+        write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
+    report = training.write_report(directory)
+    verdict = "certified" if run.certified else "uncertified"
+    if options.json:
+        print_json(
+            {
+                "directory": options.out,
+                "problem": facts,
+                "certificate": certificate_record(certificate),
+                "training": _training_record(trained),
+                "result": {**run.summary(), "status_text": run.status.text},
+                "audit": audit_record(audit),
+                "comparison": None if comparison is None else _comparison_record(comparison),
+                "report": str(report),
+            }
+        )
+    elif options.quiet:
+        print(
+            f"{options.out}: training {trained.status}, loss {trained.losses[0]:.6g} to {trained.best:.6g}; "
+            f"fresh problems {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}"
+        )
+    screen.heading("Next", f"open {report}")
+    screen.pairs(_next(options, run, trained))
+    return Exit.FAILED if run.status.failed or trained.status is TrainStatus.DIVERGED else Exit.YES
+
+
+# -- from options to problems and network ----------------------------------------------------------------------------
+
+
+def _draw(options: StepSizes, seed: int) -> Problems:
+    """A batch of problems; the seed says which."""
+    rows, columns = _size(options.size)
+    at_least_one("--problems", options.problems)
+    if options.seed < 0:
+        raise ValueError(f"--seed is {options.seed}; it must be at least 0")
+    if options.problem == "least-squares":
+        if options.lam is not None:
+            raise ValueError("--lam belongs to --problem lasso and logistic; leave it out, or choose one of them")
+        return LeastSquares.random(options.problems, rows, columns, seed=seed)
+    lam = LAMBDA if options.lam is None else options.lam
+    if not 0.0 < lam < math.inf:
+        raise ValueError(f"--lam is {lam:g}; it must be positive and finite")
+    kind = Lasso if options.problem == "lasso" else Logistic
+    return kind.random(options.problems, rows, columns, lam=lam, seed=seed)
+
+
+def _network(options: StepSizes, expansion: float) -> StepSizeNet:
+    """The network to start from."""
+    if options.weights is None:
+        interval = RANGE if options.range is None else _range(options.range)
+        return StepSizeNet.orthogonal(range=interval, expansion=expansion, seed=max(options.seed, 0))
+    if options.range is not None:
+        raise ValueError("--range is stored with --weights; leave it out")
+    try:
+        return StepSizeNet.load(options.weights).double()
+    except (OSError, RunDirectoryError) as error:
+        raise ValueError(f"--weights is {options.weights}: {message_of(error)}") from error
+
+
+def _size(text: str) -> tuple[int, int]:
+    """Rows and columns."""
+    found = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
+    if found is None:
+        raise ValueError(f"--size is {text!r}; it must be ROWSxCOLUMNS, for example 20x32")
+    return int(found[1]), int(found[2])
+
+
+def _range(text: str) -> tuple[float, float]:
+    """LO and HI."""
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        low, high = math.nan, math.nan
+    if not 0.0 <= low < high < math.inf:
+        raise ValueError(f"--range is {text!r}; it must be LO,HI with 0 <= LO < HI, for example 0,2 or 1,1.95")
+    return low, high
+
+
+def _check(options: TrainStepSizes) -> None:
+    """Raise ``ValueError`` for settings of the training that are out of range or contradict each other."""
+    at_least_one("--iterations", options.iterations)
+    if options.epochs < 0:
+        raise ValueError(f"--epochs is {options.epochs}; it must be at least 0")
+    for name, value in (("--learning-rate", options.learning_rate), ("--expansion", options.expansion)):
+        if value is not None and not 0.0 < value < math.inf:
+            raise ValueError(f"{name} is {value:g}; it must be positive and finite")
+    if options.weights is not None and options.expansion is not None:
+        raise ValueError("--expansion is of random initial weights, not of --weights; leave one of them out")
+    if options.gradient == "detached" and options.optimizer in ("lbfgs", "armijo"):
+        raise ValueError(
+            f"--optimizer {options.optimizer} compares losses along the gradient, and --gradient detached is not one; use "
+            "--optimizer adam or sgd, or --gradient exact"
+        )
+
+
+# -- training and solving --------------------------------------------------------------------------------------------
+
+
+def _train(options: TrainStepSizes, net: StepSizeNet, problems: Problems, screen: Screen) -> TrainRun:
+    """Train the network in place; DIR gets the settings first, so that a run that is cut off can be resumed."""
+    directory = Path(options.out)
+    directory.mkdir(parents=True, exist_ok=True)
+    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
+    write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
+    screen.heading("Training", f"{options.optimizer}, {options.gradient} gradient, up to {options.epochs:,} epochs")
+    start = time.monotonic()
+    trained = train_network(
+        net,
+        problems,
+        options.optimizer,
+        options.gradient,
+        options.epochs,
+        options.learning_rate,
+        iterations=options.iterations,
+        directory=directory / TRAINING,
+        resume=options.resume and (directory / TRAINING / "config.json").exists(),
+    )
+    screen.pairs(
+        {
+            "ended": f"{trained.status}: {trained.status.text}",
+            "epochs": f"{count(trained.epochs)} in {time.monotonic() - start:.2f} s",
+            "loss": f"{number(trained.losses[0], 6)} → {number(trained.best, 6)} (best, epoch {count(trained.best_epoch)})",
+        }
+    )
+    return trained
+
+
+def _solve(
+    options: TrainStepSizes, net: StepSizeNet, fresh: Problems, certificate: Certificate, facts: dict[str, Any]
+) -> Run:
+    """The run on the fresh problems, in place of that of an earlier network."""
+    directory = Path(options.out)
+    stage = directory / STAGE
+    shutil.rmtree(stage, ignore_errors=True)
+    run = descend(
+        net,
+        fresh,  # pyright: ignore[reportArgumentType] - a batch of problems stands for its total objective
+        max_iterations=options.iterations,
+        tolerance=0.0,
+        certificate=certificate,
+        directory=stage,
+        progress=not options.quiet,
+        config={"data": facts},
+    )
+    if run.status is RunStatus.INTERRUPTED:
+        return run
+    # config.json makes a directory a run: it goes first and comes last
+    (directory / "config.json").unlink(missing_ok=True)
+    for entry in sorted(stage.iterdir(), key=lambda entry: entry.name == "config.json"):
+        target = directory / entry.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(entry, target)
+    stage.rmdir()
+    return run
+
+
+def _interrupted(options: TrainStepSizes, where: str, signal_number: int | None) -> int:
+    hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
+    print(f"surefoot: interrupted {where}; {hint}", file=sys.stderr)
+    return Exit.TERMINATED if signal_number == signal.SIGTERM else Exit.CTRL_C
+
+
+# -- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def _facts(options: StepSizes, net: StepSizeNet, problems: Problems) -> dict[str, Any]:
+    """Plain values."""
+    penalised = not isinstance(problems, LeastSquares)
+    return {
+        "data": f"{problems.count} random {options.problem} problems, {problems.rows}x{problems.columns}",
+        "kind": options.problem,
+        "problems": problems.count,
+        "rows": problems.rows,
+        "columns": problems.columns,
+        "lam": (LAMBDA if options.lam is None else options.lam) if penalised else None,
+        "seed": options.seed,
+        "range": list(net.range),
+        "widths": list(net.widths),
+        "smoothness": problems.common_smoothness,
+        "strong_convexity": float(problems.strong_convexity.min()),
+    }
+
+
+def _show_problem(screen: Screen, facts: dict[str, Any]) -> None:
+    screen.heading("Problem", facts["data"])
+    known = "" if facts["strong_convexity"] > 0.0 else " (no rate from it: only that no objective increases)"
+    low, high = facts["range"]
+    penalty = {} if facts["lam"] is None else {"penalty": f"λ‖x‖₁, λ = {number(facts['lam'])}"}
+    screen.pairs(
+        penalty
+        | {
+            "smoothness": f"β = {number(facts['smoothness'])} at most",
+            "convexity": f"at least {number(facts['strong_convexity'])}{known}",
+            "network": f"widths {', '.join(map(str, facts['widths']))}; steps from {number(low)}/β to {number(high)}/β",
+        }
+    )
+
+
+def _next(options: TrainStepSizes, run: Run, trained: TrainRun) -> dict[str, str]:
+    place = shlex.quote(options.out)
+    following = {}
+    if run.certified:
+        following[f"surefoot check {place}"] = "prove certificate and checkpoints, independently"
+    if trained.status is TrainStatus.FINISHED:
+        more = 10 * max(options.epochs, 1)
+        following[f"surefoot train {options.system} --out {place} --resume --epochs {more}"] = "train on"
+    return following
+
+
+def _training_record(trained: TrainRun) -> dict[str, Any]:
+    return {
+        "status": trained.status.value,
+        "status_text": trained.status.text,
+        "epochs": trained.epochs,
+        "initial_loss": trained.losses[0],
+        "best_loss": trained.best,
+        "best_epoch": trained.best_epoch,
+    }
+
+
+def _comparison_record(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "reference": comparison.reference,
+        "iterations": comparison.iterations,
+        "left_out": list(comparison.left_out),
+        "methods": [_row_record(row) for row in comparison.rows],
+    }
+
+
+def _row_record(row: Row) -> dict[str, Any]:
+    measures = ("gap", "improvement", "mean_improvement", "products", "worse")
+    return {
+        "method": row.method,
+        "learned": row.learned,
+        **{
+            name: {measure: getattr(getattr(row, name), measure) for measure in measures}
+            for name in ("training", "fresh")
+        },
+    }
