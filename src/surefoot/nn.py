@@ -5,6 +5,7 @@ from ._implicit.fixed_point import SolveInfo, SolveStatus
 from ._implicit.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 from ._implicit.network import ImplicitReLU, NotWellPosed
 from ._implicit.scale import NotCertifiable
+from ._implicit.solvers import SolverMemory
 from ._linear_resnet.network import LinearNet, LinearResNet
 from ._step_sizes.lista import LISTA, LISTACPSS
 from ._step_sizes.network import StepSizeNet
@@ -25,6 +26,7 @@ __all__ = [
     "NotWellPosed",
     "SolveInfo",
     "SolveStatus",
+    "SolverMemory",
     "StepSizeNet",
     "TwoLayerLinear",
 ]

@@ -63,6 +63,11 @@ def test_help_names_every_command_and_exit_code(run) -> None:
         (["train", "two-layer"], ["--out", "--steps", "--resume", "--require-certificate", "--engine", "--quiet"]),
         (["certify", "linear-resnet"], ["--data", "--depth", "--width", "--transform", "--alpha", "--scaling"]),
         (["train", "linear-resnet"], ["--out", "--steps", "--resume", "--certify-every", "--quiet"]),
+        (
+            ["certify", "step-sizes"],
+            ["--problem", "--size", "--problems", "--range", "--weights", "--theorem", "--json"],
+        ),
+        (["train", "step-sizes"], ["--out", "--epochs", "--optimizer", "--gradient", "--expansion", "--resume"]),
         (["check"], ["DIR", "--level", "--json"]),
         (["report"], ["DIR"]),
         (["reproduce"], ["PAPER/FIGURE", "--full", "--out", "--seed", "--json"]),
@@ -161,7 +166,7 @@ def test_another_version(run, trained: Path) -> None:
 
 def test_list_is_complete(run) -> None:
     found = run("list", "--json").json
-    assert [s["name"] for s in found["systems"]] == ["two-layer", "linear-resnet", "implicit"]
+    assert [s["name"] for s in found["systems"]] == ["two-layer", "linear-resnet", "implicit", "step-sizes"]
     assert [t["name"] for t in found["theorems"]] == list(THEOREMS)
     assert {r["name"] for r in found["step_rules"]} == set(sf.steps.names())
     for system in SYSTEMS:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._two_layer.system import TwoLayerSystem
+from surefoot_check.checker import Outcome, check
 
 F64 = torch.float64
 
@@ -286,10 +287,13 @@ def test_damaged_newest_checkpoint_falls_back(tmp_path: Path, damage: str, engin
             other, sf.SquaredLoss(X, Y), engine=engine, directory=tmp_path / "b", max_iterations=13, progress=False
         )
         content = (tmp_path / "b" / "checkpoints" / newest.name).read_bytes()
-    newest.write_bytes({"truncate": content[:-20], "rubbish": b"\xff" * 500, "empty": b""}.get(damage, content))
+    damaged = {"truncate": content[:-20], "rubbish": b"\xff" * 500, "empty": b""}.get(damage, content)
+    newest.write_bytes(damaged)
     with pytest.warns(UserWarning, match=r"checkpoint 000000013.safetensors cannot be used .* an earlier one is taken"):
         resumed = descend(case, engine, tmp_path / "run", resume=True)
     assert_same(resumed, whole)
+    assert newest.with_name(newest.name + ".damaged").read_bytes() == damaged
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
 
 
 def test_all_checkpoints_lost_starts_again(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_names() -> None:
 def test_an_experiment_runs_and_reads_what_it_kept(
     name: str, run: Any, quick: dict[str, Any], files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(runs, "ITERATIONS", 10)
     name = f"step-sizes/{name}"
     entry = dataclasses.replace(_experiments.EXPERIMENTS[name], run=run, quick=quick)
     monkeypatch.setitem(_experiments.EXPERIMENTS, name, entry)
@@ -104,7 +105,8 @@ def test_training_starts_as_gradient_descent() -> None:
 
 
 def test_training_is_gradient_descent_on_the_weights() -> None:
-    setting = Setting(TINY, expansion=10.0, rate=1e-4)
+    rate = 1e-4
+    setting = Setting(TINY, expansion=10.0, rate=rate)
     found, net = runs.run(setting, (0, 2, 5), None, quiet)
     problems, by_hand = TINY.problems(0), setting.network()
     beta = smoothness_of(problems, runs.SMOOTHNESS)
@@ -114,7 +116,7 @@ def test_training_is_gradient_descent_on_the_weights() -> None:
         losses.append(value)
         with torch.no_grad():
             for W, slope in zip(by_hand.weights, slopes, strict=True):
-                W -= setting.rate * slope
+                W -= rate * slope
     assert found.losses[:5] == losses
     assert min(found.losses) == found.losses[-1]
     for mine, theirs in zip(net.matrices, by_hand.matrices, strict=True):

@@ -1,4 +1,4 @@
-"""The adjoint, and the gradient with its error bounds (Theorem 7.1, Lemma 7.2 of docs/theorems/implicit.md)."""
+"""The adjoint, and the gradient with its error bounds (Proposition 8, Lemma 9 of docs/theorems/implicit.md)."""
 
 from __future__ import annotations
 

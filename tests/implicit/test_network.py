@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+import surefoot as sf
 from surefoot._implicit.equilibrium import EquilibriumStatus
 from surefoot._implicit.layer import EquilibriumError
 from surefoot._implicit.network import ImplicitReLU, NotWellPosed
@@ -420,3 +422,43 @@ def test_the_gradient_starts_from_a_memory() -> None:
     warm = net.gradient(X, Y, memory=memory)
     assert warm.adjoint.iterations < cold.adjoint.iterations
     assert float((warm.A - cold.A).norm()) <= warm.A_error.total + cold.A_error.total
+
+
+def test_tolerances_and_layouts_that_do_not_fit() -> None:
+    generator = torch.Generator().manual_seed(0)
+    net = ImplicitReLU.paper(4, 12, 0.5, generator=generator)
+    X = torch.randn(3, 4, dtype=torch.float64, generator=generator)
+    loose = net.equilibrium(X, tolerance=1e300)
+    assert loose.status is EquilibriumStatus.CONVERGED
+    assert float((loose.Z - net.equilibrium(X).Z).norm()) <= loose.error + net.equilibrium(X).error
+    with pytest.raises(TypeError, match=r"tolerance is 'a' \(str\); pass a finite number"):
+        net.equilibrium(X, tolerance="a")  # type: ignore[arg-type]
+    for call in (net, net.equilibrium):
+        with pytest.raises(TypeError, match=r"X is a sparse tensor; pass X\.to_dense\(\)"):
+            call(X.to_sparse())
+
+
+def test_gamma_is_part_of_the_state() -> None:
+    generator = torch.Generator().manual_seed(0)
+    net = ImplicitReLU.paper(4, 12, 0.3, generator=generator)
+    with torch.no_grad():
+        net.b += 1.0
+    X = torch.randn(3, 4, dtype=torch.float64, generator=generator)
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    file.seek(0)
+    other = ImplicitReLU.paper(4, 12, 0.7)
+    other.load_state_dict(torch.load(file, weights_only=True))
+    for loaded in (other, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert type(loaded.gamma) is float and loaded.gamma == 0.3
+        assert torch.equal(loaded(X), net(X))
+    assert ImplicitReLU.paper(4, 12, 0.3, dtype=torch.float32).double().gamma == 0.3
+    with pytest.raises(ValueError, match=r"gamma is -1\.0; it must be a positive number"):
+        other.load_state_dict({**net.state_dict(), "_extra_state": torch.tensor(-1.0)})
+
+
+def test_memory_is_public() -> None:
+    net = ImplicitReLU.paper(4, 12, 0.3)
+    memory = sf.nn.SolverMemory()
+    net(torch.ones(2, 4, dtype=torch.float64), memory)
+    assert memory.Z is not None and memory.Z.shape == (2, 12)

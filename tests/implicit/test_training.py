@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from surefoot._implicit.engine import Iterate, WeightEngine, Weights
 from surefoot._implicit.flow import linearised
 from surefoot._implicit.norms import spectral_norm_upper
 from surefoot._implicit.solvers import SolverMemory
+from surefoot._report import write
+from surefoot._report.wording import factor
 from surefoot_check.checker import Outcome, check
 
 SPECTRAL, MEASURED = "implicit/spectral", "implicit/measured"
@@ -76,7 +79,7 @@ def test_the_engine_is_gradient_descent_on_the_module(gamma: float, outputs: int
 
 
 def test_bounds_of_a_step_enclose_the_exact_ones() -> None:
-    """ω of the residual and h of the output step (Lemma 5.2), against 60 digits."""
+    """ω of the residual and h of the output step (Lemma 5), against 60 digits."""
     mpmath = pytest.importorskip("mpmath")
     net, X, y = small(3, N=3, m=8)
     run = sf.descend(net, sf.SquaredLoss(X, y), max_iterations=4, tolerance=0.0, progress=False)
@@ -129,7 +132,7 @@ def test_certified_runs_keep_their_certificate_and_the_checker_accepts_them(
         "the map stays a contraction: sum |A' - A| <= rho",
         "|b| <= B",
         "features stay near: sum |Z' - Z| <= f sigma",
-        "hidden steps are small: at most 1 + delta times Lemma 1.4",
+        "hidden steps are small: at most 1 + delta times the bound of Lemma 1",
         "the output step is accurate: |h| <= tau |r|",
         "the gap stays under the guaranteed bound",
     }
@@ -222,6 +225,34 @@ def test_certified_along_the_trajectory() -> None:
     assert run.audit().holds
 
 
+@pytest.mark.parametrize(
+    ("of_X", "of_y", "message"),
+    [
+        (1e300, 1.0, "X has largest singular value .*: scale every row of X to norm 1"),
+        (1e-300, 1.0, "X has largest singular value .*: scale every row of X to norm 1"),
+        (1e150, 1.0, "X has largest singular value .*: scale every row of X to norm 1"),
+        (1.0, 1e300, "y reaches .*: scale the labels"),
+        (1.0, 1e-300, "y reaches .*: scale the labels"),
+    ],
+)
+def test_extreme_scales_are_explained(of_X: float, of_y: float, message: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(10, 5, dtype=torch.float64, generator=generator)
+    y = torch.randn(10, dtype=torch.float64, generator=generator)
+    with pytest.raises(sf.nn.NotCertifiable, match=message):
+        sf.nn.ImplicitReLU.certifiable(of_X * X, of_y * y, 40)
+
+
+@pytest.mark.parametrize("factor", [1e3, 1e10, 1e150])
+def test_rows_of_different_sizes_are_not_blamed_on_the_width(factor: float) -> None:
+    X = torch.randn(10, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X[::2] *= factor
+    X[1::2] /= factor
+    with pytest.raises(sf.nn.NotCertifiable, match=r"scale every row (of X )?to norm 1") as error:
+        sf.nn.ImplicitReLU.certifiable(X, X[:, 0].sign(), 40)
+    assert "larger width" not in str(error.value)
+
+
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
@@ -248,6 +279,72 @@ def test_resume_equals_uninterrupted(tmp_path: Path) -> None:
     assert kept[0].rows == kept[1].rows
     for name, tensor in kept[0].final.items():
         assert torch.equal(tensor, kept[1].final[name])
+
+
+def test_resume_with_the_low_rank_solver_equals_uninterrupted(tmp_path: Path) -> None:
+    """m > 128 and A not diagonal: the basis of the low-rank model and the watch on ‖A‖ belong to the state."""
+    generator = torch.Generator().manual_seed(3)
+    X = torch.randn(8, 5, dtype=torch.float64, generator=generator)
+    y = torch.randn(8, dtype=torch.float64, generator=generator)
+    start = sf.nn.ImplicitReLU.paper(5, 140, 0.4, generator=generator)
+    with torch.no_grad():
+        start.A += 0.02 * torch.randn(140, 140, dtype=torch.float64, generator=generator)
+    assert start.equilibrium(X).solver == "low_rank"
+    certificate = sf.certify(start, sf.SquaredLoss(X, y))
+    kept = []
+    for name, limits in (("whole", [20]), ("parts", [3, 11, 20])):
+        for limit in limits:
+            run = sf.descend(
+                copy.deepcopy(start),
+                sf.SquaredLoss(X, y),
+                steps=1e-2,
+                tolerance=0.0,
+                max_iterations=limit,
+                certificate=certificate,
+                directory=tmp_path / name,
+                resume=limit != limits[0],
+                progress=False,
+            )
+        kept.append(run)
+    assert kept[0].iterations == 20 and kept[0].rows == kept[1].rows
+    for name, tensor in kept[0].final.items():
+        assert torch.equal(tensor, kept[1].final[name])
+
+
+def test_a_network_that_is_dead_from_the_start(tmp_path: Path) -> None:
+    _, X, y = small(0)
+    X, loss = X.abs(), sf.SquaredLoss(X.abs(), y)
+    dead = sf.nn.ImplicitReLU.paper(5, 24, 0.5)
+    dead = sf.nn.ImplicitReLU(-dead.W.abs(), dead.A, dead.b, dead.gamma)
+    run = sf.descend(dead, loss, steps=1e-2, directory=tmp_path / "run", progress=False)
+    assert run.status is sf.RunStatus.COLLAPSED and run.iterations == 0
+    assert run.gaps == [pytest.approx(0.5 * float(y.square().sum()))]
+    assert "other weights" in run.status.text
+    assert sf.Run.load(tmp_path / "run").gaps == run.gaps
+    assert "Audit" in write(tmp_path / "run").read_text()
+    assert [line.name for line in run.audit().lines if line.checked] == ["well posed: gamma |A| < 1"]
+
+
+def test_the_iterate_that_collapsed_is_recorded(tmp_path: Path) -> None:
+    X, y = digits(10)
+    net = sf.nn.ImplicitReLU.paper(64, 20, 0.1)
+    loss = sf.SquaredLoss(X, y)
+    run = sf.descend(net, loss, steps=1.0, max_iterations=200, directory=tmp_path / "run", progress=False)
+    assert run.status is sf.RunStatus.COLLAPSED and run.iterations == len(run.rows) - 1 > 0
+    assert run.gaps[-1] == pytest.approx(0.5 * float(y.square().sum()))
+    assert "step" not in run.rows[-1]
+    assert str(sf.Run.load(tmp_path / "run").audit()) == str(run.audit())
+    assert "the weights kept are those of the newest checkpoint" in write(tmp_path / "run").read_text()
+
+
+def test_the_report_gives_the_factor_of_the_worst_iteration(tmp_path: Path) -> None:
+    net, X, y = small(0)
+    run = sf.descend(net, sf.SquaredLoss(X, y), directory=tmp_path / "run", max_iterations=3, progress=False)
+    worst = min(segment.decrease for segment in run.certificate.schedule)
+    assert worst < 0.5 * run.certificate.schedule[0].decrease
+    text = write(tmp_path / "run").read_text()
+    assert "in every iteration, at worst" in text
+    assert factor(worst) in text and factor(run.certificate.schedule[0].decrease) not in text
 
 
 def test_collapse_has_a_status_and_keeps_the_last_good_weights(tmp_path: Path) -> None:
@@ -328,6 +425,8 @@ def test_gradient_flow_ends_with_a_status() -> None:
     assert flow.status is sf.RunStatus.MAX_ITERATIONS and flow.times.tolist() == [0.0]
     with pytest.raises(ValueError, match="increase"):
         sf.gradient_flow(net, sf.SquaredLoss(X, y), [1.0, 0.5])
+    with pytest.raises(TypeError, match=r"times is 1\.0 \(float\); pass a list of increasing times"):
+        sf.gradient_flow(net, sf.SquaredLoss(X, y), 1.0)  # type: ignore[arg-type]
 
 
 def test_the_system_is_registered() -> None:

@@ -155,12 +155,51 @@ def test_a_problem_that_leaves_does_not_hold_up_the_others(monkeypatch: pytest.M
     assert bool((found.objectives.diff(dim=0) <= 0.0).all())
 
 
+@pytest.mark.parametrize("limit", [0, 3, 1000])
+def test_the_bound_before_any_step_is_the_objective(limit: int) -> None:
+    """From a short start with Y near 0, 2βR² is far below F(x_0) - F*: the rates are about one step and more."""
+    p = drawn(seed=6)
+    p = Lasso(p.M, 1e-12 * p.Y, p.lam)
+    start = torch.full((p.count, p.columns), 1e-6, dtype=torch.float64)
+    found = LassoSolver(limit=limit).solve(p, 8, start=start)
+    gap = found.objectives - p.optimal_value
+    assert bool((gap[0] > 2.0 * p.smoothness * (2.0 * found.objectives[0] / p.lam).square()).all())
+    assert bool((gap <= found.bounds).all())
+
+
+def test_a_problem_that_left_and_waits_keeps_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves at once, within the tolerance; the others go on, and no rate speaks of a point that stays."""
+    learned = learned_solver._Run._direction
+
+    def direction(run: learned_solver._Run, shrink: Tensor) -> Tensor:
+        d = learned(run, shrink)
+        d[0] = math.nan
+        return d
+
+    monkeypatch.setattr(learned_solver._Run, "_direction", direction)
+    p = drawn(seed=4)
+    p = Lasso(p.M, torch.cat([1e-8 * p.Y[:1], p.Y[1:]]), p.lam)  # minimised by 0 in one safe step
+    start = p.start()
+    start[0] = 1e-6
+    found = LassoSolver(patience=1).solve(p, 1000, start=start, tolerance=1e-6)
+    assert float(found.proposals[0]) == 1.0 and len(found.bounds) > 5
+    assert float(found.bounds[1, 0]) < float(found.objectives[0, 0])
+    assert bool((found.bounds[1:, 0] == found.bounds[1, 0]).all())
+
+
 def test_no_iterations_and_a_start() -> None:
     p = drawn(seed=5)
     found = LassoSolver().solve(p, 0)
     assert found.objectives.shape == (1, 4) and bool((found.solution == 0.0).all())
     warm = LassoSolver().solve(p, 10, start=p.optimum())
     torch.testing.assert_close(warm.objectives[-1], p.optimal_value, rtol=1e-12, atol=0.0)
+
+
+def test_the_cost_of_a_solved_problem() -> None:
+    p = drawn()
+    p = Lasso(p.M, torch.cat([0.0 * p.Y[:1], p.Y[1:]]), p.lam)  # F* = 0
+    assert bool(LassoSolver().cost(p, 100).isfinite().all())
+    assert float(LassoSolver().cost(p.select(slice(0, 1)), 100)) == 0.0
 
 
 def test_does_not_depend_on_units() -> None:

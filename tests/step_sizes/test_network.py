@@ -19,6 +19,7 @@ from surefoot import RunDirectoryError
 from surefoot._step_sizes.network import Dense, Sectors, StepSizeNet, orthogonalised
 from surefoot._step_sizes.training_loss import training_loss
 from surefoot._step_sizes.unrolled import (
+    ROOM,
     Gradient,
     final_objective,
     final_objective_and_gradient,
@@ -164,7 +165,7 @@ def test_default_start_is_gradient_descent() -> None:
     out = StepSizeNet.orthogonal((2, 4, 4)).solve(problems, 6)
     x = problems.start()
     for _ in range(6):
-        x = x - problems.gradient(x) / problems.smoothness[:, None]
+        x = x - problems.gradient(x) / (problems.smoothness * ROOM)[:, None]
     torch.testing.assert_close(out.solution, x, rtol=1e-13, atol=1e-15)
 
 
@@ -274,7 +275,7 @@ def test_solution_fields() -> None:
 
 def test_smoothness_names() -> None:
     problems = LeastSquares.random(3, 4, 6)
-    beta = problems.smoothness
+    beta = problems.smoothness * ROOM
     assert torch.equal(smoothness_of(problems, None), beta) and torch.equal(
         smoothness_of(problems, "per-problem"), beta
     )
@@ -307,6 +308,15 @@ def test_smoothness_names() -> None:
 def test_bad_solve(call: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call(random_net((2, 3, 4)), LeastSquares.random(3, 4, 6))
+
+
+def test_smoothness_whose_inverse_overflows_is_refused() -> None:
+    batch = LeastSquares.random(2, 3, 4)
+    with pytest.raises(ValueError, match=r"its inverse overflows in torch\.float64"):
+        StepSizeNet.orthogonal((2, 3)).solve(batch, 2, smoothness=1e-320)
+    single = batch.to(dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"its inverse overflows in torch\.float32"):
+        StepSizeNet.orthogonal((2, 3)).float().solve(single, 2, smoothness=1e-40)
 
 
 def test_non_finite_weights_are_refused() -> None:

@@ -137,6 +137,36 @@ def test_what_is_accepted_decreases_exactly(dtype: torch.dtype) -> None:
     assert mistakes  # close enough for a comparison of the computed numbers to err
 
 
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float64, 1e-161), (torch.float32, 1e-22)])
+def test_error_bounds_hold_where_squares_underflow(dtype: torch.dtype, scale: float) -> None:
+    """Y so small that ½‖r‖² is 0 as computed: nothing about the losses is proved, and nothing false accepted."""
+    drawn = small(torch.float64, 0)
+    p = Lasso(drawn.M.to(dtype), (scale * drawn.Y).to(dtype), scale * scale)
+    rounding = Rounding(p)
+    old = rounding.start(p.start())
+    g = torch.Generator().manual_seed(0)
+    worse = rounding.start((scale * torch.randn(p.count, p.columns, generator=g, dtype=torch.float64)).to(dtype))
+    for point, n in ((point, n) for point in (old, worse) for n in range(p.count)):
+        x = vector(point.x[n])
+        error = [a - b for a, b in zip(vector(point.residual[n]), exact_residual(p, n, x), strict=True)]
+        assert sum((e * e for e in error), Fraction(0)) <= Fraction(point.residual_error[n].item()) ** 2
+        assert abs(Fraction(point.value[n].item()) - exact_value(p, n, x)) <= Fraction(point.value_error[n].item())
+    for new, before in ((worse, old), (old, worse)):
+        good = accepted(new, before, torch.zeros_like(new.value))
+        for n, taken in enumerate(good.tolist()):
+            assert not taken or exact_value(p, n, vector(new.x[n])) <= exact_value(p, n, vector(before.x[n]))
+
+
+def test_what_overflows_is_not_accepted() -> None:
+    p = small(torch.float64, 0)
+    rounding = Rounding(p)
+    far, farther = (rounding.start(torch.full_like(p.start(), size)) for size in (1e200, 1e250))
+    assert bool(far.value.isinf().all())
+    assert not bool(accepted(farther, far, torch.zeros_like(far.value)).any())
+    near = rounding.start(torch.full_like(p.start(), 1e100))
+    assert bool(accepted(rounding.start(p.start()), near, torch.zeros_like(near.value)).all())
+
+
 @pytest.mark.parametrize("lam", [0.001, 0.05, 1.0, 30.0])
 def test_line_minimum_is_the_lowest_point(lam: float) -> None:
     for seed in range(6):

@@ -160,6 +160,13 @@ def test_divergence_keeps_the_best_network(tmp_path: Path, widths: tuple[int, ..
     assert "smaller learning rate" in run.status.text
 
 
+def test_a_gradient_that_overflows_ends_the_run_and_its_loss_counts() -> None:
+    batch = problems()
+    run = train(network(), LeastSquares(batch.M, 1e150 * batch.Y), "adam", epochs=5, learning_rate=0.1, iterations=6)
+    assert run.status is TrainStatus.DIVERGED and run.epochs == 0
+    assert math.isfinite(run.best) and run.best == run.losses[0] and "smaller scale" in run.status.text
+
+
 def same(a: TrainRun, b: TrainRun) -> bool:
     return a.losses == b.losses and a.validation == b.validation and (a.best, a.best_epoch) == (b.best, b.best_epoch)
 

@@ -47,7 +47,7 @@ def run_certify_steps(options: CertifyStepSizes) -> int:
     certificate = certify(net, problems, options.theorem)
     facts = _facts(options, net, problems)
     _show_problem(screen, facts)
-    screen.certificate(certificate)
+    screen.certificate(certificate, _advice(certificate, net))
     screen.quantities(certificate)
     if options.json:
         print_json({"problem": facts, "certificate": certificate_record(certificate)})
@@ -66,12 +66,15 @@ def run_train_steps(options: TrainStepSizes) -> int:
     certificate = certify(net, fresh, options.theorem)
     facts = _facts(options, net, problems)
     _show_problem(screen, facts)
-    screen.certificate(certificate)
+    screen.certificate(certificate, _advice(certificate, net))
     if not certificate.holds:
         failed = "; ".join(str(c) for c in certificate.conditions if not c.holds)
         missing = f"{certificate.theorem} gives no guarantee: {failed}"
         if options.require_certificate:
-            print(f"surefoot: not trained: {missing} ({certificate.suggestion})", file=sys.stderr)
+            print(
+                f"surefoot: not trained: {missing} ({_advice(certificate, net) or certificate.suggestion})",
+                file=sys.stderr,
+            )
             if options.json:
                 print_json({"problem": facts, "certificate": certificate_record(certificate), "result": None})
             return Exit.NO
@@ -84,7 +87,7 @@ def run_train_steps(options: TrainStepSizes) -> int:
     run = _solve(options, net, fresh, certificate, facts)
     if run.status is RunStatus.INTERRUPTED:
         return _interrupted(options, "on the fresh problems", run.stopped_by)
-    screen.result(run, time.monotonic() - start)
+    _show_result(screen, run, time.monotonic() - start)
     audit = run.audit()
     screen.audit(audit, run.certified)
     comparison = None if run.status.failed else compare(problems, options.iterations, net, fresh=[fresh])
@@ -277,7 +280,7 @@ def _facts(options: StepSizes, net: StepSizeNet, problems: Problems) -> dict[str
 
 def _show_problem(screen: Screen, facts: dict[str, Any]) -> None:
     screen.heading("Problem", facts["data"])
-    known = "" if facts["strong_convexity"] > 0.0 else " (no rate from it: only that no objective increases)"
+    known = "" if facts["strong_convexity"] > 0.0 else " (so no linear rate is guaranteed)"
     low, high = facts["range"]
     penalty = {} if facts["lam"] is None else {"penalty": f"λ‖x‖₁, λ = {number(facts['lam'])}"}
     screen.pairs(
@@ -288,6 +291,31 @@ def _show_problem(screen: Screen, facts: dict[str, Any]) -> None:
             "network": f"widths {', '.join(map(str, facts['widths']))}; steps from {number(low)}/β to {number(high)}/β",
         }
     )
+
+
+def _show_result(screen: Screen, run: Run, seconds: float) -> None:
+    """A run that takes all its iterations has done what it should."""
+    failed = f"{run.status.value.replace('_', ' ')}: {run.status.text}"
+    screen.heading("Fresh problems", failed if run.status.failed else "solved with the best network of the training")
+    certified = f"every step certified by {run.certificate.theorem}"
+    screen.pairs(
+        {
+            "iterations": f"{count(run.iterations)} in {seconds:.2f} s",
+            "gap": f"{number(run.gaps[0])} → {number(run.gaps[-1])} (summed over the problems)",
+            "guarantee": certified if run.certified else "none: this run is uncertified",
+        }
+    )
+
+
+def _advice(certificate: Certificate, net: StepSizeNet) -> str:
+    """Which option makes the theorem hold; empty for the certificate's own suggestion."""
+    if certificate.holds:
+        return ""
+    if net.high > 2.0:
+        return f"use --range {net.low:g},2: beyond 2/β nothing is guaranteed"
+    if certificate.theorem.endswith("rate") and (net.low == 0.0 or net.high == 2.0):
+        return "a rate needs a range inside (0, 2): use --range 1,1.95, or leave out --theorem"
+    return ""
 
 
 def _next(options: TrainStepSizes, run: Run, trained: TrainRun) -> dict[str, str]:

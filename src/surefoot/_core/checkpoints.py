@@ -69,7 +69,7 @@ def seal(iteration: int, certificate: str) -> dict[str, Tensor]:
 
 def latest(directory: Path, weights: Mapping[str, Tensor], certificate: str) -> Checkpoint | None:
     """The newest readable checkpoint that belongs to the certificate with this digest and whose weights have these names and
-    shapes; others are passed over, with a warning."""
+    shapes; others are passed over and renamed to ``*.damaged``, with a warning, as a check of the run would reject them."""
     for file in sorted((directory / "checkpoints").glob(f"*{SUFFIX}"), reverse=True):
         try:
             tensors = read_tensors(file, next(iter(weights.values())).device)
@@ -85,5 +85,9 @@ def latest(directory: Path, weights: Mapping[str, Tensor], certificate: str) -> 
                 phases=int(tensors["phases"]),
             )
         except (RunDirectoryError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            warnings.warn(f"checkpoint {file.name} cannot be used ({error}); an earlier one is taken", stacklevel=2)
+            aside = file.rename(file.with_name(f"{file.name}.damaged"))
+            warnings.warn(
+                f"checkpoint {file.name} cannot be used ({error}); an earlier one is taken, and this one kept as {aside.name}",
+                stacklevel=2,
+            )
     return None

@@ -16,7 +16,6 @@ from . import trace as traces
 from .certificate import Certificate, find, require_arrays
 from .interrupts import StopRequest
 from .io import RunDirectoryError, locked, make_directory, read_json, read_tensors, write_atomic
-from .losses import Loss
 from .progress import Update, progress_line
 from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
@@ -52,7 +51,7 @@ def certify(net: Any, loss: Any, theorem: str | None = None) -> Certificate:
 
 def descend(
     net: Any,
-    loss: Loss,
+    loss: Any,
     steps: StepRule | str | float | None = None,
     max_iterations: int = 1000,
     tolerance: float = 1e-12,
@@ -116,7 +115,7 @@ class _Descent:
     def __init__(
         self,
         net: Any,
-        loss: Loss,
+        loss: Any,
         steps: StepRule | str | float | None,
         max_iterations: int,
         tolerance: float,
@@ -287,12 +286,16 @@ class _Descent:
     ) -> RunStatus:
         iterate = self.engine.iterate
         gap = iterate.gap
-        if self.engine.failure is not None:
-            return self.engine.failure
-        if not gap <= DIVERGED * max(first, self.resolution):
+        failure = self.engine.failure
+        if failure is None and not gap <= DIVERGED * max(first, self.resolution):
             return RunStatus.DIVERGED
         row: dict[str, float] = {"iteration": self.iteration, **iterate.measurements}
-        if not all(math.isfinite(value) for value in row.values()):
+        finite = all(math.isfinite(value) for value in row.values())
+        if failure is not None:
+            if finite:
+                self.rows.append(row)
+            return failure
+        if not finite:
             return RunStatus.DIVERGED
         status = RunStatus.RUNNING
         if gap <= target:

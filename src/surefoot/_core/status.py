@@ -31,7 +31,8 @@ class RunStatus(StrEnum):
             "max_iterations": "the iteration limit came first; raise max_iterations or resume",
             "stalled": "the gap is at the rounding level of float64 or no step lowers it; a smaller tolerance is out of reach",
             "diverged": "the gap grew without bound or became non-finite: the step is too large; use a certified rule",
-            "collapsed": "every unit is 0 on every sample, so no gradient is left: the step is too large; use a smaller one",
+            "collapsed": "every unit is 0 on every sample, so no gradient is left: use other weights if it was so at the start, "
+            "a smaller step if not",
             "ill_posed": "gamma ||A|| reached 1, where no equilibrium need exist; use a smaller step, or the rule well-posed",
             "interrupted": "stopped on request; a checkpoint was kept, resume from it",
         }[self.value]

@@ -104,12 +104,12 @@ EXPERIMENTS: dict[str, _Entry] = {
             (5, LARGE, 5000, 100, 1),
             (6, SIZES[0], 50_000, 2000, 10),
             (7, SIZES[1], 50_000, 1000, 5),
-            (8, SIZES[2], 5000, 400, 3),
-            (9, SIZES[3], 5000, 150, 1),
+            (8, SIZES[2], 5000, 200, 2),
+            (9, SIZES[3], 5000, 80, 1),
         )
     },
     "step-sizes/table1": _Entry(
-        partial(table1, SIZES, {32: 50_000, 64: 50_000, 128: 5000, 256: 5000}),
+        partial(table1, SIZES, epochs={32: 50_000, 64: 50_000, 128: 5000, 256: 5000}),
         {"epochs": {32: 500, 64: 300, 128: 150, 256: 60}, "sets": 1},
         cache=True,
     ),

@@ -89,11 +89,12 @@ def rates(
     at = {label: found.last.at_end for label, found in runs.items()}
     first, last = f"rate {RATES[0]:g}", f"rate {RATES[-1]:g}"
     best = max(at, key=lambda label: at[label])
-    rising = [_rising(found) for found in runs.values()]
+    rising = {label: sum(b > a for a, b in pairwise(found.losses)) for label, found in runs.items()}
+    fresh = {str(row[0]): float(row[3] or 0.0) for row in methods}
     findings = (
         Finding(
             "The learning rate .001 gives the largest improvement of the final objective.",
-            ", ".join(f"{label}: {percent(value)}" for label, value in at.items()),
+            ", ".join(f"{label}: {percent(value)} ({percent(fresh[label])} fresh)" for label, value in at.items()),
             best == first,
             "The best network of so many epochs, at T on the training problems.",
         ),
@@ -105,11 +106,10 @@ def rates(
         ),
         Finding(
             "(Not in the paper: whether training is stable.)",
-            "share of the epochs that raised the objective: "
-            + ", ".join(f"{label}: {percent(value)}" for label, value in zip(runs, rising, strict=True)),
+            "epochs that raised the objective: "
+            + ", ".join(f"{label}: {rising[label]} of {epochs:,}" for label in runs),
             None,
-            "A rate that raises the objective is above what the curvature of the loss allows, and the result is a matter of "
-            "luck: the sigmoid saturates after the first steps and training stands still.",
+            "The sigmoid bounds what a large step can do: after the first few, most outputs are saturated.",
         ),
     )
     return _experiment("fig11", "Learning rates at e = 100", runs, methods, findings, sets, epochs)
@@ -200,19 +200,18 @@ def _experiment(
 def _draw(title: str, runs: Mapping[str, Run]) -> Figure:
     figure, axes = plots.grid(1, 2, panel=(4.6, 3.4))
     for ax, mean in zip(axes[0], (False, True), strict=True):
-        for colour, (label, found) in zip(plots.COLOURS, runs.items(), strict=False):
+        for index, (label, found) in enumerate(runs.items()):
             values = [100.0 * (mark.mean if mean else mark.at_end) for mark in found.marks]
+            # every other one thin and dashed, so that equal neighbours both show
+            line, width = ("o--", 1.4) if index % 2 else ("o-", 3.2)
+            epochs = [mark.epochs for mark in found.marks]
             ax.plot(
-                [m.epochs for m in found.marks], values, "o-", color=colour, markersize=3.5, linewidth=1.5, label=label
+                epochs, values, line, color=plots.COLOURS[index], markersize=width + 2.0, linewidth=width, label=label
             )
         ax.axhline(0.0, color="black", linestyle="--", linewidth=1.0, label=GD)
         ax.set_xlabel("epoch")
         plots.style(ax, "mean over t ≤ T" if mean else "at T")
     return plots.finish(figure, axes, f"{title}: training problems, best network so far", "improvement, %")
-
-
-def _rising(found: Run) -> float:
-    return sum(b > a for a, b in pairwise(found.losses)) / max(1, len(found.losses) - 1)
 
 
 def _cell(value: Cell) -> str:

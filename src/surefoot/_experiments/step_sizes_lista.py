@@ -121,10 +121,11 @@ def _train(net: UnrolledISTA, epochs: int, batch: int, seed: int) -> dict[str, A
 
 
 def _findings(found: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
-    def first_and_last(name: str) -> str:
+    def first_and_last(name: str, kind: str = "") -> str:
         return "; ".join(
             f"{label}: {percent(one['after'][name][0])} in layer 1, {percent(one['after'][name][-1])} in the last"
             for label, one in found.items()
+            if label.endswith(kind)
         )
 
     shared = [one["after"] for label, one in found.items() if label.endswith("shared")]
@@ -141,7 +142,7 @@ def _findings(found: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
         ),
         Finding(
             "With shared W the first few iterations violate the conditions most, and the last ones keep them.",
-            first_and_last("signs"),
+            first_and_last("signs", "shared"),
             all(after["signs"][0] > after["signs"][-1] and after["signs"][-1] <= HIDDEN for after in shared),
             f"Agreement means that signs are violated less in the last layer than in the first, and by at most "
             f"{percent(HIDDEN)}. Entries that are zero in one of the two and not in the other count.",
@@ -150,8 +151,8 @@ def _findings(found: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
             "The columns of the learned W leave the subspace W_i'M_i = 1.",
             first_and_last("diagonal"),
             None if outside else min(worst) > HIDDEN,
-            "Before training W = M/beta with W_i'M_i = 1/beta: the columns start outside, and training does not bring them in. The "
-            "second condition, whose scale does not matter, is violated by "
+            "Before training W = M/beta with W_i'M_i = 1/beta: the columns start outside, and training does not bring them in. "
+            "The second condition, whose scale does not matter, is violated by "
             f"{percent(min(off))} to {percent(max(off))} of the pairs.",
         ),
         Finding(

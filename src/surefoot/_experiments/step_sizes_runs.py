@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,6 @@ class Run:
         setting: of the run.
         losses: Σ_p F_p(x_T) before each step, and after the last.
         marks: increasing in epochs.
-        weights: of the best network, as nested lists.
         ended: why it ended before the last epoch; empty where it did not.
     """
 
@@ -230,7 +229,9 @@ def rows(found: Comparison, *first: Cell) -> tuple[tuple[Cell, ...], ...]:
     for row in found.rows:
         assert row.fresh is not None
         t, f = row.training, row.fresh
-        table.append((*first, row.method, t.improvement, t.mean_improvement, f.improvement, f.mean_improvement, f.worse))
+        table.append(
+            (*first, row.method, t.improvement, t.mean_improvement, f.improvement, f.mean_improvement, f.worse)
+        )
     return tuple(table)
 
 
@@ -245,11 +246,6 @@ def marks(last: int, number: int = 8) -> tuple[int, ...]:
     """0 and about ``number`` numbers of epochs up to ``last``, denser at the start."""
     spread = torch.linspace(0.0, 1.0, number + 1, dtype=torch.float64).square() * last
     return tuple(sorted({round(float(value)) for value in spread}))
-
-
-def with_seed(setting: Setting, seed: int) -> Setting:
-    """The same setting with another draw."""
-    return replace(setting, seed=seed)
 
 
 def _method(setting: Setting) -> str:

@@ -361,7 +361,7 @@ def _draw_methods(found: Sequence[tuple[Size, Comparison]]) -> Figure:
         for colour, name in zip(plots.COLOURS, wanted, strict=False):
             fresh = comparison[name].fresh
             assert fresh is not None
-            lowest = 1e-14 * float(fresh.curves[:, 0].mean())
+            lowest = 1e-8 * float(fresh.curves[:, 0].mean())  # where the rest is still told apart
             curves.append(plots.Curve(name, colour, fresh.curves.clamp(min=lowest).tolist()))
         plots.draw(ax, curves, title=str(size), logarithmic=False)
     return plots.finish(figure, axes, "Fresh problems, mean over them", "F - F*")

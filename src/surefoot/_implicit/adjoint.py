@@ -39,7 +39,7 @@ class LinearSolution:
 
 @dataclass(frozen=True)
 class Adjoint:
-    """The adjoint V (N, m) with bounds on the error of each row (Theorem 7.1), float64 (N,).
+    """The adjoint V (N, m) with bounds on the error of each row (Proposition 8), float64 (N,).
 
     ``solver_errors`` go to 0 with the tolerances of the two solvers (up to rounding). ``kink_errors`` do not: they are the
     jump of V between all values of relu' at the entries of U whose sign the accuracy of Z leaves open, 0 where there are none.
@@ -86,7 +86,7 @@ class Gradient:
         adjoint: V with its bounds.
         uncertain: entries of U whose sign is not certain.
         uncertain_inputs: entries of XW whose sign is not certain.
-        structural: entries of U that are at most 0 whatever the rounding (Lemma 7.2). At those that are 0 the bounds hold
+        structural: entries of U that are at most 0 whatever the rounding (Lemma 9). At those that are 0 the bounds hold
             for relu'(0) = 0, as where XW = 0 because a row of X or a column of W is; at the uncertain entries they hold for every
             value of relu'(0) in [0, 1].
     """
@@ -129,7 +129,7 @@ def solve_linear(
 
     Steps V' = V + δ, Δ = D ∘ (C + γVB) - V, where δ = Δ + γD ∘ (δM) for M = diag B + QR, the low-rank ``model`` of B where there
     is one, and M = diag B else, while they contract about as fast as the plain step V + Δ is sure to; then plain steps. The last
-    step decides: the error of a plain one is at most q‖Δ‖/(1 - q) (Lemma 1.2), and at V' the map leaves the defect
+    step decides: the error of a plain one is at most q‖Δ‖/(1 - q) (Lemma 1, part 1), and at V' the map leaves the defect
     γD ∘ (δ(B - M)) and what the inner iteration left. Three arrays of the size of V are held besides the arguments.
 
     Args:
@@ -256,7 +256,7 @@ def adjoint(
     uncertain: Tensor | None = None,
     residual_errors: Tensor | None = None,
 ) -> Adjoint:
-    """V = D ∘ (r bᵀ + γVAᵀ), solved in the dtype of A, with the row bounds of Theorem 7.1, which are evaluated in float64.
+    """V = D ∘ (r bᵀ + γVAᵀ), solved in the dtype of A, with the row bounds of Proposition 8, which are evaluated in float64.
 
     Row i: ‖v̂_i - v_i‖ ≤ (ϱ_i + ‖b‖e_i + ‖(t̂_i)_{S_i}‖)/(1 - q), t̂_i the right side at v̂_i, ϱ_i its defect on D, e_i the
     error of r_i, S_i the uncertain entries. For p = 1 that is the theorem with V = diag(r)K; its proof needs no p.
@@ -319,7 +319,7 @@ def equilibrium_errors(X: Tensor, W: Tensor, A: Tensor, Z: Tensor, gamma: float,
 
 
 def structural_columns(A: Tensor) -> Tensor:
-    """Columns j with A_kj ≤ 0 for all k ≠ j, bool (m,): Z_ij = 0 and U_ij ≤ 0 wherever (XW)_ij ≤ 0 (Lemma 7.2, γA_jj < 1)."""
+    """Columns j with A_kj ≤ 0 for all k ≠ j, bool (m,): Z_ij = 0 and U_ij ≤ 0 wherever (XW)_ij ≤ 0 (Lemma 9, γA_jj < 1)."""
     positive = (A > 0).sum(dim=0)
     return positive == (A.diagonal() > 0)
 
@@ -344,7 +344,7 @@ def gradient(
     max_iterations: int = MAX_ITERATIONS,
     model: LowRankModel | None = None,
 ) -> Gradient:
-    """Gradient of ½‖Zb - Y‖² at a computed equilibrium, with the bounds of Theorem 7.1.
+    """Gradient of ½‖Zb - Y‖² at a computed equilibrium, with the bounds of Proposition 8.
 
     Args:
         X: (N, d).
@@ -413,7 +413,7 @@ def gradient(
 
 @dataclass(frozen=True)
 class _Signs:
-    """D; which entries of U and of XW have no certain sign; and which of U are at most 0 by Lemma 7.2; bool (N, m)."""
+    """D; which entries of U and of XW have no certain sign; and which of U are at most 0 by Lemma 9; bool (N, m)."""
 
     active: Tensor
     uncertain: Tensor

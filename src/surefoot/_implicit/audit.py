@@ -36,7 +36,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             ("the map stays a contraction: sum |A' - A| <= rho", _drift(steps, q)),
             ("|b| <= B", ((int(r["iteration"]), r["output_norm"], q["B"]) for r in trace)),
             ("features stay near: sum |Z' - Z| <= f sigma", _movement(steps, q)),
-            ("hidden steps are small: at most 1 + delta times Lemma 1.4", _hidden(steps, q)),
+            ("hidden steps are small: at most 1 + delta times the bound of Lemma 1", _hidden(steps, q)),
             ("the output step is accurate: |h| <= tau |r|", _defect(steps, q)),
             ("one step: |r'| <= (1 - eta m) |r|", _contraction(trace, certificate, resolution)),
         ]
@@ -67,7 +67,7 @@ def _drift(steps: list[tuple[Row, Row]], q: Mapping[str, float]) -> Lines:
 
 
 def _hidden(steps: list[tuple[Row, Row]], q: Mapping[str, float]) -> Lines:
-    """2‖fl(η∂A)‖ ≤ (1 + δ) ηγz‖b‖‖r‖/(1 - q), and W likewise (Lemma 5.2); the larger ratio of the two."""
+    """2‖fl(η∂A)‖ ≤ (1 + δ) ηγz‖b‖‖r‖/(1 - q), and W likewise (Lemma 5); the larger ratio of the two."""
     for a, b in steps:
         if "hidden_A" not in b:
             continue

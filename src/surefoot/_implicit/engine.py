@@ -14,11 +14,11 @@ from .._core.samples import SampleLoss
 from .._core.status import RunStatus
 from .adjoint import Adjoint, absolute_norm_upper, active_units, adjoint
 from .equilibrium import EquilibriumStatus, solve
-from .norms import NormWatch, accumulated, frobenius_upper, product_row_errors, unit_roundoff
+from .norms import LOOSE, NormWatch, accumulated, frobenius_upper, product_row_errors, unit_roundoff
 from .solvers import SolverMemory
 
 TOLERANCE = 1e-13
-"""Of the equilibrium, relative to its norm: the output step must be accurate to a small part of σ_min(Z)² (Theorem 5.1)."""
+"""Of the equilibrium, relative to its norm: the output step must be accurate to a small part of σ_min(Z)² (Theorems 1 and 2)."""
 LOWER = 1.0 - 1e-12
 UPPER = 1.0 + 1e-12
 """Beyond the rounding of a norm, in either direction."""
@@ -109,7 +109,7 @@ class Iterate:
 
     @cached_property
     def residual_error(self) -> float:
-        """Bound on ‖r̂ - (Zb - Y)‖_F for the exact equilibrium Z: ω_r + ε‖b‖ (Lemma 5.2)."""
+        """Bound on ‖r̂ - (Zb - Y)‖_F for the exact equilibrium Z: ω_r + ε‖b‖ (Lemma 5)."""
         b = self.at.b
         products = frobenius_upper(self.Z.abs() @ b.abs())
         rounding = accumulated(len(b) + 2, unit_roundoff(b.dtype)) * products
@@ -117,7 +117,7 @@ class Iterate:
         return (rounding + self.equilibrium.error * frobenius_upper(b)) * UPPER
 
     def output_defect(self, eta: float, after: Tensor) -> float:
-        """Bound on ‖h‖_F, where b' = b - η(Zᵀr + h) for the exact Z and r (Lemma 5.2), rounding of the step included."""
+        """Bound on ‖h‖_F, where b' = b - η(Zᵀr + h) for the exact Z and r (Lemma 5), rounding of the step included."""
         u, gradient, error = unit_roundoff(after.dtype), self.gradient.b, self.equilibrium.error
         r = self.residual
         step = (1.0 + 2.0 * u) * u * (frobenius_upper(after) + eta * frobenius_upper(gradient)) / eta
@@ -204,7 +204,7 @@ class WeightEngine:
             "hidden_W": 2.0 * frobenius_upper(gradient.W) * UPPER,
         }
         last = before.Z
-        norm = self._watch.bound(weights.A, limit=1.0 / self._gamma)
+        norm = self._watch.bound(weights.A, 1.0 / self._gamma, LOOSE)
         self.iterate = self._at(weights, norm, before.memory, before.adjoint.V)
         self._step["feature_step"] = float(torch.linalg.vector_norm(self.iterate.Z - last))
         if self.failure is None:

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from surefoot_check.bounds import down, up
 
-from .._core.validate import positive_integer, unknown
+from .._core.validate import nonnegative, positive_integer, unknown
+from .finished_rows import FinishedRows
 from .norms import frobenius_upper, largest_entry, row_norms_upper, shift
 from .solvers import SOLVERS, LowRank, Problem, Solver, SolverMemory
 
@@ -112,7 +113,7 @@ def solve(
         memory: what an earlier call of the same problem left; updated. Its Z is the very tensor returned.
 
     Raises:
-        TypeError: a dtype other than float64 and float32, or different dtypes or devices.
+        TypeError: a dtype other than float64 and float32, different dtypes or devices, or a tolerance that is no number.
         ValueError: shapes that do not fit, γ ≤ 0, norm_A below a lower bound of ‖A‖, an unknown solver, a bad tolerance.
     """
     A, Phi = A.detach(), Phi.detach()
@@ -154,8 +155,8 @@ def _check(
     if not norm_A >= 0.0:
         raise ValueError(f"norm_A is {norm_A!r}; pass an upper bound of the spectral norm of A")
     for name, value in (("tolerance", tolerance), ("increment", increment)):
-        if value is not None and not 0.0 <= value < math.inf:
-            raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0")
+        if value is not None:
+            nonnegative(name, value)
 
 
 class _Solution:
@@ -257,7 +258,7 @@ class _Solution:
         self.buffers = (Z, P, T, D)
         rows, device = Z.shape[0], Z.device
         self.failures = torch.zeros(rows, dtype=torch.int64, device=device)
-        self.finished = _Finished(problem.Phi)
+        self.finished = FinishedRows(problem.Phi)
         before = torch.full((rows,), math.inf, dtype=torch.float64, device=device)
         accelerated = torch.zeros(rows, dtype=torch.bool, device=device)
         reserve = whole = 0.0
@@ -411,46 +412,3 @@ class _Solution:
         errors = torch.full((self.Phi.shape[0],), math.inf, dtype=torch.float64, device=self.Phi.device)
         solver = self.solver.name if hasattr(self, "solver") else self.requested
         return Equilibrium(torch.full_like(self.Phi, math.nan), self.iterations, math.inf, errors, status, solver)
-
-
-class _Finished:
-    """Rows that are accurate enough and no longer take part."""
-
-    def __init__(self, Phi: Tensor) -> None:
-        self._rows: Tensor | None = None
-        self._shape, self._like = Phi.shape, Phi
-        self.size = self.defect = self.lost = self.both = 0.0
-
-    def left(self, whole: float) -> float:
-        """The defect that the rows that still take part may have, of that of all."""
-        return math.sqrt(max(whole**2 - self.defect**2, 0.0))
-
-    def split(self, done: Tensor, active: int) -> Tensor | None:
-        """Mask of the rows to keep, or ``None`` while too few are done for the copies to pay."""
-        count = int(done.sum())
-        return ~done if 2 * count >= active and count < active else None
-
-    def store(self, T: Tensor, defects: Tensor, rounding: Tensor, keep: Tensor) -> None:
-        """Set aside all rows of T but those of the mask ``keep``."""
-        if self._rows is None:
-            self._rows = torch.arange(self._shape[0], device=T.device)
-            self._Z = self._like.new_empty(self._shape)
-            self._defects = torch.zeros(self._shape[0], dtype=torch.float64, device=T.device)
-            self._rounding = torch.zeros_like(self._defects)
-        done = self._rows[~keep]
-        self._Z[done] = T[~keep]
-        self._defects[done], self._rounding[done] = defects[~keep], rounding[~keep]
-        self._rows = self._rows[keep]
-        self.size = math.hypot(self.size, float(torch.linalg.vector_norm(T[~keep])))
-        # Rows that still take part are zero in these two.
-        self.defect = float(torch.linalg.vector_norm(self._defects))
-        self.lost = float(torch.linalg.vector_norm(self._rounding))
-        self.both = float(torch.linalg.vector_norm(self._defects + self._rounding))
-
-    def whole(self, Y: Tensor, defects: Tensor, rounding: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """All rows, given those that took part to the end."""
-        if self._rows is None:
-            return Y, defects, rounding
-        self._Z[self._rows] = Y
-        self._defects[self._rows], self._rounding[self._rows] = defects, rounding
-        return self._Z, self._defects, self._rounding

@@ -66,13 +66,17 @@ def gradient_flow(
         max_evaluations: limit on the gradients computed.
 
     Raises:
-        TypeError, ValueError: times that do not increase, or arguments as for ``sf.descend``.
+        TypeError, ValueError: times that are no sequence or do not increase, or arguments as for ``sf.descend``.
     """
     import numpy as np
     from scipy.integrate import solve_ivp
 
     samples = sample_loss(loss)
-    grid = real("times", times if isinstance(times, Tensor) else list(times), 1)
+    if not isinstance(times, Sequence | Tensor | np.ndarray):
+        raise TypeError(
+            f"times is {times!r} ({type(times).__name__}); pass a list of increasing times, such as [0.0, 1.0]"
+        )
+    grid = real("times", times, 1)
     if float(grid[0]) < 0.0 or bool((grid.diff() <= 0.0).any()):
         raise ValueError("times must increase from 0 or later; sort them and drop repeated ones")
     first = Weights.of({"W": net.W, "A": net.A, "b": net.b.reshape(net.width, -1)})
@@ -80,7 +84,6 @@ def gradient_flow(
     positive_integer("max_evaluations", max_evaluations)
     memory = SolverMemory()
     evaluations = 0
-    stopped: list[RunStatus] = []
 
     def weights(vector: Any) -> Weights:
         parts = torch.from_numpy(np.array(vector)).to(first.A).split([math.prod(shape) for shape in shapes])
@@ -108,6 +111,7 @@ def gradient_flow(
 
     current = torch.cat([first.W.reshape(-1), first.A.reshape(-1), first.b.reshape(-1)]).cpu().numpy()
     reached, gaps, outputs, time = [], [], [], 0.0
+    status = RunStatus.CONVERGED
     for target in grid.tolist():
         if target > time:
             try:
@@ -115,10 +119,10 @@ def gradient_flow(
                     field_at, (time, target), current, method, rtol=relative_tolerance, atol=absolute_tolerance
                 )
             except _Ended as end:
-                stopped.append(end.status)
+                status = end.status
                 break
             if not part.success:
-                stopped.append(RunStatus.DIVERGED)
+                status = RunStatus.DIVERGED
                 break
             current, time = part.y[:, -1], target
         found = at(current)
@@ -130,7 +134,6 @@ def gradient_flow(
         net.W.copy_(last.W)
         net.A.copy_(last.A)
         net.b.copy_(last.b.reshape(net.b.shape))
-    status = stopped[0] if stopped else RunStatus.CONVERGED
     stacked = torch.stack(outputs) if outputs else torch.empty((0, *samples.Y.shape), dtype=samples.Y.dtype)
     return Flow(torch.tensor(reached, dtype=torch.float64), gaps, stacked, status, evaluations)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 from typing import Any, cast
 
@@ -19,16 +19,13 @@ from .adjoint import (
     active_units,
     equilibrium_errors,
     solve_linear,
-    structural_columns,
 )
+from .autograd import Call, EquilibriumFunction
 from .equilibrium import Equilibrium, EquilibriumStatus, solve
 from .gram import gram_matrix
 from .layer import EquilibriumError
 from .norms import NormWatch, frobenius_upper, product_row_errors
-from .solvers import LowRankModel, SolverMemory
-
-LOOSE = 0.05
-"""Share of 1/γ - ‖A‖ by which ``forward`` lets the bound of ‖A‖ be loose, as another one would cost as much as an evaluation."""
+from .solvers import SolverMemory
 
 
 class NotWellPosed(ValueError):
@@ -59,7 +56,7 @@ class ImplicitReLU(nn.Module):
         W: (d, m).
         A: (m, m). γ‖A‖ < 1 is needed for the equilibrium to exist; it is checked at every call, not here.
         b: (m,) for one output, (m, p) for several.
-        gamma: γ > 0, not trained.
+        gamma: γ > 0, not trained; part of ``state_dict``, so that loading one sets it.
         solver: of the equilibrium, ``"auto"`` or the name of one.
         tolerance: of equilibrium and adjoint, relative; by dtype where not given.
         max_iterations: of either, at most; the solver's own limit where not given.
@@ -103,11 +100,9 @@ class ImplicitReLU(nn.Module):
             raise TypeError(f"{given}; the weights must have one dtype: convert them with .double() or .float()")
         if isinstance(gamma, bool) or not isinstance(gamma, Real):
             raise TypeError(f"gamma is {gamma!r} ({type(gamma).__name__}); pass a positive number")
-        if not 0.0 < float(gamma) < math.inf:
-            raise ValueError(f"gamma is {gamma!r}; it must be a positive number")
         for name, weight in weights.items():
             setattr(self, name, nn.Parameter(weight.clone()))
-        self.gamma = float(gamma)
+        self.gamma = _positive(gamma)
         self.solver, self.tolerance, self.max_iterations = solver, tolerance, max_iterations
         self._watch: tuple[tuple[Any, ...], NormWatch] | None = None
 
@@ -152,7 +147,8 @@ class ImplicitReLU(nn.Module):
             seed: of W.
 
         Raises:
-            NotCertifiable: parallel or zero rows, or features without full row rank; the message says which and what to do.
+            NotCertifiable: parallel or zero rows, features without full row rank, or data of extreme scale; the message says
+                which and what to do.
             TypeError, ValueError: arguments that do not fit.
         """
         from .scale import certifiable
@@ -178,12 +174,23 @@ class ImplicitReLU(nn.Module):
         """Sizes and γ."""
         return f"inputs={self.inputs}, width={self.width}, outputs={self.outputs}, gamma={self.gamma:g}"
 
+    def get_extra_state(self) -> Tensor:
+        """γ as the state dict keeps it, float64 ()."""
+        return torch.tensor(self.gamma, dtype=torch.float64)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take γ from a state dict; ``ValueError`` where it is no positive number."""
+        self.gamma = _positive(state)
+
     def norm_A(self) -> float:
         """Upper bound of ‖A‖, rounding included."""
         return self._norm(self.A.detach())
 
     def forward(self, X: Tensor, memory: SolverMemory | None = None) -> Tensor:
         """Outputs (N,), or (N, p) for b (m, p), at X (N, d).
+
+        The rows are scaled together: one that is smaller than the largest by a factor near the range of the dtype (1e300 in
+        float64) underflows, to an output of 0; pass such rows in a batch of their own.
 
         Args:
             X: (N, d).
@@ -196,7 +203,7 @@ class ImplicitReLU(nn.Module):
             TypeError, ValueError: X does not fit.
         """
         self._check(X)
-        Z = _EquilibriumFunction.apply(self.A, (X @ self.W).relu(), self.gamma, _Call(self, memory))
+        Z = EquilibriumFunction.apply(self.A, (X @ self.W).relu(), self.gamma, Call(self, memory))
         return Z @ self.b
 
     def equilibrium(
@@ -286,7 +293,7 @@ class ImplicitReLU(nn.Module):
         memory = SolverMemory()
         equilibrium = self.equilibrium(X, memory=memory)
         A = self.A.detach()
-        call = _Call(self, norm_A=self._norm(A), model=memory.model)
+        call = Call(self, norm_A=self._norm(A), model=memory.model)
         self._require("the equilibrium", equilibrium, call.norm_A)
         with torch.no_grad():
             XW = X.detach() @ self.W.detach()
@@ -299,6 +306,8 @@ class ImplicitReLU(nn.Module):
         if not isinstance(X, Tensor) or X.dtype != self.W.dtype:
             given = X.dtype if isinstance(X, Tensor) else type(X).__name__
             raise TypeError(f"X is {given}; pass a tensor with the dtype of the weights, {self.W.dtype}")
+        if X.layout != torch.strided:
+            raise TypeError("X is a sparse tensor; pass X.to_dense()")
         if X.ndim != 2 or X.shape[1] != self.inputs or len(X) == 0:
             raise ValueError(f"X has shape {tuple(X.shape)}; it must be (N, {self.inputs}) with at least one row")
 
@@ -330,7 +339,7 @@ class ImplicitReLU(nn.Module):
         active: Tensor,
         C: Tensor,
         gamma: float,
-        call: _Call,
+        call: Call,
         *,
         transposed: bool,
         start: Tensor | None = None,
@@ -367,98 +376,8 @@ class ImplicitReLU(nn.Module):
         raise EquilibriumError(message, cast(Any, solution))
 
 
-@dataclass
-class _Call:
-    """What a call of ``forward`` hands to its backward passes: the caller's memory, the bound of ‖A‖, and the model of A."""
-
-    net: ImplicitReLU
-    memory: SolverMemory | None = None
-    norm_A: float = math.inf
-    model: LowRankModel | None = None
-
-
-class _EquilibriumFunction(torch.autograd.Function):
-    """(A, Φ) -> Z. Only Z is kept besides the arguments; the derivative is the solution of a linear equation at Z.
-
-    γ is an argument, so that a later change of ``net.gamma`` does not reach a graph that exists already.
-    """
-
-    @staticmethod
-    def forward(A: Tensor, Phi: Tensor, gamma: float, call: _Call) -> Tensor:
-        A, Phi = A.detach(), Phi.detach()
-        memory = SolverMemory() if call.memory is None else call.memory
-        call.norm_A = call.net._norm(A, LOOSE)
-        equilibrium = call.net._solve(A, Phi, call.norm_A, memory=memory)
-        call.net._require("the equilibrium", equilibrium, call.norm_A)
-        call.model = memory.model
-        # the tensor that is returned will hold on to the graph
-        memory.Z = equilibrium.Z.detach()
-        memory.release()
-        return equilibrium.Z
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, Phi, ctx.gamma, ctx.call = inputs
-        ctx.save_for_backward(A, Phi, output)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        A, Phi, Z = ctx.saved_tensors
-        with torch.no_grad():
-            # Z > 0 where U > 0, to the accuracy of either
-            active = (Z > 0) & ~((Phi == 0) & structural_columns(A))
-        memory: SolverMemory | None = ctx.call.memory
-        start = None if memory is None else memory.V
-        V = _LinearFunction.apply(A, grad_outputs[0], active, start, True, ctx.gamma, ctx.call)
-        if memory is not None:
-            memory.V = V.detach()
-        return ctx.gamma * (Z.mT @ V) if ctx.needs_input_grad[0] else None, V, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        A, Phi, gamma, call = args
-        A, (Phi,), shape = _rows_of_batch(info, in_dims[0], A, (in_dims[1],), (Phi,))
-        return _EquilibriumFunction.apply(A, Phi, gamma, call).reshape(shape), 0
-
-
-class _LinearFunction(torch.autograd.Function):
-    """(A, C) -> V = D ∘ (C + γVB), B = Aᵀ or A; the derivative is the same with the other of the two, for every order."""
-
-    @staticmethod
-    def forward(
-        A: Tensor, C: Tensor, active: Tensor, start: Tensor | None, transposed: bool, gamma: float, call: _Call
-    ) -> Tensor:
-        return call.net._solve_linear(A.detach(), active, C.detach(), gamma, call, transposed=transposed, start=start)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, _, active, _, ctx.transposed, ctx.gamma, ctx.call = inputs
-        ctx.save_for_backward(A, active, output)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        A, active, V = ctx.saved_tensors
-        # ⟨grad, dV⟩ = ⟨Y, dC + γV dB⟩
-        Y = _LinearFunction.apply(A, grad_outputs[0], active, None, not ctx.transposed, ctx.gamma, ctx.call)
-        gradient = Y.mT @ V if ctx.transposed else V.mT @ Y
-        return ctx.gamma * gradient, Y, None, None, None, None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        A, C, active, _, transposed, gamma, call = args
-        A, (C, active), shape = _rows_of_batch(info, in_dims[0], A, in_dims[1:3], (C, active))
-        return _LinearFunction.apply(A, C, active, None, transposed, gamma, call).reshape(shape), 0
-
-
-def _rows_of_batch(
-    info: Any, A_dim: int | None, A: Tensor, in_dims: tuple[int | None, ...], batched: tuple[Tensor, ...]
-) -> tuple[Tensor, list[Tensor], tuple[int, ...]]:
-    """A batch of matrices as the rows of one, because rows do not interact."""
-    if A_dim is not None:
-        raise NotImplementedError("torch.vmap over A is not supported, only over X; loop over the networks instead")
-    moved = [
-        value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
-        for dim, value in zip(in_dims, batched, strict=True)
-    ]
-    shape = tuple(moved[0].shape)
-    return A, [value.reshape(-1, shape[-1]) for value in moved], shape
+def _positive(gamma: Any) -> float:
+    value = float(gamma)
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"gamma is {value!r}; it must be a positive number")
+    return value

@@ -15,6 +15,9 @@ LANCZOS_STEPS = 40
 MARGINS = (1e-9, 1e-7, 1e-5, 1e-3, 3e-2)
 """Relative distances above the estimate of ‖A‖² at which the Cholesky test is tried in turn."""
 
+LOOSE = 0.05
+"""Share of 1/γ - ‖A‖ by which the bound of ‖A‖ may be loose while A is trained, as another one costs as much as an evaluation."""
+
 
 def unit_roundoff(dtype: torch.dtype) -> float:
     """u of float64 or float32 (round to nearest)."""

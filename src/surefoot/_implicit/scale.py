@@ -1,4 +1,4 @@
-"""Initial weights that are certified from the start: the scale β, γ and the step (section 6 of docs/theorems/implicit.md)."""
+"""Initial weights that are certified from the start: the scale β, γ and the step ("The scale" in docs/theorems/implicit.md)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from surefoot_check.problems import Samples
 from surefoot_check.theorems import implicit_spectral as spectral
 from surefoot_check.theorems.statement import iterations_to
 
+from .._core.losses import SCALE
 from .._core.samples import SampleLoss
 from .._core.validate import positive_integer
 from .network import ImplicitReLU
@@ -24,6 +25,8 @@ LOOSE = 1.01
 SMALLEST, LARGEST = -20, 60
 """log2 of the scales that are tried."""
 HALVINGS = 12
+UNEVEN = 1e3
+"""Rows whose sizes differ by more than this factor, its square in Z Zᵀ, are to be scaled before the width is blamed."""
 BACKOFF = 1.0 + 1e-3
 """The scale is enlarged by this, since the certificate is evaluated again on the rounded weights."""
 
@@ -50,11 +53,12 @@ def certifiable(kind: type[ImplicitReLU], X: Any, y: Any, width: int, seed: int 
         raise NotCertifiable(
             f"width is {width}, below the {len(X)} samples: the features cannot have full row rank; use a width of 2 N or more"
         )
+    _check_scale(loss)
     generator = torch.Generator(device=X.device).manual_seed(seed)
     net = kind.paper(X.shape[1], width, 1.0, outputs=loss.Y.shape[1], generator=generator)
     Phi = (X @ net.W.detach()).relu()
     norm_X, norm_Phi = (float(torch.linalg.matrix_norm(x, 2)) for x in (X, Phi))
-    a = norm_X**2 / (norm_X**2 + norm_Phi**2)
+    a = 1.0 / (1.0 + (norm_Phi / norm_X) ** 2)
     arrays = {name: array.cpu().numpy() for name, array in loss.arrays().items()}
     weights = {
         "W": net.W.detach().cpu().numpy(),
@@ -63,11 +67,17 @@ def certifiable(kind: type[ImplicitReLU], X: Any, y: Any, width: int, seed: int 
         "gamma": torch.tensor(a, dtype=torch.float64).numpy(),
     }
     base = measure(Samples(arrays["X"], arrays["Y"]), weights, spectral.THEOREM)
-    if "kappa" not in base or not base["node_min"] > base["kappa"]:
+    missing = [name for name in spectral.THEOREM.base if name not in base]
+    if missing or not base["node_min"] > base["kappa"]:
         dead = int((Phi == 0.0).all(0).sum())
+        lengths = X.abs().amax(dim=1)
+        least, greatest = float(lengths.min()), float(lengths.max())
+        uneven = f"the rows differ in size, by a factor of {greatest / least:.3g}: scale every row to norm 1"
+        remedy = "use a larger width, or fewer or less similar samples"
         raise NotCertifiable(
             f"the features of the {len(X)} samples have no full row rank (smallest eigenvalue of Z Zᵀ: "
-            f"{base.get('node_min', 0.0):.3g}; {dead} of {net.width} units are 0 on all samples): use a larger width, or fewer or less similar samples"
+            f"{base.get('node_min', 0.0):.3g}; {dead} of {net.width} units are 0 on all samples): "
+            + (uneven if greatest > UNEVEN * least else remedy)
         )
     exponent = _least_exponent(base)
     if exponent is None:
@@ -76,6 +86,22 @@ def certifiable(kind: type[ImplicitReLU], X: Any, y: Any, width: int, seed: int 
         )
     beta = 2.0**exponent * BACKOFF
     return kind(beta * net.W.detach(), beta * net.A.detach(), torch.zeros_like(net.b), a / beta)
+
+
+def _check_scale(loss: SampleLoss) -> None:
+    """Raise ``NotCertifiable`` for samples whose squares would overflow or vanish."""
+    largest = float(torch.linalg.matrix_norm(loss.X, 2))
+    if not 1.0 / SCALE <= largest <= SCALE:
+        raise NotCertifiable(
+            f"X has largest singular value {largest:.3g}, outside {1.0 / SCALE:.0e} to {SCALE:.0e}, so that products would "
+            "overflow or vanish: scale every row of X to norm 1"
+        )
+    largest = float(loss.Y.abs().max())
+    if largest and not 1.0 / SCALE <= largest <= SCALE:
+        raise NotCertifiable(
+            f"y reaches {largest:.3g}, outside {1.0 / SCALE:.0e} to {SCALE:.0e}, so that products would overflow or vanish: "
+            "scale the labels, for example divide by y.abs().max()"
+        )
 
 
 def _least_exponent(base: Mapping[str, float]) -> float | None:

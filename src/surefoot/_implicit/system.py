@@ -38,7 +38,7 @@ LOOSENESS = 0.01
 DELTA = 1.01
 """δ: hidden steps may be 1 + δ times the bound of the gradient; rounding to nearest alone needs a factor of 2."""
 STEPS = (1.0, 1.5, 1.9)
-"""θ: the steps η = θ/‖Z‖² that are tried (section 6 of the proofs), each at most 2/(σ² + ‖Z‖²)."""
+"""θ: the steps η = θ/‖Z‖² that are tried ("The scale" in docs/theorems/implicit.md), each at most 2/(σ² + ‖Z‖²)."""
 
 
 class ImplicitSystem:

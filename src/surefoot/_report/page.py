@@ -21,7 +21,8 @@ from .wording import ENGINES, SCORES, SYMBOLS, by_family, count, factor, margin,
 LAST_OF_FAILED = {
     RunStatus.DIVERGED: "the last one recorded; the next is not finite or above a million times the initial gap",
     RunStatus.COLLAPSED: "where every unit is 0 on every sample; the weights kept are those of the newest checkpoint",
-    RunStatus.ILL_POSED: "where the equilibrium may not exist; the weights kept are those of the newest checkpoint",
+    RunStatus.ILL_POSED: "the last one recorded; the next is where the equilibrium may not exist; the weights kept are those "
+    "of the newest checkpoint",
 }
 """What the last recorded gap of a failed run is."""
 
@@ -87,8 +88,10 @@ def _key_numbers(facts: Facts) -> Markup:
     run, certificate = facts.run, facts.run.certificate
     first = number(certificate.step_size) if certificate.step_size else "none"
     start = facts.in_force[0] if facts.in_force else None
-    decrease = start.certificate.schedule[0].decrease if start and start.certificate.schedule else None
-    since = "the first iteration" if not start or start.iteration == 0 else f"iteration {count(start.iteration)}"
+    decrease = _worst(start.certificate) if start and start.certificate.schedule else None
+    since = ""
+    if start and start.iteration > 0:
+        since = f" since the certificate found in iteration {count(start.iteration)}"
     relative = facts.final_gap / facts.initial_gap if facts.initial_gap > 0.0 else math.nan
     reduced = "" if math.isnan(relative) else f"{number(relative, 3)} of the initial gap"
     reduced = LAST_OF_FAILED.get(run.status, reduced)
@@ -103,7 +106,7 @@ def _key_numbers(facts: Facts) -> Markup:
         (
             "Guaranteed factor of the gap",
             "none" if decrease is None else factor(decrease),
-            f"in {since}, at worst" if decrease else "",
+            f"in every iteration{since}, at worst" if decrease else "",
         ),
         ("Step rule", run.rule, "covered by the theorem" if run.rule_certified else "not covered by the theorem"),
         ("Engine", run.engine, ENGINES.get(run.engine, "")),
@@ -115,6 +118,11 @@ def _key_numbers(facts: Facts) -> Markup:
             label, remark = SCORES.get(str(name), (str(name), "evaluation"))
             items.append((label, plain(value), remark))
     return section("Key numbers", keys(items))
+
+
+def _worst(certificate: Certificate) -> float:
+    """The least guaranteed decrease of an iteration, that of the certificate's ``rate``."""
+    return min(segment.decrease for segment in certificate.schedule)
 
 
 def _target(facts: Facts) -> str:
@@ -216,7 +224,7 @@ def _phases(facts: Facts) -> Markup:
                 verdict(certificate.holds),
                 numeric(number(gap_of(certificate))),
                 numeric(number(certificate.step_size) if certificate.step_size else ""),
-                numeric(factor(certificate.schedule[0].decrease) if certificate.schedule else ""),
+                numeric(factor(_worst(certificate)) if certificate.schedule else ""),
                 numeric(count(facts.reaches(phase)) if certificate.schedule else "none"),
                 "yes" if followed and certificate.holds else "no",
             ]
@@ -245,7 +253,7 @@ def _comparison(facts: Facts) -> Markup:
                 ),
                 verdict(certificate.holds, no=certificate.status.value),
                 numeric(number(certificate.schedule[0].step) if shown else ""),
-                numeric(factor(certificate.schedule[0].decrease) if shown else ""),
+                numeric(factor(_worst(certificate)) if shown else ""),
                 numeric(count(bound.iterations) if bound else "no rate" if shown else "none"),
             ]
         )

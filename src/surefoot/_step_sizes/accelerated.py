@@ -21,7 +21,7 @@ class AcceleratedRun:
     Attributes:
         last: x_T.
         objectives: F_p(x_t) (T+1, N).
-        bounds: min{F_p(x_0), 2β_p R_p²/(t+1)²} (T+1, N) with R_p = 2F_p(x_0)/λ_p ≥ ‖x_0 - x*‖.
+        bounds: F_p(x_0) for t = 0, then min{F_p(x_0), 2β_p R_p²/(t+1)²} (T+1, N) with R_p = 2F_p(x_0)/λ_p ≥ ‖x_0 - x*‖.
         share: accepted proposals among those made; 1 where there were none.
     """
 
@@ -77,5 +77,7 @@ def accelerated(
         x, tau = new, following
         objectives.append(x.value)
     steps = torch.arange(len(objectives), dtype=radius.dtype, device=radius.device)[:, None]
-    bounds = 2.0 * rounding.smoothness * radius.square() / (steps.minimum(iterations.to(steps)) + 1.0).square()
-    return AcceleratedRun(x, torch.stack(objectives), bounds.minimum(start.value), taken / made if made else 1.0)
+    done = steps.minimum(iterations.to(steps))
+    bounds = (2.0 * rounding.smoothness * radius.square() / (done + 1.0).square()).minimum(start.value)
+    bounds = torch.where(done > 0.0, bounds, start.value)  # the theorem is about one step and more
+    return AcceleratedRun(x, torch.stack(objectives), bounds, taken / made if made else 1.0)

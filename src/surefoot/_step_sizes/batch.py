@@ -14,7 +14,7 @@ from torch import Tensor
 from surefoot_check.bounds import down, up
 from surefoot_check.gram_bounds import extreme_bounds
 
-from .._core.validate import as_tensor, finite, nonnegative
+from .._core.validate import as_tensor, finite, integer, nonnegative
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -69,6 +69,7 @@ class Problems(ABC):
         if bool(zero.any()):
             raise ValueError(f"M[{int(zero.nonzero()[0])}] is zero; every point is optimal there: remove the problem")
         self.M, self.Y, self.products = M, Y, 0
+        self._best: tuple[float, Tensor] | None = None
 
     @property
     def count(self) -> int:
@@ -200,14 +201,23 @@ class Problems(ABC):
     def gap_bound(self, x: Tensor) -> Tensor:
         """Upper bounds (N,) float64 of F_p(x_p) - F_p*, with an allowance for the rounding of their evaluation; x (N, d)."""
 
-    @abstractmethod
-    def optimum(self, tolerance: float = 1e-10, max_iterations: int = 200_000) -> Tensor:
+    def optimum(self, tolerance: float | None = None, max_iterations: int = 200_000) -> Tensor:
         """Reference minimisers (N, d) float64, with gap bounds of at most ``tolerance`` max(F, 1e-12 F(0)) where they are found
         by iteration; kept for the next call.
 
+        Args:
+            tolerance: by default that of an earlier call, and 1e-10 in the first. So certificates, which need a minimiser as a
+                witness of any quality, take a coarse one where it was asked for before.
+            max_iterations: of the search.
+
         Raises:
+            TypeError, ValueError: bad arguments.
             RuntimeError: the iterations did not suffice.
         """
+        if self._best is None or (tolerance is not None and self._best[0] > tolerance):
+            wanted = 1e-10 if tolerance is None else nonnegative("tolerance", tolerance)
+            self._best = wanted, accelerated_optimum(self.double, wanted, integer("max_iterations", max_iterations, 0))
+        return self._best[1]
 
     @cached_property
     def double(self) -> Self:
@@ -347,5 +357,6 @@ def accelerated_optimum(problems: Problems, tolerance: float, max_iterations: in
     worst = int(excess.argmax())
     raise RuntimeError(
         f"the reference minimiser of problem {worst} has gap bound {float(lowest[worst]):.3g} after {max_iterations} "
-        f"iterations, {float(excess[worst]):.3g} times what tolerance={tolerance:g} asks; raise either"
+        f"iterations, {float(excess[worst]):.3g} times what tolerance={tolerance:g} asks; call problems.optimum with a larger "
+        "tolerance or max_iterations, whose result is kept"
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._core.validate import nonnegative
-from .batch import EPS, Problems, accelerated_optimum, per_problem, soft
+from .batch import EPS, Problems, per_problem, soft
 from .draws import fraction, generator_of, matrices, spread
 
 
@@ -30,7 +30,6 @@ class Lasso(Problems):
     def __init__(self, M: Any, Y: Any, lam: Any) -> None:
         super().__init__(M, Y)
         self.lam = per_problem("lam", lam, self.M)
-        self._best: tuple[float, Tensor] | None = None
 
     @classmethod
     def random(
@@ -97,11 +96,6 @@ class Lasso(Problems):
         terms = (p.lam[:, None] * x.abs() - c * back * x).sum(1)
         allowance = rounding * (size * (size + p._frobenius * x.norm(dim=1) + p.Y.norm(dim=1)) + p.penalty(x))
         return 0.5 * (1.0 - c.squeeze(1)) ** 2 * size**2 + terms + allowance
-
-    def optimum(self, tolerance: float = 1e-10, max_iterations: int = 200_000) -> Tensor:
-        if self._best is None or self._best[0] > tolerance:
-            self._best = tolerance, accelerated_optimum(self.double, tolerance, max_iterations)
-        return self._best[1]
 
     def _with(self, M: Tensor, parts: dict[str, Tensor]) -> Self:
         return type(self)(M, parts["Y"], parts["lam"])

@@ -120,9 +120,10 @@ class LassoSolver:
         does not get there counts twice its products, and more the farther it is away."""
         best = problems.optimal_value
         solution = self.solve(problems, iterations, tolerance=accuracy / (1.0 + accuracy))
-        excess = ((solution.objectives.double() - best) / best / accuracy).clamp(min=1e-6).log()
+        relative = ((solution.objectives.double() - best) / best).nan_to_num(nan=0.0, posinf=math.inf)  # 0/0: at F* = 0
+        excess = (relative / accuracy).clamp(min=1e-6).log()
         reached = excess <= 0.0
-        index = torch.where(reached.any(0), reached.int().argmax(0), iterations)
+        index = torch.where(reached.any(0), reached.int().argmax(0), len(excess) - 1)
         products = solution.products.double()
 
         def at(rows: Tensor, i: Tensor) -> Tensor:
@@ -212,7 +213,7 @@ class _Run:
             solution=self.point.x,
             objectives=torch.stack(objectives),
             products=torch.stack(products),
-            bounds=self._bounds(objectives),
+            bounds=self._bounds(objectives, left),
             gap=zero.double(),
             proposals=proposals,
             accepted=proposals - rejections,
@@ -293,12 +294,14 @@ class _Run:
         )
         return gap <= tolerance * point.value
 
-    def _bounds(self, objectives: list[Tensor]) -> Tensor:
-        """min{F(x_0), 2βR²/(t+3)} with R = 2F(x_0)/λ, by the rate of monotone proximal steps for ω = ϑ = 1."""
+    def _bounds(self, objectives: list[Tensor], left: Tensor) -> Tensor:
+        """F(x_0), then min{F(x_0), 2βR²/(t+3)} with R = 2F(x_0)/λ, by the rate of monotone proximal steps for ω = ϑ = 1; a
+        problem stays where it is from iteration ``left`` (N,) on."""
         first = objectives[0]
-        steps = torch.arange(len(objectives), dtype=first.dtype, device=first.device)[:, None]
+        steps = torch.arange(len(objectives), dtype=first.dtype, device=first.device)[:, None].minimum(left)
         radius = 2.0 * first / self.problems.lam
-        return (2.0 * self.rounding.smoothness * radius.square() / (steps + 3.0)).minimum(first)
+        bounds = (2.0 * self.rounding.smoothness * radius.square() / (steps + 3.0)).minimum(first)
+        return torch.where(steps > 0.0, bounds, first)  # the theorem is about one step and more
 
     def _accelerate(
         self, found: LassoSolution, iterations: int, tolerance: float | None, left: Tensor, index: Tensor

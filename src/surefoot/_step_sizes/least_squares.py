@@ -83,7 +83,7 @@ class LeastSquares(Problems):
         p, reference = self.double, self.optimum()
         return 0.5 * p._image(x.double() - reference).square().sum(1)
 
-    def optimum(self, tolerance: float = 1e-10, max_iterations: int = 200_000) -> Tensor:
+    def optimum(self, tolerance: float | None = None, max_iterations: int = 200_000) -> Tensor:
         """The minimisers of least norm (N, d) float64, by a direct method; the arguments do not matter."""
         return self._least_norm
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from .._core.validate import as_tensor
-from .batch import EPS, Problems, accelerated_optimum, per_problem, soft
+from .batch import EPS, Problems, per_problem, soft
 from .draws import fraction, generator_of, matrices
 
 
@@ -40,7 +40,6 @@ class Logistic(Problems):
             found = float(self.Y[self.Y.abs() != 1.0][0])
             raise ValueError(f"labels has the value {found:g}; labels are +1 or -1: pass 2*labels - 1 for 0 and 1")
         self.lam, self.l2 = per_problem("lam", lam, self.M), per_problem("l2", l2, self.M)
-        self._best: tuple[float, Tensor] | None = None
 
     @property
     def labels(self) -> Tensor:
@@ -103,11 +102,6 @@ class Logistic(Problems):
         lower = torch.where(p.l2 > 0.0, torch.maximum(lower, entropy - excess / (2.0 * p.l2)), lower)
         value = softplus(-margins, threshold=50.0).sum(1) + p.penalty(x)
         return value - lower + rounding * (value + entropy + self.rows**0.5 * p._frobenius * x.norm(dim=1))
-
-    def optimum(self, tolerance: float = 1e-10, max_iterations: int = 200_000) -> Tensor:
-        if self._best is None or self._best[0] > tolerance:
-            self._best = tolerance, accelerated_optimum(self.double, tolerance, max_iterations)
-        return self._best[1]
 
     def _with(self, M: Tensor, parts: dict[str, Tensor]) -> Self:
         return type(self)(M, parts["labels"], parts["lam"], parts["l2"])

@@ -166,9 +166,9 @@ class StepSizeNet(nn.Module):
             problems: of the network's dtype and device.
             iterations: T ≥ 0.
             start: first iterate (N, d); zero by default.
-            smoothness: β: ``problems.smoothness``, one for each problem (default, also "per-problem"); its maximum ("common");
-                that divided by .9999, as in the published code ("authors"); or numbers, for which no theorem speaks where they
-                are smaller than the first.
+            smoothness: β: ``problems.smoothness``, one for each problem, times 1 + 1e-8 as room for the rounding of a certificate
+                (default, also "per-problem"); its maximum ("common"); that divided by .9999, as in the published code
+                ("authors"); or numbers, for which no theorem speaks where they are smaller than ``problems.smoothness``.
             trajectory: keep all iterates.
 
         Raises:

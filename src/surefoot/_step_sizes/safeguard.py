@@ -45,24 +45,28 @@ class Rounding:
     """A-priori bounds of the errors of computed quantities, from |fl(Mv) - Mv| ≤ γ_d |M||v| and ‖|M||v|‖₂ ≤ c‖v‖₁, c the largest
     norm of a column (Higham, Accuracy and Stability of Numerical Algorithms, section 3.5).
 
-    The constants are rounded up generously, by factors that also cover the rounding of the bounds themselves.
+    The constants are rounded up generously, by factors that also cover the rounding of the bounds themselves. ``underflow``
+    bounds what products of small numbers lose beyond that, subnormal numbers flushed or not.
     """
 
     def __init__(self, problems: Lasso) -> None:
         self.problems = problems
-        self.smoothness = problems.smoothness.to(problems.M)
         self.unit = float(torch.finfo(problems.M.dtype).eps)  # twice the unit roundoff
+        # the conversion may round down
+        self.smoothness = problems.smoothness.to(problems.M) * (1.0 + 2.0 * self.unit)
         self.sum_rows = (problems.rows + 8) * self.unit
         self.sum_columns = (problems.columns + 8) * self.unit
         self.column_norms = problems.M.norm(dim=1).amax(1)
         self.norm = self.smoothness.sqrt()  # of M
         self.absolute_norm = problems.M.flatten(1).norm(dim=1)  # of |M|
+        self.tiny = 4.0 * problems.rows * problems.columns * float(torch.finfo(problems.M.dtype).tiny)
+        self.underflow = self.tiny * (1.0 + self.absolute_norm)
 
     def select(self, index: Tensor) -> Rounding:
         """Of the problems at ``index``, without computing their smoothness again."""
         part = copy(self)
         part.problems = self.problems.select(index)
-        for name in ("smoothness", "column_norms", "norm", "absolute_norm"):
+        for name in ("smoothness", "column_norms", "norm", "absolute_norm", "underflow"):
             setattr(part, name, getattr(self, name)[index])
         return part
 
@@ -76,7 +80,7 @@ class Rounding:
         """The point x (N, d) with ``image`` (N, b) = Mx as computed."""
         residual = image - self.problems.Y
         error = self.sum_columns * self.column_norms * x.abs().sum(1) + self.unit * residual.norm(dim=1)
-        return self.point(x, residual, error)
+        return self.point(x, residual, error + self.underflow)
 
     def point(self, x: Tensor, residual: Tensor, residual_error: Tensor) -> Point:
         """x with F and the bound of its error, from a residual and the bound of its own error."""
@@ -88,6 +92,7 @@ class Rounding:
             + self.sum_rows * loss
             + (self.sum_columns + self.unit) * penalty
             + self.unit * value
+            + self.tiny
         )
         return Point(x, residual, residual_error, value, error)
 
@@ -99,12 +104,13 @@ class Rounding:
             point.residual_error
             + (self.sum_columns + 2.0 * self.unit) * self.column_norms * step.abs().sum(1)
             + self.unit * (self.column_norms * x.abs().sum(1) + 2.0 * change.norm(dim=1) + residual.norm(dim=1))
+            + self.underflow
         )
         return self.point(x, residual, error)
 
     def pullback_error(self, vector: Tensor, error: Tensor) -> Tensor:
         """Bound (N,) of ‖fl(Mᵀ v̂) - Mᵀ v‖ for ``vector`` v̂ (N, b) with ‖v̂ - v‖ ≤ ``error``."""
-        return self.norm * error + self.sum_rows * self.absolute_norm * vector.norm(dim=1)
+        return self.norm * error + self.sum_rows * self.absolute_norm * vector.norm(dim=1) + self.underflow
 
 
 def proximal_point(rounding: Rounding, x: Tensor, gradient: Tensor) -> Tensor:
@@ -138,6 +144,7 @@ def required_decrease(rounding: Rounding, x: Tensor, gradient: Tensor, gradient_
         rounding.sum_columns * magnitudes.sum(1)
         + (misplaced * (2.0 * lam + beta * misplaced)).sum(1)
         + gradient_error * (d.norm(dim=1) + 2.0 * gradient_error / beta.squeeze(1))
+        + rounding.tiny * (1.0 + beta + lam).squeeze(1)
     )
     return (-model).clamp(min=0.0) + 2.0 * allowance
 
@@ -145,11 +152,13 @@ def required_decrease(rounding: Rounding, x: Tensor, gradient: Tensor, gradient_
 def accepted(new: Point, old: Point, decrease: Tensor) -> Tensor:
     """Where F(new) ≤ F(old) - decrease is proved (N,), in spite of rounding; the rule of the safeguard with ϑ = 1.
 
-    Acceptance is proved, rejection is not: a point that is lower by less than the rounding errors is rejected.
+    Acceptance is proved, rejection is not: a point that is lower by less than the rounding errors is rejected, and so is every
+    one where something overflowed.
     """
     unit = float(torch.finfo(new.value.dtype).eps)
     margin = new.value_error + old.value_error + decrease
-    return new.value + margin * (1.0 + 4.0 * unit) + 4.0 * unit * (new.value.abs() + old.value.abs()) <= old.value
+    left = new.value + margin * (1.0 + 4.0 * unit) + 4.0 * unit * (new.value.abs() + old.value.abs())
+    return left.isfinite() & (left <= old.value)
 
 
 def line_minimum(problems: Lasso, point: Point, direction: Tensor, image: Tensor, longest: float = 4.0) -> Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from surefoot_check import step_sizes as rigorous
-from surefoot_check.arrays import digest
+from surefoot_check.arrays import FormatError, digest
 from surefoot_check.problems import load_problem
 from surefoot_check.theorems import step_sizes as shared
 from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_rate
@@ -82,19 +82,27 @@ class StepSizesSystem:
         """Evaluate ``theorem`` for iterations from 0 with the network's range; ``monotone`` stands for its proximal form where
         there is a penalty."""
         weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
-        problem = load_problem(loss.kind, {name: tensor.numpy() for name, tensor in loss.arrays().items()})
-        rigorous.read_weights(weights, problem, "net")
+        try:
+            problem = load_problem(loss.kind, {name: tensor.numpy() for name, tensor in loss.arrays().items()})
+            rigorous.read_weights(weights, problem, "beta")
+        except FormatError as error:
+            raise ValueError(f"loss is out of the range of certificates: {error}; rescale the problems") from error
         sizes = rigorous.sizes(problem, weights)
         if theorem == self.default_theorem and sizes["proximal"]:
             theorem = step_sizes_prox_monotone.THEOREM.id
         statement = find(theorem, self.name)
+        if not statement.provable:
+            raise ValueError(
+                f"{statement.id} is about training the network and proves nothing (docs/theorems/step-sizes.md, section 8); "
+                "surefoot reproduce step-sizes/table1 evaluates its conditions"
+            )
         enclosures = rigorous.base_quantities(problem, weights)
         published = publish(enclosures, shared.DIRECTIONS)
         published |= {name: enclosures[name][0] for name in rigorous.EXACT}
         base = {name: published[name] for name in statement.base if name in published}
         missing = [name for name in statement.base if name not in base]
         if missing:
-            conditions = (Condition(f"{', '.join(missing)} can be bounded", math.inf, "<", math.inf, False, None),)
+            conditions = (Condition(f"these problems have {', '.join(missing)}", 0.0, ">", 0.0, False, None),)
             quantities, schedule = {}, []
         else:
             quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
@@ -227,7 +235,8 @@ def _suggestion(theorem: str, proximal: bool, net: StepSizeNet) -> str:
         other = "step-sizes/prox-monotone or /prox-rate" if proximal else "step-sizes/monotone or /rate"
         return f"this theorem is about another kind of problems: use {other}"
     if net.high > 2.0:
-        return f"the network's steps reach {net.high:g}/beta, beyond 2/beta, where nothing is guaranteed: build it with a range up to 2"
+        reach = f"the network's steps reach {net.high:g}/beta, beyond 2/beta, where nothing is guaranteed"
+        return f"{reach}: build it with a range up to 2"
     if theorem == step_sizes_rate.THEOREM.id:
         return "a rate needs a range inside (0, 2), such as (1, 1.95), and matrices of full rank; else use step-sizes/monotone"
     return "use step-sizes/monotone, or step-sizes/prox-monotone with a penalty"

@@ -52,7 +52,8 @@ class TrainStatus(StrEnum):
             "finished": "all epochs are done; resume with more to go on",
             "early_stopped": "the loss that decides which weights are best did not improve for as many epochs as patience allows",
             "stalled": "no step along the direction lowers the loss: a stationary point, or the rounding level of the loss",
-            "diverged": "the loss or its gradient became non-finite; the best network was kept: use a smaller learning rate",
+            "diverged": "the loss or its gradient became non-finite; the best network was kept: use a smaller learning rate, and "
+            "problems of a smaller scale if it was so from the start",
             "interrupted": "stopped on request; a checkpoint was kept, resume from it",
         }[self.value]
 
@@ -221,10 +222,12 @@ def _run(
         progress.losses.append(value)
         if loss.validation is not None:
             progress.validation.append(measure)
-        if not (math.isfinite(value) and math.isfinite(measure) and bool(slope.isfinite().all())):
+        if not (math.isfinite(value) and math.isfinite(measure)):
             return TrainStatus.DIVERGED
         if measure < progress.best:
             progress.best, progress.best_epoch, progress.best_weights = measure, epoch, w
+        if not bool(slope.isfinite().all()):
+            return TrainStatus.DIVERGED
         status = TrainStatus.RUNNING
         if patience is not None and epoch - progress.best_epoch >= patience:
             status = TrainStatus.EARLY_STOPPED

@@ -67,6 +67,8 @@ def smoothness_of(problems: Problems, smoothness: Smoothness) -> Tensor:
     finite("smoothness", beta)
     if not bool((beta > 0.0).all()):
         raise ValueError(f"smoothness is {float(beta.min()):g}; it must be positive: steps are divided by it")
+    if float(beta.min()) < torch.finfo(problems.M.dtype).tiny:
+        raise ValueError(f"smoothness is {float(beta.min()):g}; its inverse overflows in {problems.M.dtype}: rescale M")
     return beta.expand(problems.count)
 
 
