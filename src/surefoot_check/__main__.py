@@ -29,14 +29,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="fast",
         help="fast: trusts numpy's matrix products within their a-priori error",
     )
-    parser.add_argument("--verbose", action="store_true", help="print every check, also those of each stored checkpoint")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print every check, also those of each stored checkpoint"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:
         report = check(options.directory)
-        print(json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report, options.verbose)), flush=True)
+        print(
+            json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report, options.verbose)),
+            flush=True,
+        )
     except BrokenPipeError:
         # whoever read the output has left: an exit code of 1 would say that the run is rejected
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

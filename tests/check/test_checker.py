@@ -479,7 +479,9 @@ def test_the_report_names_both_sides(good_run: GoodRun) -> None:
     assert "enclosure" in text and " <= " in text and "margin 10^" in text
     assert len(text.splitlines()) == len(report.lines) + 2
     short = list(lines(report))
-    assert len(short) < len(text.splitlines()) and any("stored weights lie under the guaranteed bound" in x for x in short)
+    assert len(short) < len(text.splitlines()) and any(
+        "stored weights lie under the guaranteed bound" in x for x in short
+    )
 
 
 def test_output_that_fails_is_no_verdict(good_run: GoodRun, tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from surefoot_check import Outcome, check
 
 MNIST = Path(__file__).parents[2].parent / "shared" / "data" / "mnist01.npz"
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not MNIST.exists(), reason=f"{MNIST.name} is not beside the repository")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not MNIST.exists(), reason=f"{MNIST.name} is not beside the repository"),
+]
 
 
 def images(samples: int) -> tuple[Tensor, Tensor]:

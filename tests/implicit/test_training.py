@@ -313,7 +313,7 @@ def test_resume_with_the_low_rank_solver_equals_uninterrupted(tmp_path: Path) ->
 
 def test_a_network_that_is_dead_from_the_start(tmp_path: Path) -> None:
     _, X, y = small(0)
-    X, loss = X.abs(), sf.SquaredLoss(X.abs(), y)
+    loss = sf.SquaredLoss(X.abs(), y)
     dead = sf.nn.ImplicitReLU.paper(5, 24, 0.5)
     dead = sf.nn.ImplicitReLU(-dead.W.abs(), dead.A, dead.b, dead.gamma)
     run = sf.descend(dead, loss, steps=1e-2, directory=tmp_path / "run", progress=False)

@@ -338,7 +338,7 @@ def _panels(line: Sequence[Axes], label: str, found: Run, seed: int) -> None:
             mark.objectives,
             color=colour,
             linewidth=1.4,
-            label=f"after {mark.epochs:,} epochs",
+            label=f"epoch {mark.epochs:,}",
         )
     trajectories.set_yscale("log")
     trajectories.set_xlabel("iteration t")
