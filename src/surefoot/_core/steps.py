@@ -140,6 +140,16 @@ class Backtracking(StepRule):
         self._last = state["last"]
 
 
+def armijo_from_polyak(iterate: Any) -> float:
+    """A step that lowers the gap by η‖∇‖²/2 at least: Polyak's, doubled, and halved until it does (Armijo)."""
+    if iterate.gradient_squared == 0.0:
+        return 0.0
+    eta = 2.0 * iterate.gap / iterate.gradient_squared
+    while eta > 0.0 and not iterate.trial(eta) <= iterate.gap - 0.5 * eta * iterate.gradient_squared:
+        eta *= 0.5
+    return eta
+
+
 def make(
     steps: StepRule | str | float | None, certificate: Certificate | None, rules: Mapping[str, type[StepRule]]
 ) -> StepRule:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .._core.samples import SampleLoss
 from .._core.status import RunStatus
+from .._core.steps import armijo_from_polyak
 from .adjoint import Adjoint, absolute_norm_upper, active_units, adjoint
 from .equilibrium import EquilibriumStatus, solve
 from .norms import LOOSE, NormWatch, accumulated, frobenius_upper, product_row_errors, unit_roundoff
@@ -139,13 +140,8 @@ class Iterate:
 
     @cached_property
     def safe_step(self) -> float:
-        """A step that lowers the gap by η‖∇‖²/2 at least: Polyak's, doubled, and halved until it does (Armijo)."""
-        if self.gradient_squared == 0.0:
-            return 0.0
-        eta = 2.0 * self.gap / self.gradient_squared
-        while eta > 0.0 and not self.trial(eta) <= self.gap - 0.5 * eta * self.gradient_squared:
-            eta *= 0.5
-        return eta
+        """See ``_core.steps.armijo_from_polyak``."""
+        return armijo_from_polyak(self)
 
     @cached_property
     def measurements(self) -> dict[str, float]:
