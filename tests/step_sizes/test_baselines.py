@@ -60,14 +60,15 @@ def batch(kind: int, seed: int) -> Problems:
 def test_every_baseline_converges_to_the_reference_minimum(kind: int, seed: int) -> None:
     problems = batch(kind, seed)
     scale = problems.gap(problems.start()) + problems.optimal_value
-    # where no rate is linear, O(1/T) and O(1/T²) are all that is known
-    tolerance = 1e-8 if bool((problems.strong_convexity > 0.0).all()) else 1e-4
+    # where no rate is linear, ISTA's β‖x*‖²/(2T) is all that is known of the slowest of them
+    known = problems.common_smoothness * (problems.optimum() ** 2).sum(1) / (2.0 * 500)
+    allowed = 1e-8 * scale if bool((problems.strong_convexity > 0.0).all()) else known + 1e-8 * scale
     for name in names(problems):
         if name in ("skglm", "GD 1.98/β"):  # compiles for half a minute; needs many iterations
             continue
         found = trace(name, problems, 500)
         assert found.gaps.shape == (501, problems.count)
-        assert bool((found.gaps[-1] <= tolerance * scale).all()), name
+        assert bool((found.gaps[-1] <= allowed).all()), name
         expected = problems.gap(found.solution).clamp(min=0.0)
         assert torch.equal(found.gaps[-1], expected), name
         assert found.products.tolist() == [2.0 * t for t in range(501)], name

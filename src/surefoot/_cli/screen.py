@@ -200,8 +200,8 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
             else "no rate: only that the gap never grows",
         }
     return {
-        "first step": f"{number(certificate.step_size)} guaranteed; the gap then falls by a factor of "
-        f"{number(certificate.rate, 8)} or better",
+        "first step": f"{number(certificate.step_size)} guaranteed; the gap falls by a factor of "
+        f"{number(certificate.rate, 8)} a step at worst",
         "iterations": f"{counts} (relative gap), guaranteed" if finite else "no rate: only that the gap never grows",
     }
 
