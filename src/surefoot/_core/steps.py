@@ -51,7 +51,7 @@ class Constant(StepRule):
     def __init__(self, eta: float) -> None:
         if not 0.0 < eta < math.inf:
             raise ValueError(f"eta is {eta!r}; a constant step must be a positive number")
-        self.eta = eta
+        self.eta = self._step = eta
 
     def certifies(self, certificate: Certificate) -> bool:
         return certificate.rule == self.name and certificate.step_size == self.eta
