@@ -14,13 +14,13 @@ import torch
 
 from surefoot import _experiments
 from surefoot._core.certificate import Certificate
-from surefoot._experiments import plots
 from surefoot._experiments import two_layer_bounds as bounds
 from surefoot._experiments import two_layer_instances as instances
 from surefoot._experiments import two_layer_rates as rates
 from surefoot._experiments import two_layer_rules as rules
 from surefoot._experiments import two_layer_width as width
 from surefoot._experiments.result import Experiment, Table
+from surefoot._report import charts
 from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
 
 FIG1 = {"widths": (20, 60), "noises": (0.1, 1.0), "repeats": 2, "n": 3}
@@ -336,15 +336,15 @@ def test_tables_refuse_ragged_rows_and_values_that_json_cannot_hold(rows: tuple,
 
 
 def test_curves_are_averaged_in_log10_over_their_common_length() -> None:
-    mean, deviation = plots.mean_and_deviation([[1.0, 1e-2, 1e-4], [1.0, 1e-4]])
+    mean, deviation = charts.mean_and_deviation([[1.0, 1e-2, 1e-4], [1.0, 1e-4]])
     assert mean.tolist() == pytest.approx([0.0, -3.0])
     assert deviation.tolist() == pytest.approx([0.0, 1.0])
 
 
 def test_bounds_end_where_they_reach_the_floor() -> None:
-    figure, axes = plots.grid(1, 1)
-    curve = plots.Curve("bound", "#000000", [[10.0**-t for t in range(30)]], marker="^")
-    plots.draw(axes[0][0], [curve], title="t", floor=1e-5)
+    figure, axes = charts.grid(1, 1)
+    curve = charts.Curve("bound", "#000000", [[10.0**-t for t in range(30)]], marker="^")
+    charts.draw(axes[0][0], [curve], title="t", floor=1e-5)
     (line,) = axes[0][0].get_lines()
     assert len(np.asarray(line.get_xdata())) == 7
     assert figure.axes[0].get_yscale() == "log"

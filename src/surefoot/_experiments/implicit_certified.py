@@ -21,7 +21,7 @@ from .._core.samples import SampleLoss
 from .._implicit.network import ImplicitReLU
 from .._implicit.scale import NotCertifiable
 from .._implicit.system import step_choices
-from . import plots
+from .._report import charts
 from .implicit_data import PAPER, TwoClass, available, described, draw
 from .implicit_runs import kept
 from .linear_resnet_instances import median
@@ -236,17 +236,17 @@ def _certificate_findings(rows: Mapping[Size, Sequence[_Draw]]) -> tuple[Finding
 
 
 def _draw_certificates(table: Table) -> Figure:
-    figure, axes = plots.grid(1, 1, panel=(5.2, 3.6))
+    figure, axes = charts.grid(1, 1, panel=(5.2, 3.6))
     ax = axes[0][0]
     markers = {**dict(zip(LABELS.values(), ("o-", "s-", "^-"), strict=True)), "needed": "x"}
-    for (column, style), colour in zip(markers.items(), (*plots.COLOURS[:3], "k"), strict=True):
+    for (column, style), colour in zip(markers.items(), (*charts.COLOURS[:3], "k"), strict=True):
         values = [(place, value) for place, value in enumerate(table.column(column)) if isinstance(value, int | float)]
         ax.plot(*zip(*values, strict=True), style, color=colour, label=column, linewidth=1.4)
     ax.set_yscale("log")
     ax.set_xticks(range(len(table.rows)), [f"{row[0]}\n{row[1]}" for row in table.rows])
     ax.set_xlabel("N (above) and m (below)")
-    plots.style(ax, f"iterations to a loss ratio of {RATIO:g}")
-    return plots.finish(figure, axes, "Guaranteed iterations, medians", "iterations")
+    charts.style(ax, f"iterations to a loss ratio of {RATIO:g}")
+    return charts.finish(figure, axes, "Guaranteed iterations, medians", "iterations")
 
 
 # -- guarantee and feature movement ---------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def _tradeoff_findings(table: Table, limit: float) -> tuple[Finding, ...]:
 
 
 def _draw_tradeoff(table: Table, N: int, m: int) -> Figure:
-    figure, axes = plots.grid(1, 2, panel=(4.4, 3.4))
+    figure, axes = charts.grid(1, 2, panel=(4.4, 3.4))
     records = table.records()
     least = min(float(r["beta"] or 0) for r in records if r["certified"])
 
@@ -393,14 +393,14 @@ def _draw_tradeoff(table: Table, N: int, m: int) -> Figure:
         return [float(r["beta"] or 0) for r in kept], [float(r[column] or 0) for r in kept]
 
     left, right = axes[0]
-    left.plot(*points("guaranteed"), "o-", color=plots.COLOURS[0], markersize=4, label="guaranteed")
-    left.plot(*points("needed"), "x-", color=plots.COLOURS[1], markersize=5, linewidth=1.0, label="needed by the run")
+    left.plot(*points("guaranteed"), "o-", color=charts.COLOURS[0], markersize=4, label="guaranteed")
+    left.plot(*points("needed"), "x-", color=charts.COLOURS[1], markersize=5, linewidth=1.0, label="needed by the run")
     left.set_ylabel("iterations", fontsize=8)
     right.plot(
-        *points("feature movement", True), "o", color=plots.COLOURS[2], markersize=4, label="movement, certified"
+        *points("feature movement", True), "o", color=charts.COLOURS[2], markersize=4, label="movement, certified"
     )
     right.plot(
-        *points("feature movement", False), "o", color=plots.COLOURS[2], mfc="white", label="movement, not certified"
+        *points("feature movement", False), "o", color=charts.COLOURS[2], mfc="white", label="movement, not certified"
     )
     for ax, title in (
         (left, f"iterations to a loss ratio of {RATIO:g}"),
@@ -411,5 +411,5 @@ def _draw_tradeoff(table: Table, N: int, m: int) -> Figure:
         ax.axvline(least, color="#7F7F7F", linestyle=":", label="least certified beta")
         ax.set_xlabel("beta")
         ax.tick_params(which="minor", labelsize=7)
-        plots.style(ax, title)
-    return plots.finish(figure, axes, f"Scale of the initial weights, N = {N}, m = {m}, gamma beta fixed", "iterations")
+        charts.style(ax, title)
+    return charts.finish(figure, axes, f"Scale of the initial weights, N = {N}, m = {m}, gamma beta fixed", "iterations")

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import plots
+from .._report import charts
 from .implicit_data import FILES, PAPER, TwoClass, available, described, draw
 from .implicit_runs import INCREMENT, LIMIT, Setting, Training, trainings
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
@@ -371,9 +371,9 @@ def _iteration_row(run: Training) -> tuple[Cell, ...]:
 def _draw(runs: Runs, title: str) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = plots.grid(len(runs), 3, panel=(3.5, 2.6))
+    figure, axes = charts.grid(len(runs), 3, panel=(3.5, 2.6))
     for (data_set, found), line in zip(runs.items(), axes, strict=True):
-        for (label, run), colour in zip(found.items(), plots.COLOURS, strict=False):
+        for (label, run), colour in zip(found.items(), charts.COLOURS, strict=False):
             for ax, values in zip(line, (run.train, run.test, run.contraction), strict=True):
                 ax.plot(values, color=colour, label=label, linewidth=1.5)
                 if run.ended:
@@ -384,17 +384,17 @@ def _draw(runs: Runs, title: str) -> Figure:
             if what != "gamma |A(k)|":
                 ax.set_yscale("log")
                 ax.tick_params(which="minor", labelsize=6)
-            plots.style(ax, f"{data_set}: {what}")
+            charts.style(ax, f"{data_set}: {what}")
     note = " (x: the run ended)" if any(run.ended for run in _flat(runs)) else ""
-    return plots.finish(figure, axes, title + note, "loss per sample")
+    return charts.finish(figure, axes, title + note, "loss per sample")
 
 
 def _draw_iterations(found: Mapping[str, Training]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
-    figure, axes = plots.grid(1, 1, panel=(5.0, 3.4))
+    figure, axes = charts.grid(1, 1, panel=(5.0, 3.4))
     ax = axes[0][0]
-    for (label, run), colour in zip(found.items(), plots.COLOURS, strict=False):
+    for (label, run), colour in zip(found.items(), charts.COLOURS, strict=False):
         ax.plot(run.forward, color=colour, label=label, linewidth=1.5)
         if run.ended:
             ax.plot(len(run.forward) - 1, run.forward[-1], "x", color=colour, markersize=8, markeredgewidth=2)
@@ -403,5 +403,5 @@ def _draw_iterations(found: Mapping[str, Training]) -> Figure:
     ax.set_xlabel("epoch")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_ylim(0, None)
-    plots.style(ax, f"until |dZ| <= {INCREMENT:g} (dotted: the paper's mean; x: the run ended)")
-    return plots.finish(figure, axes, "Iterations of the forward pass", "iterations")
+    charts.style(ax, f"until |dZ| <= {INCREMENT:g} (dotted: the paper's mean; x: the run ended)")
+    return charts.finish(figure, axes, "Iterations of the forward pass", "iterations")

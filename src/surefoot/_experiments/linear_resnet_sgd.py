@@ -8,7 +8,7 @@ import torch
 
 from .._linear_resnet.network import LinearResNet
 from .._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, SGDGuarantee, certify_sgd, descend_sgd
-from . import plots
+from .._report import charts
 from .draws import gaussian
 from .linear_resnet_instances import PAPER, median
 from .result import Experiment, Finding, Plot, Progress, Table
@@ -102,12 +102,12 @@ def _row(guarantee: SGDGuarantee) -> tuple[str, bool, float, int, float, float]:
 
 
 def _draw(runs: list[list[float]], guarantee: SGDGuarantee) -> Figure:
-    figure, axes = plots.grid(1, 1, panel=(5.0, 3.4))
+    figure, axes = charts.grid(1, 1, panel=(5.0, 3.4))
     bound = [guarantee.bound(t) for t in range(len(runs[0]))]
     curves = [
-        plots.Curve(f"SGD, {len(runs)} draws of minibatches", plots.COLOURS[0], runs),
-        plots.Curve("bound of Theorem 3.8", plots.COLOURS[1], [bound], marker="o"),
+        charts.Curve(f"SGD, {len(runs)} draws of minibatches", charts.COLOURS[0], runs),
+        charts.Curve("bound of Theorem 3.8", charts.COLOURS[1], [bound], marker="o"),
     ]
     n, depth = guarantee.quantities["samples"], guarantee.quantities["depth"]
-    plots.draw(axes[0][0], curves, title=f"Theorem 3.8, n = {n:g}, L = {depth:g}", logarithmic=False)
-    return plots.finish(figure, axes, "Minibatch SGD with the theorem's step", "loss")
+    charts.draw(axes[0][0], curves, title=f"Theorem 3.8, n = {n:g}, L = {depth:g}", logarithmic=False)
+    return charts.finish(figure, axes, "Minibatch SGD with the theorem's step", "loss")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._core.losses import SquaredLoss
 from .._linear_resnet.network import LinearNet, LinearResNet
-from . import plots
+from .._report import charts
 from .draws import repeat_generator
 from .linear_resnet_instances import (
     FACTORS,
@@ -350,13 +350,13 @@ def _listed(series: Sequence[_Series], layers: Sequence[int]) -> str:
 
 
 def _draw(runs: Runs, title: str) -> Figure:
-    figure, axes = plots.grid(1, 2, panel=(4.6, 3.4))
+    figure, axes = charts.grid(1, 2, panel=(4.6, 3.4))
     labels = list(dict.fromkeys(label for label, _ in runs))
     for ax, step in zip(axes[0], (THEOREM, GRID), strict=True):
         curves = [
-            plots.Curve(label, colour, runs[label, step].relative)
-            for label, colour in zip(labels, plots.COLOURS, strict=False)
+            charts.Curve(label, colour, runs[label, step].relative)
+            for label, colour in zip(labels, charts.COLOURS, strict=False)
         ]
         heading = "step of Theorem 3.1" if step == THEOREM else "best step of a grid"
-        plots.draw(ax, curves, title=heading, logarithmic=True)
-    return plots.finish(figure, axes, f"Gradient descent, {title}", "relative gap (L(t)-L*)/(L(0)-L*)")
+        charts.draw(ax, curves, title=heading, logarithmic=True)
+    return charts.finish(figure, axes, f"Gradient descent, {title}", "relative gap (L(t)-L*)/(L(0)-L*)")

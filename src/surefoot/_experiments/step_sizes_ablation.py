@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import plots
+from .._report import charts
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import COLUMNS, GD, PAPER, SIZES, Run, Setting, Size, beside, marks, percent, rows, run
 from .step_sizes_training import CLEAR, about
@@ -198,7 +198,7 @@ def _experiment(
 
 
 def _draw(title: str, runs: Mapping[str, Run]) -> Figure:
-    figure, axes = plots.grid(1, 2, panel=(4.6, 3.4))
+    figure, axes = charts.grid(1, 2, panel=(4.6, 3.4))
     for ax, mean in zip(axes[0], (False, True), strict=True):
         for index, (label, found) in enumerate(runs.items()):
             values = [100.0 * (mark.mean if mean else mark.at_end) for mark in found.marks]
@@ -206,12 +206,12 @@ def _draw(title: str, runs: Mapping[str, Run]) -> Figure:
             line, width = ("o--", 1.4) if index % 2 else ("o-", 3.2)
             epochs = [mark.epochs for mark in found.marks]
             ax.plot(
-                epochs, values, line, color=plots.COLOURS[index], markersize=width + 2.0, linewidth=width, label=label
+                epochs, values, line, color=charts.COLOURS[index], markersize=width + 2.0, linewidth=width, label=label
             )
         ax.axhline(0.0, color="black", linestyle="--", linewidth=1.0, label=GD)
         ax.set_xlabel("epoch")
-        plots.style(ax, "mean over t ≤ T" if mean else "at T")
-    return plots.finish(figure, axes, f"{title}: training problems, best network so far", "improvement, %")
+        charts.style(ax, "mean over t ≤ T" if mean else "at T")
+    return charts.finish(figure, axes, f"{title}: training problems, best network so far", "improvement, %")
 
 
 def _cell(value: Cell) -> str:

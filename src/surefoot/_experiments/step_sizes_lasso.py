@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from .._report import charts
 from .._step_sizes.baselines import trace
 from .._step_sizes.learned_solver import WEIGHTS, LassoSolver
 from .._step_sizes.problems import Lasso
-from . import plots
 from .implicit_runs import kept
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT
@@ -182,9 +182,9 @@ def _training(found: Mapping[str, Mapping[str, Reached]]) -> Finding:
 
 
 def _draw(found: Mapping[str, Mapping[str, Reached]]) -> Figure:
-    figure, axes = plots.grid(1, len(found), panel=(4.0, 3.3))
+    figure, axes = charts.grid(1, len(found), panel=(4.0, 3.3))
     for ax, (lam, of) in zip(axes[0], found.items(), strict=True):
-        for colour, (name, one) in zip(plots.COLOURS, of.items(), strict=False):
+        for colour, (name, one) in zip(charts.COLOURS, of.items(), strict=False):
             style, width = ("-", 2.4) if name == LEARNED else ("--", 1.4)
             ax.plot(one.spent, one.gaps, style, color=colour, linewidth=width, label=name)
         ax.axhline(ACCURACY, color="#999999", linewidth=0.8)
@@ -192,5 +192,5 @@ def _draw(found: Mapping[str, Mapping[str, Reached]]) -> Figure:
         ax.set_ylim(1e-7, None)
         ax.set_xlim(0.0, 1.1 * max(one.mean for name, one in of.items() if not name.startswith("ISTA")))
         ax.set_xlabel("products with M or Mᵀ")
-        plots.style(ax, f"λ = {lam}")
-    return plots.finish(figure, axes, "Held-out LASSO problems", "(F - F*)/F*, geometric mean")
+        charts.style(ax, f"λ = {lam}")
+    return charts.finish(figure, axes, "Held-out LASSO problems", "(F - F*)/F*, geometric mean")

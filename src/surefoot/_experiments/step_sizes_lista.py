@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .._report import charts
 from .._step_sizes.draws import matrices
 from .._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
 from .._step_sizes.problems import Lasso
-from . import plots
 from .implicit_runs import kept
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT, PAPER, percent
@@ -166,12 +166,12 @@ def _findings(found: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
 
 
 def _draw(found: dict[str, dict[str, Any]], layers: int) -> Figure:
-    figure, axes = plots.grid(1, len(found), panel=(3.4, 3.2))
+    figure, axes = charts.grid(1, len(found), panel=(3.4, 3.2))
     for ax, (label, one) in zip(axes[0], found.items(), strict=True):
-        for colour, name in zip(plots.COLOURS, SHOWN, strict=False):
+        for colour, name in zip(charts.COLOURS, SHOWN, strict=False):
             values = [100.0 * value for value in one["after"][name]]
             ax.plot(range(1, layers + 1), values, "o-", color=colour, markersize=3.5, linewidth=1.5, label=LABELS[name])
         ax.set_ylim(-3.0, 103.0)
         ax.set_xlabel("layer")
-        plots.style(ax, label)
-    return plots.finish(figure, axes, "Violated conditions at inference, after training", "violated, %")
+        charts.style(ax, label)
+    return charts.finish(figure, axes, "Violated conditions at inference, after training", "violated, %")

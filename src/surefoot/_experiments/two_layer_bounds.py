@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
 
 from .._core.run import Run
-from . import plots
+from .._report import charts
 from .result import Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (
     CORRECTED,
@@ -208,18 +208,18 @@ def _findings(table: Table) -> tuple[Finding, ...]:
 
 
 def _draw(settings: dict[tuple[float, int], dict[str, _Series]], noises: list[float], widths: list[int]) -> Figure:
-    figure, axes = plots.grid(len(noises), len(widths))
+    figure, axes = charts.grid(len(noises), len(widths))
     for line, noise in zip(axes, noises, strict=True):
         for ax, width in zip(line, widths, strict=True):
-            curves: list[plots.Curve] = []
-            for colour, (rule, s) in zip(plots.COLOURS, settings[noise, width].items(), strict=False):
-                curves.append(plots.Curve(rule, colour, s.gaps))
+            curves: list[charts.Curve] = []
+            for colour, (rule, s) in zip(charts.COLOURS, settings[noise, width].items(), strict=False):
+                curves.append(charts.Curve(rule, colour, s.gaps))
                 if s.along:
-                    curves.append(plots.Curve(f"bound (20) of {rule}", colour, s.along, marker="v"))
+                    curves.append(charts.Curve(f"bound (20) of {rule}", colour, s.along, marker="v"))
                 if rule == "certified-bb":
-                    curves.append(plots.Curve("drift bound", colour, s.ahead, marker="^"))
+                    curves.append(charts.Curve("drift bound", colour, s.ahead, marker="^"))
                 elif rule == "paper-rho":
-                    curves.append(plots.Curve("bound (17), both schedules", "#000000", s.ahead, marker="^"))
+                    curves.append(charts.Curve("bound (17), both schedules", "#000000", s.ahead, marker="^"))
             ratio = mean(settings[noise, width]["paper-rho"].ratios) or 0.0
-            plots.draw(ax, curves, title=f"h = {width}, noise sd {noise:g}, α₁/α₂ = {ratio:.2g}", floor=TARGET)
-    return plots.finish(figure, axes, "Guaranteed bounds (dashed) and gaps (solid)", "gap L(t)")
+            charts.draw(ax, curves, title=f"h = {width}, noise sd {noise:g}, α₁/α₂ = {ratio:.2g}", floor=TARGET)
+    return charts.finish(figure, axes, "Guaranteed bounds (dashed) and gaps (solid)", "gap L(t)")

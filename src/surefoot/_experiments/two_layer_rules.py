@@ -12,8 +12,8 @@ from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
 from .._core.run import Run
 from .._core.steps import Backtracking, StepRule, make
+from .._report import charts
 from .._two_layer.steps import RULES as STEP_RULES
-from . import plots
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (
     CONTRACTION,
@@ -275,28 +275,28 @@ def _findings(runs: dict[_Setting, dict[str, _Rule]]) -> tuple[Finding, ...]:
     )
 
 
-def _curves(rules: dict[str, _Rule], what: str) -> list[plots.Curve]:
+def _curves(rules: dict[str, _Rule], what: str) -> list[charts.Curve]:
     """Gaps of all repeats, or the steps of the first one (means would blur the oscillation of some rules)."""
     shown = {name: rule for name, rule in rules.items() if name != HIDDEN}
     return [
-        plots.Curve(name, colour, rule.gaps if what == "gaps" else rule.steps[:1])
-        for colour, (name, rule) in zip(plots.COLOURS, shown.items(), strict=False)
+        charts.Curve(name, colour, rule.gaps if what == "gaps" else rule.steps[:1])
+        for colour, (name, rule) in zip(charts.COLOURS, shown.items(), strict=False)
     ]
 
 
 def _draw_grid(runs: dict[_Setting, dict[str, _Rule]], noises: list[float], widths: list[int], what: str) -> Figure:
-    figure, axes = plots.grid(len(noises), len(widths))
+    figure, axes = charts.grid(len(noises), len(widths))
     for line, noise in zip(axes, noises, strict=True):
         for ax, width in zip(line, widths, strict=True):
             key = _Setting(1.0, width, noise)
-            plots.draw(ax, _curves(runs[key], what), title=key.label, logarithmic=True)
+            charts.draw(ax, _curves(runs[key], what), title=key.label, logarithmic=True)
     gaps = what == "gaps"
     title = "Gap by iteration for each rule" if gaps else "Step size by iteration for each rule (first repeat)"
-    return plots.finish(figure, axes, title, "gap L(t)" if gaps else "step size")
+    return charts.finish(figure, axes, title, "gap L(t)" if gaps else "step size")
 
 
 def _draw_ill_conditioned(key: _Setting, rules: dict[str, _Rule]) -> Figure:
-    figure, axes = plots.grid(1, 2, panel=(5.4, 3.8))
-    plots.draw(axes[0][0], _curves(rules, "gaps"), title="gap L(t)", logarithmic=True)
-    plots.draw(axes[0][1], _curves(rules, "steps"), title="step size (first repeat)", logarithmic=True)
-    return plots.finish(figure, axes, f"Ill-conditioned data: {key.label}", "")
+    figure, axes = charts.grid(1, 2, panel=(5.4, 3.8))
+    charts.draw(axes[0][0], _curves(rules, "gaps"), title="gap L(t)", logarithmic=True)
+    charts.draw(axes[0][1], _curves(rules, "steps"), title="step size (first repeat)", logarithmic=True)
+    return charts.finish(figure, axes, f"Ill-conditioned data: {key.label}", "")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._core.losses import SquaredLoss
+from .._report import charts
 from .._two_layer.iterate import squared_extremes
-from . import plots
 from .result import Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (
     CORRECTED,
@@ -146,7 +146,7 @@ def _draw3(
     exponents: list[float],
     widths: list[int],
 ) -> Figure:
-    figure, axes = plots.grid(1, 2, panel=(4.6, 3.4))
+    figure, axes = charts.grid(1, 2, panel=(4.6, 3.4))
     for index, p in enumerate(exponents):
         for ax, values in zip(axes[0], (kappas, ratios), strict=True):
             data = torch.tensor([values[p, h] for h in widths], dtype=torch.float64)
@@ -154,7 +154,7 @@ def _draw3(
             ax.plot(
                 widths,
                 centre.tolist(),
-                color=plots.COLOURS[index],
+                color=charts.COLOURS[index],
                 label=f"p = {p:g}",
                 marker="osv^D"[index % 5],
                 markersize=9 - 2 * index,
@@ -164,7 +164,7 @@ def _draw3(
                 widths,
                 (centre - spread).tolist(),
                 (centre + spread).tolist(),
-                color=plots.COLOURS[index],
+                color=charts.COLOURS[index],
                 alpha=0.15,
                 linewidth=0,
             )
@@ -178,8 +178,8 @@ def _draw3(
         ticks = [t for t in candidates if low < t < high]
         ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
         ax.set_xlabel("width h")
-        plots.style(ax, title)
-    return plots.finish(figure, axes, "Conditioning of the initial weights N(0, h^(-2p))", "")
+        charts.style(ax, title)
+    return charts.finish(figure, axes, "Conditioning of the initial weights N(0, h^(-2p))", "")
 
 
 RULES = {"paper-rho": CORRECTED, "exact-line-search": DRIFT, "certified-bb": DRIFT}
@@ -311,16 +311,16 @@ def _findings4(table: Table, variances: list[float], widths: list[int]) -> tuple
 def _draw4(
     gaps: dict[tuple[float, int], dict[str, list[list[float]]]], variances: list[float], widths: list[int]
 ) -> Figure:
-    figure, axes = plots.grid(len(variances), len(widths), panel=(3.1, 2.7))
+    figure, axes = charts.grid(len(variances), len(widths), panel=(3.1, 2.7))
     for line, variance in zip(axes, variances, strict=True):
         for ax, width in zip(line, widths, strict=True):
             curves = [
-                plots.Curve(name, colour, runs)
+                charts.Curve(name, colour, runs)
                 for colour, (name, runs) in zip(
-                    (plots.COLOURS[1], plots.COLOURS[0], plots.COLOURS[2], plots.COLOURS[6]),
+                    (charts.COLOURS[1], charts.COLOURS[0], charts.COLOURS[2], charts.COLOURS[6]),
                     gaps[variance, width].items(),
                     strict=True,
                 )
             ]
-            plots.draw(ax, curves, title=f"h = {width}, noise variance {variance:g}")
-    return plots.finish(figure, axes, "Overparametrised training beside plain gradient descent", "gap L(t)")
+            charts.draw(ax, curves, title=f"h = {width}, noise variance {variance:g}")
+    return charts.finish(figure, axes, "Overparametrised training beside plain gradient descent", "gap L(t)")

@@ -119,7 +119,7 @@ class Comparison:
         Raises:
             OSError: a failed write.
         """
-        from .._experiments.plots import COLOURS, Curve, draw, finish, grid
+        from .._report.charts import COLOURS, Curve, draw, finish, grid
 
         panels = [("training problems", [row.training for row in self.rows])]
         fresh = [row.fresh for row in self.rows if row.fresh is not None]

@@ -1,4 +1,4 @@
-"""Drawing shared by the experiments: grids of panels with a mean and a band, one legend below all of them."""
+"""Charts of curves: grids of panels with a mean and a band, one legend below all of them."""
 
 from __future__ import annotations
 
