@@ -36,8 +36,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## the main job on bundled real data, end to end
 	$(BIN)/surefoot demo
 
+# One process for each core, and one thread in each; a file's tests stay together, so that its fixtures are made once.
 test: $(STAMP) ## the tests, without those marked slow
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-slow: $(STAMP) ## the tests marked slow
 	$(BIN)/python -m pytest -m slow

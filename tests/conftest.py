@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import settings
 
 # One thread: reductions keep one order of summation, so that a result repeats bit for bit on any machine.
 torch.set_num_threads(1)
+
+# The tests are no package: the modules that several of them share are found by name.
+sys.path.append(str(Path(__file__).resolve().with_name("support")))
 
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

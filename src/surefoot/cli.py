@@ -15,19 +15,10 @@ from typing import Any, TextIO
 
 import tyro
 
+from ._cli.commands import Certify, Check, Command, Demo, List, Report, Train
 from ._cli.errors import Exit, message_of
-from ._cli.options import (
-    Certify,
-    CertifyStepSizes,
-    Check,
-    Command,
-    Demo,
-    List,
-    Report,
-    Train,
-    TrainStepSizes,
-    TrainSystem,
-)
+from ._cli.options import TrainSystem
+from ._cli.step_sizes_options import CertifyStepSizes, TrainStepSizes
 
 # short paragraphs: the parser does not wrap them
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.

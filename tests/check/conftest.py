@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
+from changes import GoodRun, once
+from corpus import CASES
 
 import surefoot as sf
 from surefoot._core.losses import Loss
 
 
-def _load(name: str) -> ModuleType:
-    """A module beside this file; the tests are no package."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-_tamper, _corpus = _load("tamper"), _load("corpus")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each tampering of the corpus."""
     if "tampering" in metafunc.fixturenames:
-        metafunc.parametrize("tampering", _corpus.CASES, ids=[case.name for case in _corpus.CASES])
-
-
-@pytest.fixture(scope="session")
-def corpus() -> ModuleType:
-    """The tampered runs, by name."""
-    return _corpus
-
-
-@pytest.fixture(scope="session")
-def tamper() -> ModuleType:
-    """The generator of tampered directories."""
-    return _tamper
+        metafunc.parametrize("tampering", CASES, ids=[case.name for case in CASES])
 
 
 def _normal(*shape: int, seed: int) -> torch.Tensor:
@@ -91,28 +65,22 @@ def _good(name: str) -> tuple[str, Loss, int | None, int]:
     }[name]
 
 
+def _make(name: str, path: Path) -> None:
+    theorem, loss, every, iterations = _good(name)
+    net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, 12, std=1.0, seed=0)
+    sf.descend(
+        net,
+        loss,
+        certificate=sf.certify(net, loss, f"two-layer/{theorem}"),
+        directory=path,
+        certify_every=every,
+        tolerance=1e-14,
+        max_iterations=iterations,
+        progress=False,
+    )
+
+
 @pytest.fixture(scope="session")
-def good_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def good_run(tmp_path_factory: pytest.TempPathFactory) -> GoodRun:
     """``good_run(name)``: the directory of a run that the checker accepts, made once."""
-    made: dict[str, Path] = {}
-
-    def make(name: str) -> Path:
-        if name not in made:
-            theorem, loss, every, iterations = _good(name)
-            net = sf.nn.TwoLayerLinear.gaussian(*loss.shape, 12, std=1.0, seed=0)
-            certificate = sf.certify(net, loss, f"two-layer/{theorem}")
-            path = tmp_path_factory.mktemp(name) / "run"
-            sf.descend(
-                net,
-                loss,
-                certificate=certificate,
-                directory=path,
-                certify_every=every,
-                tolerance=1e-14,
-                max_iterations=iterations,
-                progress=False,
-            )
-            made[name] = path
-        return made[name]
-
-    return make
+    return once(tmp_path_factory, _make)

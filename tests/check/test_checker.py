@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import flint
 import mpmath
 import numpy as np
 import pytest
+import tamper
 import torch
 
 import surefoot as sf
@@ -158,9 +158,7 @@ def test_a_diverging_run_is_rejected_at_L2(make_loss: MakeLoss, tmp_path: Path) 
 # -- undecided ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_quantity_between_the_ends_of_its_enclosure_is_undecided(
-    good_run: GoodRun, tamper: ModuleType, tmp_path: Path
-) -> None:
+def test_a_quantity_between_the_ends_of_its_enclosure_is_undecided(good_run: GoodRun, tmp_path: Path) -> None:
     run = tamper.StoredRun.read(good_run("drift"))
     gap = float.fromhex(run.certificate["quantities"]["initial_gap"])
     run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, {"initial_gap": 0.9 * gap})
@@ -170,9 +168,7 @@ def test_a_quantity_between_the_ends_of_its_enclosure_is_undecided(
     assert main([str(tmp_path / "run")]) == 3
 
 
-def test_final_weights_older_than_a_checkpoint_are_undecided(
-    good_run: GoodRun, tamper: ModuleType, tmp_path: Path
-) -> None:
+def test_final_weights_older_than_a_checkpoint_are_undecided(good_run: GoodRun, tmp_path: Path) -> None:
     """That is what a resumed run leaves behind when it is killed."""
     run = tamper.StoredRun.read(good_run("drift"))
     run.arrays["final.safetensors"] = run.arrays["checkpoints/000000002.safetensors"]
@@ -182,7 +178,7 @@ def test_final_weights_older_than_a_checkpoint_are_undecided(
     assert "older than the newest checkpoint" in failures(report)
 
 
-def test_a_run_cut_short_is_checked_as_far_as_it_went(good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
+def test_a_run_cut_short_is_checked_as_far_as_it_went(good_run: GoodRun, tmp_path: Path) -> None:
     run = tamper.StoredRun.read(good_run("drift"))
     del run.arrays["final.safetensors"]
     run.write(tmp_path / "run")
@@ -270,7 +266,7 @@ def timed(directory: Path) -> tuple[Report, float]:
 
 @pytest.mark.parametrize(("count", "outcome"), [(9_000, Outcome.ACCEPT), (100_000, Outcome.REJECT)])
 def test_a_schedule_of_very_many_segments_ends_quickly(
-    count: int, outcome: Outcome, good_run: GoodRun, tamper: ModuleType, tmp_path: Path
+    count: int, outcome: Outcome, good_run: GoodRun, tmp_path: Path
 ) -> None:
     run = tamper.StoredRun.read(good_run("contraction"))
     tamper.split(run.certificate, count)
@@ -282,7 +278,7 @@ def test_a_schedule_of_very_many_segments_ends_quickly(
     assert seconds < 10.0
 
 
-def test_astronomical_counts_and_iterations_end_quickly(good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
+def test_astronomical_counts_and_iterations_end_quickly(good_run: GoodRun, tmp_path: Path) -> None:
     run = tamper.StoredRun.read(good_run("drift"))
     tamper.lengthen(run.certificate, 10**18)  # true: the rate of a level holds at every lower gap
     last = 2**63 - 1
@@ -295,7 +291,7 @@ def test_astronomical_counts_and_iterations_end_quickly(good_run: GoodRun, tampe
     assert seconds < 5.0
 
 
-def test_huge_files_and_declarations_end_quickly(good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
+def test_huge_files_and_declarations_end_quickly(good_run: GoodRun, tmp_path: Path) -> None:
     run = tamper.StoredRun.read(good_run("drift"))
     for name, content in {
         "certificate.json": b"[" + b"0," * (16 << 20) + b"0]",

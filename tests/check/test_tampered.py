@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+import tamper
+from changes import GoodRun, check_changed, reevaluate
+from corpus import CASES
 
 from surefoot_check.checker import Outcome, check, lines
 from surefoot_check.theorems.two_layer import DIRECTIONS
 
-GoodRun = Callable[[str], Path]
 RUNS = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_generator_alone_changes_nothing(name: str, good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
+def test_the_generator_alone_changes_nothing(name: str, good_run: GoodRun, tmp_path: Path) -> None:
     tamper.Tampering("as it was", name).apply(good_run(name), tmp_path / "run")
     assert check(tmp_path / "run").outcome is Outcome.ACCEPT
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_re_evaluation_of_the_theorem_alone_changes_nothing(
-    name: str, good_run: GoodRun, tamper: ModuleType, tmp_path: Path
-) -> None:
-    def change(run: Any) -> None:
-        run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, {})
-
-    tamper.Tampering("re-evaluated", name, change).apply(good_run(name), tmp_path / "run")
-    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+def test_re_evaluation_of_the_theorem_alone_changes_nothing(name: str, good_run: GoodRun, tmp_path: Path) -> None:
+    assert check_changed(good_run(name), reevaluate(), tmp_path / "run").outcome is Outcome.ACCEPT
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_weaker_certificate_is_still_true(name: str, good_run: GoodRun, tamper: ModuleType, tmp_path: Path) -> None:
+def test_a_weaker_certificate_is_still_true(name: str, good_run: GoodRun, tmp_path: Path) -> None:
     """Base quantities moved by 1e-6 in the safe direction: the corpus tests the direction, not the change."""
     run = tamper.StoredRun.read(good_run(name))
     base = {
@@ -61,6 +55,6 @@ def test_tampered(tampering: Any, good_run: GoodRun, tmp_path: Path) -> None:
     assert [line for line in report.lines if line.outcome is not Outcome.ACCEPT]
 
 
-def test_the_corpus_names_every_case_once(corpus: ModuleType) -> None:
-    names = [case.name for case in corpus.CASES]
+def test_the_corpus_names_every_case_once() -> None:
+    names = [case.name for case in CASES]
     assert len(names) == len(set(names)) >= 120

@@ -120,6 +120,20 @@ def test_train_in_words(run, tmp_path: Path, without_report: None) -> None:
     for text in ("Problem", "Training", "every step certified by step-sizes/monotone", "StepSizeNet (learned)", "Next"):
         assert text in outcome.out
     assert "raise max_iterations" not in outcome.out
+    assert "sf.learned.LassoSolver" not in outcome.out
+
+
+def test_next_commands_stand_on_one_line(run, tmp_path: Path, without_report: None) -> None:
+    out = tmp_path / "/".join(["a" * 60] * 3) / "run"
+    outcome = run("train", SYSTEM, *SHORT, "--problem", "lasso", "--out", out)
+    assert outcome.code == 0
+    lines = outcome.out[outcome.out.index("\nNext") :].splitlines()
+    assert [line.split("  # ")[0] for line in lines[1:]] == [
+        f"Next  open {out / 'report.html'}",
+        f"  surefoot check {out}",
+        f"  surefoot train step-sizes --out {out} --resume --epochs 30",
+        "  sf.learned.LassoSolver().solve(problems, 100)",
+    ]
 
 
 def test_other_optimizers_and_the_detached_rule(run, tmp_path: Path, without_report: None) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
+from surefoot._core.certificate import digests
 from surefoot._two_layer.system import TwoLayerSystem
 from surefoot_check.checker import Outcome, check
 
@@ -34,7 +35,7 @@ _certify, _certificates = TwoLayerSystem.certify, {}
 
 def remembered(system: TwoLayerSystem, net: Any, loss: Any, theorem: str) -> sf.Certificate:
     """The certificate of the same arrays again: it depends on nothing else, and iterates repeat here."""
-    key = (theorem, *sorted(system.digests(net, loss).items()))
+    key = (theorem, *sorted(digests(loss.reduced.arrays(), system.reduced(net, loss)).items()))
     if key not in _certificates:
         _certificates[key] = _certify(system, net, loss, theorem)
     return _certificates[key]

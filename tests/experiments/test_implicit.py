@@ -333,6 +333,13 @@ def test_tradeoff() -> None:
     assert len(experiment.figures[0].draw().axes) == 2
 
 
+def test_tradeoff_takes_few_samples_where_mnist_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certified, "DIGITS_SIZE", (4, 40))
+    settings = certified.tradeoff((50, 200), (0,), limit=2).settings
+    assert (settings["N"], settings["m"]) == (4, 40)
+    assert "digits" in settings["data"]
+
+
 def test_the_seed_decides_the_numbers(record_draw: Callable[[int], Experiment]) -> None:
     assert record_draw(0).tables == record_draw(0).tables
     assert record_draw(0).tables != record_draw(1).tables

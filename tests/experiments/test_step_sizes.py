@@ -20,6 +20,8 @@ from surefoot._experiments import step_sizes_runs as runs
 from surefoot._experiments import step_sizes_training as training
 from surefoot._experiments.result import Experiment
 from surefoot._experiments.step_sizes_runs import Setting, Size
+from surefoot._step_sizes.learned_solver import LassoSolution, LassoSolver
+from surefoot._step_sizes.problems import Lasso
 from surefoot._step_sizes.training_loss import training_loss
 from surefoot._step_sizes.unrolled import smoothness_of
 
@@ -202,6 +204,24 @@ def test_products_are_counted_up_to_the_first_accurate_iterate(name: str) -> Non
     assert found.gaps[0] > lasso.ACCURACY > found.gaps[-1]
     assert 0.0 < min(found.products) <= max(found.products) <= found.spent[-1]
     assert (found.rejected is None) == (name == "FISTA")
+
+
+def test_rejections_are_counted_until_every_problem_is_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tighter tolerance of the run changes nothing, though such a run rejects far more."""
+    found = lasso._measure(lasso.LEARNED, "0.1", 4, 20, 40, 0)
+    solve = LassoSolver.solve
+    shares: list[float] = []
+
+    def longer(
+        self: LassoSolver, problems: Lasso, iterations: int, start: Any = None, *, tolerance: Any = None
+    ) -> LassoSolution:
+        solution = solve(self, problems, iterations, start, tolerance=None if tolerance is None else 1e-3 * tolerance)
+        shares.append(1.0 - solution.accepted_share)
+        return solution
+
+    monkeypatch.setattr(LassoSolver, "solve", longer)
+    assert lasso._measure(lasso.LEARNED, "0.1", 4, 20, 40, 0).rejected == found.rejected
+    assert shares[0] > shares[1] == pytest.approx(found.rejected)
 
 
 def test_a_method_that_is_too_slow_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

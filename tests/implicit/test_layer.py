@@ -531,14 +531,15 @@ def test_threads_share_a_module():
 
     layer = EquilibriumLayer(Cell())
     before = dict(layer.named_parameters())
+    W = layer.f.W  # read once: while a thread evaluates the module, its attribute is that thread's
     z = layer(X)
-    (expected,) = torch.autograd.grad(z.sum(), layer.f.W)
+    (expected,) = torch.autograd.grad(z.sum(), W)
     wrong = []
 
     def work():
         for _ in range(10):
             found = layer(X)
-            (grad,) = torch.autograd.grad(found.sum(), layer.f.W)
+            (grad,) = torch.autograd.grad(found.sum(), W)
             if not (torch.equal(found, z) and torch.equal(grad, expected)):
                 wrong.append(grad)
 

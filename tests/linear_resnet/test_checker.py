@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from changes import GoodRun, bumped, check_changed, edit, everywhere, faster, field, once, reevaluate, scaled
+from tamper import SCHEDULE, StoredRun, reevaluated
 
 import surefoot as sf
-from surefoot_check.arrays import digest
 from surefoot_check.checker import Outcome, check, lines
 
 F64 = torch.float64
 RUNS = ("local", "start", "gd", "duplicated")
-GoodRun = Callable[[str], Path]
-
-
-def _load() -> ModuleType:
-    """The generator of tampered directories, in the tests of the checker; the tests are no package."""
-    path = Path(__file__).resolve().parents[1] / "check" / "tamper.py"
-    spec = importlib.util.spec_from_file_location("linear_resnet_tamper", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-tamper = _load()
-SCHEDULE: tuple[Any, ...] = tamper.SCHEDULE
 
 
 def normal(*shape: int, seed: int) -> torch.Tensor:
@@ -67,99 +47,14 @@ def _make(name: str, path: Path) -> None:
 @pytest.fixture(scope="module")
 def good_run(tmp_path_factory: pytest.TempPathFactory) -> GoodRun:
     """``good_run(name)``: the directory of a run that the checker accepts, made once."""
-    made: dict[str, Path] = {}
-
-    def make(name: str) -> Path:
-        if name not in made:
-            made[name] = tmp_path_factory.mktemp(name) / "run"
-            _make(name, made[name])
-        return made[name]
-
-    return make
-
-
-def seal(run: Any) -> None:
-    """Recompute every hash, so that only the mathematics can tell."""
-    run.indent = None
-    for name, certificate in run.certificates.items():
-        start = name.removeprefix("certificate").removesuffix(".json").removeprefix("-")
-        weights = run.arrays.get(f"checkpoints/{start}.safetensors", run.weights) if start else run.weights
-        certificate["arrays"] = {f"problem/{k}": digest(v) for k, v in run.problem.items()}
-        certificate["arrays"] |= {f"initial/{k}": digest(v) for k, v in weights.items() if k in ("A", "B", "W")}
-    owner = np.frombuffer(hashlib.sha256(tamper.encoded(run.certificate, None)).digest(), dtype=np.uint8)
-    for path, arrays in run.arrays.items():
-        if path not in ("initial.safetensors", "problem.safetensors"):
-            arrays["certificate"] = owner
-
-
-def quantity(run: Any, name: str) -> float:
-    return float.fromhex(run.certificate["quantities"][name])
-
-
-def reevaluate(base: dict[str, float] | None = None, choices: dict[str, float] | None = None) -> Any:
-    """Published quantities multiplied by factors, and everything else recomputed by the theorem."""
-
-    def change(run: Any) -> None:
-        scaled = [
-            {name: quantity(run, name) * factor for name, factor in (factors or {}).items()}
-            for factors in (base, choices)
-        ]
-        run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, *scaled)
-
-    return change
-
-
-def every_weights(run: Any, name: str, change: Callable[[Any], Any]) -> None:
-    """Change a weight array in the initial file and all checkpoints alike."""
-    for path, arrays in run.arrays.items():
-        if path != "problem.safetensors":
-            arrays[name] = change(arrays[name])
-
-
-def edit(path: str, name: str, change: Callable[[Any], Any]) -> Any:
-    """Change one array; ``path`` may be "checkpoint": one in the middle."""
-
-    def apply(run: Any) -> None:
-        file = run.checkpoint if path == "checkpoint" else path
-        run.arrays[file][name] = change(run.arrays[file][name])
-
-    return apply
-
-
-def put(*path: Any, value: Any) -> Any:
-    return lambda run: tamper.put(run.certificate, path, value)
-
-
-def scaled(*path: Any, factor: float) -> Any:
-    return lambda run: tamper.put(
-        run.certificate, path, (float.fromhex(tamper.get(run.certificate, path)) * factor).hex()
-    )
-
-
-def bumped(array: Any, by: float = 0.01) -> Any:
-    result = array.copy()
-    result.flat[0] += by
-    return result
+    return once(tmp_path_factory, _make)
 
 
 def narrower(run: Any) -> None:
     """All arrays one unit narrower: they fit each other, and the sizes in the certificate are stale."""
-    every_weights(run, "A", lambda A: A[:-1])
-    every_weights(run, "B", lambda B: B[:, :-1])
-    every_weights(run, "W", lambda W: W[:, :-1, :-1])
-
-
-def faster(index: int, factor: float) -> Any:
-    """Another decrease of a segment, and the rate that goes with it."""
-
-    def change(run: Any) -> None:
-        segment = tamper.get(run.certificate, SCHEDULE)[index]
-        decrease = float.fromhex(segment[3]) * factor
-        segment[3] = decrease.hex()
-        if index == 0:
-            run.certificate["conclusion"]["rate"] = (1.0 - decrease).hex()
-
-    return change
+    everywhere("A", lambda A: A[:-1])(run)
+    everywhere("B", lambda B: B[:, :-1])(run)
+    everywhere("W", lambda W: W[:, :-1, :-1])(run)
 
 
 def phase_of_other_weights(run: Any) -> None:
@@ -179,36 +74,36 @@ def phase_scaled(name: str, factor: float) -> Any:
     def change(run: Any) -> None:
         file, record = run.phase
         value = float.fromhex(record["quantities"][name]) * factor
-        run.certificates[file] = tamper.reevaluated(record, {name: value})
+        run.certificates[file] = reevaluated(record, {name: value})
 
     return change
 
 
 LOCAL: dict[str, Any] = {
-    "radius smaller": reevaluate(choices={"radius": 1 - 1e-3}),
-    "radius much larger": reevaluate(choices={"radius": 1e3}),
-    "radius larger, constants those of the smaller": reevaluate(choices={"radius": 1.05}),
-    "radius negative": reevaluate(choices={"radius": -1.0}),
-    "pl_constant larger by 1e-6": reevaluate({"pl_constant": 1 + 1e-6}),
-    "pl_constant twice": reevaluate({"pl_constant": 2.0}),
-    "gauss_newton smaller by 1e-6": reevaluate({"gauss_newton": 1 - 1e-6}),
-    "gauss_newton half": reevaluate({"gauss_newton": 0.5}),
-    "bilinear smaller by 1e-6": reevaluate({"bilinear": 1 - 1e-6}),
-    "bilinear 0": reevaluate({"bilinear": 0.0}),
-    "initial_gap smaller": reevaluate({"initial_gap": 1 - 1e-6}),
-    "pl_constant larger, alone": scaled("quantities", "pl_constant", factor=1 + 1e-6),
-    "gauss_newton smaller, alone": scaled("quantities", "gauss_newton", factor=1 - 1e-6),
-    "smoothness smaller": scaled("quantities", "smoothness", factor=1 - 1e-6),
-    "required_radius smaller": scaled("quantities", "required_radius", factor=1 - 1e-6),
-    **{f"gamma {g}, alone": put("quantities", "gamma", value=g.hex()) for g in (0.0, 0.5, 2.0, 3.0, -1.0)},
-    **{f"gamma {g}": reevaluate(choices={"gamma": g}) for g in (1.5, 1.9)},  # the radius is that of 1
+    "radius smaller": reevaluate({"radius": 1 - 1e-3}),
+    "radius much larger": reevaluate({"radius": 1e3}),
+    "radius larger, constants those of the smaller": reevaluate({"radius": 1.05}),
+    "radius negative": reevaluate({"radius": -1.0}),
+    "pl_constant larger by 1e-6": reevaluate(pl_constant=1 + 1e-6),
+    "pl_constant twice": reevaluate(pl_constant=2.0),
+    "gauss_newton smaller by 1e-6": reevaluate(gauss_newton=1 - 1e-6),
+    "gauss_newton half": reevaluate(gauss_newton=0.5),
+    "bilinear smaller by 1e-6": reevaluate(bilinear=1 - 1e-6),
+    "bilinear 0": reevaluate(bilinear=0.0),
+    "initial_gap smaller": reevaluate(initial_gap=1 - 1e-6),
+    "pl_constant larger, alone": scaled(("quantities", "pl_constant"), 1 + 1e-6),
+    "gauss_newton smaller, alone": scaled(("quantities", "gauss_newton"), 1 - 1e-6),
+    "smoothness smaller": scaled(("quantities", "smoothness"), 1 - 1e-6),
+    "required_radius smaller": scaled(("quantities", "required_radius"), 1 - 1e-6),
+    **{f"gamma {g}, alone": field(("quantities", "gamma"), g.hex()) for g in (0.0, 0.5, 2.0, 3.0, -1.0)},
+    **{f"gamma {g}": reevaluate({"gamma": g}) for g in (1.5, 1.9)},  # the radius is that of 1
     "no gamma": lambda run: run.certificate["quantities"].pop("gamma"),
     "no radius": lambda run: run.certificate["quantities"].pop("radius"),
     "no bilinear": lambda run: run.certificate["quantities"].pop("bilinear"),
-    "a quantity of the other theorem": put("quantities", "norm_A", value=(1.0).hex()),
-    "the other theorem": put("theorem", value="linear-resnet/gd"),
+    "a quantity of the other theorem": field(("quantities", "norm_A"), (1.0).hex()),
+    "the other theorem": field(("theorem",), "linear-resnet/gd"),
     "the condition on the ball left out": lambda run: run.certificate["conditions"].pop(),
-    "second step": put(*SCHEDULE, 0, 5, value=(1e-9).hex()),
+    "second step": field((*SCHEDULE, 0, 5), (1e-9).hex()),
 }
 PHASES: dict[str, Any] = {
     "phase of other weights": phase_of_other_weights,
@@ -218,25 +113,25 @@ PHASES: dict[str, Any] = {
     "phase with a smaller gauss_newton": phase_scaled("gauss_newton", 1 - 1e-6),
 }
 GD: dict[str, Any] = {
-    **{f"{name} smaller": reevaluate({name: 1 - 1e-6}) for name in ("norm_A", "norm_B", "norm_X", "initial_gap")},
-    **{f"{name} larger": reevaluate({name: 1 + 1e-6}) for name in ("sigma_min_A", "sigma_min_B", "sigma_min_X")},
-    "initial loss below the gap": reevaluate(choices={"initial_loss": 0.01}),
-    "step larger": reevaluate(choices={"initial_step": 1 + 1e-6}),
-    "step 0": reevaluate(choices={"initial_step": 0.0}),
-    "weights not zero": lambda run: every_weights(run, "W", lambda W: bumped(W, 1e-9)),
-    "weight_norm negative": put("quantities", "weight_norm", value=(-1.0).hex()),
-    "radius added": put("quantities", "radius", value=(1.0).hex()),
+    **{f"{name} smaller": reevaluate(**{name: 1 - 1e-6}) for name in ("norm_A", "norm_B", "norm_X", "initial_gap")},
+    **{f"{name} larger": reevaluate(**{name: 1 + 1e-6}) for name in ("sigma_min_A", "sigma_min_B", "sigma_min_X")},
+    "initial loss below the gap": reevaluate({"initial_loss": 0.01}),
+    "step larger": reevaluate({"initial_step": 1 + 1e-6}),
+    "step 0": reevaluate({"initial_step": 0.0}),
+    "weights not zero": everywhere("W", lambda W: bumped(W, 1e-9)),
+    "weight_norm negative": field(("quantities", "weight_norm"), (-1.0).hex()),
+    "radius added": field(("quantities", "radius"), (1.0).hex()),
 }
 ANY: dict[str, Any] = {
     "initial W changed": edit("initial.safetensors", "W", bumped),
-    "A changed everywhere": lambda run: every_weights(run, "A", lambda A: A * 0.9),
-    "B changed everywhere": lambda run: every_weights(run, "B", lambda B: B * 1.1),
+    "A changed everywhere": everywhere("A", lambda A: A * 0.9),
+    "B changed everywhere": everywhere("B", lambda B: B * 1.1),
     "A of a checkpoint changed": edit("checkpoint", "A", bumped),
     "B of a checkpoint changed": edit("checkpoint", "B", bumped),
     "W of a checkpoint far off": edit("checkpoint", "W", lambda W: bumped(W, 5.0)),
     "final W far off": edit("final.safetensors", "W", lambda W: bumped(W, 5.0)),
     "A of other shape in a checkpoint": edit("checkpoint", "A", lambda A: A[:-1]),
-    "W without a layer everywhere": lambda run: every_weights(run, "W", lambda W: W[1:]),
+    "W without a layer everywhere": everywhere("W", lambda W: W[1:]),
     "W of one dimension less": edit("initial.safetensors", "W", lambda W: W[0]),
     "W in float32": edit("initial.safetensors", "W", lambda W: W.astype(np.float32)),
     "W not finite": edit("initial.safetensors", "W", lambda W: bumped(W, np.nan)),
@@ -247,21 +142,21 @@ ANY: dict[str, Any] = {
     "data changed": edit("problem.safetensors", "X", lambda X: 0.9 * X),
     "target changed": edit("problem.safetensors", "Y", lambda Y: bumped(Y, 1.0)),
     "witness changed": edit("problem.safetensors", "optimum", lambda V: bumped(V, 0.1)),
-    "depth one more": put("problem", "depth", value=5),
-    "width one more": put("problem", "m", value=6),
-    "depth a float": put("problem", "depth", value=4.0),
-    "quadratic 1": put("problem", "quadratic", value=1),
-    "kind sensing": put("problem", "kind", value="sensing"),
-    "another system": put("system", value="two-layer"),
-    "a theorem of another system": put("theorem", value="two-layer/drift"),
-    "first decrease larger": faster(0, 1 + 1e-6),
-    "last decrease larger": faster(-1, 1 + 1e-6),
-    "first step larger": scaled(*SCHEDULE, 0, 4, factor=1 + 1e-6),
-    "first level smaller": scaled(*SCHEDULE, 0, 2, factor=1 - 1e-6),
-    "rate smaller": scaled("conclusion", "rate", factor=1 - 1e-6),
-    "step of the conclusion larger": scaled("conclusion", "step_size", factor=1 + 1e-6),
-    "no segments": put(*SCHEDULE, value=[]),
-    "a count too many": put(*SCHEDULE, -1, 1, value=10),
+    "depth one more": field(("problem", "depth"), 5),
+    "width one more": field(("problem", "m"), 6),
+    "depth a float": field(("problem", "depth"), 4.0),
+    "quadratic 1": field(("problem", "quadratic"), 1),
+    "kind sensing": field(("problem", "kind"), "sensing"),
+    "another system": field(("system",), "two-layer"),
+    "a theorem of another system": field(("theorem",), "two-layer/drift"),
+    "first decrease larger": faster(factor=1 + 1e-6),
+    "last decrease larger": faster(-1, factor=1 + 1e-6),
+    "first step larger": scaled((*SCHEDULE, 0, 4), 1 + 1e-6),
+    "first level smaller": scaled((*SCHEDULE, 0, 2), 1 - 1e-6),
+    "rate smaller": scaled(("conclusion", "rate"), 1 - 1e-6),
+    "step of the conclusion larger": scaled(("conclusion", "step_size"), 1 + 1e-6),
+    "no segments": field(SCHEDULE, []),
+    "a count too many": field((*SCHEDULE, -1, 1), 10),
 }
 CASES = [
     *(("local", name, change) for name, change in {**LOCAL, **PHASES, **ANY}.items()),
@@ -280,21 +175,13 @@ def test_good_runs_are_accepted(name: str, good_run: GoodRun) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_generator_alone_changes_nothing(name: str, good_run: GoodRun, tmp_path: Path) -> None:
-    run = tamper.StoredRun.read(good_run(name))
-    reevaluate()(run)
-    seal(run)
-    run.write(tmp_path / "run")
-    report = check(tmp_path / "run")
+    report = check_changed(good_run(name), reevaluate(), tmp_path / "run")
     assert report.outcome is Outcome.ACCEPT, "\n".join(lines(report))
 
 
 @pytest.mark.parametrize(("name", "case", "change"), CASES, ids=[f"{name}: {case}" for name, case, _ in CASES])
 def test_tampered(name: str, case: str, change: Any, good_run: GoodRun, tmp_path: Path) -> None:
-    run = tamper.StoredRun.read(good_run(name))
-    change(run)
-    seal(run)
-    run.write(tmp_path / "run")
-    report = check(tmp_path / "run")
+    report = check_changed(good_run(name), change, tmp_path / "run")
     assert report.outcome is not Outcome.ACCEPT, "\n".join(lines(report))
     assert [line for line in report.lines if line.outcome is not Outcome.ACCEPT]
 
@@ -302,7 +189,7 @@ def test_tampered(name: str, case: str, change: Any, good_run: GoodRun, tmp_path
 @pytest.mark.parametrize("name", ["local", "gd"])
 def test_without_new_hashes_any_change_is_rejected(name: str, good_run: GoodRun, tmp_path: Path) -> None:
     for index, (file, key) in enumerate((("initial", "A"), ("initial", "W"), ("problem", "X"), ("problem", "optimum"))):
-        run = tamper.StoredRun.read(good_run(name))
+        run = StoredRun.read(good_run(name))
         run.arrays[f"{file}.safetensors"][key] = bumped(run.arrays[f"{file}.safetensors"][key], 1e-15)
         run.write(tmp_path / str(index))
         assert check(tmp_path / str(index)).outcome is Outcome.REJECT
@@ -310,21 +197,21 @@ def test_without_new_hashes_any_change_is_rejected(name: str, good_run: GoodRun,
 
 def test_a_checkpoint_of_another_run(good_run: GoodRun, tmp_path: Path) -> None:
     """With its own seal it is rejected; resealed, its A and B are not those of this run."""
-    other, file = tamper.StoredRun.read(good_run("gd")), "checkpoints/000000005.safetensors"
+    other, file = StoredRun.read(good_run("gd")), "checkpoints/000000005.safetensors"
     for resealed in (False, True):
-        run = tamper.StoredRun.read(good_run("local"))
+        run = StoredRun.read(good_run("local"))
         run.arrays[file] = dict(other.arrays[file])
         if resealed:
-            seal(run)
+            run.seal()
         run.write(tmp_path / str(resealed))
         assert check(tmp_path / str(resealed)).outcome is Outcome.REJECT
 
 
 def test_an_early_iterate_passed_off_as_a_late_one(good_run: GoodRun, tmp_path: Path) -> None:
-    run = tamper.StoredRun.read(good_run("local"))
+    run = StoredRun.read(good_run("local"))
     late, early = (run.arrays[f"checkpoints/{t:09d}.safetensors"] for t in (10, 1))
     late["W"] = early["W"]
-    seal(run)
+    run.seal()
     run.write(tmp_path / "run")
     report = check(tmp_path / "run")
     assert report.outcome is Outcome.REJECT
@@ -334,16 +221,12 @@ def test_an_early_iterate_passed_off_as_a_late_one(good_run: GoodRun, tmp_path: 
 @pytest.mark.parametrize(
     "change",
     [
-        reevaluate(choices={"gamma": 0.5}),
-        reevaluate({"pl_constant": 1 - 1e-7, "gauss_newton": 1 + 1e-6, "bilinear": 1 + 1e-6, "initial_gap": 1 + 1e-7}),
+        reevaluate({"gamma": 0.5}),
+        reevaluate(pl_constant=1 - 1e-7, gauss_newton=1 + 1e-6, bilinear=1 + 1e-6, initial_gap=1 + 1e-7),
     ],
 )
 def test_a_weaker_certificate_is_still_true(change: Any, good_run: GoodRun, tmp_path: Path) -> None:
-    run = tamper.StoredRun.read(good_run("start"))
-    change(run)
-    seal(run)
-    run.write(tmp_path / "run")
-    report = check(tmp_path / "run")
+    report = check_changed(good_run("start"), change, tmp_path / "run")
     assert report.outcome is Outcome.ACCEPT, "\n".join(lines(report))
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import surefoot as sf
+from surefoot._core.certificate import digests
 from surefoot._core.system import system_of
 from surefoot._linear_resnet.engine import SubspaceEngine
 from surefoot._linear_resnet.reduction import reduce
@@ -188,7 +189,7 @@ _certify, _certificates = LinearResNetSystem.certify, {}
 
 def remembered(system: LinearResNetSystem, net: Any, loss: Any, theorem: str) -> sf.Certificate:
     """The certificate of the same arrays again: it depends on nothing else, and iterates repeat here."""
-    key = (theorem, *sorted(system.digests(net, loss).items()))
+    key = (theorem, *sorted(digests(loss.reduced.arrays(), system.reduced(net, loss)).items()))
     if key not in _certificates:
         _certificates[key] = _certify(system, net, loss, theorem)
     return _certificates[key]

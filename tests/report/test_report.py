@@ -152,9 +152,29 @@ def ill_posed(directory: Path) -> sf.Run:
     return sf.descend(net, sf.SquaredLoss(X, Y), steps=3.0, directory=directory)
 
 
+def lasso(directory: Path) -> sf.Run:
+    """No rate, and steps that a network proposes."""
+    net = sf.nn.StepSizeNet.orthogonal((2, 2, 4), range=(0.5, 1.5))
+    return sf.descend(net, sf.learned.Lasso.random(3, 10, 20, lam=0.01, seed=0), directory=directory, max_iterations=9)  # pyright: ignore[reportArgumentType]
+
+
+def lasso_rate(directory: Path) -> sf.Run:
+    net = sf.nn.StepSizeNet.orthogonal((2, 2, 4), range=(0.5, 1.5))
+    problems = sf.learned.Lasso.random(3, 10, 20, lam=0.01, seed=0)
+    found = sf.certify(net, problems, "step-sizes/prox-rate")
+    return sf.descend(net, problems, certificate=found, directory=directory, max_iterations=9)  # pyright: ignore[reportArgumentType]
+
+
+def least_squares(directory: Path) -> sf.Run:
+    net = sf.nn.StepSizeNet.orthogonal((2, 2, 4), range=(0.5, 1.5))
+    problems = sf.learned.LeastSquares.random(3, 5, 8, seed=0)
+    found = sf.certify(net, problems, "step-sizes/rate")
+    return sf.descend(net, problems, certificate=found, directory=directory, max_iterations=9)  # pyright: ignore[reportArgumentType]
+
+
 RUNS = (
     certified, again, narrow, unregularised, paper, diverged, interrupted, unmoved, optimal, resnet, resnet_paper,
-    implicit, implicit_measured, implicit_paper, ill_posed,
+    implicit, implicit_measured, implicit_paper, ill_posed, lasso, lasso_rate, least_squares,
 )  # fmt: skip
 
 
@@ -288,7 +308,18 @@ def test_linear_resnet_certified_from_a_later_iteration_on(reports) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [certified, paper, resnet, resnet_paper, implicit, implicit_measured, implicit_paper],
+    [
+        certified,
+        paper,
+        resnet,
+        resnet_paper,
+        implicit,
+        implicit_measured,
+        implicit_paper,
+        lasso,
+        lasso_rate,
+        least_squares,
+    ],
     ids=lambda make: make.__name__,
 )
 def test_every_quantity_has_a_symbol_and_a_meaning(reports, make: Callable[[Path], sf.Run]) -> None:
@@ -304,6 +335,33 @@ def test_every_quantity_has_a_symbol_and_a_meaning(reports, make: Callable[[Path
         symbol, meaning = known[name]
         assert f"{name}[0] … [{len(values) - 1}] {symbol} sum " in text
         assert meaning in text
+
+
+def test_learned_steps_have_a_range_and_no_first_step(reports) -> None:
+    run, _, page = reports(lasso)
+    text = words(page)
+    assert "Run report: step-sizes/prox-monotone, LASSO problems, " in text
+    low, high = (number(end([row[name] for row in run.rows[:-1]])) for end, name in ((min, "lowest"), (max, "highest")))
+    assert f"Relative steps P taken {low} … {high} the network's range: 0.5 … 1.5; a step is P/β" in text
+    for absent in ("First step taken", "status first step", "Step sizes taken"):
+        assert absent not in text
+    assert "Guaranteed iterations none the theorem gives no rate to the target" in text
+    compared = text[text.index("Theorems compared") : text.index("Quantities Measured")]
+    for theorem in THEOREMS:  # the default theorem stands for its proximal form here
+        expected = theorem.startswith("step-sizes/") and theorem != "step-sizes/monotone"
+        assert (f" {theorem} " in compared) == expected
+    assert re.findall(r"step-sizes/[a-z-]+ (?:this run )?[✓✗]", compared) == [
+        "step-sizes/prox-monotone this run ✓",
+        "step-sizes/prox-rate ✓",
+    ]
+
+
+def test_rate_that_ends_before_the_target_is_no_promise(reports) -> None:
+    run, _, page = reports(lasso_rate)
+    text = words(page)
+    assert run.certificate.step_size and not math.isfinite(run.guaranteed_iterations(0.0))
+    assert "no limit" not in text
+    assert "Guaranteed iterations none the" in text
 
 
 def test_quantities_of_one_name_are_a_family() -> None:
@@ -588,7 +646,7 @@ def test_factors_margins_and_counts() -> None:
     assert margin(math.log10(1.05)) == "5 % to spare"
     assert margin(-1.0) == "short by a factor of 10"
     assert margin(400.0) == "10⁴⁰⁰ times to spare"
-    assert count(math.inf) == "no limit"
+    assert count(math.inf) == "none"
     assert count(10**9) == "1,000,000,000"
     assert count(5435970149) == "more than 10⁹"
 

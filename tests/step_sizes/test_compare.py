@@ -161,6 +161,15 @@ def test_table() -> None:
     assert str(with_fresh()) == with_fresh().table()
 
 
+def test_gaps_of_a_table_are_means_and_one_set_is_one_set() -> None:
+    comparison = compare(small(), 3, fresh=[small(1)], baselines=["FISTA"])
+    lines = comparison.table().splitlines()
+    assert lines[1].split() == ["training", "1", "fresh", "set"]
+    assert lines[2].count("mean F - F*") == 2
+    mean = float(small(1).gap(trace("FISTA", small(1), 3).solution).mean())
+    assert f"{mean:.2e}" in lines[4]
+
+
 def test_plot(tmp_path: Path) -> None:
     path = tmp_path / "comparison.png"
     with_fresh().plot(path)

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+import step_sizes_reference as reference
 
 from surefoot_check import step_sizes
 from surefoot_check.problems import load_problem
-
-
-def _load() -> ModuleType:
-    """The module beside this file; the tests are no package."""
-    spec = importlib.util.spec_from_file_location("step_sizes_reference", Path(__file__).with_name("reference.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = _load()
 
 
 def loaded(kind: str, **arrays: Any) -> Any:

@@ -256,6 +256,17 @@ def test_model_agrees_with_the_matrix_on_what_it_has_seen(generator: torch.Gener
     assert float(on.abs().max()) <= 1e-9
 
 
+def test_a_solution_is_shown_by_what_it_came_to() -> None:
+    problems = Lasso.random(3, 20, 40, lam=0.1, seed=0)
+    found = LassoSolver().solve(problems, 30)
+    shown = repr(found)
+    assert len(shown) < 250 and "tensor" not in shown and "\n" not in shown
+    assert "3 problems of 40 columns after 30 iterations" in shown
+    assert f"mean F {float(problems.objective(found.solution).mean()):.6g}" in shown
+    assert f"{float(found.gap.max()):.3g}" in shown and f"{found.accepted_share:.1%}" in shown
+    assert "1 problem of 40" in repr(LassoSolver().solve(Lasso.random(1, 20, 40), 0))
+
+
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="weights has 2 entries"):
         LassoSolver([0.0, 1.0])

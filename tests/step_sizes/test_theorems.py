@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
 from itertools import product
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import flint
 import mpmath
 import numpy as np
 import pytest
+import step_sizes_reference as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,17 +28,6 @@ from surefoot_check.theorems import step_sizes_prox_rate as prox_rate
 Array = np.ndarray
 
 
-def _load() -> ModuleType:
-    """The module beside this file; the tests are no package."""
-    spec = importlib.util.spec_from_file_location("step_sizes_reference", Path(__file__).with_name("reference.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = _load()
 KINDS: tuple[str, ...] = reference.KINDS
 GUARANTEES = [name for name in THEOREMS if name.startswith("step-sizes/") and THEOREMS[name].provable]
 

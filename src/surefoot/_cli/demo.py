@@ -16,8 +16,9 @@ import surefoot_check
 from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.status import RunStatus
+from .commands import Demo
 from .errors import Exit
-from .options import Demo, TrainTwoLayer
+from .options import TrainTwoLayer
 from .problem import Problem, build
 from .screen import Screen, count, number, print_json
 from .training import Trained, refuse_existing, train

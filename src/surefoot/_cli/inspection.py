@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .commands import Check, Report, Reproduce
 from .errors import Exit
-from .options import Check, Report, Reproduce
 from .screen import Screen, finite, number, print_json
 
 if TYPE_CHECKING:

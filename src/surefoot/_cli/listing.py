@@ -12,8 +12,8 @@ from .. import _experiments
 from .. import data as datasets
 from .._core.steps import StepRule
 from .._core.system import SYSTEMS
+from .commands import List
 from .errors import Exit
-from .options import List
 from .screen import Screen, print_json
 
 DATA_SETS = {

@@ -1,16 +1,45 @@
 # ruff: noqa: TID253 - only the program itself imports this module
-"""The commands and their options, as dataclasses from which the parser and the help texts are made."""
+"""The options of each system, as dataclasses from which the parser and the help texts are made."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from inspect import cleandoc
+from typing import Annotated, ClassVar, Literal, TypeVar
 
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import arg
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
 Json = Annotated[bool, arg(help="Print JSON, and nothing else, on standard output.", help_behavior_hint="")]
-RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
+Options = TypeVar("Options")
+
+
+def certify_exits(one: str = "it does not") -> Callable[[type[Options]], type[Options]]:
+    """End the help text of a form of ``certify`` with its exit codes; ``one`` says what 1 means."""
+    return _ending(f"Exit code: 0 the theorem holds, 1 {one}.")
+
+
+def train_exits(
+    one: str = "no guarantee under --require-certificate",
+    four: str = "diverged or no step lowers the loss",
+    kept: str = "a checkpoint",
+) -> Callable[[type[Options]], type[Options]]:
+    """End the help text of a form of ``train`` with its exit codes; ``kept`` says what a signal leaves behind."""
+    return _ending(
+        f"Exit code: 0 done (certified or not: it says which), 1 {one},\n"
+        f"4 {four}, 130 after Ctrl-C, 143 after SIGTERM (both keep {kept})."
+    )
+
+
+def _ending(text: str) -> Callable[[type[Options]], type[Options]]:
+    """A decorator that adds a paragraph to the docstring, which is the help text."""
+
+    def add(options: type[Options]) -> type[Options]:
+        options.__doc__ = f"{cleandoc(options.__doc__ or '')}\n\n{text}"
+        return options
+
+    return add
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,84 +217,26 @@ class Implicit(Source):
     """Theorem to evaluate; `surefoot list` names them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepSizes:
-    """Which problems, which network, which theorem."""
-
-    system: ClassVar[str] = "step-sizes"
-    problem: Annotated[
-        Literal["least-squares", "lasso", "logistic"],
-        arg(
-            help="Random problems: ½‖Mx - y‖²; the same + λ‖x‖₁, y = Mx̂ + noise with a sparse x̂; or logistic regression "
-            "+ λ‖x‖₁. M is Gaussian, with columns of norm 1 but for logistic."
-        ),
-    ] = "least-squares"
-    size: Annotated[str, arg(metavar="ROWSxCOLUMNS")] = "20x32"
-    """Rows and columns of each M."""
-    problems: Annotated[int, arg(metavar="INT")] = 32
-    """Number of problems in a batch."""
-    lam: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
-        None
-    )
-    """Weight λ of the l1 penalty."""
-    range: Annotated[
-        str | None,
-        arg(
-            metavar="LO,HI",
-            help="The network's steps lie between LO/β and HI/β. HI up to 2 is certified never to raise an objective; "
-            "a rate needs LO > 0 and HI < 2.",
-            help_behavior_hint="(default: 0,2, or the range of --weights)",
-        ),
-    ] = None
-    weights: Annotated[
-        str | None,
-        arg(
-            metavar="FILE",
-            help="A network to start from, as net.safetensors of an earlier run.",
-            help_behavior_hint="(default: random)",
-        ),
-    ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
-    """Seed of the problems and the initial weights."""
-    theorem: Annotated[
-        str | None,
-        arg(metavar="NAME", help_behavior_hint="(default: step-sizes/monotone; prox-monotone with a penalty)"),
-    ] = None
-    """Theorem to evaluate; `surefoot list` names them."""
-
-
+@certify_exits()
 @dataclass(frozen=True, kw_only=True)
 class CertifyTwoLayer(TwoLayer):
-    """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained.
-
-    Exit code: 0 the theorem holds, 1 it does not."""
+    """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained."""
 
     json: Json = False
 
 
+@certify_exits()
 @dataclass(frozen=True, kw_only=True)
 class CertifyLinearResNet(LinearResNet):
-    """Evaluate a theorem on a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed. Nothing is trained.
-
-    Exit code: 0 the theorem holds, 1 it does not."""
+    """Evaluate a theorem on a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed. Nothing is trained."""
 
     json: Json = False
 
 
+@certify_exits("it does not, or no scale of the weights makes it hold")
 @dataclass(frozen=True, kw_only=True)
 class CertifyImplicit(Implicit):
-    """Evaluate a theorem on an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb. Nothing is trained.
-
-    Exit code: 0 the theorem holds, 1 it does not, or no scale of the weights makes it hold."""
-
-    json: Json = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class CertifyStepSizes(StepSizes):
-    """Evaluate a theorem on learned step sizes: it holds for every network with this range. Nothing is trained.
-
-    Exit code: 0 the theorem holds, 1 it does not."""
+    """Evaluate a theorem on an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb. Nothing is trained."""
 
     json: Json = False
 
@@ -307,12 +278,10 @@ class Training:
     json: Json = False
 
 
+@train_exits()
 @dataclass(frozen=True, kw_only=True)
 class TrainTwoLayer(Training, TwoLayer):
-    """Certify, train, audit and evaluate a two-layer linear network, X W1 W2ᵀ.
-
-    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
-    4 diverged or no step lowers the loss, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+    """Certify, train, audit and evaluate a two-layer linear network, X W1 W2ᵀ."""
 
     engine: Annotated[
         Literal["auto", "gram", "weights"],
@@ -320,12 +289,10 @@ class TrainTwoLayer(Training, TwoLayer):
     ] = "auto"
 
 
+@train_exits()
 @dataclass(frozen=True, kw_only=True)
 class TrainLinearResNet(Training, LinearResNet):
-    """Certify, train, audit and evaluate a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed.
-
-    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
-    4 diverged or no step lowers the loss, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+    """Certify, train, audit and evaluate a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed."""
 
     certify_every: Annotated[
         int | None,
@@ -339,12 +306,10 @@ class TrainLinearResNet(Training, LinearResNet):
     engine: ClassVar[Literal["auto"]] = "auto"
 
 
+@train_exits("no guarantee (at any scale, or with --require-certificate)", "diverged, collapsed, ill posed or stuck")
 @dataclass(frozen=True, kw_only=True)
 class TrainImplicit(Training, Implicit):
-    """Certify, train, audit and evaluate an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb.
-
-    Exit code: 0 done (certified or not: it says which), 1 no guarantee (at any scale, or with --require-certificate),
-    4 diverged, collapsed, ill posed or stuck, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint)."""
+    """Certify, train, audit and evaluate an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb."""
 
     steps: Annotated[
         str | None,
@@ -359,146 +324,5 @@ class TrainImplicit(Training, Implicit):
     engine: ClassVar[Literal["auto"]] = "auto"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainStepSizes(StepSizes):
-    """Train a network that chooses step sizes; then solve fresh problems with it, certified, and compare.
-
-    DIR gets the network (net.safetensors), its training (training/), and the run on the fresh problems, for `surefoot check`
-    and `surefoot report`.
-
-    Exit code: 0 done (certified or not: it says which), 1 no guarantee under --require-certificate,
-    4 diverged, 130 after Ctrl-C, 143 after SIGTERM (both keep a checkpoint of the training)."""
-
-    out: Annotated[str, arg(metavar="DIR")]
-    """Directory to write: new, or empty."""
-    resume: Annotated[
-        bool,
-        arg(
-            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
-            help_behavior_hint="",
-        ),
-    ] = False
-    iterations: Annotated[int, arg(metavar="INT")] = 100
-    """Iterations of the solver, in training and on the fresh problems."""
-    epochs: Annotated[int, arg(metavar="INT")] = 100
-    """Steps of training in total; 0 takes --weights as they are."""
-    optimizer: Annotated[
-        Literal["lbfgs", "adam", "sgd", "armijo"],
-        arg(help="lbfgs and armijo search along the direction on the loss itself, and need the exact gradient."),
-    ] = "lbfgs"
-    learning_rate: Annotated[
-        float | None,
-        arg(metavar="FLOAT", help_behavior_hint="(default: 1 with lbfgs and armijo, 1e-3 with adam, 1e-7 with sgd)"),
-    ] = None
-    """Step of adam and sgd; first trial of lbfgs and armijo."""
-    gradient: Annotated[
-        Literal["exact", "detached"],
-        arg(help="detached leaves out how the network's inputs depend on it: the paper's rule, and not a gradient."),
-    ] = "exact"
-    expansion: Annotated[
-        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1; the weights themselves with --weights)")
-    ] = None
-    """Factor of the orthogonal initial weights; the paper takes 100."""
-    require_certificate: Flag = False
-    """Do not train, and exit with 1, unless the theorem holds."""
-    quiet: Flag = False
-    """Print only the outcome."""
-    json: Json = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certify:
-    """Evaluate a convergence theorem on your data and initial weights, before training."""
-
-    system: (
-        Annotated[CertifyTwoLayer, subcommand("two-layer")]
-        | Annotated[CertifyLinearResNet, subcommand("linear-resnet")]
-        | Annotated[CertifyImplicit, subcommand("implicit")]
-        | Annotated[CertifyStepSizes, subcommand("step-sizes")]
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Train:
-    """Certify, train, audit, and write a run directory with a report."""
-
-    system: (
-        Annotated[TrainTwoLayer, subcommand("two-layer")]
-        | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
-        | Annotated[TrainImplicit, subcommand("implicit")]
-        | Annotated[TrainStepSizes, subcommand("step-sizes")]
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """Check the certificates and checkpoints of a run, independently and rigorously.
-
-    Exit code: 0 accept, 1 reject, 3 undecided."""
-
-    directory: RunDirectory
-    level: Annotated[
-        Literal["fast"], arg(help="fast trusts numpy's matrix products within their a-priori error bounds.")
-    ] = "fast"
-    json: Json = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """Write report.html and PNG plots of a run into its directory."""
-
-    directory: RunDirectory
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reproduce:
-    """Reproduce a figure or table of a paper: our numbers beside the paper's."""
-
-    name: Annotated[Positional[str], arg(metavar="PAPER/FIGURE")]
-    """Experiment; `surefoot list` names them."""
-    full: Flag = False
-    """The paper's sizes and repeats, which takes longer, instead of a quick version."""
-    out: Annotated[str | None, arg(metavar="DIR", help_behavior_hint="(default: print only)")] = None
-    """Directory for numbers and plots: new, empty, or of the same experiment, whose finished runs are then kept."""
-    data: Annotated[
-        str | None,
-        arg(
-            metavar="DIR",
-            help="Directory with the image files of the implicit experiments.",
-            help_behavior_hint="(default: the bundled digits)",
-        ),
-    ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
-    """Seed of the random data and weights."""
-    json: Json = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class List:
-    """List systems, theorems, step rules, data sets and experiments."""
-
-    json: Json = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demo:
-    """Start here: certify, train, audit, report and check on real data, in under a minute."""
-
-    out: Annotated[
-        str | None, arg(metavar="DIR", help_behavior_hint="(default: surefoot-demo, or the next free surefoot-demo-N)")
-    ] = None
-    """Directory for the runs: new, or empty."""
-    json: Json = False
-
-
 CertifySystem = CertifyTwoLayer | CertifyLinearResNet | CertifyImplicit
 TrainSystem = TrainTwoLayer | TrainLinearResNet | TrainImplicit
-Command = (
-    Annotated[Demo, subcommand("demo")]
-    | Annotated[Certify, subcommand("certify")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Check, subcommand("check", description="Check a run, independently and rigorously.")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Reproduce, subcommand("reproduce")]
-    | Annotated[List, subcommand("list")]
-)

@@ -241,5 +241,6 @@ def _facts(table: Table, loss: LinearMapLoss, name: str) -> dict[str, Any]:
 
 
 def at_least_one(option: str, value: int) -> None:
+    """Raise ``ValueError``, with the option as the user types it, for a count below 1."""
     if value < 1:
         raise ValueError(f"{option} is {value}; it must be at least 1")

@@ -75,6 +75,15 @@ class Screen:
             table.add_row(Text(f"  {name}", style="dim"), Text(value))
         self.console.print(table)
 
+    def following(self, detail: str, commands: Mapping[str, str]) -> None:
+        """What to do next: commands with what they do, each on one line, however long, so that it can be copied."""
+        from rich.text import Text
+
+        self.console.print()
+        self.console.print(Text.assemble(("Next", "bold cyan"), f"  {detail}"), soft_wrap=True)
+        for command, purpose in commands.items():
+            self.console.print(Text.assemble(f"  {command}", (f"  # {purpose}", "dim")), soft_wrap=True)
+
     # -- parts that several commands share ---------------------------------------------------------------------------
 
     def problem(self, facts: Mapping[str, Any]) -> None:

@@ -26,9 +26,9 @@ from .._step_sizes.training import TrainRun, TrainStatus
 from .._step_sizes.training import train as train_network
 from . import training
 from .errors import Exit, message_of
-from .options import CertifyStepSizes, StepSizes, TrainStepSizes
 from .problem import at_least_one
 from .screen import Screen, audit_record, certificate_record, count, number, print_json
+from .step_sizes_options import CertifyStepSizes, StepSizes, TrainStepSizes
 
 NETWORK = "net.safetensors"
 TRAINING = "training"
@@ -92,7 +92,7 @@ def run_train_steps(options: TrainStepSizes) -> int:
     screen.audit(audit, run.certified)
     comparison = None if run.status.failed else compare(problems, options.iterations, net, fresh=[fresh])
     if comparison is not None:
-        screen.heading("Comparison", "gaps F - F* after the same number of iterations")
+        screen.heading("Comparison", "gap F - F* after the same number of iterations, mean over the problems")
         screen.say(comparison.table())
         write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
     report = training.write_report(directory)
@@ -115,8 +115,7 @@ def run_train_steps(options: TrainStepSizes) -> int:
             f"{options.out}: training {trained.status}, loss {trained.losses[0]:.6g} to {trained.best:.6g}; "
             f"fresh problems {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}"
         )
-    screen.heading("Next", f"open {report}")
-    screen.pairs(_next(options, run, trained))
+    screen.following(f"open {report}", _next(options, run, trained))
     return Exit.FAILED if run.status.failed or trained.status is TrainStatus.DIVERGED else Exit.YES
 
 
@@ -326,6 +325,10 @@ def _next(options: TrainStepSizes, run: Run, trained: TrainRun) -> dict[str, str
     if trained.status is TrainStatus.FINISHED:
         more = 10 * max(options.epochs, 1)
         following[f"surefoot train {options.system} --out {place} --resume --epochs {more}"] = "train on"
+    if options.problem == "lasso":
+        following["sf.learned.LassoSolver().solve(problems, 100)"] = (
+            "in Python: a solver for LASSO that needs fewer products"
+        )
     return following
 
 

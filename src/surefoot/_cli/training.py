@@ -23,9 +23,10 @@ from .._core.steps import Constant, StepRule
 from .._core.system import system_of
 from .._implicit.system import ImplicitSystem
 from .errors import Exit, NoCertificate, message_of
-from .options import CertifySystem, TrainStepSizes, TrainSystem
+from .options import CertifySystem, TrainSystem
 from .problem import Problem, build
 from .screen import Screen, audit_record, certificate_record, count, print_json, relative_movement
+from .step_sizes_options import TrainStepSizes
 
 AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
 FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json", "epochs"}
@@ -180,8 +181,7 @@ def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
     if run.status is RunStatus.MAX_ITERATIONS:
         limit = 10 * max(options.max_iterations, 1)
         following[f"surefoot train {options.system} --out {directory} --resume --max-iterations {limit}"] = "go on"
-    screen.heading("Next", f"open {trained.report}")
-    screen.pairs(following)
+    screen.following(f"open {trained.report}", following)
     stuck = run.status is RunStatus.STALLED and run.gaps[-1] > run.resolution
     return Exit.FAILED if stuck or run.status.failed else Exit.YES
 

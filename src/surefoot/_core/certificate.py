@@ -6,19 +6,20 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from surefoot_check.arrays import parse_hex
+from torch import Tensor
+
+from surefoot_check.arrays import digest, parse_hex
 from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
 from surefoot_check.theorems.statement import SLACK, iterations_to
 
 from .validate import unknown
 
 FORMAT = "surefoot-certificate/1"
-"""Relative slack of published base quantities, so that a second, independently written checker agrees."""
 
 
 class CertificateStatus(StrEnum):
@@ -285,6 +286,52 @@ def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, flo
     conditions = theorem.conditions(quantities)
     schedule = theorem.schedule(quantities) if all(c.certain for c in conditions) else []
     return {**quantities, **theorem.derived(quantities)}, conditions, schedule
+
+
+def conclude(
+    theorem: Theorem,
+    quantities: Mapping[str, float],
+    conditions: Sequence[Condition],
+    schedule: Schedule,
+    *,
+    problem: Mapping[str, Any],
+    arrays: Mapping[str, str],
+    optimal_value: float,
+    suggestion: str,
+) -> Certificate:
+    """The certificate of a theorem as evaluated: it holds if every condition does.
+
+    Args:
+        theorem: the statement.
+        quantities: as ``evaluate`` gives them; the sizes in ``problem`` are left out.
+        conditions, schedule: the hypotheses and what follows where all hold.
+        problem: kind of the loss, and the sizes.
+        arrays: see ``digests``.
+        optimal_value: ℓ*.
+        suggestion: what would make it hold; dropped where it does.
+    """
+    holds = all(condition.holds for condition in conditions)
+    return Certificate(
+        system=theorem.id.split("/")[0],
+        theorem=theorem.id,
+        version=theorem.version,
+        status=CertificateStatus.HOLDS if holds else CertificateStatus.FAILS,
+        conditions=tuple(conditions),
+        quantities={name: float(value) for name, value in quantities.items() if name not in problem},
+        schedule=tuple(schedule),
+        optimal_value=optimal_value,
+        rule=theorem.rule,
+        suggestion="" if holds else suggestion,
+        problem=problem,
+        arrays=arrays,
+    )
+
+
+def digests(problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """sha256 of every array that a certificate speaks of, by name."""
+    arrays = {f"problem/{name}": array for name, array in problem.items()}
+    arrays |= {f"initial/{name}": array for name, array in weights.items()}
+    return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
 
 
 def find(name: str, system: str) -> Theorem:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import checkpoints
 from . import trace as traces
-from .certificate import Certificate, find, require_arrays
+from .certificate import Certificate, digests, find, require_arrays
 from .interrupts import StopRequest
 from .io import RunDirectoryError, locked, make_directory, read_json, read_tensors, write_atomic
 from .progress import Update, progress_line
@@ -150,6 +150,10 @@ class _Descent:
         self.initial = {name: tensor.clone() for name, tensor in self.system.reduced(net, loss).items()}
         if certificate is not None:
             self._check_certificate(certificate)
+        if certify_every is not None:
+            self.system.at(
+                net, self.initial
+            )  # a system without certificates of iterates says so now, not in the middle
         self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
         self.engine: Engine = self.system.engine(net, loss, engine)
         for name, value in self.engine.iterate.measurements.items():
@@ -189,7 +193,7 @@ class _Descent:
                 f"the certificate is of {certificate.system!r}, the network of {self.system.name!r}; "
                 "call certify(net, loss) with this network"
             )
-        require_arrays(certificate, self.system.digests(self.net, self.loss))
+        require_arrays(certificate, digests(self.loss.reduced.arrays(), self.initial))
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

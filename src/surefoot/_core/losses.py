@@ -47,7 +47,7 @@ def _constants(names: tuple[str, str], design: Tensor, target: Tensor) -> tuple[
 class Loss(ABC):
     """What is minimised: a loss with its optimal value, and the arrays that a certificate of it speaks of."""
 
-    kind: ClassVar[str]
+    kind: str
     optimal_value: float
     basis: Tensor | None = None
     """Orthonormal columns of the subspace that the problem was reduced to, if it was."""

@@ -67,10 +67,6 @@ class System(Protocol):
         """Evaluate a theorem at the network's current weights."""
         ...
 
-    def digests(self, net: Any, loss: Any) -> dict[str, str]:
-        """sha256 of every array a certificate speaks of."""
-        ...
-
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """The step rule for ``descend``'s argument."""
         ...

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from .audit import Audit
-from .certificate import Certificate, require_arrays
+from .certificate import Certificate, digests, require_arrays
 from .io import RunDirectoryError, write_atomic
 from .losses import Loss
 from .system import system_of
@@ -103,7 +103,7 @@ class Trace:
         self.resolution = max(self.resolution, system.resolution(net, loss))
         row: Row = {"iteration": len(self.rows), **system.measure(net, loss)}
         if not self.rows:
-            self._digests = system.digests(net, loss)
+            self._digests = digests(loss.reduced.arrays(), system.reduced(net, loss))
         weights = system.recorded(net, loss)
         if self._expected is not None:
             moved = sum(float(((weights[k] - v) ** 2).sum()) for k, v in self._expected.items())

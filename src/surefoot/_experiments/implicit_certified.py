@@ -22,8 +22,8 @@ from .._implicit.network import ImplicitReLU
 from .._implicit.scale import NotCertifiable
 from .._implicit.system import step_choices
 from .._report import charts
-from .implicit_data import PAPER, TwoClass, available, described, draw
-from .implicit_runs import kept
+from .finished import kept
+from .implicit_data import DIGITS, PAPER, TwoClass, available, described, draw
 from .linear_resnet_instances import median
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import repeat_generator
@@ -47,6 +47,9 @@ POWERS = {"gamma": -1, "norm_A": 1, "norm_W": 1, "sigma_min_Z": 1, "norm_Z": 1}
 """How base quantities depend on β where W and A are multiplied by it, γ is divided by it, and b = 0."""
 
 Size = tuple[int, int]
+
+DIGITS_SIZE: Size = (10, 40)
+"""Largest N and m of ``tradeoff`` on digits: their 64 pixels make rows so alike that runs of 50 samples take minutes each."""
 
 
 @dataclass(frozen=True)
@@ -266,14 +269,14 @@ def tradeoff(
     """Guaranteed iterations and ‖Z-Z0‖/‖Z0‖ against β at fixed γβ: from the least certified β upwards, and uncertified below.
 
     Args:
-        size: N and m.
+        size: N and m; at most ``DIGITS_SIZE`` where MNIST is absent.
         octaves: log2 of β over the least certified one.
         limit: runs end after so many times the iterations that an infinite β guarantees.
         seed, progress, data: as for the other experiments.
     """
     wanted = ["MNIST"]
     used = available(wanted, data)
-    samples, width = size
+    samples, width = map(min, size, DIGITS_SIZE) if used[0] == DIGITS else size
     generator = repeat_generator(seed, 0)
     drawn = draw(used[0], data, samples, generator, unseen=2)
     start = ImplicitReLU.certifiable(drawn.X, drawn.Y, width, seed=_seed(generator))
@@ -412,4 +415,6 @@ def _draw_tradeoff(table: Table, N: int, m: int) -> Figure:
         ax.set_xlabel("beta")
         ax.tick_params(which="minor", labelsize=7)
         charts.style(ax, title)
-    return charts.finish(figure, axes, f"Scale of the initial weights, N = {N}, m = {m}, gamma beta fixed", "iterations")
+    return charts.finish(
+        figure, axes, f"Scale of the initial weights, N = {N}, m = {m}, gamma beta fixed", "iterations"
+    )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._report import charts
+from .draws import repeat_generator
 from .implicit_data import FILES, PAPER, TwoClass, available, described, draw
 from .implicit_runs import INCREMENT, LIMIT, Setting, Training, trainings
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
-from .two_layer_instances import repeat_generator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,21 +38,67 @@ Runs = dict[str, dict[str, Training]]
 """By data set, then by label of the curve."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What all of these experiments have in common; the defaults are the paper's.
+
+    Attributes:
+        samples: to train on, at most, of each data set.
+        epochs: steps of every run.
+        seed: of the drawn samples and the initial weights.
+        progress: told what runs.
+        data: directory of the image files.
+        cache: directory that keeps finished runs.
+    """
+
+    samples: int = 1000
+    epochs: int = 500
+    seed: int = 0
+    progress: Progress = lambda text: None
+    data: Path | None = None
+    cache: Path | None = None
+
+    def setting(self, width: int, gamma: float, eta: float) -> Setting:
+        """Of one run."""
+        return Setting(width, gamma, eta, self.epochs, self.seed)
+
+    def by_gamma(self, width: int) -> dict[str, Setting]:
+        """Every γ with the paper's step, and the largest with a smaller one, by label."""
+        settings = {f"gamma = {gamma:g}": self.setting(width, gamma, ETA) for gamma in GAMMAS}
+        largest = GAMMAS[-1]
+        return {**settings, f"gamma = {largest:g}, eta = {SMALLER:g}": self.setting(width, largest, SMALLER)}
+
+    def run(self, sets: Sequence[str], settings: Mapping[str, Setting]) -> tuple[Runs, dict[str, Any]]:
+        """The runs of every setting on every data set that is there, and what fixes their numbers."""
+        used = available(sets, self.data)
+        runs: Runs = {}
+        drawn: list[TwoClass] = []
+        for name in used:
+            found = draw(name, self.data, self.samples, repeat_generator(self.seed, 0))
+            drawn.append(found)
+            trained = trainings(found, list(settings.values()), self.cache, self.progress)
+            runs[name] = dict(zip(settings, trained, strict=True))
+        return runs, {
+            "data": described(sets, used),
+            "N": ", ".join(f"{len(found.X)} ({found.name})" for found in drawn),
+            "test samples": ", ".join(f"{len(found.X_test)} ({found.name})" for found in drawn),
+            "epochs": self.epochs,
+            "width": sorted({setting.width for setting in settings.values()}),
+            "initialisation": "W ~ N(0, 1/m), A = I, b = 0; the factor beta of the paper is 1",
+            "loss": "summed for the gradient, per sample in tables and plots",
+        }
+
+
 def widths(
     name: str,
     sets: Sequence[str] = ALL,
     *,
     widths: Sequence[int] = (200, 500, 1000, 2000),
-    samples: int = 1000,
-    epochs: int = 500,
-    seed: int = 0,
-    progress: Progress = lambda text: None,
-    data: Path | None = None,
-    cache: Path | None = None,
+    **shared: Any,
 ) -> Experiment:
-    """Figures 1 and 4: γ = .1, η = 1e-3, several widths."""
-    settings = {f"m = {m}": Setting(m, GAMMA, ETA, epochs, seed) for m in widths}
-    runs, about = _run(sets, settings, samples, seed, progress, data, cache)
+    """Figures 1 and 4: γ = .1, η = 1e-3, several widths; ``shared`` is that of ``Study``."""
+    study = Study(**shared)
+    runs, about = study.run(sets, {f"m = {m}": study.setting(m, GAMMA, ETA) for m in widths})
     findings: list[Finding] = [_ordered("the width", name, runs, test) for test in (False, True)]
     deviation = max(abs(c / GAMMA - 1.0) for run in _flat(runs) for c in run.contraction)
     findings.append(
@@ -71,24 +118,23 @@ def gammas(
     matched: bool = False,
     *,
     width: int = WIDTH,
-    samples: int = 1000,
-    epochs: int = 500,
-    seed: int = 0,
-    progress: Progress = lambda text: None,
-    data: Path | None = None,
-    cache: Path | None = None,
+    **shared: Any,
 ) -> Experiment:
-    """Figures 2 and 6: η = 1e-3 for all γ, and 1e-4 for γ = .8; with ``matched`` also steps of equal ηλ_max(H) at the start."""
-    settings = _gamma_settings(width, epochs, seed)
+    """Figures 2 and 6: η = 1e-3 for all γ, and 1e-4 for γ = .8; with ``matched`` also steps of equal ηλ_max(H) at the start.
+
+    ``shared`` is that of ``Study``.
+    """
+    study = Study(**shared)
+    settings = study.by_gamma(width)
     curvature = {
         gamma: ((1.0 - gamma) / (1.0 - REFERENCE)) ** 2 for gamma in GAMMAS
     }  # Z = Φ/(1-γ), H = ZZᵀ at the start
     equal = {
-        f"gamma = {gamma:g}": Setting(width, gamma, ETA * curvature[gamma], epochs, seed)
+        f"gamma = {gamma:g}": study.setting(width, gamma, ETA * curvature[gamma])
         for gamma in (GAMMAS if matched else ())
     }
     both = {**settings, **{f"{label}, matched step": setting for label, setting in equal.items()}}
-    runs, about = _run(sets, both, samples, seed, progress, data, cache)
+    runs, about = study.run(sets, both)
     same = {data_set: {label: found[label] for label in settings} for data_set, found in runs.items()}
     at_equal = {
         data_set: {label: found[f"{label}, matched step"] for label in equal} for data_set, found in runs.items()
@@ -112,16 +158,11 @@ def steps(
     *,
     etas: Sequence[float] = (1e-2, 1e-3, 1e-4),
     width: int = WIDTH,
-    samples: int = 1000,
-    epochs: int = 500,
-    seed: int = 0,
-    progress: Progress = lambda text: None,
-    data: Path | None = None,
-    cache: Path | None = None,
+    **shared: Any,
 ) -> Experiment:
-    """Figures 3 and 5: γ = .1, several step sizes."""
-    settings = {f"eta = {eta:g}": Setting(width, GAMMA, eta, epochs, seed) for eta in etas}
-    runs, about = _run(sets, settings, samples, seed, progress, data, cache)
+    """Figures 3 and 5: γ = .1, several step sizes; ``shared`` is that of ``Study``."""
+    study = Study(**shared)
+    runs, about = study.run(sets, {f"eta = {eta:g}": study.setting(width, GAMMA, eta) for eta in etas})
     large = {data_set: next(iter(found.values())) for data_set, found in runs.items()}
     middle = {data_set: list(found.values())[1] for data_set, found in runs.items()}
     growth = {d: (max(run.contraction) / GAMMA, max(middle[d].contraction) / GAMMA) for d, run in large.items()}
@@ -158,15 +199,11 @@ def steps(
 def iterations(
     *,
     width: int = WIDTH,
-    samples: int = 1000,
-    epochs: int = 500,
-    seed: int = 0,
-    progress: Progress = lambda text: None,
-    data: Path | None = None,
-    cache: Path | None = None,
+    **shared: Any,
 ) -> Experiment:
-    """Table 1: iterations of the forward pass by γ on MNIST."""
-    runs, about = _run(ALL[:1], _gamma_settings(width, epochs, seed), samples, seed, progress, data, cache)
+    """Table 1: iterations of the forward pass by γ on MNIST; ``shared`` is that of ``Study``."""
+    study = Study(**shared)
+    runs, about = study.run(ALL[:1], study.by_gamma(width))
     ((name, found),) = runs.items()
     rows = tuple(_iteration_row(run) for run in found.values())
     table = Table("forward iterations", ("gamma", "step", "mean", "first", "last", "paper", "epochs", "ended"), rows)
@@ -198,40 +235,6 @@ def iterations(
         findings=findings,
         settings={**about, "stop": f"|dZ| <= {INCREMENT:g}, or {LIMIT} iterations; from Z = 0 at every epoch"},
     )
-
-
-def _gamma_settings(width: int, epochs: int, seed: int) -> dict[str, Setting]:
-    settings = {f"gamma = {gamma:g}": Setting(width, gamma, ETA, epochs, seed) for gamma in GAMMAS}
-    largest = GAMMAS[-1]
-    return {**settings, f"gamma = {largest:g}, eta = {SMALLER:g}": Setting(width, largest, SMALLER, epochs, seed)}
-
-
-def _run(
-    sets: Sequence[str],
-    settings: Mapping[str, Setting],
-    samples: int,
-    seed: int,
-    progress: Progress,
-    directory: Path | None,
-    cache: Path | None,
-) -> tuple[Runs, dict[str, Any]]:
-    used = available(sets, directory)
-    runs: Runs = {}
-    drawn: list[TwoClass] = []
-    for name in used:
-        found = draw(name, directory, samples, repeat_generator(seed, 0))
-        drawn.append(found)
-        runs[name] = dict(zip(settings, trainings(found, list(settings.values()), cache, progress), strict=True))
-    first = next(iter(settings.values()))
-    return runs, {
-        "data": described(sets, used),
-        "N": ", ".join(f"{len(found.X)} ({found.name})" for found in drawn),
-        "test samples": ", ".join(f"{len(found.X_test)} ({found.name})" for found in drawn),
-        "epochs": first.epochs,
-        "width": sorted({setting.width for setting in settings.values()}),
-        "initialisation": "W ~ N(0, 1/m), A = I, b = 0; the factor beta of the paper is 1",
-        "loss": "summed for the gradient, per sample in tables and plots",
-    }
 
 
 def _flat(runs: Runs) -> list[Training]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,16 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.io import RunDirectoryError, read_json, write_json
 from .._implicit.engine import WeightEngine, Weights
 from .._implicit.equilibrium import solve
 from .._implicit.network import ImplicitReLU
 from .._implicit.solvers import SolverMemory
+from .finished import kept
 from .implicit_data import TwoClass
 from .result import Progress
 
-FORMAT = 1
-"""Of the files of finished parts; raised whenever the same settings would give other numbers."""
 INCREMENT, LIMIT = 1e-2, 100
 """The paper stops the forward iteration where ‖ΔZ‖ is at most this, or after so many iterations."""
 TEST_TOLERANCE = 1e-8
@@ -96,35 +92,6 @@ def _cached(data: TwoClass, setting: Setting, cache: Path | None) -> Training:
 
     key = {"data": data.digest, **asdict(setting)}
     return Training(setting, **kept(cache, data.name.lower(), key, compute))
-
-
-def kept(
-    cache: Path | None, name: str, key: Mapping[str, Any], compute: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
-    """What ``compute`` returns, or what it returned before for the same key: from a file in ``cache`` that is written by rename.
-
-    Args:
-        cache: directory; ``None`` keeps nothing.
-        name: first part of the file's name.
-        key: all that decides the result, in plain values.
-        compute: its result in plain values.
-    """
-    if cache is None:
-        return compute()
-    whole = {"format": FORMAT, **key}
-    hashed = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
-    path = cache / f"{name}-{hashed[:16]}.json"
-    if path.exists():
-        try:
-            record = read_json(path)
-            if record["key"] == whole:
-                return record["result"]
-        except (RunDirectoryError, KeyError, TypeError):
-            pass  # damaged: computed and written again
-    result = compute()
-    cache.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"key": whole, "result": result})
-    return result
 
 
 def train(data: TwoClass, setting: Setting) -> Training:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._report import charts
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
@@ -26,21 +26,50 @@ SAME = 0.02
 """Improvements closer than this count as equal."""
 
 
-def expansions(
-    epochs: int = 50_000,
-    sets: int = 20,
-    *,
-    size: Size = SIZES[0],
-    seed: int = 0,
-    progress: Progress = lambda text: None,
-    cache: Path | None = None,
-) -> Experiment:
-    """Figure 10: five expansions e at the learning rate 1e-7, and e = 50 at the rate with which lr·e⁴ is that of e = 100."""
-    base = Setting(size, seed=seed)
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What the experiments on training have in common; the defaults are the paper's.
+
+    Attributes:
+        sets: number of fresh sets of problems.
+        size: of the problems.
+        seed: of the problems and the initial weights.
+        progress: told what runs.
+        cache: directory that keeps finished runs.
+    """
+
+    sets: int = 20
+    size: Size = SIZES[0]
+    seed: int = 0
+    progress: Progress = lambda text: None
+    cache: Path | None = None
+
+    @property
+    def base(self) -> Setting:
+        """A run as in the paper."""
+        return Setting(self.size, seed=self.seed)
+
+    def run(self, settings: Mapping[str, Setting], epochs: int) -> tuple[dict[str, Run], tuple[tuple[Cell, ...], ...]]:
+        """The runs, and the rows of all methods."""
+        found = {
+            label: run(setting, marks(epochs, 6), self.cache, self.progress) for label, setting in settings.items()
+        }
+        nets = {label: net for label, (_, net) in found.items()}
+        comparison = beside(nets, self.size, self.seed, self.sets, self.progress)
+        return {label: training for label, (training, _) in found.items()}, rows(comparison)
+
+
+def expansions(epochs: int = 50_000, **shared: Any) -> Experiment:
+    """Figure 10: five expansions e at the learning rate 1e-7, and e = 50 at the rate with which lr·e⁴ is that of e = 100.
+
+    ``shared`` is that of ``Study``, here and below.
+    """
+    study = Study(**shared)
+    base = study.base
     settings = {f"e = {e:g}": replace(base, expansion=e) for e in EXPANSIONS}
     rescaled = "e = 50, rate 1.6e-6"
     settings[rescaled] = replace(base, expansion=50.0, rate=1.6e-6)
-    runs, methods = _runs(settings, epochs, sets, progress, cache)
+    runs, methods = study.run(settings, epochs)
     at = {label: found.last.at_end for label, found in runs.items()}
     fifty, hundred = at["e = 50"], at["e = 100"]
     difference = abs(at[rescaled] - hundred)
@@ -71,21 +100,14 @@ def expansions(
             "speak of: the rate of the others falls like e^-2.",
         ),
     )
-    return _experiment("fig10", "Expansion e of the first layers", runs, methods, findings, sets, epochs)
+    return _experiment("fig10", "Expansion e of the first layers", runs, methods, findings, study.sets, epochs)
 
 
-def rates(
-    epochs: int = 50_000,
-    sets: int = 20,
-    *,
-    size: Size = SIZES[0],
-    seed: int = 0,
-    progress: Progress = lambda text: None,
-    cache: Path | None = None,
-) -> Experiment:
+def rates(epochs: int = 50_000, **shared: Any) -> Experiment:
     """Figure 11: learning rates at e = 100."""
-    settings = {f"rate {rate:g}": Setting(size, rate=rate, seed=seed) for rate in RATES}
-    runs, methods = _runs(settings, epochs, sets, progress, cache)
+    study = Study(**shared)
+    settings = {f"rate {rate:g}": replace(study.base, rate=rate) for rate in RATES}
+    runs, methods = study.run(settings, epochs)
     at = {label: found.last.at_end for label, found in runs.items()}
     first, last = f"rate {RATES[0]:g}", f"rate {RATES[-1]:g}"
     best = max(at, key=lambda label: at[label])
@@ -112,25 +134,20 @@ def rates(
             "The sigmoid bounds what a large step can do: after the first few, most outputs are saturated.",
         ),
     )
-    return _experiment("fig11", "Learning rates at e = 100", runs, methods, findings, sets, epochs)
+    return _experiment("fig11", "Learning rates at e = 100", runs, methods, findings, study.sets, epochs)
 
 
-def ranges(
-    epochs: int = 500,
-    sets: int = 20,
-    *,
-    size: Size = SIZES[0],
-    seed: int = 0,
-    progress: Progress = lambda text: None,
-    cache: Path | None = None,
-) -> Experiment:
+def ranges(epochs: int = 500, **shared: Any) -> Experiment:
     """What the range of P changes on problems that nothing was trained on; Adam and L-BFGS with the exact gradient."""
+    study = Study(**shared)
     settings = {
-        f"{name}, P in [{low:g}, {high:g}]": Setting(size, expansion, rate, optimizer, "exact", low, high, seed)
+        f"{name}, P in [{low:g}, {high:g}]": Setting(
+            study.size, expansion, rate, optimizer, "exact", low, high, study.seed
+        )
         for optimizer, name, expansion, rate in (("adam", "Adam", 1.0, 1e-2), ("lbfgs", "L-BFGS", 10.0, None))
         for low, high in RANGES
     }
-    runs, methods = _runs(settings, epochs, sets, progress, cache)
+    runs, methods = study.run(settings, epochs)
     fresh = {str(row[0]): row for row in methods}
 
     def text(label: str) -> str:
@@ -155,17 +172,7 @@ def ranges(
             "optimiser. In both ranges the objective never increases (step-sizes/monotone); the narrow one has a rate as well.",
         ),
     )
-    return _experiment("ranges", "The range of P", runs, methods, findings, sets, epochs)
-
-
-def _runs(
-    settings: Mapping[str, Setting], epochs: int, sets: int, progress: Progress, cache: Path | None
-) -> tuple[dict[str, Run], tuple[tuple[Cell, ...], ...]]:
-    """The runs, and the rows of all methods."""
-    found = {label: run(setting, marks(epochs, 6), cache, progress) for label, setting in settings.items()}
-    first = next(iter(settings.values()))
-    comparison = beside({label: net for label, (_, net) in found.items()}, first.size, first.seed, sets, progress)
-    return {label: training for label, (training, _) in found.items()}, rows(comparison)
+    return _experiment("ranges", "The range of P", runs, methods, findings, study.sets, epochs)
 
 
 def _experiment(

@@ -12,7 +12,7 @@ from .._report import charts
 from .._step_sizes.draws import matrices
 from .._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
 from .._step_sizes.problems import Lasso
-from .implicit_runs import kept
+from .finished import kept
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT, PAPER, percent
 

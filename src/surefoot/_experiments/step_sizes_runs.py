@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from .._step_sizes.compare import Comparison, compare, improvement, learned_trac
 from .._step_sizes.network import StepSizeNet
 from .._step_sizes.problems import LeastSquares
 from .._step_sizes.training import TrainStatus, train
-from .implicit_runs import kept
+from .finished import hashed, kept
 from .result import Cell, Progress
 
 FORMAT = 1
@@ -135,7 +133,7 @@ def run(setting: Setting, epochs: Sequence[int], cache: Path | None, progress: P
 
 def _run(setting: Setting, epochs: Sequence[int], cache: Path, progress: Progress) -> tuple[Run, StepSizeNet]:
     key = {"step sizes": FORMAT, **asdict(setting)}
-    path = cache / f"training-{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]}"
+    path = cache / f"training-{hashed(key)}"
     problems = setting.size.problems(setting.seed)
     marks: list[Mark] = []
     found, net = _Part([], ""), setting.network()

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from surefoot_check import implicit as rigorous
-from surefoot_check.arrays import digest
 from surefoot_check.problems import Samples, load_problem
 from surefoot_check.theorems import implicit_measured, implicit_spectral
 from surefoot_check.theorems.implicit import DIRECTIONS
-from surefoot_check.theorems.statement import Theorem, iterations_to
+from surefoot_check.theorems.statement import Schedule, Theorem, iterations_to
 
 from .._core.audit import Audit
-from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
@@ -62,57 +61,25 @@ class ImplicitSystem:
         rigorous.read_weights(weights, problem, "net")
         sizes = rigorous.sizes(problem, weights)
         base = measure(problem, weights, statement)
+        quantities: Mapping[str, float] = {}
+        schedule: Schedule = []
         missing = [name for name in statement.base if name not in base]
         if missing:
-            return self._nothing(net, loss, statement, sizes, missing)
-        quantities, inequalities, schedule = _best(statement, base, sizes)
-        conditions = tuple(Condition.of(c) for c in inequalities)
-        failed = [c.name for c in conditions if not c.holds]
-        known = {*statement.base, *statement.choices, *statement.derived(quantities)}
-        return Certificate(
-            system=self.name,
-            theorem=statement.id,
-            version=statement.version,
-            status=CertificateStatus.FAILS if failed else CertificateStatus.HOLDS,
-            conditions=conditions,
-            quantities={k: float(v) for k, v in quantities.items() if k in known},
-            schedule=tuple(schedule),
-            optimal_value=0.0,
-            rule=statement.rule,
-            suggestion=_suggestion(net, loss, statement.id) if failed else "",
+            conditions = [_without_bound(net, missing)]
+        else:
+            quantities, inequalities, schedule = _best(statement, base, sizes)
+            conditions = [Condition.of(inequality) for inequality in inequalities]
+        failed = not all(condition.holds for condition in conditions)
+        return conclude(
+            statement,
+            quantities,
+            conditions,
+            schedule,
             problem={"kind": loss.kind, **sizes},
-            arrays=self.digests(net, loss),
+            arrays=digests(loss.arrays(), self.reduced(net, loss)),
+            optimal_value=0.0,
+            suggestion=_suggestion(net, loss, statement.id) if failed else "",
         )
-
-    def _nothing(
-        self, net: ImplicitReLU, loss: SampleLoss, statement: Theorem, sizes: Mapping[str, Any], missing: list[str]
-    ) -> Certificate:
-        """Quantities without a bound: the equilibrium does not certainly exist, or has no full row rank."""
-        bound = net.gamma * spectral_norm_upper(net.A.detach())
-        condition = Condition("the equilibrium exists: gamma |A| < 1", bound, "<", 1.0, bound < 1.0, None)
-        if condition.holds:
-            name = f"{', '.join(missing)} can be bounded: sigma_min(Z) > 0"
-            condition = Condition(name, 0.0, ">", 0.0, False, None)
-        return Certificate(
-            self.name,
-            statement.id,
-            statement.version,
-            CertificateStatus.FAILS,
-            (condition,),
-            {},
-            (),
-            0.0,
-            statement.rule,
-            _suggestion(net, loss, statement.id),
-            {"kind": loss.kind, **sizes},
-            self.digests(net, loss),
-        )
-
-    def digests(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, str]:
-        """sha256 of every array the certificate speaks of."""
-        arrays = {f"problem/{k}": v for k, v in loss.arrays().items()}
-        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
-        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """See ``_core.steps.make``."""
@@ -147,7 +114,7 @@ class ImplicitSystem:
 
     def at(self, net: ImplicitReLU, weights: Mapping[str, Tensor]) -> ImplicitReLU:
         """A new network at these weights."""
-        return ImplicitReLU(weights["W"], weights["A"], weights["b"], float(weights["gamma"]))
+        return _network(weights)
 
     def write(self, net: ImplicitReLU, loss: SampleLoss, weights: Mapping[str, Tensor]) -> None:
         """Put the weights back."""
@@ -186,11 +153,23 @@ class ImplicitSystem:
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
     ) -> tuple[ImplicitReLU, Loss]:
         """The network and loss of a run directory."""
-        return self.at(None, weights), loss_of(kind, problem)  # type: ignore[arg-type]
+        return _network(weights), loss_of(kind, problem)
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """See ``audit.audit``."""
         return audit(trace, certificate, resolution)
+
+
+def _network(weights: Mapping[str, Tensor]) -> ImplicitReLU:
+    return ImplicitReLU(weights["W"], weights["A"], weights["b"], float(weights["gamma"]))
+
+
+def _without_bound(net: ImplicitReLU, missing: list[str]) -> Condition:
+    """Why quantities have no bound: the equilibrium does not certainly exist, or has no full row rank."""
+    contraction = net.gamma * spectral_norm_upper(net.A.detach())
+    if not contraction < 1.0:
+        return Condition("the equilibrium exists: gamma |A| < 1", contraction, "<", 1.0, False, None)
+    return Condition(f"{', '.join(missing)} can be bounded: sigma_min(Z) > 0", 0.0, ">", 0.0, False, None)
 
 
 def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) -> dict[str, float]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from surefoot_check import linear_resnet as rigorous
-from surefoot_check.arrays import digest
 from surefoot_check.problems import Squared, load_problem
-from surefoot_check.theorems import Segment, Theorem
+from surefoot_check.theorems import Theorem
 from surefoot_check.theorems import linear_resnet_local as local
 from surefoot_check.theorems.linear_resnet import DIRECTIONS
-from surefoot_check.theorems.statement import SLACK
+from surefoot_check.theorems.statement import SLACK, Schedule
 
 from .._core.audit import Audit
-from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
 from .._core.small import Array
@@ -56,7 +55,7 @@ class LinearResNetSystem:
         weights = self.reduced(net, loss)
         problem, arrays = _stored(loss, weights)
         sizes = rigorous.sizes(problem, arrays)
-        schedule: Sequence[Segment] = ()
+        schedule: Schedule = []
         if net.depth > rigorous.DEEPEST:
             gap = rigorous.gap_upper(problem, arrays)
             quantities: Mapping[str, Any] = {"initial_gap": gap} if math.isfinite(gap) else {}
@@ -67,24 +66,16 @@ class LinearResNetSystem:
             quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
             conditions = [Condition.of(inequality) for inequality in inequalities]
         failed = [condition.name for condition in conditions if not condition.holds]
-        return Certificate(
-            system=self.name,
-            theorem=statement.id,
-            version=statement.version,
-            status=CertificateStatus.FAILS if failed else CertificateStatus.HOLDS,
-            conditions=tuple(conditions),
-            quantities={k: float(v) for k, v in quantities.items() if k not in sizes},
-            schedule=tuple(schedule),
-            optimal_value=float(loss.optimal_value),
-            rule=statement.rule,
-            suggestion=_suggestion(statement.id, sizes, failed),
+        return conclude(
+            statement,
+            quantities,
+            conditions,
+            schedule,
             problem={"kind": "squared", **sizes},
-            arrays=_digests(loss, weights),
+            arrays=digests(loss.reduced.arrays(), weights),
+            optimal_value=float(loss.optimal_value),
+            suggestion=_suggestion(statement.id, sizes, failed),
         )
-
-    def digests(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, str]:
-        """sha256 of every array the certificate speaks of."""
-        return _digests(loss, self.reduced(net, loss))
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """See ``_core.steps.make``."""
@@ -154,12 +145,6 @@ def _stored(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> tuple[Squared
     return problem, {name: tensor.cpu().numpy() for name, tensor in weights.items()}
 
 
-def _digests(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> dict[str, str]:
-    arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
-    arrays |= {f"initial/{k}": v for k, v in weights.items()}
-    return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
-
-
 def _base_quantities(
     statement: Theorem, problem: Squared, arrays: dict[str, Array], optimal_value: float
 ) -> dict[str, float]:
@@ -183,8 +168,6 @@ def _base_quantities(
 
 def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]) -> str:
     """What would make the theorem hold."""
-    if not failed:
-        return ""
     if failed == [DEPTH]:
         return f"use at most {rigorous.DEEPEST} layers, or train without a guarantee"
     if sizes["m"] < max(sizes["d"], sizes["k"]):

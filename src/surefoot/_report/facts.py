@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot_check.theorems import THEOREMS
+from surefoot_check.theorems.step_sizes import RULE as LEARNED
 
 from .._core.audit import Audit, AuditLine
 from .._core.certificate import Certificate, CertificateStatus
@@ -86,6 +87,11 @@ class Facts:
         return self.run.rows[-1]["gap"] if self.run.rows else gap_of(self.run.certificate)
 
     @property
+    def learned_steps(self) -> bool:
+        """Whether a network proposes each coordinate's step, so that no number is the step of an iteration."""
+        return self.run.certificate.rule == LEARNED
+
+    @property
     def in_force(self) -> list[Recertification]:
         """The phases of the run whose certificate holds and whose steps the theorem covers."""
         return [phase for phase in self.run.phases if phase.certificate.holds and self.run.certified]
@@ -149,9 +155,13 @@ def _theorems(run: Run) -> tuple[tuple[Certificate, ...], dict[str, str]]:
         if not name.startswith(f"{system.name}/") or name == run.certificate.theorem:
             continue
         try:
-            found.append(system.certify(net, loss, name))
+            certificate = system.certify(net, loss, name)
         except ValueError as error:  # a quantity that the theorem needs has no finite bound
             unevaluated[name] = str(error)
+            continue
+        # a theorem on gradient steps may stand for its proximal form
+        if certificate.theorem not in {other.theorem for other in found}:
+            found.append(certificate)
     return tuple(found), unevaluated
 
 

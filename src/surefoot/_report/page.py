@@ -16,7 +16,20 @@ from .facts import Facts, gap_of
 from .guarantee import guarantee
 from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict
 from .style import CSS
-from .wording import ENGINES, SCORES, SYMBOLS, by_family, count, factor, margin, number, plain, relation, sides
+from .wording import (
+    ENGINES,
+    PROBLEMS,
+    SCORES,
+    SYMBOLS,
+    by_family,
+    count,
+    factor,
+    margin,
+    number,
+    plain,
+    relation,
+    sides,
+)
 
 LAST_OF_FAILED = {
     RunStatus.DIVERGED: "the last one recorded; the next is not finite or above a million times the initial gap",
@@ -42,8 +55,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
     """
     run = facts.run
     kind = run.certificate.problem.get("kind", "a")
-    kind = "squared" if kind == "samples" else kind
-    title = f"Run report: {run.certificate.theorem}, {kind} loss, {run.status.value.replace('_', ' ')}"
+    title = f"Run report: {run.certificate.theorem}, {PROBLEMS.get(kind, f'{kind} loss')}, {run.status.value.replace('_', ' ')}"
     parts = [
         _subject(facts),
         guarantee(facts),
@@ -85,8 +97,7 @@ def _subject(facts: Facts) -> Markup:
 
 
 def _key_numbers(facts: Facts) -> Markup:
-    run, certificate = facts.run, facts.run.certificate
-    first = number(certificate.step_size) if certificate.step_size else "none"
+    run = facts.run
     start = facts.in_force[0] if facts.in_force else None
     decrease = _worst(start.certificate) if start and start.certificate.schedule else None
     since = ""
@@ -95,14 +106,13 @@ def _key_numbers(facts: Facts) -> Markup:
     relative = facts.final_gap / facts.initial_gap if facts.initial_gap > 0.0 else math.nan
     reduced = "" if math.isnan(relative) else f"{number(relative, 3)} of the initial gap"
     reduced = LAST_OF_FAILED.get(run.status, reduced)
-    guaranteed = "none" if not facts.in_force else count(facts.guaranteed_iterations)
     items = [
         ("Initial gap", number(facts.initial_gap), ""),
         ("Final gap", number(facts.final_gap), reduced),
         ("Target", number(facts.target), _target(facts)),
         ("Iterations run", count(run.iterations), ""),
-        ("Guaranteed iterations", guaranteed, "to the target" if facts.in_force else "no certificate covers this run"),
-        ("First step taken", number(run.step_sizes[0]) if run.step_sizes else "none", f"that of the theorem: {first}"),
+        ("Guaranteed iterations", *_guaranteed_iterations(facts, decrease)),
+        _steps_taken(facts),
         (
             "Guaranteed factor of the gap",
             "none" if decrease is None else factor(decrease),
@@ -118,6 +128,29 @@ def _key_numbers(facts: Facts) -> Markup:
             label, remark = SCORES.get(str(name), (str(name), "evaluation"))
             items.append((label, plain(value), remark))
     return section("Key numbers", keys(items))
+
+
+def _guaranteed_iterations(facts: Facts, decrease: float | None) -> tuple[str, str]:
+    """The number, and what it is about."""
+    if not facts.in_force:
+        return "none", "no certificate covers this run"
+    if facts.guaranteed_iterations < math.inf:
+        return count(facts.guaranteed_iterations), "to the target"
+    return "none", "the rate does not reach the target" if decrease else "the theorem gives no rate to the target"
+
+
+def _steps_taken(facts: Facts) -> tuple[str, str, str]:
+    """The first step, or the range of a network's steps."""
+    run, certificate = facts.run, facts.run.certificate
+    if facts.learned_steps:
+        rows = [row for row in run.rows if "step" in row]
+        low, high = (run.initial["range"].tolist()) if "range" in run.initial else (math.nan, math.nan)
+        taken = (
+            f"{number(min(r['lowest'] for r in rows))} … {number(max(r['highest'] for r in rows))}" if rows else "none"
+        )
+        return "Relative steps P taken", taken, f"the network's range: {number(low)} … {number(high)}; a step is P/β"
+    first = number(certificate.step_size) if certificate.step_size else "none"
+    return "First step taken", number(run.step_sizes[0]) if run.step_sizes else "none", f"that of the theorem: {first}"
 
 
 def _worst(certificate: Certificate) -> float:
@@ -172,12 +205,9 @@ def _plots(facts: Facts, drawings: Mapping[str, str]) -> Markup:
         )
     figures = [
         figure(drawings["gap"], "gap", f"Gap at every iterate, on a logarithmic scale. {covered} {low}"),
-        figure(
-            drawings["steps"],
-            "steps",
-            f"Step sizes taken, on a logarithmic scale. {floor}",
-        ),
     ]
+    if not facts.learned_steps:
+        figures.append(figure(drawings["steps"], "steps", f"Step sizes taken, on a logarithmic scale. {floor}"))
     if any(c.margin is not None and abs(c.margin) >= VISIBLE for c in run.certificate.conditions):
         caption = (
             "How far each hypothesis is from failing, in powers of ten; those without a ratio stand with both sides."
@@ -252,14 +282,16 @@ def _comparison(facts: Facts) -> Markup:
                     certificate.theorem, "this run" if certificate is facts.theorems[0] else _why_not(certificate)
                 ),
                 verdict(certificate.holds, no=certificate.status.value),
-                numeric(number(certificate.schedule[0].step) if shown else ""),
+                *([] if facts.learned_steps else [numeric(number(certificate.schedule[0].step) if shown else "")]),
                 numeric(factor(_worst(certificate)) if shown else ""),
                 numeric(count(bound.iterations) if bound else "no rate" if shown else "none"),
             ]
         )
     for name, reason in facts.unevaluated.items():
-        rows.append([_theorem(name, reason), "not evaluated", numeric(""), numeric(""), numeric("none")])
-    head = ["theorem", "status", "#first step", "#factor of the gap", "#iterations to the target"]
+        empty = [numeric("")] * (1 if facts.learned_steps else 2)
+        rows.append([_theorem(name, reason), "not evaluated", *empty, numeric("none")])
+    step = [] if facts.learned_steps else ["#first step"]
+    head = ["theorem", "status", *step, "#factor of the gap", "#iterations to the target"]
     note = "Every theorem of this kind of network at the same initial weights. Each speaks of its own step rule."
     return section("Theorems compared", paragraph(note, kind="soft"), table(head, rows))
 

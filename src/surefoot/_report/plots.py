@@ -81,6 +81,7 @@ def conditions(facts: Facts) -> tuple[bytes, str]:
 
 
 def rendered(name: str, draw: Callable[[], Figure]) -> tuple[bytes, str]:
+    """What ``draw`` draws in the style of the reports: a PNG, and an SVG element whose ids start with ``name``."""
     import matplotlib
 
     png, svg = io.BytesIO(), io.StringIO()
@@ -141,6 +142,7 @@ def _tick(value: float) -> str:
 
 
 def iteration_axis(axes: Axes, last: int) -> None:
+    """Label and lay out the x axis of a plot over the iterations 0 … ``last``, with whole numbers as ticks."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set_xlabel("iteration")

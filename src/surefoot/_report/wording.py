@@ -114,12 +114,39 @@ IMPLICIT: dict[str, tuple[str, str]] = {
     "g0": ("γ₀", "γ λ₂: contraction factor of the fixed-point map during training"),
     "Q": ("Q", "1 + (γ₀/(1−γ₀))² (λ₁/λ₂)²"),
 }
+STEP_SIZES: dict[str, tuple[str, str]] = {
+    "initial_gap": ("Σ (F_p(x₀) − F_p*)", "objective minus optimal value at the start, summed over the problems"),
+    "range_low": ("lo", "least relative step P that the network can propose"),
+    "range_high": ("hi", "largest relative step P that the network can propose"),
+    "smoothness_ratio": (
+        "s",
+        "largest smoothness β₁ of a problem relative to the β that its steps P/β are measured in",
+    ),
+    "convexity_ratio": ("c", "least nonzero eigenvalue of M Mᵀ relative to β, the worst of all problems"),
+    "loss_convexity_ratio": ("c_f", "strong convexity of the smooth part relative to β, the worst of all problems"),
+    "penalty_convexity_ratio": ("c_h", "strong convexity of the penalty relative to β, the worst of all problems"),
+    "radius_energy": ("E", "Σ β R², R a bound of the distance from the iterates to a minimiser"),
+    "reach": ("hi s", "largest step relative to the smoothness; above 2 nothing is guaranteed"),
+    "decrease": ("1 − ϱ²", "share of the gap that every step takes at least"),
+    "omega": ("ω", "min{1, 2 − hi s}: share of the model's decrease that a proximal step realises"),
+    "linear": ("ωσ", "share of the gap that every step takes at least, by strong convexity"),
+    "curvature": ("γ", "1/gap grows by at least γ a step: the sublinear rate"),
+}
 SYMBOLS: dict[str, dict[str, tuple[str, str]]] = {
     "two-layer": TWO_LAYER,
     "linear-resnet": LINEAR_RESNET,
     "implicit": IMPLICIT,
+    "step-sizes": STEP_SIZES,
 }
 """By system: symbol and one-line meaning of the quantities of certificates; families such as mass[0] by their name."""
+
+PROBLEMS = {
+    "samples": "squared loss",
+    "least-squares-batch": "least-squares problems",
+    "lasso-batch": "LASSO problems",
+    "logistic-batch": "logistic-regression problems",
+}
+"""What a run is about, by the kind of its problem; others are the loss of that name."""
 
 SCORES: dict[str, tuple[str, str]] = {
     "test_rows": ("Held-out rows", "never seen in training"),
@@ -141,6 +168,7 @@ MANY = 1e9
 ENGINES = {
     "gram": "small matrices W1 W1ᵀ, W1 W2ᵀ, W2 W2ᵀ in place of the weights; the same iterates",
     "weights": "the weights themselves",
+    "solver": "the iterates of the problems; the network's weights stay as they are",
     "subspace": "the weights in the subspace that gradient descent can reach; the same iterates",
 }
 
@@ -189,9 +217,9 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def count(value: float) -> str:
-    """A number of iterations; ``inf`` reads as no limit."""
+    """A number of iterations; ``inf`` reads as none: no number suffices, or none is known."""
     if not value < math.inf:
-        return "no limit"
+        return "none"
     return f"{int(value):,}" if value <= MANY else "more than 10⁹"
 
 

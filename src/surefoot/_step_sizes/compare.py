@@ -96,7 +96,7 @@ class Comparison:
     def table(self) -> str:
         """The rows as text."""
         sets = len(self.rows[0].fresh.curves) if self.rows[0].fresh else 0
-        head = ["method", "products", "F - F*", "improves", "mean t<=T", "worse"]
+        head = ["method", "products", "mean F - F*", "improves", "mean t<=T", "worse"]
         lines = [head + head[2:] * bool(sets)]
         for row in self.rows:
             name = f"{row.method} (learned)" if row.learned else row.method
@@ -109,7 +109,7 @@ class Comparison:
             start = widths[0] + widths[1] + 4
             training = sum(widths[2:6]) + 6
             text.insert(
-                0, " " * start + "training".center(training) + "  " + f"{sets} fresh sets".center(training).rstrip()
+                0, " " * start + "training".center(training) + "  " + _fresh_sets(sets).center(training).rstrip()
             )
         return "\n".join([title, *text, *(f"left out: {reason}" for reason in self.left_out)])
 
@@ -124,7 +124,7 @@ class Comparison:
         panels = [("training problems", [row.training for row in self.rows])]
         fresh = [row.fresh for row in self.rows if row.fresh is not None]
         if fresh:
-            panels.append((f"{len(fresh[0].curves)} fresh sets", fresh))
+            panels.append((_fresh_sets(len(fresh[0].curves)), fresh))
         figure, axes = grid(1, len(panels), panel=(5.2, 4.2))
         for ax, (title, measures) in zip(axes[0], panels, strict=True):
             start = float(measures[0].curves[:, 0].mean())
@@ -220,6 +220,10 @@ def learned_trace(method: Learned, problems: Problems, iterations: int, smoothne
     steps = torch.arange(iterations + 1).clamp(max=method.layers)
     # the learned matrices cost as much as M and Mᵀ or more
     return _trace(problems, torch.stack(iterates)[steps], 2.0 * steps.double())
+
+
+def _fresh_sets(count: int) -> str:
+    return f"{count} fresh set{'s' * (count != 1)}"
 
 
 def _trace(problems: Problems, iterates: Tensor, products: Tensor) -> Trace:

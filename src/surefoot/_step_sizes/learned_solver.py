@@ -53,6 +53,16 @@ class LassoSolution:
         """Accepted proposals among all."""
         return float(self.accepted.sum() / self.proposals.sum().clamp(min=1))
 
+    def __repr__(self) -> str:
+        """What the run came to, in place of its tensors."""
+        count, columns = self.solution.shape
+        problems = f"{count} problem{'s' * (count != 1)} of {columns} columns"
+        return (
+            f"LassoSolution({problems} after {len(self.objectives) - 1} iterations: "
+            f"mean F {self.objectives[-1].mean():.6g}, duality gap at most {self.gap.max():.3g}, "
+            f"{self.products[-1].mean():.4g} products a problem, {self.accepted_share:.1%} of the proposals accepted)"
+        )
+
 
 class LassoSolver:
     """Minimises ½‖Mx - Y‖² + λ‖x‖₁ with a learned quasi-Newton model; what it does is safe whatever the weights.

@@ -79,6 +79,18 @@ def later(weights, units, on, a, b, turning, tails):
 
 
 @njit(cache=True, inline="always")
+def passed(x, y, turning, tails, u, h):
+    """Slopes on ray u of a half turn and in the open sector after it, and what the half turn has gained by then.
+
+    (x, y) is what it had gained before the ray; ``h`` is its first column in ``turning`` and ``tails``: 0 or 2. On the ray
+    itself neither the units that turn on there count nor those that turn off.
+    """
+    rest_x, rest_y = tails[u + 1, 2 - h], tails[u + 1, 3 - h]
+    after_x, after_y = x + turning[u, h], y + turning[u, h + 1]
+    return x + rest_x, y + rest_y, after_x + rest_x, after_y + rest_y, after_x, after_y
+
+
+@njit(cache=True, inline="always")
 def sign(vx, vy, dx, dy):
     """Sign of the scalar product where rounding cannot change it, else 0."""
     p, q = vx * dx, vy * dy
@@ -137,17 +149,10 @@ def build(W2, W3, units, on, a, b, keys, dx, dy):
             for h in range(2):
                 s = half * h + u
                 n = s + 1 if s + 1 < rays else 0
-                # on the ray itself: neither the units that turn on there nor those that turn off
                 if h == 0:
-                    x, y = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
-                    firstx += turning[u, 0]
-                    firsty += turning[u, 1]
-                    openx, openy = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
+                    x, y, openx, openy, firstx, firsty = passed(firstx, firsty, turning, tails, u, 0)
                 else:
-                    x, y = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
-                    secondx += turning[u, 2]
-                    secondy += turning[u, 3]
-                    openx, openy = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
+                    x, y, openx, openy, secondx, secondy = passed(secondx, secondy, turning, tails, u, 2)
                 if on_ray(x, y, dx[s], dy[s], keys[s]):
                     state[2 * s] = 1
                     slopes[2 * s, 0] += w * x
@@ -289,15 +294,9 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
             for h in range(2):
                 s = half * h + u
                 if h == 0:
-                    x, y = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
-                    firstx += turning[u, 0]
-                    firsty += turning[u, 1]
-                    openx, openy = firstx + tails[u + 1, 2], firsty + tails[u + 1, 3]
+                    x, y, openx, openy, firstx, firsty = passed(firstx, firsty, turning, tails, u, 0)
                 else:
-                    x, y = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
-                    secondx += turning[u, 2]
-                    secondy += turning[u, 3]
-                    openx, openy = secondx + tails[u + 1, 0], secondy + tails[u + 1, 1]
+                    x, y, openx, openy, secondx, secondy = passed(secondx, secondy, turning, tails, u, 2)
                 rayx, rayy, gx, gy = 0.0, 0.0, 0.0, 0.0
                 if state[2 * s] == 1 and hit[2 * s]:
                     rayx, rayy = coarse[2 * s, 0], coarse[2 * s, 1]

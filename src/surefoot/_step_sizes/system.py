@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from surefoot_check import step_sizes as rigorous
-from surefoot_check.arrays import FormatError, digest
+from surefoot_check.arrays import FormatError
 from surefoot_check.problems import load_problem
 from surefoot_check.theorems import step_sizes as shared
 from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_rate
+from surefoot_check.theorems.statement import Schedule
 
 from .._core.audit import Audit, common_checks, line, noise
-from .._core.certificate import Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.validate import unknown
@@ -42,7 +43,7 @@ class BatchLoss(Loss):
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
-        self.kind = problems.kind  # type: ignore[misc]
+        self.kind = problems.kind
         self.optimal_value = float(problems.optimal_value.sum())
 
     def arrays(self) -> dict[str, Tensor]:
@@ -100,35 +101,27 @@ class StepSizesSystem:
         published = publish(enclosures, shared.DIRECTIONS)
         published |= {name: enclosures[name][0] for name in rigorous.EXACT}
         base = {name: published[name] for name in statement.base if name in published}
-        missing = [name for name in statement.base if name not in base]
+        # of the wrong kind of problems a theorem says so before it asks for anything else
+        fits = sizes["proximal"] == ("prox" in statement.id)
+        missing = [name for name in statement.base if name not in base and fits]
+        quantities: Mapping[str, float] = {}
+        schedule: Schedule = []
         if missing:
-            conditions = (Condition(f"these problems have {', '.join(missing)}", 0.0, ">", 0.0, False, None),)
-            quantities, schedule = {}, []
+            name = f"{', '.join(missing)} has a finite bound for these problems"
+            conditions = [Condition(name, 0.0, ">", 0.0, False, None)]
         else:
             quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
-            conditions = tuple(Condition.of(c) for c in inequalities)
-        failed = [c.name for c in conditions if not c.holds]
-        known = {*statement.base, *statement.choices, *(statement.derived(quantities) if quantities else ())}
-        return Certificate(
-            system=self.name,
-            theorem=statement.id,
-            version=statement.version,
-            status=CertificateStatus.FAILS if failed else CertificateStatus.HOLDS,
-            conditions=conditions,
-            quantities={k: float(v) for k, v in quantities.items() if k in known},
-            schedule=tuple(schedule),
-            optimal_value=loss.optimal_value,
-            rule=statement.rule,
-            suggestion=_suggestion(statement.id, bool(sizes["proximal"]), net) if failed else "",
+            conditions = [Condition.of(inequality) for inequality in inequalities]
+        return conclude(
+            statement,
+            quantities,
+            conditions,
+            schedule,
             problem={"kind": loss.kind, **sizes},
-            arrays=self.digests(net, loss),
+            arrays=digests(loss.arrays(), self.reduced(net, loss)),
+            optimal_value=loss.optimal_value,
+            suggestion=_suggestion(statement.id, bool(sizes["proximal"]), net),
         )
-
-    def digests(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, str]:
-        """sha256 of every array the certificate speaks of."""
-        arrays = {f"problem/{k}": v for k, v in loss.arrays().items()}
-        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
-        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """The network's own steps, and no other."""

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
-from surefoot_check.arrays import digest
 from surefoot_check.problems import load_problem
 from surefoot_check.theorems import two_layer as tl
 from surefoot_check.two_layer import base_quantities
 
 from .._core.audit import Audit
-from .._core.certificate import SLACK, Certificate, CertificateStatus, Condition, evaluate, find, publish
+from .._core.certificate import (
+    SLACK,
+    Certificate,
+    CertificateStatus,
+    Condition,
+    conclude,
+    digests,
+    evaluate,
+    find,
+    publish,
+)
 from .._core.losses import LinearMapLoss, Loss
 from .._core.problems import loss_of
 from .._core.steps import StepRule, make
@@ -113,35 +123,25 @@ class TwoLayerSystem:
                 f"{statement.id} cannot be evaluated in float64 ({error!r}): the initial gap or the weights are too large "
                 "or too small; scale the data and the weights to order 1"
             ) from error
-        conditions = tuple(Condition.of(c) for c in inequalities)
-        failed = [c.name for c in conditions if not c.holds]
-        status = CertificateStatus.FAILS if failed else CertificateStatus.HOLDS
-        suggestion = _suggestion(quantities, loss, net.width, failed)
-        if not statement.provable and sizes["n"] != sizes["m"]:
-            status = CertificateStatus.REFUTED
-            suggestion = "the printed alpha1 is false for n != m; use theorem='two-layer/corrected' or the default"
-        elif not statement.provable and not failed:
-            suggestion = "for n = m this coincides with 'two-layer/corrected', which the checker accepts"
-        return Certificate(
-            system=self.name,
-            theorem=statement.id,
-            version=statement.version,
-            status=status,
-            conditions=conditions,
-            quantities={k: float(v) for k, v in quantities.items() if k not in sizes},
-            schedule=tuple(schedule),
-            optimal_value=float(loss.optimal_value),
-            rule=statement.rule,
-            suggestion=suggestion,
+        conditions = [Condition.of(inequality) for inequality in inequalities]
+        failed = [condition.name for condition in conditions if not condition.holds]
+        found = conclude(
+            statement,
+            quantities,
+            conditions,
+            schedule,
             problem={"kind": loss.reduced.kind, **sizes},
-            arrays=self.digests(net, loss),
+            arrays=digests(loss.reduced.arrays(), self.reduced(net, loss)),
+            optimal_value=float(loss.optimal_value),
+            suggestion=_suggestion(quantities, loss, net.width, failed),
         )
-
-    def digests(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, str]:
-        """sha256 of every array the certificate speaks of."""
-        arrays = {f"problem/{k}": v for k, v in loss.reduced.arrays().items()}
-        arrays |= {f"initial/{k}": v for k, v in self.reduced(net, loss).items()}
-        return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
+        if statement.provable:
+            return found
+        if sizes["n"] != sizes["m"]:
+            suggestion = "the printed alpha1 is false for n != m; use theorem='two-layer/corrected' or the default"
+            return replace(found, status=CertificateStatus.REFUTED, suggestion=suggestion)
+        coincides = "for n = m this coincides with 'two-layer/corrected', which the checker accepts"
+        return replace(found, suggestion=coincides) if found.holds else found
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """See ``_core.steps.make``."""

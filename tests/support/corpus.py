@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tamper import SCHEDULE, Array, Change, StoredRun, Tampering, get, put, reevaluated  # loaded by conftest.py
+from changes import edit, faster, field, reevaluate, scaled
+from tamper import SCHEDULE, Array, Change, StoredRun, Tampering, get, put, reevaluated
 
 from surefoot_check.theorems import THEOREMS
 from surefoot_check.theorems.two_layer import DIRECTIONS
@@ -28,11 +29,6 @@ def file_case(name: str, after: Callable[[Path], None], run: str = "drift") -> N
     CASES.append(Tampering(f"{run}: {name}", run, after=after))
 
 
-def scaled(path: tuple[Any, ...], factor: float) -> Change:
-    """Multiply hexadecimal fields by a factor."""
-    return lambda run: put(run.certificate, path, (float.fromhex(get(run.certificate, path)) * factor).hex())
-
-
 def both(*changes: Change) -> Change:
     """Several changes together."""
 
@@ -45,7 +41,7 @@ def both(*changes: Change) -> Change:
 
 def field_case(name: str, path: tuple[Any, ...], value: Any, run: str = "drift") -> None:
     """A field of the first certificate set to a value."""
-    case(name, lambda stored: put(stored.certificate, path, value), run)
+    case(name, field(path, value), run)
 
 
 # numbers that are no finite hexadecimal floats
@@ -71,19 +67,6 @@ NOT_NUMBERS: list[Any] = [
 for _name, _path in NUMERIC_FIELDS.items():
     for _value in NOT_NUMBERS if _name in ("initial_gap", "level", "rate") else NOT_NUMBERS[:8:3] + NOT_NUMBERS[-5:-2]:
         field_case(f"{_name} is {_value!r}", _path, _value)
-
-
-def faster(index: int = 0, add: float = 0.0, factor: float = 1.0) -> Change:
-    """Another decrease of a segment, and the rate that goes with it."""
-
-    def change(run: StoredRun) -> None:
-        segment = run.certificate["conclusion"]["schedule"][index]
-        decrease = float.fromhex(segment[3]) * factor + add
-        segment[3] = decrease.hex()
-        if index == 0:
-            run.certificate["conclusion"]["rate"] = (1.0 - decrease).hex()
-
-    return change
 
 
 # the schedule and the conclusion
@@ -197,11 +180,6 @@ def choose(**choices: float) -> Change:
     return change
 
 
-def relative(name: str, factor: float) -> Change:
-    """A free choice multiplied, everything else recomputed."""
-    return lambda run: choose(**{name: float.fromhex(run.certificate["quantities"][name]) * factor})(run)
-
-
 for _value in (0.9, 0.49, 0.0, -0.5):
     case(f"decrease of the rule is {_value}", choose(decrease=_value))
 for _run in ("drift", "softmax", "sensing"):
@@ -213,8 +191,8 @@ for _value in (0.0, -1.0, 1.0, 1.5):
 for _value in (1.0, 0.5):
     case(f"d is {_value}", choose(d=_value), "corrected")
 for _factor in (1.01, 10.0):
-    case(f"first step {_factor} times larger, the rest recomputed", relative("initial_step", _factor), "corrected")
-    case(f"first step {_factor} times larger, the rest recomputed", relative("initial_step", _factor), "sharp")
+    case(f"first step {_factor} times larger, the rest recomputed", reevaluate({"initial_step": _factor}), "corrected")
+    case(f"first step {_factor} times larger, the rest recomputed", reevaluate({"initial_step": _factor}), "sharp")
 for _value in (0.9, 1.0, 1.5):
     case(f"decrease of the rule is {_value}", choose(decrease=_value), "sharp")
 field_case("first step negative", ("quantities", "initial_step"), (-1.0).hex(), "corrected")
@@ -298,15 +276,6 @@ case("a hash of no array", lambda run: put(run.certificate, ("arrays", "problem/
 # arrays
 
 
-def in_array(path: str, name: str, change: Callable[[Array], Array]) -> Change:
-    """Replace one array."""
-
-    def apply(run: StoredRun) -> None:
-        run.arrays[path][name] = change(run.arrays[path][name])
-
-    return apply
-
-
 def one_ulp(array: Array) -> Array:
     """The last entry moved to the next float."""
     moved = array.copy()
@@ -340,37 +309,37 @@ PROBLEM_ARRAYS = {"drift": ("X", "Y"), "corrected": ("X", "Y"), "softmax": ("X",
 for _run, _names in PROBLEM_ARRAYS.items():
     _places = [("problem.safetensors", name) for name in (*_names, "optimum")]
     for _path, _name in [*_places, ("initial.safetensors", "W1"), ("initial.safetensors", "W2")]:
-        case(f"{_name} moved by one ulp, hashes as they were", in_array(_path, _name, one_ulp), _run, seal=False)
+        case(f"{_name} moved by one ulp, hashes as they were", edit(_path, _name, one_ulp), _run, seal=False)
         case(f"{_name} missing", lambda run, p=_path, n=_name: run.arrays[p].pop(n), _run)
         # without a unique minimiser the witness plays no part, and the certificate for these data remains true
         unused = _run == "sensing" and _name == "optimum"
         if not unused:
-            case(f"{_name} scaled by .99", in_array(_path, _name, lambda A: A * 0.99), _run)
+            case(f"{_name} scaled by .99", edit(_path, _name, lambda A: A * 0.99), _run)
         if not unused and _name != "y":  # the gap is smaller for the larger y: a true, weaker certificate
-            case(f"{_name} scaled by 1.01", in_array(_path, _name, lambda A: A * 1.01), _run)
+            case(f"{_name} scaled by 1.01", edit(_path, _name, lambda A: A * 1.01), _run)
         if _run in ("drift", "sensing"):
             for _text, _change in MALFORMED.items():
                 if not (unused and _text in ("is zero", "is tiny")):
-                    case(f"{_name} {_text}", in_array(_path, _name, _change), _run)
+                    case(f"{_name} {_text}", edit(_path, _name, _change), _run)
     if _run != "sensing":
         case(
             "optimum off by 1e-6",
-            in_array("problem.safetensors", "optimum", lambda A: A + 1e-6 * np.abs(A).max()),
+            edit("problem.safetensors", "optimum", lambda A: A + 1e-6 * np.abs(A).max()),
             _run,
         )
     case("an extra array in the problem", lambda run: put(run.problem, ("Z",), np.ones(3)), _run)
     case("an extra array in the initial weights", lambda run: put(run.weights, ("W3",), np.ones(3)), _run)
 for _value in (0.2, 0.05, 0.0, -0.1, math.nan, math.inf, 5e-324):
     case(f"l2 is {_value}", lambda run, v=_value: put(run.problem, ("l2",), np.array(v)), "softmax")
-case("labels reversed", in_array("problem.safetensors", "labels", lambda A: A[::-1].copy()), "softmax")
+case("labels reversed", edit("problem.safetensors", "labels", lambda A: A[::-1].copy()), "softmax")
 case(
     "one label changed",
-    in_array("problem.safetensors", "labels", lambda A: np.where(np.arange(len(A)) == 0, 1 - A, A)),
+    edit("problem.safetensors", "labels", lambda A: np.where(np.arange(len(A)) == 0, 1 - A, A)),
     "softmax",
 )
-case("labels out of range", in_array("problem.safetensors", "labels", lambda A: A + 1), "softmax")
-case("labels negative", in_array("problem.safetensors", "labels", lambda A: A - 1), "softmax")
-case("labels are floats", in_array("problem.safetensors", "labels", lambda A: A.astype(np.float64)), "softmax")
+case("labels out of range", edit("problem.safetensors", "labels", lambda A: A + 1), "softmax")
+case("labels negative", edit("problem.safetensors", "labels", lambda A: A - 1), "softmax")
+case("labels are floats", edit("problem.safetensors", "labels", lambda A: A.astype(np.float64)), "softmax")
 
 # checkpoints, final weights and phases
 FINAL = "final.safetensors"
@@ -384,11 +353,11 @@ def in_checkpoint(change: Callable[[dict[str, Array]], None]) -> Change:
 for _run in ("drift", "corrected", "softmax", "sensing"):
     case("final weights are the initial ones", lambda run: run.final.update(run.weights), _run)
     case("checkpoint weights are the initial ones", lambda run: run.arrays[run.checkpoint].update(run.weights), _run)
-    case("final weights of another run", in_array(FINAL, "W2", lambda A: np.ascontiguousarray(A[::-1])), _run)
-    case("final iteration raised", in_array(FINAL, "iteration", lambda t: np.array(10**12)), _run)
-    case("final iteration the largest", in_array(FINAL, "iteration", lambda t: np.array(2**63 - 1)), _run)
-    case("final iteration lowered", in_array(FINAL, "iteration", lambda t: np.array(1)), _run)
-    case("final iteration zero", in_array(FINAL, "iteration", lambda t: np.array(0)), _run)
+    case("final weights of another run", edit(FINAL, "W2", lambda A: np.ascontiguousarray(A[::-1])), _run)
+    case("final iteration raised", edit(FINAL, "iteration", lambda t: np.array(10**12)), _run)
+    case("final iteration the largest", edit(FINAL, "iteration", lambda t: np.array(2**63 - 1)), _run)
+    case("final iteration lowered", edit(FINAL, "iteration", lambda t: np.array(1)), _run)
+    case("final iteration zero", edit(FINAL, "iteration", lambda t: np.array(0)), _run)
     case("checkpoint iteration raised", in_checkpoint(lambda a: put(a, ("iteration",), a["iteration"] + 1)), _run)
     case("checkpoint iteration lowered", in_checkpoint(lambda a: put(a, ("iteration",), a["iteration"] - 1)), _run)
 for _path in (FINAL, "checkpoint"):

@@ -96,7 +96,7 @@ class StoredRun:
             start = name.removeprefix("certificate").removesuffix(".json").removeprefix("-")
             weights = self.arrays.get(f"checkpoints/{start}.safetensors", self.weights) if start else self.weights
             certificate["arrays"] = {f"problem/{k}": digest(v) for k, v in self.problem.items()}
-            certificate["arrays"] |= {f"initial/{k}": digest(v) for k, v in weights.items() if k in ("W1", "W2")}
+            certificate["arrays"] |= {f"initial/{k}": digest(v) for k, v in weights.items() if k in self.weights}
         owner = np.frombuffer(hashlib.sha256(encoded(self.certificate, self.indent)).digest(), dtype=np.uint8)
         for path, arrays in self.arrays.items():
             if path not in ("initial.safetensors", "problem.safetensors"):

@@ -1,0 +1,119 @@
+# ruff: noqa: TID253 - only the program itself imports this module
+"""The commands, as dataclasses from which the parser and the help texts are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg, subcommand
+
+from .options import (
+    CertifyImplicit,
+    CertifyLinearResNet,
+    CertifyTwoLayer,
+    Flag,
+    Json,
+    TrainImplicit,
+    TrainLinearResNet,
+    TrainTwoLayer,
+)
+from .step_sizes_options import CertifyStepSizes, TrainStepSizes
+
+RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certify:
+    """Evaluate a convergence theorem on your data and initial weights, before training."""
+
+    system: (
+        Annotated[CertifyTwoLayer, subcommand("two-layer")]
+        | Annotated[CertifyLinearResNet, subcommand("linear-resnet")]
+        | Annotated[CertifyImplicit, subcommand("implicit")]
+        | Annotated[CertifyStepSizes, subcommand("step-sizes")]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Certify, train, audit, and write a run directory with a report."""
+
+    system: (
+        Annotated[TrainTwoLayer, subcommand("two-layer")]
+        | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
+        | Annotated[TrainImplicit, subcommand("implicit")]
+        | Annotated[TrainStepSizes, subcommand("step-sizes")]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Check the certificates and checkpoints of a run, independently and rigorously.
+
+    Exit code: 0 accept, 1 reject, 3 undecided."""
+
+    directory: RunDirectory
+    level: Annotated[
+        Literal["fast"], arg(help="fast trusts numpy's matrix products within their a-priori error bounds.")
+    ] = "fast"
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write report.html and PNG plots of a run into its directory."""
+
+    directory: RunDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Reproduce a figure or table of a paper: our numbers beside the paper's."""
+
+    name: Annotated[Positional[str], arg(metavar="PAPER/FIGURE")]
+    """Experiment; `surefoot list` names them."""
+    full: Flag = False
+    """The paper's sizes and repeats, which takes longer, instead of a quick version."""
+    out: Annotated[str | None, arg(metavar="DIR", help_behavior_hint="(default: print only)")] = None
+    """Directory for numbers and plots: new, empty, or of the same experiment, whose finished runs are then kept."""
+    data: Annotated[
+        str | None,
+        arg(
+            metavar="DIR",
+            help="Directory with the image files of the implicit experiments.",
+            help_behavior_hint="(default: the bundled digits)",
+        ),
+    ] = None
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the random data and weights."""
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """List systems, theorems, step rules, data sets and experiments."""
+
+    json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Start here: certify, train, audit, report and check on real data, in under a minute."""
+
+    out: Annotated[
+        str | None, arg(metavar="DIR", help_behavior_hint="(default: surefoot-demo, or the next free surefoot-demo-N)")
+    ] = None
+    """Directory for the runs: new, or empty."""
+    json: Json = False
+
+
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Certify, subcommand("certify")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Check, subcommand("check", description="Check a run, independently and rigorously.")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Reproduce, subcommand("reproduce")]
+    | Annotated[List, subcommand("list")]
+)

@@ -1,0 +1,110 @@
+# ruff: noqa: TID253 - only the program itself imports this module
+"""The options of learned step sizes, as dataclasses from which the parser and the help texts are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from tyro.conf import arg
+
+from .options import Flag, Json, certify_exits, train_exits
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSizes:
+    """Which problems, which network, which theorem."""
+
+    system: ClassVar[str] = "step-sizes"
+    problem: Annotated[
+        Literal["least-squares", "lasso", "logistic"],
+        arg(
+            help="Random problems: ½‖Mx - y‖²; the same + λ‖x‖₁, y = Mx̂ + noise with a sparse x̂; or logistic regression "
+            "+ λ‖x‖₁. M is Gaussian, with columns of norm 1 but for logistic."
+        ),
+    ] = "least-squares"
+    size: Annotated[str, arg(metavar="ROWSxCOLUMNS")] = "20x32"
+    """Rows and columns of each M."""
+    problems: Annotated[int, arg(metavar="INT")] = 32
+    """Number of problems in a batch."""
+    lam: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
+        None
+    )
+    """Weight λ of the l1 penalty."""
+    range: Annotated[
+        str | None,
+        arg(
+            metavar="LO,HI",
+            help="The network's steps lie between LO/β and HI/β. HI up to 2 is certified never to raise an objective; "
+            "a rate needs LO > 0 and HI < 2.",
+            help_behavior_hint="(default: 0,2, or the range of --weights)",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        arg(
+            metavar="FILE",
+            help="A network to start from, as net.safetensors of an earlier run.",
+            help_behavior_hint="(default: random)",
+        ),
+    ] = None
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the problems and the initial weights."""
+    theorem: Annotated[
+        str | None,
+        arg(metavar="NAME", help_behavior_hint="(default: step-sizes/monotone; prox-monotone with a penalty)"),
+    ] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+
+@certify_exits()
+@dataclass(frozen=True, kw_only=True)
+class CertifyStepSizes(StepSizes):
+    """Evaluate a theorem on learned step sizes: it holds for every network with this range. Nothing is trained."""
+
+    json: Json = False
+
+
+@train_exits(four="diverged", kept="a checkpoint of the training")
+@dataclass(frozen=True, kw_only=True)
+class TrainStepSizes(StepSizes):
+    """Train a network that chooses step sizes; then solve fresh problems with it, certified, and compare.
+
+    DIR gets the network (net.safetensors), its training (training/), and the run on the fresh problems, for `surefoot check`
+    and `surefoot report`."""
+
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    iterations: Annotated[int, arg(metavar="INT")] = 100
+    """Iterations of the solver, in training and on the fresh problems."""
+    epochs: Annotated[int, arg(metavar="INT")] = 100
+    """Steps of training in total; 0 takes --weights as they are."""
+    optimizer: Annotated[
+        Literal["lbfgs", "adam", "sgd", "armijo"],
+        arg(help="lbfgs and armijo search along the direction on the loss itself, and need the exact gradient."),
+    ] = "lbfgs"
+    learning_rate: Annotated[
+        float | None,
+        arg(metavar="FLOAT", help_behavior_hint="(default: 1 with lbfgs and armijo, 1e-3 with adam, 1e-7 with sgd)"),
+    ] = None
+    """Step of adam and sgd; first trial of lbfgs and armijo."""
+    gradient: Annotated[
+        Literal["exact", "detached"],
+        arg(help="detached leaves out how the network's inputs depend on it: the paper's rule, and not a gradient."),
+    ] = "exact"
+    expansion: Annotated[
+        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1; the weights themselves with --weights)")
+    ] = None
+    """Factor of the orthogonal initial weights; the paper takes 100."""
+    require_certificate: Flag = False
+    """Do not train, and exit with 1, unless the theorem holds."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
