@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import implicit
 import learned_lasso
+import linalg
 import linear_resnet
 import step_sizes
+import stiefel
 import two_layer_baselines
 import two_layer_engines
 import two_layer_rules
@@ -21,6 +23,8 @@ def main() -> None:
         implicit,
         step_sizes,
         learned_lasso,
+        linalg,
+        stiefel,
     ):
         module.main()
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-HEAVY = {"PIL", "flint", "matplotlib", "numba", "pandas", "rich", "scipy", "sklearn", "tyro"}
+HEAVY = {"PIL", "flint", "matplotlib", "numba", "pandas", "pywt", "rich", "scipy", "sklearn", "tyro"}
 
 
 def loaded_by(statement: str) -> set[str]:

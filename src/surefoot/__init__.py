@@ -4,7 +4,7 @@ Check a convergence theorem on a concrete network, data and initial weights befo
 trajectory; hand over a certificate that an independent checker accepts or rejects with rigorous arithmetic.
 """
 
-from . import data, learned, nn, sgd, steps
+from . import data, deconvolution, learned, linalg, nn, optim, sgd, steps
 from ._core.audit import Audit, AuditLine
 from ._core.certificate import Certificate, CertificateStatus, Condition
 from ._core.descent import certify, descend
@@ -15,8 +15,10 @@ from ._core.softmax import SoftmaxRegression
 from ._core.status import RunStatus
 from ._core.system import register
 from ._core.trace import Trace, audit
+from ._deconvolution.system import DeconvolutionSystem
 from ._implicit.flow import Flow, gradient_flow
 from ._implicit.system import ImplicitSystem
+from ._inverse.system import InverseSystem
 from ._linear_resnet.system import LinearResNetSystem
 from ._step_sizes.system import StepSizesSystem
 from ._two_layer.system import TwoLayerSystem
@@ -25,7 +27,9 @@ register(TwoLayerSystem())
 register(LinearResNetSystem())
 register(ImplicitSystem())
 register(StepSizesSystem())
-del register, TwoLayerSystem, LinearResNetSystem, ImplicitSystem, StepSizesSystem
+register(InverseSystem())
+register(DeconvolutionSystem())
+del register, TwoLayerSystem, LinearResNetSystem, ImplicitSystem, StepSizesSystem, InverseSystem, DeconvolutionSystem
 
 __version__ = "0.1.0"
 
@@ -48,10 +52,13 @@ __all__ = [
     "audit",
     "certify",
     "data",
+    "deconvolution",
     "descend",
     "gradient_flow",
     "learned",
+    "linalg",
     "nn",
+    "optim",
     "sgd",
     "steps",
 ]

@@ -15,10 +15,13 @@ from typing import Any, TextIO
 
 import tyro
 
-from ._cli.commands import Certify, Check, Command, Demo, List, Report, Train
+from ._cli.commands import AnyTrain, Certify, Check, Command, Demo, List, Report, Train
+from ._cli.deblur_options import Deblur
+from ._cli.deconvolution_options import TrainDeconvolution
 from ._cli.errors import Exit, message_of
-from ._cli.options import TrainSystem
+from ._cli.inverse_options import CertifyInverse, TrainInverse
 from ._cli.step_sizes_options import CertifyStepSizes, TrainStepSizes
+from ._cli.svd_options import TrainSVD
 
 # short paragraphs: the parser does not wrap them
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
@@ -73,6 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str]) -> Command:
     if arguments[:1] == ["reproduce"] and "--quick" in arguments:
         raise ValueError("--quick is the default, so leave it out; --full is for the paper's sizes and repeats")
+    if arguments[:2] == ["certify", "svd"]:
+        from ._cli.svd import NO_THEOREM
+
+        raise ValueError(NO_THEOREM)
     parse: Any = tyro.cli
     return parse(Command, prog="surefoot", description=DESCRIPTION, args=arguments, config=PARSER)
 
@@ -88,6 +95,10 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
             from ._cli.step_sizes import run_certify_steps
 
             return run_certify_steps(command.system)
+        if isinstance(command.system, CertifyInverse):
+            from ._cli.inverse import run_certify_inverse
+
+            return run_certify_inverse(command.system)
         from ._cli.training import run_certify
 
         return run_certify(command.system)
@@ -97,9 +108,25 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
             from ._cli.step_sizes import run_train_steps
 
             return run_train_steps(options)
+        if isinstance(options, TrainInverse):
+            from ._cli.inverse import run_train_inverse
+
+            return run_train_inverse(options)
+        if isinstance(options, TrainSVD):
+            from ._cli.svd import run_train_svd
+
+            return run_train_svd(options)
+        if isinstance(options, TrainDeconvolution):
+            from ._cli.deconvolution import run_train_deconvolution
+
+            return run_train_deconvolution(options)
         from ._cli.training import run_train
 
         return run_train(options)
+    if isinstance(command, Deblur):
+        from ._cli.deblur import run_deblur
+
+        return run_deblur(command)
     if isinstance(command, List):
         from ._cli.listing import run_list
 
@@ -113,7 +140,7 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
     return inspection.run_reproduce(command)
 
 
-def _resumed(given: TrainSystem | TrainStepSizes, arguments: Sequence[str]) -> TrainSystem | TrainStepSizes:
+def _resumed(given: AnyTrain, arguments: Sequence[str]) -> AnyTrain:
     """The options of the run that is resumed. They are the defaults of a second parse, so that whatever then differs
     was given on the command line."""
     from ._cli.training import refuse_changes, stored_options

@@ -1,12 +1,15 @@
 """Networks with certificates."""
 
+from ._deconvolution.learned import LearnedDeconvolution
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus
 from ._implicit.fixed_point import SolveInfo, SolveStatus
 from ._implicit.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 from ._implicit.network import ImplicitReLU, NotWellPosed
 from ._implicit.scale import NotCertifiable
 from ._implicit.solvers import SolverMemory
+from ._inverse.network import LearnedInverse
 from ._linear_resnet.network import LinearNet, LinearResNet
+from ._orthogonal.learned_svd import LearnedSVD, LearnedSVDResult, SVDInfo, SVDStatus
 from ._step_sizes.lista import LISTA, LISTACPSS
 from ._step_sizes.network import StepSizeNet
 from ._two_layer.network import TwoLayerLinear
@@ -20,10 +23,16 @@ __all__ = [
     "EquilibriumStatus",
     "EquilibriumWarning",
     "ImplicitReLU",
+    "LearnedDeconvolution",
+    "LearnedInverse",
+    "LearnedSVD",
+    "LearnedSVDResult",
     "LinearNet",
     "LinearResNet",
     "NotCertifiable",
     "NotWellPosed",
+    "SVDInfo",
+    "SVDStatus",
     "SolveInfo",
     "SolveStatus",
     "SolverMemory",

@@ -25,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("directory", metavar="DIR", help="the run directory")
     parser.add_argument(
         "--level",
-        choices=["fast"],
+        choices=["fast", "exact"],
         default="fast",
-        help="fast: trusts numpy's matrix products within their a-priori error",
+        help="fast: trusts numpy's matrix products within their a-priori error; exact: trusts FLINT and integers instead",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="print every check, also those of each stored checkpoint"
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:
-        report = check(options.directory)
+        report = check(options.directory, options.level)
         print(
             json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report, options.verbose)),
             flush=True,

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import down, frobenius_upper, product_with_error, up
+from .bounds import EXP_ERROR, FAST, Level, down, up
 from .gram_bounds import extreme_bounds, norm_bounds
-from .problems import EXP_ERROR, TINY, ULP, Array, Interval, Problem, arb_matrix, ball, root_down, squared
+from .problems import TINY, ULP, Array, Interval, Problem, arb_matrix, ball, root_down, squared
 
 LARGEST = 1e40
 """Largest magnitude of an entry: the squares of the norms of Mᵀ(Mx - Y) do not overflow."""
@@ -41,11 +41,6 @@ class Vector:
     value: Array
     error: float = 0.0
 
-    @property
-    def norm(self) -> float:
-        """Upper bound of its Euclidean norm."""
-        return up(frobenius_upper(self.value) + self.error)
-
 
 @dataclass(frozen=True)
 class Dual:
@@ -61,24 +56,33 @@ class Batch(Problem, ABC):
     proximal: bool
     """Whether a step is a proximal one."""
 
-    def __init__(self, M: Array, optimum: Array) -> None:
-        self.M, self.optimum = M, optimum
+    def __init__(self, M: Array, optimum: Array, level: Level) -> None:
+        self.M, self.optimum, self.level = M, optimum, level
         self.count, self.rows, self.columns = M.shape
 
     def image(self, p: int, x: Array) -> Vector:
         """M_p x."""
-        value, error = product_with_error(self.M[p], x[:, None])
+        value, error = self.level.product(self.M[p], x[:, None])
         return Vector(value[:, 0], error)
+
+    def minus(self, v: Vector, w: Array) -> Vector:
+        """v - w."""
+        value, error = self.level.difference(v.value, w)
+        return Vector(value, up(v.error + error))
+
+    def norm(self, v: Vector) -> float:
+        """Upper bound of the Euclidean norm of v."""
+        return up(self.level.frobenius(v.value) + v.error)
 
     def adjoint(self, p: int, v: Vector) -> Vector:
         """M_pᵀ v."""
-        value, error = product_with_error(self.M[p].T, v.value[:, None])
+        value, error = self.level.product(self.M[p].T, v.value[:, None])
         return Vector(value[:, 0], up(error + self.norms[p][1] * v.error, 2) if v.error > 0.0 else error)
 
     @cached_property
     def norms(self) -> list[Interval]:
         """Enclosures of ‖M_p‖."""
-        return [norm_bounds(M) for M in self.M]
+        return [norm_bounds(M, self.level) for M in self.M]
 
     @property
     def smoothness(self) -> list[Interval]:
@@ -88,7 +92,7 @@ class Batch(Problem, ABC):
     @cached_property
     def smallest(self) -> list[Interval]:
         """Enclosures of the smallest nonzero eigenvalue of M_p M_pᵀ, from 0 where a full rank is not certain."""
-        return [_smallest_eigenvalue(M) for M in self.M]
+        return [_smallest_eigenvalue(M, self.level) for M in self.M]
 
     @abstractmethod
     def gap_bound(self, p: int, x: Array) -> float:
@@ -105,15 +109,13 @@ class LeastSquaresBatch(Batch):
     kind = "least-squares-batch"
     proximal = False
 
-    def __init__(self, M: Array, Y: Array, optimum: Array) -> None:
-        super().__init__(M, optimum)
+    def __init__(self, M: Array, Y: Array, optimum: Array, level: Level = FAST) -> None:
+        super().__init__(M, optimum, level)
         self.Y = Y
 
     def residual(self, p: int, x: Array) -> Vector:
         """M_p x - Y_p."""
-        image = self.image(p, x)
-        difference = image.value - self.Y[p]
-        return Vector(difference, up(image.error + ULP * frobenius_upper(difference), 2))
+        return self.minus(self.image(p, x), self.Y[p])
 
     @cached_property
     def unexplained(self) -> list[float]:
@@ -121,19 +123,19 @@ class LeastSquaresBatch(Batch):
         found: list[float] = []
         for p, ((low, _), witness) in enumerate(zip(self.smallest, self.optimum, strict=True)):
             residual = self.residual(p, witness)
-            bound = residual.norm
+            bound = self.norm(residual)
             if low > 0.0:
-                bound = min(bound, up(self.adjoint(p, residual).norm / root_down(low)))
+                bound = min(bound, up(self.norm(self.adjoint(p, residual)) / root_down(low)))
             found.append(bound)
         return found
 
     def gap_bound(self, p: int, x: Array) -> float:
         """Through M(x - ŵ), without the cancellation of F - F*; where F* = 0 through the residual too."""
-        difference = x - self.optimum[p]
-        image = self.image(p, difference)
-        rounded = up(ULP * frobenius_upper(difference) * self.norms[p][1], 2)
-        root = up(image.norm + rounded + self.unexplained[p], 2)
-        root = min(root, self.residual(p, x).norm)
+        difference = self.minus(Vector(x), self.optimum[p])
+        image = self.image(p, difference.value)
+        rounded = up(difference.error * self.norms[p][1])
+        root = up(self.norm(image) + rounded + self.unexplained[p], 2)
+        root = min(root, self.norm(self.residual(p, x)))
         return up(0.5 * root * root, 2)
 
     def gap_balls(self, p: int, x: Array) -> tuple[Any, Any]:
@@ -155,8 +157,8 @@ class PenalisedBatch(Batch):
 
     proximal = True
 
-    def __init__(self, M: Array, lam: Array, l2: Array, optimum: Array) -> None:
-        super().__init__(M, optimum)
+    def __init__(self, M: Array, lam: Array, l2: Array, optimum: Array, level: Level) -> None:
+        super().__init__(M, optimum, level)
         self.lam, self.l2 = lam, l2
 
     @property
@@ -164,9 +166,13 @@ class PenalisedBatch(Batch):
     def strong_convexity(self) -> list[float]:
         """Lower bounds of the strong convexity of the smooth parts."""
 
-    @abstractmethod
     def objective(self, p: int, x: Array) -> Interval:
         """Enclosure of F_p(x)."""
+        return self._objective(p, x) if self.level is FAST else _outwards(self._objective_ball(p, x))
+
+    @abstractmethod
+    def _objective(self, p: int, x: Array) -> Interval:
+        """The same in floats."""
 
     @abstractmethod
     def _residual(self, p: int, x: Array) -> Array:
@@ -189,7 +195,7 @@ class PenalisedBatch(Batch):
         point = self._residual(p, x)
         v = self.adjoint(p, Vector(self._signed(p, point)))
         excess = np.maximum(np.abs(v.value) - lam, 0.0)
-        norm = up(frobenius_upper(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
+        norm = up(self.level.frobenius(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
         # the quotient first: the square of a small norm underflows, and a small l2 would bring it back
         value = down(self._dual_value(p, point) - up(norm * up(norm / down(2.0 * l2))))
         return Dual(point, value) if value > scaled.value else scaled
@@ -212,7 +218,12 @@ class PenalisedBatch(Batch):
         return [self.dual(p, witness) for p, witness in enumerate(self.optimum)]
 
     def gap_bound(self, p: int, x: Array) -> float:
-        """The smaller of the duality gaps to the witness's dual point and to that of x."""
+        if self.level is FAST:
+            return self._gap_bound(p, x)
+        return _outwards(self.gap_balls(p, x)[1])[1]
+
+    def _gap_bound(self, p: int, x: Array) -> float:
+        """The smaller of the duality gaps to the witness's dual point and to that of x, in floats."""
         value = max(self.duals[p].value, self.dual(p, x).value)
         return max(0.0, up(self.objective(p, x)[1] - value))
 
@@ -262,8 +273,8 @@ class LassoBatch(PenalisedBatch):
 
     kind = "lasso-batch"
 
-    def __init__(self, M: Array, Y: Array, lam: Array, optimum: Array) -> None:
-        super().__init__(M, lam, np.zeros_like(lam), optimum)
+    def __init__(self, M: Array, Y: Array, lam: Array, optimum: Array, level: Level = FAST) -> None:
+        super().__init__(M, lam, np.zeros_like(lam), optimum, level)
         self.Y = Y
 
     @property
@@ -276,14 +287,14 @@ class LassoBatch(PenalisedBatch):
     def _residual_vector(self, p: int, x: Array) -> Vector:
         """Y_p - M_p x."""
         image = self.image(p, x)
-        difference = self.Y[p] - image.value
-        return Vector(difference, up(image.error + ULP * frobenius_upper(difference), 2))
+        value, error = self.level.difference(self.Y[p], image.value)
+        return Vector(value, up(image.error + error))
 
-    def objective(self, p: int, x: Array) -> Interval:
+    def _objective(self, p: int, x: Array) -> Interval:
         residual = self._residual_vector(p, x)
         low, high = self._penalty(p, x)
-        least = max(0.0, down(frobenius_upper(residual.value) * (1.0 - 1e-12) - residual.error, 2))
-        return max(0.0, down(down(0.5 * least * least, 2) + low)), up(up(0.5 * residual.norm**2, 3) + high)
+        least = max(0.0, down(self.level.frobenius(residual.value) * (1.0 - 1e-12) - residual.error, 2))
+        return max(0.0, down(down(0.5 * least * least, 2) + low)), up(up(0.5 * self.norm(residual) ** 2, 3) + high)
 
     def _residual(self, p: int, x: Array) -> Array:
         return self._residual_vector(p, x).value
@@ -298,14 +309,13 @@ class LassoBatch(PenalisedBatch):
         rounding = 4.0 * ULP * (math.fsum(np.abs(products)) + math.fsum(squares)) + TINY * self.rows
         return down(value - up(rounding, 4))
 
-    def gap_bound(self, p: int, x: Array) -> float:
+    def _gap_bound(self, p: int, x: Array) -> float:
         """½‖ρ-θ‖² + Σ(lam|x_i| - x_i(Mᵀθ)_i), ρ = Y - Mx: the duality gap in a form whose terms are not negative."""
         residual = self._residual_vector(p, x)
-        bounds = [super().gap_bound(p, x)]
-        size = frobenius_upper(x)
+        bounds = [super()._gap_bound(p, x)]
+        size = self.level.frobenius(x)
         for point in (self.duals[p].point, self.dual(p, x).point):
-            difference = residual.value - point
-            half = up(frobenius_upper(difference) * (1.0 + ULP) + residual.error, 3)
+            half = self.norm(self.minus(residual, point))
             v = self.adjoint(p, Vector(point))
             first, second = float(self.lam[p]) * np.abs(x), x * v.value
             value = math.fsum(first - second)
@@ -328,8 +338,8 @@ class LogisticBatch(PenalisedBatch):
 
     kind = "logistic-batch"
 
-    def __init__(self, M: Array, labels: Array, lam: Array, l2: Array, optimum: Array) -> None:
-        super().__init__(M, lam, l2, optimum)
+    def __init__(self, M: Array, labels: Array, lam: Array, l2: Array, optimum: Array, level: Level = FAST) -> None:
+        super().__init__(M, lam, l2, optimum, level)
         self.labels = labels
 
     @property
@@ -345,7 +355,7 @@ class LogisticBatch(PenalisedBatch):
         image = self.image(p, x)
         return Vector(self.labels[p] * image.value, image.error)
 
-    def objective(self, p: int, x: Array) -> Interval:
+    def _objective(self, p: int, x: Array) -> Interval:
         margins = self._margins(p, x)
         terms = np.maximum(-margins.value, 0.0) + np.log1p(np.exp(-np.abs(margins.value)))
         loss = math.fsum(terms)
@@ -378,13 +388,20 @@ class LogisticBatch(PenalisedBatch):
         return -sum((t * t.log() + (1 - t) * (-t).log1p() for t in inner), ball(0.0))
 
 
-def _smallest_eigenvalue(M: Array) -> Interval:
+def _smallest_eigenvalue(M: Array, level: Level) -> Interval:
     """Enclosure of the smallest nonzero eigenvalue of M Mᵀ; rows and columns of zeros do not change it."""
     kept = M[M.any(axis=1)][:, M.any(axis=0)]
     if kept.size == 0:
         return 0.0, 0.0
-    (low, high), norm = extreme_bounds(np.ascontiguousarray(kept if kept.shape[0] <= kept.shape[1] else kept.T))
+    (low, high), norm = extreme_bounds(np.ascontiguousarray(kept if kept.shape[0] <= kept.shape[1] else kept.T), level)
     return squared(low, high if low > 0.0 else norm[1])  # of deficient rank, it exceeds the smallest singular value
+
+
+def _outwards(x: Any) -> Interval:
+    """Floats around a ball; infinite where it is not finite."""
+    if not x.is_finite():
+        return -math.inf, math.inf
+    return math.nextafter(float(x.lower()), -math.inf), math.nextafter(float(x.upper()), math.inf)
 
 
 def _column(v: Array) -> Any:
@@ -406,7 +423,7 @@ NAMES = {
 """Arrays and their numbers of dimensions, by kind; all float64."""
 
 
-def load_batch(kind: str, arrays: dict[str, Array]) -> Batch:
+def load_batch(kind: str, arrays: dict[str, Array], level: Level = FAST) -> Batch:
     """The batch of these arrays; ``FormatError`` where they do not fit together."""
     names = NAMES[kind]
     if arrays.keys() != names.keys():
@@ -426,9 +443,9 @@ def load_batch(kind: str, arrays: dict[str, Array]) -> Batch:
         if name in names and not (arrays[name] >= 0.0).all():
             raise FormatError(f"{name} has negative entries")
     if kind == LeastSquaresBatch.kind:
-        return LeastSquaresBatch(arrays["M"], arrays["Y"], arrays["optimum"])
+        return LeastSquaresBatch(arrays["M"], arrays["Y"], arrays["optimum"], level)
     if kind == LassoBatch.kind:
-        return LassoBatch(arrays["M"], arrays["Y"], arrays["lam"], arrays["optimum"])
+        return LassoBatch(arrays["M"], arrays["Y"], arrays["lam"], arrays["optimum"], level)
     if not (np.abs(arrays["labels"]) == 1.0).all():
         raise FormatError("labels must be 1 or -1")
-    return LogisticBatch(arrays["M"], arrays["labels"], arrays["lam"], arrays["l2"], arrays["optimum"])
+    return LogisticBatch(arrays["M"], arrays["labels"], arrays["lam"], arrays["l2"], arrays["optimum"], level)

@@ -1,20 +1,25 @@
-"""Rigorous bounds on norms, singular values and eigenvalues of float64 matrices.
+"""Outward rounding, norms and products of float64 matrices with bounds of their errors, and the two levels of trust.
 
-What is trusted: IEEE 754 double precision, round to nearest with gradual underflow (see `self_test`), and the
+What level ``fast`` trusts: IEEE 754 double precision, round to nearest with gradual underflow (see `self_test`), and the
 a-priori model of a computed sum of k products, in any order, with or without fused multiply-add,
 
     |fl(A B) - A B| <= gamma_k |A| |B| + k eta   entrywise,   gamma_k = k u / (1 - k u),
 
 with u = 2^-53 and eta = 2^-1074 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section
 3.1). LAPACK is not trusted: its factors are witnesses, whose residual and loss of orthogonality are bounded
-here (Rump, BIT 51, 2011).
+(``spectra``). Level ``exact`` (module ``exact``) computes the same primitives in integers, and trusts no product of numpy's.
 
 Every scalar below is rounded outwards with `up` and `down`. Matrices are first scaled by an exact power of
 two, so that the largest entry lies in [1/2, 1): nothing overflows, and an entry that underflows in the
 scaling moves by at most eta, which the bounds include.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +28,8 @@ Array = NDArray[np.float64]
 
 UNIT_ROUNDOFF = 2.0**-53
 ETA = 2.0**-1074
+EXP_ERROR = 16 * UNIT_ROUNDOFF
+"""Relative error granted to numpy's exp and log at level ``fast`` (they are documented to be within 4 ulp)."""
 # Inner dimension of one partial product: summing q blocks of b terms obeys the model with b + q - 1 for k.
 BLOCK = 64
 # Up to this many multiplications, `product_error` forms |A| |B| instead of bounding its norm.
@@ -79,14 +86,15 @@ def self_test() -> None:
         raise RuntimeError("self-test: a float64 matrix product is not computed in double precision; use another BLAS")
 
 
-def _array_up(x: Array, operations: int) -> Array:
-    # Proof in `up`; elementwise.
+def array_up(x: Array, operations: int) -> Array:
+    """``up`` of each entry."""
     with np.errstate(over="ignore", under="ignore"):
         return np.nextafter(x + np.abs(x) * (operations * 2 * UNIT_ROUNDOFF), np.inf)
 
 
-def _array_down(x: Array, operations: int) -> Array:
-    return -_array_up(-x, operations)
+def array_down(x: Array, operations: int) -> Array:
+    """``down`` of each entry."""
+    return -array_up(-x, operations)
 
 
 def up(x: float, operations: int = 1) -> float:
@@ -129,7 +137,8 @@ def gamma(terms: int) -> float:
     return up(product / (1.0 - product), 2) if terms else 0.0
 
 
-def _finite(A: np.ndarray, name: str, two_dimensional: bool = True) -> Array:
+def finite(A: np.ndarray, name: str, two_dimensional: bool = True) -> Array:
+    """A itself; ``ValueError`` where it is not a finite float64 array (of two dimensions)."""
     if not isinstance(A, np.ndarray) or A.dtype != np.float64:
         kind = A.dtype if isinstance(A, np.ndarray) else type(A).__name__
         raise ValueError(f"{name} is {kind}; it must be a numpy array of dtype float64 (convert it exactly first)")
@@ -140,7 +149,7 @@ def _finite(A: np.ndarray, name: str, two_dimensional: bool = True) -> Array:
     return A
 
 
-def _scaled(A: Array) -> tuple[Array, int]:
+def scaled(A: Array) -> tuple[Array, int]:
     """B, e with |A - 2^e B| <= 2^e eta entrywise and max |B| in [1/2, 1), or B = A = 0."""
     if A.size == 0:
         return A, 0
@@ -148,7 +157,8 @@ def _scaled(A: Array) -> tuple[Array, int]:
     return np.ldexp(A, -exponent), exponent
 
 
-def _rescaled(x: Array, exponent: int, towards: float) -> Array:
+def rescaled(x: Array, exponent: int, towards: float) -> Array:
+    """Bounds of 2^exponent x on the side of ``towards``."""
     # ldexp is exact, or errs by at most eta/2 where it underflows; an overflow to infinity is corrected by
     # the step inwards. An exact zero stays zero.
     with np.errstate(over="ignore", under="ignore"):
@@ -167,9 +177,13 @@ def frobenius_upper(A: np.ndarray) -> float:
     Raises:
         ValueError: A is not a float64 array or not finite.
     """
-    B, exponent = _scaled(_finite(A, "A", two_dimensional=False))
-    if not bool(B.any()):
+    B, exponent = finite(A, "A", two_dimensional=False), 0
+    largest = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0)))
+    if largest == 0.0:
         return 0.0
+    # within this range no square overflows, and what underflows is far below the largest
+    if not 2.0**-400 <= largest <= 2.0**400:
+        B, exponent = scaled(B)
     squares = np.square(B).ravel()
     chunk_sums = np.add.reduceat(squares, np.arange(0, squares.size, 256))
     # Each chunk obeys the model with g = gamma_256, fsum rounds once: the sum of squares is at most
@@ -178,7 +192,7 @@ def frobenius_upper(A: np.ndarray) -> float:
     square = up((math.fsum(chunk_sums) + underflow) / down(1.0 - gamma(256)), 4)
     # Scaling moved B by at most eta in every entry, so by N eta in norm.
     norm = up(up(math.sqrt(square)) + underflow)
-    return float(_rescaled(np.array(norm), exponent, np.inf))
+    return float(rescaled(np.array(norm), exponent, np.inf))
 
 
 def product_with_error(A: Array, B: Array) -> tuple[Array, float]:
@@ -186,15 +200,17 @@ def product_with_error(A: Array, B: Array) -> tuple[Array, float]:
 
     Blocks of b columns, q of them: gamma_b |A||B| from the products and gamma_{q-1} (1 + gamma_b) |A||B| from
     their summation, together at most gamma_{b+q-1} |A||B|; the underflow term at most doubles to 2 k eta in
-    each entry. || |A||B| ||_F <= ||A||_F ||B||_F.
+    each entry. || |A||B| ||_F <= ||A||_F ||B||_F, or is formed where the cost allows.
     """
     inner = A.shape[1]
     C = A[:, :BLOCK] @ B[:BLOCK]
     for start in range(BLOCK, inner, BLOCK):
         C += A[:, start : start + BLOCK] @ B[start : start + BLOCK]
     terms = min(inner, BLOCK) + max(math.ceil(inner / BLOCK) - 1, 0)
-    relative = up(gamma(terms) * up(frobenius_upper(A) * frobenius_upper(B)))
-    return C, up(relative + math.ldexp(2.0 * inner * C.size, -1074), 2)
+    norm = up(frobenius_upper(A) * frobenius_upper(B))
+    if inner * C.size <= ABSOLUTE_PRODUCT_COST:
+        norm = min(norm, _absolute_product(A, B))
+    return C, up(up(gamma(terms) * norm) + math.ldexp(2.0 * inner * C.size, -1074), 2)
 
 
 def residual_upper(A: Array, left: Array, right: Array) -> float:
@@ -225,8 +241,8 @@ def product_error(A: np.ndarray, B: np.ndarray) -> float:
     Raises:
         ValueError: wrong dtype or shape, or not finite.
     """
-    rows, inner = _finite(A, "A").shape
-    columns = _finite(B, "B").shape[1]
+    rows, inner = finite(A, "A").shape
+    columns = finite(B, "B").shape[1]
     if B.shape[0] != inner:
         raise ValueError(f"A has shape {A.shape} and B has shape {B.shape}; the inner dimensions must agree")
     norm = up(frobenius_upper(A) * frobenius_upper(B))
@@ -234,154 +250,35 @@ def product_error(A: np.ndarray, B: np.ndarray) -> float:
     if norm >= 2.0**1023:
         return math.inf
     if rows * inner * columns <= ABSOLUTE_PRODUCT_COST:
-        # |A||B| <= (fl(|A||B|) + k eta) / (1 - gamma_k); k eta in each entry is at most m p k eta in norm.
-        computed = up(frobenius_upper(np.abs(A) @ np.abs(B)) + math.ldexp(rows * inner * columns, -1074))
-        norm = min(norm, up(computed / down(1.0 - gamma(inner))))
+        norm = min(norm, _absolute_product(A, B))
     return up(up(gamma(inner) * norm) + math.ldexp(rows * inner * columns, -1074))
 
 
-def singular_value_bounds(A: np.ndarray) -> tuple[Array, Array]:
-    """Lower and upper bounds of every singular value, from a computed SVD that is only a witness.
-
-    With A = U S V^T + R, ||U^T U - I|| <= a < 1 and ||V^T V - I|| <= b < 1, the singular values of U and V
-    lie in [sqrt(1-a), sqrt(1+a)] and [sqrt(1-b), sqrt(1+b)], so that for every i
-
-        s_i sqrt((1-a)(1-b)) - ||R|| <= sigma_i(A) <= s_i sqrt((1+a)(1+b)) + ||R||
-
-    (sigma_i(XY) between sigma_i(X) sigma_min(Y) and sigma_i(X) sigma_max(Y), then Weyl; Rump, BIT 51, 2011).
-
-    Args:
-        A: (m, n) float64, finite.
-
-    Returns:
-        (lower, upper), each of length min(m, n), descending; lower is clipped at 0. Where LAPACK fails, lower
-        is 0 and upper_i = ||A||_F / sqrt(i). The slack is about (64 + k/64) u sqrt(k) ||A||_F.
-
-    Raises:
-        ValueError: A is not a finite two-dimensional float64 array.
-    """
-    B, exponent = _scaled(_finite(A, "A"))
-    count = min(B.shape)
-    if count == 0 or not bool(B.any()):
-        return np.zeros(count), np.zeros(count)
-    bounds = _singular_value_witness(B)
-    if bounds is None:
-        # i sigma_i^2 <= ||A||_F^2; a square root and a quotient.
-        norm = frobenius_upper(A)
-        return np.zeros(count), _array_up(norm / np.sqrt(np.arange(1.0, count + 1.0)), 2)
-    lower, upper = bounds
-    return np.maximum(_rescaled(lower, exponent, -np.inf), 0.0), _rescaled(upper, exponent, np.inf)
+def _absolute_product(A: Array, B: Array) -> float:
+    """Upper bound of || |A||B| ||_F, at the cost of a product; infinity where it overflows."""
+    (rows, inner), columns = A.shape, B.shape[1]
+    with np.errstate(over="ignore"):
+        product = np.abs(A) @ np.abs(B)
+    if not bool(np.isfinite(product).all()):
+        return math.inf
+    # |A||B| <= (fl(|A||B|) + k eta) / (1 - gamma_k); k eta in each entry is at most m p k eta in norm.
+    computed = up(frobenius_upper(product) + math.ldexp(rows * inner * columns, -1074))
+    return up(computed / down(1.0 - gamma(inner)))
 
 
-def _singular_value_witness(B: Array) -> tuple[Array, Array] | None:
-    # B scaled: its entries stand for a matrix within eta entrywise.
-    try:
-        U, s, Vt = np.linalg.svd(B, full_matrices=False)
-    except np.linalg.LinAlgError:
-        return None
-    if not bool(np.isfinite(U).all() and np.isfinite(s).all() and np.isfinite(Vt).all()):
-        return None
-    left_defect, right_defect = orthogonality_defect(U), orthogonality_defect(Vt.T)
-    if not (left_defect < 0.5 and right_defect < 0.5):
-        return None
-    # B - U S V^T = (B - T V^T) + (T - U S) V^T with T = fl(U S), |T - U S| <= u |T| + eta and
-    # ||V|| <= sqrt(1 + b) < 2. The scaling of B adds N eta, that of T 2 N' eta.
-    T = U * s
-    scaling_error = 2.0 * up(UNIT_ROUNDOFF * frobenius_upper(T))
-    underflow = math.ldexp(B.size + 2.0 * T.size, -1074)
-    residual = up(residual_upper(B, T, Vt) + scaling_error + underflow, 2)
-    # Difference, difference, product under the root.
-    shrink = down(math.sqrt(down((1.0 - left_defect) * (1.0 - right_defect), 3)))
-    stretch = up(math.sqrt(up((1.0 + left_defect) * (1.0 + right_defect), 3)))
-    s = np.sort(np.abs(s))[::-1]
-    lower = _array_down(_array_down(s * shrink, 1) - residual, 1)
-    return lower, _array_up(_array_up(s * stretch, 1) + residual, 1)
+def sharp_residual_upper(A: Array, left: Array, right: Array) -> float:
+    """``residual_upper`` through |left||right|, which no scaling of the inner dimension changes."""
+    norm = _absolute_product(left, right)
+    if not norm < 2.0**1000:
+        return math.inf
+    terms = math.ldexp(left.size * right.shape[1], -1074)
+    error = up(up(gamma(left.shape[1]) * norm) + terms)
+    return up(up(frobenius_upper(A - left @ right), 1) + error)
 
 
-def spectral_upper(A: np.ndarray) -> float:
-    """Upper bound of the spectral norm: the smallest of the SVD bound, sqrt(||A||_1 ||A||_inf) and ||A||_F.
-
-    Args:
-        A: (m, n) float64, finite.
-
-    Returns:
-        A float not below ||A||; 0.0 for a zero or empty matrix.
-
-    Raises:
-        ValueError: A is not a finite two-dimensional float64 array.
-    """
-    frobenius = frobenius_upper(_finite(A, "A"))
-    if frobenius == 0.0 or min(A.shape) == 1:
-        return frobenius
-    B, exponent = _scaled(A)
-    magnitudes = np.abs(B)
-    # Sums of m and n nonnegative terms: m - 1 and n - 1 operations; N eta for the scaling.
-    underflow = math.ldexp(float(B.size), -1074)
-    one_norm = up(float(magnitudes.sum(axis=0).max()) + underflow, B.shape[0])
-    infinity_norm = up(float(magnitudes.sum(axis=1).max()) + underflow, B.shape[1])
-    mixed = np.array(up(math.sqrt(up(one_norm * infinity_norm))))
-    _, upper = singular_value_bounds(A)
-    return min(frobenius, float(_rescaled(mixed, exponent, np.inf)), float(upper[0]))
-
-
-def _ostrowski(lower: Array, upper: Array, defect: float) -> tuple[Array, Array]:
-    """Bounds of t_i x_i for lower_i <= x_i <= upper_i and t_i in [1 - defect, 1 + defect], defect < 1."""
-    shrink, stretch = down(1.0 - defect), up(1.0 + defect)
-    below = _array_down(lower * np.where(lower >= 0.0, shrink, stretch), 1)
-    above = _array_up(upper * np.where(upper >= 0.0, stretch, shrink), 1)
-    return below, above
-
-
-def symmetric_eigenvalue_bounds(A: np.ndarray) -> tuple[Array, Array]:
-    """Lower and upper bounds of every eigenvalue of a symmetric matrix, from a computed `eigh` as a witness.
-
-    With A = V W V^T + R and ||V^T V - I|| <= a < 1, the eigenvalues of V W V^T are t_i w_i with t_i in
-    [1-a, 1+a] (Ostrowski's theorem), and those of A differ from them by at most ||R|| (Weyl).
-
-    Args:
-        A: (n, n) float64, finite, exactly symmetric.
-
-    Returns:
-        (lower, upper), each of length n, descending. Where LAPACK fails, -||A||_F and ||A||_F.
-
-    Raises:
-        ValueError: A is not finite, not float64, not square or not exactly symmetric.
-    """
-    B, exponent = _scaled(_finite(A, "A"))
-    size = B.shape[0]
-    if B.shape[1] != size or not np.array_equal(A, A.T):
-        raise ValueError(f"A (shape {A.shape}) is not exactly symmetric; average it with its transpose first")
-    if size == 0 or not bool(B.any()):
-        return np.zeros(size), np.zeros(size)
-    bounds = _eigenvalue_witness(B)
-    if bounds is None:
-        norm = frobenius_upper(A)
-        return np.full(size, -norm), np.full(size, norm)
-    return _rescaled(bounds[0], exponent, -np.inf), _rescaled(bounds[1], exponent, np.inf)
-
-
-def _eigenvalue_witness(B: Array) -> tuple[Array, Array] | None:
-    try:
-        w, V = np.linalg.eigh(B)
-    except np.linalg.LinAlgError:
-        return None
-    if not bool(np.isfinite(w).all() and np.isfinite(V).all()):
-        return None
-    defect = orthogonality_defect(V)
-    if not defect < 0.5:
-        return None
-    # As for the SVD: T = fl(V W), |T - V W| <= u |T| + eta, ||V|| < 2, and eta for the scaling of B.
-    T = V * w
-    scaling_error = 2.0 * up(UNIT_ROUNDOFF * frobenius_upper(T))
-    residual = up(residual_upper(B, T, V.T) + scaling_error + math.ldexp(3.0 * B.size, -1074), 2)
-    w = np.sort(w)[::-1]
-    lower, upper = _ostrowski(w, w, defect)
-    return _array_down(lower - residual, 1), _array_up(upper + residual, 1)
-
-
-def _signed_gram(X: Array, signs: Array) -> tuple[Array, float]:
+def signed_gram(X: Array, signs: Array) -> tuple[Array, float]:
     """Exactly symmetric S and e with ||S - X diag(signs) X^T||_F <= e, signs +1 or -1."""
-    C, error = product_with_error(X * signs, X.T)
+    C, error = product_with_error(X * signs, X.T)  # signs multiply exactly
     # Averaging with the transpose does not increase the distance to a symmetric matrix; it rounds once
     # (u |S|) and may underflow (eta).
     S = 0.5 * (C + C.T)
@@ -389,77 +286,86 @@ def _signed_gram(X: Array, signs: Array) -> tuple[Array, float]:
     return S, up(error + rounding + math.ldexp(float(S.size), -1074), 2)
 
 
-def imbalance_eigenvalue_bounds(W1: np.ndarray, W2: np.ndarray) -> tuple[Array, Array]:
-    """Lower and upper bounds of every eigenvalue of the imbalance D = W1^T W1 - W2^T W2.
+def difference(A: Array, B: Array) -> tuple[Array, float]:
+    """C and e with ||C - (A - B)||_F <= e: each entry is rounded once, by at most u |C|; a difference never underflows."""
+    C = A - B
+    return C, up(UNIT_ROUNDOFF * frobenius_upper(C))
 
-    With Z = [W1; W2] (p = n + m rows) and J = diag(I_n, -I_m), D = Z^T J Z. If h <= p, D is formed, and the
-    rounding of forming it is added (Weyl). If h > p, with Z^T = Q R + E from a computed thin QR factorisation
-    (a witness):
 
-        D = (Q R + E) J (Q R + E)^T = Q M Q^T + F,   M = R J R^T,   ||F|| <= 2 ||E|| ||Q R|| + ||E||^2.
+def scaled_columns(A: Array, s: Array) -> tuple[Array, float]:
+    """C and e with ||C - A diag(s)||_F <= e: u |C| and eta/2 in each entry."""
+    C = A * s
+    return C, up(up(UNIT_ROUNDOFF * frobenius_upper(C)) + math.ldexp(float(C.size), -1074))
 
-    Let ||Q^T Q - I|| <= a < 1 and Q = P H its polar decomposition. Q M Q^T = P (H M H) P^T has h - p
-    eigenvalues 0 and those of H M H, which are t_i lambda_i(M) with t_i in [1-a, 1+a] (Ostrowski). Order
-    statistics are monotone in each entry: sorting the lower bounds together with the zeros gives lower bounds
-    of the sorted eigenvalues, likewise the upper bounds. Then Weyl with F. Lastly D has at most n positive
-    and m negative eigenvalues, because lambda_{n+1}(D) <= lambda_{n+1}(W1^T W1) = 0; so h - p of them are
-    exactly 0.
 
-    Args:
-        W1: (n, h) float64, finite.
-        W2: (m, h) float64, finite.
+def softmax(logits: Array) -> tuple[Array, float]:
+    """P and e with ||P - softmax(logits)||_F <= e, row by row."""
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p = shifted / shifted.sum(axis=1, keepdims=True)
+    # Relative error of one entry: the shift (rounded, so an absolute error of the exponent of at most u |shift|, bounded by
+    # 800 u where exp does not vanish) and exp, above and below; the sum of m terms and a division.
+    relative = (logits.shape[1] + 4) * UNIT_ROUNDOFF + 2 * EXP_ERROR + 1600 * UNIT_ROUNDOFF
+    return p, up(relative * frobenius_upper(p) + 1e-300 * p.size, 4)
 
-    Returns:
-        (lower, upper), each of length h, descending. No h-by-h matrix is formed when h > n + m,
-        unless LAPACK fails.
 
-    Raises:
-        ValueError: wrong dtype or shape, or not finite.
+def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> tuple[float, float]:
+    """Enclosure of the sum over rows of log sum_j exp(z_j) - z_label."""
+    top = logits.max(axis=1)
+    logarithms = np.log(np.exp(logits - top[:, None]).sum(axis=1))
+    total = math.fsum(logarithms + top - logits[np.arange(len(labels)), labels])
+    magnitude = math.fsum(np.abs(logarithms) + 2.0 * np.abs(logits).max(axis=1) + 1.0)
+    # As in `softmax`, relative to the magnitude of the terms: shift, exp, sum of m terms, log, and three operations.
+    error = up(((logits.shape[1] + 40 + 1600) * UNIT_ROUNDOFF + 2 * EXP_ERROR) * magnitude, 6)
+    return down(total - error), up(total + error)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a check trusts: primitives with the same contracts, from which every formula is made once for all levels.
+
+    Each returns float64 matrices that are exactly what they are, with upper bounds of Frobenius norms.
     """
-    n, h = _finite(W1, "W1").shape
-    m = _finite(W2, "W2").shape[0]
-    if W2.shape[1] != h:
-        raise ValueError(f"W1 has shape {W1.shape} and W2 has shape {W2.shape}; the widths (columns) must agree")
-    Z, exponent = _scaled(np.concatenate([W1, W2]))
-    if not bool(Z.any()):
-        return np.zeros(h), np.zeros(h)
-    signs = np.concatenate([np.ones(n), -np.ones(m)])
-    bounds = _low_rank_imbalance(Z, signs) if h > n + m else None
-    if bounds is None:
-        D, error = _signed_gram(np.ascontiguousarray(Z.T), signs)
-        lower, upper = symmetric_eigenvalue_bounds(D)
-    else:
-        lower, upper, error = bounds
-    # Scaling moved Z by X, |X| <= eta, so D by 2 ||Z|| ||X|| + ||X||^2 <= 3 N^2 eta, as |Z| < 1 (entrywise).
-    error = up(error + math.ldexp(3.0 * Z.size, -1074) * Z.size, 3)
-    lower = _rescaled(_array_down(lower - error, 1), 2 * exponent, -np.inf)
-    upper = _rescaled(_array_up(upper + error, 1), 2 * exponent, np.inf)
-    lower[: max(h - m, 0)] = np.maximum(lower[: max(h - m, 0)], 0.0)
-    upper[n:] = np.minimum(upper[n:], 0.0)
-    return lower, upper
+
+    name: str
+    frobenius: Callable[[Array], float]
+    """‖A‖_F of an array of any shape."""
+    product: Callable[[Any, Array], tuple[Array, float]]
+    """C, and e ≥ ‖C - AB‖_F."""
+    difference: Callable[[Array, Array], tuple[Array, float]]
+    """C, and e ≥ ‖C - (A - B)‖_F."""
+    scaled_columns: Callable[[Array, Array], tuple[Array, float]]
+    """C, and e ≥ ‖C - A diag(s)‖_F."""
+    signed_gram: Callable[[Array, Array], tuple[Array, float]]
+    """Symmetric S, and e ≥ ‖S - A diag(s) Aᵀ‖_F, entries of s 1 or -1."""
+    residual: Callable[[Array, Any, Any], float]
+    """‖A - LR‖_F."""
+    sharp_residual: Callable[[Array, Array, Array], float]
+    """The same where L and R differ from bounded matrices by a scaling of the columns of L and rows of R."""
+    defect: Callable[[Any], float]
+    """‖QᵀQ - I‖_F, which bounds the spectral norm."""
+    softmax: Callable[[Array], tuple[Array, float]]
+    """P, and e ≥ ‖P - softmax(logits)‖_F, row by row."""
+    cross_entropy: Callable[[Array, NDArray[np.int64]], tuple[float, float]]
+    """Enclosure of Σ log Σ_j exp(z_j) - z_label over the rows of logits z."""
+    witness: Callable[[Array], Array]
+    """A matrix near A with which the other primitives are cheap; A need not be exact."""
+    operand: Callable[[Array], Any]
+    """A in the form in which ``product`` (on its left), ``residual`` and ``defect`` take it quickest, with its transpose T."""
 
 
-def _low_rank_imbalance(Z: Array, signs: Array) -> tuple[Array, Array, float] | None:
-    # Bounds of the eigenvalues of Q M Q^T and of ||F|| (notation of `imbalance_eigenvalue_bounds`).
-    p, h = Z.shape
-    try:
-        Q, R = np.linalg.qr(Z.T)
-    except np.linalg.LinAlgError:
-        return None
-    if not bool(np.isfinite(Q).all() and np.isfinite(R).all()):
-        return None
-    defect = orthogonality_defect(Q)
-    if not defect < 0.5:
-        return None
-    residual = residual_upper(Z.T, Q, R)
-    # ||Q R|| <= sqrt(1 + a) ||R||: sum and root, then the product. ||F||: two products and a sum.
-    norm = up(up(math.sqrt(1.0 + defect), 2) * spectral_upper(R))
-    perturbation = up(2.0 * residual * norm + residual * residual, 3)
-    M, forming_error = _signed_gram(R, signs)
-    lower, upper = symmetric_eigenvalue_bounds(M)
-    lower, upper = _array_down(lower - forming_error, 1), _array_up(upper + forming_error, 1)
-    lower, upper = _ostrowski(lower, upper, defect)
-    zeros = np.zeros(h - p)
-    lower = np.sort(np.concatenate([lower, zeros]))[::-1]
-    upper = np.sort(np.concatenate([upper, zeros]))[::-1]
-    return lower, upper, perturbation
+FAST = Level(
+    name="fast",
+    frobenius=frobenius_upper,
+    product=product_with_error,
+    difference=difference,
+    scaled_columns=scaled_columns,
+    signed_gram=signed_gram,
+    residual=residual_upper,
+    sharp_residual=sharp_residual_upper,
+    defect=orthogonality_defect,
+    softmax=softmax,
+    cross_entropy=cross_entropy,
+    witness=lambda A: A,
+    operand=lambda A: A,
+)
+"""Level ``fast``: numpy, within the a-priori errors of its products and elementwise operations."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import down, frobenius_upper, gamma, orthogonality_defect, product_with_error, residual_upper, up
+from .bounds import FAST, Level, down, gamma, up
 from .gram_bounds import cheap_norm, extreme_bounds, norm_bounds
 from .problems import TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
 from .theorems.implicit import MASSES, NODES, node_places
@@ -79,30 +79,26 @@ class Enclosed:
 def equilibrium(problem: Samples, weights: Mapping[str, Array], norm_A: float | None = None) -> Enclosed:
     """Z (N, m); the error is infinite where γ‖A‖ < 1 is not certain. ``norm_A``: an upper bound of ‖A‖, found if not
     given."""
-    A, scale = weights["A"], float(weights["gamma"])
-    features, features_error = product_with_error(problem.X, weights["W"])
+    A, scale, level = weights["A"], float(weights["gamma"]), problem.level
+    features, features_error = level.product(problem.X, weights["W"])
     Phi = np.maximum(features, 0.0)  # relu is exact, and 1-Lipschitz
     q = up(scale * (cheap_norm(A) if norm_A is None else norm_A))
     if norm_A is None and not q < 0.9:
-        q = up(scale * norm_bounds(A)[1])
+        q = up(scale * norm_bounds(A, level)[1])
     if not q < 1.0:
         return Enclosed(Phi, math.inf)
     Z = _iterate(A, Phi, scale)
-    product, product_error = _times(Z, A)
-    scaled = scale * product
-    argument = scaled + Phi
-    if not np.isfinite(argument).all():
+    product, product_error = _times(Z, A, level)
+    if not np.isfinite(scale * product + Phi).all():
         return Enclosed(Phi, math.inf)
+    scaled, scaling_error = level.scaled_columns(product, np.full(product.shape[1], scale))
+    argument, adding_error = level.difference(scaled, -Phi)
     following = np.maximum(argument, 0.0)
     # ω: the product, its scaling by γ, the sum with Φ, and Φ itself
-    rounding = (
-        scale * product_error
-        + ULP * (frobenius_upper(scaled) + frobenius_upper(argument))
-        + features_error
-        + TINY * scaled.size
-    )
-    change = up(frobenius_upper(following - Z) * (1.0 + ULP), 2)
-    return Enclosed(following, up(up(q * change + rounding, 8) / down(1.0 - q), 2))
+    rounding = up(scale * product_error + scaling_error + adding_error + features_error, 4)
+    moved, moving_error = level.difference(following, Z)
+    change = up(level.frobenius(moved) + moving_error)
+    return Enclosed(following, up(up(q * change + rounding, 2) / down(1.0 - q), 2))
 
 
 def _iterate(A: Array, Phi: Array, scale: float) -> Array:
@@ -130,37 +126,38 @@ def _iterate(A: Array, Phi: Array, scale: float) -> Array:
     return Z
 
 
-def _times(Z: Array, A: Array) -> tuple[Array, float]:
+def _times(Z: Array, A: Array, level: Level) -> tuple[Array, float]:
     """Z A and a bound of its error in Frobenius norm; ‖|Z||A|‖_F ≤ ‖Z‖_F ‖|A|‖."""
     diagonal = np.diag(A)
     if np.count_nonzero(A) == np.count_nonzero(diagonal):
-        product = Z * diagonal
-        return product, up(ULP * frobenius_upper(product) + TINY * Z.size, 2)
-    product, error = product_with_error(Z, A)
+        return level.scaled_columns(Z, diagonal)
+    product, error = level.product(Z, A)
+    if level is not FAST:
+        return product, error
     # the blocks of the product make its constant at most that of all m terms in any order
-    return product, min(error, up(gamma(len(A)) * frobenius_upper(Z) * cheap_norm(A) + TINY * Z.size, 4))
+    return product, min(error, up(gamma(len(A)) * level.frobenius(Z) * cheap_norm(A) + TINY * Z.size, 4))
 
 
 def residual(problem: Samples, weights: Mapping[str, Array], Z: Enclosed) -> Enclosed:
     """Zb - Y (N, p)."""
-    b = weights["b"]
+    b, level = weights["b"], problem.level
     if not b.any():
         return Enclosed(-problem.Y, 0.0)
-    outputs, error = product_with_error(Z.value, b)
-    difference = outputs - problem.Y
-    return Enclosed(difference, up(error + ULP * frobenius_upper(difference) + Z.error * cheap_norm(b), 6))
+    outputs, error = level.product(Z.value, b)
+    difference, rounding = level.difference(outputs, problem.Y)
+    return Enclosed(difference, up(error + rounding + Z.error * cheap_norm(b), 4))
 
 
 def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the loss."""
     assert isinstance(problem, Samples)
-    return _half_square(residual(problem, weights, equilibrium(problem, weights)))
+    return _half_square(residual(problem, weights, equilibrium(problem, weights)), problem.level)
 
 
-def _half_square(r: Enclosed) -> float:
+def _half_square(r: Enclosed, level: Level) -> float:
     if r.vanishes:
         return 0.0
-    norm = up(frobenius_upper(r.value) + r.error)
+    norm = up(level.frobenius(r.value) + r.error)
     return up(0.5 * norm * norm, 2)
 
 
@@ -169,7 +166,7 @@ def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]
     from flint import arb_mat
 
     assert isinstance(problem, Samples)
-    q = ball(float(weights["gamma"])) * ball(norm_bounds(weights["A"])[1])
+    q = ball(float(weights["gamma"])) * ball(norm_bounds(weights["A"], problem.level)[1])
     if not q < 1:
         return None, float("inf")
     Z = arb_matrix(equilibrium(problem, weights).value)
@@ -199,7 +196,7 @@ class Measured:
     @cached_property
     def norm_A(self) -> Interval:
         """‖A‖."""
-        return norm_bounds(self.weights["A"])
+        return norm_bounds(self.weights["A"], self.problem.level)
 
     @cached_property
     def Z(self) -> Enclosed:
@@ -214,17 +211,15 @@ class Measured:
     @cached_property
     def gram(self) -> Enclosed:
         """Z Zᵀ (N, N), exactly symmetric, error included that of Z."""
-        Z = self.Z.value
-        G, error = product_with_error(Z, Z.T)
-        # bounds the lower triangle reflected too: it is the norm of a symmetric entrywise bound, γ|Z||Zᵀ|
-        return Enclosed(
-            np.tril(G) + np.tril(G, -1).T, up(error + self.Z.error * (2.0 * frobenius_upper(Z) + self.Z.error), 5)
-        )
+        Z, level = self.Z.value, self.problem.level
+        G, error = level.signed_gram(Z, np.ones(Z.shape[1]))
+        return Enclosed(G, up(error + self.Z.error * (2.0 * level.frobenius(Z) + self.Z.error), 5))
 
     @cached_property
     def eigenvectors(self) -> tuple[Array, Array]:
         """Witness: eigenvalues (N,), ascending, and eigenvectors (N, N) of the computed Z Zᵀ."""
-        return np.linalg.eigh(self.gram.value)
+        values, U = np.linalg.eigh(self.gram.value)
+        return values, self.problem.level.witness(U)
 
     def nodes(self) -> tuple[float, float]:
         """node_min and node_max of ``implicit/spectral``: the ends of the computed spectrum, apart and positive."""
@@ -244,23 +239,20 @@ class Measured:
         values, U = self.eigenvectors
         if places is None or not node_max <= 1e250 or not np.isfinite(U).all():
             return {}
-        values = np.clip(values, node_min, node_max)
-        a = orthogonality_defect(U)
+        values, level = np.clip(values, node_min, node_max), self.problem.level
+        a = level.defect(U)
         if not a < 0.5:
             return {}
-        scaled = U * values
+        scaled, rounding = level.scaled_columns(U, values)
         kappa = (
-            residual_upper(self.gram.value, scaled, np.ascontiguousarray(U.T))
-            + 2.0 * ULP * frobenius_upper(scaled)
+            level.residual(self.gram.value, scaled, np.ascontiguousarray(U.T))
+            + 2.0 * rounding
             + self.gram.error
             + a * (2.0 + a) * node_max
-            + TINY * U.size
         )
         r = self.residual
-        C, rounding = product_with_error(np.ascontiguousarray(U.T), r.value)
-        moved = up(
-            a * up(frobenius_upper(r.value) + r.error) + (1.0 + a) * r.error + rounding + ULP * frobenius_upper(C), 6
-        )
+        C, rounding = level.product(np.ascontiguousarray(U.T), r.value)
+        moved = up(a * up(level.frobenius(r.value) + r.error) + (1.0 + a) * r.error + rounding, 4)
         squares = (C**2).sum(axis=1)
         nodes = np.array(places)
         left = np.clip(np.searchsorted(nodes, values, side="right") - 1, 0, NODES - 2)
@@ -298,19 +290,19 @@ def base_quantities(
     found: dict[str, Interval] = {
         "gamma": (scale, scale),
         "norm_A": at.norm_A,
-        "norm_X": norm_bounds(problem.X),
-        "norm_b": norm_bounds(weights["b"]),
-        "initial_gap": (0.0, _half_square(at.residual)),
+        "norm_X": norm_bounds(problem.X, problem.level),
+        "norm_b": norm_bounds(weights["b"], problem.level),
+        "initial_gap": (0.0, _half_square(at.residual, problem.level)),
     }
     if "node_min" in quantities and "node_max" in quantities:
         found |= at.spectral(quantities["node_min"], quantities["node_max"])
     else:
-        (low, high), (norm_low, norm_high) = extreme_bounds(at.Z.value)
+        (low, high), (norm_low, norm_high) = extreme_bounds(at.Z.value, problem.level)
         error = at.Z.error
         found["sigma_min_Z"] = max(0.0, down(low - error)), up(high + error)
         found["norm_Z"] = max(0.0, down(norm_low - error)), up(norm_high + error)
-        found["norm_W"] = norm_bounds(weights["W"])
-        frobenius = frobenius_upper(problem.X)
+        found["norm_W"] = norm_bounds(weights["W"], problem.level)
+        frobenius = problem.level.frobenius(problem.X)
         found["frobenius_X"] = down(frobenius * (1.0 - 1e-12)), frobenius
     return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}
 

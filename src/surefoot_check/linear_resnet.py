@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import down, frobenius_upper, product_error, singular_value_bounds, spectral_upper, up
+from .bounds import FAST, Level, down, up
+from .gram_bounds import norm_at_most
 from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix
+from .spectra import singular_value_bounds, spectral_upper
 from .theorems.linear_resnet import Measured, constants
 
 DEEPEST = 512
@@ -57,19 +59,20 @@ def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | boo
     return {"d": d, "k": k, "m": weights["A"].shape[0], "depth": len(weights["W"]), "quadratic": problem.quadratic}
 
 
-def _layers(W: Array) -> tuple[Array, Array]:
+def _layers(W: Array, level: Level) -> tuple[Array, Array]:
     """P_l = I + W_l and a bound of the rounding of each, in Frobenius norm."""
-    P = W + np.eye(W.shape[1])
-    return P, np.array([up(ULP * frobenius_upper(layer), 2) for layer in P])
+    minus = -np.eye(W.shape[1])
+    layers = [level.difference(layer, minus) for layer in W]
+    return np.array([layer for layer, _ in layers]), np.array([error for _, error in layers])
 
 
-def end_to_end(weights: Mapping[str, Array]) -> Product:
+def end_to_end(weights: Mapping[str, Array], level: Level = FAST) -> Product:
     """(B P_L … P_1 A)ᵀ (d, k) with its error."""
-    P, rounding = _layers(weights["W"])
+    P, rounding = _layers(weights["W"], level)
     value, error = weights["A"], 0.0
     for layer, e in zip(P, rounding, strict=True):
-        value, error = _times(layer, spectral_upper(layer), float(e), value, error)
-    value, error = _times(weights["B"], spectral_upper(weights["B"]), 0.0, value, error)
+        value, error = _times(level, layer, spectral_upper(layer, level), float(e), value, error)
+    value, error = _times(level, weights["B"], spectral_upper(weights["B"], level), 0.0, value, error)
     return Product(np.ascontiguousarray(value.T), error)
 
 
@@ -85,54 +88,57 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
 def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the gap."""
     assert isinstance(problem, Squared)
-    return problem.gap_upper(end_to_end(weights))
+    return problem.gap_upper(end_to_end(weights, problem.level))
 
 
 def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of the gap in ball arithmetic."""
     assert isinstance(problem, Squared)
-    return problem.gap_exact(end_to_end(weights), lambda: exact_map(weights))
+    return problem.gap_exact(end_to_end(weights, problem.level), lambda: exact_map(weights))
 
 
-def _times(left: Array, norm: float, left_error: float, right: Array, right_error: float) -> tuple[Array, float]:
+def _times(
+    level: Level, left: Array, norm: float, left_error: float, right: Array, right_error: float
+) -> tuple[Array, float]:
     """The product of two matrices that are each known up to an error in Frobenius norm, and the error of it.
 
     ``norm`` bounds the spectral norm of ``left`` as stored.
     """
-    error = product_error(left, right) + norm * right_error + left_error * frobenius_upper(right)
-    return left @ right, up(error + left_error * right_error, 6)
+    product, rounding = level.product(left, right)
+    error = rounding + norm * right_error + left_error * level.frobenius(right)
+    return product, up(error + left_error * right_error, 6)
 
 
-def measure(weights: Mapping[str, Array], X: Array) -> Measured:
+def measure(weights: Mapping[str, Array], X: Array, level: Level = FAST) -> Measured:
     """Bounds of the singular values of all A_l, B_l, P_l and of the norms of all M_ij; X is the stored design (r, d)."""
     A, B, W = weights["A"], weights["B"], weights["W"]
-    P, rounding = _layers(W)
+    P, rounding = _layers(W, level)
     depth = len(P)
     layers = [(layer, float(e)) for layer, e in zip(P, rounding, strict=True)]
-    p_low, p = _extremes(layers)
-    forward = [_times(A, 0.0, 0.0, np.ascontiguousarray(X.T), 0.0)]
+    p_low, p = _extremes(layers, level)
+    forward = [_times(level, A, 0.0, 0.0, np.ascontiguousarray(X.T), 0.0)]
     for layer in range(depth - 1):
-        forward.append(_times(P[layer], float(p[layer]), float(rounding[layer]), *forward[-1]))
+        forward.append(_times(level, P[layer], float(p[layer]), float(rounding[layer]), *forward[-1]))
     backward = [(B, 0.0)]
     for layer in range(depth - 1, 0, -1):
         value, error = backward[-1]
-        value, error = _times(P[layer].T, float(p[layer]), float(rounding[layer]), value.T, error)
+        value, error = _times(level, P[layer].T, float(p[layer]), float(rounding[layer]), value.T, error)
         backward.append((value.T, error))
     backward.reverse()
-    (a_low, a), (b_low, b) = (_extremes(matrices) for matrices in (forward, backward))
+    (a_low, a), (b_low, b) = (_extremes(matrices, level) for matrices in (forward, backward))
     # σ_r of an m × r matrix is its last singular value only if m ≥ r; likewise for B_l (k × m)
     if A.shape[0] < X.shape[0]:
         a_low = np.zeros(depth)
     if B.shape[1] < B.shape[0]:
         b_low = np.zeros(depth)
-    return Measured(a, a_low, b, b_low, p, p_low, _between(P, rounding, p))
+    return Measured(a, a_low, b, b_low, p, p_low, _between(P, rounding, p, level))
 
 
-def _extremes(matrices: list[tuple[Array, float]]) -> tuple[Array, Array]:
+def _extremes(matrices: list[tuple[Array, float]], level: Level) -> tuple[Array, Array]:
     """Lower bounds of the smallest and upper bounds of the largest singular value of each matrix."""
     low, high = np.empty(len(matrices)), np.empty(len(matrices))
     for i, (value, error) in enumerate(matrices):
-        lower, upper = singular_value_bounds(np.ascontiguousarray(value))
+        lower, upper = singular_value_bounds(np.ascontiguousarray(value), level)
         low[i], high[i] = max(0.0, down(float(lower[-1]) - error)), up(float(upper[0]) + error)
     return low, high
 
@@ -146,11 +152,28 @@ def _slack(m: int) -> float:
     return 1.0 + 1e-9 + 8.0 * ULP * m * m
 
 
-def _between(P: Array, rounding: Array, p: Array) -> Array:
+def _between(P: Array, rounding: Array, p: Array, level: Level) -> Array:
     """Upper bounds of ‖P_{j-1} … P_{i+1}‖ for i < j: the product of the norms, or a smaller measured norm of the product."""
     result = _products_of_norms(p)
     if len(P) < 3 or not _products_are_sharp(P, result[0, -1]):
-        result = np.minimum(result, _norms_of_products(P, rounding, p))
+        measured = _norms_of_products(P, rounding, p)
+        if level is not FAST:
+            measured = _confirmed(P, rounding, p, measured, result, level)
+        result = np.minimum(result, measured)
+    return result
+
+
+def _confirmed(P: Array, rounding: Array, p: Array, claimed: Array, known: Array, level: Level) -> Array:
+    """Upper bounds near ``claimed``, proved by the level's primitives one by one; those above ``known`` are left open."""
+    result = np.full_like(claimed, np.inf)
+    for i in range(len(P) - 1):
+        result[i, i + 1] = 1.0
+        value, error = P[i + 1], float(rounding[i + 1])
+        for j in range(i + 2, len(P)):
+            if claimed[i, j] < known[i, j]:
+                result[i, j] = up(norm_at_most(value, float(claimed[i, j]), level) + error)
+            if j < len(P) - 1:
+                value, error = _times(level, P[j], float(p[j]), float(rounding[j]), value, error)
     return result
 
 
@@ -231,10 +254,10 @@ def base_quantities(
     A, B, W = weights["A"], weights["B"], weights["W"]
     result: dict[str, Interval] = {
         "initial_gap": (0.0, gap_upper(problem, weights)),
-        "weight_norm": (0.0, frobenius_upper(W)),
+        "weight_norm": (0.0, problem.level.frobenius(W)),
     }
     for name, matrix in (("A", A), ("B", B), ("X", problem.design)):
-        lower, upper = singular_value_bounds(matrix)
+        lower, upper = singular_value_bounds(matrix, problem.level)
         result[f"norm_{name}"] = float(lower[0]), float(upper[0])
         result[f"sigma_min_{name}"] = max(0.0, float(lower[-1])), float(upper[-1])
     if A.shape[0] < A.shape[1]:  # the theorems mean λ_min(AᵀA) and λ_min(BBᵀ), not the last singular value
@@ -245,7 +268,7 @@ def base_quantities(
         result["weight_norm"] = (0.0, 0.0)
     radius = quantities.get("radius")
     if radius is not None and 0.0 <= radius < np.inf:
-        result |= quantities_on_ball(measure(weights, problem.design), radius)
+        result |= quantities_on_ball(measure(weights, problem.design, problem.level), radius)
     return _finite(result)
 
 

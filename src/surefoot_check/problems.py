@@ -1,7 +1,7 @@
 """The problems a certificate can speak of: rigorous constants of the loss, and rigorous gaps at given weights.
 
 A stored witness Ŵ (``optimum``) is never trusted: it enters only through the residual of its stationarity,
-‖W* - Ŵ‖_F ≤ ‖∇ℓ(Ŵ)‖_F / μ. Every float here is rounded outwards; products obey the model of ``bounds``.
+‖W* - Ŵ‖_F ≤ ‖∇ℓ(Ŵ)‖_F / μ. Every float here is rounded outwards; products and their errors are those of the problem's level.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import down, frobenius_upper, product_error, singular_value_bounds, up
+from .bounds import FAST, Level, down, up
+from .gram_bounds import singular_extremes
 
 Array = np.ndarray
 Interval = tuple[float, float]
@@ -25,8 +27,6 @@ LARGEST = 1e50
 """Largest magnitude of an entry of any array: products of the arrays and the squares of their norms do not overflow."""
 TINY = 1e-300
 """Covers the underflow of elementwise products and quotients: a few times 2^-1074 for each entry of an array."""
-EXP_ERROR = 16 * ULP
-"""Relative error granted to numpy's exp and log at level ``fast`` (they are documented to be within 4 ulp)."""
 
 
 def root_down(x: float) -> float:
@@ -47,15 +47,17 @@ class Product:
     error: float
 
 
-def product_of(W1: Array, W2: Array) -> Product:
+def product_of(W1: Array, W2: Array, level: Level = FAST) -> Product:
     """W1 W2ᵀ with its rounding error."""
-    return Product(W1 @ W2.T, product_error(W1, W2.T))
+    return Product(*level.product(W1, W2.T))
 
 
 class Problem:
     """What every kind of problem shares; each system says which kinds it reads."""
 
     kind: str
+    level: Level = FAST
+    """What is trusted of everything that is computed from the problem."""
 
 
 class Samples(Problem):
@@ -63,8 +65,8 @@ class Samples(Problem):
 
     kind = "samples"
 
-    def __init__(self, X: Array, Y: Array) -> None:
-        self.X, self.Y = X, Y
+    def __init__(self, X: Array, Y: Array, level: Level = FAST) -> None:
+        self.X, self.Y, self.level = X, Y, level
 
 
 class LinearMapProblem(Problem, ABC):
@@ -100,79 +102,76 @@ class LinearMapProblem(Problem, ABC):
     def optimum_singular_values(self) -> tuple[Interval, Interval]:
         """Enclosures of σ_{min(n,m)}(W*) and ‖W*‖, by Weyl from the witness."""
         witness = self.optimum()
-        lower, upper = singular_value_bounds(witness.value)
+        smallest, norm = singular_extremes(witness.value, self.level)
         e = witness.error
-        return (max(0.0, down(lower[-1] - e)), up(upper[-1] + e)), (max(0.0, down(lower[0] - e)), up(upper[0] + e))
+        return (max(0.0, down(smallest[0] - e)), up(smallest[1] + e)), (max(0.0, down(norm[0] - e)), up(norm[1] + e))
 
     def distance(self, W: Product) -> Interval:
         """Enclosure of ‖W - W*‖_F."""
         witness = self.optimum()
-        difference = W.value - witness.value
-        norm = frobenius_upper(difference)
-        error = up(W.error + witness.error + ULP * norm, 4)
+        difference, rounding = self.level.difference(W.value, witness.value)
+        norm = self.level.frobenius(difference)
+        error = up(W.error + witness.error + rounding, 2)
         return max(0.0, down(norm * (1.0 - 1e-12) - error)), up(norm + error)
 
 
 class LinearLeastSquares:
     """½‖Xw - y‖² for X of full rank: what squared loss and matrix sensing share."""
 
-    def __init__(self, X: Array, Y: Array, witness: Array) -> None:
-        self.X, self.Y, self.witness = X, Y, witness
-        self.lower, self.upper = singular_value_bounds(X)
-        if len(self.lower) == 0:
+    def __init__(self, X: Array, Y: Array, witness: Array, level: Level = FAST) -> None:
+        if X.size == 0:
             raise FormatError("the design matrix is empty")
+        self.X, self.Y, self.witness, self.level = level.operand(X), Y, witness, level
+        self.design = X
+        self.smallest, self.norm = singular_extremes(X, level)
         self.unique = X.shape[0] >= X.shape[1]
-        self._residual: float | None = None
 
-    def squared(self, which: int) -> Interval:
-        """Enclosure of the square of a singular value of X."""
-        return squared(float(self.lower[which]), float(self.upper[which]))
+    @property
+    def curvature(self) -> tuple[Interval, Interval]:
+        """Enclosures of the squares of the smallest and the largest singular value of X."""
+        return squared(*self.smallest), squared(*self.norm)
 
     def image_norm(self, V: Array, error: float) -> float:
         """Upper bound of ‖X V'‖_F over all ‖V' - V‖_F ≤ error."""
-        image = self.X @ V
-        return up(frobenius_upper(image) + product_error(self.X, V) + float(self.upper[0]) * error, 4)
+        image, rounding = self.level.product(self.X, V)
+        return up(self.level.frobenius(image) + rounding + self.norm[1] * error, 4)
+
+    def residual(self, V: Array) -> tuple[Array, float]:
+        """X V - Y and its error."""
+        image, rounding = self.level.product(self.X, V)
+        value, error = self.level.difference(image, self.Y)
+        return value, up(rounding + error)
 
     def residual_norm(self, V: Array, error: float) -> float:
         """Upper bound of ‖X V' - Y‖_F over all ‖V' - V‖_F ≤ error."""
-        image = self.X @ V
-        difference = image - self.Y
-        rounding = up(product_error(self.X, V) + ULP * frobenius_upper(difference) + float(self.upper[0]) * error, 6)
-        return up(frobenius_upper(difference) + rounding, 2)
+        value, rounding = self.residual(V)
+        return up(self.level.frobenius(value) + rounding + self.norm[1] * error, 4)
 
+    @cached_property
     def stationarity(self) -> float:
         """Upper bound of ‖Xᵀ(XŴ - Y)‖_F."""
-        if self._residual is None:
-            image = self.X @ self.witness
-            difference = image - self.Y
-            rounding = up(product_error(self.X, self.witness) + ULP * frobenius_upper(difference), 4)
-            gradient = self.X.T @ difference
-            self._residual = up(
-                frobenius_upper(gradient) + product_error(self.X.T, difference) + float(self.upper[0]) * rounding,
-                6,
-            )
-        return self._residual
+        value, error = self.residual(self.witness)
+        gradient, rounding = self.level.product(self.X.T, value)
+        return up(self.level.frobenius(gradient) + rounding + self.norm[1] * error, 4)
 
     def gap_upper(self, V: Array, error: float) -> float:
         """Upper bound of the gap at V: sqrt(gap) ≤ ‖X(V-Ŵ)‖/√2 + ‖Xᵀ(XŴ-Y)‖/√(2μ); no cancellation near the optimum."""
-        mu = self.squared(-1)[0]
+        mu = self.curvature[0][0]
         if mu <= 0.0:
             return float("inf")
-        difference = V - self.witness
-        rounded = up(error + ULP * frobenius_upper(difference), 2)
-        root = up(
-            self.image_norm(difference, rounded) / root_down(2.0) + self.stationarity() / root_down(down(2.0 * mu)), 6
-        )
+        difference, rounding = self.level.difference(V, self.witness)
+        image = self.image_norm(difference, up(error + rounding))
+        root = up(image / root_down(2.0) + self.stationarity / root_down(down(2.0 * mu)), 6)
         if not self.unique:  # full row rank: the optimal value is 0, and the residual itself bounds the gap
             root = min(root, up(self.residual_norm(V, error) / root_down(2.0), 2))
         return up(root * root)
 
     def gap_exact(self, V: Any) -> tuple[Any, Any]:
         """Lower and upper bound of the gap at an exactly given V (``arb_mat``), as balls."""
-        mu = self.squared(-1)[0]
+        mu = self.curvature[0][0]
         if mu <= 0.0:
             return None, float("inf")
-        X, witness = arb_matrix(self.X), arb_matrix(self.witness)
+        X, witness = arb_matrix(self.design), arb_matrix(self.witness)
         near, far = _norm_bounds(X * (V - witness))
         residual = _norm_bounds(X.transpose() * (X * witness - arb_matrix(self.Y)))[1]
         moved = residual / (2 * ball(mu)).sqrt()
@@ -207,14 +206,14 @@ class Quadratic(LinearMapProblem):
     _system: LinearLeastSquares
 
     def smoothness(self) -> Interval:
-        return self._system.squared(0)
+        return self._system.curvature[1]
 
     def strong_convexity(self) -> Interval:
-        return self._system.squared(-1)
+        return self._system.curvature[0]
 
     def optimum(self) -> Product:
         mu = self.strong_convexity()[0]
-        error = up(self._system.stationarity() / mu, 2) if mu > 0.0 else float("inf")
+        error = up(self._system.stationarity / mu, 2) if mu > 0.0 else float("inf")
         return Product(self._system.witness.reshape(self.shape), error)
 
 
@@ -224,12 +223,12 @@ class Squared(Quadratic):
     kind = "squared"
     unique_optimum = True
 
-    def __init__(self, X: Array, Y: Array, optimum: Array) -> None:
+    def __init__(self, X: Array, Y: Array, optimum: Array, level: Level = FAST) -> None:
         if X.shape[0] < X.shape[1]:
             raise FormatError("X must have full column rank; a rank-deficient problem is stored reduced")
         self.shape = (X.shape[1], Y.shape[1])
-        self.design = X
-        self._system = LinearLeastSquares(X, Y, optimum)
+        self.design, self.level = X, level
+        self._system = LinearLeastSquares(X, Y, optimum, level)
 
     def gap_upper(self, W: Product) -> float:
         return self._system.gap_upper(W.value, W.error)
@@ -243,10 +242,10 @@ class Sensing(Quadratic):
 
     kind = "sensing"
 
-    def __init__(self, A: Array, y: Array, optimum: Array) -> None:
+    def __init__(self, A: Array, y: Array, optimum: Array, level: Level = FAST) -> None:
         measurements, n, m = A.shape
-        self.shape = (n, m)
-        self._system = LinearLeastSquares(A.reshape(measurements, n * m), y[:, None], optimum.reshape(n * m, 1))
+        self.shape, self.level = (n, m), level
+        self._system = LinearLeastSquares(A.reshape(measurements, n * m), y[:, None], optimum.reshape(n * m, 1), level)
         self.unique_optimum = self._system.unique
 
     def gap_upper(self, W: Product) -> float:
@@ -265,18 +264,19 @@ class Softmax(LinearMapProblem):
     quadratic = False
     unique_optimum = True
 
-    def __init__(self, X: Array, labels: Array, l2: float, optimum: Array) -> None:
-        self.X, self.labels, self.l2, self.witness = X, labels, l2, optimum
+    def __init__(self, X: Array, labels: Array, l2: float, optimum: Array, level: Level = FAST) -> None:
+        self.X, self.labels, self.l2, self.witness, self.level = level.operand(X), labels, l2, optimum, level
         rows, n = X.shape
         self.shape = (n, optimum.shape[1])
         if labels.shape != (rows,) or labels.min(initial=0) < 0 or labels.max(initial=0) >= self.shape[1]:
             raise FormatError("labels must hold one class index for each row of X")
-        self._upper = singular_value_bounds(X)
-        self._stationarity: float | None = None
+        self._norm = singular_extremes(X, level)[1]
+        self._targets = np.zeros((rows, self.shape[1]))
+        self._targets[np.arange(rows), labels] = 1.0
 
     def smoothness(self) -> Interval:
-        low, high = float(self._upper[0][0]), float(self._upper[1][0])
-        scale = 2.0 * self.X.shape[0]
+        low, high = self._norm
+        scale = 2.0 * len(self.labels)
         return down(low * low / scale + self.l2, 4), up(high * high / scale + self.l2, 4)
 
     def strong_convexity(self) -> Interval:
@@ -284,65 +284,55 @@ class Softmax(LinearMapProblem):
 
     def _logits(self, W: Product) -> tuple[Array, float]:
         """XW and a bound on its error in Frobenius norm."""
-        return self.X @ W.value, up(product_error(self.X, W.value) + float(self._upper[1][0]) * W.error, 3)
+        logits, rounding = self.level.product(self.X, W.value)
+        return logits, up(rounding + self._norm[1] * W.error, 2)
 
     def _probabilities(self, W: Product) -> tuple[Array, float]:
         """Softmax of the logits and a bound on its error in Frobenius norm (softmax is ½-Lipschitz row by row)."""
         logits, error = self._logits(W)
-        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-        p = shifted / shifted.sum(axis=1, keepdims=True)
-        # relative error of one entry: the shift (rounded, so an absolute error of the exponent of at most
-        # u·|shift|, bounded by u·800 where exp does not vanish), exp, the sum of m terms and a division
-        relative = (self.shape[1] + 4) * ULP + 2 * EXP_ERROR + 1600 * ULP
-        return p, up(0.5 * error + relative * frobenius_upper(p), 4)
+        p, rounding = self.level.softmax(logits)
+        return p, up(0.5 * error + rounding, 2)
 
     def _gradient_norm(self, W: Product) -> float:
-        """Upper bound of ‖∇ℓ(W)‖_F."""
-        rows = self.X.shape[0]
+        """Upper bound of ‖∇ℓ(W)‖_F: of N∇ℓ(W) = Xᵀ(p - targets) + N l2 W, over N."""
+        rows, level = len(self.labels), self.level
         p, error = self._probabilities(W)
-        p[np.arange(rows), self.labels] -= 1.0
-        gradient = self.X.T @ p / rows + self.l2 * W.value
-        rounding = (
-            (product_error(self.X.T, p) + float(self._upper[1][0]) * (error + ULP * frobenius_upper(p))) / rows
-            + self.l2 * W.error
-            + 8.0 * ULP * (frobenius_upper(gradient) + self.l2 * frobenius_upper(W.value))
-            + TINY
-        )
-        return up(frobenius_upper(gradient) + rounding, 8)
+        residual, rounding = level.difference(p, self._targets)
+        data, data_error = level.product(self.X.T, residual)
+        data_error = up(data_error + self._norm[1] * up(error + rounding), 2)
+        weight = rows * self.l2
+        penalty, penalty_error = level.scaled_columns(W.value, np.full(self.shape[1], -weight))
+        # N l2 is rounded, by at most u
+        penalty_error = up(penalty_error + weight * (W.error + ULP * level.frobenius(W.value)), 6)
+        gradient, rounding = level.difference(data, penalty)
+        return up((level.frobenius(gradient) + data_error + penalty_error + rounding) / rows, 5)
 
+    @cached_property
     def stationarity(self) -> float:
         """Upper bound of ‖∇ℓ(Ŵ)‖_F."""
-        if self._stationarity is None:
-            self._stationarity = self._gradient_norm(Product(self.witness, 0.0))
-        return self._stationarity
+        return self._gradient_norm(Product(self.witness, 0.0))
 
     def _loss(self, W: Product) -> Interval:
         """Enclosure of the loss."""
-        rows = self.X.shape[0]
+        rows = len(self.labels)
         logits, error = self._logits(W)
-        top = logits.max(axis=1)
-        sums = np.exp(logits - top[:, None]).sum(axis=1)
-        terms = np.log(sums) + top - logits[np.arange(rows), self.labels]
-        magnitude = float(np.sum(np.abs(np.log(sums)) + 2.0 * np.abs(logits).max(axis=1) + 1.0)) / rows
+        low, high = self.level.cross_entropy(logits, self.labels)
         # the cross-entropy of a row is √2-Lipschitz in its logits; the mean over rows gives 1/√N by Cauchy-Schwarz
-        square = frobenius_upper(W.value)
-        penalty = 0.5 * self.l2 * square * square
+        size = self.level.frobenius(W.value)
+        penalty = 0.5 * self.l2 * size * size
         rounding = (
-            1.5 * error / np.sqrt(rows)
-            + (rows.bit_length() + self.shape[1] + 40 + 1600) * ULP * magnitude
-            + 2 * EXP_ERROR * magnitude
-            + self.l2 * square * W.error
+            1.5 * error / float(np.sqrt(rows))
+            + self.l2 * size * W.error
             + 0.5 * self.l2 * W.error * W.error
             + 1e-13 * penalty
         )
-        value = float(terms.mean()) + penalty
         rounding = up(rounding, 16)
-        return down(value - rounding), up(value + rounding)
+        return down(down(down(low / rows) + penalty, 2) - rounding), up(up(up(high / rows) + penalty, 2) + rounding)
 
     def gap_upper(self, W: Product) -> float:
         if self.l2 <= 0.0:
             return self._loss(W)[1]  # the optimal value is at least 0
-        s = self.stationarity()
+        s = self.stationarity
         below = up(s * s / down(2.0 * self.l2), 4)  # ℓ(Ŵ) - ℓ* ≤ ‖∇ℓ(Ŵ)‖²/(2μ)
         through_values = up(up(self._loss(W)[1] - self._loss(Product(self.witness, 0.0))[0]) + below)
         distance = self.distance(W)[1]
@@ -356,12 +346,12 @@ class Softmax(LinearMapProblem):
         return (ball(lower) if lower > 0.0 else None), self.gap_upper(W)
 
     def optimum(self) -> Product:
-        error = up(self.stationarity() / self.l2, 2) if self.l2 > 0.0 else float("inf")
+        error = up(self.stationarity / self.l2, 2) if self.l2 > 0.0 else float("inf")
         return Product(self.witness, error)
 
 
-def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
-    """The problem of these arrays; ``FormatError`` where they do not fit together.
+def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Problem:
+    """The problem of these arrays at this level; ``FormatError`` where they do not fit together.
 
     Arrays by kind: squared X (N, n), Y (N, m), optimum (n, m); sensing A (M, n, m), y (M,), optimum (n, m);
     softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples X (N, d), Y (N, p); those of ``batches`` as said there.
@@ -369,7 +359,7 @@ def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
     from . import batches  # which builds on this module
 
     if isinstance(kind, str) and kind in batches.NAMES:
-        return batches.load_batch(kind, arrays)
+        return batches.load_batch(kind, arrays, level)
 
     def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
         array = arrays[name]
@@ -393,20 +383,20 @@ def load_problem(kind: object, arrays: dict[str, Array]) -> Problem:
         X, Y = take("X", 2), take("Y", 2)
         if len(X) != len(Y):
             raise FormatError("X and Y do not fit together")
-        return Samples(X, Y)
+        return Samples(X, Y, level)
     optimum = take("optimum", 2)
     if kind == "squared":
         X, Y = take("X", 2), take("Y", 2)
         if X.shape[0] != Y.shape[0] or optimum.shape != (X.shape[1], Y.shape[1]):
             raise FormatError("X, Y and optimum do not fit together")
-        return Squared(X, Y, optimum)
+        return Squared(X, Y, optimum, level)
     if kind == "sensing":
         A, y = take("A", 3), take("y", 1)
         if A.shape[0] != len(y) or optimum.shape != A.shape[1:]:
             raise FormatError("A, y and optimum do not fit together")
-        return Sensing(A, y, optimum)
+        return Sensing(A, y, optimum, level)
     X, labels = take("X", 2), take("labels", 1, np.int64)
     l2 = float(take("l2", 0))
     if optimum.shape[0] != X.shape[1] or not l2 >= 0.0:
         raise FormatError("X, l2 and optimum do not fit together")
-    return Softmax(X, labels, l2, optimum)
+    return Softmax(X, labels, l2, optimum, level)

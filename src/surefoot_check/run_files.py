@@ -27,7 +27,9 @@ FIELDS = {
     *("format", "system", "theorem", "theorem_version", "status", "claims", "problem", "arrays", "quantities"),
     *("conditions", "conclusion", "optimal_value", "rule", "suggestion"),
 }
-NO_CLAIM = "nothing is claimed: the run's certificate does not hold (its status is not 'holds' with claims L1 and L2)"
+NO_CLAIM = (
+    "nothing is claimed: the run's certificate does not hold (its status is not 'holds' with the theorem's claims)"
+)
 CONCLUSION_FIELDS = {"initial_gap", "step_size", "rate", "schedule"}
 CONDITION_FIELDS = {"name", "left", "relation", "right", "holds", "margin"}
 
@@ -86,7 +88,7 @@ class Heading:
     def read(cls, path: Path) -> Heading:
         """Read a first certificate that holds, or says that its hypotheses fail and claims nothing."""
         record, theorem = _open(path)
-        if (record.get("status"), record.get("claims")) not in (("holds", ["L1", "L2"]), ("fails", [])):
+        if (record.get("status"), record.get("claims")) not in (("holds", list(theorem.claims)), ("fails", [])):
             raise FormatError(NO_CLAIM)
         kind = _field(record, "problem", dict).get("kind")
         claims = record["status"] == "holds"
@@ -115,7 +117,7 @@ class Certificate:
     def read(cls, path: Path) -> Certificate:
         """Read a certificate that claims a guarantee by a theorem that can give one."""
         record, theorem = _open(path)
-        if record.get("status") != "holds" or record.get("claims") != ["L1", "L2"]:
+        if record.get("status") != "holds" or record.get("claims") != list(theorem.claims):
             raise FormatError(NO_CLAIM)
         _exactly(record, FIELDS, "certificate")
         if record["rule"] != theorem.rule or record["suggestion"] != "":

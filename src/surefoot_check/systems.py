@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from . import implicit, linear_resnet, step_sizes, two_layer
+from . import implicit, inverse, linear_resnet, step_sizes, two_layer
 from .problems import Array, Interval, Problem
 from .theorems.implicit import DIRECTIONS as IMPLICIT
+from .theorems.inverse import DIRECTIONS as INVERSE
 from .theorems.linear_resnet import DIRECTIONS as LINEAR_RESNET
 from .theorems.step_sizes import DIRECTIONS as STEP_SIZES
 from .theorems.two_layer import DIRECTIONS as TWO_LAYER
@@ -48,11 +49,15 @@ SYSTEMS: dict[str, System] = {
     "linear-resnet": linear_resnet,
     "implicit": implicit,
     "step-sizes": step_sizes,
+    "inverse": inverse,
 }
 DIRECTIONS: dict[str, dict[str, str]] = {
     "two-layer": TWO_LAYER,
     "linear-resnet": LINEAR_RESNET,
     "implicit": IMPLICIT,
     "step-sizes": STEP_SIZES,
+    "inverse": INVERSE,
 }
 """For each system, the direction in which each published base quantity must err."""
+LOADERS: dict[str, Callable[[object, dict[str, Array]], Problem]] = {"inverse": inverse.load_problem}
+"""For each system whose problem is no loss on data, what reads it; ``problems.load_problem`` reads the others'."""

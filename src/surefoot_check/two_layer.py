@@ -8,24 +8,13 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import down, imbalance_eigenvalue_bounds, singular_value_bounds, up
+from .bounds import FAST, Level, down, up
+from .gram_bounds import singular_extremes
 from .problems import LARGEST, Array, Interval, LinearMapProblem, Problem, Product, arb_matrix, product_of, squared
+from .spectra import imbalance_eigenvalue_bounds
 
 FIXED: tuple[str, ...] = ()
 """Weights that training does not change."""
-
-
-def _smallest_squared(W: Array) -> Interval:
-    """λ_min(WWᵀ): 0 if W has more rows than columns."""
-    if W.shape[0] > W.shape[1]:
-        return 0.0, 0.0
-    lower, upper = singular_value_bounds(W)
-    return squared(float(lower[-1]), float(upper[-1]))
-
-
-def _largest_squared(W: Array) -> Interval:
-    lower, upper = singular_value_bounds(W)
-    return squared(float(lower[0]), float(upper[0]))
 
 
 def _add(a: Interval, b: Interval) -> Interval:
@@ -57,9 +46,9 @@ def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | boo
     return {"n": n, "m": m, "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
 
 
-def end_to_end(weights: Mapping[str, Array]) -> Product:
+def end_to_end(weights: Mapping[str, Array], level: Level = FAST) -> Product:
     """W1 W2ᵀ (n, m) with its error."""
-    return product_of(weights["W1"], weights["W2"])
+    return product_of(weights["W1"], weights["W2"], level)
 
 
 def exact_map(weights: Mapping[str, Array]) -> Any:
@@ -70,13 +59,13 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
 def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the gap."""
     assert isinstance(problem, LinearMapProblem)
-    return problem.gap_upper(end_to_end(weights))
+    return problem.gap_upper(end_to_end(weights, problem.level))
 
 
 def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of the gap in ball arithmetic."""
     assert isinstance(problem, LinearMapProblem)
-    return problem.gap_exact(end_to_end(weights), lambda: exact_map(weights))
+    return problem.gap_exact(end_to_end(weights, problem.level), lambda: exact_map(weights))
 
 
 def base_quantities(
@@ -91,8 +80,11 @@ def base_quantities(
     W1, W2 = weights["W1"], weights["W2"]
     n, h = W1.shape
     m = W2.shape[0]
-    lower, upper = imbalance_eigenvalue_bounds(W1, W2)
-    zero = (0.0, 0.0)
+    lower, upper = imbalance_eigenvalue_bounds(W1, W2, problem.level)
+    zero, at = (0.0, 0.0), end_to_end(weights, problem.level)
+    extremes = [singular_extremes(W, problem.level) for W in (W1, W2)]
+    # λ_min(WWᵀ) is 0 if W has more rows than columns
+    smallest = [squared(*low) if len(W) <= h else zero for W, (low, _) in zip((W1, W2), extremes, strict=True)]
 
     def positive(low: Any, high: Any) -> Interval:
         return max(0.0, float(low)), max(0.0, float(high))
@@ -104,11 +96,11 @@ def base_quantities(
         "lambda_minus": positive(-upper[-1], -lower[-1]),
         "lambda_n": positive(lower[n - 1], upper[n - 1]) if n <= h else zero,
         "lambda_m": positive(-upper[h - m], -lower[h - m]) if m <= h else zero,
-        "initial_gap": (0.0, gap_upper(problem, weights)),
-        "sigma_min_squared": _add(_smallest_squared(W1), _smallest_squared(W2)),
-        "sigma_max_squared": _add(_largest_squared(W1), _largest_squared(W2)),
+        "initial_gap": (0.0, problem.gap_upper(at)),
+        "sigma_min_squared": _add(*smallest),
+        "sigma_max_squared": _add(*(squared(*norm) for _, norm in extremes)),
     }
     if problem.unique_optimum and problem.strong_convexity()[0] > 0.0:
         found["optimum_sigma_min"], found["optimum_sigma_max"] = problem.optimum_singular_values()
-        found["initial_distance"] = problem.distance(end_to_end(weights))
+        found["initial_distance"] = problem.distance(at)
     return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}

@@ -4,117 +4,41 @@ import math
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+from adversarial_matrices import (
+    QUICK,
+    REFERENCE_ERROR,
+    hadamard,
+    matrix,
+    orthogonal,
+    reference_eigenvalues,
+    reference_singular_values,
+    violations,
+    with_condition,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot_check import bounds
-
-# The package mpmath has no type information: `Real` stands for its numbers, `Any` for its matrices.
-Real = Any
-
-# Relative accuracy granted to the 60-digit reference itself.
-REFERENCE_ERROR = mpmath.mpf(10) ** -50
+from surefoot_check import bounds, spectra
+from surefoot_check.exact import EXACT
 
 
-def orthogonal(rng: np.random.Generator, size: int) -> np.ndarray:
-    return np.linalg.qr(rng.standard_normal((size, size)))[0]
-
-
-def with_condition(rng: np.random.Generator, size: int, condition: float) -> np.ndarray:
-    return orthogonal(rng, size) * np.geomspace(1.0, 1.0 / condition, size) @ orthogonal(rng, size)
-
-
-def near_singular(rng: np.random.Generator) -> np.ndarray:
-    A = rng.standard_normal((6, 6))
-    A[:, -1] = A[:, :-1] @ rng.standard_normal(5)
-    return A
-
-
-def hadamard(size: int) -> np.ndarray:
-    H = np.ones((1, 1))
-    while len(H) < size:
-        H = np.block([[H, H], [H, -H]])
-    return H
-
-
-FAMILIES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
-    "gaussian square": lambda rng: rng.standard_normal((6, 6)),
-    "gaussian tall": lambda rng: rng.standard_normal((8, 4)),
-    "gaussian wide": lambda rng: rng.standard_normal((3, 8)),
-    "graded rows": lambda rng: rng.standard_normal((5, 5)) * np.geomspace(1.0, 1e-30, 5)[:, None],
-    "graded both": lambda rng: (
-        np.geomspace(1e40, 1e-40, 5)[:, None] * rng.standard_normal((5, 5)) * np.geomspace(1e40, 1e-40, 5)
-    ),
-    "graded past underflow": lambda rng: rng.standard_normal((4, 4)) * np.geomspace(1e300, 1e-300, 4),
-    "condition 1e13": lambda rng: with_condition(rng, 7, 1e13),
-    "condition 1e16": lambda rng: with_condition(rng, 6, 1e16),
-    "near singular": near_singular,
-    "low rank": lambda rng: rng.integers(-9, 9, (6, 2)).astype(float) @ rng.integers(-9, 9, (2, 7)),
-    "repeated values": lambda rng: orthogonal(rng, 6),
-    "scale 2^500": lambda rng: np.ldexp(rng.standard_normal((4, 5)), 500),
-    "scale 2^-500": lambda rng: np.ldexp(rng.standard_normal((5, 4)), -500),
-    "scale 2^1022": lambda rng: np.ldexp(rng.uniform(-1, 1, (4, 4)), 1022),
-    "subnormal": lambda rng: np.ldexp(rng.integers(-99, 99, (4, 4)).astype(float), -1074),
-    "row": lambda rng: rng.standard_normal((1, 7)),
-    "column": lambda rng: rng.standard_normal((7, 1)),
-}
-SPECIAL = {
-    "ones": np.ones((5, 6)),
-    "zeros": np.zeros((3, 4)),
-    "identity": np.eye(4),
-    "one by one": np.array([[-3.0]]),
-    "hilbert": 1.0 / (np.arange(8.0)[:, None] + np.arange(8.0) + 1.0),
-    "jordan": np.eye(7, k=1),
-    "kahan": np.diag(0.6 ** np.arange(7)) @ (np.eye(7) - 0.8 * np.triu(np.ones((7, 7)), 1)),
-    "zero column": np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]]),
-}
-MATRICES = [(name, seed) for name in FAMILIES for seed in range(10)] + [(name, 0) for name in SPECIAL]
-
-
-def matrix(name: str, seed: int) -> np.ndarray:
-    return SPECIAL[name] if name in SPECIAL else FAMILIES[name](np.random.default_rng(seed))
-
-
-def reference_singular_values(A: np.ndarray) -> list[Real]:
-    with mpmath.workdps(60):
-        B = mpmath.matrix(A.tolist())
-        return sorted((abs(s) for s in mpmath.svd_r(B, compute_uv=False)), reverse=True)
-
-
-def reference_eigenvalues(A: Any) -> list[Real]:
-    with mpmath.workdps(60):
-        return sorted(mpmath.eigsy(A, eigvals_only=True), reverse=True)
-
-
-def violations(lower: np.ndarray, upper: np.ndarray, values: list[Real]) -> int:
-    """Number of reference values outside [lower, upper], in 60 digits."""
-    assert len(lower) == len(upper) == len(values)
-    assert not np.isnan(lower).any() and not np.isnan(upper).any()
-    with mpmath.workdps(60):
-        allowed = REFERENCE_ERROR * max((abs(value) for value in values), default=mpmath.mpf(0))
-        return sum(
-            not (mpmath.mpf(float(lo)) - allowed <= value <= mpmath.mpf(float(hi)) + allowed)
-            for lo, hi, value in zip(lower, upper, values, strict=True)
-        )
-
-
-@pytest.mark.parametrize(("name", "seed"), MATRICES)
+@pytest.mark.parametrize(("name", "seed"), QUICK)
 def test_singular_values_lie_within_their_bounds(name: str, seed: int) -> None:
     A = matrix(name, seed)
-    lower, upper = bounds.singular_value_bounds(A)
+    lower, upper = spectra.singular_value_bounds(A)
     values = reference_singular_values(A)
     assert violations(lower, upper, values) == 0
     assert (lower >= 0).all() and (np.diff(lower) <= 0).all() and (np.diff(upper) <= 0).all()
 
     for norm, exact in (
-        (bounds.spectral_upper(A), values[0]),
+        (spectra.spectral_upper(A), values[0]),
         (bounds.frobenius_upper(A), mpmath.norm(mpmath.matrix(values), 2)),
     ):
         with mpmath.workdps(60):
@@ -125,25 +49,25 @@ def test_singular_values_lie_within_their_bounds(name: str, seed: int) -> None:
 
 def test_plain_svd_fails_the_check_that_the_bounds_pass() -> None:
     failures = 0
-    for name, seed in MATRICES:
+    for name, seed in QUICK:
         A = matrix(name, seed)
         s = np.linalg.svd(A, compute_uv=False)
         failures += violations(s, s, reference_singular_values(A)) > 0
-    assert failures > len(MATRICES) // 2
+    assert failures > len(QUICK) // 2
 
 
 def test_condition_1e13_still_has_a_positive_lower_bound() -> None:
     for seed in range(10):
-        lower, upper = bounds.singular_value_bounds(matrix("condition 1e13", seed))
+        lower, upper = spectra.singular_value_bounds(matrix("condition 1e13", seed))
         assert 0 < upper[-1] < 1.5 * lower[-1]
 
 
-@pytest.mark.parametrize(("name", "seed"), MATRICES)
+@pytest.mark.parametrize(("name", "seed"), QUICK)
 def test_eigenvalues_lie_within_their_bounds(name: str, seed: int) -> None:
     A = matrix(name, seed)
     size = min(A.shape)
     S = A[:size, :size] / 2 + A[:size, :size].T / 2
-    lower, upper = bounds.symmetric_eigenvalue_bounds(S)
+    lower, upper = spectra.symmetric_eigenvalue_bounds(S)
     values = reference_eigenvalues(mpmath.matrix(S.tolist()))
     assert violations(lower, upper, values) == 0
     if name != "subnormal":
@@ -166,7 +90,7 @@ def test_imbalance_eigenvalues_lie_within_their_bounds(
 ) -> None:
     rng = np.random.default_rng(seed)
     W1, W2 = scale * rng.standard_normal((n, h)), scale * ratio * rng.standard_normal((m, h))
-    lower, upper = bounds.imbalance_eigenvalue_bounds(W1, W2)
+    lower, upper = spectra.imbalance_eigenvalue_bounds(W1, W2)
     assert violations(lower, upper, reference_eigenvalues(exact_imbalance(W1, W2))) == 0
     assert (upper - lower).max() <= 1e-13 * np.abs(upper).max()
     assert (np.diff(lower) <= 0).all() and (np.diff(upper) <= 0).all()
@@ -177,12 +101,12 @@ def test_imbalance_eigenvalues_lie_within_their_bounds(
 def test_balanced_and_rank_deficient_weights() -> None:
     rng = np.random.default_rng(0)
     W = rng.standard_normal((2, 6))
-    lower, upper = bounds.imbalance_eigenvalue_bounds(W, orthogonal(rng, 2) @ W)
+    lower, upper = spectra.imbalance_eigenvalue_bounds(W, orthogonal(rng, 2) @ W)
     assert (lower <= 0).all() and (upper >= 0).all() and (upper - lower).max() < 1e-12
     W1, W2 = np.ones((3, 8)), np.vstack([np.ones(8), np.eye(8)[0]])
-    bound = bounds.imbalance_eigenvalue_bounds(W1, W2)
+    bound = spectra.imbalance_eigenvalue_bounds(W1, W2)
     assert violations(*bound, reference_eigenvalues(exact_imbalance(W1, W2))) == 0
-    lower, upper = bounds.imbalance_eigenvalue_bounds(np.zeros((0, 4)), np.eye(2, 4))
+    lower, upper = spectra.imbalance_eigenvalue_bounds(np.zeros((0, 4)), np.eye(2, 4))
     assert (lower[:2] == 0).all() and (upper[:2] == 0).all()
     assert (lower[2:] <= -1).all() and (upper[2:] >= -1).all()
 
@@ -191,25 +115,25 @@ def test_hadamard_spectra_are_enclosed_tightly_at_size_256() -> None:
     """The singular values of H diag(2^k), H a Hadamard matrix of order 256, are exactly 16 * 2^k."""
     H = hadamard(256)
     powers = np.sort(2.0 ** (np.arange(256) % 6))[::-1]
-    lower, upper = bounds.singular_value_bounds(H * powers)
+    lower, upper = spectra.singular_value_bounds(H * powers)
     assert (lower <= 16 * powers).all() and (16 * powers <= upper).all()
     assert (upper - lower).max() <= 1e-11 * upper[0]
 
     # H is symmetric, H^2 = 256 I and its trace is 0: eigenvalues 16 and -16, 128 times each.
-    lower, upper = bounds.symmetric_eigenvalue_bounds(H)
+    lower, upper = spectra.symmetric_eigenvalue_bounds(H)
     values = np.repeat([16.0, -16.0], 128)
     assert (lower <= values).all() and (values <= upper).all() and (upper - lower).max() < 1e-9
 
     # Rows of H are orthogonal with square norm 256.
     W1, W2 = H[:70] * powers[:70, None], H[70:80]
-    lower, upper = bounds.imbalance_eigenvalue_bounds(W1, W2)
+    lower, upper = spectra.imbalance_eigenvalue_bounds(W1, W2)
     values = np.concatenate([256 * powers[:70] ** 2, np.zeros(256 - 80), np.full(10, -256.0)])
     assert (lower <= values).all() and (values <= upper).all()
     assert (upper - lower).max() <= 1e-11 * upper[0]
 
 
 def test_well_conditioned_size_200_has_relative_slack_below_1e_10() -> None:
-    lower, upper = bounds.singular_value_bounds(with_condition(np.random.default_rng(0), 200, 10.0))
+    lower, upper = spectra.singular_value_bounds(with_condition(np.random.default_rng(0), 200, 10.0))
     assert (upper / lower).max() - 1 < 1e-10
 
 
@@ -272,12 +196,12 @@ def test_non_finite_input_is_refused(bad: float) -> None:
     A[1, 1] = bad
     for call in (
         bounds.frobenius_upper,
-        bounds.spectral_upper,
-        bounds.singular_value_bounds,
-        bounds.symmetric_eigenvalue_bounds,
+        spectra.spectral_upper,
+        spectra.singular_value_bounds,
+        spectra.symmetric_eigenvalue_bounds,
         lambda M: bounds.product_error(M, np.eye(3)),
-        lambda M: bounds.imbalance_eigenvalue_bounds(M, np.eye(3)),
-        lambda M: bounds.imbalance_eigenvalue_bounds(np.eye(3), M),
+        lambda M: spectra.imbalance_eigenvalue_bounds(M, np.eye(3)),
+        lambda M: spectra.imbalance_eigenvalue_bounds(np.eye(3), M),
     ):
         with pytest.raises(ValueError, match="NaN or infinity"):
             call(A)
@@ -285,27 +209,27 @@ def test_non_finite_input_is_refused(bad: float) -> None:
 
 def test_wrong_dtype_shape_and_asymmetry_are_refused() -> None:
     with pytest.raises(ValueError, match="float32"):
-        bounds.singular_value_bounds(np.eye(3, dtype=np.float32))
+        spectra.singular_value_bounds(np.eye(3, dtype=np.float32))
     with pytest.raises(ValueError, match="two dimensions"):
-        bounds.spectral_upper(np.ones(3))
+        spectra.spectral_upper(np.ones(3))
     with pytest.raises(ValueError, match="inner dimensions"):
         bounds.product_error(np.ones((2, 3)), np.ones((2, 3)))
     with pytest.raises(ValueError, match="widths"):
-        bounds.imbalance_eigenvalue_bounds(np.ones((2, 3)), np.ones((2, 4)))
+        spectra.imbalance_eigenvalue_bounds(np.ones((2, 3)), np.ones((2, 4)))
     A = np.eye(3)
     A[0, 1] = bounds.ETA
     for asymmetric in (A, np.ones((2, 3))):
         with pytest.raises(ValueError, match="symmetric"):
-            bounds.symmetric_eigenvalue_bounds(asymmetric)
+            spectra.symmetric_eigenvalue_bounds(asymmetric)
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
 def test_empty_matrices(shape: tuple[int, int]) -> None:
     A = np.zeros(shape)
-    lower, upper = bounds.singular_value_bounds(A)
+    lower, upper = spectra.singular_value_bounds(A)
     assert lower.shape == upper.shape == (0,)
-    assert bounds.spectral_upper(A) == bounds.frobenius_upper(A) == 0.0
-    lower, upper = bounds.imbalance_eigenvalue_bounds(A, A)
+    assert spectra.spectral_upper(A) == bounds.frobenius_upper(A) == 0.0
+    lower, upper = spectra.imbalance_eigenvalue_bounds(A, A)
     assert lower.shape == (shape[1],) and not lower.any() and not upper.any()
     assert bounds.product_error(A, A.T) < 1e-300
 
@@ -313,17 +237,21 @@ def test_empty_matrices(shape: tuple[int, int]) -> None:
 FIXED = with_condition(np.random.default_rng(3), 5, 100.0)  # spectral norm 1
 
 
-def check_all_bounds_of_a_fixed_matrix() -> None:
+LEVELS = pytest.mark.parametrize("level", [bounds.FAST, EXACT], ids=["fast", "exact"])
+
+
+def check_all_bounds_of_a_fixed_matrix(level: bounds.Level) -> None:
     A, S = FIXED, FIXED + FIXED.T
-    assert violations(*bounds.singular_value_bounds(A), reference_singular_values(A)) == 0
+    assert violations(*spectra.singular_value_bounds(A, level), reference_singular_values(A)) == 0
     eigenvalues = reference_eigenvalues(mpmath.matrix(S.tolist()))
-    assert violations(*bounds.symmetric_eigenvalue_bounds(S), eigenvalues) == 0
+    assert violations(*spectra.symmetric_eigenvalue_bounds(S, level), eigenvalues) == 0
     for W1, W2 in ((A[:1], A[1:3]), (A[:2], A[2:3]), (A[:3], A[3:])):
         imbalance = reference_eigenvalues(exact_imbalance(W1, W2))
-        assert violations(*bounds.imbalance_eigenvalue_bounds(W1, W2), imbalance) == 0
-    assert 1.0 - 1e-12 <= bounds.spectral_upper(A) <= 1.001 * np.linalg.norm(A)
+        assert violations(*spectra.imbalance_eigenvalue_bounds(W1, W2, level), imbalance) == 0
+    assert 1.0 - 1e-12 <= spectra.spectral_upper(A, level) <= 1.001 * np.linalg.norm(A)
 
 
+@LEVELS
 @pytest.mark.parametrize(
     ("orthogonal_factor", "value_factor"),
     [
@@ -339,7 +267,7 @@ def check_all_bounds_of_a_fixed_matrix() -> None:
     ],
 )
 def test_false_witnesses_give_valid_bounds(
-    monkeypatch: pytest.MonkeyPatch, orthogonal_factor: float, value_factor: float
+    monkeypatch: pytest.MonkeyPatch, level: bounds.Level, orthogonal_factor: float, value_factor: float
 ) -> None:
     svd, eigh, qr = np.linalg.svd, np.linalg.eigh, np.linalg.qr
 
@@ -358,10 +286,11 @@ def test_false_witnesses_give_valid_bounds(
     for name, witness in (("svd", false_svd), ("eigh", false_eigh), ("qr", false_qr)):
         with monkeypatch.context() as patch:  # one at a time, so that no other slack hides a gap
             patch.setattr(np.linalg, name, witness)
-            check_all_bounds_of_a_fixed_matrix()
+            check_all_bounds_of_a_fixed_matrix(level)
 
 
-def test_lapack_failure_gives_valid_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+@LEVELS
+def test_lapack_failure_gives_valid_bounds(monkeypatch: pytest.MonkeyPatch, level: bounds.Level) -> None:
     def fail(*_: object, **__: object) -> None:
         raise np.linalg.LinAlgError("did not converge")
 
@@ -369,25 +298,24 @@ def test_lapack_failure_gives_valid_bounds(monkeypatch: pytest.MonkeyPatch) -> N
         with monkeypatch.context() as patch:
             patch.setattr(np.linalg, name, fail)
             A = np.diag([2.0, 1.0, -1.0])
-            assert bounds.singular_value_bounds(A)[1][0] >= 2.0
-            lower, upper = bounds.symmetric_eigenvalue_bounds(A)
+            assert spectra.singular_value_bounds(A, level)[1][0] >= 2.0
+            lower, upper = spectra.symmetric_eigenvalue_bounds(A, level)
             assert (lower <= [2.0, 1.0, -1.0]).all()
             assert (upper >= [2.0, 1.0, -1.0]).all()
-            lower, upper = bounds.imbalance_eigenvalue_bounds(A[:1], A[1:2])
+            lower, upper = spectra.imbalance_eigenvalue_bounds(A[:1], A[1:2], level)
             assert (lower <= [4.0, 0.0, -1.0]).all()
             assert (upper >= [4.0, 0.0, -1.0]).all()
 
 
-def test_error_of_forming_the_imbalance_widens_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    signed_gram = bounds._signed_gram
+@LEVELS
+def test_error_of_forming_the_imbalance_widens_its_bounds(level: bounds.Level) -> None:
     for shift in (0.01, -0.01):
 
         def shifted(X: np.ndarray, signs: np.ndarray, shift: float = shift) -> tuple[np.ndarray, float]:
-            S, error = signed_gram(X, signs)
+            S, error = level.signed_gram(X, signs)
             return S + shift * np.eye(len(S)), error + abs(shift) * math.sqrt(len(S))
 
-        monkeypatch.setattr(bounds, "_signed_gram", shifted)
-        check_all_bounds_of_a_fixed_matrix()
+        check_all_bounds_of_a_fixed_matrix(replace(level, signed_gram=shifted))
 
 
 @pytest.mark.parametrize("inner", [1, 3, 64, 65, 150])
@@ -397,7 +325,7 @@ def test_blocked_products_err_by_no_more_than_stated(inner: int) -> None:
     signs = np.where(rng.random(inner) < 0.5, -1.0, 1.0)
     for (C, error), right in (
         (bounds.product_with_error(A, B), B),
-        (bounds._signed_gram(A, signs), signs[:, None] * A.T),
+        (bounds.signed_gram(A, signs), signs[:, None] * A.T),
     ):
         square = sum(
             (Fraction(C[i, j]) - sum(Fraction(A[i, r]) * Fraction(right[r, j]) for r in range(inner))) ** 2

@@ -166,7 +166,7 @@ def test_another_version(run, trained: Path) -> None:
 
 def test_list_is_complete(run) -> None:
     found = run("list", "--json").json
-    assert [s["name"] for s in found["systems"]] == ["two-layer", "linear-resnet", "implicit", "step-sizes"]
+    assert [s["name"] for s in found["systems"]] == [system.name for system in SYSTEMS]
     assert [t["name"] for t in found["theorems"]] == list(THEOREMS)
     assert {r["name"] for r in found["step_rules"]} == set(sf.steps.names())
     for system in SYSTEMS:

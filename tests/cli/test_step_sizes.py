@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from surefoot._cli import step_sizes
-from surefoot._step_sizes import training as network_training
+from surefoot._core.fitting import TrainingDirectory
 from surefoot.cli import main
 from surefoot.nn import StepSizeNet
 
@@ -158,15 +158,15 @@ def test_resume_with_more_epochs_is_the_longer_run(run, tmp_path: Path, without_
 def test_interrupted_training_is_resumed(run, tmp_path: Path, monkeypatch, without_report: None) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert run("train", SYSTEM, *SHORT, "--out", whole).code == 0
-    save = network_training._Files.save
+    save = TrainingDirectory.save
 
-    def stop(self, progress, method) -> None:
-        save(self, progress, method)
-        if progress.epoch == 0:
+    def stop(self, checkpoint) -> None:
+        save(self, checkpoint)
+        if checkpoint.iteration == 0:
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(network_training._Files, "save", stop)
+        patch.setattr(TrainingDirectory, "save", stop)
         outcome = run("train", SYSTEM, *SHORT, "--out", parts)
     assert outcome.code == 130
     assert f"resume with: surefoot train step-sizes --out {parts} --resume" in outcome.err

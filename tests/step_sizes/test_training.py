@@ -15,8 +15,9 @@ from torch import Tensor
 
 from surefoot import RunDirectoryError
 from surefoot._core.io import locked
+from surefoot._core.optimizers import Adam
 from surefoot._step_sizes.network import StepSizeNet
-from surefoot._step_sizes.optimizers import LBFGS, Adam
+from surefoot._step_sizes.optimizers import LBFGS
 from surefoot._step_sizes.training import TrainRun, TrainStatus, train
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
 
@@ -74,22 +75,22 @@ def test_quasi_newton_and_adam_on_known_functions() -> None:
 
     w, method = torch.ones(6, dtype=torch.float64), LBFGS(1.0)
     for _ in range(60):
-        new = method.step(w, value(w), scales * w, value)
+        new = method.step(w, scales * w, value(w), value)
         if new is None:
             break
         w = new
     assert value(w) < 1e-12
     adam, w = Adam(0.1), torch.zeros(2, dtype=torch.float64)
     g = torch.tensor([3.0, -1e-3], dtype=torch.float64)
-    first = adam.step(w, 0.0, g, value)
+    first = adam.step(w, g)
     torch.testing.assert_close(first, torch.tensor([-0.1, 0.1], dtype=torch.float64), rtol=2e-5, atol=0.0)
     parameter = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
     reference = torch.optim.Adam([parameter], lr=0.1)
     for slope in (g, 2.0 * g, -g):
         parameter.grad = slope.clone()
         reference.step()
-    second = adam.step(first, 0.0, 2.0 * g, value)
-    torch.testing.assert_close(adam.step(second, 0.0, -g, value), parameter.detach(), rtol=1e-13, atol=0.0)
+    second = adam.step(first, 2.0 * g)
+    torch.testing.assert_close(adam.step(second, -g), parameter.detach(), rtol=1e-13, atol=0.0)
 
 
 def test_detached_gradient_is_another_run() -> None:
@@ -253,6 +254,12 @@ def test_a_failed_write_leaves_the_network(tmp_path: Path, monkeypatch: pytest.M
     assert run.status is TrainStatus.FINISHED, (
         "a run cut off before its config.json leaves a directory that counts as empty"
     )
+    best = weights(net).clone()
+    with monkeypatch.context() as patch:
+        patch.setattr(StepSizeNet, "save", full)
+        with pytest.raises(OSError, match="No space left"):
+            train(net, problems(), "adam", epochs=3, iterations=4, directory=tmp_path / "other")
+    assert torch.equal(weights(net), best)
 
 
 def test_smoothness_and_single_precision() -> None:

@@ -8,6 +8,9 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
+from .deblur_options import Deblur
+from .deconvolution_options import TrainDeconvolution
+from .inverse_options import CertifyInverse, TrainInverse
 from .options import (
     CertifyImplicit,
     CertifyLinearResNet,
@@ -16,10 +19,14 @@ from .options import (
     Json,
     TrainImplicit,
     TrainLinearResNet,
+    TrainSystem,
     TrainTwoLayer,
 )
 from .step_sizes_options import CertifyStepSizes, TrainStepSizes
+from .svd_options import TrainSVD
 
+AnyTrain = TrainSystem | TrainStepSizes | TrainInverse | TrainSVD | TrainDeconvolution
+"""The options of ``train`` for any system."""
 RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
 
 
@@ -32,6 +39,7 @@ class Certify:
         | Annotated[CertifyLinearResNet, subcommand("linear-resnet")]
         | Annotated[CertifyImplicit, subcommand("implicit")]
         | Annotated[CertifyStepSizes, subcommand("step-sizes")]
+        | Annotated[CertifyInverse, subcommand("inverse")]
     )
 
 
@@ -44,6 +52,9 @@ class Train:
         | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
         | Annotated[TrainImplicit, subcommand("implicit")]
         | Annotated[TrainStepSizes, subcommand("step-sizes")]
+        | Annotated[TrainInverse, subcommand("inverse")]
+        | Annotated[TrainSVD, subcommand("svd")]
+        | Annotated[TrainDeconvolution, subcommand("deconvolution")]
     )
 
 
@@ -55,7 +66,11 @@ class Check:
 
     directory: RunDirectory
     level: Annotated[
-        Literal["fast"], arg(help="fast trusts numpy's matrix products within their a-priori error bounds.")
+        Literal["fast", "exact"],
+        arg(
+            help="fast trusts numpy's matrix products within their a-priori error bounds; exact trusts integers instead, "
+            "and takes some twenty times as long."
+        ),
     ] = "fast"
     json: Json = False
 
@@ -81,8 +96,16 @@ class Reproduce:
         str | None,
         arg(
             metavar="DIR",
-            help="Directory with the image files of the implicit experiments.",
-            help_behavior_hint="(default: the bundled digits)",
+            help="Directory with the image files of the implicit and deconvolution experiments.",
+            help_behavior_hint="(default: bundled data)",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        arg(
+            metavar="FILE",
+            help="A network for deconvolution/table4, as net.safetensors of `surefoot train deconvolution`.",
+            help_behavior_hint="(default: trained briefly)",
         ),
     ] = None
     seed: Annotated[int, arg(metavar="INT")] = 0
@@ -114,6 +137,7 @@ Command = (
     | Annotated[Train, subcommand("train")]
     | Annotated[Check, subcommand("check", description="Check a run, independently and rigorously.")]
     | Annotated[Report, subcommand("report")]
+    | Annotated[Deblur, subcommand("deblur")]
     | Annotated[Reproduce, subcommand("reproduce")]
     | Annotated[List, subcommand("list")]
 )

@@ -21,7 +21,7 @@ def run_check(options: Check) -> int:
     """``surefoot check``."""
     from surefoot_check.checker import check, lines
 
-    report = check(options.directory)
+    report = check(options.directory, options.level)
     if options.json:
         print_json(report.to_dict())
     else:
@@ -61,6 +61,7 @@ def run_reproduce(options: Reproduce) -> int:
         progress=_say_on_terminal,
         seed=options.seed,
         data=options.data,
+        weights=options.weights,
     )
     if directory is not None:
         write_json(directory / NUMBERS, finite(experiment.to_dict()))

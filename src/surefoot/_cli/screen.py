@@ -201,6 +201,10 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     if certificate.theorem == implicit_flow.THEOREM.id:  # its schedule counts units of time
         return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
     finite = math.isfinite(certificate.iterations_to(targets[0]))
+    if certificate.system == "inverse":
+        return {"layers": f"{counts} (relative to ‖AA⁺ - AX_0‖), guaranteed"}
+    if certificate.system == "deconvolution":
+        return {"guarantee": "it converges; the change V from iterate to iterate never increases"}
     if certificate.system == "step-sizes":
         return {
             "steps": "whatever the network proposes, with any weights",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -26,6 +25,7 @@ from .._step_sizes.training import TrainRun, TrainStatus
 from .._step_sizes.training import train as train_network
 from . import training
 from .errors import Exit, message_of
+from .matrix_size import matrix_size
 from .problem import at_least_one
 from .screen import Screen, audit_record, certificate_record, count, number, print_json
 from .step_sizes_options import CertifyStepSizes, StepSizes, TrainStepSizes
@@ -124,7 +124,7 @@ def run_train_steps(options: TrainStepSizes) -> int:
 
 def _draw(options: StepSizes, seed: int) -> Problems:
     """A batch of problems; the seed says which."""
-    rows, columns = _size(options.size)
+    rows, columns = matrix_size(options.size)
     at_least_one("--problems", options.problems)
     if options.seed < 0:
         raise ValueError(f"--seed is {options.seed}; it must be at least 0")
@@ -150,14 +150,6 @@ def _network(options: StepSizes, expansion: float) -> StepSizeNet:
         return StepSizeNet.load(options.weights).double()
     except (OSError, RunDirectoryError) as error:
         raise ValueError(f"--weights is {options.weights}: {message_of(error)}") from error
-
-
-def _size(text: str) -> tuple[int, int]:
-    """Rows and columns."""
-    found = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
-    if found is None:
-        raise ValueError(f"--size is {text!r}; it must be ROWSxCOLUMNS, for example 20x32")
-    return int(found[1]), int(found[2])
 
 
 def _range(text: str) -> tuple[float, float]:

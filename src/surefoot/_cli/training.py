@@ -22,14 +22,15 @@ from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._core.system import system_of
 from .._implicit.system import ImplicitSystem
+from .commands import AnyTrain
 from .errors import Exit, NoCertificate, message_of
 from .options import CertifySystem, TrainSystem
 from .problem import Problem, build
 from .screen import Screen, audit_record, certificate_record, count, print_json, relative_movement
-from .step_sizes_options import TrainStepSizes
 
 AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
-FREE_ON_RESUME = {"out", "resume", "max_iterations", "tolerance", "require_certificate", "quiet", "json", "epochs"}
+LIMITS = ("max_iterations", "tolerance", "epochs", "minutes")
+FREE_ON_RESUME = {"out", "resume", "device", "require_certificate", "quiet", "json", *LIMITS}
 """Options of ``train`` that a resumed run need not share with its start."""
 SETTINGS = "settings.json"
 """Where ``train step-sizes`` keeps its options; the other systems have them in config.json."""
@@ -255,7 +256,7 @@ def parse_steps(text: str | None) -> str | float | None:
     return step
 
 
-def stored_options(given: TrainSystem | TrainStepSizes) -> TrainSystem | TrainStepSizes:
+def stored_options(given: AnyTrain) -> AnyTrain:
     """The options with which the run in ``given.out`` was started, with the limits in force there and all switches off.
 
     Raises:
@@ -281,12 +282,12 @@ def stored_options(given: TrainSystem | TrainStepSizes) -> TrainSystem | TrainSt
         )
     if set(options) != names:
         raise RunDirectoryError(f"{file} has the options of another version; resume with the version that wrote it")
-    limits = {name: config[name] for name in ("max_iterations", "tolerance", "epochs") if name in config}
+    limits = {name: config[name] for name in LIMITS if name in config}
     switches = {"resume": False, "require_certificate": False, "quiet": False, "json": False}
     return dataclasses.replace(given, **options, **limits, **switches)
 
 
-def refuse_changes(given: TrainSystem | TrainStepSizes, stored: TrainSystem | TrainStepSizes) -> None:
+def refuse_changes(given: AnyTrain, stored: AnyTrain) -> None:
     """Raise ``RunDirectoryError`` where an option contradicts the run to be resumed."""
     for field in dataclasses.fields(given):
         name = field.name

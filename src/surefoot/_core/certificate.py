@@ -174,7 +174,7 @@ class Certificate:
             "optimal_value": self.optimal_value.hex(),
             "rule": self.rule,
             "suggestion": self.suggestion,
-            "claims": ["L1", "L2"] if self.holds else [],
+            "claims": list(THEOREMS[self.theorem].claims) if self.holds else [],
         }
         if self.schedule and self.rate is not None:
             record["conclusion"] = {
@@ -250,7 +250,12 @@ class Certificate:
 
     def __str__(self) -> str:
         lines = [f"{self.theorem} {self.status.value}: {self.status.text}", *(f"  {c}" for c in self.conditions)]
-        if self.holds:
+        if self.holds and self.schedule[-1].start > 0 and self.schedule[-1].step == 0.0:  # of layers, not of steps
+            last = self.schedule[-1]
+            lines.append(
+                f"  guaranteed gap {last.level:.6g} after {last.start} iterations, {self.initial_gap:.6g} at the start"
+            )
+        elif self.holds:
             count = self.iterations_to(1e-10)
             lines.append(
                 f"  first step {self.step_size:.6g}, rate {self.rate:.6g}, "

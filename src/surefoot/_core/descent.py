@@ -29,22 +29,28 @@ DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
 
 
-def certify(net: Any, loss: Any, theorem: str | None = None) -> Certificate:
+def certify(
+    net: Any, loss: Any = None, theorem: str | None = None, *, interval: tuple[float, float] | None = None
+) -> Certificate:
     """Evaluate a convergence theorem on a network, loss and initial weights, before training.
 
     A hypothesis that fails is not an error: the certificate's ``status``, ``conditions`` and ``suggestion`` say so.
 
     Args:
         net: a network of ``sf.nn``; float64 weights.
-        loss: a loss of ``sf``, or for ``sf.nn.StepSizeNet`` a batch of problems of ``sf.learned``.
+        loss: a loss of ``sf``, or for ``sf.nn.StepSizeNet`` a batch of problems of ``sf.learned``. None for a learned inverse.
         theorem: an id such as ``"two-layer/drift"``; by default that of the network's system.
+        interval: of ``sf.nn.LearnedInverse``, in place of a loss: (l, u), bounds of σ²/c0 over the nonzero singular values σ; by
+            default the net's own. The iterations of the certificate are layers, its gap the worst ‖AA⁺ - AX_k‖.
 
     Raises:
         TypeError: an unknown kind of network, or weights that are not float64.
         ValueError: shapes that do not fit, non-finite weights, or an unknown theorem.
     """
     system = system_of(net)
-    problem = system.problem(loss)
+    if interval is not None and loss is not None:
+        raise ValueError("pass a loss or an interval, not both")
+    problem = system.problem(loss if interval is None else interval)
     name = find(theorem or system.default_theorem, system.name).id
     return system.certify(net, problem, name)
 

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from .._core.validate import unknown
+from .deconvolution_table4 import table4 as deconvolution_solvers
 from .implicit_certified import certificates, tradeoff
 from .implicit_figures import ALL, gammas, iterations, steps, widths
+from .inverse_figures import sweep
+from .inverse_tables import table1 as inverse_times
+from .inverse_tables import table2 as inverse_conditions
 from .linear_resnet_certified import NETWORKS, certified
 from .linear_resnet_instances import FACTORS
 from .linear_resnet_sgd import sgd
@@ -22,6 +26,7 @@ from .step_sizes_lasso import METHODS, lasso
 from .step_sizes_lista import figure2 as lista
 from .step_sizes_runs import LARGE, SIZES
 from .step_sizes_training import table1, training
+from .svd_table import table3 as svd_depths
 from .two_layer_bounds import figure1
 from .two_layer_rates import table3
 from .two_layer_rules import figure2
@@ -34,17 +39,20 @@ __all__ = ["Cell", "Experiment", "Finding", "Plot", "Progress", "Table", "names"
 class _Entry:
     """An experiment, and the arguments of its quick form; its defaults are those of the paper.
 
-    ``data``: takes a directory of data files. ``cache``: takes a directory where it keeps finished runs.
+    ``data``: takes a directory of data files. ``cache``: takes a directory where it keeps finished runs. ``weights``: takes a
+    trained network.
     """
 
     run: Callable[..., Experiment]
     quick: dict[str, Any]
     data: bool = False
     cache: bool = False
+    weights: bool = False
 
 
 TRANSFORMATIONS: dict[str, Any] = {"repeats": 2, "limit": 10_000, "tuning": 300}
 SMALL: dict[str, Any] = {"samples": 400, "epochs": 20}
+SPECTRAL: dict[str, Any] = {"epochs": 300, "train": 30}
 MNIST, FASHION = ALL[:1], ALL[1:2]
 RUNS = "runs"
 """Where finished runs are kept, in the directory of the figures."""
@@ -117,6 +125,33 @@ EXPERIMENTS: dict[str, _Entry] = {
     "step-sizes/fig11": _Entry(rates, {"epochs": 500, "sets": 4}, cache=True),
     "step-sizes/ranges": _Entry(ranges, {"epochs": 150, "sets": 10}, cache=True),
     "step-sizes/lasso": _Entry(lasso, {"count": 8, "methods": METHODS[1:]}, cache=True),
+    "inverse/fig1a": _Entry(
+        partial(sweep, "inverse/fig1a", points=[(K, L) for K in range(2, 8) for L in range(4, 10)]),
+        {**SPECTRAL, "points": [(K, L) for K in (2, 3, 5, 7) for L in (4, 6, 9)]},
+        cache=True,
+    ),
+    "inverse/fig1b": _Entry(
+        partial(sweep, "inverse/fig1b", points=[(K, 4) for K in range(2, 21)]),
+        {**SPECTRAL, "points": [(K, 4) for K in (2, 3, 5, 7, 10, 13, 16, 20)]},
+        cache=True,
+    ),
+    "inverse/fig1c": _Entry(
+        partial(sweep, "inverse/fig1c", points=[(5, L) for L in range(4, 13)]),
+        {**SPECTRAL, "points": [(5, L) for L in (4, 5, 6, 8, 10, 12)]},
+        cache=True,
+    ),
+    "inverse/table1": _Entry(inverse_times, {"settings": ((4, 4), (4, 8), (8, 5)), "counts": (100, 100, 40, 10, 1, 1)}),
+    "inverse/table2": _Entry(inverse_conditions, SPECTRAL, cache=True),
+    "svd/table3": _Entry(
+        svd_depths, {"depths": (1, 5, 10, 20), "iterations": 15, "train": 40, "test": 10, "batch": 4}, cache=True
+    ),
+    "deconvolution/table4": _Entry(
+        deconvolution_solvers,
+        {"images": 20, "valid": 2, "real": 2, "kernels": 1, "crop": 192, "steps": 300, "batch": 8, "patch": 80},
+        data=True,
+        cache=True,
+        weights=True,
+    ),
 }
 
 
@@ -133,6 +168,7 @@ def reproduce(
     progress: Progress | None = None,
     seed: int = 0,
     data: str | Path | None = None,
+    weights: str | Path | None = None,
 ) -> Experiment:
     """Reproduce a figure or table of a paper.
 
@@ -140,14 +176,16 @@ def reproduce(
         name: one of ``names()``.
         full: as many repeats and settings as the paper; otherwise a quick form of well under a minute.
         directory: write the figures there as PNG; made if absent, files of the same name are replaced. Experiments on implicit
-            networks and learned step sizes keep each finished part there too, and read those of the same data and settings again.
+            networks and on anything learned keep each finished part there too, and read those of the same settings again.
         progress: called with one line of text before each part.
         seed: of all random draws.
         data: directory with the image files of the experiments on implicit networks (docs/experiments.md); those absent are left
             out, and scikit-learn's digits 0 and 1 stand in where none is there.
+        weights: a trained network for the deconvolution table, as ``surefoot train deconvolution`` writes it; without one it
+            trains its own.
 
     Raises:
-        ValueError: an unknown name, or ``data`` for an experiment that draws its own data.
+        ValueError: an unknown name, ``data`` for an experiment that draws its own data, or ``weights`` where no network is used.
         OSError: the directory cannot be written, or ``data`` is no directory.
     """
     if name not in EXPERIMENTS:
@@ -155,11 +193,15 @@ def reproduce(
     entry = EXPERIMENTS[name]
     if data is not None and not entry.data:
         raise ValueError(f"data is given, but {name} draws its own; leave it out")
+    if weights is not None and not entry.weights:
+        raise ValueError(f"weights is given, but {name} takes no trained network; leave it out")
     if directory is not None:
         Path(directory).mkdir(parents=True, exist_ok=True)  # before the work, not after
     given: dict[str, Any] = {} if full else dict(entry.quick)
     if entry.data:
         given["data"] = None if data is None else Path(data)
+    if entry.weights:
+        given["weights"] = None if weights is None else Path(weights)
     if entry.cache:
         given["cache"] = None if directory is None else Path(directory) / RUNS
     begin = time.perf_counter()

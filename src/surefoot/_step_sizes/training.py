@@ -3,59 +3,29 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-import math
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from surefoot_check.arrays import digest
 
-from .._core import checkpoints
-from .._core.interrupts import StopRequest
-from .._core.io import RunDirectoryError, locked, make_directory, read_json, write_json
-from .._core.validate import as_tensor, folder, nonnegative, positive_integer, unknown
+from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
+from .._core.optimizers import FirstOrder
+from .._core.validate import as_tensor, nonnegative, positive_integer, unknown
 from .._core.validate import integer as checked_integer
 from .network import Smoothness, StepSizeNet
-from .optimizers import OPTIMIZERS, Optimizer
+from .optimizers import LBFGS, OPTIMIZERS, RATES, LineSearch
 from .problems import Problems
 from .training_loss import Fresh, RunLoss, assign
 from .unrolled import Gradient, check_net, check_problems
 
 FORMAT = "surefoot-step-sizes/1"
-BEST = "best.safetensors"
-
-
-class TrainStatus(StrEnum):
-    """How training ended."""
-
-    RUNNING = "running"
-    FINISHED = "finished"
-    EARLY_STOPPED = "early_stopped"
-    STALLED = "stalled"
-    DIVERGED = "diverged"
-    INTERRUPTED = "interrupted"
-
-    @property
-    def text(self) -> str:
-        """What happened and what to do."""
-        return {
-            "running": "the run did not finish; resume it",
-            "finished": "all epochs are done; resume with more to go on",
-            "early_stopped": "the loss that decides which weights are best did not improve for as many epochs as patience allows",
-            "stalled": "no step along the direction lowers the loss: a stationary point, or the rounding level of the loss",
-            "diverged": "the loss or its gradient became non-finite; the best network was kept: use a smaller learning rate, and "
-            "problems of a smaller scale if it was so from the start",
-            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
-        }[self.value]
 
 
 @dataclass(frozen=True)
@@ -147,9 +117,7 @@ def train(
         check_problems(net, validation, "validation")
     if patience is not None:
         patience = positive_integer("patience", patience)
-    path = None if directory is None else folder("directory", directory)
-    if resume and path is None:
-        raise ValueError("resume=True needs the directory of the run to resume")
+    path = run_path(directory, resume)
     settings = {
         "format": FORMAT,
         "optimizer": optimizer,
@@ -165,175 +133,41 @@ def train(
         "problems": _digests(problems),
         "validation": None if validation is None else _digests(validation),
     }
-    loss = RunLoss(copy.deepcopy(net), problems, iterations, smoothness, fresh, validation, gradient)
-    w = torch.cat([W.reshape(-1) for W in net.matrices])
+    trained = copy.deepcopy(net)
+    loss = RunLoss(trained, problems, iterations, smoothness, fresh, validation, gradient)
+    start = torch.cat([W.reshape(-1) for W in net.matrices])
     # weights that overflow end the run with a status of its own; numpy need not warn of them
     with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
-        files = None if path is None else _Files(path, settings, w, resume, held)
-        if files is not None and files.start is not None:
-            progress = files.start
-            method.restore(progress.optimizer)
-        else:
-            progress = _Progress(0, w, w, 0, math.inf, [], [], {})
-        stop = held.enter_context(StopRequest())
-        status = _run(loss, method, progress, epochs, patience, files, stop)
-        result = TrainRun(
-            tuple(progress.losses),
-            tuple(progress.validation),
-            progress.best_epoch,
-            progress.best,
-            status,
-            stop.signal_number if status is TrainStatus.INTERRUPTED else None,
-        )
-        assign(net, progress.best_weights)
-        if files is not None:
-            files.finish(net, result)
-    return result
+        files = None if path is None else TrainingDirectory(path, settings, "run of sf.learned.train", resume, held)
+        at = Fitting(start, method, epochs, patience, files, held)
+        while at.status is TrainStatus.RUNNING:
+            epoch, w = at.epoch, at.weights
+            value, slope, measure = loss.evaluate(w, epoch)
+            if at.record(w, value, slope, None if validation is None else measure):
+                if isinstance(method, FirstOrder):
+                    at.move(method.step(w, slope))
+                else:
+                    at.move(method.step(w, slope, value, partial(loss.value, epoch=epoch)))
+        assign(trained, at.best_weights)
+        at.finish(trained.save)
+        assign(net, at.best_weights)
+    return TrainRun(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
 
 
-@dataclass
-class _Progress:
-    """State before the step at ``epoch``; ``losses`` and ``validation`` are those of the epochs before it, and of this one once
-    evaluated."""
-
-    epoch: int
-    weights: Tensor
-    best_weights: Tensor
-    best_epoch: int
-    best: float
-    losses: list[float]
-    validation: list[float]
-    optimizer: dict[str, Tensor]
-
-
-def _run(
-    loss: RunLoss,
-    method: Optimizer,
-    progress: _Progress,
-    epochs: int,
-    patience: int | None,
-    files: _Files | None,
-    stop: StopRequest,
-) -> TrainStatus:
-    due = checkpoints.Schedule()
-    while True:
-        epoch, w = progress.epoch, progress.weights
-        value, slope, measure = loss.evaluate(w, epoch)
-        progress.losses.append(value)
-        if loss.validation is not None:
-            progress.validation.append(measure)
-        if not (math.isfinite(value) and math.isfinite(measure)):
-            return TrainStatus.DIVERGED
-        if measure < progress.best:
-            progress.best, progress.best_epoch, progress.best_weights = measure, epoch, w
-        if not bool(slope.isfinite().all()):
-            return TrainStatus.DIVERGED
-        status = TrainStatus.RUNNING
-        if patience is not None and epoch - progress.best_epoch >= patience:
-            status = TrainStatus.EARLY_STOPPED
-        elif epoch >= epochs:
-            status = TrainStatus.FINISHED
-        elif stop.signal_number is not None:
-            status = TrainStatus.INTERRUPTED
-        if files is not None and (epoch == 0 or status is not TrainStatus.RUNNING or due.due(epoch)):
-            files.save(progress, method)
-        if status is not TrainStatus.RUNNING:
-            return status
-        new = method.step(w, value, slope, lambda trial, epoch=epoch: loss.value(trial, epoch))
-        if new is None:
-            return TrainStatus.STALLED
-        progress.weights, progress.epoch = new, epoch + 1
-
-
-class _Files:
-    """The run directory of one call of ``train``, locked until ``held`` is closed.
-
-    Attributes:
-        start: where to continue from, if anywhere.
-    """
-
-    def __init__(self, path: Path, settings: dict[str, Any], w: Tensor, resume: bool, held: ExitStack) -> None:
-        self._path, self._weights = path, {"weights": w, "best": w}
-        self._owner = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        self.start: _Progress | None = None
-        if not resume:
-            make_directory(path)
-            held.enter_context(locked(path))
-            write_json(path / "config.json", settings)
-            return
-        if not path.is_dir():
-            raise RunDirectoryError(f"{path} is not a directory; there is no run to resume")
-        held.enter_context(locked(path))
-        stored = read_json(path / "config.json")
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-            raise RunDirectoryError(
-                f"{path} has no run of sf.learned.train; resume it with what started it, or start a run in another directory"
-            )
-        differing = sorted(name for name in settings if stored.get(name) != settings[name])
-        if differing:
-            raise RunDirectoryError(
-                f"the run in {path} has other settings or data ({', '.join(differing)} differ); resume with the same ones, or "
-                "start a run in another directory"
-            )
-        (path / "checkpoints").mkdir(exist_ok=True)
-        found = checkpoints.latest(path, self._weights, self._owner)
-        if found is None:
-            return  # cut off before its first checkpoint: it starts again
-        self.start = _Progress(
-            found.iteration,
-            found.weights["weights"],
-            found.weights["best"],
-            int(found.rule["best_epoch"]),
-            found.rule["best"],
-            found.engine.pop("losses").tolist(),
-            found.engine.pop("validation").tolist(),
-            found.engine,
-        )
-
-    def save(self, progress: _Progress, method: Optimizer) -> None:
-        """A checkpoint before the step at ``progress.epoch``."""
-        rows = {
-            "losses": progress.losses[: progress.epoch],
-            "validation": progress.validation[: progress.epoch],
-        }
-        engine = {name: torch.tensor(values, dtype=torch.float64) for name, values in rows.items()} | method.state()
-        checkpoints.save(
-            self._path,
-            checkpoints.Checkpoint(
-                progress.epoch,
-                {"weights": progress.weights, "best": progress.best_weights},
-                engine,
-                {"best": progress.best, "best_epoch": float(progress.best_epoch)},
-                0,
-            ),
-            self._owner,
-        )
-
-    def finish(self, net: StepSizeNet, result: TrainRun) -> None:
-        """The best network, and what happened."""
-        net.save(self._path / BEST)
-        summary: dict[str, Any] = {"status": result.status, "best_epoch": result.best_epoch, "best": result.best}
-        for name in ("losses", "validation"):
-            values = getattr(result, name)
-            summary[name] = [value if math.isfinite(value) else None for value in values]
-        summary["best"] = result.best if math.isfinite(result.best) else None
-        write_json(self._path / "result.json", summary)
-
-
-def _optimizer(name: str, learning_rate: float | None, gradient: str, fresh: Fresh | None) -> Optimizer:
+def _optimizer(name: str, learning_rate: float | None, gradient: str, fresh: Fresh | None) -> FirstOrder | LineSearch:
     if name not in OPTIMIZERS:
         raise unknown("optimizer", name, OPTIMIZERS)
     kind = OPTIMIZERS[name]
-    if kind.searches and gradient == "detached":
+    if issubclass(kind, LineSearch) and gradient == "detached":
         raise ValueError(
             f"optimizer {name!r} compares losses along the gradient, and the detached rule is not one; use gradient='exact', "
             "or sgd or adam"
         )
-    if kind.remembers and fresh is not None:
+    if kind is LBFGS and fresh is not None:
         raise ValueError(
             f"optimizer {name!r} compares gradients across epochs; with fresh problems use adam, sgd or armijo"
         )
-    rate = kind.default_rate if learning_rate is None else nonnegative("learning_rate", learning_rate)
+    rate = RATES[name] if learning_rate is None else nonnegative("learning_rate", learning_rate)
     if rate == 0.0:
         raise ValueError("learning_rate is 0; it must be positive")
     return kind(rate)
@@ -350,5 +184,5 @@ def _digests(problems: Problems) -> dict[str, str]:
     """sha256 of each array."""
     return {
         "kind": problems.kind,
-        **{name: digest(np.ascontiguousarray(value.cpu().numpy())) for name, value in problems.data().items()},
+        **{name: digest(value.cpu().numpy()) for name, value in problems.data().items()},
     }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from . import (
+    deconvolution_ladmm,
     implicit_flow,
     implicit_gd,
     implicit_measured,
     implicit_spectral,
+    inverse_interval,
+    inverse_order,
+    inverse_training,
     linear_resnet_gd,
     linear_resnet_local,
     step_sizes_as_printed,
@@ -43,6 +47,10 @@ THEOREMS: dict[str, Theorem] = {
         step_sizes_prox_monotone,
         step_sizes_prox_rate,
         step_sizes_as_printed,
+        inverse_interval,
+        inverse_order,
+        inverse_training,
+        deconvolution_ladmm,
     )
 }
 

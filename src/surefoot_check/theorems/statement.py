@@ -110,6 +110,8 @@ class Theorem(ABC):
     provable: ClassVar[bool] = True
     """False for a theorem that is evaluated and never accepted of a run: its statement as printed is false, or is
     about the flow."""
+    claims: ClassVar[tuple[str, ...]] = ("L1", "L2")
+    """What a certificate that holds claims: L1 its hypotheses and schedule, L2 that stored iterates lie under the bound."""
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]

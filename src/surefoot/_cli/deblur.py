@@ -1,0 +1,219 @@
+"""The command ``deblur``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._core.io import write_atomic
+from .._core.status import RunStatus
+from .._data.kernel_files import read_kernel
+from .._data.pictures import Picture, Pixels, quantised, read_picture, write_png
+from .._deconvolution.learned import LearnedDeconvolution
+from .._deconvolution.photo import Deblurred, deblur
+from .deblur_options import Deblur
+from .errors import Exit
+from .problem import at_least_one
+from .screen import Screen, certificate_record, count, number, print_json
+
+SHOWN = 900
+"""Pixels a side of the part of the photo in the picture before/after, at most: as they are, not scaled."""
+GREY = 255.0
+
+
+def run_deblur(options: Deblur) -> int:
+    """``surefoot deblur``."""
+    screen = Screen(silent=options.json or options.quiet)
+    out, comparison = _places(options)
+    at_least_one("--iterations", options.iterations)
+    if options.noise is not None and not 0.0 < options.noise < 1.0:
+        raise ValueError(f"--noise is {options.noise:g}; it must be above 0 and below 1, for example 0.01 for 1 %")
+    picture = read_picture(Path(options.photo).expanduser())
+    kernel = torch.from_numpy(read_kernel(options.kernel))
+    if options.turn_kernel:
+        kernel = kernel.flip(0, 1)
+    net = None if options.weights is None else LearnedDeconvolution.load(Path(options.weights).expanduser())
+    photo = torch.from_numpy(picture.intensities())
+    with _tiles_done(not options.quiet and not options.json) as progress:
+        found = deblur(photo, kernel, options.noise, net=net, iterations=options.iterations, progress=progress)
+    record = _record(options, picture, kernel, found, comparison)
+    _show(screen, options, record, found)
+    if found.status is RunStatus.DIVERGED:
+        print("surefoot: nothing finite came out, so nothing was written", file=sys.stderr)
+    else:
+        after = quantised(found.image.numpy(), picture.depth)
+        content = write_png(Picture(after, picture.profile))
+        beside = write_png(Picture(_beside(picture.pixels, after), picture.profile))
+        write_atomic(out, content)
+        write_atomic(comparison, beside)
+    if options.json:
+        print_json(record)
+    elif options.quiet:
+        print(_outcome(out, found))
+    return Exit.FAILED if found.status is RunStatus.DIVERGED else Exit.YES
+
+
+def _places(options: Deblur) -> tuple[Path, Path]:
+    """OUT and the picture beside it; ``ValueError`` before any work where they cannot be written."""
+    out = Path(options.out).expanduser()
+    if out.suffix.lower() != ".png":
+        raise ValueError(f"--out is {options.out!r}; it must end in .png, as nothing else is written")
+    comparison = out.with_name(f"{out.stem}-before-after.png")
+    for path in (out, comparison):
+        if path.exists() or path.is_symlink():
+            raise ValueError(f"{path} exists; choose another with --out")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out is {options.out!r}, but there is no directory {out.parent}; make it first")
+    return out, comparison
+
+
+@contextlib.contextmanager
+def _tiles_done(shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress line over the tiles, on a terminal."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=10) as bar:
+        task = bar.add_task("tiles", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _beside(before: Pixels, after: Pixels) -> Pixels:
+    """The middle of both pictures with a white line between them."""
+    corner = [max(0, (size - SHOWN) // 2) for size in before.shape[:2]]
+    part = tuple(slice(start, start + SHOWN) for start in corner)
+    line = np.full_like(before[part][:, :4], np.iinfo(before.dtype).max)
+    return np.concatenate([before[part], line[:, :4], after[part]], axis=1)
+
+
+def _record(options: Deblur, picture: Picture, kernel: Tensor, found: Deblurred, comparison: Path) -> dict[str, Any]:
+    """Plain values."""
+    rows, columns = picture.pixels.shape[:2]
+    written = found.status is not RunStatus.DIVERGED
+    record: dict[str, Any] = {
+        "photo": {
+            "file": options.photo,
+            "rows": rows,
+            "columns": columns,
+            "channels": 1 if picture.pixels.ndim == 2 else 3,
+            "bits": picture.depth,
+            "turned_upright": picture.turned,
+        },
+        "kernel": {
+            "file": options.kernel,
+            "rows": kernel.shape[0],
+            "columns": kernel.shape[1],
+            "notices": list(found.notices),
+        },
+        "noise": found.noise,
+        "noise_estimated": found.estimated,
+        "method": "ladmm" if found.kept is None else "network",
+        "guarantee": "certified" if found.certified else "uncertified" if found.kept is None else "heuristic",
+        "certificate": certificate_record(found.certificates[0]) if found.certificates else None,
+        "tiles": found.tiles,
+        "tiles_certified": sum(one.holds for one in found.certificates),
+        "status": found.status.value,
+        "iterations": found.iterations,
+        "relative_duality_gap": found.gap,
+        "change_ratio": found.change,
+        "movement": found.movement,
+        "network_kept": None if found.kept is None else {"kept": found.kept[0], "of": found.kept[1]},
+        "applications": found.applications,
+        "seconds": found.seconds,
+        "out": options.out if written else None,
+        "before_after": str(comparison) if written else None,
+    }
+    return record
+
+
+def _show(screen: Screen, options: Deblur, record: dict[str, Any], found: Deblurred) -> None:
+    photo, kernel = record["photo"], record["kernel"]
+    screen.heading("Photo", options.photo)
+    kind = "grey" if photo["channels"] == 1 else "colour"
+    turned = ", turned upright" if photo["turned_upright"] else ""
+    origin = "estimated; --noise if you know better" if found.estimated else "given"
+    screen.pairs(
+        {
+            "size": f"{photo['columns']} x {photo['rows']} pixels, {kind}, {photo['bits']} bits{turned}",
+            "kernel": f"{kernel['rows']} rows x {kernel['columns']} columns",
+            "noise": f"{number(found.noise, 3)} of white ({origin})",
+        }
+    )
+    for notice in found.notices:
+        screen.say(f"  note: {notice}", style="yellow")
+    if found.kept is not None:
+        _show_network(screen, found)
+    else:
+        _show_certificate(screen, found)
+    items = {"seconds": f"{found.seconds:.1f}, {count(found.tiles)} {'tile' if found.tiles == 1 else 'tiles'}"}
+    if record["out"] is not None:
+        items["written"] = record["out"]
+        items["before and after"] = record["before_after"]
+    screen.heading("Result")
+    screen.pairs(items)
+
+
+def _show_certificate(screen: Screen, found: Deblurred) -> None:
+    first = found.certificates[0]
+    screen.certificate(first)
+    holding = sum(one.holds for one in found.certificates)
+    items = {"iterations": count(found.iterations)}
+    if found.tiles > 1:
+        items = {"tiles": f"the theorem holds for {holding} of {found.tiles}; the first one is shown"} | items
+    assert found.gap is not None
+    why = (
+        " (with an unknown border this bound closes slowly: docs/theorems/deconvolution.md)" if found.gap > 0.05 else ""
+    )
+    items["duality gap"] = (
+        f"{number(found.gap, 2)} relative: the objective is at most that far from its optimum, guaranteed{why}"
+    )
+    if found.change is not None and found.movement is not None:
+        verdict = "as the theorem says" if found.change <= 1.0 else "AGAINST the theorem"
+        items["change"] = f"V fell to {number(found.change, 2)} of its first value, {verdict}"
+        items["settled"] = (
+            f"the last iteration moved the picture by {number(GREY * found.movement, 2)} of 255 (root mean square)"
+        )
+    screen.heading("Run", found.status.value.replace("_", " "))
+    screen.pairs(items)
+
+
+def _show_network(screen: Screen, found: Deblurred) -> None:
+    assert found.kept is not None
+    kept, total = found.kept
+    screen.heading("Uncertified", "no theorem covers a trained network; its safeguard is heuristic")
+    fallback = (
+        "" if kept == total else f"; the others were restored by L-ADMM in up to {count(found.iterations)} iterations"
+    )
+    screen.pairs(
+        {
+            "kept": f"{kept} of {total} proposals (channels of tiles): finite, with a residual inside the noise band{fallback}"
+        }
+    )
+
+
+def _outcome(out: Path, found: Deblurred) -> str:
+    if found.kept is not None:
+        return (
+            f"{out}: {found.kept[0]} of {found.kept[1]} proposals of the network kept, heuristic, {found.seconds:.1f} s"
+        )
+    gap = "" if found.gap is None else f", relative duality gap {found.gap:.2g}"
+    verdict = "certified" if found.certified else "uncertified"
+    return f"{out}: {verdict}, {found.iterations} iterations{gap}, {found.seconds:.1f} s"

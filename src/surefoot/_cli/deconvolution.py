@@ -1,0 +1,189 @@
+"""The command ``train deconvolution``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._core.io import write_json
+from .._deconvolution.comparison import compared
+from .._deconvolution.learned import LearnedDeconvolution
+from .._deconvolution.training import TrainRun, TrainStatus, train
+from .._deconvolution.training_data import TrainingData
+from . import training
+from .deconvolution_options import TrainDeconvolution
+from .errors import Exit
+from .problem import at_least_one
+from .screen import Screen, count, number, print_json
+
+NETWORK = "net.safetensors"
+TRAINING = "training"
+"""Files and directories of ``train deconvolution``."""
+FILTERS = 32
+NO_THEOREM = "no theorem covers trained weights; that of their fallback, fixed L-ADMM, is deconvolution/ladmm"
+
+
+def run_train_deconvolution(options: TrainDeconvolution) -> int:
+    """``surefoot train deconvolution``."""
+    screen = Screen(silent=options.json or options.quiet)
+    directory = Path(options.out)
+    _check(options)
+    if not options.resume:
+        training.refuse_existing(directory, "choose another with --out, or go on with what is in it with --resume")
+    device = _device(options.device)
+    data = TrainingData.load(options.data)
+    net = _network(options).to(device)
+    facts = _facts(options, data, net)
+    if options.require_certificate:
+        print(f"surefoot: not trained: {NO_THEOREM}", file=sys.stderr)
+        if options.json:
+            print_json({"problem": facts, "certificate": None, "training": None})
+        return Exit.NO
+    screen.heading("Problem", data.source)
+    screen.pairs(
+        {
+            "crops": f"{count(options.batch)} of {options.crop} x {options.crop} pixels in each step; noise 1-3 %",
+            "network": f"{options.layers} layers, {net.filters} filters, {count(facts['weights'])} weights, on {device}",
+        }
+    )
+    screen.heading("Uncertified", NO_THEOREM)
+    directory.mkdir(parents=True, exist_ok=True)
+    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
+    limits = {"epochs": options.epochs, "minutes": options.minutes}
+    write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, **limits})
+    run = train(
+        net,
+        data,
+        options.loss,
+        steps=options.epochs,
+        minutes=options.minutes,
+        batch=options.batch,
+        crop=options.crop,
+        learning_rate=options.learning_rate,
+        seed=options.seed,
+        directory=directory / TRAINING,
+        resume=options.resume and (directory / TRAINING / "config.json").exists(),
+        progress=not options.quiet,
+    )
+    if run.status is TrainStatus.INTERRUPTED:
+        hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
+        print(f"surefoot: interrupted after {run.steps:,} epochs; {hint}", file=sys.stderr)
+        return Exit.TERMINATED if run.stopped_by == signal.SIGTERM else Exit.CTRL_C
+    net.save(directory / NETWORK)
+    _show(screen, options, run)
+    rows = compared(net, data, crop=options.crop, seed=options.seed)
+    screen.heading("Comparison", "mean PSNR in dB on crops that were not trained on, periodic blur")
+    columns = ("noise", *(name for name in rows[0] if name != "noise"))
+    screen.table(
+        columns,
+        [(f"{100 * row['noise']:g} %", *(f"{row[name]:.2f}" for name in columns[1:])) for row in rows],
+        numeric=range(1, len(columns)),
+    )
+    if options.json:
+        record: dict[str, Any] = {
+            "directory": options.out,
+            "problem": facts,
+            "certificate": None,
+            "training": _record(run),
+            "comparison": rows,
+        }
+        print_json(record)
+    elif options.quiet:
+        print(
+            f"{options.out}: training {run.status}, {run.steps:,} epochs, validation loss {run.best:.4g}, uncertified"
+        )
+    place = shlex.quote(str(directory / NETWORK))
+    screen.following(
+        "your photograph next", {f"surefoot deblur PHOTO --kernel K --weights {place} --out OUT.png": "sharpen it"}
+    )
+    return Exit.FAILED if run.status is TrainStatus.DIVERGED else Exit.YES
+
+
+def _check(options: TrainDeconvolution) -> None:
+    """Raise ``ValueError`` for settings that are out of range."""
+    for name in ("epochs", "layers", "batch"):
+        at_least_one(f"--{name}", getattr(options, name))
+    if options.seed < 0:
+        raise ValueError(f"--seed is {options.seed}; it must be at least 0")
+    if options.filters is not None and options.filters < 0:
+        raise ValueError(f"--filters is {options.filters}; it must be at least 0")
+    for name, value in (("--minutes", options.minutes), ("--learning-rate", options.learning_rate)):
+        if value is not None and not 0.0 < value < math.inf:
+            raise ValueError(f"{name} is {value:g}; it must be positive and finite")
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.zeros((), device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(
+            f"--device is {name!r}, which cannot be used here ({first}); leave it out for the CPU"
+        ) from error
+    return device
+
+
+def _network(options: TrainDeconvolution) -> LearnedDeconvolution:
+    filters = options.filters
+    if filters is None:
+        filters = FILTERS if options.loss == "supervised" else 0
+    return LearnedDeconvolution(options.layers, filters, inverse=_inverse(options.inverse), seed=options.seed)
+
+
+def _inverse(text: str) -> tuple[int, int] | None:
+    if text == "exact":
+        return None
+    try:
+        layers, degree = (int(part) for part in text.split(","))
+    except ValueError:
+        layers, degree = 0, 0
+    if layers < 1 or degree < 2:
+        raise ValueError(f"--inverse is {text!r}; it must be exact, or K,L with K >= 1 and L >= 2, for example 6,4")
+    return layers, degree
+
+
+def _facts(options: TrainDeconvolution, data: TrainingData, net: LearnedDeconvolution) -> dict[str, Any]:
+    """Plain values."""
+    return {
+        "data": data.source,
+        "tiles": len(data.tiles),
+        "kernels": len(data.kernels),
+        "loss": options.loss,
+        "layers": options.layers,
+        "filters": net.filters,
+        "inverse": options.inverse,
+        "weights": sum(p.numel() for p in net.parameters()),
+        "seed": options.seed,
+    }
+
+
+def _show(screen: Screen, options: TrainDeconvolution, run: TrainRun) -> None:
+    screen.heading("Training", f"{run.status}: {run.status.text}")
+    what = "squared error" if options.loss == "supervised" else "objective"
+    screen.pairs(
+        {
+            "epochs": f"{count(run.steps)} in {run.seconds:.1f} s ({run.steps / max(run.seconds, 1e-9):.1f} a second)",
+            "loss": f"{number(run.validation[0][1])} → {number(run.best)} (validation, epoch {count(run.best_step)}): {what} "
+            "relative to the gradient-Wiener start",
+        }
+    )
+
+
+def _record(run: TrainRun) -> dict[str, Any]:
+    return {
+        "status": run.status.value,
+        "status_text": run.status.text,
+        "epochs": run.steps,
+        "seconds": run.seconds,
+        "best_epoch": run.best_step,
+        "best_loss": run.best if math.isfinite(run.best) else None,
+        "validation": [list(pair) for pair in run.validation],
+    }

@@ -1,0 +1,83 @@
+# ruff: noqa: TID253 - only the program itself imports this module
+"""The options of learned deconvolution, as a dataclass from which the parser and the help text are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from tyro.conf import arg
+
+from .options import Flag, Json, train_exits
+
+
+@train_exits(four="diverged", kept="a checkpoint of the training")
+@dataclass(frozen=True, kw_only=True)
+class TrainDeconvolution:
+    """Train an unrolled network that sharpens blurred photographs; compare it on crops that it did not see.
+
+    No theorem covers trained weights: sf.deconvolution.restore_checked and restore_certified fall back where they fail.
+    DIR gets the network (net.safetensors) and its training (training/)."""
+
+    system: ClassVar[str] = "deconvolution"
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    data: Annotated[
+        str | None,
+        arg(
+            metavar="DIR",
+            help="Directory with bsd400_gray180.npz (photographs) and csf_kernels.npz (blur kernels).",
+            help_behavior_hint="(default: scikit-learn's two photographs and generated kernels)",
+        ),
+    ] = None
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs, --minutes and --device may be "
+            "given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    epochs: Annotated[int, arg(metavar="INT")] = 2000
+    """Steps of training in total, each on --batch fresh crops."""
+    minutes: Annotated[
+        float | None,
+        arg(metavar="FLOAT", help="Stop after so many minutes in total.", help_behavior_hint="(default: no limit)"),
+    ] = None
+    device: Annotated[str, arg(metavar="cpu|cuda")] = "cpu"
+    """Where to train."""
+    loss: Annotated[
+        Literal["supervised", "objective"],
+        arg(
+            help="The squared error against the sharp crops, or the objective ½‖Bz - y‖² + λ‖Wz‖₁ (no sharp images used)."
+        ),
+    ] = "supervised"
+    layers: Annotated[int, arg(metavar="INT")] = 6
+    """Layers of the network."""
+    filters: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Channels of the learned prior step; 0 for the paper's wavelet shrinkage.",
+            help_behavior_hint="(default: 32 with supervised, 0 with objective)",
+        ),
+    ] = None
+    inverse: Annotated[
+        str,
+        arg(
+            metavar="exact|K,L", help="Inverse in each layer: by FFT, or the paper's LD-Minv with K layers of degree L."
+        ),
+    ] = "exact"
+    batch: Annotated[int, arg(metavar="INT")] = 16
+    """Crops in a step of training."""
+    crop: Annotated[int, arg(metavar="INT")] = 128
+    """Pixels a side of the crops, 38 to 180."""
+    learning_rate: Annotated[float, arg(metavar="FLOAT")] = 3e-3
+    """Largest step of Adam."""
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the initial filters and the crops."""
+    require_certificate: Flag = False
+    """Do not train, and exit with 1: no theorem covers trained weights."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False

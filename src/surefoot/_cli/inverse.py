@@ -1,0 +1,243 @@
+"""The commands ``certify inverse`` and ``train inverse``."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .._core.certificate import Certificate
+from .._core.descent import certify
+from .._core.io import RunDirectoryError, write_json
+from .._inverse.network import LearnedInverse
+from .._inverse.spectra import Spectra
+from .._inverse.training import Fit, FitStatus
+from . import training
+from .errors import Exit, message_of
+from .inverse_matrices import Split, load
+from .inverse_options import CertifyInverse, Inverse, TrainInverse
+from .problem import at_least_one
+from .screen import Screen, certificate_record, count, number, print_json
+
+NETWORK = "net.safetensors"
+TRAINING = "training"
+CERTIFICATE = "certificate"
+"""Files and directories of ``train inverse``."""
+INTERVAL = (1e-3, 1.0)
+LAYERS, DEGREE = 4, 4
+RULE = "gram4"
+"""For c0: an upper bound of ‖A‖², so that σ²/c0 is at most 1."""
+ROOM = 1e-6
+"""By this much, relatively, the interval of a training exceeds the measured spectrum."""
+
+
+def run_certify_inverse(options: CertifyInverse) -> int:
+    """``surefoot certify inverse``."""
+    screen = Screen(silent=options.json)
+    if options.out is not None:
+        training.refuse_existing(Path(options.out), "choose another with --out")
+    interval = None if options.interval is None else _interval(options.interval)
+    # an interval that ends below 1 is of a c0 of the user's, which no rule here may stand for
+    own = interval is not None and interval[1] < 1.0
+    net = _network(options, INTERVAL if interval is None else interval, 1.0 if own else RULE)
+    interval = interval or net.interval or INTERVAL
+    certificate = certify(net, interval=interval, theorem=options.theorem)
+    facts = _facts(net, interval)
+    _show(screen, facts, certificate)
+    if options.out is not None and certificate.holds:
+        net.save_certificate(options.out, interval, certificate.theorem)
+        place = shlex.quote(options.out)
+        screen.following("", {f"surefoot check {place}": "prove it, independently"})
+    if options.json:
+        record = {"network": facts, "certificate": certificate_record(certificate)}
+        print_json({**record, "layers": _by_layer(net, certificate)})
+    return Exit.YES if certificate.holds else Exit.NO
+
+
+def run_train_inverse(options: TrainInverse) -> int:
+    """``surefoot train inverse``."""
+    screen = Screen(silent=options.json or options.quiet)
+    directory = Path(options.out)
+    if options.epochs < 0:
+        raise ValueError(f"--epochs is {options.epochs}; it must be at least 0")
+    if options.learning_rate is not None and not 0.0 < options.learning_rate < math.inf:
+        raise ValueError(f"--learning-rate is {options.learning_rate:g}; it must be positive and finite")
+    if not options.resume:
+        training.refuse_existing(directory, "choose another with --out, or go on with what is in it with --resume")
+    split = load(options)
+    start = _start(options, split)
+    interval = start.interval or _spectrum(split, start)
+    net = LearnedInverse(start.coefficients, start.c0, interval=interval)
+    screen.heading("Problem", split.facts["data"])
+    screen.pairs(
+        {
+            "matrices": f"{split.facts['rows']} x {split.facts['columns']}",
+            "spectrum": f"σ²/c0 from {number(interval[0])} to {number(interval[1])}; c0 = {net.c0}, a bound of ‖A‖²",
+            "layers": f"{net.layers} of degree {net.terms}",
+        }
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
+    write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
+    begin = time.monotonic()
+    fit = net.fit(
+        split.train,
+        optimizer=options.optimizer,
+        learning_rate=options.learning_rate,
+        epochs=options.epochs,
+        directory=directory / TRAINING,
+        resume=options.resume and (directory / TRAINING / "config.json").exists(),
+    )
+    if fit.status is FitStatus.INTERRUPTED:
+        hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
+        print(f"surefoot: interrupted after {fit.epochs:,} epochs; {hint}", file=sys.stderr)
+        return Exit.CTRL_C
+    net.save(directory / NETWORK)
+    screen.heading("Training", f"{fit.status}: {fit.status.text}")
+    screen.pairs(
+        {
+            "epochs": f"{count(fit.epochs)} in {time.monotonic() - begin:.2f} s",
+            "loss (4)": f"{number(fit.losses[0], 6)} → {number(min(fit.losses), 6)}",
+        }
+    )
+    losses = _losses(split, net)
+    screen.heading("Comparison", "1/n Σ ‖AXA − A‖²_F on the matrices that are held out")
+    screen.table(("coefficients", "test loss"), [(k, number(v)) for k, v in losses.items()], numeric=(1,))
+    certificate = certify(net, interval=interval, theorem=options.theorem)
+    facts = _facts(net, interval)
+    _show(screen, facts, certificate)
+    place = directory / CERTIFICATE
+    shutil.rmtree(place, ignore_errors=True)
+    if certificate.holds:
+        net.save_certificate(place, interval, certificate.theorem)
+    if options.json:
+        print_json(
+            {
+                "directory": options.out,
+                "problem": split.facts,
+                "network": facts,
+                "training": _training_record(fit),
+                "test_loss": losses,
+                "certificate": certificate_record(certificate),
+                "layers": _by_layer(net, certificate),
+            }
+        )
+    elif options.quiet:
+        verdict = f"worst residual {_worst(net, certificate)}" if certificate.holds else "uncertified"
+        print(f"{options.out}: training {fit.status}, test loss {losses['trained']:.6g}, {verdict}")
+    following = {f"surefoot check {shlex.quote(str(place))}": "prove the certificate, independently"}
+    screen.following("", following if certificate.holds else {})
+    if fit.status is FitStatus.DIVERGED:
+        return Exit.FAILED
+    return Exit.NO if options.require_certificate and not certificate.holds else Exit.YES
+
+
+# -- from options to a network ---------------------------------------------------------------------------------------
+
+
+def _network(options: Inverse, interval: tuple[float, float], c0: str | float = RULE) -> LearnedInverse:
+    """The coefficients of the options."""
+    if options.weights is not None:
+        for name in ("layers", "degree", "coefficients"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name} is stored with --weights; leave it out")
+        try:
+            return LearnedInverse.load(options.weights)
+        except (OSError, RunDirectoryError) as error:
+            raise ValueError(f"--weights is {options.weights}: {message_of(error)}") from error
+    layers = LAYERS if options.layers is None else options.layers
+    degree = DEGREE if options.degree is None else options.degree
+    for name, value in (("--layers", layers), ("--degree", degree)):
+        at_least_one(name, value)
+    if options.coefficients == "ones":
+        return LearnedInverse.ones(layers, degree, c0)
+    return LearnedInverse.chebyshev(layers, degree, interval, c0)
+
+
+def _start(options: TrainInverse, split: Split) -> LearnedInverse:
+    """What training starts from, with the interval of the options if there is one."""
+    if options.interval is not None:
+        return _with(_network(options, _interval(options.interval)), _interval(options.interval))
+    if options.weights is not None or options.coefficients == "ones":
+        return _network(options, INTERVAL)
+    lower, _ = _spectrum(split, LearnedInverse.ones(1, 1, RULE))
+    return _network(options, (min(lower, 0.5), 1.0))
+
+
+def _with(net: LearnedInverse, interval: tuple[float, float]) -> LearnedInverse:
+    return LearnedInverse(net.coefficients, net.c0, interval=interval)
+
+
+def _spectrum(split: Split, net: LearnedInverse) -> tuple[float, float]:
+    """The interval of the training matrices' σ²/c0, slightly widened."""
+    lower, upper = Spectra.of(split.train, net.c0).interval()
+    return lower * (1.0 - ROOM), upper * (1.0 + ROOM)
+
+
+def _interval(text: str) -> tuple[float, float]:
+    """L and U."""
+    try:
+        lower, upper = (float(part) for part in text.split(","))
+    except ValueError:
+        lower, upper = math.nan, math.nan
+    if not 0.0 < lower < upper < math.inf:
+        raise ValueError(f"--interval is {text!r}; it must be L,U with 0 < L < U, for example 1e-3,1")
+    return lower, upper
+
+
+# -- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def _facts(net: LearnedInverse, interval: tuple[float, float]) -> dict[str, Any]:
+    return {"layers": net.layers, "degree": net.terms, "c0": net.c0, "interval": list(interval)}
+
+
+def _show(screen: Screen, facts: dict[str, Any], certificate: Certificate) -> None:
+    """The certificate, and the guaranteed error by layer where it holds."""
+    low, high = facts["interval"]
+    kappa = math.sqrt(high / low)
+    screen.heading("Matrices", f"all, of any shape and rank, whose nonzero σ²/c0 lie in [{low:g}, {high:g}]")
+    screen.pairs(
+        {"network": f"{facts['layers']} layers of degree {facts['degree']}", "condition": f"≤ {number(kappa)}"}
+    )
+    screen.certificate(certificate)
+    if certificate.holds:
+        rows = [(str(k), number(certificate.bound(k))) for k in range(facts["layers"] + 1)]
+        screen.heading("Guaranteed", "‖AA⁺ − AX_k‖, the relative error of the inverse, at most")
+        screen.table(("layer k", "bound"), rows, numeric=(0, 1))
+
+
+def _by_layer(net: LearnedInverse, certificate: Certificate) -> list[float] | None:
+    """The guaranteed bounds after 0 … K layers."""
+    return [certificate.bound(k) for k in range(net.layers + 1)] if certificate.holds else None
+
+
+def _worst(net: LearnedInverse, certificate: Certificate) -> str:
+    return number(certificate.bound(net.layers))
+
+
+def _losses(split: Split, net: LearnedInverse) -> dict[str, float]:
+    """The paper's test loss with these coefficients, and with the two that need no training."""
+    spectra = Spectra.of(split.test, net.c0)
+    lower = Spectra.of(split.train, net.c0).interval()[0]
+    nets = {"ones": LearnedInverse.ones(net.layers, net.terms, net.c0)}
+    if isinstance(net.c0, str):
+        nets["chebyshev"] = LearnedInverse.chebyshev(net.layers, net.terms, (min(lower, 0.5), 1.0), net.c0)
+    nets["trained"] = net
+    return {name: float(spectra.test_loss(other.coefficients.detach())) for name, other in nets.items()}
+
+
+def _training_record(fit: Fit) -> dict[str, Any]:
+    return {
+        "status": fit.status.value,
+        "status_text": fit.status.text,
+        "epochs": fit.epochs,
+        "initial_loss": fit.losses[0],
+        "best_loss": min(fit.losses),
+        "best_epoch": fit.best_epoch,
+    }

@@ -1,0 +1,57 @@
+# ruff: noqa: TID253 - only the program itself imports this module
+"""The options of the learned SVD, as a dataclass from which the parser and the help text are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from tyro.conf import arg
+
+from .inverse_matrices import Matrices
+from .options import Flag, Json, train_exits
+
+
+@train_exits(four="diverged", kept="a checkpoint of the training")
+@dataclass(frozen=True, kw_only=True)
+class TrainSVD(Matrices):
+    """Train the step sizes of the paper's differentiable SVD; compare it with torch.linalg.svd.
+
+    For research: it is tens of times slower and far less accurate, and no theorem speaks of it. sf.linalg.svd is for use.
+    DIR gets the network (net.safetensors) and its training (training/)."""
+
+    system: ClassVar[str] = "svd"
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    layers: Annotated[int, arg(metavar="INT")] = 10
+    """Number of layers, each a step in U and one in V."""
+    rank: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: all)")] = None
+    """How many singular values."""
+    inverse: Annotated[
+        str,
+        arg(
+            metavar="exact|K,L", help="Inverse in each step: a linear solve, or the paper's with K layers of degree L."
+        ),
+    ] = "exact"
+    loss: Annotated[
+        Literal["objective", "singular-values"],
+        arg(help="The objective of the layers, or the error of their singular values."),
+    ] = "objective"
+    epochs: Annotated[int, arg(metavar="INT")] = 50
+    """Steps of training in total, each on --batch matrices; 0 takes the guarded steps as they are."""
+    batch: Annotated[int, arg(metavar="INT")] = 30
+    """Matrices in a step of training."""
+    learning_rate: Annotated[float, arg(metavar="FLOAT")] = 0.1
+    """Step of Adam."""
+    require_certificate: Flag = False
+    """Do not train, and exit with 1: no theorem speaks of this network."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False

@@ -1,0 +1,110 @@
+"""Blur kernels from files."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from .arrays import real_array
+from .errors import DataError, MissingSourceError
+from .numpy_files import _UNREADABLE, _member, _objects
+from .pictures import read_picture
+
+KINDS = "k.npy, file.npz:NAME, k.png, or a text file with a row of numbers per line"
+
+
+def read_kernel(source: str) -> npt.NDArray[np.float64]:
+    """A matrix of numbers (kh, kw), as it is in the file: not divided by its sum.
+
+    Args:
+        source: ``k.npy``; ``file.npz`` with one array, or ``file.npz:NAME``; ``k.png``, grey; or a text file with one row per
+            line, numbers separated by blanks or commas, ``#`` before comments.
+
+    Raises:
+        MissingSourceError: no such file.
+        DataError: unreadable, or no matrix of finite real numbers.
+    """
+    text, name = source, None
+    if not Path(text).expanduser().exists() and ".npz:" in text:
+        text, _, name = text.rpartition(":")
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise MissingSourceError(f"{path}: no such file; a kernel is one of {KINDS}")
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        array = _from_archive(path, name)
+    elif suffix == ".npy":
+        array = _from_npy(path)
+    elif suffix in (".png", ".jpg", ".jpeg"):
+        array = _from_picture(path)
+    else:
+        array = _from_text(path)
+    what = f"kernel {source}"
+    found = real_array(array, what)
+    if found.ndim != 2:
+        raise DataError(f"{what} has shape {found.shape}; expected one kernel, (rows, columns)")
+    return found
+
+
+def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez")
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except _UNREADABLE as error:
+        raise DataError(f"{path}: not a readable .npz archive ({error})") from error
+    with archive:
+        names = list(archive.keys())
+        if name is None and len(names) != 1:
+            raise DataError(f"{path}: holds {len(names)} arrays; name one: {path.name}:NAME, of {', '.join(names)}")
+        chosen = names[0] if name is None else name
+        if chosen not in names:
+            raise DataError(f"{path}: has no array {chosen!r}; arrays found: {', '.join(names) or 'none'}")
+        return _member(archive, chosen, path)
+
+
+def _from_npy(path: Path) -> npt.NDArray[np.generic]:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except _UNREADABLE as error:
+        if "Object arrays" in str(error):
+            raise _objects(str(path)) from error
+        raise DataError(
+            f"{path}: cannot be read ({error}); the file may be truncated: save it with numpy.save"
+        ) from error
+    if not isinstance(found, np.ndarray):
+        raise DataError(f"{path}: is an archive with another name; call it .npz")
+    return found
+
+
+def _from_picture(path: Path) -> npt.NDArray[np.generic]:
+    pixels = read_picture(path).pixels
+    if pixels.ndim == 3:
+        if (pixels != pixels[..., :1]).any():
+            raise DataError(f"{path}: a kernel is grey, and this picture has colours; save it as grey")
+        pixels = pixels[..., 0]
+    return pixels
+
+
+def _from_text(path: Path) -> npt.NDArray[np.generic]:
+    try:
+        lines = path.read_text().replace(",", " ").replace(";", " ").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is no text; a kernel is one of {KINDS}") from error
+    rows: list[list[float]] = []
+    for number, line in enumerate(lines, 1):
+        parts = line.partition("#")[0].split()
+        try:
+            row = [float(part) for part in parts]
+        except ValueError as error:
+            raise DataError(f"{path}, line {number}: {error}; a kernel is one of {KINDS}") from error
+        if row and rows and len(row) != len(rows[0]):
+            raise DataError(f"{path}, line {number}: has {len(row)} numbers, the lines before {len(rows[0])}")
+        if row:
+            rows.append(row)
+    if not rows:
+        raise DataError(f"{path}: holds no numbers; a kernel is one of {KINDS}")
+    return np.array(rows)

@@ -1,0 +1,218 @@
+"""The linearised ADMM for min ½‖Bz - y‖² + λ‖x‖₁ subject to z = Wᵀx (paper, equations (12) and (13), signs corrected)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from .._core.certificate import Certificate
+from .._core.progress import progress_line
+from .._core.status import RunStatus
+from .._core.validate import positive_integer
+from .inner import InnerSolution
+from .operators import Blur, positive
+from .problem import DeconvolutionProblem, DualityGap
+
+Inner = Callable[[Blur, Tensor, float, Tensor], InnerSolution]
+"""Solves (αBᵀB + I)z = right from (blur, right, alpha, start)."""
+MARGIN = 1e-8
+"""Relative distance of the default α and γ from the largest ones that the theorem admits: beyond the slack of published norms."""
+DECAY, LEAST = 0.98, 1e-4
+"""Of the adaptive variant (paper, table 4): α_k = max(0.98^k α₀, 1e-4), likewise γ_k."""
+CHECK_EVERY = 5
+"""Iterations between two evaluations of the duality gap, which cost about one iteration each."""
+
+
+@dataclass(frozen=True)
+class State:
+    """An iterate of the linearised ADMM.
+
+    Attributes:
+        z: (..., H, W), the latent image.
+        x: (..., H, W), its wavelet coefficients.
+        multiplier: (..., H, W), of the constraint z = Wᵀx (the paper's bold λ).
+        synthesis: Wᵀx.
+        applications: products with B, Bᵀ or an inverse filter so far, for each image.
+    """
+
+    z: Tensor
+    x: Tensor
+    multiplier: Tensor
+    synthesis: Tensor
+    applications: int = 0
+
+
+@dataclass(frozen=True)
+class DeconvolutionSolution:
+    """What a solver returns.
+
+    Attributes:
+        image: (..., h, w), Wᵀx under the observed picture; not clipped to 0..1.
+        state: the last iterate; ``state.x`` are the coefficients that ``gap`` speaks of.
+        gap: rigorous bounds of the objective and its optimum.
+        status: converged, max_iterations, or diverged (then the state is that of the start).
+        iterations, applications: how many; applications as in ``State``.
+    """
+
+    image: Tensor
+    state: State
+    gap: DualityGap
+    status: RunStatus
+    iterations: int
+    applications: int
+
+
+class LADMM(nn.Module):
+    """Linearised ADMM with fixed (fL-ADMM) or decaying (aL-ADMM) parameters.
+
+    One iteration, with M the blur's Fourier majorizer of BᵀB (equal to it for periodic blur, where this is the paper's z-step):
+
+        z⁺ = z - α(αM + I)⁻¹(Bᵀ(Bz - y) + μ + β(z - Wᵀx))
+        x⁺ = soft(x + γW(μ + β(z⁺ - Wᵀx)), γλ)
+        μ⁺ = μ + β(z⁺ - Wᵀx⁺)
+
+    The paper prints x - γW(…), which diverges, the threshold γ/λ instead of γλ, and BBᵀ (docs/errata.md). With fixed parameters,
+    αβ ≤ 1 and γβ‖W‖² ≤ 1 it converges for every blur, and ``certify`` states how fast (docs/theorems/deconvolution.md).
+
+    Args:
+        beta: β > 0; it changes how fast the method converges, not to what. The default suits intensities of 0..1.
+        alpha: α > 0; by default just below 1/β.
+        gamma: γ > 0; by default just below 1/β, for an orthonormal W.
+        adaptive: α and γ decay as in the paper's aL-ADMM; nothing is guaranteed then.
+        inner: solves (αBᵀB + I)z = right instead of the majorized step, such as ``conjugate_gradients``; then the z-step is
+            inexact and nothing is guaranteed.
+
+    Raises:
+        ValueError: a parameter that is not a positive number.
+    """
+
+    def __init__(
+        self,
+        beta: float = 0.05,
+        alpha: float | None = None,
+        gamma: float | None = None,
+        *,
+        adaptive: bool = False,
+        inner: Inner | None = None,
+    ) -> None:
+        super().__init__()
+        self.beta = positive("beta", beta)
+        self.alpha = positive("alpha", (1.0 - MARGIN) / beta if alpha is None else alpha)
+        self.gamma = positive("gamma", (1.0 - MARGIN) / beta if gamma is None else gamma)
+        self.adaptive, self.inner = adaptive, inner
+
+    def extra_repr(self) -> str:
+        kind = "adaptive" if self.adaptive else "fixed"
+        return f"{kind}, alpha={self.alpha:g}, beta={self.beta:g}, gamma={self.gamma:g}"
+
+    def parameters_at(self, iteration: int) -> tuple[float, float]:
+        """α_k and γ_k."""
+        if not self.adaptive:
+            return self.alpha, self.gamma
+        decay = DECAY**iteration
+        return max(decay * self.alpha, LEAST), max(decay * self.gamma, LEAST)
+
+    def start(self, problem: DeconvolutionProblem) -> State:
+        """x₀ = Wy (borders repeated where the latent grid is larger), z₀ = Wᵀx₀, μ₀ = 0."""
+        x = problem.wavelet.analysis(problem.extended())
+        z = problem.wavelet.synthesis(x)
+        return State(z, x, torch.zeros_like(x), z)
+
+    def step(self, problem: DeconvolutionProblem, state: State, iteration: int = 0) -> State:
+        """The iterate after ``state``, which is that of ``iteration``."""
+        blur, wavelet, beta = problem.blur, problem.wavelet, self.beta
+        alpha, gamma = self.parameters_at(iteration)
+        pull = state.multiplier + beta * (state.z - state.synthesis)
+        if self.inner is not None:
+            found = self.inner(blur, state.z - alpha * pull + alpha * problem.pulled_back, alpha, state.z)
+            z, cost = found.solution, found.applications
+        elif blur.exact_majorizer:
+            z, cost = blur.solve(state.z - alpha * pull + alpha * problem.pulled_back, alpha), 1
+        else:
+            gradient = blur.gram(state.z) - problem.pulled_back
+            z, cost = state.z - alpha * blur.solve(gradient + pull, alpha), 3
+        x = soft(
+            state.x + gamma * wavelet.analysis(state.multiplier + beta * (z - state.synthesis)),
+            gamma * problem.penalty,
+        )
+        synthesis = wavelet.synthesis(x)
+        multiplier = state.multiplier + beta * (z - synthesis)
+        return State(z, x, multiplier, synthesis, state.applications + cost)
+
+    def solve(
+        self,
+        problem: DeconvolutionProblem,
+        iterations: int = 300,
+        *,
+        tolerance: float = 1e-2,
+        start: State | None = None,
+        progress: bool = False,
+    ) -> DeconvolutionSolution:
+        """Iterate until every image's relative duality gap is at most ``tolerance``.
+
+        For a run with checkpoints, a recorded trace and resume, use ``sf.descend(ladmm, problem, directory=...)``.
+
+        Args:
+            problem: what to solve.
+            iterations: at most so many.
+            tolerance: relative duality gap, guaranteed where the status is ``converged``; 0 for all iterations.
+            start: where to start; by default ``self.start(problem)``.
+            progress: a progress line on a terminal.
+
+        Raises:
+            ValueError: iterations that are not a positive integer, or a tolerance that is not a number of at least 0.
+        """
+        iterations = positive_integer("iterations", iterations)
+        if not 0.0 <= tolerance < math.inf:
+            raise ValueError(f"tolerance is {tolerance!r}; it must be a relative gap of at least 0")
+        first = state = self.start(problem) if start is None else start
+        state = replace(state, applications=0)
+        status, count = RunStatus.MAX_ITERATIONS, 0
+        gap = problem.duality_gap(state.x, state.synthesis)
+        with progress_line(progress, iterations, float(gap.relative.max()), tolerance) as show:
+            for count in range(1, iterations + 1):
+                state = self.step(problem, state, count - 1)
+                if count % CHECK_EVERY == 0 or count == iterations:
+                    gap = problem.duality_gap(state.x, state.synthesis)
+                    worst = float(gap.relative.max())
+                    show(count, worst, self.parameters_at(count)[0])
+                    if not bool(torch.isfinite(state.x).all()):
+                        status, state = RunStatus.DIVERGED, first
+                        gap = problem.duality_gap(state.x, state.synthesis)
+                        break
+                    if worst <= tolerance:
+                        status = RunStatus.CONVERGED
+                        break
+        image = problem.blur.crop(state.synthesis)
+        return DeconvolutionSolution(image, state, gap, status, count, state.applications)
+
+    def change(self, problem: DeconvolutionProblem, before: State, after: State, iteration: int = 0) -> Tensor:
+        """V = ‖Δz‖²_S + ‖Δx‖²/γ + ‖Δμ‖²/β over the whole batch, S = M - BᵀB + (1/α - β)I: what never increases.
+
+        For periodic blur S = (1/α - β)I. α and γ are those of ``iteration``, that of ``before``.
+        """
+        alpha, gamma = self.parameters_at(iteration)
+        dz, dx, dm = after.z - before.z, after.x - before.x, after.multiplier - before.multiplier
+        total = (1.0 / alpha - self.beta) * dz.square().sum()
+        if not problem.blur.exact_majorizer:
+            total = total + (dz * problem.blur.majorized(dz)).sum() - problem.blur.forward(dz).square().sum()
+        return total + dx.square().sum() / gamma + dm.square().sum() / self.beta
+
+    def certify(self, problem: DeconvolutionProblem) -> Certificate:
+        """The theorem ``deconvolution/ladmm`` evaluated for this problem; the same as ``sf.certify(ladmm, problem)``.
+
+        Raises:
+            TypeError: a problem that is not float64.
+        """
+        from .system import certificate
+
+        return certificate(self, problem)
+
+
+def soft(x: Tensor, threshold: float | Tensor) -> Tensor:
+    """sgn(x) max(|x| - threshold, 0)."""
+    return x.sign() * (x.abs() - threshold).clamp(min=0.0)

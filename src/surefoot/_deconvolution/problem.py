@@ -1,0 +1,175 @@
+"""The sparse deconvolution problem: min over x of ½‖BWᵀx - y‖² + λ‖x‖₁, with a rigorous duality gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from .._core.validate import as_tensor
+from .operators import Blur, image_norm, positive
+from .wavelets import OrthonormalWavelet
+
+DEFAULT_WAVELET = "sym4"
+"""About 0.9 dB above Haar and 0.2 dB above db4 on training photographs; longer filters gained nothing."""
+
+
+def default_penalty(noise: float) -> float:
+    """λ = 2 σ^1.5 for white noise of standard deviation σ > 0, intensities 0..1: what restored training photographs best.
+
+    Raises:
+        ValueError: a noise that is not a positive number.
+    """
+    return 2.0 * positive("noise", noise) ** 1.5
+
+
+@dataclass(frozen=True)
+class DualityGap:
+    """Bounds of the optimal value, one for each image.
+
+    Attributes:
+        primal: (...,), float64, the objective at the point, rounded up.
+        dual: (...,), float64, a lower bound of the optimal value.
+
+    Both include a bound of the rounding errors of the transforms: the gap is a guarantee, not an estimate.
+    """
+
+    primal: Tensor
+    dual: Tensor
+
+    @property
+    def gap(self) -> Tensor:
+        """Upper bound (...,) of the objective's distance from its optimum."""
+        return (self.primal - self.dual).clamp(min=0.0)
+
+    @property
+    def relative(self) -> Tensor:
+        """The gap over the primal value (...,); 0 where that is 0."""
+        return torch.where(self.primal > 0.0, self.gap / self.primal, 0.0)
+
+
+class DeconvolutionProblem:
+    """y = Bz + noise with z = Wᵀx sparse: min ½‖BWᵀx - y‖² + λ‖x‖₁ (paper, appendix A.1.3).
+
+    Args:
+        observed: y (..., h, w), intensities of about 0..1; leading dimensions are batch and colour.
+        blur: B with ``range`` (h, w), of the same dtype and device.
+        penalty: λ > 0.
+        wavelet: W on the latent grid, or the name of one; by default the symlet with 4 vanishing moments.
+
+    Raises:
+        TypeError: not an array of floats, or of another dtype or device than blur and wavelet.
+        ValueError: NaN or infinite pixels, shapes that do not fit, or a penalty that is not a positive number.
+    """
+
+    kind = "deconvolution"
+
+    def __init__(
+        self, observed: Any, blur: Blur, penalty: float, wavelet: OrthonormalWavelet | str | None = None
+    ) -> None:
+        self.observed = checked_image("observed", observed)
+        if self.observed.shape[-2:] != blur.range:
+            raise ValueError(
+                f"observed has shape {tuple(self.observed.shape)}; this blur makes images (..., {blur.range[0]}, {blur.range[1]})"
+            )
+        self.blur, self.penalty = blur, positive("penalty", penalty)
+        if wavelet is None or isinstance(wavelet, str):
+            kind, device = self.observed.dtype, self.observed.device
+            wavelet = OrthonormalWavelet(blur.domain, wavelet or DEFAULT_WAVELET, dtype=kind, device=device)
+        if wavelet.shape != blur.domain:
+            raise ValueError(f"wavelet is for images {wavelet.shape}; the latent images of this blur are {blur.domain}")
+        if (wavelet.dtype, wavelet.device) != (self.observed.dtype, self.observed.device):
+            raise TypeError(
+                f"wavelet is {wavelet.dtype} on {wavelet.device}, observed {self.observed.dtype} on {self.observed.device}; use "
+                "wavelet.to(...)"
+            )
+        self.wavelet = wavelet
+        self.pulled_back = blur.adjoint(self.observed)
+        """Bᵀy (..., H, W)."""
+
+    @cached_property
+    def _double(self) -> DeconvolutionProblem:
+        """The same problem in float64."""
+        wavelet, blur = self.wavelet.to(torch.float64), self.blur.to(torch.float64)
+        return DeconvolutionProblem(self.observed.double(), blur, self.penalty, wavelet)
+
+    def extended(self) -> Tensor:
+        """The observed images on the latent grid (..., H, W), their border pixels repeated outwards."""
+        spans = []
+        for axis in (-1, -2):
+            before = int(self.blur.crop(_ramp(self.blur.domain, axis))[0, 0])
+            spans += [before, self.blur.domain[axis] - self.blur.range[axis] - before]
+        if not any(spans):
+            return self.observed
+        flat = self.observed.reshape(1, -1, *self.blur.range)
+        return pad(flat, spans, mode="replicate").reshape(*self.observed.shape[:-2], *self.blur.domain)
+
+    def image(self, x: Tensor) -> Tensor:
+        """The restored images (..., h, w) of coefficients x (..., H, W): Wᵀx under the observed picture."""
+        return self.blur.crop(self.wavelet.synthesis(x))
+
+    def objective(self, x: Tensor) -> Tensor:
+        """½‖BWᵀx - y‖² + λ‖x‖₁ (...,) for each image; x (..., H, W)."""
+        residual = self.blur.forward(self.wavelet.synthesis(x)) - self.observed
+        return 0.5 * residual.square().sum((-2, -1)) + self.penalty * x.abs().sum((-2, -1))
+
+    def duality_gap(self, x: Tensor, latent: Tensor | None = None) -> DualityGap:
+        """Bounds of the objective at x and of its optimum, from the dual point u = r min{1, λ/‖WBᵀr‖_∞}, r = y - BWᵀx.
+
+        The dual is: maximise ⟨u, y⟩ - ½‖u‖² subject to ‖WBᵀu‖_∞ ≤ λ. Evaluated in float64, for the filters of W in float64: the
+        sums of a float32 picture are too long to be bounded in float32.
+
+        Args:
+            x: (..., H, W).
+            latent: Wᵀx where it is known already.
+        """
+        if x.dtype == torch.float32:
+            return self._double.duality_gap(x.double())
+        unit, norm = torch.finfo(x.dtype).eps, image_norm
+        z = self.wavelet.synthesis(x) if latent is None else latent
+        residual = self.observed - self.blur.forward(z)
+        size, data = norm(residual), norm(self.observed)
+        transform = self.wavelet.rounding()
+        # of the residual: Wᵀx and B rounded, and the difference
+        error = self.blur.forward_error(norm(z)) + self.blur.norm_bound * transform * norm(x) + unit * (size + data)
+        terms = (x.shape[-1] * x.shape[-2] + 8) * unit
+        primal = 0.5 * (size * (1.0 + terms) + error).square() + self.penalty * x.abs().sum((-2, -1)) * (1.0 + terms)
+        primal = primal * (1.0 + 4.0 * unit)
+        # the computed residual is itself the dual direction: only the constraint must be certain
+        slopes = self.wavelet.analysis(self.blur.adjoint(residual))
+        largest = slopes.abs().amax((-2, -1)) + self.blur.forward_error(size) + transform * self.blur.norm_bound * size
+        scale = (self.penalty / largest).clamp(max=1.0) * (1.0 - 8.0 * unit)
+        inner = (residual * self.observed).sum((-2, -1))
+        allowance = terms * (scale * size * data + scale.square() * size.square())
+        dual = scale * inner - 0.5 * (scale * size).square() - allowance
+        return DualityGap(primal, dual.clamp(min=0.0))  # the objective is never negative
+
+
+def checked_image(name: str, image: Any) -> Tensor:
+    """A finite image tensor (..., rows, columns), float32 or float64.
+
+    Raises:
+        TypeError: not an array of floats.
+        ValueError: fewer than 2 dimensions, empty, or pixels that are NaN or infinite.
+    """
+    found = as_tensor(name, image)
+    if found.ndim < 2 or found.numel() == 0:
+        raise ValueError(f"{name} has shape {tuple(found.shape)}; pass a non-empty image (..., rows, columns)")
+    bad = ~torch.isfinite(found)
+    if bool(bad.any()):
+        position = tuple(int(i) for i in bad.nonzero()[0])
+        raise ValueError(
+            f"{name} has {found[position].item()} at pixel {position} ({int(bad.sum())} such pixels); fill them in, for example "
+            "with the median of their neighbours"
+        )
+    return found
+
+
+def _ramp(domain: tuple[int, int], axis: int) -> Tensor:
+    """The index along an axis, as an image."""
+    shape = (-1, 1) if axis == -2 else (1, -1)
+    return torch.arange(domain[axis]).reshape(shape).expand(domain)

@@ -1,0 +1,165 @@
+"""What a deconvolution network proposes is returned only where it passes a test; elsewhere the fixed linearised ADMM decides."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .admm import LADMM, State
+from .learned import LearnedDeconvolution
+from .operators import Blur
+from .problem import DeconvolutionProblem, DualityGap, checked_image, default_penalty
+
+BAND = (0.6, 1.2)
+"""Of the root mean square residual over the noise level, for ``restore_checked``. That of a good restoration is a little below 1,
+as it takes some of the noise for detail; that of an image which is too smooth, or of another scene, is above."""
+BETA = 10.0
+"""β over λ of the fallback: where it is fastest."""
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """A restoration with its safeguard.
+
+    Attributes:
+        image: (..., h, w), under the observed picture; not clipped to 0..1.
+        accepted: (...,), whether the network's proposal was returned.
+        residual: (...,), root mean square of y - Bz over the noise level, of what was returned.
+        gap: bounds of the objective at what was returned and of its optimum; ``None`` for a heuristic safeguard.
+        guarantee: "certified" or "heuristic".
+        iterations: of the fallback; 0 where it was not needed.
+        applications: products with B, Bᵀ or an inverse filter, for each image.
+    """
+
+    image: Tensor
+    accepted: Tensor
+    residual: Tensor
+    gap: DualityGap | None
+    guarantee: str
+    iterations: int
+    applications: int
+
+    @property
+    def text(self) -> str:
+        """What was returned and what that means."""
+        total, kept = self.accepted.numel(), int(self.accepted.sum())
+        source = f"the network's proposal for {kept} of {total} images, else the fallback (fixed L-ADMM)"
+        if self.gap is None:
+            return f"{source}; heuristic: proposals were finite with a residual inside the noise band"
+        worst = float(self.gap.relative.max())
+        return (
+            f"{source}; certified: every objective is within {worst:.2g} of its optimum, relative, whatever the weights"
+        )
+
+
+def restore_certified(
+    net: LearnedDeconvolution,
+    problem: DeconvolutionProblem,
+    noise: float,
+    *,
+    tolerance: float = 1e-2,
+    iterations: int = 500,
+) -> Restoration:
+    """Solve a problem to a certified duality gap, with the network's image as a proposal: for nets trained on the objective.
+
+    An image whose proposal has a relative duality gap of at most ``tolerance`` is done. The others go on with fixed L-ADMM, from
+    the proposal where its objective is below that of the usual start, else from that: ``deconvolution/ladmm`` holds for every
+    start. Of the proposal and the result of L-ADMM the one with the lower objective is returned. So for any weights, non-finite
+    ones included, the gap is what L-ADMM's stopping rule guarantees, and no objective is above that of L-ADMM's own result.
+
+    Args:
+        net: its dtype and device may be other than the problem's dtype; the device must be the problem's.
+        problem: float64, for a gap that is not lost in rounding.
+        noise: the noise level the network is told, a positive number.
+        tolerance, iterations: of the relative gap, and of L-ADMM.
+
+    Raises:
+        TypeError, ValueError: see ``LearnedDeconvolution.forward`` and ``LADMM.solve``.
+    """
+    z, finite = _proposal(net, problem.observed, problem.blur, noise)
+    solver = LADMM(BETA * problem.penalty)
+    usual = solver.start(problem)
+    z = torch.where(finite[..., None, None], z, usual.synthesis)
+    x = problem.wavelet.analysis(z)
+    gap = problem.duality_gap(x)
+    accepted = finite & (gap.relative <= tolerance)
+    cost = _cost(net, problem.blur) + 2
+    count = 0
+    if not bool(accepted.all()):
+        better = (finite & (gap.primal < problem.objective(usual.x)))[..., None, None]
+        # at the optimum the multiplier is Bᵀ(y - Bz)
+        pull = problem.pulled_back - problem.blur.gram(z)
+        start = State(
+            torch.where(better, z, usual.z),
+            torch.where(better, x, usual.x),
+            torch.where(better, pull, usual.multiplier),
+            torch.where(better, z, usual.synthesis),
+        )
+        found = solver.solve(problem, iterations, tolerance=tolerance, start=start)
+        kept = accepted | (finite & (gap.primal < found.gap.primal))
+        x = torch.where(kept[..., None, None], x, found.state.x)
+        gap = DualityGap(torch.where(kept, gap.primal, found.gap.primal), torch.maximum(gap.dual, found.gap.dual))
+        accepted, count, cost = kept, found.iterations, cost + found.applications
+    latent = problem.wavelet.synthesis(x)
+    residual = _relative_residual(problem.observed, problem.blur, latent, noise)
+    return Restoration(problem.blur.crop(latent), accepted, residual, gap, "certified", count, cost)
+
+
+def restore_checked(
+    net: LearnedDeconvolution,
+    observed: Tensor,
+    blur: Blur,
+    noise: float,
+    *,
+    band: tuple[float, float] = BAND,
+    iterations: int = 300,
+) -> Restoration:
+    """Restore with the network where its image is finite and explains the observation up to noise, else with fixed L-ADMM: for
+    nets trained against sharp images. A heuristic: no residual can tell how near an image is to the sharp one.
+
+    Args:
+        net: in the dtype of the images, or another; on their device.
+        observed: y (..., h, w), intensities of about 0..1.
+        blur: B with that range.
+        noise: its standard deviation, a positive number.
+        band: the least and largest root mean square residual, over the noise level, that is accepted.
+        iterations: of L-ADMM, at most.
+
+    Raises:
+        TypeError, ValueError: see ``LearnedDeconvolution.forward``; a band that is none.
+    """
+    low, high = band
+    if not 0.0 <= low < high < math.inf:
+        raise ValueError(f"band is {band!r}; it must be two numbers, 0 <= least < largest, in units of the noise level")
+    observed = checked_image("observed", observed)
+    z, finite = _proposal(net, observed, blur, noise)
+    residual = _relative_residual(observed, blur, z, noise)
+    accepted = finite & (residual >= low) & (residual <= high)
+    cost, count = _cost(net, blur) + 1, 0
+    if not bool(accepted.all()):
+        problem = DeconvolutionProblem(observed.double(), blur.to(torch.float64), default_penalty(noise))
+        found = LADMM(BETA * problem.penalty).solve(problem, iterations)
+        z = torch.where(accepted[..., None, None], z, found.state.synthesis.to(z))
+        count, cost = found.iterations, cost + found.applications
+        residual = _relative_residual(observed, blur, z, noise)
+    return Restoration(blur.crop(z), accepted, residual, None, "heuristic", count, cost)
+
+
+def _proposal(net: LearnedDeconvolution, observed: Tensor, blur: Blur, noise: float) -> tuple[Tensor, Tensor]:
+    """The network's latent image in the dtype of ``observed``, 0 where it is not finite, and which images are finite."""
+    dtype = net.log_gradient.dtype
+    with torch.no_grad():
+        z = net(observed.to(dtype), blur.to(dtype), noise).to(observed.dtype)
+    finite = z.isfinite().all(-1).all(-1)
+    return torch.where(finite[..., None, None], z, 0.0), finite
+
+
+def _relative_residual(observed: Tensor, blur: Blur, z: Tensor, noise: float) -> Tensor:
+    return (observed - blur.forward(z)).square().mean((-2, -1)).sqrt() / noise
+
+
+def _cost(net: LearnedDeconvolution, blur: Blur) -> int:
+    return net.applications if blur.exact_majorizer else net.applications_elsewhere

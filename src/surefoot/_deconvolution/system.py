@@ -1,0 +1,220 @@
+"""The linearised ADMM as the core sees it: ``sf.certify(ladmm, problem)`` and ``sf.descend(ladmm, problem)``.
+
+The gap of a run is V_t, the squared change from iterate to iterate in the norm of the method; its optimal value is 0. What the
+objective lacks to its optimum is in the trace as ``duality_gap``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from surefoot_check.theorems import deconvolution_ladmm as ladmm
+from surefoot_check.theorems.deconvolution_ladmm import RULE
+
+from .._core.audit import Audit, common_checks, line, noise
+from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
+from .._core.losses import Loss
+from .._core.steps import StepRule
+from .._core.validate import unknown
+from .admm import LADMM, State
+from .engine import LADMMEngine, weights_of
+from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error
+from .problem import DeconvolutionProblem
+
+
+class SparseLoss(Loss):
+    """A problem as the core's descent sees it; gaps are changes, which end at 0."""
+
+    kind = DeconvolutionProblem.kind
+    optimal_value = 0.0
+
+    def __init__(self, problem: DeconvolutionProblem) -> None:
+        self.problem = problem
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Picture, kernel (and weights), penalty, boundary, latent size, and the wavelet by name and levels."""
+        problem, blur = self.problem, self.problem.blur
+        arrays = {
+            "observed": problem.observed,
+            "kernel": blur.kernel,
+            "penalty": torch.tensor([problem.penalty], dtype=torch.float64),
+            "periodic": torch.tensor([int(blur.domain == blur.range)]),
+            "levels": torch.tensor([problem.wavelet.levels]),
+            "wavelet": torch.tensor(list(problem.wavelet.name.encode()), dtype=torch.uint8),
+        }
+        if isinstance(blur, SpatiallyVaryingBlur):
+            arrays["weights"] = blur.weights
+        return arrays
+
+
+class IterationRule(StepRule):
+    """The method's own iteration; recorded as a step of 1."""
+
+    name = RULE
+    certified_by = frozenset({ladmm.THEOREM.id})
+
+    def step(self, engine: Any) -> float:
+        return 1.0
+
+
+class DeconvolutionSystem:
+    """Theorem and engine of the linearised ADMM."""
+
+    name = "deconvolution"
+    network = LADMM
+    default_theorem = ladmm.THEOREM.id
+    rules: dict[str, type[StepRule]] = {RULE: IterationRule}  # noqa: RUF012 - as the protocol has it
+
+    def problem(self, loss: Any) -> SparseLoss:
+        """A ``DeconvolutionProblem`` as a loss."""
+        if isinstance(loss, SparseLoss):
+            return loss
+        if not isinstance(loss, DeconvolutionProblem):
+            raise TypeError(f"loss is a {type(loss).__name__}; pass a sf.deconvolution.DeconvolutionProblem")
+        return SparseLoss(loss)
+
+    def certify(self, net: LADMM, loss: SparseLoss, theorem: str) -> Certificate:
+        """Evaluate the theorem for a solver from its own start.
+
+        Raises:
+            TypeError: a problem that is not float64.
+        """
+        return certificate(net, loss.problem, theorem)
+
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+        """The method's own iteration, and no other."""
+        if steps is None or isinstance(steps, IterationRule) or steps == RULE:
+            return IterationRule()
+        raise ValueError(f"steps is {steps!r}; the linearised ADMM has its own parameters: leave it out")
+
+    def engine(self, net: LADMM, loss: SparseLoss, name: str) -> LADMMEngine:
+        """The one engine."""
+        if name not in ("auto", RULE):
+            raise unknown("engine", name, ["auto", RULE])
+        return LADMMEngine(net, loss.problem)
+
+    def reduced(self, net: LADMM, loss: SparseLoss) -> dict[str, Tensor]:
+        """The start z, x, multiplier (..., H, W), and parameters (3,) = (α, β, γ)."""
+        return weights_of(net, net.start(loss.problem))
+
+    def at(self, net: LADMM, weights: Mapping[str, Tensor]) -> NoReturn:
+        """Refused: a certificate is one of the iterations from the start."""
+        raise ValueError("certify_every does not apply to the linearised ADMM: its guarantee holds from the start")
+
+    def write(self, net: LADMM, loss: SparseLoss, weights: Mapping[str, Tensor]) -> None:
+        """Nothing: the solution is ``run.final``."""
+
+    def measure(self, net: LADMM, loss: SparseLoss) -> dict[str, float]:
+        """The measurements of the start."""
+        return self.engine(net, loss, "auto").iterate.measurements
+
+    def resolution(self, net: LADMM, loss: SparseLoss) -> float:
+        """The V that the rounding of an iterate can cause."""
+        return _resolution(net, loss.problem, net.start(loss.problem))
+
+    def recorded(self, net: LADMM, loss: SparseLoss) -> NoReturn:
+        """Refused: there is no loop of one's own to record."""
+        raise TypeError(
+            "sf.Trace is for training loops; sf.descend(ladmm, problem) records the iterations of the solver"
+        )
+
+    def gradient(self, net: LADMM, loss: SparseLoss) -> NoReturn:
+        """Refused, as ``recorded``."""
+        self.recorded(net, loss)
+
+    def rebuild(
+        self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> tuple[LADMM, SparseLoss]:
+        """Solver and problem from the arrays of a run directory."""
+        alpha, beta, gamma = weights["parameters"].tolist()
+        wavelet = bytes(problem["wavelet"].tolist()).decode()
+        blur = _blur(problem)
+        found = DeconvolutionProblem(problem["observed"], blur, float(problem["penalty"]), wavelet)
+        if found.wavelet.levels != int(problem["levels"]):
+            kind_of = type(found.wavelet)
+            found.wavelet = kind_of(blur.domain, wavelet, int(problem["levels"]))
+        return LADMM(beta, alpha, gamma), SparseLoss(found)
+
+    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
+        """Check along a trace that V never increases and stays under the bound, and that the objective has a lower bound."""
+        rows = ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in pairwise(trace))
+        checks = [line("the change V never increases", rows)] if certificate.holds else []
+        bound = certificate.bound if certificate.holds else None
+        checks += [line(name, found) for name, found in common_checks(trace, bound, resolution)]
+        return Audit(certificate.theorem, tuple(checks), resolution, certificate.holds)
+
+
+def certificate(net: LADMM, problem: DeconvolutionProblem, theorem: str = ladmm.THEOREM.id) -> Certificate:
+    """The certificate of a solver on a problem; see ``LADMM.certify``."""
+    if problem.observed.dtype != torch.float64:
+        raise TypeError(
+            "the problem is float32; certificates are about float64: pass the picture and the kernel as .double()"
+        )
+    statement = find(theorem, DeconvolutionSystem.name)
+    loss, start = SparseLoss(problem), net.start(problem)
+    published = publish({k: (v, v) for k, v in _measured(net, problem, start).items()}, ladmm.DIRECTIONS)
+    published |= dict(zip(ladmm.EXACT, (net.alpha, net.beta, net.gamma, problem.penalty), strict=True))
+    flags = {"adaptive": net.adaptive, "inexact": net.inner is not None}
+    quantities, inequalities, schedule = evaluate(statement, {**published, **flags})
+    sizes = {"images": problem.observed[..., 0, 0].numel(), "H": problem.blur.domain[0], "W": problem.blur.domain[1]}
+    return conclude(
+        statement,
+        quantities,
+        [Condition.of(inequality) for inequality in inequalities],
+        schedule,
+        problem={"kind": loss.kind, **sizes, **flags},
+        arrays=digests(loss.arrays(), weights_of(net, start)),
+        optimal_value=0.0,
+        suggestion=_suggestion(net),
+    )
+
+
+def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[str, float]:
+    """The base quantities that are measured; their rounding is far below the slack of publication."""
+    zero = torch.zeros_like(start.x)
+    objective = min(float(problem.duality_gap(x).primal.sum()) for x in (zero, start.x))
+    # αβ just above 1 makes the norm a seminorm of no use; the conditions say so
+    excess = max(0.0, 1.0 / net.alpha - net.beta)
+    if not problem.blur.exact_majorizer:
+        excess += float(problem.blur.majorizer.max())
+    first = float(net.change(problem, start, net.step(problem, start)))
+    rounding = _resolution(net, problem, start)
+    return {
+        "initial_gap": max(first, 0.0) + noise(max(first, 0.0), rounding),
+        "transform_norm": problem.wavelet.norm_bound,
+        "blur_norm": problem.blur.norm_bound,
+        "majorizer_excess": excess,
+        "objective_bound": objective,
+        "start_latent": float(start.z.norm()),
+        "start_coefficients": float(start.x.norm()),
+        "start_multiplier": float(start.multiplier.norm()),
+    }
+
+
+def _resolution(net: LADMM, problem: DeconvolutionProblem, start: State) -> float:
+    """The square of what rounding can add to the H-norm of a difference of iterates, from the size of the start."""
+    error = fft_error(torch.float64, problem.blur.domain) + problem.wavelet.rounding()
+    scale = start.x.square().sum() / net.gamma + start.z.square().sum() * (1.0 / net.alpha + net.beta)
+    return float(error**2 * scale)
+
+
+def _blur(problem: Mapping[str, Tensor]) -> Blur:
+    kernel, observed = problem["kernel"], tuple(problem["observed"].shape[-2:])
+    periodic = bool(problem["periodic"])
+    if "weights" in problem:
+        return SpatiallyVaryingBlur(kernel, problem["weights"], "periodic" if periodic else "valid")
+    return PeriodicBlur(kernel, observed) if periodic else ValidBlur.observing(kernel, observed)
+
+
+def _suggestion(net: LADMM) -> str:
+    """What would make the theorem hold."""
+    if net.adaptive:
+        return "decaying parameters carry no guarantee: use adaptive=False"
+    if net.inner is not None:
+        return "an iterative inner solver is inexact: leave inner out, the majorized step is exact for every blur"
+    return f"use alpha <= 1/beta = {1.0 / net.beta:.6g} and gamma slightly below 1/beta, or leave both out"

@@ -1,0 +1,395 @@
+"""Training of D-NbD: against sharp images, or on the objective (paper, equation (15) and algorithm 4)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from surefoot_check.arrays import digest
+
+from .._core import checkpoints
+from .._core.interrupts import StopRequest
+from .._core.io import RunDirectoryError, locked, make_directory, read_json, write_json
+from .._core.progress import progress_line
+from .._core.validate import folder, integer, positive_integer
+from .learned import LearnedDeconvolution, Penalised
+from .training_data import Batch, TrainingData
+
+FORMAT = "surefoot-deconvolution/1"
+BEST = "best.safetensors"
+Loss = Literal["supervised", "objective"]
+WARM_UP = 50
+"""Steps in which the learning rate grows from 0."""
+LEAST_RATE = 0.01
+"""Of the learning rate, at the end of its cosine."""
+LOOK_EVERY = 10
+"""Steps between two looks at the loss: each waits for the device."""
+VALIDATE_EVERY = 200
+VALIDATION = 32
+"""Crops in the validation batch."""
+VALID_EVERY = 4
+"""Every fourth batch is observed without its border, the others are periodic."""
+CLIP = 1.0
+INVERSE_RATE = 1e-2
+"""Learning rate of the coefficients C of LD-Minv (algorithm 1 inside algorithm 4)."""
+
+
+class TrainStatus(StrEnum):
+    """How training ended."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    DIVERGED = "diverged"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def text(self) -> str:
+        """What happened and what to do."""
+        return {
+            "running": "the run did not finish; resume it",
+            "finished": "all steps or minutes are done",
+            "diverged": "the loss became non-finite; the best network was kept: use a smaller learning rate",
+            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
+        }[self.value]
+
+
+@dataclass(frozen=True)
+class TrainRun:
+    """What ``train`` did; the network holds the weights with the best validation loss.
+
+    Attributes:
+        steps: taken in total.
+        seconds: of training in total.
+        validation: (step, loss) pairs: the loss of the network's output on crops that are not trained on, relative to that of its
+            start, the gradient-Wiener restoration.
+        best_step: where that was least.
+        status: how it ended.
+        stopped_by: number of the signal that interrupted it.
+    """
+
+    steps: int
+    seconds: float
+    validation: tuple[tuple[int, float], ...]
+    best_step: int
+    status: TrainStatus
+    stopped_by: int | None = None
+
+    @property
+    def best(self) -> float:
+        """The least validation loss."""
+        return min((loss for _, loss in self.validation), default=math.inf)
+
+
+@dataclass
+class _Progress:
+    step: int
+    seconds: float
+    best_step: int
+    best: dict[str, Tensor]
+    validation: list[tuple[int, float]] = field(default_factory=list)
+
+
+def train(
+    net: LearnedDeconvolution,
+    data: TrainingData,
+    loss: Loss = "supervised",
+    *,
+    steps: int = 2000,
+    minutes: float | None = None,
+    batch: int = 16,
+    crop: int = 128,
+    learning_rate: float = 2e-3,
+    seed: int = 0,
+    directory: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = False,
+) -> TrainRun:
+    """Adam on fresh random batches; the learning rate falls along a cosine over the steps or minutes. In place.
+
+    The supervised loss is the squared error of each layer's image relative to that of the start, averaged over images, with
+    weight 2^-j for the j-th layer from the end. The loss ``"objective"`` is (15), the mean of the objective over all layers, each
+    image relative to that of the start: so no image counts for more because it is hard. Where the network has LD-Minv
+    coefficients, each step first moves them down their own loss (4) with the rest fixed, then the rest (algorithm 4).
+
+    Args:
+        net: trained on its device; at the end it holds the best weights.
+        data: where the batches come from; a share of the tiles only validates.
+        loss: "supervised" or "objective".
+        steps: at most so many in total, those before a resume included.
+        minutes: and at most so long in total, likewise. Then the schedule follows the clock and a run cannot be repeated exactly.
+        batch, crop: crops in a batch, and their pixels a side.
+        learning_rate: the largest.
+        seed: of the batches.
+        directory: write checkpoints and the best network there; must not exist or be empty, unless ``resume``.
+        resume: continue from the newest checkpoint, with the same batches as if the run had not been cut off.
+        progress: a progress line on a terminal.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+        RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
+        OSError: a failed write; checkpoints written before are kept.
+    """
+    if loss not in ("supervised", "objective"):
+        raise ValueError(f"loss is {loss!r}; it must be 'supervised' or 'objective'")
+    steps, batch = positive_integer("steps", steps), positive_integer("batch", batch)
+    seed = integer("seed", seed, 0)
+    for name, value in (("minutes", minutes), ("learning_rate", learning_rate)):
+        if value is not None and not 0.0 < value < math.inf:
+            raise ValueError(f"{name} is {value!r}; it must be a positive number")
+    path = None if directory is None else folder("directory", directory)
+    if resume and path is None:
+        raise ValueError("resume=True needs the directory of the run to resume")
+    settings = {
+        "format": FORMAT,
+        "loss": loss,
+        "batch": batch,
+        "crop": crop,
+        "learning_rate": learning_rate,
+        "seed": seed,
+        "network": {"layers": len(net.layers), "filters": net.filters, "wavelet": net.wavelet, "inverse": net.inverse},
+        "data": {
+            "source": data.source,
+            "tiles": digest(data.tiles.cpu().numpy()),
+            "kernels": digest(data.kernels.cpu().numpy()),
+        },
+    }
+    used, validating = data.split()
+    device = net.log_gradient.device
+    generator = torch.Generator(device)
+    task = _Task(net, loss, used.to(device), batch, crop, seed, generator)
+    held_out = validating.to(device).draw(VALIDATION, crop, generator.manual_seed(seed + 1))
+    optimizer = torch.optim.Adam(task.weights, learning_rate)
+    start = _Progress(0, 0.0, 0, _copied(net))
+    with ExitStack() as held:
+        files = None if path is None else _Files(path, settings, net, optimizer, resume, held)
+        at = start if files is None or files.start is None else files.start
+        stop = held.enter_context(StopRequest())
+        total = steps if minutes is None else 10**9
+        show = held.enter_context(progress_line(progress, total, 1.0, 0.05))
+        status = _run(task, held_out, optimizer, at, steps, minutes, learning_rate, files, stop, show)
+        result = TrainRun(
+            at.step,
+            at.seconds,
+            tuple(at.validation),
+            at.best_step,
+            status,
+            stop.signal_number if status is TrainStatus.INTERRUPTED else None,
+        )
+        net.load_state_dict(at.best)
+        if files is not None:
+            files.finish(net, result)
+    return result
+
+
+class _Task:
+    """The loss of one step."""
+
+    def __init__(
+        self,
+        net: LearnedDeconvolution,
+        loss: Loss,
+        data: TrainingData,
+        batch: int,
+        crop: int,
+        seed: int,
+        generator: torch.Generator,
+    ) -> None:
+        self.net, self.data = net, data
+        self.loss: Loss = loss
+        self._batch, self._crop, self._seed, self._generator = batch, crop, seed, generator
+        named = dict(net.named_parameters())
+        self.weights = [p for name, p in named.items() if not name.endswith("coefficients")]
+        inverses = [p for name, p in named.items() if name.endswith("coefficients")]
+        self.inverse = torch.optim.Adam(inverses, INVERSE_RATE) if inverses else None
+
+    def drawn(self, step: int) -> Batch:
+        """The batch of a step, the same whenever it is drawn."""
+        self._generator.manual_seed((self._seed << 32) + step + 2)
+        return self.data.draw(self._batch, self._crop, self._generator, valid=step % VALID_EVERY == VALID_EVERY - 1)
+
+    def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss, and that of the output alone (both relative to the start)."""
+        measured = measures(self.net, batch, self.loss)
+        relative = (measured[1:] / measured[0].detach()).mean(1)
+        layers = len(relative)
+        powers = 0.5 ** torch.arange(layers - 1, -1, -1, device=relative.device)
+        weights = powers / powers.sum() if self.loss == "supervised" else torch.full_like(powers, 1.0 / layers)
+        return (weights * relative).sum(), relative[-1]
+
+    def improve_inverse(self, batch: Batch) -> None:
+        """One step of algorithm 1 on every layer's C, at the α of this batch."""
+        if self.inverse is None:
+            return
+        self.inverse.zero_grad()
+        self.net.inverse_loss(batch.blur, batch.noise).backward()
+        self.inverse.step()
+
+
+def measures(net: LearnedDeconvolution, batch: Batch, loss: Loss) -> Tensor:
+    """(K + 1, N), of the start and every layer, per pixel: squared error under the observed picture, or the objective."""
+    iterates = net.iterates(batch.observed, batch.blur, batch.noise)
+    if loss == "supervised":
+        sharp = batch.blur.crop(batch.sharp)
+        return torch.stack([(batch.blur.crop(one.image) - sharp).square().mean((1, 2)) for one in iterates])
+    problem = Penalised(batch.observed, batch.blur, batch.noise, net.wavelet)
+    return torch.stack([problem.objective(one.image) for one in iterates]) / batch.sharp[0].numel()
+
+
+def _run(
+    task: _Task,
+    held_out: Batch,
+    optimizer: torch.optim.Adam,
+    at: _Progress,
+    steps: int,
+    minutes: float | None,
+    rate: float,
+    files: _Files | None,
+    stop: StopRequest,
+    show: Any,
+) -> TrainStatus:
+    due = checkpoints.Schedule()
+    begin = time.monotonic() - at.seconds
+    least = min((value for _, value in at.validation), default=math.inf)
+    value = torch.ones(())
+    while True:
+        at.seconds = time.monotonic() - begin
+        done = max(at.step / steps, 0.0 if minutes is None else at.seconds / (60.0 * minutes))
+        status = TrainStatus.RUNNING
+        if done >= 1.0:
+            status = TrainStatus.FINISHED
+        elif stop.signal_number is not None:
+            status = TrainStatus.INTERRUPTED
+        looked = at.step % LOOK_EVERY == 0
+        if looked and not math.isfinite(float(value.detach())):
+            status = TrainStatus.DIVERGED
+        if (at.step % VALIDATE_EVERY == 0 or status is not TrainStatus.RUNNING) and status is not TrainStatus.DIVERGED:
+            with torch.no_grad():
+                measured = float(task.evaluate(held_out)[1])
+            if not at.validation or at.validation[-1][0] != at.step:
+                at.validation.append((at.step, measured))
+            if measured < least:
+                least, at.best_step, at.best = measured, at.step, _copied(task.net)
+        if looked and at.validation:
+            show(at.step, at.validation[-1][1], rate * _schedule(at.step, done))
+        if (
+            files is not None
+            and status is not TrainStatus.DIVERGED
+            and (at.step == 0 or status is not TrainStatus.RUNNING or due.due(at.step))
+        ):
+            files.save(at, task.net, optimizer)
+        if status is not TrainStatus.RUNNING:
+            return status
+        batch = task.drawn(at.step)
+        task.improve_inverse(batch)
+        optimizer.zero_grad()
+        value, _ = task.evaluate(batch)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(task.weights, CLIP)
+        for group in optimizer.param_groups:
+            group["lr"] = rate * _schedule(at.step, done)
+        optimizer.step()
+        at.step += 1
+
+
+def _schedule(step: int, done: float) -> float:
+    """Of the learning rate, after this share of the training."""
+    cosine = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
+    return min(1.0, (step + 1) / WARM_UP) * (LEAST_RATE + (1.0 - LEAST_RATE) * cosine)
+
+
+def _copied(net: LearnedDeconvolution) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+
+class _Files:
+    """The run directory of one call of ``train``, locked until ``held`` is closed.
+
+    Attributes:
+        start: where to continue from, if anywhere; then the network and the optimizer have that state.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: dict[str, Any],
+        net: LearnedDeconvolution,
+        optimizer: torch.optim.Adam,
+        resume: bool,
+        held: ExitStack,
+    ) -> None:
+        self._path = path
+        plain = json.dumps(settings, sort_keys=True)
+        self._owner = hashlib.sha256(plain.encode()).hexdigest()
+        self.start: _Progress | None = None
+        if not resume:
+            make_directory(path)
+            held.enter_context(locked(path))
+            write_json(path / "config.json", settings)
+            return
+        if not path.is_dir():
+            raise RunDirectoryError(f"{path} is not a directory; there is no run to resume")
+        held.enter_context(locked(path))
+        stored, given = read_json(path / "config.json"), json.loads(plain)
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+            raise RunDirectoryError(
+                f"{path} has no training of a deconvolution network; start one in another directory"
+            )
+        differing = sorted(name for name in given if stored.get(name) != given[name])
+        if differing:
+            raise RunDirectoryError(
+                f"the run in {path} has other settings or data ({', '.join(differing)} differ); resume with the same ones, or "
+                "start a run in another directory"
+            )
+        (path / "checkpoints").mkdir(exist_ok=True)
+        weights = _copied(net)
+        found = checkpoints.latest(
+            path, weights | {f"best.{name}": value for name, value in weights.items()}, self._owner
+        )
+        if found is None:
+            return  # cut off before its first checkpoint: it starts again
+        net.load_state_dict({name: found.weights[name] for name in weights})
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in found.engine.items():
+            if name != "validation":
+                index, part = name.split(".")
+                moments.setdefault(int(index), {})[part] = value.cpu() if part == "step" else value
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+        best = {name: found.weights[f"best.{name}"] for name in weights}
+        pairs = [(int(step), value) for step, value in found.engine["validation"].tolist()]
+        self.start = _Progress(found.iteration, found.rule["seconds"], int(found.rule["best_step"]), best, pairs)
+
+    def save(self, at: _Progress, net: LearnedDeconvolution, optimizer: torch.optim.Adam) -> None:
+        """A checkpoint before the step at ``at.step``."""
+        weights = net.state_dict() | {f"best.{name}": value for name, value in at.best.items()}
+        engine = {
+            f"{index}.{part}": value
+            for index, one in optimizer.state_dict()["state"].items()
+            for part, value in one.items()
+        }
+        engine["validation"] = torch.tensor(at.validation, dtype=torch.float64).reshape(-1, 2)
+        rule = {"seconds": at.seconds, "best_step": float(at.best_step)}
+        checkpoints.save(self._path, checkpoints.Checkpoint(at.step, weights, engine, rule, 0), self._owner)
+
+    def finish(self, net: LearnedDeconvolution, result: TrainRun) -> None:
+        """The best network, and what happened."""
+        net.save(self._path / BEST)
+        write_json(
+            self._path / "result.json",
+            {
+                "status": result.status,
+                "steps": result.steps,
+                "seconds": result.seconds,
+                "best_step": result.best_step,
+                "validation": [list(pair) for pair in result.validation],
+            },
+        )

@@ -1,0 +1,213 @@
+"""What deconvolution networks are trained on: crops of photographs, blurred by measured and generated camera shake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._core.validate import folder, positive_integer
+from .operators import Blur, PeriodicBlur, ValidBlur
+
+TILE = 180
+"""Pixels a side of the tiles that photographs are cut into; that of the BSD400 crops."""
+KERNEL = 37
+"""Pixels a side of every kernel, smaller ones embedded: the largest of the CSF kernels."""
+GENERATED = 240
+"""Kernels of simulated camera shake."""
+NOISE = (0.01, 0.03)
+"""Least and largest noise level."""
+HELD_OUT = 0.08
+"""Share of the tiles that only validate."""
+IMAGES, KERNELS = "bsd400_gray180.npz", "csf_kernels.npz"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sharp crops (N, P, P), what is observed of them, the blur (a kernel for each), and the noise levels (N, 1, 1)."""
+
+    sharp: Tensor
+    observed: Tensor
+    blur: Blur
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Tiles and kernels to draw batches from.
+
+    Attributes:
+        tiles: (T, 180, 180) uint8.
+        kernels: (M, 37, 37) float32, centred, each of sum 1.
+        source: what they are, in words.
+    """
+
+    tiles: Tensor
+    kernels: Tensor
+    source: str
+
+    @classmethod
+    def load(cls, directory: str | Path | None = None, *, seed: int = 0) -> TrainingData:
+        """The BSD400 crops and the CSF kernels in ``directory``, with generated kernels besides; without one, scikit-learn's two
+        photographs and generated kernels only.
+
+        Raises:
+            TypeError: a directory that is no path.
+            ValueError: a file that is missing or does not hold what its name says.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        generated = shake_kernels(GENERATED, generator)
+        if directory is None:
+            from sklearn.datasets import load_sample_images
+
+            photographs = [np.rint(image @ LUMINANCE).astype(np.uint8) for image in load_sample_images().images]
+            return cls(tiled(photographs), generated, "scikit-learn's two photographs, generated kernels")
+        path = folder("data", directory)
+        images, kernels = read_arrays(path / IMAGES), read_arrays(path / KERNELS)
+        if "images" not in images or images["images"].ndim != 3 or images["images"].dtype != np.uint8:
+            raise ValueError(
+                f"{path / IMAGES} has no array images (N, rows, columns) of bytes; see docs/deconvolution.md"
+            )
+        measured = torch.cat([embedded(value) for value in kernels.values()])
+        turned = torch.cat([torch.rot90(k, turns, (1, 2)) for k in (measured, measured.mT) for turns in range(4)])
+        source = f"{IMAGES}, {KERNELS} in 8 orientations, {GENERATED} generated kernels"
+        return cls(tiled(list(images["images"])), torch.cat([turned, generated]), source)
+
+    def to(self, device: torch.device | str) -> TrainingData:
+        """The same on another device."""
+        return TrainingData(self.tiles.to(device), self.kernels.to(device), self.source)
+
+    def split(self) -> tuple[TrainingData, TrainingData]:
+        """To train on, and to validate on: tiles spread over all, with the same kernels."""
+        kept = max(1, round(HELD_OUT * len(self.tiles)))
+        if kept >= len(self.tiles):
+            raise ValueError(f"there is only {len(self.tiles)} tile of {TILE} pixels; pass more or larger photographs")
+        held_out = torch.zeros(len(self.tiles), dtype=torch.bool)
+        held_out[[(2 * i + 1) * len(self.tiles) // (2 * kept) for i in range(kept)]] = True
+        parts = (self.tiles[(~held_out).to(self.tiles.device)], self.tiles[held_out.to(self.tiles.device)])
+        return TrainingData(parts[0], self.kernels, self.source), TrainingData(parts[1], self.kernels, self.source)
+
+    def draw(
+        self, count: int, size: int, generator: torch.Generator, *, valid: bool = False, noise: float | None = None
+    ) -> Batch:
+        """A batch: random crops, turned and mirrored, random kernels, noise levels uniform in 1-3 %.
+
+        Args:
+            count: N.
+            size: P, pixels a side of the latent images; at most 180.
+            generator: on the device of the tiles.
+            valid: observe only where the kernel lies inside the crop; otherwise the blur is periodic.
+            noise: one noise level for all.
+        """
+        positive_integer("count", count)
+        if not KERNEL < size <= TILE:
+            raise ValueError(f"size is {size}; crops must have {KERNEL + 1} to {TILE} pixels a side")
+        device = self.tiles.device
+
+        def integers(high: int) -> Tensor:
+            return torch.randint(high, (count,), generator=generator, device=device)
+
+        along = torch.arange(size, device=device)
+        spans: list[Tensor] = []
+        for _ in range(2):
+            mirrored = integers(2)[:, None] == 1
+            spans.append(integers(TILE - size + 1)[:, None] + torch.where(mirrored, size - 1 - along, along))
+        crops = self.tiles[integers(len(self.tiles))[:, None, None], spans[0][:, :, None], spans[1][:, None, :]]
+        swapped = integers(2)[:, None, None] == 1
+        sharp = torch.where(swapped, crops.mT, crops).to(torch.float32) / 255.0
+        kernels = self.kernels[integers(len(self.kernels))]
+        blur = (ValidBlur if valid else PeriodicBlur)(kernels, (size, size))
+        low, high = NOISE if noise is None else (noise, noise)
+        levels = low + (high - low) * torch.rand(count, 1, 1, generator=generator, device=device)
+        clean = blur.forward(sharp)
+        return Batch(sharp, clean + levels * torch.randn(clean.shape, generator=generator, device=device), blur, levels)
+
+
+LUMINANCE = np.array([0.299, 0.587, 0.114])
+"""Weights of red, green and blue (ITU-R BT.601)."""
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file.
+
+    Raises:
+        ValueError: it is missing or damaged.
+    """
+    try:
+        with np.load(path) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError as error:
+        raise ValueError(f"{path} is missing; pass the directory that holds it (docs/deconvolution.md)") from error
+    except Exception as error:  # numpy and zipfile raise many kinds for a damaged file
+        raise ValueError(f"{path} cannot be read as .npz ({error}); fetch it again") from error
+
+
+def tiled(images: list[np.ndarray]) -> Tensor:
+    """Grey images of bytes, cut into tiles (T, 180, 180) from their upper left corners.
+
+    Raises:
+        ValueError: none is large enough.
+    """
+    tiles = [
+        image[top : top + TILE, left : left + TILE]
+        for image in images
+        for top in range(0, image.shape[0] - TILE + 1, TILE)
+        for left in range(0, image.shape[1] - TILE + 1, TILE)
+    ]
+    if not tiles:
+        raise ValueError(f"no photograph has {TILE} x {TILE} pixels; pass larger ones")
+    return torch.from_numpy(np.stack(tiles))
+
+
+def embedded(kernel: np.ndarray) -> Tensor:
+    """A kernel as (1, 37, 37), its centre (rows//2, columns//2) in the middle, divided by its sum.
+
+    Raises:
+        ValueError: it is larger.
+    """
+    rows, columns = kernel.shape
+    if max(rows, columns) > KERNEL:
+        raise ValueError(f"a kernel has {rows} x {columns} pixels; networks are trained with at most {KERNEL} a side")
+    found = torch.zeros(1, KERNEL, KERNEL, dtype=torch.float64)
+    top, left = KERNEL // 2 - rows // 2, KERNEL // 2 - columns // 2
+    found[0, top : top + rows, left : left + columns] = torch.from_numpy(np.asarray(kernel, dtype=np.float64))
+    return (found / found.sum()).float()
+
+
+def shake_kernels(count: int, generator: torch.Generator) -> Tensor:
+    """Simulated camera shake (count, 37, 37): paths of a particle with inertia and random jerks, 5 to 29 pixels across.
+
+    In the manner of Boracchi and Foi (IEEE TIP 21(8), 2012): each path is drawn with bilinear weights and slightly blurred.
+    """
+    points = 512
+    walk = torch.randn(count, points, 2, generator=generator, dtype=torch.float64) * 0.15
+    jerks = torch.rand(count, points, 1, generator=generator, dtype=torch.float64) < 0.01
+    walk = walk + jerks * 4.0 * torch.randn(count, points, 2, generator=generator, dtype=torch.float64)
+    velocity = torch.randn(count, 2, generator=generator, dtype=torch.float64)
+    places: list[Tensor] = []
+    place = torch.zeros(count, 2, dtype=torch.float64)
+    for t in range(points):
+        velocity = 0.985 * velocity + 0.25 * walk[:, t]
+        place = place + velocity
+        places.append(place)
+    path = torch.stack(places, dim=1)
+    low, high = path.amin(1, keepdim=True), path.amax(1, keepdim=True)
+    extent = 5.0 + 24.0 * torch.rand(count, 1, 1, generator=generator, dtype=torch.float64)
+    across = (high - low).amax(2, keepdim=True)
+    path = (path - 0.5 * (low + high)) * (extent - 1.0) / across + KERNEL // 2
+    floor = path.floor()
+    part = path - floor
+    kernels = torch.zeros(count, KERNEL * KERNEL, dtype=torch.float64)
+    for i in (0, 1):
+        for j in (0, 1):
+            weight = (part[..., 0] if i else 1.0 - part[..., 0]) * (part[..., 1] if j else 1.0 - part[..., 1])
+            index = (floor[..., 0] + i) * KERNEL + floor[..., 1] + j
+            kernels.scatter_add_(1, index.long(), weight)
+    offsets = torch.arange(-2, 3, dtype=torch.float64)
+    taps = torch.exp(-0.5 * (offsets / 0.6).square())
+    window = (taps[:, None] * taps)[None, None]
+    blurred = torch.nn.functional.conv2d(kernels.reshape(count, 1, KERNEL, KERNEL), window, padding=2)[:, 0]
+    return (blurred / blurred.sum(dim=(1, 2), keepdim=True)).float()

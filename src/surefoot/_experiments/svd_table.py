@@ -1,0 +1,295 @@
+"""Table 3 of the paper on the differentiable inverse: D-SVD by depth, before and after training, and beside LAPACK."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .._orthogonal.learned_svd import LearnedSVD
+from .._orthogonal.svd_accuracy import Decomposition, accuracy, lapack
+from .._orthogonal.svd_objective import objective
+from .._report import charts
+from .draws import repeat_generator
+from .finished import kept
+from .result import Cell, Experiment, Finding, Plot, Progress, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMAT = 1
+"""Of the files of finished parts; raised whenever the same settings would give other numbers."""
+PAPER = "Fast and Differentiable Matrix Inverse and Its Extension to SVD"
+ROWS, COLUMNS = 50, 100
+DEPTHS = (1, 5, 10, 20, 30, 40, 60)
+PRINTED = {
+    "before": {
+        "loss": (44.9983, 35.8998, 26.6607, 15.6132, 10.3556, 7.7057, 5.0146),
+        "mse": (0.8782, 0.5721, 0.3373, 0.1502, 0.0879, 0.0568, 0.0274),
+    },
+    "after": {
+        "loss": (23.1838, 0.9565, 0.4043, 0.2694, 0.2018, 0.1243, 0.0305),
+        "mse": (0.2528, 0.0711, 0.0626, 0.0167, 0.0064, 0.0052, 0.0029),
+    },
+}
+RATE = 0.2
+"""Of Adam; the paper's 1e-2 hardly moves steps that are counted for matrices of norm 1."""
+READINGS = {"standard deviation": COLUMNS**-0.5, "variance": COLUMNS**-0.25}
+"""Standard deviations that N(0, 1/√d) can mean."""
+SETTLED = 10
+"""From this depth on the start, which the paper does not give, hardly matters."""
+MATCH = 0.1
+"""A relative difference that still counts as the paper's number."""
+INNER = (6, 4)
+"""K and L of the LD-Minv in the paper's layers."""
+TIES = {"identity, 4x4": torch.eye(4), "ones, 5x5": torch.ones(5, 5)}
+
+
+def table3(
+    depths: tuple[int, ...] = DEPTHS,
+    iterations: int = 200,
+    train: int = 300,
+    test: int = 100,
+    batch: int = 30,
+    size: tuple[int, int] = (ROWS, COLUMNS),
+    *,
+    seed: int = 0,
+    progress: Progress = lambda text: None,
+    cache: Path | None = None,
+) -> Experiment:
+    """Test loss and MSE of the singular values by depth, both readings of the distribution, then training of the steps."""
+    readings: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for reading in READINGS:
+        progress(f"{reading} 1/√d: without training")
+        M = _draw(reading, test, size, seed, 1)
+        readings[reading] = {"before": _collected([_measured(_net(size, depth, seed), M) for depth in depths])}
+    M = _draw("variance", test, size, seed, 1)
+    after = []
+    for depth in depths:
+        progress(f"K_svd = {depth}: {iterations:,} iterations of training")
+        key = {"svd": FORMAT, "depth": depth, "iterations": iterations, "train": train, "test": test, "batch": batch}
+        key |= {"size": list(size), "seed": seed, "rate": RATE}
+
+        def compute(depth: int = depth) -> dict[str, Any]:
+            net = _net(size, depth, seed)
+            data = _draw("variance", train, size, seed, 0)
+            net.fit(data, iterations=iterations, batch=batch, learning_rate=RATE, seed=seed)
+            return _measured(net, M)
+
+        after.append(kept(cache, "svd", key, compute))
+    readings["variance"]["after"] = _collected(after)
+    progress("beside torch.linalg.svd")
+    peers = _peers(M[: min(test, 30)], depths[-1], seed)
+    ties = tuple(_ties(name, A, seed) for name, A in TIES.items())
+    return Experiment(
+        name="svd/table3",
+        title="D-SVD by depth, before and after training",
+        reference=f"{PAPER}, Table 3",
+        tables=(
+            _by_depth(depths, readings["variance"]),
+            _by_reading(depths, readings),
+            peers,
+            Table("gradients at equal singular values", TIE_COLUMNS, ties),
+        ),
+        figures=(Plot("table3-depth.png", lambda: _draw_depths(depths, readings["variance"])),),
+        findings=_findings(depths, readings, peers, ties, iterations),
+        settings={
+            "matrices": f"{size[0]}x{size[1]}, entries N(0, 1/√{max(size)}); training in the reading variance",
+            "training": f"Adam, rate {RATE:g}, objective of all layers, {iterations:,} iterations of {batch} matrices of {train}",
+            "test": f"{test} other matrices; loss + sum of the singular values",
+            "MSE": "mean over matrices and singular values; the paper prints a sum of squares",
+            "start": "one random pair of orthonormal factors for all matrices",
+            "step": "guarded where f'' <= 0, M divided by an upper bound of its norm",
+            "inverse": "exact; the last layer of the comparison also with K = 6, L = 4",
+            "dtype": "float64",
+            "files": FORMAT,
+        },
+    )
+
+
+def _draw(reading: str, count: int, size: tuple[int, int], seed: int, part: int) -> Tensor:
+    generator = repeat_generator(seed, part)
+    return READINGS[reading] * torch.randn(count, *size, dtype=torch.float64, generator=generator)
+
+
+def _net(size: tuple[int, int], depth: int, seed: int, inverse: Any = "exact") -> LearnedSVD:
+    return LearnedSVD(*size, layers=depth, seed=seed, inverse=inverse)
+
+
+@torch.no_grad()
+def _measured(net: LearnedSVD, M: Tensor) -> dict[str, float]:
+    """The paper's test loss and MSE."""
+    sigma = torch.linalg.svdvals(M)
+    found = net(M)
+    loss = objective(M, found.U, found.Vh.mT) + sigma.sum(-1)
+    return {"loss": float(loss.mean()), "mse": float((found.S - sigma).square().mean())}
+
+
+def _collected(measured: list[dict[str, float]]) -> dict[str, list[float]]:
+    return {name: [one[name] for one in measured] for name in ("loss", "mse")}
+
+
+def _printed(when: str, name: str, depth: int) -> float | None:
+    return PRINTED[when][name][DEPTHS.index(depth)] if depth in DEPTHS else None
+
+
+def _by_depth(depths: tuple[int, ...], found: dict[str, dict[str, list[float]]]) -> Table:
+    columns = ["K_svd"]
+    for when in ("before", "after"):
+        for name in ("loss", "MSE"):
+            columns += [f"{name} {when} training", f"{name} {when}, paper"]
+    rows = []
+    for index, depth in enumerate(depths):
+        row: list[float | int | None] = [depth]
+        for when in ("before", "after"):
+            for name in ("loss", "mse"):
+                row += [found[when][name][index], _printed(when, name, depth)]
+        rows.append(tuple(row))
+    return Table("by depth", tuple(columns), tuple(rows))
+
+
+def _by_reading(depths: tuple[int, ...], readings: dict[str, dict[str, dict[str, list[float]]]]) -> Table:
+    return Table(
+        "without training, by reading of N(0, 1/√d)",
+        ("reading", "K_svd", "loss", "MSE", "MSE, paper"),
+        tuple(
+            (reading, depth, found["before"]["loss"][k], found["before"]["mse"][k], _printed("before", "mse", depth))
+            for reading, found in readings.items()
+            for k, depth in enumerate(depths)
+        ),
+    )
+
+
+PEER_COLUMNS = (
+    "method",
+    "seconds a matrix",
+    "time / torch.linalg.svd",
+    "residual",
+    "orthogonality",
+    "singular values",
+)
+
+
+def _peers(M: Tensor, depth: int, seed: int) -> Table:
+    """D-SVD of the largest depth beside LAPACK, float64."""
+    size = (M.shape[-2], M.shape[-1])
+
+    def layers(inverse: Any) -> Decomposition:
+        net = _net(size, depth, seed, inverse)
+
+        def run(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            found = net(M)
+            return found.U, found.S, found.Vh
+
+        return run
+
+    methods: dict[str, Decomposition] = {
+        "torch.linalg.svd": lapack,
+        f"D-SVD, K_svd = {depth}, exact inverse": layers("exact"),
+        f"D-SVD, K_svd = {depth}, LD-Minv {INNER[0]}x{INNER[1]}": layers(INNER),
+    }
+    found = {name: accuracy(method, M) for name, method in methods.items()}
+    first = found["torch.linalg.svd"].seconds
+    rows: list[tuple[Cell, ...]] = [
+        (name, one.seconds, one.seconds / first, one.residual, one.orthogonality, one.values)
+        for name, one in found.items()
+    ]
+    return Table("beside torch.linalg.svd, largest errors", PEER_COLUMNS, tuple(rows))
+
+
+NOT_FINITE = "not finite"
+TIE_COLUMNS = ("matrix", "torch.linalg.svd", "D-SVD", "through S, error of D-SVD")
+
+
+def _ties(name: str, A: Tensor, seed: int) -> tuple[str, str, str, float | None]:
+    """The largest gradient through U and Vh, and the error of the subgradient of ‖M‖_* that is orthogonal to the null space."""
+    A = A.double().requires_grad_()
+    net = LearnedSVD(*A.shape, layers=30, seed=seed)
+    U, S, Vh = torch.linalg.svd(A)
+    (peer,) = torch.autograd.grad(U[0] @ Vh[:, 0], A)
+    found = net(A)
+    (own,) = torch.autograd.grad(found.U[0] @ found.Vh[:, 0], A, retain_graph=True)
+    (nuclear,) = torch.autograd.grad(found.S.sum(), A)
+    rank = int(S.detach().gt(1e-12 * float(S[0].detach())).sum())
+    U, Vh = U.detach()[:, :rank], Vh.detach()[:rank]
+    # of a rank-deficient matrix any element of the subdifferential UVᵀ + W will do; what W acts on is projected away
+    error = float((U @ (U.mT @ nuclear @ Vh.mT) @ Vh - U @ Vh).abs().max())
+    return name, _largest(peer), _largest(own), error
+
+
+def _largest(slope: Tensor) -> str:
+    return f"{float(slope.abs().max()):.1e}" if bool(slope.isfinite().all()) else NOT_FINITE
+
+
+def _findings(
+    depths: tuple[int, ...],
+    readings: dict[str, dict[str, dict[str, list[float]]]],
+    peers: Table,
+    ties: tuple[tuple[str, str, str, float | None], ...],
+    iterations: int,
+) -> tuple[Finding, ...]:
+    before, after = readings["variance"]["before"], readings["variance"]["after"]
+    settled = [k for k, depth in enumerate(depths) if depth >= SETTLED and depth in DEPTHS]
+    differences = {
+        reading: max(
+            (abs(found["before"]["mse"][k] / PRINTED["before"]["mse"][DEPTHS.index(depths[k])] - 1.0) for k in settled),
+            default=None,
+        )
+        for reading, found in readings.items()
+    }
+    closest = {name: value for name, value in differences.items() if value is not None}
+    deepest, last = depths[-1], len(depths) - 1
+    ratios, errors = ([float(x or 0.0) for x in peers.column(PEER_COLUMNS[k])] for k in (2, 5))
+    return (
+        Finding(
+            "MSE without training (Table 3, second row).",
+            "; ".join(f"{name}: off by up to {100 * value:.0f} %" for name, value in closest.items())
+            or "no depth to compare",
+            min(closest.values()) <= MATCH if closest else None,
+            f"For K_svd of {SETTLED} or more; agreement means {100 * MATCH:.0f} % or less in one reading. The printed definition "
+            "is a sum of squares, and its numbers are means over the singular values.",
+        ),
+        Finding(
+            "Loss without training falls with the depth (Table 3, first row).",
+            ", ".join(f"K_svd = {depth}: {value:.3g}" for depth, value in zip(depths, before["loss"], strict=True)),
+            all(b < a for a, b in zip(before["loss"], before["loss"][1:], strict=False)),
+            "Agreement means that it falls with every depth. The first layers depend on the start, which the paper leaves open.",
+        ),
+        Finding(
+            "Training of the steps lowers the loss (third row), at K_svd = 60 to one thousandth of that of one untrained layer.",
+            f"K_svd = {deepest}: {before['loss'][last]:.3g} to {after['loss'][last]:.3g} after {iterations:,} iterations, "
+            f"{after['loss'][last] / before['loss'][0]:.1g} of one untrained layer",
+            None if deepest != DEPTHS[-1] else after["loss"][last] <= 2e-3 * before["loss"][0],
+            "Test loss on other matrices, decided at K_svd = 60 only. Training is on M over its norm bound; the test loss, of M "
+            "itself, weighs the off-diagonal part more: with one layer it rises while the MSE falls.",
+        ),
+        Finding(
+            "(Not in the paper: what it costs.)",
+            f"{ratios[1]:.0f} (exact inverse) and {ratios[2]:.0f} (LD-Minv) times the time of torch.linalg.svd; errors of "
+            f"singular values up to {errors[1]:.1g}, torch {errors[0]:.1g}",
+            None,
+            f"K_svd = {deepest} without training, one run. For a decomposition use sf.linalg.svd.",
+        ),
+        Finding(
+            "SVD becomes differentiable.",
+            "; ".join(f"{name}: torch {peer}, D-SVD {own}" for name, peer, own, _ in ties),
+            all(own != NOT_FINITE for _, _, own, _ in ties),
+            "Largest gradient through U and Vh at exactly equal singular values. Those of sf.linalg.svd are finite as well.",
+        ),
+    )
+
+
+def _draw_depths(depths: tuple[int, ...], found: dict[str, dict[str, list[float]]]) -> Figure:
+    figure, axes = charts.grid(1, 2)
+    for ax, (name, label) in zip(
+        axes[0], {"loss": "test loss", "mse": "MSE of the singular values"}.items(), strict=True
+    ):
+        for colour, when in zip(charts.COLOURS, ("before", "after"), strict=False):
+            ax.plot(depths, found[when][name], "o-", color=colour, markersize=3.5, label=f"{when} training")
+            ax.plot(DEPTHS, PRINTED[when][name], "--", color=colour, linewidth=1.0, label=f"{when} training, paper")
+        ax.set_yscale("log")
+        ax.set_xlabel("K_svd")
+        charts.style(ax, label)
+    return charts.finish(figure, axes, "D-SVD by depth", "mean over the test matrices")

@@ -1,0 +1,1 @@
+"""Learned matrix inverses: unrolled polynomial iterations, their coefficients, training and certificates."""

@@ -1,0 +1,179 @@
+"""Training of the coefficients on the loss (4): in the spectral domain, or on the matrices themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from surefoot_check.arrays import digest
+
+from .._core.fitting import Fitting, TrainingDirectory, run_path
+from .._core.fitting import TrainStatus as FitStatus
+from .._core.optimizers import FIRST_ORDER
+from .._core.validate import integer, nonnegative, positive_integer, unknown
+from .iteration import unrolled
+from .network import LearnedInverse
+from .spectra import Spectra, check_matrices
+
+FORMAT = "surefoot-inverse-training/1"
+RATES = {"adam": 1e-2, "sgd": 1e-4}
+"""Learning rates by default; the paper's for sgd hardly moves the coefficients."""
+
+Domain = Literal["spectral", "matrices"]
+Objective = Literal["layers", "last"]
+Gradient = Callable[[Tensor], tuple[float, Tensor]]
+"""Value and gradient of what is minimised, at C."""
+Measure = Callable[[Tensor], float]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What ``train`` did; the net holds the best coefficients.
+
+    Attributes:
+        losses: the objective on the training matrices before each step, and after the last.
+        validation: 1/n Σ ‖AX_KA - A‖_F² of the validation matrices (of the training matrices where there are none),
+        likewise. best_epoch, best: the lowest of those, and when.
+        status: how it ended.
+        stopped_by: number of the signal that interrupted it.
+    """
+
+    losses: tuple[float, ...]
+    validation: tuple[float, ...]
+    best_epoch: int
+    best: float
+    status: FitStatus
+    stopped_by: int | None = None
+
+    @property
+    def epochs(self) -> int:
+        """Steps taken."""
+        return len(self.losses) - 1
+
+    def __str__(self) -> str:
+        return (
+            f"{self.status}: {self.status.text}\n"
+            f"  {self.epochs:,} epochs, test loss {self.validation[0]:.6g} -> {self.best:.6g} (best, epoch {self.best_epoch:,})"
+        )
+
+
+def train(
+    net: LearnedInverse,
+    matrices: Tensor,
+    validation: Tensor | None = None,
+    *,
+    optimizer: str = "adam",
+    learning_rate: float | None = None,
+    epochs: int = 1000,
+    patience: int | None = None,
+    objective: Objective = "layers",
+    domain: Domain = "spectral",
+    directory: str | Path | None = None,
+    resume: bool = False,
+) -> Fit:
+    """Minimise the loss (4), 1/(2nK) Σ_i Σ_k ‖A_iX_{k,i}A_i - A_i‖_F², over the coefficients, from those that the net
+    has (the paper's Algorithm 1 starts near 1). Full batch, one step an epoch, in place.
+
+    Args:
+        net: at the end it holds the best coefficients, not the last.
+        matrices: (N, m, n), float64 or float32.
+        validation: matrices (N', m', n') whose test loss decides which coefficients are best; by default the training
+        matrices. optimizer: "adam", or "sgd" (the paper's).
+        learning_rate: by default 1e-2 for adam and the paper's 1e-4 for sgd.
+        epochs: steps, those before a resume included.
+        patience: stop after this many epochs without a lower test loss.
+        objective: "layers", the loss (4) of the paper, which also counts what the layers before the last leave; "last":
+            that of the last layer alone, 1/2n Σ_i ‖A_iX_{K,i}A_i - A_i‖_F², for which Chebyshev coefficients are the
+            better start.
+        domain: "spectral": on the singular values, with the same gradient up to rounding, after one decomposition; "matrices":
+            through the products, at a cost for each epoch that grows with the cube of the size. For comparison.
+        directory: write checkpoints and the best net there; must not exist or be empty, unless ``resume``.
+        resume: continue from the newest checkpoint, exactly as if the run had not been cut off. The net must hold the
+            coefficients that the run started from.
+
+    Returns:
+        The run. The loss has a positive floor if more than L distinct singular values occur, see ``floor``.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+        RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
+        OSError: a failed write; checkpoints written before are kept and the net is unchanged.
+    """
+    if not isinstance(net, LearnedInverse):
+        raise TypeError(f"net is a {type(net).__name__}; pass a sf.nn.LearnedInverse")
+    if optimizer not in FIRST_ORDER:
+        raise unknown("optimizer", optimizer, FIRST_ORDER)
+    rate = RATES[optimizer] if learning_rate is None else nonnegative("learning_rate", learning_rate)
+    method = FIRST_ORDER[optimizer](rate)
+    if domain not in ("spectral", "matrices"):
+        raise ValueError(f"domain is {domain!r}; it must be 'spectral' or 'matrices'")
+    if objective not in ("layers", "last"):
+        raise ValueError(f"objective is {objective!r}; it must be 'layers' or 'last'")
+    epochs = integer("epochs", epochs, 0)
+    patience = None if patience is None else positive_integer("patience", patience)
+    path = run_path(directory, resume)
+    loss, own = _objectives(net, matrices, domain, objective == "last", "matrices")
+    measure = own if validation is None else _objectives(net, validation, domain, False, "validation")[1]
+    settings = {
+        "format": FORMAT,
+        "optimizer": optimizer,
+        "learning_rate": rate,
+        "patience": patience,
+        "objective": objective,
+        "domain": domain,
+        "c0": net.c0,
+        "coefficients": _digest(net.coefficients),
+        "matrices": _digest(matrices),
+        "validation": None if validation is None else _digest(validation),
+    }
+    with ExitStack() as held:
+        files = (
+            None if path is None else TrainingDirectory(path, settings, "training of a learned inverse", resume, held)
+        )
+        at = Fitting(net.coefficients.detach().clone(), method, epochs, patience, files, held)
+        while at.status is FitStatus.RUNNING:
+            C = at.weights
+            value, gradient = loss(C)
+            if at.record(C, value, gradient, measure(C)):
+                at.move(method.step(C, gradient))
+        at.finish(LearnedInverse(at.best_weights, net.c0, interval=net.interval, backward=net.backward).save)
+        with torch.no_grad():
+            net.coefficients.copy_(at.best_weights)
+    return Fit(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
+
+
+def _objectives(net: LearnedInverse, value: Any, domain: str, last: bool, name: str) -> tuple[Gradient, Measure]:
+    """The loss with its gradient, and the test loss, of these matrices."""
+    A = check_matrices(name, value).double().to(net.coefficients.device)
+    if domain == "spectral":
+        spectra = Spectra.of(A, net.c0, name)
+        return lambda C: spectra.value_and_gradient(C, last), spectra.test_loss
+    wide = A if A.shape[-2] <= A.shape[-1] else A.mT
+    start = net.initial(wide)
+
+    def defects(C: Tensor) -> list[Tensor]:
+        return [((wide @ X) @ wide - wide).square().sum() for X in unrolled(wide, start, C)]
+
+    def loss(C: Tensor) -> tuple[float, Tensor]:
+        C = C.detach().requires_grad_()
+        terms = defects(C)
+        total = terms[-1] if last else torch.stack(terms).sum() / len(terms)
+        total = total / (2 * len(A))
+        return total.item(), torch.autograd.grad(total, C)[0]
+
+    def test_loss(C: Tensor) -> float:
+        with torch.no_grad():
+            return defects(C)[-1].item() / len(A)
+
+    return loss, test_loss
+
+
+def _digest(value: Tensor) -> str:
+    """sha256 of an array."""
+    return digest(torch.as_tensor(value).detach().cpu().numpy())

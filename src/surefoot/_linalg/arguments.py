@@ -1,0 +1,132 @@
+"""Checks of arguments that the functions of this room share, and the conversions of dtype and scale that go with them."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .operator import may_branch
+
+COMPUTED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+HALF = (torch.float16, torch.bfloat16)
+
+
+def matrix_argument(A: Any, name: str = "A", *, square: bool = False) -> Tensor:
+    """A itself if it is a tensor (..., m, n) of a supported dtype, m = n where ``square``; TypeError or ValueError if not."""
+    if not isinstance(A, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, not {type(A).__name__}: convert it with torch.as_tensor")
+    if A.dtype not in COMPUTED + HALF:
+        raise TypeError(
+            f"{name} has dtype {A.dtype}: convert it to one of float32, float64, complex64, complex128, float16, bfloat16"
+        )
+    if A.is_nested:
+        raise TypeError(f"{name} is a nested tensor: pad it, or pass its matrices one by one")
+    if A.layout != torch.strided:
+        raise TypeError(f"{name} has layout {A.layout}: convert it with {name}.to_dense()")
+    if A.ndim < 2:
+        raise ValueError(f"{name} has shape {tuple(A.shape)}: it must be a matrix or a batch of matrices (..., m, n)")
+    if square and A.shape[-2] != A.shape[-1]:
+        raise ValueError(f"{name} has shape {tuple(A.shape)}: the last two sizes must be equal; pinv takes any matrix")
+    return A
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the computation: float32 for half precision, otherwise the same."""
+    return torch.float32 if dtype in HALF else dtype
+
+
+def tolerance(value: float | Tensor | None, default: float, A: Tensor, name: str) -> Tensor:
+    """A tolerance as a float64 tensor that broadcasts against the batch dimensions of A, on its device, without gradient."""
+    if value is None:
+        return torch.full((), default, dtype=torch.float64, device=A.device)
+    if isinstance(value, Tensor):
+        if value.device != A.device:
+            raise ValueError(f"{name} is on {value.device} and A on {A.device}: move {name} with .to(A.device)")
+        if value.dtype.is_complex:
+            raise TypeError(f"{name} has dtype {value.dtype}: it must be real")
+        try:
+            expanded = torch.broadcast_shapes(value.shape, A.shape[:-2])
+        except RuntimeError:
+            expanded = None
+        if expanded != A.shape[:-2]:
+            raise ValueError(
+                f"{name} has shape {tuple(value.shape)}: it must broadcast to the batch dimensions {tuple(A.shape[:-2])} of A"
+            )
+        if may_branch(value) and not bool(((value >= 0) & value.isfinite()).all()):
+            raise ValueError(
+                f"{name} has entries that are negative or not finite: they must be finite numbers, at least 0"
+            )
+        return value.detach().double()
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} is {value!r}: it must be a number or a tensor of numbers, at least 0")
+    if not (value >= 0 and math.isfinite(value)):
+        raise ValueError(f"{name} is {value}: it must be a finite number, at least 0")
+    return torch.full((), float(value), dtype=torch.float64, device=A.device)
+
+
+def largest_part(A: Tensor) -> Tensor:
+    """The largest magnitude of a real or imaginary part, NaN if there is one (..., 1, 1); A must have entries.
+
+    The magnitude of a complex entry may overflow where its parts do not.
+    """
+    A = A.detach()
+    if A.is_complex():
+        A = torch.view_as_real(A.resolve_conj()).abs().amax(-1)
+    return torch.linalg.vector_norm(A, ord=torch.inf, dim=(-2, -1), keepdim=True)
+
+
+def power_of_two_scale(A: Tensor, *, always: bool) -> Tensor | None:
+    """A power of two for each matrix that brings its largest part (real or imaginary) to [1, 2), 1 where that is not needed; (..., 1, 1).
+
+    Products of up to four factors of the scaled matrix stay within the range of the dtype. None where no matrix needs it and
+    values may be looked at (``always=False``). 1 for zero and for non-finite matrices.
+    """
+    if A.numel() == 0:
+        return None
+    largest = largest_part(A)
+    low, high = (1e-5, 1e5) if A.dtype in (torch.float32, torch.complex64) else (1e-40, 1e40)
+    if not always:
+        least, most = largest.aminmax()
+        # NaN compares false
+        if float(least) > low and float(most) < high:
+            return None
+    fine = ((largest > low) & (largest < high)) | (largest == 0) | ~largest.isfinite()
+    if not always and bool(fine.all()):
+        return None
+    exponent = torch.where(fine, 1, largest).log2().floor()
+    # 2^-exponent can overflow where A is subnormal
+    limit = 126 if largest.dtype == torch.float32 else 1022
+    return torch.exp2(-exponent.clamp(-limit, limit))
+
+
+class _LowerTriangle(torch.autograd.Function):
+    """The Hermitian matrix of the lower triangle; its derivative is that of (A + Aᴴ)/2, as in torch.linalg.eigh."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor) -> Tensor:
+        return A.tril(-1).mH + A.tril()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return (grads[0] + grads[0].mH) / 2
+
+
+class _LowerTriangleWithTangent(_LowerTriangle):
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        return (tangents[0] + tangents[0].mH) / 2
+
+
+def hermitian_part(A: Tensor) -> Tensor:
+    """The Hermitian matrix that agrees with A in the lower triangle."""
+    return (_LowerTriangle if torch.compiler.is_compiling() else _LowerTriangleWithTangent).apply(A)  # type: ignore[return-value]

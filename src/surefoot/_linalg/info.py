@@ -1,0 +1,100 @@
+"""What the ``*_ex`` functions say about each matrix of a batch: status, accuracy, and the method that was used."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Status(IntEnum):
+    """How the computation of one matrix ended; stored as an integer, so that a batch of statuses is a tensor."""
+
+    OK = 0
+    RANK_DEFICIENT = 1
+    SINGULAR = 2
+    NON_FINITE = 3
+    INACCURATE = 4
+    NOT_CONVERGED = 5
+    OUT_OF_RANGE = 6
+
+    @property
+    def text(self) -> str:
+        """What happened and what to do."""
+        return {
+            "OK": "full rank, and as accurate as the method allows",
+            "RANK_DEFICIENT": "the rank is below min(m, n) to the given tolerances, so no error bound exists; the derivative is "
+            "the one that keeps the rank. Change atol or rtol if the small singular values are meant",
+            "SINGULAR": "exactly singular, so that there is no inverse and the value is non-finite; use pinv",
+            "NON_FINITE": "the input has infinite or NaN entries, and so has the value; look for where they come from",
+            "INACCURATE": "so ill-conditioned that no digit is certain in this precision; use float64, or pinv with larger rtol",
+            "NOT_CONVERGED": "the iteration limit came before the residual reached rounding level; raise max_iterations, or use "
+            "method='auto'",
+            "OUT_OF_RANGE": "the value overflows this precision although the input is finite; scale the input or use float64",
+        }[self.name]
+
+
+class Method(IntEnum):
+    """How the value of one matrix was computed; stored as an integer like ``Status``."""
+
+    NONE = 0
+    LU = 1
+    CHOLESKY = 2
+    QR = 3
+    SVD = 4
+    EIGH = 5
+    ITERATION = 6
+    CHEBYSHEV = 7
+    GRAM = 8
+    WOODBURY = 9
+
+    @property
+    def label(self) -> str:
+        """The name, as the argument ``method`` spells it."""
+        return self.name.lower()
+
+
+class Info(NamedTuple):
+    """What is known of a batch of computed matrices; every field is a tensor over the batch dimensions, without gradient.
+
+    A named tuple of tensors is a pytree, so ``torch.vmap`` and ``torch.compile`` return it as they return tensors.
+    """
+
+    status: Tensor
+    """``Status``, integer"""
+    rank: Tensor
+    """numerical rank to the tolerances that were used, integer"""
+    iterations: Tensor
+    """iterations of an iterative method, 0 for a direct one, integer"""
+    residual: Tensor
+    """measured spectral or Frobenius norm of the defining equation's defect (each function says which)"""
+    error_bound: Tensor
+    """rigorous bound of the spectral norm of the error, rounding included; infinite where none exists"""
+    condition: Tensor
+    """estimate of ‖A‖‖A⁺‖, from above; infinite where it is not known"""
+    method_code: Tensor
+    """``Method``, integer"""
+
+    @property
+    def method(self) -> Any:
+        """The name of the method: one string if all matrices had the same, otherwise nested lists over the batch dimensions."""
+        codes = torch.unique(self.method_code)
+        if codes.numel() == 1:
+            return Method(int(codes)).label
+        return _mapped(self.method_code.tolist(), lambda code: Method(code).label)
+
+    @property
+    def messages(self) -> Any:
+        """The texts of the statuses, nested lists over the batch dimensions (one string without any)."""
+        return _mapped(self.status.tolist(), lambda code: Status(code).text)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every status is ``Status.OK``."""
+        return bool((self.status == Status.OK).all())
+
+
+def _mapped(nested: Any, name: Any) -> Any:
+    return [_mapped(entry, name) for entry in nested] if isinstance(nested, list) else name(nested)

@@ -1,0 +1,48 @@
+"""``inv`` and ``inv_ex``: the inverse of square matrices."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .arguments import compute_dtype, matrix_argument, power_of_two_scale
+from .info import Info
+from .operator import may_branch, own_precision
+from .pinv import describe
+from .pinv_function import differentiable_pinv
+
+
+def inv(A: Tensor) -> Tensor:
+    """The inverse of A (..., n, n): ``torch.linalg.inv``, also for float16 and bfloat16 (computed in float32).
+
+    Nothing is checked beyond what torch checks: ``torch.linalg.LinAlgError`` where A is exactly singular; NaN or infinite entries
+    give such a result. TypeError for an unsupported dtype, ValueError for a matrix that is not square. The gradient is
+    −XᴴgXᴴ, X = A⁻¹, to any order.
+    """
+    matrix_argument(A, square=True)
+    return torch.linalg.inv(A.to(compute_dtype(A.dtype))).to(A.dtype)
+
+
+@own_precision
+def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``inv`` with an ``Info``, and without exceptions for the values of A: a bad matrix has its status and spoils no other.
+
+    A singular or non-finite matrix has the value NaN and the gradient 0. In ``info``: ``residual`` = ‖AXA − A‖_F/‖A‖_F;
+    ``error_bound`` ≥ ‖X − A⁻¹‖ (spectral norm), rounding included: ‖X‖ρ/(1 − ρ), ρ = ‖I − AX‖ (docs/theorems/inverse.md,
+    Theorem 6),
+    infinite with status ``INACCURATE`` where ρ < 1 is not certain; ``condition`` = ‖A‖_F‖X‖_F. TypeError and ValueError
+    as for ``inv``.
+    """
+    matrix_argument(A, square=True)
+    wide = A.to(compute_dtype(A.dtype))
+    unused = torch.zeros((), dtype=torch.float64, device=A.device)
+    outputs = differentiable_pinv(wide, unused, unused, unused, False, "inverse", 0.0, 2, 1)
+    value = outputs[0].to(A.dtype)
+    scale = power_of_two_scale(wide, always=not may_branch(wide))
+    if scale is None:
+        return value, describe(value, outputs, wide, None)
+    # in float64, where single precision loses nothing to the scale
+    precise = torch.complex128 if A.is_complex() else torch.float64
+    factor = scale.double()
+    scaled = outputs[0].detach().to(precise) * factor.reciprocal()
+    return value, describe(value, (scaled, *outputs[1:]), wide.detach().to(precise) * factor, scale)

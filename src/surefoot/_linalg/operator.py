@@ -1,0 +1,106 @@
+"""The pattern that every operator of this room follows, so that all of torch's transforms accept it.
+
+1. A *kernel*, registered with ``torch.library.custom_op`` and with a fake implementation, computes the values. Only there may
+   code branch on data: the kernel sees plain tensors under every transform. It has no derivative.
+2. An ``autograd.Function`` with ``setup_context`` calls the kernel, and has a ``backward`` made of differentiable torch
+   operations on its inputs and outputs, so that it can be differentiated again. Its ``vmap`` is ``batch_first``.
+3. A subclass adds ``jvp``. Dynamo refuses a Function with a ``jvp``, so ``apply`` takes the base class while compiling.
+
+``forward`` must name its arguments: with ``*args`` Dynamo passes the context first where no tensor requires a gradient. In what
+Dynamo traces, a tensor must not be compared with an enum member (it takes the result for a constant): use ``int(member)``.
+
+A kernel must not rely on lazy conjugates: in a compiled graph it runs where an elementwise operation on ``A.mH`` of complex A
+sees A.mT (wrong values, no error). Resolve what comes in, and use ``A.mT.conj_physical()``.
+
+A derivative rule that is written with torch operations may look at data (to skip work) only where ``may_branch`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack  # pyright: ignore[reportMissingModuleSource]
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def apply(eager: type[torch.autograd.Function], compiled: type[torch.autograd.Function], *args: Any) -> Any:
+    """Call the Function ``eager``, which has a ``jvp``, or under ``torch.compile`` its base ``compiled``, which has none."""
+    return compiled.apply(*args) if torch.compiler.is_compiling() else eager.apply(*args)
+
+
+def may_branch(A: Tensor) -> bool:
+    """Whether Python may look at the values of A: not while tracing, not inside ``torch.func`` transforms, not on meta."""
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or A.is_meta)
+
+
+def own_precision(function: Callable[P, R]) -> Callable[P, R]:
+    """``function`` with autocast off on the device of its first tensor.
+
+    Autocast would round the factors of products to half precision: iterations then do not converge, gradients lose all but two
+    digits, and bounds of rounding errors do not hold.
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, Tensor):
+                kind = value.device.type
+                if kind == "meta" or not torch.is_autocast_enabled(kind):
+                    break
+                with torch.autocast(kind, enabled=False):
+                    return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return run
+
+
+def plain_eager(A: Tensor) -> bool:
+    """Whether A is an ordinary tensor outside of every transform, tracer and forward-mode level.
+
+    Then a kernel may be called as the Python function that it is, and a Function with ``forward(ctx, ...)`` does: a registered
+    operator and ``setup_context`` cost 0.1 ms a call, as much as the inverse of a small matrix.
+    """
+    return (
+        type(A) in (Tensor, torch.nn.Parameter)
+        and may_branch(A)
+        and _get_current_dispatch_mode() is None
+        and forward_ad._current_level < 0
+    )
+
+
+def refuse_nested_forward(name: str) -> None:
+    """To be called first in a ``jvp``: torch drops the outer derivative of forward mode inside forward mode without a word."""
+    stack = get_interpreter_stack() or []
+    if sum(level.key() == TransformType.Jvp for level in stack) > 1:
+        raise NotImplementedError(
+            f"{name}: torch cannot nest forward-mode derivatives (jvp, jacfwd) of a custom function; "
+            "take the inner derivative in reverse mode: jacfwd(jacrev(f)), torch.func.hessian(f)"
+        )
+
+
+def batch_first(
+    call: Callable[..., Any], info: Any, in_dims: tuple[int | None, ...], args: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """The ``vmap`` rule of an operator over leading batch dimensions: the mapped dimension becomes the first of them.
+
+    ``call(*args)`` returns a tensor or a tuple of tensors. A tensor without a mapped dimension is expanded (a view); what is no
+    tensor goes through.
+    """
+    moved = []
+    for arg, dim in zip(args, in_dims, strict=True):
+        if not isinstance(arg, Tensor):
+            moved.append(arg)
+        elif dim is None:
+            moved.append(arg.expand(info.batch_size, *arg.shape))
+        else:
+            moved.append(arg.movedim(dim, 0))
+    outputs = call(*moved)
+    return outputs, (tuple(0 for _ in outputs) if isinstance(outputs, tuple) else 0)

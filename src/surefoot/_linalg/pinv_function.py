@@ -1,0 +1,265 @@
+"""The kernel of ``pinv`` and ``inv_ex`` with its closed-form derivative."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import norms
+from .arguments import power_of_two_scale
+from .info import Method, Status
+from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
+from .routes import Computed, Tolerances, full, iteration, no_gram, pseudoinverse
+
+# plain integers: Dynamo takes the comparison of a tensor with an enum member for a constant
+_DEFICIENT, _SINGULAR = int(Status.RANK_DEFICIENT), int(Status.SINGULAR)
+_NON_FINITE, _INACCURATE = int(Status.NON_FINITE), int(Status.INACCURATE)
+
+Outputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def compute(
+    A: Tensor,
+    atol: Tensor,
+    rtol: Tensor,
+    upper: Tensor,
+    hermitian: bool,
+    method: str,
+    ratio: float,
+    order: int,
+    limit: int,
+) -> Outputs:
+    """X, Y = XᴴX (empty for square A), status, rank, iterations, condition, method of A (..., m, n), m ≤ n."""
+    batch, (m, n) = A.shape[:-2], A.shape[-2:]
+    A = A.resolve_conj()
+    flat = A if A.ndim == 3 else A.reshape(math.prod(batch), m, n)
+    # a tolerance of every matrix, or one for all
+    atol, rtol, upper = (value.expand(batch).reshape(-1) if value.ndim else value for value in (atol, rtol, upper))
+
+    def of(part: Tensor, index: Tensor | None) -> Computed:
+        if part.numel() == 0:
+            return _nothing(part)
+        if method == "inverse":
+            return _inverse(part)
+        tolerances = Tolerances(atol, rtol) if index is None else Tolerances(atol, rtol)[index]
+        if method in ("iteration", "chebyshev"):
+            bound = upper if index is None or not upper.ndim else upper[index]
+            return iteration(part, bound, ratio, order, limit)
+        return pseudoinverse(part, tolerances, hermitian, method)
+
+    values = vars(_finite_parts(flat, of)).values()
+    if A.ndim != 3:
+        values = (value.reshape((*batch, *value.shape[1:])) for value in values)
+    return tuple(values)  # type: ignore[return-value]
+
+
+@torch.library.custom_op("surefoot::pinv", mutates_args=())
+def _kernel(
+    A: Tensor,
+    atol: Tensor,
+    rtol: Tensor,
+    upper: Tensor,
+    hermitian: bool,
+    method: str,
+    ratio: float,
+    order: int,
+    limit: int,
+) -> Outputs:
+    outputs = compute(A, atol, rtol, upper, hermitian, method, ratio, order, limit)
+    return tuple(output.contiguous() for output in outputs)  # type: ignore[return-value]
+
+
+@_kernel.register_fake
+def _(A, atol, rtol, upper, hermitian, method, ratio, order, limit):
+    batch, (m, n) = A.shape[:-2], A.shape[-2:]
+    integers = [A.new_empty(batch, dtype=torch.int64) for _ in range(4)]
+    Y = A.new_empty((*batch, m, m) if m < n else (*batch, 0, 0))
+    condition = A.new_empty(batch, dtype=torch.float64)
+    return (A.new_empty((*batch, n, m)), Y, *integers[:3], condition, integers[3])
+
+
+def _finite_parts(A: Tensor, compute: Callable[[Tensor, Tensor | None], Computed]) -> Computed:
+    """The finite matrices of a flat batch computed, the others left NaN."""
+    if A.numel() == 0 or math.isfinite(torch.linalg.vector_norm(A, ord=torch.inf)):
+        return compute(A, None)
+    finite = A.isfinite().flatten(1).all(-1)
+    result = Computed.empty(A)
+    result.status.fill_(Status.NON_FINITE)
+    index = finite.nonzero().squeeze(-1)
+    if index.numel():
+        result.put(index, compute(A[index], index))
+    return result
+
+
+def _nothing(A: Tensor) -> Computed:
+    """The result for matrices without entries: zeros, of full rank 0."""
+    result = Computed.empty(A)
+    for value in (result.X, result.Y, result.condition):
+        value.zero_()
+    return result
+
+
+def _inverse(A: Tensor) -> Computed:
+    """The inverse as torch computes it, of the matrix scaled if it needs that; a singular matrix is left NaN."""
+    scale = power_of_two_scale(A, always=False)
+    if scale is None:
+        X, code = torch.linalg.inv_ex(A)
+        condition = norms.frobenius(A) * norms.frobenius(X)
+    else:
+        scaled = A * scale
+        X, code = torch.linalg.inv_ex(scaled)
+        condition = norms.frobenius(scaled.to(_wide(A))) * norms.frobenius(X.to(_wide(A)))
+        X = X * scale
+        # entries of very different size vanish beside the largest one, where elimination without scaling may keep them
+        again = ((code != 0) | ~X.isfinite().flatten(1).all(-1)).nonzero().squeeze(-1)
+        X[again], code[again] = torch.linalg.inv_ex(A[again])
+        condition[again] = norms.frobenius(A[again].to(_wide(A))) * norms.frobenius(X[again].to(_wide(A)))
+    result = full(A, X, no_gram(A), Method.LU, torch.where(condition.isfinite(), condition, torch.inf))
+    singular = code != 0
+    result.status[singular] = Status.SINGULAR
+    result.X[singular] = torch.nan
+    result.condition[singular] = torch.inf
+    result.rank[singular] = 0
+    return result
+
+
+def _wide(A: Tensor) -> torch.dtype:
+    """The double precision of the kind of A."""
+    return torch.complex128 if A.is_complex() else torch.float64
+
+
+def _absent(status: Tensor) -> Tensor:
+    """Which matrices have no value."""
+    return (status == _SINGULAR) | (status == _NON_FINITE) | (status == _INACCURATE)
+
+
+class _Pseudoinverse(torch.autograd.Function):
+    """The kernel with its derivative; everything but X and Y is data about them.
+
+    Y = XᴴX is an output with a derivative of its own, so that the cheap gradient, which needs G⁻¹ = (AAᴴ)⁻¹ = Y, can be
+    differentiated again.
+    """
+
+    @staticmethod
+    def forward(
+        A: Tensor,
+        atol: Tensor,
+        rtol: Tensor,
+        upper: Tensor,
+        hermitian: bool,
+        method: str,
+        ratio: float,
+        order: int,
+        limit: int,
+    ) -> Outputs:
+        # no *args: without a tensor that requires a gradient, Dynamo would pass the context first
+        return _kernel(A, atol, rtol, upper, hermitian, method, ratio, order, limit)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
+        A, X, Y, status = inputs[0], *output[:3]
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(A, X, Y, status)
+        ctx.save_for_forward(A, X, Y, status)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        A, X, Y, status = ctx.saved_tensors
+        return gradient(A, X, Y, status, grads[0], grads[1]), *[None] * (len(ctx.needs_input_grad) - 1)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return batch_first(differentiable_pinv, info, in_dims, args)
+
+
+class _PseudoinverseWithTangent(_Pseudoinverse):
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        refuse_nested_forward("pinv")
+        A, X, Y, status = ctx.saved_tensors
+        dX = tangent(A, X, status, tangents[0])
+        dY = dX.mH @ X + X.mH @ dX if A.shape[-2] < A.shape[-1] else torch.zeros_like(Y)
+        return dX, dY, None, None, None, None, None
+
+
+class _EagerPseudoinverse(torch.autograd.Function):
+    """The same without transforms, for ``plain_eager`` arguments."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Outputs:
+        outputs = compute(*args)
+        ctx.mark_non_differentiable(*outputs[2:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(args[0], *outputs[:3])
+        return outputs
+
+    backward = _Pseudoinverse.backward
+
+
+def differentiable_pinv(*args: Any) -> Outputs:
+    """X = A⁺, Y = XᴴX, and their data, from the arguments of ``compute``; X and Y are differentiable in A to any order."""
+    A = args[0]
+    if plain_eager(A):
+        return _EagerPseudoinverse.apply(*args) if A.requires_grad and torch.is_grad_enabled() else compute(*args)  # type: ignore[return-value]
+    return apply(_PseudoinverseWithTangent, _Pseudoinverse, *args)
+
+
+def unrolled_pinv(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> Outputs:
+    """The same outputs from the polynomial iteration, with every step differentiated."""
+    result = iteration(A, upper, ratio, order, limit)
+    return tuple(vars(result).values())  # type: ignore[return-value]
+
+
+@own_precision
+def gradient(A: Tensor, X: Tensor, Y: Tensor, status: Tensor, gX: Tensor | None, gY: Tensor | None) -> Tensor | None:
+    """The gradient at A (..., m, n), m ≤ n, of a loss with gradients gX at X = A⁺ and gY at Y = XᴴX.
+
+    −XᴴgXᴴ + (I − AX)gᴴXXᴴ + XᴴXgᴴ(I − XA), without the terms that vanish: a vanishing term that is kept multiplies the error
+    by up to κ (docs/theorems/inverse.md, Theorem 8). With Y the first and third need three products: with T = Ygᴴ and S = TX they are
+    T − (S + Sᴴ)A. Zero where there is no value.
+    """
+    square = A.shape[-2] == A.shape[-1]
+    if not square and gY is not None:
+        through = X @ (gY + gY.mH)
+        gX = through if gX is None else gX + through
+    if gX is None:
+        return None
+    look = may_branch(gX)
+    # every matrix with its full rank: nothing to mask or to add
+    plain = look and (status.numel() == 0 or int(status.amax()) == 0)
+    if not plain:
+        mask = _absent(status)[..., None, None]
+        A, X, gX = A.masked_fill(mask, 0), X.masked_fill(mask, 0), gX.masked_fill(mask, 0)
+        Y = Y if square else Y.masked_fill(mask, 0)
+    gH = gX.mH
+    if square:
+        result = -X.mH @ gX @ X.mH
+    else:
+        T = Y @ gH
+        S = T @ X
+        result = T - (S + S.mH) @ A
+    if not plain:
+        lost = (gH - A @ (X @ gH)) @ X @ X.mH
+        if square:
+            kept = X.mH @ (X @ gH)
+            lost = lost + kept - (kept @ X) @ A
+        result = result + torch.where((status == _DEFICIENT)[..., None, None], lost, 0)
+    return result
+
+
+@own_precision
+def tangent(A: Tensor, X: Tensor, status: Tensor, dA: Tensor) -> Tensor:
+    """dA⁺ = −X dA X + (I − XA)dAᴴXᴴX + XXᴴdAᴴ(I − AX), without the terms that vanish at full rank; m ≤ n."""
+    mask = _absent(status)[..., None, None]
+    A, X, dA = A.masked_fill(mask, 0), X.masked_fill(mask, 0), dA.masked_fill(mask, 0)
+    square = A.shape[-2] == A.shape[-1]
+    dH = dA.mH
+    right = (dH - X @ (A @ dH)) @ X.mH @ X
+    left = X @ (X.mH @ (dH - (dH @ A) @ X))
+    deficient = (status == _DEFICIENT)[..., None, None]
+    return -X @ dA @ X + torch.where(deficient, left, 0) + (torch.where(deficient, right, 0) if square else right)

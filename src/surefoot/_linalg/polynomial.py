@@ -1,0 +1,99 @@
+"""The matrix iteration X_{k+1} = X_k p_k(I − AX_k) with all-ones or Chebyshev coefficients (equation (3) of the paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import norms
+
+
+def chebyshev_layers(ratio: float, order: int, tolerance: float) -> list[list[float]]:
+    """The optimal coefficients for singular values in [ratio·h, h], X_0 = Aᴴ/h²: one list a layer, lowest power first.
+
+    The composed residual is the scaled Chebyshev polynomial of degree order^K on [ratio², 1], the smallest possible; K is
+    the first number of layers that brings its maximum under ``tolerance``.
+    """
+    squared = ratio**2
+    monomials = _chebyshev_polynomial(order)
+    # the first layer has the argument a e + b, the others τ e
+    a = 2.0 / (1.0 - squared)
+    tau = (1.0 + squared) / (1.0 - squared)
+    b = tau - a
+    result = []
+    while True:
+        top = math.cosh(order * math.acosh(tau))
+        if result:
+            scaled = [c * tau**j / top for j, c in enumerate(monomials)]
+        else:
+            scaled = [0.0] * (order + 1)
+            for j, c in enumerate(monomials):
+                for i in range(j + 1):
+                    scaled[i] += c * math.comb(j, i) * a**i * b ** (j - i) / top
+        # (1 − Σ s_j e^j)/(1 − e), with Σ s_j = 1
+        result.append([math.fsum(scaled[i + 1 :]) for i in range(order)])
+        if 1.0 / top <= tolerance:
+            return result
+        tau = top
+
+
+def _chebyshev_polynomial(order: int) -> list[float]:
+    """The coefficients of T_order, lowest power first."""
+    before, now = [1.0], [0.0, 1.0]
+    for _ in range(order - 1):
+        doubled = [0.0, *(2.0 * c for c in now)]
+        before, now = now, [d - (before[i] if i < len(before) else 0.0) for i, d in enumerate(doubled)]
+    return now
+
+
+def evaluate(coefficients: Sequence[float], E: Tensor) -> Tensor:
+    """Σ_j c_j E^j by Horner's rule."""
+    identity = torch.eye(E.shape[-1], dtype=E.dtype, device=E.device)
+    value = coefficients[-1] * E + coefficients[-2] * identity
+    for c in reversed(coefficients[:-2]):
+        value = E @ value + c * identity
+    return value
+
+
+def iterate(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> tuple[Tensor, Tensor, Tensor]:
+    """X, the number of layers used and whether the residual reached rounding level, for each matrix of A (..., m, n), m ≤ n.
+
+    X_0 = Aᴴ/c0. ``ratio`` = 0: all-ones coefficients, c0 a rigorous bound of ‖A‖². Otherwise the Chebyshev ones for singular
+    values in [ratio·upper, upper], c0 = upper², followed by all-ones layers.
+
+    A matrix stops when ‖AXA − A‖_F ≤ eps ‖A‖_F² ‖X‖_F, the size of the rounding error of that residual, and the last layer
+    changed X so little that the next would change nothing: beyond that, a matrix with null spaces on both sides only loses
+    accuracy, by the factor p_k(1) a layer (order, for all-ones). Differentiable as it is written; looks at the values of A.
+    """
+    eps = torch.finfo(A.dtype).eps
+    identity = torch.eye(A.shape[-2], dtype=A.dtype, device=A.device)
+    ones = [[1.0] * order] * limit
+    layers = [*chebyshev_layers(ratio, order, eps), *ones] if ratio else ones
+    norm = upper.expand(A.shape[:-2]) if ratio else norms.spectral(A.detach())
+    # the matrices of a batch are scaled to about 1, so that a bound as small as this is that of a zero matrix
+    c0 = torch.where(norm > 1e-10, norm, 1.0).square().to(A.real.dtype)
+    X = A.mT.conj().resolve_conj() / c0[..., None, None]
+    size = torch.linalg.vector_norm(A.detach(), dim=(-2, -1))
+    converged = torch.zeros(A.shape[:-2], dtype=torch.bool, device=A.device)
+    iterations = torch.zeros(A.shape[:-2], dtype=torch.int64, device=A.device)
+    settled = torch.zeros_like(converged)
+    for k in range(limit + 1):
+        E = identity - A @ X
+        with torch.no_grad():
+            residual = torch.linalg.vector_norm(E @ A, dim=(-2, -1))
+            norm = torch.linalg.vector_norm(X, dim=(-2, -1))
+            # NaN is not called converged
+            converged = converged | (settled & (residual <= eps * size**2 * norm))
+        if k == limit or bool(converged.all()):
+            break
+        iterations = iterations + ~converged
+        following = X @ evaluate(layers[k], E)
+        with torch.no_grad():
+            # an error of δ becomes δ^order; rounding in E alone changes X by eps κ
+            change = torch.linalg.vector_norm(following - X, dim=(-2, -1))
+            settled = change <= torch.clamp(10 * eps * size * norm, min=eps ** (1 / order)) * norm
+        X = torch.where(converged[..., None, None], X, following)
+    return X, iterations, converged

@@ -1,0 +1,171 @@
+"""The factors A = U·diag(S)·Vᴴ of a batch, from the Gram matrix where that is accurate, else from LAPACK.
+
+**Gram route.** For k = min(m, n) rows (a tall A is transposed) let AAᴴ = PΛPᴴ, B = PᴴA and s_i = ‖row i of B‖. Then A =
+PB holds to rounding whatever the error of the eigenvectors, so only the rows of B need attention: with Vh = B/s and E =
+VhVhᴴ − I, ‖E‖ is about ε(s_1/s_k)² after the squaring. One Newton–Schulz step, Vh ← (I − E/2)Vh, leaves ‖VhVhᴴ − I‖ ≤
+‖E‖² and moves P·diag(s)·Vh away from A by at most ‖diag(s)E‖/2. Both numbers are *measured* for each matrix; where
+‖E‖²_F > kε or ‖diag(s)E‖_F > 4kεs_1 the matrix goes to LAPACK. By Weyl's inequality the same number bounds the error of
+the singular values. LAPACK's own residual is .4kε to kε (Frobenius norm relative to s_1), so an accepted matrix stays
+within ten times that.
+
+In single precision the Gram matrix is formed in double: every nonsingular matrix of moderate condition (up to about
+1e6) is accepted.
+
+**Ties.** Where singular values agree to rounding any rotation of their singular vectors is as good. LAPACK's own choice
+is often aligned with the coordinates (the identity gives U = V = I), and in such a basis a gradient shows only its
+diagonal (see ``svd_derivative``). So tied vectors are turned together by one fixed reflection without zero entries; A
+does not notice.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+
+from .arguments import largest_part
+
+METHODS = ("auto", "gram", "svd")
+DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+def rank_tolerance(S: Tensor, m: int, n: int) -> Tensor:
+    """max(m, n)·ε·s_1 (..., 1): a singular value of an m×n matrix up to this is 0, as in torch.linalg.matrix_rank."""
+    largest = S[..., :1] if S.shape[-1] else S.new_zeros((*S.shape[:-1], 1))
+    return max(m, n) * torch.finfo(S.dtype).eps * largest
+
+
+def tie_tolerance(S: Tensor, m: int, n: int) -> Tensor:
+    """2√max(m, n)·ε·s_1 (..., 1), the error of computed values: singular values of an m×n matrix this close are tied."""
+    return rank_tolerance(S, m, n) * (2 / math.sqrt(max(m, n, 1)))
+
+
+def adjoint(M: Tensor) -> Tensor:
+    """Mᴴ, conjugated at once: under ``torch.compile`` a custom operator does not see the lazy conjugation of ``.mH``."""
+    return M.mT.conj_physical()
+
+
+def spectral_factors(A: Tensor, method: str, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """U, S, Vh of ``A`` (..., m, n), and where the Gram route was used (...).
+
+    ``method`` is ``"auto"``, ``"gram"`` or ``"svd"``; the first two mean the Gram route where its measured errors are
+    acceptable. A matrix with a non-finite entry gets NaN factors and does not disturb the others.
+    """
+    *batch, m, n = A.shape
+    rows = A.detach().resolve_conj().reshape(math.prod(batch), m, n)
+    if m > n:
+        rows = adjoint(rows)
+    largest = largest_part(rows)[:, 0, 0] if rows.numel() else rows.new_zeros(len(rows), dtype=A.real.dtype)
+    finite = torch.isfinite(largest)
+    # a power of two: exact, and squares neither overflow nor vanish
+    scale = torch.ldexp(torch.ones_like(largest), torch.frexp(largest.where(finite & (largest > 0), 1)).exponent - 1)
+    needed = (scale < 2.0**-20) | (scale > 2.0**20) | ~finite
+    if bool(needed.any()):
+        rows = _divided(rows, scale[:, None, None]).where(finite[:, None, None], 0)
+    else:
+        scale = torch.ones_like(scale)
+    if method == "svd" or rows.shape[-2] == 0:
+        U, S, Vh = torch.linalg.svd(rows, full_matrices=False)
+        gram = torch.zeros_like(finite)
+    else:
+        double = DOUBLE.get(rows.dtype, rows.dtype)
+        # matrices of single precision that are likely to be well conditioned by their shape do without double
+        first = rows.dtype if 2 * rows.shape[-2] <= rows.shape[-1] else double
+        U, S, Vh, gram = _from_gram(rows, first)
+        for precision in {double} - {first}:
+            refused = (~gram).nonzero()[:, 0]
+            if len(refused):
+                U[refused], S[refused], Vh[refused], gram[refused] = _from_gram(rows[refused], precision)
+        refused = (~gram).nonzero()[:, 0]
+        if len(refused):
+            U[refused], S[refused], Vh[refused] = torch.linalg.svd(rows[refused], full_matrices=False)
+    U, Vh = _turn_ties(U, S, Vh, m, n)
+    if full_matrices and m != n:
+        # rows are wide here, so Vh is the factor that lacks directions
+        Vh = torch.cat((Vh, adjoint(torch.linalg.qr(adjoint(Vh), mode="complete").Q[..., Vh.shape[-2] :])), -2)
+    S = S * scale[:, None]
+    if not finite.all():
+        U, S, Vh = (factor.where(finite.view(-1, *[1] * (factor.ndim - 1)), torch.nan) for factor in (U, S, Vh))
+    if m > n:
+        U, Vh = adjoint(Vh), adjoint(U)
+    return (
+        _laid_out(U, batch),
+        _laid_out(S, batch),
+        _laid_out(Vh, batch),
+        (gram & finite).reshape(batch),
+    )
+
+
+def _divided(rows: Tensor, scale: Tensor) -> Tensor:
+    """rows / scale, part by part: the quotient of complex numbers is lost where the square of the divisor underflows."""
+    if rows.is_complex():
+        return torch.view_as_complex(torch.view_as_real(rows) / scale[..., None])
+    return rows / scale
+
+
+def _laid_out(factor: Tensor, batch: list[int]) -> Tensor:
+    """A contiguous tensor with its batch dimensions, as the operators that call this promise to torch."""
+    return factor.reshape((*batch, *factor.shape[1:])).contiguous()
+
+
+def _from_gram(rows: Tensor, precision: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """U, S, Vh of wide scaled matrices (B, k, n) from Gram matrices in ``precision``, and which are accurate (B,)."""
+    k, eps = rows.shape[-2], torch.finfo(rows.dtype).eps
+    wide = rows.to(precision)
+    # in ascending order the eigenvalues of −AAᴴ belong to descending singular values
+    negative = torch.baddbmm(wide.new_empty(len(wide), k, k), wide, adjoint(wide), beta=0, alpha=-1)
+    U = torch.linalg.eigh(negative).eigenvectors
+    Vh = adjoint(U) @ wide
+    norms = torch.linalg.vector_norm(Vh, dim=-1)
+    Vh.div_(norms.where(norms > 0, 1).unsqueeze(-1))
+    E = Vh @ adjoint(Vh)
+    E.diagonal(dim1=-2, dim2=-1).sub_(1)
+    errors = torch.linalg.vector_norm(E, dim=-1)
+    defect = torch.linalg.vector_norm(errors, dim=-1)
+    residual = torch.linalg.vector_norm(norms * errors, dim=-1)
+    accurate = (defect.square() <= k * eps) & (residual <= 4 * k * eps * norms[:, 0])
+    # LAPACK's own defect is about kε
+    if bool((accurate & (defect > 2 * k * eps)).any()):
+        Vh = torch.baddbmm(Vh, E, Vh, alpha=-0.5)
+    # norms of tied rows can be out of order by rounding
+    S = norms.cummin(-1).values
+    return U.to(rows.dtype), S.to(rows.real.dtype), Vh.to(rows.dtype), accurate
+
+
+def _turn_ties(U: Tensor, S: Tensor, Vh: Tensor, m: int, n: int) -> tuple[Tensor, Tensor]:
+    """The same factors with the vectors of each group of tied nonzero singular values turned by a reflection I − 2vvᴴ/‖v‖²."""
+    if S.shape[-1] < 2:
+        return U, Vh
+    tied = (S[:, :-1] - S[:, 1:] <= tie_tolerance(S, m, n)) & (S[:, 1:] > rank_tolerance(S, m, n))
+    turned = tied.any(-1).nonzero()[:, 0]
+    if len(turned) == 0:
+        return U, Vh
+    tied = torch.nn.functional.pad(tied[turned], (1, 1))
+    group = (~tied[:, :-1]).cumsum(-1)
+    same = group[:, :, None] == group[:, None, :]
+    # entries between .5 and 1.5 with no pattern; a complex v also turns the phases, without which imaginary parts stay hidden
+    index = torch.arange(S.shape[-1], device=S.device, dtype=S.dtype)
+    v = (0.5 + torch.frac(index * 0.6180339887498949 + 0.3)).to(U.dtype)
+    if U.is_complex():
+        v = v * torch.exp(2j * torch.pi * torch.frac(index * 0.7548776662466927))
+    v = v * (tied[:, :-1] | tied[:, 1:])
+    size = (same * v.abs().square()[:, None, :]).sum(-1)
+    reflection = -2 * same * (v[:, :, None] * v.conj_physical()[:, None, :]) / size.where(size > 0, 1)[..., None]
+    reflection.diagonal(dim1=-2, dim2=-1).add_(1)
+    U, Vh = U.clone(), Vh.clone()
+    U[turned] = U[turned] @ reflection
+    Vh[turned] = adjoint(reflection) @ Vh[turned]
+    return U, Vh
+
+
+def refuse_non_finite(A: Tensor, what: str, alternative: str) -> None:
+    """A LinAlgError that names the first matrix of A with an infinite or NaN entry, if there is one."""
+    bad = ~torch.isfinite(A).flatten(-2).all(-1)
+    if bool(bad.any()):
+        where = bad.nonzero()[0].tolist()
+        place = f"A[{', '.join(map(str, where))}]" if where else "A"
+        raise LinAlgError(
+            f"{place} has infinite or NaN entries and no {what}; remove them, or use {alternative}, which marks such matrices"
+        )

@@ -1,0 +1,1 @@
+"""Optimisation over matrices with orthonormal columns, and the singular value decomposition by it."""

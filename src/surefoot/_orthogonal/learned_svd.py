@@ -1,0 +1,269 @@
+"""D-SVD: a network whose layers are optimisation steps on orthonormal factors that end at the singular value decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .._core.io import RunDirectoryError, read_tensors, write_tensors
+from .._core.validate import integer, nonnegative, positive_integer
+from .svd_accuracy import defects
+from .svd_objective import half_step, spectral_bound
+
+if TYPE_CHECKING:
+    from .svd_training import SVDTrainRun
+
+
+class SVDStatus(IntEnum):
+    """How the decomposition of one matrix ended; an integer, so that a batch of statuses is a tensor."""
+
+    CONVERGED = 0
+    NOT_CONVERGED = 1
+    NON_FINITE = 2
+
+    @property
+    def text(self) -> str:
+        """What happened and what to do."""
+        return {
+            "CONVERGED": "the residual is within the tolerance",
+            "NOT_CONVERGED": "the residual is above the tolerance; use more layers, train them, or take sf.linalg.svd, which is "
+            "faster and exact",
+            "NON_FINITE": "the matrix has infinite or NaN entries, and so have its factors; look for where they come from",
+        }[self.name]
+
+
+class SVDInfo(NamedTuple):
+    """What was measured; tensors over the batch dimensions, without gradient."""
+
+    status: Tensor
+    """``SVDStatus``, integer"""
+    residual: Tensor
+    """(‖MV − US‖²_F + ‖MᵀU − VS‖²_F)^½ / ‖M‖_F"""
+    orthogonality: Tensor
+    """the larger of ‖UᵀU − I‖_F and ‖VᵀV − I‖_F"""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every matrix converged."""
+        return bool((self.status == SVDStatus.CONVERGED).all())
+
+
+class LearnedSVDResult(NamedTuple):
+    """U (..., m, r), S (..., r) descending and at least 0, Vh (..., r, n), and what was measured."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+    info: SVDInfo
+
+
+class LearnedSVD(nn.Module):
+    """The differentiable SVD of the paper, equations (7) to (12), with learnable step sizes.
+
+    Each layer takes a Cayley step in U and one in V that lower f = ½‖offdiag(UᵀMV)‖²_F − ⟨M, UVᵀ⟩, of which the singular
+    vectors are a minimiser. Where torch.linalg.svd has NaN gradients, at equal singular values, the gradients are finite here.
+    This is a research layer: it is tens of times slower and far less accurate than torch.linalg.svd (``surefoot reproduce
+    svd/table3``); ``sf.linalg.svd`` is for use.
+
+    Two corrections of the paper: with negative curvature the printed step ascends, and the cap is taken instead; for square M of
+    full rank a start whose determinants have the wrong sign cannot reach the minimum, so one column of it changes sign.
+
+    M is divided by an upper bound of its norm first, so that nothing depends on its scale. With rank r < min(m, n) the factors
+    are meant to be the leading ones; ``info`` says that they are singular vectors, not that they are the leading ones.
+
+    Args:
+        rows, columns: m and n.
+        rank: r ≤ min(m, n), by default that.
+        layers: K_svd ≥ 0.
+        inverse: layers and order (K, L), L ≥ 2, of the LD-Minv in each Cayley step, or "exact" for a linear solve, which is
+            faster and as accurate.
+        seed: of the orthonormal factors that every matrix starts from.
+        tolerance: of the residual, for the status; by default the square root of the dtype's epsilon.
+        dtype: float64 or float32.
+
+    Attributes:
+        steps: t̃ (layers, 2), learned; added to the guarded step of U and of V.
+        coefficients: C (layers, 2, K, L) of the LD-Minv in each layer, ones until ``fit`` trains them.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: arguments out of range.
+    """
+
+    steps: nn.Parameter
+    coefficients: Tensor
+    start_U: Tensor
+    start_V: Tensor
+
+    def __init__(
+        self,
+        rows: int,
+        columns: int,
+        rank: int | None = None,
+        *,
+        layers: int = 10,
+        inverse: tuple[int, int] | Literal["exact"] = (6, 4),
+        seed: int = 0,
+        tolerance: float | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        super().__init__()
+        _real_dtype("dtype", dtype)
+        self.rows, self.columns = positive_integer("rows", rows), positive_integer("columns", columns)
+        least = min(self.rows, self.columns)
+        self.rank = least if rank is None else positive_integer("rank", rank)
+        if self.rank > least:
+            raise ValueError(f"rank is {rank}; a {rows}x{columns} matrix has at most {least} singular values")
+        self.layers = integer("layers", layers, 0)
+        self.seed = integer("seed", seed, 0)
+        self.tolerance = None if tolerance is None else nonnegative("tolerance", tolerance)
+        self.exact = inverse == "exact"
+        inner = (0, 0) if self.exact else _inner(inverse)
+        generator = torch.Generator().manual_seed(self.seed)
+        for name, size in (("start_U", self.rows), ("start_V", self.columns)):
+            drawn = torch.randn(size, self.rank, dtype=torch.float64, generator=generator)
+            self.register_buffer(name, torch.linalg.qr(drawn)[0].to(dtype))
+        self.register_buffer("coefficients", torch.ones(self.layers, 2, *inner, dtype=dtype))
+        self.steps = nn.Parameter(torch.zeros(self.layers, 2, dtype=dtype))
+
+    def extra_repr(self) -> str:
+        inner = "exact" if self.exact else tuple(self.coefficients.shape[2:])
+        return f"{self.rows}x{self.columns}, rank={self.rank}, layers={self.layers}, inverse={inner}"
+
+    def forward(self, M: Tensor, start: tuple[Tensor, Tensor] | None = None) -> LearnedSVDResult:
+        """The factors after all layers, differentiable once in M and in ``steps`` (twice with an exact inverse).
+
+        Args:
+            M: (..., m, n), of the network's dtype and device. A matrix with a non-finite entry gets NaN factors, and the others
+                are not affected.
+            start: orthonormal U (..., m, r) and V (..., n, r); by default the network's own.
+
+        Returns:
+            U, S, Vh and the info; M ≈ U diag(S) Vh where rank = min(m, n).
+
+        Raises:
+            TypeError: no tensor, or another dtype or device.
+            ValueError: another shape.
+        """
+        self._check(M)
+        usable = M.isfinite().all((-2, -1), keepdim=True)
+        finite = torch.where(usable, M, 0.0)
+        U, V = self.orthonormal_start(finite, start)
+        for factors in self.iterates(normalised(finite), (U, V)):
+            U, V = factors
+        values = (U.mT @ finite @ V).diagonal(dim1=-2, dim2=-1)
+        order = values.detach().abs().argsort(dim=-1, descending=True, stable=True)
+        sign = torch.where(values.detach() < 0.0, -1.0, 1.0).to(M.dtype)
+        S = (sign * values).gather(-1, order)
+        U = (sign[..., None, :] * U).gather(-1, order[..., None, :].expand_as(U))
+        V = V.gather(-1, order[..., None, :].expand_as(V))
+        residual, orthogonality = defects(finite, U.detach(), S.detach(), V.detach())
+        info = SVDInfo(self._status(residual, usable[..., 0, 0]), residual, orthogonality)
+        U, V = torch.where(usable, U, torch.nan), torch.where(usable, V, torch.nan)
+        return LearnedSVDResult(U, torch.where(usable[..., 0], S, torch.nan), V.mT, info)
+
+    def orthonormal_start(self, M: Tensor, start: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """U_0 (..., m, r) and V_0 (..., n, r) for M (..., m, n).
+
+        For square M with r = m the last column of U_0 changes sign where det U_0 det V_0 det M < 0: Cayley steps keep the
+        determinant, and from there the objective stays 2σ_min or more above its minimum.
+        """
+        U, V = (self.start_U, self.start_V) if start is None else start
+        shapes = (self.rows, self.rank), (self.columns, self.rank)
+        for name, X, shape in (("U", U, shapes[0]), ("V", V, shapes[1])):
+            if X.shape[-2:] != shape:
+                raise ValueError(f"start {name} has shape {tuple(X.shape)}; it must end in {shape}")
+        U = U.expand(*M.shape[:-2], *shapes[0])
+        V = V.expand(*M.shape[:-2], *shapes[1])
+        if self.rows == self.columns == self.rank:
+            with torch.no_grad():
+                signs = [torch.linalg.slogdet(X)[0] for X in (U, V, M)]
+                flip = torch.ones_like(U[..., :1, :])
+                flip[..., 0, -1] = torch.where(signs[0] * signs[1] * signs[2] < 0.0, -1.0, 1.0)
+            U = U * flip
+        return U, V
+
+    def iterates(self, M: Tensor, start: tuple[Tensor, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """(U_k, V_k), k = 1 … K_svd, for M (..., m, n) of norm at most 1, equation (12)."""
+        U, V = start
+        for k in range(self.layers):
+            U = half_step(M, U, V, self.steps[k, 0], self.inner(k, 0))
+            V = half_step(M.mT, V, U, self.steps[k, 1], self.inner(k, 1))
+            yield U, V
+
+    def inner(self, layer: int, side: int) -> Tensor | None:
+        """Coefficients (K, L) of the LD-Minv of U (side 0) or V (1) in a layer; ``None`` with an exact inverse."""
+        return None if self.exact else self.coefficients[layer, side]
+
+    def fit(self, matrices: Tensor, **settings: Any) -> SVDTrainRun:
+        """Train ``steps``, and the inner coefficients if asked to; see ``train_svd`` for the arguments and what comes back."""
+        from .svd_training import train_svd  # which imports this module
+
+        return train_svd(self, matrices, **settings)
+
+    def save(self, path: str | Path) -> None:
+        """Write sizes, start, steps and coefficients to a safetensors file, atomically."""
+        sizes = torch.tensor([self.rows, self.columns, self.rank, self.layers, self.exact, self.seed])
+        tolerance = torch.tensor(-1.0 if self.tolerance is None else self.tolerance, dtype=torch.float64)
+        write_tensors(Path(path), {**self.state_dict(), "sizes": sizes, "tolerance": tolerance})
+
+    @classmethod
+    def load(cls, path: str | Path) -> LearnedSVD:
+        """The network that ``save`` wrote.
+
+        Raises:
+            RunDirectoryError: missing, damaged, or no such network.
+        """
+        stored = read_tensors(Path(path))
+        try:
+            rows, columns, rank, layers, exact, seed = stored.pop("sizes").tolist()
+            tolerance = float(stored.pop("tolerance"))
+            inner: Any = "exact" if exact else tuple(stored["coefficients"].shape[2:])
+            options: Any = {"layers": layers, "inverse": inner, "seed": seed, "dtype": stored["steps"].dtype}
+            net = cls(rows, columns, rank, tolerance=None if tolerance < 0.0 else tolerance, **options)
+            net.load_state_dict(stored)
+            return net
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise RunDirectoryError(f"{path} holds no learned SVD ({error}); pass a file that save wrote") from error
+
+    def _check(self, M: Any) -> None:
+        if not isinstance(M, Tensor):
+            raise TypeError(f"M is a {type(M).__name__}; pass a tensor")
+        if M.dtype != self.steps.dtype or M.device != self.steps.device:
+            raise TypeError(
+                f"M is {M.dtype} on {M.device} and the network {self.steps.dtype} on {self.steps.device}; convert one of them"
+            )
+        if M.shape[-2:] != (self.rows, self.columns):
+            raise ValueError(f"M has shape {tuple(M.shape)}; it must end in {(self.rows, self.columns)}")
+
+    def _status(self, residual: Tensor, usable: Tensor) -> Tensor:
+        tolerance = torch.finfo(residual.dtype).eps ** 0.5 if self.tolerance is None else self.tolerance
+        status = torch.where(residual <= tolerance, SVDStatus.CONVERGED, SVDStatus.NOT_CONVERGED)
+        return torch.where(usable, status, SVDStatus.NON_FINITE)
+
+
+def normalised(M: Tensor) -> Tensor:
+    """M (..., m, n) over an upper bound of its norm; zero matrices stay as they are."""
+    # the largest entry first: the bound, or the product of the two, may leave the range of float32
+    size = torch.linalg.vector_norm(M, ord=torch.inf, dim=(-2, -1), keepdim=True).detach()
+    M = M / torch.where(size > 0.0, size, 1.0)
+    bound = spectral_bound(M)[..., None, None]
+    return M / torch.where(bound > 0.0, bound, 1.0)
+
+
+def _inner(value: Any) -> tuple[int, int]:
+    try:
+        layers, order = value
+    except (TypeError, ValueError):
+        raise ValueError(f"inverse is {value!r}; it must be 'exact' or two integers (layers, order)") from None
+    return positive_integer("inverse layers", layers), integer("inverse order", order, 2)
+
+
+def _real_dtype(name: str, dtype: Any) -> None:
+    if dtype not in (torch.float64, torch.float32):
+        raise TypeError(f"{name} is {dtype}; it must be torch.float64 or torch.float32")

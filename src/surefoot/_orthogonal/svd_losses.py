@@ -1,0 +1,86 @@
+"""What the training of D-SVD minimises: the loss of its layers, and the loss (4) of the inverses inside them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .learned_svd import LearnedSVD, normalised
+from .svd_objective import cayley_step, half_step, half_turn, objective, step_of
+
+Loss = Literal["objective", "singular-values"]
+
+
+def layer_losses(net: LearnedSVD, M: Tensor, loss: Loss = "objective", values: Tensor | None = None) -> Tensor:
+    """Mean over matrices and layers of the loss of each layer's factors, M divided by its norm bound; a scalar with gradient.
+
+    Args:
+        net: at least one layer.
+        M: (N, m, n).
+        loss: "objective", f of equation (7) plus the sum of the r leading singular values, so that 0 is the optimum; or
+            "singular-values", the mean squared error of the sorted diagonal of UᵀMV.
+        values: the r leading singular values of M/(norm bound) (N, r), if they are known.
+    """
+    scaled = normalised(M)
+    sigma = singular_values(scaled, net.rank) if values is None else values
+    total = torch.zeros((), dtype=M.dtype, device=M.device)
+    U, V = net.orthonormal_start(M)
+    for k in range(net.layers):
+        # the graph of a layer is some fifteen matrices for each of M; only its factors are kept
+        U = checkpoint(half_step, scaled, U, V, net.steps[k, 0], net.inner(k, 0), use_reentrant=False)
+        V = checkpoint(half_step, scaled.mT, V, U, net.steps[k, 1], net.inner(k, 1), use_reentrant=False)
+        assert isinstance(U, Tensor) and isinstance(V, Tensor)
+        if loss == "objective":
+            total = total + (objective(scaled, U, V) + sigma.sum(-1)).mean()
+        else:
+            found = (U.mT @ scaled @ V).diagonal(dim1=-2, dim2=-1).abs().sort(dim=-1, descending=True).values
+            total = total + (found - sigma).square().mean()
+    return total / net.layers
+
+
+def singular_values(M: Tensor, rank: int) -> Tensor:
+    """The leading singular values (..., rank), without gradient."""
+    with torch.no_grad():
+        return torch.linalg.svdvals(M)[..., :rank]
+
+
+@torch.no_grad()
+def train_inverses(net: LearnedSVD, M: Tensor, iterations: int, rate: float) -> None:
+    """Algorithm 2: in each layer, Algorithm 1 on the coefficients of its LD-Minv, for the matrices I + tP/2 that M leads to
+    there; then the step with the new ones.
+
+    Loss (4) depends on the squared singular values alone, which are 1 + τ² for the eigenvalues ±iτ of tP/2.
+    """
+    scaled = normalised(M)
+    factors = list(net.orthonormal_start(M))
+    for k in range(net.layers):
+        for side in (0, 1):
+            A = scaled if side == 0 else scaled.mT
+            step = step_of(A, factors[side], factors[1 - side], net.steps[k, side])
+            Q = 0.5 * step.t[..., None, None] * step.P
+            squares = 1.0 + torch.linalg.svdvals(Q).square()
+            c0 = 1.0 + half_turn(step.t, step.bound).square()
+            with torch.enable_grad():
+                C = net.coefficients[k, side].clone().requires_grad_()
+                for _ in range(iterations):
+                    (slope,) = torch.autograd.grad(spectral_loss(C, squares, c0), C)
+                    C = (C - rate * slope).detach().requires_grad_()
+            net.coefficients[k, side] = C.detach()
+            factors[side] = cayley_step(step.P, factors[side], step.t, step.bound, net.coefficients[k, side])
+
+
+def spectral_loss(C: Tensor, squares: Tensor, c0: Tensor) -> Tensor:
+    """Loss (4) of coefficients C (K, L) on n matrices with squared singular values (n, d) and start Aᵀ/c0 (n,)."""
+    w = squares / c0[:, None]
+    total = torch.zeros((), dtype=C.dtype, device=C.device)
+    for row in C:
+        e = 1.0 - w
+        value = row[-1] * torch.ones_like(e)
+        for c in row[:-1].flip(0):
+            value = value * e + c
+        w = w * value
+        total = total + (squares * (1.0 - w).square()).sum()
+    return total / (2 * squares.shape[0] * C.shape[0])

@@ -1,0 +1,48 @@
+"""Non-blind deconvolution: blurs, wavelets, Wiener filters, the linearised ADMM and its certificate, networks, quality measures."""
+
+from ._deconvolution.admm import LADMM, DeconvolutionSolution, State
+from ._deconvolution.inner import InnerSolution, chebyshev, conjugate_gradients
+from ._deconvolution.metrics import aligned_psnr, best_shift, psnr, ssim
+from ._deconvolution.noise import estimate_noise
+from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
+from ._deconvolution.photo import Deblurred, deblur
+from ._deconvolution.problem import DeconvolutionProblem, DualityGap, default_penalty
+from ._deconvolution.safeguard import Restoration, restore_certified, restore_checked
+from ._deconvolution.training import TrainRun, TrainStatus, train
+from ._deconvolution.training_data import TrainingData
+from ._deconvolution.wavelets import OrthonormalWavelet
+from ._deconvolution.wiener import gradient_wiener, wiener
+
+__all__ = [
+    "LADMM",
+    "Blur",
+    "Deblurred",
+    "DeconvolutionProblem",
+    "DeconvolutionSolution",
+    "DualityGap",
+    "InnerSolution",
+    "OrthonormalWavelet",
+    "PeriodicBlur",
+    "Restoration",
+    "SpatiallyVaryingBlur",
+    "State",
+    "TrainRun",
+    "TrainStatus",
+    "TrainingData",
+    "ValidBlur",
+    "aligned_psnr",
+    "best_shift",
+    "chebyshev",
+    "conjugate_gradients",
+    "deblur",
+    "default_penalty",
+    "estimate_noise",
+    "gradient_wiener",
+    "normalised_kernel",
+    "psnr",
+    "restore_certified",
+    "restore_checked",
+    "ssim",
+    "train",
+    "wiener",
+]

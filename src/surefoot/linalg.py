@@ -1,0 +1,26 @@
+"""Differentiable linear algebra: called like ``torch.linalg``, with gradients that are right and statuses that say when not."""
+
+from ._linalg.cayley import cayley, cayley_ex
+from ._linalg.info import Info, Method, Status
+from ._linalg.inverse import inv, inv_ex
+from ._linalg.pinv import pinv, pinv_ex
+from ._linalg.polar import Polar, polar, polar_ex
+from ._linalg.svd import SVD, svd, svd_ex
+
+__all__ = [
+    "SVD",
+    "Info",
+    "Method",
+    "Polar",
+    "Status",
+    "cayley",
+    "cayley_ex",
+    "inv",
+    "inv_ex",
+    "pinv",
+    "pinv_ex",
+    "polar",
+    "polar_ex",
+    "svd",
+    "svd_ex",
+]

@@ -1,0 +1,262 @@
+"""Level ``exact`` against rational arithmetic, and every method for singular values against 60 and more digits."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from adversarial_matrices import MATRICES, QUICK, decades, hadamard, matrix, reference_singular_values, with_condition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from surefoot_check import exact
+from surefoot_check.bounds import FAST, Level
+from surefoot_check.gram_bounds import _by_cholesky, extreme_bounds, inverse_bound, norm_at_most, singular_extremes
+from surefoot_check.spectra import singular_value_bounds
+
+LEVELS = pytest.mark.parametrize("level", [FAST, exact.EXACT], ids=["fast", "exact"])
+finite = st.floats(allow_nan=False, allow_infinity=False)
+moderate = st.floats(-1e100, 1e100)
+
+
+def square_of(entries: Any) -> Fraction:
+    return sum((Fraction(x) ** 2 for x in entries), Fraction(0))
+
+
+@given(arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=finite))
+def test_integers_are_the_floats(A: np.ndarray) -> None:
+    entries, exponent = exact.integers(A)
+    assert [Fraction(n) * Fraction(2) ** exponent for n in entries] == [Fraction(x) for x in A.ravel()]
+    assert not any(entries) or any(n % 2 for n in entries)
+    M = exact.operand(A)
+    assert (M.exponent, [int(n) for n in M.integers.entries()], M.error) == (exponent, entries, 0.0)
+
+
+@pytest.mark.parametrize("spread", [3, 20, 35, 80, 400])
+def test_large_operands_are_cut_off_by_no_more_than_stated(spread: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "SMALL", 10)
+    rng = np.random.default_rng(spread)
+    A = np.ldexp(rng.standard_normal((9, 7)), rng.integers(-spread, spread, (9, 7)))
+    for exactly in (False, True):
+        M = exact.operand(A, exactly)
+        entries = [Fraction(int(n)) * Fraction(2) ** M.exponent for n in M.integers.entries()]
+        square = sum(((x - Fraction(y)) ** 2 for x, y in zip(entries, A.ravel(), strict=True)), Fraction(0))
+        assert square <= Fraction(M.error) ** 2
+        assert M.error <= (0.0 if exactly else 2.0**-58 * np.abs(A).max())
+        assert M.T.error == M.error
+
+
+@given(st.integers(0, 1 << 300), st.integers(-1400, 1100))
+def test_roots_are_rounded_upwards(square: int, exponent: int) -> None:
+    root = exact.root_above(square, exponent)
+    true = Fraction(square) * Fraction(2) ** (2 * exponent)
+    assert root == math.inf or Fraction(root) ** 2 >= true
+    if root == math.inf:
+        assert true > Fraction(2) ** 2047
+    elif root > 1e-290:
+        assert Fraction(root) ** 2 <= true * (1 + Fraction(1, 2**49))
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays(np.float64, st.integers(1, 30), elements=finite))
+def test_frobenius_norm_is_exact_up_to_its_rounding(A: np.ndarray) -> None:
+    norm = exact.frobenius(A)
+    assert norm == math.inf or Fraction(norm) ** 2 >= square_of(A)
+    assert (norm == 0.0) == (not A.any())
+    assert norm < 1e-290 or norm == math.inf or Fraction(norm) ** 2 <= square_of(A) * (1 + Fraction(1, 2**48))
+
+
+@LEVELS
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_primitives_bound_their_errors(level: Level, data: st.DataObject) -> None:
+    """Every primitive, against rational arithmetic; a norm of errors is never below the true one."""
+    m, k, n = (data.draw(st.integers(1, 4)) for _ in range(3))
+    draw = lambda *shape: data.draw(arrays(np.float64, shape, elements=moderate))  # noqa: E731
+    A, B, C, s = draw(m, k), draw(k, n), draw(m, n), draw(k)
+    signs = np.where(s < 0.0, -1.0, 1.0)
+
+    def covers(error: float, value: np.ndarray, truth: Any) -> bool:
+        square = sum((Fraction(value[i]) - truth(*i)) ** 2 for i in np.ndindex(value.shape))
+        return error == math.inf or square <= Fraction(error) ** 2
+
+    def product(i: int, j: int) -> Fraction:
+        return sum((Fraction(A[i, r]) * Fraction(B[r, j]) for r in range(k)), Fraction(0))
+
+    value, error = level.product(A, B)
+    assert covers(error, value, product)
+    assert covers(level.residual(C, A, B), C, product)
+    assert covers(level.sharp_residual(C, A, B), C, product)
+    D = draw(m, k)
+    value, error = level.difference(A, D)
+    assert covers(error, value, lambda i, j: Fraction(A[i, j]) - Fraction(D[i, j]))
+    value, error = level.scaled_columns(A, s)
+    assert covers(error, value, lambda i, j: Fraction(A[i, j]) * Fraction(s[j]))
+    value, error = level.signed_gram(A, signs)
+    assert np.array_equal(value, value.T)
+    assert covers(
+        error, value, lambda i, j: sum(Fraction(A[i, r]) * int(signs[r]) * Fraction(A[j, r]) for r in range(k))
+    )
+    Q = level.witness(A / max(np.abs(A).max(), 1e-300))
+    assert covers(level.defect(Q), np.eye(k), lambda i, j: sum(Fraction(Q[r, i]) * Fraction(Q[r, j]) for r in range(m)))
+
+
+def scaled(A: np.ndarray) -> np.ndarray:
+    """M1's input: largest entry in [1/2, 1), no more rows than columns."""
+    B = np.ldexp(A, -math.frexp(np.abs(A).max())[1])
+    return B if B.shape[0] <= B.shape[1] else np.ascontiguousarray(B.T)
+
+
+def check_methods(name: str, seed: int) -> dict[str, float]:
+    """Every method on one matrix: no bound is wrong. Relative slack of σ_min by method, where it is positive."""
+    A = matrix(name, seed)
+    digits = 60 + 2 * decades(A)
+    with mpmath.workdps(digits):
+        values = reference_singular_values(A, digits)
+        error = mpmath.mpf(10) ** (10 - digits) * values[0]
+        lowest, largest = values[-1], values[0]
+        slack: dict[str, float] = {}
+
+        def holds(method: str, smallest: tuple[float, float] | None, norm: tuple[float, float] | None) -> None:
+            if smallest is not None:
+                assert smallest[0] - error <= lowest <= smallest[1] + error, method
+                if smallest[0] > 0.0:
+                    slack[method] = float(lowest / smallest[0] - 1)
+            if norm is not None:
+                assert norm[0] - error <= largest <= norm[1] + error, method
+
+        for level in (FAST, exact.EXACT):
+            lower, upper = singular_value_bounds(A, level)
+            for low, high, value in zip(lower, upper, values, strict=True):
+                assert float(low) - error <= value <= float(high) + error
+            holds(f"M3 {level.name}", (float(lower[-1]), float(upper[-1])), (float(lower[0]), float(upper[0])))
+            holds(f"chosen {level.name}", *singular_extremes(A, level))
+            # M4 is never asked about a matrix that vanishes or underflows
+            wide = A if A.shape[0] <= A.shape[1] else np.ascontiguousarray(A.T)
+            holds(f"M4 {level.name}", (inverse_bound(wide, level), math.inf), None)
+        if A.any():
+            B = scaled(A)
+            if np.array_equal(np.ldexp(B, 1) != 0.0, (A if A.shape == B.shape else A.T) != 0.0):
+                exponent = math.frexp(np.abs(A).max())[1]
+                smallest, norm = _by_cholesky(B, True)
+                unit = mpmath.mpf(2) ** exponent
+                vanished = mpmath.mpf(2) ** -1074 * A.size * unit
+                if smallest is not None:
+                    assert smallest[0] * unit - vanished <= lowest <= smallest[1] * unit + vanished
+                    slack["M1"] = float(lowest / (smallest[0] * unit) - 1)
+                if norm is not None:
+                    assert norm[0] * unit - vanished <= largest <= norm[1] * unit + vanished
+        return slack
+
+
+@pytest.mark.parametrize(("name", "seed"), QUICK)
+def test_no_method_overstates_a_bound(name: str, seed: int) -> None:
+    check_methods(name, seed)
+
+
+@pytest.mark.slow
+def test_no_method_overstates_a_bound_of_500_matrices() -> None:
+    assert len(MATRICES) >= 500
+    for name, seed in MATRICES:
+        check_methods(name, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "method", "slack"),
+    [
+        ("gaussian square", "M1", 1e-7),
+        ("gaussian square", "M3 fast", 1e-11),
+        ("gaussian square", "M4 fast", 1e-12),
+        ("gaussian square", "chosen exact", 1e-12),
+        ("condition 1e6", "chosen fast", 1e-7),
+        ("condition 1e6", "chosen exact", 1e-10),
+        ("condition 1e9, wide", "chosen exact", 1e-8),
+        ("condition 1e13", "M3 fast", 0.1),
+        ("condition 1e13", "chosen fast", 0.03),
+        ("condition 1e13", "chosen exact", 1e-3),
+        ("one small value", "chosen exact", 1e-3),
+        ("graded rows", "chosen fast", 1e-12),
+        ("graded rows", "chosen exact", 1e-12),
+        ("graded columns", "chosen fast", 1e-12),
+    ],
+)
+def test_slack_of_the_methods(name: str, method: str, slack: float, seed: int) -> None:
+    """How far below σ_min the lower bounds lie, at most."""
+    found = check_methods(name, seed)
+    assert found.get(method, math.inf) <= slack
+
+
+def test_level_exact_is_at_least_as_sharp() -> None:
+    rng = np.random.default_rng(7)
+    for condition in (1.0, 1e3, 1e6, 1e9):
+        A = with_condition(rng, 60, condition)
+        fast, best = singular_value_bounds(A), singular_value_bounds(A, exact.EXACT)
+        assert (best[1] - best[0]).max() < 0.2 * (fast[1] - fast[0]).max()
+
+
+def test_plain_svd_overstates_the_smallest_value_in_about_half() -> None:
+    """What LAPACK returns is no lower bound."""
+    overstated, count = 0, 0
+    for name, seed in QUICK:
+        A = matrix(name, seed)
+        digits = 60 + 2 * decades(A)
+        with mpmath.workdps(digits):
+            value = reference_singular_values(A, digits)[-1]
+            if value > 0:
+                count += 1
+                overstated += float(np.linalg.svd(A, compute_uv=False)[-1]) > value
+    assert 0.3 * count < overstated < 0.8 * count
+
+
+@LEVELS
+def test_known_extremes_at_size_256(level: Level) -> None:
+    """The singular values of H diag(2^k), H a Hadamard matrix of order 256, are 16 * 2^k: large enough for M1 to be tried."""
+    powers = 2.0 ** (np.arange(256) % 6)
+    for A in (hadamard(256) * powers, (hadamard(256) * powers)[:, :200].T):
+        smallest, norm = singular_extremes(A, level)
+        if A.shape == (256, 256):
+            assert smallest[0] <= 16.0 <= smallest[1] <= 16.0 * (1 + 1e-5)
+            assert norm[0] <= 512.0 <= norm[1] <= 512.0 * (1 + 1e-8)
+        assert smallest[0] >= 16.0 * (1 - 1e-7)
+
+
+@LEVELS
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("exponent", [-300, 0, 300])
+def test_claimed_norms(level: Level, exponent: int, seed: int) -> None:
+    """A claim above the norm is confirmed nearly as it is, one below it is not."""
+    rng = np.random.default_rng(seed)
+    A = np.ldexp(rng.standard_normal((5, 3) if seed % 2 else (4, 6)), exponent)
+    with mpmath.workdps(60):
+        norm = reference_singular_values(A)[0]
+        claim = float(norm) * (1.0 + 1e-9)
+        assert norm <= norm_at_most(A, claim, level) <= claim * (1.0 + 1e-9)
+        assert norm_at_most(A, float(norm) * (1.0 - 1e-9), level) == math.inf
+        assert norm_at_most(A, 0.0, level) == norm_at_most(A, 1e200, level) == math.inf
+
+
+@LEVELS
+def test_extremes_follow_the_convention_of_rows(level: Level) -> None:
+    A = np.random.default_rng(0).standard_normal((5, 3))
+    assert extreme_bounds(A, level)[0] == (0.0, 0.0)
+    assert singular_extremes(A, level)[0][0] > 0.0
+    assert extreme_bounds(np.zeros((2, 3)), level) == ((0.0, 0.0), (0.0, 0.0))
+
+
+def test_products_of_a_broken_blas_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At level exact a wrong product of numpy only widens the bound by its error."""
+    A = with_condition(np.random.default_rng(1), 6, 10.0)
+
+    class Broken(np.ndarray):
+        def __matmul__(self, other: np.ndarray) -> np.ndarray:
+            return np.asarray(self) @ np.asarray(other) + 0.25
+
+    C, error = exact.product(A.view(Broken), A)
+    assert error == pytest.approx(1.5, rel=1e-9)
+    assert np.abs(C - A @ A).max() == pytest.approx(0.25)

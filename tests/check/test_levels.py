@@ -1,0 +1,240 @@
+"""The two levels of the checker on runs of all systems: exact accepts what fast accepts, and neither what is tampered."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import step_sizes_reference as reference
+import tamper
+import torch
+from changes import GoodRun, once
+from corpus import CASES
+
+import surefoot as sf
+from surefoot_check.bounds import FAST, Level
+from surefoot_check.checker import Outcome, check, lines
+from surefoot_check.exact import EXACT
+from surefoot_check.problems import load_problem
+from surefoot_check.systems import DIRECTIONS, SYSTEMS
+
+LEVELS = ("fast", "exact")
+TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
+STEP_SIZES = {
+    "monotone": ("step-sizes/monotone", "least-squares-batch", 0.0, 2.0),
+    "rate": ("step-sizes/rate", "least-squares-batch", 0.9, 1.9),
+    "prox-monotone": ("step-sizes/prox-monotone", "lasso-batch", 0.5, 2.0),
+    "lasso": ("step-sizes/prox-rate", "lasso-batch", 0.8, 1.6),
+    "logistic": ("step-sizes/prox-rate", "logistic-batch", 1.0, 1.5),
+}
+
+
+def _normal(*shape: int, seed: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _resnet(name: str, path: Path) -> None:
+    net = sf.nn.LinearResNet.modified_identity(3, 2, 8, 4, 60.0)
+    if name == "far":  # products of layers whose norms the product of the layers' norms overstates
+        net = sf.nn.LinearResNet(_normal(6, 3, seed=3), _normal(2, 6, seed=4), 0.1 * _normal(4, 6, 6, seed=5))
+    X, Y = _normal(30, 3, seed=0), _normal(30, 2, seed=1)
+    if name == "far":
+        Y = (net(X) + 0.001 * _normal(30, 2, seed=6)).detach()
+    loss = sf.SquaredLoss(X, Y)
+    theorem = "linear-resnet/gd" if name == "gd" else None
+    _descend(net, loss, theorem, path, steps=None if name == "gd" else "smooth")
+
+
+def _implicit(name: str, path: Path) -> None:
+    X, y = _normal(6, 5, seed=0), _normal(6, seed=1)
+    X = X / X.norm(dim=1, keepdim=True)
+    net = sf.nn.ImplicitReLU.certifiable(X, y, 24, seed=0)
+    _descend(net, sf.SquaredLoss(X, y), f"implicit/{name}", path)
+
+
+def _descend(net: Any, loss: Any, theorem: str | None, path: Path, steps: str | None = None) -> None:
+    certificate = sf.certify(net, loss, theorem)
+    assert certificate.holds, str(certificate)
+    sf.descend(net, loss, steps, 10, certificate=certificate, directory=path, progress=False)
+
+
+def _step_sizes(name: str, path: Path) -> None:
+    theorem, kind, low, high = STEP_SIZES[name]
+    arrays = reference.batch(kind, 5, 3, *((8, 4) if name == "logistic" else (4, 6)))
+    if name == "logistic":
+        arrays["l2"] = np.array([0.5, 0.3, 0.4])
+        arrays = reference.with_minimisers(arrays)
+    at = reference.weights(arrays, low, high)
+    made = reference.certificate(theorem, kind, arrays, at)
+    assert made.holds
+    files = {"problem.safetensors": arrays, "initial.safetensors": at}
+    files |= reference.checkpoints(reference.run(arrays, at, 16), at, made, 4)
+    reference.directory_of(path, files, made, tamper.safetensors)
+
+
+OTHERS: dict[str, tuple[Callable[[str, Path], None], str]] = {
+    "linear-resnet gd": (_resnet, "gd"),
+    "implicit spectral": (_implicit, "spectral"),
+    "implicit measured": (_implicit, "measured"),
+    **{f"step-sizes {name}": (_step_sizes, name) for name in STEP_SIZES},
+}
+LOCAL = {"linear-resnet local": (_resnet, "local"), "linear-resnet far": (_resnet, "far")}
+
+
+@pytest.fixture(scope="module")
+def other_run(tmp_path_factory: pytest.TempPathFactory) -> GoodRun:
+    """``other_run(name)``: a run of another system than two-layer networks, made once."""
+
+    def make(name: str, path: Path) -> None:
+        maker, variant = (OTHERS | LOCAL)[name]
+        maker(variant, path)
+
+    return once(tmp_path_factory, make)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", TWO_LAYER)
+def test_two_layer_runs_are_accepted(name: str, level: str, good_run: GoodRun) -> None:
+    report = check(good_run(name), level)
+    assert report.outcome is Outcome.ACCEPT, "\n".join(lines(report))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", OTHERS)
+def test_runs_of_the_other_systems_are_accepted(name: str, level: str, other_run: GoodRun) -> None:
+    report = check(other_run(name), level)
+    assert report.outcome is Outcome.ACCEPT, "\n".join(lines(report))
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_a_theorem_without_exact_is_undecided_and_says_why(name: str, other_run: GoodRun) -> None:
+    assert check(other_run(name), "fast").outcome is Outcome.ACCEPT
+    report = check(other_run(name), "exact")
+    assert report.outcome is Outcome.UNDECIDED
+    undecided = [str(line) for line in report.lines if line.outcome is not Outcome.ACCEPT]
+    assert len(undecided) == 1 and "Lemma 3" in undecided[0]
+
+
+@pytest.mark.slow
+def test_no_tampered_run_is_accepted_at_level_exact(good_run: GoodRun, tmp_path: Path) -> None:
+    for number, tampering in enumerate(CASES):
+        tampering.apply(good_run(tampering.run), tmp_path / str(number))
+        report = check(tmp_path / str(number), "exact")
+        assert report.outcome is not Outcome.ACCEPT, tampering.name
+
+
+@pytest.mark.parametrize("tampered", CASES[::29], ids=[case.name for case in CASES[::29]])
+def test_tampered_runs_are_not_accepted_at_level_exact(tampered: Any, good_run: GoodRun, tmp_path: Path) -> None:
+    tampered.apply(good_run(tampered.run), tmp_path / "run")
+    assert check(tmp_path / "run", "exact").outcome is not Outcome.ACCEPT
+
+
+@pytest.mark.parametrize("name", ["drift", *OTHERS])
+def test_moved_quantities_are_not_accepted_at_level_exact(
+    name: str, good_run: GoodRun, other_run: GoodRun, tmp_path: Path
+) -> None:
+    """Every base quantity moved by 1e-6 in its unsafe direction, everything derived recomputed from it."""
+    run = tamper.StoredRun.read(good_run(name) if name == "drift" else other_run(name))
+    original, system = run.certificate, run.certificate["system"]
+    count = 0
+    for quantity, text in original["quantities"].items():
+        value = float.fromhex(text)
+        if quantity not in DIRECTIONS[system] or quantity.startswith(("mass", "kappa")) or value == 0.0:
+            continue  # masses and κ are published with more slack than that
+        count += 1
+        moved = value * (1.0 + (1e-6 if DIRECTIONS[system][quantity] == "lower" else -1e-6))
+        run.certificates["certificate.json"] = tamper.reevaluated(original, {quantity: moved}, {})
+        run.seal()
+        directory = tmp_path / f"{count}"
+        run.write(directory)
+        assert check(directory, "exact").outcome is not Outcome.ACCEPT, quantity
+        run.certificates["certificate.json"] = original
+    assert count >= 2
+
+
+def enclosures(directory: Path, level: Level) -> dict[str, tuple[float, float]]:
+    run = tamper.StoredRun.read(directory)
+    certificate = run.certificate
+    system = SYSTEMS[certificate["system"]]
+    problem = load_problem(certificate["problem"]["kind"], run.arrays["problem.safetensors"], level)
+    weights = system.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
+    published = {name: float.fromhex(text) for name, text in certificate["quantities"].items()}
+    return system.base_quantities(problem, weights, published)
+
+
+@pytest.mark.parametrize("name", [*TWO_LAYER, *OTHERS])
+def test_enclosures_of_the_levels_overlap_and_exact_is_no_wider(
+    name: str, good_run: GoodRun, other_run: GoodRun
+) -> None:
+    directory = good_run(name) if name in TWO_LAYER else other_run(name)
+    fast, exact = (enclosures(directory, level) for level in (FAST, EXACT))
+    assert fast.keys() == exact.keys()
+    for quantity, (low, high) in exact.items():
+        other_low, other_high = fast[quantity]
+        assert low <= other_high and other_low <= high, quantity
+        if quantity.startswith(("kappa", "mass")):
+            continue  # defined by each level's own eigenvectors
+        assert high - low <= (other_high - other_low) * 1.1 + 1e-14 * abs(high), quantity
+
+
+@pytest.mark.parametrize("routine", ["svd", "eigh", "qr"])
+def test_wrong_factorisations_are_found_out_at_level_exact(
+    routine: str, good_run: GoodRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A factor one per cent off widens every enclosure by as much: nothing is confirmed, and nothing true is rejected."""
+    original = getattr(np.linalg, routine)
+
+    def wrong(*arguments: Any, **options: Any) -> Any:
+        first, second, *rest = original(*arguments, **options)
+        return (first, 1.01 * second, *rest)
+
+    directory = good_run("drift")
+    monkeypatch.setattr(np.linalg, routine, wrong)
+    assert check(directory, "exact").outcome is Outcome.UNDECIDED
+
+
+def test_no_exponential_of_numpy_is_used_for_a_softmax_loss_at_level_exact(
+    good_run: GoodRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: Any, **__: Any) -> Any:
+        raise AssertionError("numpy's exponential or logarithm was called")
+
+    directory = good_run("softmax")  # made before the functions are gone
+    for name in ("exp", "log", "expm1", "log1p"):
+        monkeypatch.setattr(np, name, forbidden)
+    assert check(directory, "exact").outcome is Outcome.ACCEPT
+    with pytest.raises(AssertionError, match="numpy's exponential"):
+        check(directory, "fast")
+
+
+def test_the_level_is_an_option_and_is_named_in_the_report(good_run: GoodRun) -> None:
+    program = [sys.executable, "-m", "surefoot_check", str(good_run("drift")), "--level", "exact", "--json"]
+    result = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["level"] == "exact"
+    assert "level exact" in next(lines(check(good_run("drift"), "exact")))
+    with pytest.raises(ValueError, match="level is 'best'; it must be fast or exact"):
+        check(good_run("drift"), "best")
+
+
+def test_an_undecided_level_has_exit_code_3(other_run: GoodRun) -> None:
+    program = [sys.executable, "-m", "surefoot_check", str(other_run("linear-resnet local")), "--level", "exact"]
+    assert subprocess.run(program, capture_output=True, text=True, check=False).returncode == 3
+
+
+def test_float_bounds_of_scores_agree() -> None:
+    """Softmax and cross-entropy: FLINT's functions lie within numpy's bounds."""
+    rng = np.random.default_rng(3)
+    for scale in (1e-3, 1.0, 30.0, 800.0):
+        logits, labels = scale * rng.standard_normal((7, 4)), rng.integers(0, 4, 7)
+        (fast, error), (exact, exact_error) = FAST.softmax(logits), EXACT.softmax(logits)
+        assert exact_error < error and math.sqrt(((fast - exact) ** 2).sum()) <= error + exact_error
+        wide, narrow = FAST.cross_entropy(logits, labels), EXACT.cross_entropy(logits, labels)
+        assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]

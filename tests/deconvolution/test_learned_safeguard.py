@@ -1,0 +1,146 @@
+"""The safeguards: what is returned is as good as the fallback's, whatever the weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from deconvolution_pictures import DOUBLE, kernel, noisy, photos
+from torch import Tensor
+
+from surefoot.deconvolution import (
+    LADMM,
+    DeconvolutionProblem,
+    PeriodicBlur,
+    ValidBlur,
+    default_penalty,
+    restore_certified,
+    restore_checked,
+)
+from surefoot.nn import LearnedDeconvolution
+
+NOISE = 0.02
+SIZE = 32
+
+
+def problem(make: type[PeriodicBlur | ValidBlur] = PeriodicBlur, count: int = 3) -> tuple[DeconvolutionProblem, Tensor]:
+    blur, sharp = make(kernel(5, 5), (SIZE, SIZE)), photos(count, SIZE)
+    return DeconvolutionProblem(noisy(blur, sharp, NOISE), blur, default_penalty(NOISE)), sharp
+
+
+class Fixed(LearnedDeconvolution):
+    """A network that proposes given images."""
+
+    def __init__(self, images: Tensor) -> None:
+        super().__init__(1, 0)
+        self.images = images
+        self.double()
+
+    def forward(self, observed: Tensor, blur: object, noise: object) -> Tensor:
+        return self.images
+
+
+def optimum(given: DeconvolutionProblem) -> tuple[Tensor, Tensor]:
+    """The image that solves the problem to 1e-6, and its objectives."""
+    found = LADMM(10.0 * given.penalty).solve(given, 4000, tolerance=1e-6)
+    return found.state.synthesis, given.objective(found.state.x)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spread", [0.0, 0.3, 3.0, 1e3, torch.nan])
+def test_any_weights_are_certified(seed: int, spread: float) -> None:
+    given, _ = problem()
+    best = optimum(given)[1]
+    net = LearnedDeconvolution(3, 0 if seed % 2 else 4, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in net.parameters():
+            p += spread * torch.randn(p.shape, generator=generator)
+    found = restore_certified(net, given, NOISE)
+    assert found.gap is not None and found.guarantee == "certified"
+    assert float(found.gap.relative.max()) <= 1e-2
+    assert bool((found.gap.primal <= 1.011 * best).all()) and bool((found.gap.dual <= best * (1.0 + 1e-6)).all())
+    # the bound speaks of the image that is returned
+    assert torch.allclose(given.objective(given.wavelet.analysis(found.image)), found.gap.primal, rtol=1e-6)
+
+
+def test_a_solution_is_accepted_as_it_is() -> None:
+    given, _ = problem()
+    images = optimum(given)[0]
+    found = restore_certified(Fixed(images), given, NOISE)
+    assert bool(found.accepted.all()) and found.iterations == 0
+    assert torch.allclose(found.image, images, atol=1e-12)
+
+
+def test_one_bad_proposal_of_three() -> None:
+    given, _ = problem()
+    images, best = optimum(given)
+    images = images.clone()
+    images[1, 3, 4] = torch.inf
+    found = restore_certified(Fixed(images), given, NOISE)
+    assert found.accepted.tolist() == [True, False, True] and found.iterations > 0
+    assert torch.equal(found.image[0], given.wavelet.synthesis(given.wavelet.analysis(images[0])))
+    assert float(found.gap.primal[1]) <= 1.011 * float(best[1])  # pyright: ignore[reportOptionalMemberAccess]
+    assert "2 of 3" in found.text
+
+
+def test_never_above_the_fallback() -> None:
+    """Where no solver may finish: of the proposal and the fallback the lower objective is returned."""
+    given, _ = problem()
+    images, best = optimum(given)
+    near = images + 1e-3 * torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    found = restore_certified(Fixed(near), given, NOISE, tolerance=0.0, iterations=1)
+    assert found.gap is not None
+    proposed = given.objective(given.wavelet.analysis(near))
+    assert bool((found.gap.primal <= proposed * (1.0 + 1e-9)).all()) and bool(
+        (found.gap.primal >= best * (1 - 1e-6)).all()
+    )
+
+
+def test_a_good_proposal_saves_iterations() -> None:
+    given, _ = problem()
+    images = optimum(given)[0]
+    near = images + 2e-3 * torch.randn(images.shape, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    far = torch.zeros_like(images)
+    counts = [restore_certified(Fixed(z), given, NOISE, tolerance=1e-3).iterations for z in (near, far)]
+    assert 0 < counts[0] < counts[1]
+
+
+@pytest.mark.parametrize("make", [PeriodicBlur, ValidBlur])
+def test_checked_accepts_what_explains_the_observation(make: type[PeriodicBlur | ValidBlur]) -> None:
+    given, sharp = problem(make)
+    found = restore_checked(Fixed(sharp), given.observed, given.blur, NOISE)
+    assert bool(found.accepted.all()) and found.iterations == 0 and found.gap is None
+    assert torch.equal(found.image, given.blur.crop(sharp))
+    assert torch.allclose(found.residual, torch.ones(3, dtype=DOUBLE), atol=0.1)
+    assert found.guarantee == "heuristic" and "heuristic" in found.text
+
+
+@pytest.mark.parametrize("wrong", ["nan", "blurred", "other scene", "fits the noise"])
+def test_checked_falls_back(wrong: str) -> None:
+    given, sharp = problem()
+    images = sharp.clone()
+    images[0] = {
+        "nan": torch.full_like(sharp[0], torch.nan),
+        "blurred": given.blur.forward(given.blur.forward(sharp))[0],
+        "other scene": sharp[1],
+        "fits the noise": given.blur.solve(1e9 * given.pulled_back, 1e9)[0],
+    }[wrong]
+    found = restore_checked(Fixed(images), given.observed, given.blur, NOISE)
+    assert found.accepted.tolist() == [False, True, True] and found.iterations > 0
+    fallback = LADMM(10.0 * given.penalty).solve(given, 300).image
+    assert torch.allclose(found.image[0], fallback[0], atol=1e-9)
+    assert torch.equal(found.image[1:], sharp[1:])
+
+
+def test_single_precision_pictures() -> None:
+    given, _ = problem()
+    net = LearnedDeconvolution(2, 4)
+    found = restore_checked(net, given.observed.float(), given.blur.to(torch.float32), NOISE)
+    assert found.image.dtype == torch.float32 and bool(found.image.isfinite().all())
+
+
+@pytest.mark.parametrize("band", [(-1.0, 1.0), (1.0, 1.0), (0.5, float("inf"))])
+def test_bad_bands(band: tuple[float, float]) -> None:
+    given, sharp = problem()
+    with pytest.raises(ValueError, match="band"):
+        restore_checked(Fixed(sharp), given.observed, given.blur, NOISE, band=band)
