@@ -212,6 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--largest", type=int, default=1000, help="most rows of a matrix")
+    parser.add_argument("--dtype", choices=("float32", "float64"), help="only this one")
     arguments = parser.parse_args()
     one_thread()
     try:
@@ -219,6 +220,8 @@ def main() -> None:
     except importlib.metadata.PackageNotFoundError:
         print("linear_operator is not installed: left out")
     for dtype in (torch.float32, torch.float64):
+        if arguments.dtype not in (None, str(dtype).removeprefix("torch.")):
+            continue
         pseudoinverses(dtype, arguments.rounds, arguments.largest)
         inverses(dtype, arguments.rounds)
         decompositions(dtype, arguments.rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import checker
 import implicit
 import learned_lasso
 import linalg
@@ -16,6 +17,7 @@ import two_layer_rules
 def main() -> None:
     """Print every table."""
     for module in (
+        checker,
         two_layer_engines,
         two_layer_rules,
         two_layer_baselines,

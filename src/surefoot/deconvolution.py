@@ -1,4 +1,4 @@
-"""Non-blind deconvolution: blurs, wavelets, Wiener filters, the linearised ADMM and its certificate, networks, quality measures."""
+"""Non-blind deconvolution: blurs, wavelets, Wiener filters, linearised ADMM with its certificate, networks, measures."""
 
 from ._deconvolution.admm import LADMM, DeconvolutionSolution, State
 from ._deconvolution.inner import InnerSolution, chebyshev, conjugate_gradients

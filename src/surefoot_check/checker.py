@@ -149,6 +149,9 @@ def check(directory: str | Path, level: str = FAST.name) -> Report:
 
 
 def _check_run(path: Path, report: Report, level: Level) -> None:
+    inside = path / "certificate"
+    if not (path / "certificate.json").exists() and (inside / "certificate.json").exists():
+        raise FormatError(f"{path} holds a network, and its certificate lies in a directory of its own: check {inside}")
     first = Heading.read(path / "certificate.json")
     later = sorted(file for file in path.glob("certificate*.json") if file.name != "certificate.json")
     if not first.claims and not later:

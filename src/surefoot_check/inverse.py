@@ -200,8 +200,10 @@ class _Search:
         reach = max(abs(low), abs(high)).upper()
         terms: Any = sum((abs(c) * reach**j for j, c in enumerate(phi.coeffs())), ball(0.0))
         self._noise = (terms * NOISE).upper()
-        self.lowest, self.lowest_at = self._sample(low)[0], low
-        self.highest, self.highest_at = self._sample(low)[1], low
+        # bounds that the value at low certainly keeps, until a sampled value certainly passes them
+        value = phi(low)
+        self.lowest, self.lowest_at = value.lower(), low
+        self.highest, self.highest_at = value.upper(), low
         self._try(high)
 
     def run(self) -> tuple[Any, Any]:
@@ -223,11 +225,6 @@ class _Search:
             else:
                 self._boxes += [(low, middle), (middle, high)]
         return least.lower(), largest.upper()
-
-    def _sample(self, x: Any) -> tuple[Any, Any]:
-        """Bounds of the value at x."""
-        value = self._phi(x)
-        return value.lower(), value.upper()
 
     def _try(self, x: Any) -> None:
         """Keep x if the value there is the least or the largest so far, for certain."""

@@ -67,7 +67,9 @@ def _open(path: Path) -> tuple[dict[str, object], Theorem]:
     if theorem is None:
         raise FormatError(f"certificate: unknown theorem {name!r}")
     if not theorem.provable:
-        raise FormatError(f"{theorem.id} is false as printed, or says nothing of a run; it never yields a certificate")
+        raise FormatError(
+            f"{theorem.id} is false as printed, or nothing of it is proved here from a run; no run of it is accepted"
+        )
     version = _field(record, "theorem_version", int)
     if version != theorem.version or record.get("system") != theorem.id.split("/")[0]:
         raise FormatError("certificate: theorem version or system does not match the theorem")

@@ -9,14 +9,32 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from adversarial_matrices import MATRICES, QUICK, decades, hadamard, matrix, reference_singular_values, with_condition
+from adversarial_matrices import (
+    MATRICES,
+    QUICK,
+    decades,
+    hadamard,
+    matrix,
+    orthogonal,
+    reference_eigenvalues,
+    reference_singular_values,
+    with_condition,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from surefoot_check import exact
 from surefoot_check.bounds import FAST, Level
-from surefoot_check.gram_bounds import _by_cholesky, extreme_bounds, inverse_bound, norm_at_most, singular_extremes
+from surefoot_check.gram_bounds import (
+    _by_cholesky,
+    _indefiniteness,
+    extreme_bounds,
+    factorisation_error,
+    inverse_bound,
+    norm_at_most,
+    singular_extremes,
+)
 from surefoot_check.spectra import singular_value_bounds
 
 LEVELS = pytest.mark.parametrize("level", [FAST, exact.EXACT], ids=["fast", "exact"])
@@ -49,6 +67,30 @@ def test_large_operands_are_cut_off_by_no_more_than_stated(spread: int, monkeypa
         assert square <= Fraction(M.error) ** 2
         assert M.error <= (0.0 if exactly else 2.0**-58 * np.abs(A).max())
         assert M.T.error == M.error
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_residuals_and_defects_include_what_is_cut_off(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Residuals that are 0 but for the cut: a bound that forgot it would be smaller than the truth."""
+    rng = np.random.default_rng(seed)
+
+    def wide(*shape: int) -> np.ndarray:
+        return np.ldexp(rng.integers(1, 1 << 30, shape).astype(float), -20 * np.arange(shape[1]))
+
+    A, B = wide(3, 4), wide(4, 4)
+    exact_product = exact.product(A, B)
+    Q = np.ldexp(np.eye(4), -rng.integers(0, 3, 4)) + 2.0**-70 * rng.integers(-9, 9, (4, 4))
+    full = exact.defect(Q)
+    monkeypatch.setattr(exact, "SMALL", 4)
+    cut = exact.operand(A)
+    assert cut.error > 0.0
+    C, error = exact.product(cut, B)
+    assert np.array_equal(C, exact_product[0]) and error >= exact_product[1] * (1.0 - 1e-14)
+    assert error <= exact_product[1] + 2.0**-58 * np.linalg.norm(A) * np.linalg.norm(B)
+    # the product of the cut matrices themselves, with no error of its own
+    seen = exact.residual(C, A, B)
+    assert seen >= exact_product[1] * (1.0 - 1e-14)
+    assert full * (1.0 - 1e-14) <= exact.defect(Q) <= full * (1.0 + 1e-14) + 2.0**-55
 
 
 @given(st.integers(0, 1 << 300), st.integers(-1400, 1100))
@@ -212,6 +254,42 @@ def test_plain_svd_overstates_the_smallest_value_in_about_half() -> None:
                 count += 1
                 overstated += float(np.linalg.svd(A, compute_uv=False)[-1]) > value
     assert 0.3 * count < overstated < 0.8 * count
+
+
+def test_factorisations_that_complete_by_rounding_alone() -> None:
+    """Matrices with an eigenvalue a little below 0: where Cholesky completes, M1's error covers the eigenvalue."""
+    rng = np.random.default_rng(0)
+    completed = 0
+    for power in np.linspace(-18.0, -14.0, 100):
+        Q = orthogonal(rng, 6)
+        M = (Q * np.array([3.0, 2.0, 1.0, 0.5, 0.1, -(10.0**power)])) @ Q.T
+        M = 0.5 * (M + M.T)
+        lowest = reference_eigenvalues(mpmath.matrix(M.tolist()))[-1]
+        error = _indefiniteness(M)
+        if error is not None:
+            assert lowest >= -error
+            completed += lowest < 0
+    assert completed > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_m1_believes_no_estimate(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimates that make the shifts pass the true eigenvalues by a hair: no bound follows them."""
+    rng = np.random.default_rng(seed)
+    B = scaled(orthogonal(rng, 5) * np.array([1.0, 0.9, 0.8, 0.7, 0.01]) @ orthogonal(rng, 5))
+    trace = float(np.trace(B @ B.T))
+    with mpmath.workdps(60):
+        values = reference_singular_values(B)
+        lowest, largest = float(values[-1] ** 2), float(values[0] ** 2)
+        for excess in (*np.geomspace(1e-17, 1e-10, 100), 0.01):
+            # the shifts that M1 makes of these two are lowest (1 + excess) and largest (1 - excess)
+            first = (lowest * (1.0 + excess) + 4.0 * factorisation_error(trace, 5)) / (1.0 - 1e-7)
+            last = (largest * (1.0 - excess) - 4.0 * factorisation_error(largest * 5, 5)) / (1.0 + 1e-9)
+            monkeypatch.setattr(np.linalg, "eigvalsh", lambda _, ends=(first, last): np.array([*ends]))
+            smallest, norm = _by_cholesky(B, True)
+            assert smallest is None or smallest[0] <= values[-1] <= smallest[1]
+            assert norm is None or norm[0] <= values[0] <= norm[1]
+            assert excess < 0.01 or (smallest is None and norm is None)
 
 
 @LEVELS

@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from surefoot_check.bounds import FAST, Level
 from surefoot_check.checker import Outcome, check, lines
 from surefoot_check.exact import EXACT
 from surefoot_check.problems import load_problem
-from surefoot_check.systems import DIRECTIONS, SYSTEMS
+from surefoot_check.systems import DIRECTIONS, LOADERS, SYSTEMS
 
 LEVELS = ("fast", "exact")
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
@@ -79,11 +80,19 @@ def _step_sizes(name: str, path: Path) -> None:
     reference.directory_of(path, files, made, tamper.safetensors)
 
 
+def _inverse(name: str, path: Path) -> None:
+    if name == "order":
+        sf.nn.LearnedInverse.ones(6, 3).save_certificate(path, (0.02, 1.0), "inverse/order")
+    else:
+        sf.nn.LearnedInverse.chebyshev(4, 4, (1e-3, 1.0)).save_certificate(path)
+
+
 OTHERS: dict[str, tuple[Callable[[str, Path], None], str]] = {
     "linear-resnet gd": (_resnet, "gd"),
     "implicit spectral": (_implicit, "spectral"),
     "implicit measured": (_implicit, "measured"),
     **{f"step-sizes {name}": (_step_sizes, name) for name in STEP_SIZES},
+    **{f"inverse {name}": (_inverse, name) for name in ("interval", "order")},
 }
 LOCAL = {"linear-resnet local": (_resnet, "local"), "linear-resnet far": (_resnet, "far")}
 
@@ -163,7 +172,8 @@ def enclosures(directory: Path, level: Level) -> dict[str, tuple[float, float]]:
     run = tamper.StoredRun.read(directory)
     certificate = run.certificate
     system = SYSTEMS[certificate["system"]]
-    problem = load_problem(certificate["problem"]["kind"], run.arrays["problem.safetensors"], level)
+    load = LOADERS.get(certificate["system"], partial(load_problem, level=level))
+    problem = load(certificate["problem"]["kind"], run.arrays["problem.safetensors"])
     weights = system.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
     published = {name: float.fromhex(text) for name, text in certificate["quantities"].items()}
     return system.base_quantities(problem, weights, published)

@@ -24,7 +24,7 @@ from surefoot._core.system import SYSTEMS
 from surefoot._experiments import Experiment, Finding, Plot, Table
 from surefoot_check.theorems import THEOREMS
 
-COMMANDS = ["demo", "certify", "train", "check", "report", "reproduce", "list"]
+COMMANDS = ["demo", "certify", "train", "deblur", "check", "report", "reproduce", "list"]
 
 
 @pytest.fixture(scope="module")

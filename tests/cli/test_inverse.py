@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surefoot._inverse.training import FitStatus
-from surefoot._orthogonal.svd_training import SVDTrainStatus
+from surefoot._core.fitting import TrainStatus
 from surefoot.cli import main
 from surefoot.nn import LearnedInverse, LearnedSVD
 
@@ -138,12 +137,11 @@ def test_required_certificate(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("system", "kind"), [("inverse", LearnedInverse), ("svd", LearnedSVD)])
 def test_exit_codes_of_training(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, kind: Any) -> None:
     fit = kind.fit
-    status = {"inverse": FitStatus, "svd": SVDTrainStatus}[system]
 
     def ends(name: str) -> None:
         def ended(*arguments: Any, **options: Any) -> Any:
             found = fit(*arguments, **options)
-            object.__setattr__(found, "status", status[name])
+            object.__setattr__(found, "status", TrainStatus[name])
             return found
 
         monkeypatch.setattr(kind, "fit", ended)
@@ -243,3 +241,39 @@ def test_bad_options_of_train_svd(run, tmp_path: Path, arguments: list[str], mes
     outcome = run("train", "svd", *SMALL, "--out", tmp_path / "run", *arguments)
     assert (outcome.code, message in outcome.err) == (2, True)
     assert not (tmp_path / "run").exists()
+
+
+# -- check and report of these directories ---------------------------------------------------------------------------------
+
+
+def test_report_says_where_to_look(run, trained: Path, tmp_path: Path) -> None:
+    outcome = run("report", trained)
+    assert (outcome.code, "surefoot train inverse" in outcome.err) == (2, True)
+    assert f"surefoot check {trained / 'certificate'}" in outcome.err
+    outcome = run("report", trained / "certificate")
+    assert (outcome.code, "a certificate and no run to report" in outcome.err) == (2, True)
+    assert run("train", "svd", *SMALL, "--epochs", "0", "--layers", "1", "--out", tmp_path / "svd", "--quiet").code == 0
+    outcome = run("report", tmp_path / "svd")
+    assert (outcome.code, "surefoot train svd" in outcome.err) == (2, True)
+
+
+def test_check_of_the_network_names_its_certificate(run, trained: Path) -> None:
+    outcome = run("check", trained)
+    assert (outcome.code, f"check {trained / 'certificate'}" in outcome.out) == (1, True)
+
+
+def test_training_does_not_ruin_chebyshev_coefficients(run, tmp_path: Path) -> None:
+    """The loss (4), of every layer, would: to a test loss of 1e15 here."""
+    record = run(
+        "train", "inverse", "--size", "20x25", "--seed", "1", "--epochs", "200", "--out", tmp_path / "run", "--json"
+    ).json
+    assert record["test_loss"]["trained"] <= 1.001 * record["test_loss"]["chebyshev"] < record["test_loss"]["ones"]
+    assert record["certificate"]["holds"] is True
+    assert record["training"]["best_loss"] <= record["training"]["initial_loss"]
+
+
+def test_the_share_of_matrices_in_the_interval(run, tmp_path: Path) -> None:
+    command = ["train", "inverse", *SMALL, "--epochs", "0", "--coefficients", "ones", "--json"]
+    narrow = run(*command, "--interval", "0.9,1", "--out", tmp_path / "narrow").json
+    wide = run(*command, "--interval", "1e-12,1", "--out", tmp_path / "wide").json
+    assert (narrow["test_matrices_in_interval"], wide["test_matrices_in_interval"]) == (0.0, 1.0)

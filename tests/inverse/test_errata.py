@@ -11,10 +11,10 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.certificate import evaluate
-from surefoot._inverse import polynomial
 from surefoot._inverse.floor import floor
 from surefoot._inverse.iteration import unrolled
 from surefoot._inverse.spectra import Spectra
+from surefoot._linalg import matrix_polynomial
 from surefoot_check.theorems import THEOREMS
 
 DOUBLE = torch.float64
@@ -67,8 +67,8 @@ def test_proposition_1_holds_for_learned_coefficients(m: int, n: int, rank: int,
 def test_optimal_order_is_3_naively_and_5_by_paterson_and_stockmeyer() -> None:
     orders = range(2, 40)
     assert min(orders, key=lambda L: L / math.log(L)) == 3
-    assert min(orders, key=lambda L: polynomial.layer_products(L) / math.log(L)) == 5
-    assert polynomial.layer_products(5) / math.log(5) < 3 / math.log(3)
+    assert min(orders, key=lambda L: matrix_polynomial.layer_products(L) / math.log(L)) == 5
+    assert matrix_polynomial.layer_products(5) / math.log(5) < 3 / math.log(3)
 
 
 @pytest.mark.parametrize("degree", range(20))
@@ -84,10 +84,10 @@ def test_products_are_as_few_as_claimed(degree: int, generator: torch.Generator)
 
     E = torch.randn(5, 5, dtype=DOUBLE, generator=generator) / 4
     c = torch.randn(degree + 1, dtype=DOUBLE, generator=generator)
-    found = polynomial.evaluate(c.tolist(), E.as_subclass(Counted)).as_subclass(torch.Tensor)
+    found = matrix_polynomial.evaluate(c.tolist(), E.as_subclass(Counted)).as_subclass(torch.Tensor)
     expected = sum(c[j] * torch.linalg.matrix_power(E, j) for j in range(degree + 1))
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
-    assert count == polynomial.products(degree)
+    assert count == matrix_polynomial.products(degree)
 
 
 # -- Lemma 2 -----------------------------------------------------------------------------------------------------------

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._core.fitting import BEST
+from surefoot._core.fitting import BEST, TrainStatus
 from surefoot._inverse import training
 from surefoot._inverse.spectra import Spectra
-from surefoot._inverse.training import FitStatus
 
 Net = sf.nn.LearnedInverse
 DOUBLE = torch.float64
@@ -76,7 +75,7 @@ def test_spectral_and_matrix_training_agree(c0: Any, data: tuple[Tensor, Tensor]
 def test_adam_learns_and_the_best_coefficients_are_kept(data: tuple[Tensor, Tensor]) -> None:
     net = Net.ones(3, 4, "svd")
     fit = net.fit(*data, epochs=150)
-    assert fit.status is FitStatus.FINISHED and fit.epochs == 150
+    assert fit.status is TrainStatus.FINISHED and fit.epochs == 150
     assert fit.losses[-1] < 0.9 * fit.losses[0]
     assert fit.best == min(fit.validation) < 0.2 * fit.validation[0]
     assert fit.validation[fit.best_epoch] == fit.best
@@ -115,14 +114,14 @@ def test_training_from_chebyshev_on_the_last_layer_improves_it(data: tuple[Tenso
 def test_early_stop(data: tuple[Tensor, Tensor]) -> None:
     net = Net.ones(2, 4, "svd")
     fit = net.fit(*data, epochs=5000, learning_rate=0.3, patience=10)
-    assert fit.status is FitStatus.EARLY_STOPPED
+    assert fit.status is TrainStatus.EARLY_STOPPED
     assert fit.epochs == fit.best_epoch + 10
 
 
 def test_divergence_keeps_the_best(data: tuple[Tensor, Tensor]) -> None:
     net = Net.ones(6, 8, "svd")
     fit = net.fit(*data, epochs=300, optimizer="sgd", learning_rate=1e12)
-    assert fit.status is FitStatus.DIVERGED and fit.best_epoch == 0
+    assert fit.status is TrainStatus.DIVERGED and fit.best_epoch == 0
     assert torch.equal(net.coefficients.detach(), torch.ones(6, 8, dtype=DOUBLE))
 
 
@@ -161,7 +160,7 @@ def test_interruption_leaves_a_checkpoint(
     with monkeypatch.context() as patched:
         patched.setattr(Spectra, "value_and_gradient", interrupting)
         fit = net.fit(*data, epochs=20, directory=tmp_path / "run")
-    assert fit.status is FitStatus.INTERRUPTED and fit.epochs == 7
+    assert fit.status is TrainStatus.INTERRUPTED and fit.epochs == 7
     again = Net.ones(2, 4)
     assert again.fit(*data, epochs=20, directory=tmp_path / "run", resume=True) == expected
 

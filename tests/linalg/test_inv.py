@@ -145,6 +145,7 @@ def test_arguments_are_checked() -> None:
             (torch.ones(3, 3, dtype=torch.bool), TypeError, "A has dtype torch.bool"),
             (torch.ones(3, 3).to(torch.float8_e4m3fn).requires_grad_(), TypeError, "float8"),
             (torch.tensor(1.0), ValueError, r"A has shape \(\)"),
+            (torch.eye(3).to_sparse(), TypeError, "to_dense"),
             ([[1.0]], TypeError, "not list"),
         ):
             with pytest.raises(error, match=text):
@@ -154,3 +155,21 @@ def test_arguments_are_checked() -> None:
 def test_every_status_says_what_to_do() -> None:
     texts = [status.text for status in Status]
     assert len(set(texts)) == len(texts) and all(len(text) > 20 for text in texts)
+
+
+@pytest.mark.parametrize(("dtype", "entries"), [(torch.float32, (1e-10, 1e30)), (torch.float64, (1e-160, 1e190))])
+def test_entries_of_very_different_size_are_not_called_singular(
+    dtype: torch.dtype, entries: tuple[float, float]
+) -> None:
+    """Divided by the largest entry, the smallest underflows; the inverse is representable all the same."""
+    d = torch.tensor(entries, dtype=dtype, requires_grad=True)
+    X, info = inv_ex(torch.stack((torch.diag(d), torch.eye(2, dtype=dtype))))
+    assert torch.allclose(X[0].diagonal(), d.reciprocal(), rtol=1e-6, atol=0.0)
+    assert info.status.tolist() == [Status.INACCURATE, Status.OK] and info.error_bound[0] == math.inf
+    assert not bool(info.residual.isnan().any() | info.condition.isnan().any())
+
+
+def test_complex_entries_whose_magnitude_overflows() -> None:
+    A = torch.eye(2, dtype=torch.complex64) * (2.5e38 + 2.5e38j)
+    X, info = inv_ex(A)
+    assert info.ok and spectral_error(X, A) <= float(info.error_bound)

@@ -6,46 +6,15 @@ import math
 
 import pytest
 import torch
+from pinv_matrices import draw, of_rank_three, relative, relative_each, with_singular_values
 from pinv_reference import spectral_error, true_gradient, true_pinv
 
 from surefoot._linalg.info import Status
 from surefoot._linalg.pinv import pinv, pinv_ex
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
-# torch's own forward mode loads scripted functions, with a warning
-SCRIPTED = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
 EXPLICIT = ["cholesky", "qr", "svd", "iteration"]
 SHAPES = [(3, 4, 6), (2, 6, 4), (2, 5, 5), (2, 3, 3, 7), (4, 1), (1, 4), (1, 1), (40, 6, 9), (30, 12, 12)]
-
-
-def draw(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
-
-
-def with_singular_values(
-    values: list[float], m: int, n: int, dtype: torch.dtype = torch.float64, seed: int = 0
-) -> torch.Tensor:
-    k = len(values)
-    U = torch.linalg.qr(draw(m, k, seed=seed))[0]
-    V = torch.linalg.qr(draw(n, k, seed=seed + 1))[0]
-    return ((U * torch.tensor(values, dtype=torch.float64)) @ V.mT).to(dtype)
-
-
-def of_rank_three(dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor, torch.Tensor]:
-    """A 15×15 matrix of integers of rank 3, and its pseudoinverse from the factors."""
-    left, right = torch.randint(-4, 5, (2, 15, 3), generator=torch.Generator().manual_seed(3)).double()
-    true = true_pinv(right).mT @ true_pinv(left)
-    return (left @ right.mT).to(dtype), true
-
-
-def relative(X: torch.Tensor, true: torch.Tensor) -> float:
-    wide = torch.complex128 if true.is_complex() else torch.float64
-    return float(torch.linalg.vector_norm(X.detach().to(wide) - true) / torch.linalg.vector_norm(true))
-
-
-def relative_each(X: torch.Tensor, true: torch.Tensor) -> float:
-    pairs = zip(X.reshape(-1, *X.shape[-2:]), true.reshape(-1, *true.shape[-2:]), strict=True)
-    return max(relative(x, t) for x, t in pairs)
 
 
 # --- values ---
@@ -313,193 +282,6 @@ def test_a_value_beyond_the_range_of_the_dtype_is_reported() -> None:
     assert pinv_ex(small * 1e-3)[1].status == Status.OUT_OF_RANGE
 
 
-# --- the iterations ---
-
-
-def test_chebyshev_takes_fewer_layers_than_all_ones() -> None:
-    A = torch.stack([with_singular_values([1.0, 0.5, 0.05, 0.01], 4, 7, seed=s) for s in range(5)])
-    X, info = pinv_ex(A, method="chebyshev", interval=(0.01, 1.0), order=4)
-    ones = pinv_ex(A, method="iteration", order=4)[1]
-    assert relative_each(X, true_pinv(A)) <= 1e-12 and info.ok and info.method == "chebyshev"
-    assert int(info.iterations.max()) < int(ones.iterations.min())
-    # an interval that leaves out a singular value costs layers, not the result; scaling belongs to the interval
-    assert relative_each(pinv(A, method="chebyshev", interval=(0.1, 1.0), order=4), true_pinv(A)) <= 1e-12
-    tiny = pinv(1e-60 * A, method="chebyshev", interval=(1e-62, 1e-60))
-    assert relative_each(tiny, 1e60 * true_pinv(A)) <= 1e-12
-
-
-def test_chebyshev_beyond_its_interval_does_not_pass_for_converged() -> None:
-    A = with_singular_values([5.0, 1.0], 2, 3)
-    X, info = pinv_ex(A, method="chebyshev", interval=(0.5, 1.0), order=4)
-    assert info.status == Status.NOT_CONVERGED or relative(X, true_pinv(A)) <= 1e-12
-
-
-def test_float32_iteration_stops_before_rounding_grows_in_the_null_spaces() -> None:
-    """Ten more layers of order 4 would multiply it by 10⁶."""
-    A, true = of_rank_three(torch.float32)
-    X = pinv(A, method="iteration", order=4)
-    assert relative(X, true) <= 1e-4
-    E = torch.eye(15) - A @ X
-    for _ in range(10):
-        X = X @ (torch.eye(15) + E + E @ E + E @ E @ E)
-        E = torch.eye(15) - A @ X
-    assert not relative(X, true) <= 1e-1
-
-
-# --- gradients ---
-
-
-@pytest.mark.parametrize("method", ["auto", "cholesky", "qr", "iteration"])
-@pytest.mark.parametrize("shape", [(4, 6), (6, 4), (5, 5)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gradient_against_ball_arithmetic(dtype: torch.dtype, shape: tuple[int, int], method: str) -> None:
-    A, g = draw(*shape, dtype=dtype), draw(*shape[::-1], dtype=dtype, seed=5)
-    copies = A.expand(300, *shape).clone().requires_grad_()  # enough of them for the fast methods of "auto"
-    pinv(copies, method=method).backward(g.expand(300, *g.shape))
-    kappa = float(torch.linalg.cond(A))
-    assert copies.grad is not None
-    assert relative(copies.grad[0], true_gradient(A, g)) <= 30 * kappa * torch.finfo(dtype).eps
-
-
-@pytest.mark.parametrize("shape", [(6, 6), (5, 9), (9, 5)])
-def test_gradient_of_ill_conditioned_matrices_beats_the_full_formula(shape: tuple[int, int]) -> None:
-    """Terms that vanish in exact arithmetic multiply the rounding error by up to κ (theorem 7.1)."""
-    kappa = 1e8
-    k = min(shape)
-    ours, theirs = [], []
-    for seed in range(20):
-        A = with_singular_values([kappa ** (-i / (k - 1)) for i in range(k)], *shape, seed=seed)
-        g = draw(*shape[::-1], seed=seed + 50)
-        true = true_gradient(A, g)
-        for values, function in ((ours, pinv), (theirs, torch.linalg.pinv)):
-            B = A.clone().requires_grad_()
-            function(B).backward(g)
-            assert B.grad is not None
-            values.append(relative(B.grad, true))
-    assert max(ours) <= 50 * kappa * torch.finfo(torch.float64).eps
-    if shape[0] == shape[1]:
-        assert sum(theirs) > 10 * sum(ours)
-
-
-@SCRIPTED
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-@pytest.mark.parametrize("options", [{}, {"method": "cholesky"}, {"method": "qr"}, {"method": "iteration"}])
-@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (2, 2, 2)])
-def test_first_and_second_derivatives(shape: tuple[int, ...], options: dict[str, str], dtype: torch.dtype) -> None:
-    A = draw(*shape, dtype=dtype).requires_grad_()
-    assert torch.autograd.gradcheck(lambda A: pinv(A, **options), A, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(lambda A: pinv(A, **options), A)
-
-
-@SCRIPTED
-def test_derivatives_of_hermitian_matrices() -> None:
-    A = draw(3, 3, dtype=torch.complex128).requires_grad_()
-    assert torch.autograd.gradcheck(lambda A: pinv(A + A.mH, hermitian=True), A, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(lambda A: pinv(A + A.mH, hermitian=True), A)
-
-
-def low_rank(B: torch.Tensor, C: torch.Tensor) -> torch.Tensor:
-    return B @ C
-
-
-@pytest.mark.parametrize(("m", "n"), [(4, 4), (3, 5), (5, 3)])
-def test_derivatives_along_changes_that_keep_the_rank(m: int, n: int) -> None:
-    """Through A = BC of rank 2 every change keeps the rank, so finite differences are those of a smooth function."""
-    B, C = draw(m, 2).requires_grad_(), draw(2, n, seed=1).requires_grad_()
-    for method in ("auto", "svd", "iteration"):
-        assert torch.autograd.gradcheck(lambda B, C: pinv(low_rank(B, C), method=method), (B, C))  # noqa: B023
-    assert torch.autograd.gradgradcheck(lambda B, C: pinv(low_rank(B, C), method="svd"), (B, C))
-
-
-def test_differentiating_the_steps_is_wrong_where_the_rank_is_deficient() -> None:
-    """The derivative of the iteration sees changes out of the range of A, which A⁺ does not follow to any finite degree."""
-    A, _ = of_rank_three()
-    gradients = {}
-    for backward in ("implicit", "unroll"):
-        B = A.clone().requires_grad_()
-        pinv(B, method="iteration", backward=backward).sum().backward()
-        assert B.grad is not None
-        gradients[backward] = B.grad
-    B = A.clone().requires_grad_()
-    torch.linalg.pinv(B).sum().backward()
-    assert B.grad is not None
-    assert relative(gradients["implicit"], B.grad) <= 1e-9
-    assert relative(gradients["unroll"], B.grad) > 1.0
-
-
-def test_differentiating_the_steps_is_right_at_full_rank() -> None:
-    A, g = draw(4, 6), draw(6, 4, seed=2)
-    for options in ({"method": "iteration"}, {"method": "chebyshev", "interval": (0.3, 6.0)}):
-        B = A.clone().requires_grad_()
-        pinv(B, backward="unroll", **options).backward(g)
-        assert B.grad is not None and relative(B.grad, true_gradient(A, g)) <= 1e-6
-
-
-# --- error bounds ---
-
-
-def adversarial(dtype: torch.dtype) -> list[torch.Tensor]:
-    """Graded, nearly singular, badly scaled and structured matrices of full rank."""
-    result = []
-    limit = -math.log10(torch.finfo(dtype).eps)
-    for seed in range(6):
-        for m, n in ((4, 4), (3, 6), (6, 3)):
-            G = draw(m, n, seed=seed)
-            rows = torch.logspace(0, -min(3.0 * seed, limit - 3), m, dtype=torch.float64)[:, None]
-            columns = torch.logspace(0, -min(2.0 * seed, limit - 3), n, dtype=torch.float64)
-            k = min(m, n)
-            result += [
-                G,
-                rows * G,
-                G * columns,
-                with_singular_values([1.0] * (k - 1) + [10.0 ** -(seed * limit / 6)], m, n, seed=seed),
-                with_singular_values([1.0] + [10.0 ** -(seed * limit / 7)] * (k - 1), m, n, seed=seed),
-                G * 10.0 ** (6 * seed - 15),
-                G.round(decimals=0) + torch.eye(m, n, dtype=torch.float64) * 10.0**-seed,
-            ]
-    result += [1.0 / (torch.arange(k)[:, None] + torch.arange(k) + 1.0).double() for k in (3, 5, 7, 9)]
-    result += [
-        torch.triu(-torch.ones(k, k, dtype=torch.float64), 1) + torch.eye(k, dtype=torch.float64) for k in (5, 12)
-    ]
-    return [A.to(dtype) for A in result]
-
-
-@pytest.mark.parametrize("method", ["auto", *EXPLICIT])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
-def test_no_error_exceeds_its_bound(dtype: torch.dtype, method: str) -> None:
-    """Bounds against 300 bits. Copies of each matrix, so that the fast methods of "auto" are used."""
-    finite = 0
-    matrices = adversarial(torch.float64 if dtype == torch.float64 else torch.float32)
-    matrices = matrices[::4] if method == "iteration" else matrices
-    for A in matrices:
-        A = (A * (1 + 0.5j)).to(dtype) if dtype.is_complex else A
-        copies = 1 if method != "auto" else 20_000 // (min(A.shape) * A.numel()) + 1
-        X, info = pinv_ex(A.expand(copies, *A.shape), method=method)
-        bound = float(info.error_bound[0])
-        if math.isfinite(bound):
-            finite += 1
-            assert spectral_error(X[0], A) <= bound, (A, method)
-            assert info.status[0] == Status.OK
-        else:
-            assert info.status[0] != Status.OK
-    assert finite >= 0.6 * len(matrices)
-
-
-@pytest.mark.parametrize("shape", [(5, 5), (4, 7), (7, 4)])
-def test_the_bound_is_close_to_the_error_of_a_spoiled_inverse(shape: tuple[int, int]) -> None:
-    """What the bound is made of, at an X that is far from the result, where rounding plays no part."""
-    from surefoot._linalg import norms
-
-    A = draw(*shape)
-    A = A if shape[0] <= shape[1] else A.mT
-    X = true_pinv(A) + 1e-4 * draw(*A.mT.shape, seed=9)
-    rho = norms.defect(torch.eye(A.shape[0], dtype=A.dtype), A, X)
-    tau = norms.defect(X, A.mT, X.mT @ X)
-    bound = float(norms.pinv_error(norms.frobenius(X), rho, tau))
-    error = spectral_error(X, A)
-    assert error <= bound <= 30 * error
-
-
 # --- refusals ---
 
 
@@ -535,6 +317,12 @@ def test_arguments_are_checked() -> None:
         ({"hermitian": True}, ValueError, "last two sizes must be equal"),
         ({"method": "iteration", "rtol": 0.1}, ValueError, "leave them out"),
         ({"method": "iteration", "order": 1}, ValueError, "order is 1"),
+        ({"method": "iteration", "order": 3.0}, ValueError, "order is 3.0: it must be an integer"),
+        ({"method": "iteration", "max_iterations": 1e3}, ValueError, "max_iterations is 1000.0: it must be an integer"),
+        ({"method": "chebyshev", "interval": 0.5}, ValueError, "interval is 0.5: it must be two numbers"),
+        ({"method": "chebyshev", "interval": (0.1, 0.5, 1.0)}, ValueError, "it must be two numbers"),
+        ({"rtol": "small"}, TypeError, "rtol is 'small': it must be a number"),
+        ({"atol": [0.1]}, TypeError, r"atol is \[0.1\]: it must be a number"),
         ({"method": "iteration", "max_iterations": 0}, ValueError, "max_iterations is 0"),
     ):
         for function in (pinv, pinv_ex):
@@ -542,3 +330,44 @@ def test_arguments_are_checked() -> None:
                 function(A, **options)
     with pytest.raises(ValueError, match="use 'auto' or 'eigh'"):
         pinv(draw(3, 3), hermitian=True, method="qr")
+
+
+def test_a_value_out_of_range_is_said_at_any_rank() -> None:
+    A = torch.tensor([[-5.9605e-08, -5.9605e-08], [0.0, 0.0]], dtype=torch.float16)
+    X, info = pinv_ex(A)
+    assert not bool(X.isfinite().all()) and info.status == Status.OUT_OF_RANGE and info.error_bound == math.inf
+
+
+@pytest.mark.parametrize("size", [2, 40])
+def test_an_entry_that_is_not_finite_is_named_at_every_size(size: int) -> None:
+    A = torch.eye(size, dtype=torch.float64)
+    A[0, 1] = math.nan
+    with pytest.raises(torch.linalg.LinAlgError, match=r"pinv: .*infinite or NaN.*pinv_ex"):
+        pinv(A)
+
+
+def test_complex_entries_whose_magnitude_overflows() -> None:
+    A = torch.eye(2, dtype=torch.complex64) * (2.5e38 + 2.5e38j)
+    X, info = pinv_ex(A)
+    assert info.ok and torch.allclose(X @ (A * 1e-38), torch.eye(2, dtype=torch.complex64) * 1e-38, atol=1e-44)
+
+
+@pytest.mark.parametrize("order", [2, 3, 5])
+@pytest.mark.parametrize("shape", [(2, 4), (3, 3), (5, 3)])
+def test_iteration_leaves_no_singular_value_half_inverted(shape: tuple[int, int], order: int) -> None:
+    """Singular values about eps: what is called converged is the pseudoinverse of the matrix cut off at the rank it says."""
+    k, said = min(shape), 0
+    left, right = (torch.linalg.qr(draw(size, k, seed=size))[0] for size in shape)
+    for smallest in torch.logspace(-3, -9, 49, dtype=torch.float64):
+        S = torch.ones(k, dtype=torch.float64)
+        S[-1] = smallest
+        A = ((left * S) @ right.mT).float()
+        X, info = pinv_ex(A, method="iteration", order=order)
+        if info.status in (Status.OK, Status.RANK_DEFICIENT):
+            said += 1
+            r = int(info.rank)
+            U, sigma, Vh = torch.linalg.svd(A.double(), full_matrices=False)
+            cut = (Vh[:r].mT / sigma[:r]) @ U[:, :r].mT
+            rounding = torch.finfo(torch.float32).eps * float(sigma[0] / sigma[r - 1])
+            assert float((X - cut).norm()) <= (0.1 + rounding) * float(cut.norm())
+    assert said >= 25

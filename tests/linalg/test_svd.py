@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import mpmath
 import pytest
 import torch
 from torch import Tensor
 
-from surefoot.linalg import Status, svd, svd_ex
+from surefoot.linalg import Status, polar_ex, svd, svd_ex
 
 REAL = (torch.float32, torch.float64)
 DTYPES = (*REAL, torch.complex64, torch.complex128)
@@ -441,3 +442,15 @@ def test_arguments() -> None:
         svd(torch.eye(2, dtype=torch.int64))
     with pytest.raises(ValueError, match="shape"):
         svd(torch.ones(3))
+
+
+@pytest.mark.parametrize("function", [lambda A: svd_ex(A), lambda A: polar_ex(A)])
+def test_complex_subnormal_and_huge_entries(function: Any) -> None:
+    """The quotient by a subnormal scale was NaN, and the magnitude of a finite entry infinite."""
+    A = torch.randn(3, 3, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+    assert function(A * 1e-42)[1].ok
+    _, info = function(torch.eye(2, dtype=torch.complex64) * (2.3e38 + 2.3e38j))
+    assert info.ok and info.error_bound < math.inf
+    # the singular values themselves overflow
+    _, info = function(torch.eye(2, dtype=torch.complex64) * (3e38 + 3e38j))
+    assert info.status == Status.OUT_OF_RANGE and info.error_bound == math.inf and info.condition == math.inf

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import surefoot.linalg as surefoot_linalg
+from surefoot._linalg import norms
 from surefoot._linalg.info import Status
 from surefoot._linalg.inverse import inv, inv_ex
 from surefoot._linalg.pinv import pinv, pinv_ex
@@ -189,3 +190,58 @@ def test_the_module_itself_needs_torch_and_numpy_alone() -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     added = [name for name in ast.literal_eval(result.stdout) if name.partition(".")[0] not in sys.stdlib_module_names]
     assert added == []
+
+
+def test_autocast_does_not_enter() -> None:
+    """Values, derivatives and bounds are those without it."""
+    A, U = draw(12, 16, dtype=torch.float32), draw(12, 3, dtype=torch.float32)
+    square = A[:, :12].contiguous()
+    P = square - square.mT
+    calls: list[tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor]] = [
+        (pinv, A),
+        (lambda A: pinv_ex(A, method="iteration")[0], A),
+        (lambda A: inv_ex(A)[0], square),
+        (lambda A: surefoot_linalg.polar(A).U, A),
+        (lambda A: surefoot_linalg.svd(A, full_matrices=False).Vh.abs(), A),
+        (lambda P: surefoot_linalg.cayley(P, U), P),
+    ]
+    for call, matrix in calls:
+        plain, cast = matrix.clone().requires_grad_(), matrix.clone().requires_grad_()
+        expected = call(plain)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            value = call(cast)
+        assert value.dtype == torch.float32 and torch.equal(value, expected)
+        assert torch.equal(
+            *(torch.autograd.grad(found.square().sum(), at)[0] for found, at in ((expected, plain), (value, cast)))
+        )
+    without = pinv(A)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(pinv(A), without)
+        inside = A.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(pinv(inside).pow(2).sum(), inside)
+    outside = A.clone().requires_grad_()
+    torch.testing.assert_close(gradient, torch.autograd.grad(pinv(outside).pow(2).sum(), outside)[0])
+
+
+@pytest.mark.parametrize(
+    ("backend", "setting", "roundoff"),
+    [("cuda", "tf32", 2.0**-11), ("mkldnn", "bf16", 2.0**-8), ("mkldnn", "tf32", 2.0**-11)],
+)
+def test_precision_settings_of_both_kinds(backend: str, setting: str, roundoff: float) -> None:
+    """After one of the newer settings torch.get_float32_matmul_precision raises; the bounds must not."""
+    matmul = getattr(torch.backends, backend).matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = setting
+    try:
+        assert norms.unit_roundoff(torch.float32) == norms.unit_roundoff(torch.complex64) == roundoff
+        assert norms.unit_roundoff(torch.float64) == 2.0**-53
+        assert pinv_ex(draw(40, 50, dtype=torch.float32))[1].ok
+    finally:
+        matmul.fp32_precision = before
+    older = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert norms.unit_roundoff(torch.float32) == 2.0**-11
+    finally:
+        torch.set_float32_matmul_precision(older)
+    assert norms.unit_roundoff(torch.float32) == 2.0**-24

@@ -236,3 +236,16 @@ def test_polar_correction_is_quadratic() -> None:
     disturbed = U + 1e-5 * torch.randn(6, 3, dtype=F64)
     assert defect(polar_correction(disturbed)) < defect(disturbed) ** 2
     assert defect(polar_correction(polar_correction(disturbed))) < 1e-15
+
+
+def test_bound_where_norms_overflow_is_infinite() -> None:
+    P = torch.tensor([[0.0, 1e236], [-1e236, 0.0]], dtype=F64)
+    for t in (0.0, 1.0):
+        _, info = cayley_ex(P, torch.eye(2, dtype=F64), t)
+        assert info.error_bound == math.inf and not bool(info.residual.isnan() | info.condition.isnan())
+
+
+@pytest.mark.parametrize("t", [None, "1", [1.0]])
+def test_step_of_another_kind(t: Any) -> None:
+    with pytest.raises(TypeError, match=r"t is .*: it must be a real number"):
+        cayley(torch.zeros(2, 2), torch.eye(2), t)

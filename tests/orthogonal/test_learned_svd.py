@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from surefoot import RunDirectoryError
-from surefoot._core.fitting import BEST
+from surefoot._core.fitting import BEST, TrainStatus
 from surefoot._orthogonal.learned_svd import LearnedSVD, SVDStatus, normalised
 from surefoot._orthogonal.svd_losses import layer_losses, spectral_loss, train_inverses
 from surefoot._orthogonal.svd_objective import (
@@ -23,7 +23,6 @@ from surefoot._orthogonal.svd_objective import (
     objective,
     spectral_bound,
 )
-from surefoot._orthogonal.svd_training import SVDTrainStatus
 
 CASES = Path(__file__).parents[1] / "cases" / "matrix_inverse.json"
 
@@ -305,6 +304,16 @@ def test_bad_input() -> None:
         net(gaussian(3, 4).float())
     with pytest.raises(TypeError, match="pass a tensor"):
         net([[1.0]])
+    eye = torch.eye(3, dtype=torch.float64)
+    for start, error, match in (
+        ((2.0 * eye, torch.eye(4, 3, dtype=torch.float64)), ValueError, "start U has no orthonormal columns"),
+        ((eye, torch.zeros(4, 3, dtype=torch.float64)), ValueError, "start V has no orthonormal columns"),
+        ((eye.float(), torch.eye(4, 3, dtype=torch.float64)), TypeError, "start U is torch.float32"),
+        (eye, TypeError, "two tensors"),
+        ((eye, None), TypeError, "two tensors"),
+    ):
+        with pytest.raises(error, match=match):
+            net(gaussian(3, 4), start)
     with pytest.raises(ValueError, match="start V"):
         net(gaussian(3, 4), (torch.eye(3, dtype=torch.float64), torch.eye(4, dtype=torch.float64)))
 
@@ -334,7 +343,7 @@ def test_training_lowers_the_loss_on_other_matrices(loss: Any, optimizer: Any, r
     fresh = gaussian(40, 4, 6, seed=7)
     before = value_of(layer_losses(net, fresh, loss))
     run = net.fit(gaussian(40, 4, 6), loss=loss, iterations=20, batch=40, optimizer=optimizer, learning_rate=rate)
-    assert run.status is SVDTrainStatus.FINISHED
+    assert run.status is TrainStatus.FINISHED
     assert run.iterations == 20
     assert value_of(layer_losses(net, fresh, loss)) < 0.97 * before
     assert "iterations, loss" in str(run)
@@ -378,7 +387,7 @@ def test_training_stops_early_and_keeps_the_best() -> None:
     M = gaussian(6, 3, 4)
     first = value_of(layer_losses(net, M))
     run = net.fit(M, iterations=50, optimizer="sgd", learning_rate=1e4, patience=3)
-    assert run.status is SVDTrainStatus.EARLY_STOPPED
+    assert run.status is TrainStatus.EARLY_STOPPED
     assert run.best == min(run.losses)
     assert value_of(layer_losses(net, M)) == pytest.approx(run.best)
     assert run.best <= first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -390,6 +391,12 @@ def test_repeats_bit_for_bit(name: str) -> None:
         (lambda: CayleySGD([parameter(3, 2)], line_search="nonmonotone", momentum=0.9), ValueError, "set both to 0"),
         (lambda: CayleyAdam([parameter(3, 2)], betas=(0.9, 1.0)), ValueError, r"betas\[1\] is 1.0"),
         (lambda: CayleyAdam([parameter(3, 2)], eps=0.0), ValueError, "eps is 0.0"),
+        (lambda: CayleyAdam([parameter(3, 2)], betas=0.9), ValueError, "betas is 0.9; it must be two numbers"),
+        (lambda: CayleyAdam([parameter(3, 2)], betas=(0.9, 0.9, 0.9)), ValueError, "must be two numbers"),
+        (lambda: CayleyAdam([parameter(3, 2)], lr=None), TypeError, "lr is None; it must be a number"),
+        (lambda: CayleySGD([parameter(3, 2)], lr=True), TypeError, "lr is True; it must be a number"),
+        (lambda: CayleySGD([torch.eye(3).to_sparse()]), TypeError, "to_dense"),
+        (lambda: CayleySGD([torch.eye(3, device="meta")]), TypeError, "device meta"),
         (lambda: CayleyAdam([parameter(3, 2)], lr=0.0), ValueError, "lr is 0.0"),
         (
             lambda: CayleySGD([nn.Parameter(torch.ones(3, 2))]),
@@ -457,3 +464,35 @@ def test_no_drift(name: str, dtype: torch.dtype, bound: float) -> None:
 @pytest.mark.parametrize(("dtype", "bound"), [(F32, 1e-5), (F64, 1e-12)])
 def test_no_drift_over_1e5_steps(name: str, dtype: torch.dtype, bound: float) -> None:
     assert _drift(name, dtype, 100_000) <= bound
+
+
+@pytest.mark.parametrize("name", [*MAKERS, "search"])
+def test_copies_and_pickles_go_on(name: str) -> None:
+    A = torch.randn(5, 5, dtype=F64)
+    U = parameter(5, 2)
+    optimizer = CayleySGD([U], line_search="nonmonotone") if name == "search" else MAKERS[name]([U])
+    fit(optimizer, lambda: (U * (A @ U)).sum(), 3)
+    twins = [copy.deepcopy((optimizer, U)), pickle.loads(pickle.dumps((optimizer, U)))]
+    fit(optimizer, lambda: (U * (A @ U)).sum(), 3)
+    for other, V in twins:
+        fit(other, lambda V=V: (V * (A @ V)).sum(), 3)
+        assert torch.equal(U, V)
+        assert getattr(other, "line_search", None) == getattr(optimizer, "line_search", None)
+
+
+@pytest.mark.parametrize("name", [*MAKERS, "search"])
+@pytest.mark.parametrize("resting", [(0,), (1,), (0, 1)])
+def test_a_scheduler_may_set_rates_to_0(name: str, resting: tuple[int, ...]) -> None:
+    U, b = parameter(5, 2), nn.Parameter(torch.randn(2, dtype=F64))
+    groups = [{"params": [U]}, {"params": [b], "orthonormal": False}]
+    optimizer = CayleySGD(groups, line_search="nonmonotone") if name == "search" else MAKERS[name](groups)
+    rates = [lambda epoch, n=n: 0.0 if n in resting and epoch < 2 else 1.0 for n in range(2)]
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rates)
+    for epoch in range(4):
+        target = torch.randn(5, 2, dtype=F64)
+        start = U.detach().clone(), b.detach().clone()
+        fit(optimizer, lambda target=target: (U + b - target).square().sum(), 1)
+        schedule.step()
+        for n, (before, after) in enumerate(zip(start, (U, b), strict=True)):
+            moved = float((after.detach() - before).norm())
+            assert moved < 1e-14 if n in resting and epoch < 2 else moved > 1e-8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +72,8 @@ def _places(options: Deblur) -> tuple[Path, Path]:
             raise ValueError(f"{path} exists; choose another with --out")
     if not out.parent.is_dir():
         raise ValueError(f"--out is {options.out!r}, but there is no directory {out.parent}; make it first")
+    if not os.access(out.parent, os.W_OK):
+        raise ValueError(f"--out is {options.out!r}, but {out.parent} cannot be written to; choose another directory")
     return out, comparison
 
 

@@ -15,8 +15,9 @@ from .options import Flag, Json
 class Deblur:
     """Sharpen a blurred photograph whose blur kernel is known.
 
-    By default with a solver whose convergence theorem is checked (deconvolution/ladmm); a trained network has no theorem.
-    A second picture, OUT-before-after.png, shows a part of both side by side.
+    By default with a solver whose convergence theorem is checked (deconvolution/ladmm).
+
+    OUT-before-after.png shows a part of both side by side.
 
     Exit code: 0 done, 4 nothing finite came out, 130 after Ctrl-C (nothing is written)."""
 

@@ -35,11 +35,33 @@ def run_report(options: Report) -> int:
     """``surefoot report``."""
     from .training import write_report
 
+    _refuse_without_trajectory(Path(options.directory))
     path = write_report(options.directory)
     print(path)
     for plot in sorted((path.parent / "plots").glob("*.png")):
         print(plot)
     return Exit.YES
+
+
+def _refuse_without_trajectory(directory: Path) -> None:
+    """Raise ``RunDirectoryError`` for directories of networks whose training has no trajectory that a theorem speaks of."""
+    from .._core.io import RunDirectoryError, read_json
+    from .._inverse.system import FORMAT
+    from .training import SETTINGS
+
+    config, settings = directory / "config.json", directory / SETTINGS
+    found = read_json(config if config.exists() else settings) if config.exists() or settings.exists() else {}
+    if not isinstance(found, dict):
+        return
+    if found.get("format") == FORMAT:
+        raise RunDirectoryError(f"{directory} holds a certificate and no run to report; `surefoot check` proves it")
+    system = found.get("system")
+    if not config.exists() and system in ("inverse", "svd", "deconvolution"):
+        proof = f"; `surefoot check {directory / 'certificate'}` proves its certificate" if system == "inverse" else ""
+        raise RunDirectoryError(
+            f"{directory} is of `surefoot train {system}`, whose training has no guaranteed trajectory to report: "
+            f"training/result.json has its losses, net.safetensors the network{proof}"
+        )
 
 
 def run_reproduce(options: Reproduce) -> int:

@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .._core.fitting import TrainStatus
 from .._core.io import write_json
 from .._orthogonal.learned_svd import LearnedSVD
 from .._orthogonal.svd_accuracy import Accuracy, Decomposition, accuracy, lapack
-from .._orthogonal.svd_training import SVDTrainStatus
 from . import training
 from .errors import Exit
 from .inverse_matrices import Split, load
@@ -70,7 +70,7 @@ def run_train_svd(options: TrainSVD) -> int:
         directory=directory / TRAINING,
         resume=options.resume and (directory / TRAINING / "config.json").exists(),
     )
-    if run.status is SVDTrainStatus.INTERRUPTED:
+    if run.status is TrainStatus.INTERRUPTED:
         hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
         print(f"surefoot: interrupted after {run.iterations:,} epochs; {hint}", file=sys.stderr)
         return Exit.TERMINATED if run.stopped_by == signal.SIGTERM else Exit.CTRL_C
@@ -109,7 +109,7 @@ def run_train_svd(options: TrainSVD) -> int:
         print(
             f"{options.out}: training {run.status}, loss {run.best:.6g}, singular values off by up to {error:.3g}, uncertified"
         )
-    return Exit.FAILED if run.status is SVDTrainStatus.DIVERGED else Exit.YES
+    return Exit.FAILED if run.status is TrainStatus.DIVERGED else Exit.YES
 
 
 def _network(options: TrainSVD, split: Split) -> LearnedSVD:

@@ -47,16 +47,18 @@ def write_atomic(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
+        temporary = ""
     except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
         raise OSError(
             error.errno,
             f"could not write {path.name} ({error.strerror}); free space or choose a writable directory: "
             "what was written before is kept",
             str(path),
         ) from error
+    finally:  # after Ctrl-C too
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
 
 
 def write_json(path: Path, record: Any) -> None:

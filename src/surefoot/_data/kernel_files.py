@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +70,7 @@ def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
 def _from_npy(path: Path) -> npt.NDArray[np.generic]:
     try:
         found = np.load(path, allow_pickle=False)
-    except _UNREADABLE as error:
+    except (*_UNREADABLE, SyntaxError, TokenError) as error:  # the header is a line of Python
         if "Object arrays" in str(error):
             raise _objects(str(path)) from error
         raise DataError(

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from .errors import DataError, MissingSourceError
 from .image_folder import _pixels
 
-FORMATS = ("PNG", "JPEG", "MPO")
-"""As Pillow names them; MPO is what some phones write under the name .jpg."""
+FORMATS = ("PNG", "JPEG")
+"""As Pillow names them."""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 COMPRESSION = 6
 Pixels = npt.NDArray[np.uint8 | np.uint16]
@@ -69,7 +69,7 @@ def read_picture(path: Path) -> Picture:
             if deep is not None:
                 planes = [_upright(ImageOps, plane) for plane in _bytes_of(path, deep)]
                 high, low = (np.asarray(plane).astype(np.uint16) for plane in planes)
-                pixels: Pixels = _opaque(high << 8 | low, path)
+                pixels: Pixels = _opaque((high << 8 | low).astype(np.uint16), path)
                 kept = True
             else:
                 shown = _upright(ImageOps, image)

@@ -108,18 +108,17 @@ class LearnedDeconvolution(nn.Module):
     def extra_repr(self) -> str:
         return f"filters={self.filters}, wavelet={self.wavelet!r}, inverse={self.inverse}"
 
-    @property
-    def applications(self) -> int:
-        """Products with B, Bᵀ or an inverse filter for one image under periodic blur, start included; counted as in ``LADMM``."""
-        return 2 + len(self.layers)
-
-    @property
-    def applications_elsewhere(self) -> int:
-        """The same for every other blur."""
-        return 2 + 3 * START_ITERATIONS + 3 + 3 * len(self.layers)
+    def applications(self, blur: Blur) -> int:
+        """Products with B, Bᵀ or an inverse filter for one image, start included; counted as in ``LADMM``."""
+        first = 2 if self.filters else 3
+        if blur.exact_majorizer:
+            return first + len(self.layers)
+        return first + 2 + 3 * START_ITERATIONS + 3 * len(self.layers)
 
     def forward(self, observed: Tensor, blur: Blur, noise: float | Tensor) -> Tensor:
-        """The restored latent image (..., H, W); ``blur.crop`` gives the part under the observed one. Not clipped to 0..1.
+        """The restored latent image (..., H, W), differentiable in the weights; not clipped to 0..1.
+
+        ``blur.crop`` gives the part under the observed picture.
 
         Args:
             observed: y (..., h, w), intensities of about 0..1, in the network's dtype and on its device.

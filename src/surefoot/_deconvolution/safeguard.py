@@ -86,7 +86,7 @@ def restore_certified(
     x = problem.wavelet.analysis(z)
     gap = problem.duality_gap(x)
     accepted = finite & (gap.relative <= tolerance)
-    cost = _cost(net, problem.blur) + 2
+    cost = net.applications(problem.blur) + 2
     count = 0
     if not bool(accepted.all()):
         better = (finite & (gap.primal < problem.objective(usual.x)))[..., None, None]
@@ -138,7 +138,7 @@ def restore_checked(
     z, finite = _proposal(net, observed, blur, noise)
     residual = _relative_residual(observed, blur, z, noise)
     accepted = finite & (residual >= low) & (residual <= high)
-    cost, count = _cost(net, blur) + 1, 0
+    cost, count = net.applications(blur) + 1, 0
     if not bool(accepted.all()):
         problem = DeconvolutionProblem(observed.double(), blur.to(torch.float64), default_penalty(noise))
         found = LADMM(BETA * problem.penalty).solve(problem, iterations)
@@ -159,7 +159,3 @@ def _proposal(net: LearnedDeconvolution, observed: Tensor, blur: Blur, noise: fl
 
 def _relative_residual(observed: Tensor, blur: Blur, z: Tensor, noise: float) -> Tensor:
     return (observed - blur.forward(z)).square().mean((-2, -1)).sqrt() / noise
-
-
-def _cost(net: LearnedDeconvolution, blur: Blur) -> int:
-    return net.applications if blur.exact_majorizer else net.applications_elsewhere

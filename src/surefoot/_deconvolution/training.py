@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,15 +15,14 @@ from torch import Tensor
 from surefoot_check.arrays import digest
 
 from .._core import checkpoints
+from .._core.fitting import TrainingDirectory, TrainStatus, run_path
 from .._core.interrupts import StopRequest
-from .._core.io import RunDirectoryError, locked, make_directory, read_json, write_json
 from .._core.progress import progress_line
-from .._core.validate import folder, integer, positive_integer
+from .._core.validate import integer, positive_integer
 from .learned import LearnedDeconvolution, Penalised
 from .training_data import Batch, TrainingData
 
 FORMAT = "surefoot-deconvolution/1"
-BEST = "best.safetensors"
 Loss = Literal["supervised", "objective"]
 WARM_UP = 50
 """Steps in which the learning rate grows from 0."""
@@ -42,25 +38,6 @@ VALID_EVERY = 4
 CLIP = 1.0
 INVERSE_RATE = 1e-2
 """Learning rate of the coefficients C of LD-Minv (algorithm 1 inside algorithm 4)."""
-
-
-class TrainStatus(StrEnum):
-    """How training ended."""
-
-    RUNNING = "running"
-    FINISHED = "finished"
-    DIVERGED = "diverged"
-    INTERRUPTED = "interrupted"
-
-    @property
-    def text(self) -> str:
-        """What happened and what to do."""
-        return {
-            "running": "the run did not finish; resume it",
-            "finished": "all steps or minutes are done",
-            "diverged": "the loss became non-finite; the best network was kept: use a smaller learning rate",
-            "interrupted": "stopped on request; a checkpoint was kept, resume from it",
-        }[self.value]
 
 
 @dataclass(frozen=True)
@@ -146,9 +123,7 @@ def train(
     for name, value in (("minutes", minutes), ("learning_rate", learning_rate)):
         if value is not None and not 0.0 < value < math.inf:
             raise ValueError(f"{name} is {value!r}; it must be a positive number")
-    path = None if directory is None else folder("directory", directory)
-    if resume and path is None:
-        raise ValueError("resume=True needs the directory of the run to resume")
+    path = run_path(directory, resume)
     settings = {
         "format": FORMAT,
         "loss": loss,
@@ -169,10 +144,10 @@ def train(
     task = _Task(net, loss, used.to(device), batch, crop, seed, generator)
     held_out = validating.to(device).draw(VALIDATION, crop, generator.manual_seed(seed + 1))
     optimizer = torch.optim.Adam(task.weights, learning_rate)
-    start = _Progress(0, 0.0, 0, _copied(net))
     with ExitStack() as held:
-        files = None if path is None else _Files(path, settings, net, optimizer, resume, held)
-        at = start if files is None or files.start is None else files.start
+        what = "training of a deconvolution network"
+        files = None if path is None else TrainingDirectory(path, settings, what, resume, held)
+        at = _Progress(0, 0.0, 0, _copied(net)) if files is None else _restored(files, net, optimizer)
         stop = held.enter_context(StopRequest())
         total = steps if minutes is None else 10**9
         show = held.enter_context(progress_line(progress, total, 1.0, 0.05))
@@ -187,7 +162,10 @@ def train(
         )
         net.load_state_dict(at.best)
         if files is not None:
-            files.finish(net, result)
+            summary = {
+                name: getattr(result, name) for name in ("status", "steps", "seconds", "best_step", "validation")
+            }
+            files.finish(net.save, summary)
     return result
 
 
@@ -253,7 +231,7 @@ def _run(
     steps: int,
     minutes: float | None,
     rate: float,
-    files: _Files | None,
+    files: TrainingDirectory | None,
     stop: StopRequest,
     show: Any,
 ) -> TrainStatus:
@@ -286,7 +264,7 @@ def _run(
             and status is not TrainStatus.DIVERGED
             and (at.step == 0 or status is not TrainStatus.RUNNING or due.due(at.step))
         ):
-            files.save(at, task.net, optimizer)
+            files.save(_checkpoint(at, task.net, optimizer))
         if status is not TrainStatus.RUNNING:
             return status
         batch = task.drawn(at.step)
@@ -311,85 +289,32 @@ def _copied(net: LearnedDeconvolution) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in net.state_dict().items()}
 
 
-class _Files:
-    """The run directory of one call of ``train``, locked until ``held`` is closed.
+def _restored(files: TrainingDirectory, net: LearnedDeconvolution, optimizer: torch.optim.Adam) -> _Progress:
+    """Where to continue from; then the network and the optimizer have that state."""
+    weights = _copied(net)
+    found = files.latest(weights | {f"best.{name}": value for name, value in weights.items()})
+    if found is None:
+        return _Progress(0, 0.0, 0, weights)
+    net.load_state_dict({name: found.weights[name] for name in weights})
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, value in found.engine.items():
+        if name != "validation":
+            index, part = name.split(".")
+            moments.setdefault(int(index), {})[part] = value.cpu() if part == "step" else value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+    best = {name: found.weights[f"best.{name}"] for name in weights}
+    pairs = [(int(step), value) for step, value in found.engine["validation"].tolist()]
+    return _Progress(found.iteration, found.rule["seconds"], int(found.rule["best_step"]), best, pairs)
 
-    Attributes:
-        start: where to continue from, if anywhere; then the network and the optimizer have that state.
-    """
 
-    def __init__(
-        self,
-        path: Path,
-        settings: dict[str, Any],
-        net: LearnedDeconvolution,
-        optimizer: torch.optim.Adam,
-        resume: bool,
-        held: ExitStack,
-    ) -> None:
-        self._path = path
-        plain = json.dumps(settings, sort_keys=True)
-        self._owner = hashlib.sha256(plain.encode()).hexdigest()
-        self.start: _Progress | None = None
-        if not resume:
-            make_directory(path)
-            held.enter_context(locked(path))
-            write_json(path / "config.json", settings)
-            return
-        if not path.is_dir():
-            raise RunDirectoryError(f"{path} is not a directory; there is no run to resume")
-        held.enter_context(locked(path))
-        stored, given = read_json(path / "config.json"), json.loads(plain)
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-            raise RunDirectoryError(
-                f"{path} has no training of a deconvolution network; start one in another directory"
-            )
-        differing = sorted(name for name in given if stored.get(name) != given[name])
-        if differing:
-            raise RunDirectoryError(
-                f"the run in {path} has other settings or data ({', '.join(differing)} differ); resume with the same ones, or "
-                "start a run in another directory"
-            )
-        (path / "checkpoints").mkdir(exist_ok=True)
-        weights = _copied(net)
-        found = checkpoints.latest(
-            path, weights | {f"best.{name}": value for name, value in weights.items()}, self._owner
-        )
-        if found is None:
-            return  # cut off before its first checkpoint: it starts again
-        net.load_state_dict({name: found.weights[name] for name in weights})
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in found.engine.items():
-            if name != "validation":
-                index, part = name.split(".")
-                moments.setdefault(int(index), {})[part] = value.cpu() if part == "step" else value
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-        best = {name: found.weights[f"best.{name}"] for name in weights}
-        pairs = [(int(step), value) for step, value in found.engine["validation"].tolist()]
-        self.start = _Progress(found.iteration, found.rule["seconds"], int(found.rule["best_step"]), best, pairs)
-
-    def save(self, at: _Progress, net: LearnedDeconvolution, optimizer: torch.optim.Adam) -> None:
-        """A checkpoint before the step at ``at.step``."""
-        weights = net.state_dict() | {f"best.{name}": value for name, value in at.best.items()}
-        engine = {
-            f"{index}.{part}": value
-            for index, one in optimizer.state_dict()["state"].items()
-            for part, value in one.items()
-        }
-        engine["validation"] = torch.tensor(at.validation, dtype=torch.float64).reshape(-1, 2)
-        rule = {"seconds": at.seconds, "best_step": float(at.best_step)}
-        checkpoints.save(self._path, checkpoints.Checkpoint(at.step, weights, engine, rule, 0), self._owner)
-
-    def finish(self, net: LearnedDeconvolution, result: TrainRun) -> None:
-        """The best network, and what happened."""
-        net.save(self._path / BEST)
-        write_json(
-            self._path / "result.json",
-            {
-                "status": result.status,
-                "steps": result.steps,
-                "seconds": result.seconds,
-                "best_step": result.best_step,
-                "validation": [list(pair) for pair in result.validation],
-            },
-        )
+def _checkpoint(at: _Progress, net: LearnedDeconvolution, optimizer: torch.optim.Adam) -> checkpoints.Checkpoint:
+    """What ``_restored`` needs to continue before the step at ``at.step``."""
+    weights = net.state_dict() | {f"best.{name}": value for name, value in at.best.items()}
+    engine = {
+        f"{index}.{part}": value
+        for index, one in optimizer.state_dict()["state"].items()
+        for part, value in one.items()
+    }
+    engine["validation"] = torch.tensor(at.validation, dtype=torch.float64).reshape(-1, 2)
+    rule = {"seconds": at.seconds, "best_step": float(at.best_step)}
+    return checkpoints.Checkpoint(at.step, weights, engine, rule, 0)

@@ -18,8 +18,8 @@ KERNEL = 37
 """Pixels a side of every kernel, smaller ones embedded: the largest of the CSF kernels."""
 GENERATED = 240
 """Kernels of simulated camera shake."""
-NOISE = (0.01, 0.03)
-"""Least and largest noise level."""
+NOISE = (0.008, 0.032)
+"""Least and largest noise level: 1-3 %, and a little more, so that its ends are not the ends of the training."""
 HELD_OUT = 0.08
 """Share of the tiles that only validate."""
 IMAGES, KERNELS = "bsd400_gray180.npz", "csf_kernels.npz"
@@ -93,7 +93,7 @@ class TrainingData:
     def draw(
         self, count: int, size: int, generator: torch.Generator, *, valid: bool = False, noise: float | None = None
     ) -> Batch:
-        """A batch: random crops, turned and mirrored, random kernels, noise levels uniform in 1-3 %.
+        """A batch: random crops, turned and mirrored, random kernels, noise levels log-uniform in ``NOISE``.
 
         Args:
             count: N.
@@ -121,7 +121,7 @@ class TrainingData:
         kernels = self.kernels[integers(len(self.kernels))]
         blur = (ValidBlur if valid else PeriodicBlur)(kernels, (size, size))
         low, high = NOISE if noise is None else (noise, noise)
-        levels = low + (high - low) * torch.rand(count, 1, 1, generator=generator, device=device)
+        levels = low * (high / low) ** torch.rand(count, 1, 1, generator=generator, device=device)
         clean = blur.forward(sharp)
         return Batch(sharp, clean + levels * torch.randn(clean.shape, generator=generator, device=device), blur, levels)
 

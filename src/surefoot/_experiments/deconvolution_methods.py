@@ -74,9 +74,10 @@ def restore_all(
 
     if blur.exact_majorizer:
         found[FIXED_SINGLE] = _timed(unchecked)
-    cost = net.applications if blur.exact_majorizer else net.applications_elsewhere
     with torch.no_grad():
-        found[LEARNED] = _timed(lambda: (small.crop(net(single, small, noise)), cost, len(net.layers)))
+        found[LEARNED] = _timed(
+            lambda: (small.crop(net(single, small, noise)), net.applications(blur), len(net.layers))
+        )
     for name in extra:
         found[name] = _timed(lambda name=name: (_peer(name, observed, blur, noise), None, 0))
     return found

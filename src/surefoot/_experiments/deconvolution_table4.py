@@ -15,6 +15,7 @@ from .._deconvolution.learned import LearnedDeconvolution
 from .._deconvolution.metrics import aligned_psnr, psnr, ssim
 from .._deconvolution.noise import estimate_noise
 from .._deconvolution.operators import Blur, PeriodicBlur, ValidBlur
+from .._deconvolution.problem import DEFAULT_WAVELET
 from .._deconvolution.training import train
 from .._report import charts
 from . import deconvolution_data
@@ -143,7 +144,7 @@ def table4(
             "test data": given.source,
             "crop": "whole images" if crop is None else f"central {crop} x {crop} pixels where images are larger",
             "training": training,
-            "L-ADMM": f"penalty 1.9 noise^1.5, db4, beta = {BETA:g} penalty, float64, to a relative duality gap of {TOLERANCE:g}",
+            "L-ADMM": f"default_penalty, {DEFAULT_WAVELET}, beta = {BETA:g} penalty, float64, to a relative gap of {TOLERANCE:g}",
             "learned": "float32; trained weights are covered by no theorem",
             "scikit-image": ", ".join(extra) if extra else "not installed, so left out",
             "applications": "products with B, its adjoint or an inverse filter; those of scikit-image are not counted",

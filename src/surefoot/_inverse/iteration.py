@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import polynomial
+from .._linalg import matrix_polynomial
 
 FLOOR = 8.0
 """A residual of at most this many times ε‖A‖_F‖X‖_F has the size that rounding gives it."""
@@ -16,6 +16,8 @@ STAGNATION = 0.5
 """A layer that does not lower such a residual to this fraction only moves rounding errors."""
 NOISE = 0.25
 """Where ε‖A‖_F‖X‖_F exceeds it, I - AX is rounding: the matrix is too ill-conditioned for this precision."""
+PROJECTOR = 0.1
+"""What has converged satisfies XAX = X to this part of X."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,12 @@ def stopped(A: Tensor, X: Tensor, C: Sequence[Sequence[float]]) -> Iterated:
         new, new_floor = _measure(A, tried, E_tried, size)
         # X moves by its error, and the next error is a power of that: small singular values that are still on their way
         # show in X long before they show in the residual
-        moved = torch.linalg.matrix_norm(tried - X) <= _small_move(A, len(row)) * torch.linalg.matrix_norm(tried)
+        move, reached = torch.linalg.matrix_norm(tried - X), torch.linalg.matrix_norm(tried)
+        moved = move <= _small_move(A, len(row)) * reached
         noise = moved & (residual <= FLOOR * floor) & ~(new < STAGNATION * residual)
-        taken = active & ~noise & (new_floor <= NOISE)
+        # a move beyond rounding is the last correction of a small singular value, which the residual does not show
+        correction = move > FLOOR * floor * reached
+        taken = active & (~noise | correction) & (new_floor <= NOISE)
         settled = torch.where(active, moved & (noise | taken), settled)
         if bool(taken.all()):
             X, E, residual, floor = tried, E_tried, new, new_floor
@@ -86,13 +91,16 @@ def stopped(A: Tensor, X: Tensor, C: Sequence[Sequence[float]]) -> Iterated:
             E = torch.where(taken[..., None, None], E_tried, E)
             residual, floor = torch.where(taken, new, residual), torch.where(taken, new_floor, floor)
         layers = layers + taken
-        active = taken & ~(moved & (residual <= floor))
-    converged = settled & (residual <= FLOOR * floor)
+        active = taken & ~noise & ~(moved & (residual <= floor))
+    excess = X @ E
+    # XAX = X: no singular value is half inverted
+    projects = torch.linalg.matrix_norm(excess) <= PROJECTOR * torch.linalg.matrix_norm(X)
+    converged = settled & projects & (residual <= FLOOR * floor)
     rank = torch.where(converged, (A.shape[-2] - _trace(E)).round(), A.shape[-2]).to(torch.int64)
     deficient = converged & (rank < A.shape[-2])
     if bool(deficient.any()):
         # XAX has no part in the null spaces on both sides, and twice the (tiny) error elsewhere
-        X = torch.where(deficient[..., None, None], X - X @ E, X)
+        X = torch.where(deficient[..., None, None], X - excess, X)
     return Iterated(X, layers, rank, residual, converged)
 
 
@@ -111,7 +119,7 @@ def _trace(E: Tensor) -> Tensor:
 
 
 def _applied(X: Tensor, E: Tensor, row: Sequence[Tensor | float]) -> Tensor:
-    return row[0] * X if len(row) == 1 else X @ polynomial.evaluate(row, E)
+    return row[0] * X if len(row) == 1 else X @ matrix_polynomial.evaluate(row, E)
 
 
 def _measure(A: Tensor, X: Tensor, E: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:

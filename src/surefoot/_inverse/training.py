@@ -13,8 +13,7 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 
-from .._core.fitting import Fitting, TrainingDirectory, run_path
-from .._core.fitting import TrainStatus as FitStatus
+from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
 from .._core.optimizers import FIRST_ORDER
 from .._core.validate import integer, nonnegative, positive_integer, unknown
 from .iteration import unrolled
@@ -48,7 +47,7 @@ class Fit:
     validation: tuple[float, ...]
     best_epoch: int
     best: float
-    status: FitStatus
+    status: TrainStatus
     stopped_by: int | None = None
 
     @property
@@ -137,7 +136,7 @@ def train(
             None if path is None else TrainingDirectory(path, settings, "training of a learned inverse", resume, held)
         )
         at = Fitting(net.coefficients.detach().clone(), method, epochs, patience, files, held)
-        while at.status is FitStatus.RUNNING:
+        while at.status is TrainStatus.RUNNING:
             C = at.weights
             value, gradient = loss(C)
             if at.record(C, value, gradient, measure(C)):

@@ -80,10 +80,10 @@ def largest_part(A: Tensor) -> Tensor:
 
 
 def power_of_two_scale(A: Tensor, *, always: bool) -> Tensor | None:
-    """A power of two for each matrix that brings its largest part (real or imaginary) to [1, 2), 1 where that is not needed; (..., 1, 1).
+    """A power of two for each matrix that brings its largest real or imaginary part to [1, 2), 1 where that is not needed.
 
-    Products of up to four factors of the scaled matrix stay within the range of the dtype. None where no matrix needs it and
-    values may be looked at (``always=False``). 1 for zero and for non-finite matrices.
+    (..., 1, 1). Products of up to four factors of the scaled matrix stay within the range of the dtype. None where no matrix
+    needs it and values may be looked at (``always=False``). 1 for zero and for non-finite matrices.
     """
     if A.numel() == 0:
         return None

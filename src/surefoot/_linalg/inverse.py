@@ -29,9 +29,8 @@ def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
 
     A singular or non-finite matrix has the value NaN and the gradient 0. In ``info``: ``residual`` = ‖AXA − A‖_F/‖A‖_F;
     ``error_bound`` ≥ ‖X − A⁻¹‖ (spectral norm), rounding included: ‖X‖ρ/(1 − ρ), ρ = ‖I − AX‖ (docs/theorems/inverse.md,
-    Theorem 6),
-    infinite with status ``INACCURATE`` where ρ < 1 is not certain; ``condition`` = ‖A‖_F‖X‖_F. TypeError and ValueError
-    as for ``inv``.
+    Theorem 6), infinite with status ``INACCURATE`` where ρ < 1 is not certain; ``condition`` = ‖A‖_F‖X‖_F. TypeError and
+    ValueError as for ``inv``.
     """
     matrix_argument(A, square=True)
     wide = A.to(compute_dtype(A.dtype))

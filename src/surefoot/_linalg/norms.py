@@ -20,7 +20,7 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     """The unit roundoff of products of matrices of this dtype; of float32 ones, the largest that torch's settings allow."""
     if dtype in (torch.float32, torch.complex64):
         # these follow the older settings too; torch.get_float32_matmul_precision fails once a newer one was used
-        settings = torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
+        settings = [str(backend.matmul.fp32_precision) for backend in (torch.backends.cuda, torch.backends.mkldnn)]  # pyright: ignore[reportAttributeAccessIssue]
         # TF32 has 11 significant bits, bfloat16 has 8
         return max({"tf32": 2.0**-11, "bf16": 2.0**-8}.get(setting, 2.0**-24) for setting in settings)
     return 2.0**-53
@@ -75,7 +75,9 @@ def defect(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
 
 
 def pinv_error(size: Tensor, rho: Tensor, tau: Tensor) -> Tensor:
-    """An upper bound of ‖X − A⁺‖ for A of full rank: ((‖X‖ρ/(1 − ρ))² + τ²)^½, infinite where ρ ≥ 1 (docs/theorems/inverse.md, Theorem 6).
+    """An upper bound of ‖X − A⁺‖ for A of full rank: ((‖X‖ρ/(1 − ρ))² + τ²)^½, infinite where ρ ≥ 1.
+
+    docs/theorems/inverse.md, Theorem 6.
 
     Upper bounds ``size`` of ‖X‖, ``rho`` of ‖I − AX‖ and ``tau`` of ‖X − AᴴY‖, for any Y (τ = 0 for square A); all in float64.
     """

@@ -20,7 +20,6 @@ Method = Literal["auto", "cholesky", "qr", "svd", "eigh", "iteration", "chebyshe
 METHODS = ("auto", "cholesky", "qr", "svd", "eigh", "iteration", "chebyshev")
 
 
-@own_precision
 def pinv(
     A: Tensor,
     *,
@@ -84,13 +83,14 @@ def pinv_ex(
 
     A matrix without a value (``Status.NON_FINITE``; ``INACCURATE`` for an explicit method that does not apply) is NaN, with
     gradient 0. In ``info``: ``residual`` = ‖AXA − A‖_F/‖A‖_F; ``error_bound`` ≥ ‖X − A⁺‖ (spectral norm), rounding
-    included, from the defect of I − AX and of X − AᴴXᴴX (docs/theorems/inverse.md, Theorem 6), infinite where full rank is not certain;
-    ``condition``, an upper estimate of ‖A‖‖A⁺‖ over the singular values that count.
+    included, from the defect of I − AX and of X − AᴴXᴴX (docs/theorems/inverse.md, Theorem 6), infinite where full rank is not
+    certain; ``condition``, an upper estimate of ‖A‖‖A⁺‖ over the singular values that count.
     """
     value, outputs, wide, scale = _computed(A, atol, rtol, hermitian, method, backward, interval, order, max_iterations)
     return value, describe(value, outputs, wide, scale)
 
 
+@own_precision
 def _computed(
     A: Tensor,
     atol: float | Tensor | None,
@@ -107,9 +107,9 @@ def _computed(
     _check_method(method, backward, interval, order, max_iterations, hermitian, tolerances=(atol, rtol))
     dtype = compute_dtype(A.dtype)
     default = max(A.shape[-2:]) * torch.finfo(dtype).eps
+    absolute = tolerance(atol, 0.0, A, "atol")
     if rtol is None and atol is not None and not isinstance(atol, Tensor) and atol > 0:
         default = 0.0
-    absolute = tolerance(atol, 0.0, A, "atol")
     relative = tolerance(rtol, default, A, "rtol")
     if rtol is None and isinstance(atol, Tensor):
         relative = torch.where(absolute > 0, 0.0, default)
@@ -188,6 +188,7 @@ def _for_torch(A: Tensor, method: str, backward: str, interval: tuple[float, flo
         and not (A.requires_grad and torch.is_grad_enabled())
         and (method, backward, interval) == ("auto", "implicit", None)
         and plain_eager(A)
+        and not torch.is_autocast_enabled(A.device.type)  # it would round the products of torch.linalg.pinv
     )
 
 
@@ -220,6 +221,8 @@ def describe(value: Tensor, outputs: Outputs, wide: Tensor, scale: Tensor | None
     returned = (value.mH if value.shape[-2:] != X.shape[-2:] else value).to(precise)
     bound = norms.up(bound * factor[..., 0, 0] + norms.frobenius(returned - X.to(precise) * factor))
     full = status == int(Status.OK)
+    # NaN where the products overflow
+    residual = torch.where(full & residual.isnan(), torch.inf, residual)
     lost = (full | (status == int(Status.RANK_DEFICIENT))) & returned.isfinite().all(-1).all(-1).logical_not()
     uncertain = full & ~lost & ~bound.isfinite()
     status = torch.where(uncertain, int(Status.INACCURATE), status)

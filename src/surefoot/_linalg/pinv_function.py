@@ -220,8 +220,8 @@ def gradient(A: Tensor, X: Tensor, Y: Tensor, status: Tensor, gX: Tensor | None,
     """The gradient at A (..., m, n), m ≤ n, of a loss with gradients gX at X = A⁺ and gY at Y = XᴴX.
 
     −XᴴgXᴴ + (I − AX)gᴴXXᴴ + XᴴXgᴴ(I − XA), without the terms that vanish: a vanishing term that is kept multiplies the error
-    by up to κ (docs/theorems/inverse.md, Theorem 8). With Y the first and third need three products: with T = Ygᴴ and S = TX they are
-    T − (S + Sᴴ)A. Zero where there is no value.
+    by up to κ (docs/theorems/inverse.md, Theorem 8). With Y the first and third need three products: with T = Ygᴴ and S = TX
+    they are T − (S + Sᴴ)A. Zero where there is no value.
     """
     square = A.shape[-2] == A.shape[-1]
     if not square and gY is not None:

@@ -45,9 +45,7 @@ class Polar(NamedTuple):
     H: Tensor
 
 
-def polar(
-    A: Tensor, side: Literal["right", "left"] = "right", method: Literal["auto", "gram", "svd"] = "auto"
-) -> Polar:
+def polar(A: Tensor, side: Literal["right", "left"] = "right", method: Literal["auto", "svd"] = "auto") -> Polar:
     """A = UH with H = (AᴴA)^½, or A = HU with H = (AAᴴ)^½ for ``side="left"``; U is the same for both.
 
     U has orthonormal columns (m ≥ n) or rows (m ≤ n); it is the nearest such matrix to A. Where A has full rank it is
@@ -57,8 +55,8 @@ def polar(
     Args:
         A: (..., m, n). float16 and bfloat16 are computed in float32.
         side: where H (..., n, n) or (..., m, m) stands.
-        method: ``"auto"`` and ``"gram"``: from the Gram matrix where that is accurate; ``"svd"``: always from LAPACK's
-            singular value decomposition.
+        method: ``"auto"``: from the Gram matrix where that is accurate, else from LAPACK's singular values; ``"svd"``: always
+            from these.
 
     Returns:
         U (..., m, n) and H.
@@ -74,7 +72,7 @@ def polar(
 
 
 def polar_ex(
-    A: Tensor, side: Literal["right", "left"] = "right", method: Literal["auto", "gram", "svd"] = "auto"
+    A: Tensor, side: Literal["right", "left"] = "right", method: Literal["auto", "svd"] = "auto"
 ) -> tuple[Polar, Info]:
     """``polar`` with a record of each matrix; one with non-finite entries has NaN factors and does not fail the others.
 
@@ -104,7 +102,11 @@ def _decompose(A: Tensor, side: str, method: str, refuse: bool) -> tuple[Polar, 
     tall = work if is_tall else work.mH
     U, H, Q, S, gram = apply(_Polar, _CompiledPolar, tall, method, refuse)
     at_hand = side == ("right" if is_tall else "left")
-    value = Polar(U if is_tall else U.mH, H if at_hand else herm(U @ H @ U.mH))
+    if at_hand:
+        value = Polar(U if is_tall else U.mH, H)
+    else:
+        half = U @ (H / 2) @ U.mH
+        value = Polar(U if is_tall else U.mH, half + half.mH)
     if work is not A:
         value = Polar(*(factor.to(A.dtype) for factor in value))
     return value, (tall, U, H, Q, S, gram)
@@ -139,7 +141,11 @@ def _info(A: Tensor, U: Tensor, H: Tensor, Q: Tensor, S: Tensor, gram: Tensor, r
         error_bound=torch.where(finite & (rank == n) & (lowest > E), bound, torch.inf).nan_to_num(
             nan=torch.inf, posinf=torch.inf
         ),
-        condition=torch.where(finite & (smallest > 0), largest / torch.where(smallest > 0, smallest, 1.0), torch.inf),
+        condition=torch.where(
+            finite & (smallest > 0) & (largest < torch.inf),
+            largest / torch.where(smallest > 0, smallest, 1.0),
+            torch.inf,
+        ),
         method_code=torch.where(finite, used, int(Method.NONE)),
     )
 
@@ -149,8 +155,9 @@ def _compute(A: Tensor, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tens
         refuse_non_finite(A, "polar decomposition", "polar_ex")
     P, S, Qh, gram = spectral_factors(A, method, full_matrices=False)
     Q = adjoint(Qh).contiguous()
-    H = (Q * S.unsqueeze(-2)) @ Qh
-    return P @ Qh, (H + adjoint(H)) / 2, Q, S, gram
+    # halved first: the sum of two entries may overflow where their mean does not
+    half = (Q * (S / 2).unsqueeze(-2)) @ Qh
+    return P @ Qh, half + adjoint(half), Q, S, gram
 
 
 _kernel = torch.library.custom_op("surefoot::polar", mutates_args=())(_compute)

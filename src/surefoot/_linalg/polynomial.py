@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
 
-from . import norms
+from . import chebyshev, matrix_polynomial, norms
 
 
-def chebyshev_layers(ratio: float, order: int, tolerance: float) -> list[list[float]]:
+def chebyshev_layers(ratio: float, order: int, tolerance: float, limit: int) -> list[list[float]]:
     """The optimal coefficients for singular values in [ratio·h, h], X_0 = Aᴴ/h²: one list a layer, lowest power first.
 
-    The composed residual is the scaled Chebyshev polynomial of degree order^K on [ratio², 1], the smallest possible; K is
-    the first number of layers that brings its maximum under ``tolerance``.
+    As many layers as bring the worst residual under ``tolerance``, at most ``limit``.
     """
-    squared = ratio**2
-    monomials = _chebyshev_polynomial(order)
-    # the first layer has the argument a e + b, the others τ e
-    a = 2.0 / (1.0 - squared)
-    tau = (1.0 + squared) / (1.0 - squared)
-    b = tau - a
-    result = []
-    while True:
-        top = math.cosh(order * math.acosh(tau))
-        if result:
-            scaled = [c * tau**j / top for j, c in enumerate(monomials)]
-        else:
-            scaled = [0.0] * (order + 1)
-            for j, c in enumerate(monomials):
-                for i in range(j + 1):
-                    scaled[i] += c * math.comb(j, i) * a**i * b ** (j - i) / top
-        # (1 − Σ s_j e^j)/(1 − e), with Σ s_j = 1
-        result.append([math.fsum(scaled[i + 1 :]) for i in range(order)])
-        if 1.0 / top <= tolerance:
-            return result
-        tau = top
-
-
-def _chebyshev_polynomial(order: int) -> list[float]:
-    """The coefficients of T_order, lowest power first."""
-    before, now = [1.0], [0.0, 1.0]
-    for _ in range(order - 1):
-        doubled = [0.0, *(2.0 * c for c in now)]
-        before, now = now, [d - (before[i] if i < len(before) else 0.0) for i, d in enumerate(doubled)]
-    return now
-
-
-def evaluate(coefficients: Sequence[float], E: Tensor) -> Tensor:
-    """Σ_j c_j E^j by Horner's rule."""
-    identity = torch.eye(E.shape[-1], dtype=E.dtype, device=E.device)
-    value = coefficients[-1] * E + coefficients[-2] * identity
-    for c in reversed(coefficients[:-2]):
-        value = E @ value + c * identity
-    return value
+    result: list[list[float]] = []
+    for row, residual in islice(chebyshev.layers(order, ratio**2, 1.0), limit):
+        result.append(row)
+        if residual <= tolerance:
+            break
+    return result
 
 
 def iterate(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -71,7 +36,7 @@ def iterate(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> t
     eps = torch.finfo(A.dtype).eps
     identity = torch.eye(A.shape[-2], dtype=A.dtype, device=A.device)
     ones = [[1.0] * order] * limit
-    layers = [*chebyshev_layers(ratio, order, eps), *ones] if ratio else ones
+    layers = [*chebyshev_layers(ratio, order, eps, limit), *ones] if ratio else ones
     norm = upper.expand(A.shape[:-2]) if ratio else norms.spectral(A.detach())
     # the matrices of a batch are scaled to about 1, so that a bound as small as this is that of a zero matrix
     c0 = torch.where(norm > 1e-10, norm, 1.0).square().to(A.real.dtype)
@@ -90,7 +55,7 @@ def iterate(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> t
         if k == limit or bool(converged.all()):
             break
         iterations = iterations + ~converged
-        following = X @ evaluate(layers[k], E)
+        following = X @ matrix_polynomial.evaluate(layers[k], E)
         with torch.no_grad():
             # an error of δ becomes δ^order; rounding in E alone changes X by eps κ
             change = torch.linalg.vector_norm(following - X, dim=(-2, -1))

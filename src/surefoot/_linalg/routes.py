@@ -20,6 +20,8 @@ _REFINABLE = 0.1
 _REFINEMENTS = 3
 # The residual of a stable elimination is a small multiple of eps ‖A‖_F ‖X‖_F.
 _STABLE = 10.0
+# What an iteration calls converged satisfies XAX = X to this part of X: a singular value is not half inverted.
+_PROJECTOR = 0.1
 # Norms in working precision are good to this factor.
 _OUTWARD = 1.01
 # Products of so few operations in all cost less than the checks of the faster methods.
@@ -199,12 +201,20 @@ def iteration(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) ->
     """The polynomial iteration (``polynomial.iterate``). Any rank, and differentiable as it is written."""
     m, n = A.shape[-2:]
     X, iterations, converged = iterate(A, upper, ratio, order, limit)
+    AX = A @ X
+    # AX is a projector to within the residual, and the rank its trace
+    trace = AX.detach().diagonal(dim1=-2, dim2=-1).sum(-1).real
+    rank = torch.where(trace.isfinite(), trace, 0).round().long().clamp(0, m)
+    # XAX = X without what has grown outside the range of A: rounding errors, and singular values below those that count
+    excess = X - X @ AX
+    converged = converged & ~(_norm(excess.detach()) > _PROJECTOR * _norm(X.detach()))
+    deficient = converged & (rank < m)
+    if bool(deficient.any()):
+        X = torch.where(deficient[:, None, None], X - excess, X)
     Y = _adjoint(X) @ X
     condition = _norm(A.detach()) * _norm(X.detach())
     result = full(A, X, Y if m < n else no_gram(A), Method.CHEBYSHEV if ratio else Method.ITERATION, condition.double())
-    # AX is a projector to within the residual, and the rank its trace
-    trace = (A * X.mT).sum((-2, -1)).detach().real
-    result.rank = torch.where(trace.isfinite(), trace, 0).round().long().clamp(0, m)
+    result.rank = rank
     result.iterations = iterations
     status = torch.where(result.rank == m, Status.OK, Status.RANK_DEFICIENT)
     result.status = torch.where(converged, status, Status.NOT_CONVERGED)

@@ -27,7 +27,7 @@ from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIss
 
 from .arguments import largest_part
 
-METHODS = ("auto", "gram", "svd")
+METHODS = ("auto", "svd")
 DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
@@ -50,8 +50,8 @@ def adjoint(M: Tensor) -> Tensor:
 def spectral_factors(A: Tensor, method: str, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """U, S, Vh of ``A`` (..., m, n), and where the Gram route was used (...).
 
-    ``method`` is ``"auto"``, ``"gram"`` or ``"svd"``; the first two mean the Gram route where its measured errors are
-    acceptable. A matrix with a non-finite entry gets NaN factors and does not disturb the others.
+    ``method`` is ``"auto"``, the Gram route where its measured errors are acceptable, or ``"svd"``. A matrix with a
+    non-finite entry gets NaN factors and does not disturb the others.
     """
     *batch, m, n = A.shape
     rows = A.detach().resolve_conj().reshape(math.prod(batch), m, n)

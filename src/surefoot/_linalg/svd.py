@@ -30,7 +30,7 @@ def svd(
     A: Tensor,
     full_matrices: bool = True,
     ties: Literal["mask", "raise"] = "mask",
-    method: Literal["auto", "gram", "svd"] = "auto",
+    method: Literal["auto", "svd"] = "auto",
 ) -> SVD:
     """A = U·diag(S)·Vh with orthonormal columns of U and rows of Vh, and S descending; called like ``torch.linalg.svd``.
 
@@ -50,7 +50,7 @@ def svd(
             null vectors have derivatives too (torch.linalg.svd ignores them).
         ties: ``"mask"``: terms that do not exist are 0; ``"raise"``: ``torch.linalg.LinAlgError`` in the backward pass,
             naming the pair.
-        method: ``"auto"`` and ``"gram"``: from the Gram matrix where its measured residual and orthogonality are within
+        method: ``"auto"``: from the Gram matrix where its measured residual and orthogonality are within
             ten times LAPACK's, else LAPACK; ``"svd"``: always LAPACK (the accuracy of torch.linalg.svd).
 
     Raises:
@@ -65,7 +65,7 @@ def svd_ex(
     A: Tensor,
     full_matrices: bool = True,
     ties: Literal["mask", "raise"] = "mask",
-    method: Literal["auto", "gram", "svd"] = "auto",
+    method: Literal["auto", "svd"] = "auto",
 ) -> tuple[SVD, Info]:
     """``svd`` with a record of each matrix; one with non-finite entries has NaN factors and does not fail the others.
 
@@ -117,7 +117,11 @@ def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
         iterations=whole,
         residual=residual.nan_to_num(nan=torch.inf, posinf=torch.inf),
         error_bound=torch.where(finite, bound, torch.inf).nan_to_num(nan=torch.inf, posinf=torch.inf),
-        condition=torch.where(finite & (smallest > 0), largest / torch.where(smallest > 0, smallest, 1.0), torch.inf),
+        condition=torch.where(
+            finite & (smallest > 0) & (largest < torch.inf),
+            largest / torch.where(smallest > 0, smallest, 1.0),
+            torch.inf,
+        ),
         method_code=torch.where(finite, used, int(Method.NONE)),
     )
 

@@ -23,7 +23,9 @@ def require_orthonormal(name: str, matrix: Tensor) -> None:
     if matrix.layout != torch.strided:
         raise TypeError(f"{name} has layout {matrix.layout}; convert it with to_dense()")
     if matrix.is_meta:
-        raise TypeError(f"{name} is on device meta and has no values; move it to a device with to_empty and fill it first")
+        raise TypeError(
+            f"{name} is on device meta and has no values; move it to a device with to_empty and fill it first"
+        )
     if matrix.ndim < 2:
         raise ValueError(f"{name} has shape {tuple(matrix.shape)}; pass a matrix (m, r) or a batch (..., m, r)")
     if not bool(torch.isfinite(matrix).all()):

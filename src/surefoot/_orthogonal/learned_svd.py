@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from .._core.io import RunDirectoryError, read_tensors, write_tensors
 from .._core.validate import integer, nonnegative, positive_integer
+from .._linalg.operator import own_precision
+from .feasible import require_orthonormal
 from .svd_accuracy import defects
 from .svd_objective import half_step, spectral_bound
 
@@ -30,9 +32,9 @@ class SVDStatus(IntEnum):
     def text(self) -> str:
         """What happened and what to do."""
         return {
-            "CONVERGED": "the residual is within the tolerance",
-            "NOT_CONVERGED": "the residual is above the tolerance; use more layers, train them, or take sf.linalg.svd, which is "
-            "faster and exact",
+            "CONVERGED": "residual and orthogonality are within the tolerance",
+            "NOT_CONVERGED": "the residual or the orthogonality is above the tolerance; use more layers, train them, or take "
+            "sf.linalg.svd, which is faster and exact",
             "NON_FINITE": "the matrix has infinite or NaN entries, and so have its factors; look for where they come from",
         }[self.name]
 
@@ -83,7 +85,7 @@ class LearnedSVD(nn.Module):
         inverse: layers and order (K, L), L ≥ 2, of the LD-Minv in each Cayley step, or "exact" for a linear solve, which is
             faster and as accurate.
         seed: of the orthonormal factors that every matrix starts from.
-        tolerance: of the residual, for the status; by default the square root of the dtype's epsilon.
+        tolerance: of residual and orthogonality, for the status; by default the square root of the dtype's epsilon.
         dtype: float64 or float32.
 
     Attributes:
@@ -135,6 +137,7 @@ class LearnedSVD(nn.Module):
         inner = "exact" if self.exact else tuple(self.coefficients.shape[2:])
         return f"{self.rows}x{self.columns}, rank={self.rank}, layers={self.layers}, inverse={inner}"
 
+    @own_precision
     def forward(self, M: Tensor, start: tuple[Tensor, Tensor] | None = None) -> LearnedSVDResult:
         """The factors after all layers, differentiable once in M and in ``steps`` (twice with an exact inverse).
 
@@ -148,7 +151,7 @@ class LearnedSVD(nn.Module):
 
         Raises:
             TypeError: no tensor, or another dtype or device.
-            ValueError: another shape.
+            ValueError: another shape, or a start that is not orthonormal.
         """
         self._check(M)
         usable = M.isfinite().all((-2, -1), keepdim=True)
@@ -163,7 +166,7 @@ class LearnedSVD(nn.Module):
         U = (sign[..., None, :] * U).gather(-1, order[..., None, :].expand_as(U))
         V = V.gather(-1, order[..., None, :].expand_as(V))
         residual, orthogonality = defects(finite, U.detach(), S.detach(), V.detach())
-        info = SVDInfo(self._status(residual, usable[..., 0, 0]), residual, orthogonality)
+        info = SVDInfo(self._status(torch.maximum(residual, orthogonality), usable[..., 0, 0]), residual, orthogonality)
         U, V = torch.where(usable, U, torch.nan), torch.where(usable, V, torch.nan)
         return LearnedSVDResult(U, torch.where(usable[..., 0], S, torch.nan), V.mT, info)
 
@@ -173,11 +176,8 @@ class LearnedSVD(nn.Module):
         For square M with r = m the last column of U_0 changes sign where det U_0 det V_0 det M < 0: Cayley steps keep the
         determinant, and from there the objective stays 2σ_min or more above its minimum.
         """
-        U, V = (self.start_U, self.start_V) if start is None else start
         shapes = (self.rows, self.rank), (self.columns, self.rank)
-        for name, X, shape in (("U", U, shapes[0]), ("V", V, shapes[1])):
-            if X.shape[-2:] != shape:
-                raise ValueError(f"start {name} has shape {tuple(X.shape)}; it must end in {shape}")
+        U, V = (self.start_U, self.start_V) if start is None else self._checked_start(start, shapes)
         U = U.expand(*M.shape[:-2], *shapes[0])
         V = V.expand(*M.shape[:-2], *shapes[1])
         if self.rows == self.columns == self.rank:
@@ -231,6 +231,19 @@ class LearnedSVD(nn.Module):
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise RunDirectoryError(f"{path} holds no learned SVD ({error}); pass a file that save wrote") from error
 
+    def _checked_start(self, start: Any, shapes: tuple[tuple[int, int], tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        if not isinstance(start, tuple | list) or len(start) != 2 or not all(isinstance(X, Tensor) for X in start):
+            raise TypeError("start must be two tensors, orthonormal U (..., m, r) and V (..., n, r)")
+        for name, X, shape in zip(("start U", "start V"), start, shapes, strict=True):
+            if X.dtype != self.steps.dtype or X.device != self.steps.device:
+                raise TypeError(
+                    f"{name} is {X.dtype} on {X.device}; convert it to the network's {self.steps.dtype} on {self.steps.device}"
+                )
+            if X.shape[-2:] != shape:
+                raise ValueError(f"{name} has shape {tuple(X.shape)}; it must end in {shape}")
+            require_orthonormal(name, X)
+        return start[0], start[1]
+
     def _check(self, M: Any) -> None:
         if not isinstance(M, Tensor):
             raise TypeError(f"M is a {type(M).__name__}; pass a tensor")
@@ -241,9 +254,9 @@ class LearnedSVD(nn.Module):
         if M.shape[-2:] != (self.rows, self.columns):
             raise ValueError(f"M has shape {tuple(M.shape)}; it must end in {(self.rows, self.columns)}")
 
-    def _status(self, residual: Tensor, usable: Tensor) -> Tensor:
-        tolerance = torch.finfo(residual.dtype).eps ** 0.5 if self.tolerance is None else self.tolerance
-        status = torch.where(residual <= tolerance, SVDStatus.CONVERGED, SVDStatus.NOT_CONVERGED)
+    def _status(self, error: Tensor, usable: Tensor) -> Tensor:
+        tolerance = torch.finfo(error.dtype).eps ** 0.5 if self.tolerance is None else self.tolerance
+        status = torch.where(error <= tolerance, SVDStatus.CONVERGED, SVDStatus.NOT_CONVERGED)
         return torch.where(usable, status, SVDStatus.NON_FINITE)
 
 

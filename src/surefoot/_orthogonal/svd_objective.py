@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._linalg import polynomial
+from .._linalg import matrix_polynomial
 from .._linalg.cayley import cayley
 
 
@@ -44,9 +44,8 @@ def direction(M: Tensor, U: Tensor, V: Tensor) -> Direction:
     off = off_diagonal(U.mT @ A)
     G = A @ off.mT - A
     outer = G @ U.mT
-    P = (
-        outer - outer.mT
-    )  # exactly skew: near a stationary point the step is as large as P is small, and would enlarge a defect
+    # exactly skew: near a stationary point the step is as large as P is small, and would enlarge a defect
+    P = outer - outer.mT
     PU, PA = P @ U, P @ A
     turned = off_diagonal(U.mT @ PA)
     slope = _inner(off, turned) + _inner(A, PU)
@@ -61,9 +60,8 @@ def spectral_bound(A: Tensor, copies: int = 1) -> Tensor:
     ‖A‖¹⁶ ≤ ‖(AᵀA)⁴‖²_F / ``copies`` where the largest singular value occurs that often: 2 for a skew matrix, whose singular
     values come in pairs. Too large by a factor of at most (min(m, n)/copies)^(1/16).
     """
-    size = torch.linalg.vector_norm(
-        A, ord=torch.inf, dim=(-2, -1), keepdim=True
-    ).detach()  # cancels: only against overflow
+    # the scale cancels, it only keeps the powers from overflow
+    size = torch.linalg.vector_norm(A, ord=torch.inf, dim=(-2, -1), keepdim=True).detach()
     unit = A / torch.where(size > 0.0, size, 1.0)
     size = size * torch.where(size > 0.0, 1.0, 0.0)
     power = unit.mT @ unit if A.shape[-1] <= A.shape[-2] else unit @ unit.mT
@@ -116,7 +114,7 @@ def cayley_inverse(Q: Tensor, radius: Tensor, coefficients: Tensor) -> Tensor:
         E = identity - A @ X
         if bool((torch.linalg.vector_norm(E, dim=(-2, -1)) <= level).all()):
             break
-        X = X @ polynomial.evaluate(C, E)
+        X = X @ matrix_polynomial.evaluate(C, E)
     return X
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 
-from .._core.fitting import Fitting, TrainingDirectory, run_path
-from .._core.fitting import TrainStatus as SVDTrainStatus
+from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
 from .._core.optimizers import FIRST_ORDER
 from .._core.validate import finite, integer, nonnegative, positive_integer
 from .learned_svd import LearnedSVD
@@ -41,7 +40,7 @@ class SVDTrainRun:
     validation: tuple[float, ...]
     best_iteration: int
     best: float
-    status: SVDTrainStatus
+    status: TrainStatus
     stopped_by: int | None = None
 
     @property
@@ -135,7 +134,7 @@ def train_svd(
     with ExitStack() as held:
         files = None if path is None else TrainingDirectory(path, settings, "training of a learned SVD", resume, held)
         at = Fitting(_flat(net.steps, net.coefficients), method, iterations, patience, files, held)
-        while at.status is SVDTrainStatus.RUNNING:
+        while at.status is TrainStatus.RUNNING:
             _assign(trained, at.weights)
             M = _drawn(matrices, batch, seed, at.epoch)
             if inner:

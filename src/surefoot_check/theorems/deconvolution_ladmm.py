@@ -51,7 +51,8 @@ class LinearisedADMM(Theorem):
         "iterate to iterate never increases in the norm of the method, and its square is at most D/t."
     )
     reference = "surefoot, docs/theorems/deconvolution.md, Theorem 1; Fazel et al. 2013; He and Yuan 2015"
-    provable = False  # a run directory does not hold what decides it: nothing is claimed of stored checkpoints
+    provable = False  # it would take rigorous bounds of Fourier and wavelet transforms
+    claims = ()
     rule = RULE
     base = tuple(DIRECTIONS)
     choices = ()

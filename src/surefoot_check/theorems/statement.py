@@ -109,7 +109,7 @@ class Theorem(ABC):
     reference: ClassVar[str]
     provable: ClassVar[bool] = True
     """False for a theorem that is evaluated and never accepted of a run: its statement as printed is false, or is
-    about the flow."""
+    about the flow, or its constants have no rigorous bounds here."""
     claims: ClassVar[tuple[str, ...]] = ("L1", "L2")
     """What a certificate that holds claims: L1 its hypotheses and schedule, L2 that stored iterates lie under the bound."""
     rule: ClassVar[str]

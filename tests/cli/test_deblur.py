@@ -1,0 +1,338 @@
+"""``surefoot deblur``: files in, files out, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from deconvolution_pictures import kernel, noisy, photos
+from PIL import Image
+
+from surefoot._data.pictures import Picture, quantised, read_picture, write_png
+from surefoot.deconvolution import LADMM, ValidBlur
+from surefoot.nn import LearnedDeconvolution
+
+NOISE = "0.01"
+FEW = ("--noise", NOISE, "--iterations", "3")
+
+
+@pytest.fixture
+def k(tmp_path: Path) -> Path:
+    np.save(tmp_path / "k.npy", kernel(5, 5).numpy())
+    return tmp_path / "k.npy"
+
+
+def picture(shape: tuple[int, ...], kind: type = np.uint8) -> np.ndarray:
+    """A part of a blurred photograph (rows, columns) or (rows, columns, 3)."""
+    blur = ValidBlur(kernel(5, 5), (shape[0] + 4, shape[1] + 4))
+    grey = noisy(blur, photos(1, 90)[0, : shape[0] + 4, : shape[1] + 4].contiguous(), 0.01).clamp(0.0, 1.0)
+    planes = grey if len(shape) == 2 else torch.stack([grey, 0.5 * grey, grey.square()])
+    return quantised(planes.numpy(), 8 * np.dtype(kind).itemsize)
+
+
+def saved(path: Path, pixels: np.ndarray) -> Path:
+    path.write_bytes(write_png(Picture(pixels)))
+    return path
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+@pytest.mark.parametrize("shape", [(31, 40), (31, 40, 3)])
+def test_writes_a_png_as_deep_as_the_photo(run, tmp_path: Path, k: Path, shape: tuple[int, ...], kind: type) -> None:
+    before = picture(shape, kind)
+    out = tmp_path / "out.png"
+    outcome = run("deblur", saved(tmp_path / "in.png", before), "--kernel", k, "--out", out, *FEW)
+    assert outcome.code == 0, outcome.err
+    after = read_picture(out).pixels
+    assert after.shape == before.shape and after.dtype == before.dtype and not np.array_equal(after, before)
+    beside = read_picture(tmp_path / "out-before-after.png").pixels
+    assert beside.shape[:2] == (31, 40 + 4 + 40)
+    assert np.array_equal(beside[:, :40], before) and np.array_equal(beside[:, 44:], after)
+    assert "every hypothesis holds" in outcome.out and "duality gap" in outcome.out and "3" in outcome.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.png", "k.npy", "out-before-after.png", "out.png"]
+
+
+def test_json_says_everything(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40, 3)))
+    record = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", "--iterations", "3", "--json").json
+    assert record["guarantee"] == "certified" and record["certificate"]["holds"] is True
+    assert record["noise_estimated"] is True and 0.005 < record["noise"] < 0.02
+    assert record["iterations"] == 3 and 0.0 < record["relative_duality_gap"] < 1.0 and record["seconds"] > 0.0
+    assert record["photo"] == {
+        "file": str(photo),
+        "rows": 31,
+        "columns": 40,
+        "channels": 3,
+        "bits": 8,
+        "turned_upright": False,
+    }
+    assert (record["tiles"], record["tiles_certified"], record["network_kept"]) == (1, 1, None)
+
+
+def test_quiet_prints_one_line(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW, "--quiet")
+    assert outcome.out.count("\n") == 1 and ": certified, 3 iterations, relative duality gap" in outcome.out
+
+
+def test_turning_the_kernel(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    np.save(tmp_path / "turned.npy", np.load(k)[::-1, ::-1])
+    for name, arguments in (("a", (k,)), ("b", (tmp_path / "turned.npy", "--turn-kernel"))):
+        assert run("deblur", photo, "--kernel", *arguments, "--out", tmp_path / f"{name}.png", *FEW).code == 0
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_network_is_labelled_and_guarded(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40, 3)))
+    net = LearnedDeconvolution(1, 0)
+    net.save(tmp_path / "net.safetensors")
+    arguments = ("deblur", photo, "--kernel", k, *FEW, "--weights", tmp_path / "net.safetensors")
+    outcome = run(*arguments, "--out", tmp_path / "a.png")
+    assert outcome.code == 0 and "Uncertified" in outcome.out and "heuristic" in outcome.out
+    assert "Certificate" not in outcome.out
+    with torch.no_grad():
+        net.log_gradient.fill_(30.0)  # finite weights, useless pictures
+        for layer in net.layers:
+            layer.alpha.log.fill_(20.0)
+    net.save(tmp_path / "net.safetensors")
+    record = run(*arguments, "--out", tmp_path / "b.png", "--json").json
+    assert record["guarantee"] == "heuristic" and record["certificate"] is None
+    assert record["network_kept"] == {"kept": 0, "of": 3} and record["iterations"] > 0
+
+
+def test_a_diverged_run_writes_nothing(run, tmp_path: Path, k: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    monkeypatch.setattr(LADMM, "step", lambda self, problem, state, iteration=0: replace(state, x=state.x * np.nan))
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW)
+    assert outcome.code == 4 and "nothing was written" in outcome.err
+    assert not list(tmp_path.glob("o*"))
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_form_of_a_kernel_means_the_same(run, tmp_path: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    values = np.round(kernel(4, 5).numpy() * 1000).astype(np.uint8)
+    np.save(tmp_path / "k.npy", values)
+    np.savez(tmp_path / "one.npz", k=values)
+    np.savez(tmp_path / "two.npz", k1=values, k2=values[:2])
+    saved(tmp_path / "k.png", values)
+    Image.fromarray(np.stack([values] * 3, axis=-1)).save(tmp_path / "grey-as-colour.png")
+    np.savetxt(tmp_path / "k.txt", values, header="a comment")
+    np.savetxt(tmp_path / "k.csv", values, delimiter=",")
+    forms = ("k.npy", "one.npz", "one.npz:k", "two.npz:k1", "k.png", "grey-as-colour.png", "k.txt", "k.csv")
+    results = set()
+    for i, form in enumerate(forms):
+        outcome = run("deblur", photo, "--kernel", tmp_path / form, "--out", tmp_path / f"o{i}.png", *FEW)
+        assert outcome.code == 0, outcome.err
+        text = " ".join(outcome.out.split())
+        assert "was divided by that" in text and "half a pixel off" in text
+        results.add((tmp_path / f"o{i}.png").read_bytes())
+    assert len(results) == 1
+
+
+BAD_KERNELS = {
+    "negative.txt": ("1 2\n-1 3", "kernel has negative entries"),
+    "ragged.txt": ("1 2\n1", "line 2: has 1 numbers, the lines before 2"),
+    "words.txt": ("1 2\nx 3", "line 2: could not convert"),
+    "empty.txt": ("# nothing", "holds no numbers"),
+    "nan.txt": ("1 nan", "is nan at index"),
+    "zero.txt": ("0 0\n0 0", "kernel is zero everywhere"),
+    "large.txt": ("1 " * 50, "larger than the photo (31 x 40"),
+    "broken.npy": ("no array", "cannot be read"),
+    "broken.npz": ("no archive", "not an .npz archive"),
+    "broken.png": ("no picture", "not a readable PNG or JPEG image"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_KERNELS)
+def test_kernels_that_are_refused(run, tmp_path: Path, name: str) -> None:
+    content, message = BAD_KERNELS[name]
+    (tmp_path / name).write_text(content)
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    outcome = run("deblur", photo, "--kernel", tmp_path / name, "--out", tmp_path / "o.png", *FEW)
+    assert outcome.code == 2 and message in outcome.err and outcome.err.count("\n") == 1
+    assert not (tmp_path / "o.png").exists()
+
+
+def test_a_damaged_header_of_an_array_is_explained(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    content = k.read_bytes()
+    end = content.index(b"}")
+    for damaged in (content[:end] + b"(" + content[end + 1 :], content[:40], content[:-8]):
+        k.write_bytes(damaged)
+        outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW)
+        assert outcome.code == 2 and "cannot be read" in outcome.err and "unexpected" not in outcome.err
+
+
+def test_archives_name_their_arrays(run, tmp_path: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    np.savez(tmp_path / "two.npz", k1=np.ones((3, 3)), k2=np.ones((3, 3, 3)))
+    for name, message in (("", "name one: two.npz:NAME, of k1, k2"), (":k3", "no array 'k3'"), (":k2", "one kernel")):
+        outcome = run("deblur", photo, "--kernel", f"{tmp_path}/two.npz{name}", "--out", tmp_path / "o.png", *FEW)
+        assert outcome.code == 2 and message in outcome.err
+    saved(tmp_path / "c.png", picture((5, 5, 3)))
+    outcome = run("deblur", photo, "--kernel", tmp_path / "c.png", "--out", tmp_path / "o.png", *FEW)
+    assert outcome.code == 2 and "a kernel is grey" in outcome.err
+
+
+# -- photos ------------------------------------------------------------------------------------------------------------
+
+
+def test_orientation_is_honoured(run, tmp_path: Path, k: Path) -> None:
+    upright = picture((31, 40, 3))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees clockwise
+    Image.fromarray(np.rot90(upright).copy()).save(tmp_path / "turned.png", exif=exif)
+    saved(tmp_path / "upright.png", upright)
+    for name in ("turned", "upright"):
+        outcome = run("deblur", tmp_path / f"{name}.png", "--kernel", k, "--out", tmp_path / f"{name}-o.png", *FEW)
+        assert outcome.code == 0 and ("turned upright" in outcome.out) == (name == "turned")
+    assert (tmp_path / "turned-o.png").read_bytes() == (tmp_path / "upright-o.png").read_bytes()
+
+
+def test_the_colour_profile_is_kept(run, tmp_path: Path, k: Path) -> None:
+    Image.fromarray(picture((31, 40, 3))).save(tmp_path / "in.jpg", icc_profile=b"a profile")
+    assert run("deblur", tmp_path / "in.jpg", "--kernel", k, "--out", tmp_path / "o.png", *FEW).code == 0
+    with Image.open(tmp_path / "o.png") as image:
+        assert image.info["icc_profile"] == b"a profile" and image.format == "PNG"
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_alpha_is_dropped_where_opaque_and_refused_elsewhere(run, tmp_path: Path, k: Path, kind: type) -> None:
+    pixels = picture((31, 40, 3), kind)
+    alpha = np.full((31, 40, 1), np.iinfo(kind).max, kind)
+    for name, last in (("opaque", alpha[0, 0, 0]), ("clear", 7)):
+        alpha[30, 39] = last
+        (tmp_path / f"{name}.png").write_bytes(rgba_png(np.concatenate([pixels, alpha], axis=-1)))
+    good = run("deblur", tmp_path / "opaque.png", "--kernel", k, "--out", tmp_path / "o.png", *FEW)
+    assert good.code == 0 and read_picture(tmp_path / "o.png").pixels.shape == (31, 40, 3)
+    assert read_picture(tmp_path / "opaque.png").pixels.tobytes() == pixels.tobytes()
+    bad = run("deblur", tmp_path / "clear.png", "--kernel", k, "--out", tmp_path / "p.png", *FEW)
+    assert bad.code == 2 and "has transparent pixels; flatten the image" in bad.err
+
+
+def rgba_png(pixels: np.ndarray) -> bytes:
+    """Without filters, four channels."""
+    import struct
+
+    depth = 8 * pixels.dtype.itemsize
+    rows = pixels.astype(pixels.dtype.newbyteorder(">")).tobytes()
+    width = len(rows) // len(pixels)
+    raw = b"".join(b"\0" + rows[i : i + width] for i in range(0, len(rows), width))
+    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], depth, 6, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(raw)), (b"IEND", b""))
+    body = (struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(body)
+
+
+def test_photos_that_are_refused(run, tmp_path: Path, k: Path) -> None:
+    whole = write_png(Picture(picture((31, 40, 3))))
+    files = {
+        "cut.png": (whole[: len(whole) // 2], "not a readable PNG or JPEG image"),
+        "flipped.png": (whole[:60] + bytes([whole[60] ^ 255]) + whole[61:], "not a readable PNG or JPEG image"),
+        "empty.png": (b"", "not a readable PNG or JPEG image"),
+        "text.jpg": (b"hello", "not a readable PNG or JPEG image"),
+        "row.png": (write_png(Picture(picture((1, 40)))), "at least 2 a side"),
+    }
+    (tmp_path / "one.txt").write_text("1")
+    for name, (content, message) in files.items():
+        (tmp_path / name).write_bytes(content)
+        outcome = run("deblur", tmp_path / name, "--kernel", tmp_path / "one.txt", "--out", tmp_path / "o.png", *FEW)
+        assert outcome.code == 2 and message in outcome.err and name in outcome.err + "row.png", outcome.err
+    assert "no such file" in run("deblur", tmp_path / "no.png", "--kernel", k, "--out", tmp_path / "o.png").err
+    small = saved(tmp_path / "small.png", picture((4, 40)))
+    outcome = run("deblur", small, "--kernel", tmp_path / "one.txt", "--out", tmp_path / "o.png")
+    assert outcome.code == 2 and "pass noise" in outcome.err
+    assert not list(tmp_path.glob("o*.png"))
+
+
+def test_a_tiny_photo(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((5, 5, 3)))
+    assert run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png").code == 0
+
+
+# -- files and options ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_overwritten(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    for name in ("out.png", "out-before-after.png"):
+        (tmp_path / name).write_text("mine")
+        outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "out.png", *FEW)
+        assert outcome.code == 2 and f"{name} exists; choose another with --out" in outcome.err
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
+    outcome = run("deblur", photo, "--kernel", k, "--out", photo, *FEW)
+    assert outcome.code == 2 and "exists" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--out", "o.jpg"), "must end in .png"),
+        (("--out", "nowhere/o.png"), "no directory nowhere"),
+        (("--out", "o.png", "--noise", "0"), "--noise is 0"),
+        (("--out", "o.png", "--noise", "10"), "--noise is 10"),
+        (("--out", "o.png", "--iterations", "0"), "--iterations is 0"),
+        (("--out", "o.png", "--weights", "none.safetensors"), "none.safetensors is missing"),
+    ],
+)
+def test_options_out_of_range(run, tmp_path: Path, k: Path, monkeypatch, arguments, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    outcome = run("deblur", photo, "--kernel", k, *arguments)
+    assert outcome.code == 2 and message in outcome.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.png", "k.npy"]
+
+
+def test_ctrl_c_leaves_no_file_and_a_terminal_sees_progress(tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((60, 70, 3)))
+    arguments = (
+        "deblur",
+        str(photo),
+        "--kernel",
+        str(k),
+        "--out",
+        str(tmp_path / "o.png"),
+        "--iterations",
+        "100000000",
+    )
+    master, slave = pty.openpty()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    command = [sys.executable, "-m", "surefoot.cli", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=slave, env=environment)
+    os.close(slave)
+    seen = b""
+    deadline = time.monotonic() + 100.0
+    while b"0/1" not in seen and time.monotonic() < deadline:
+        seen += os.read(master, 1000)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=100) == 130
+    os.close(master)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert b"0/1" in seen
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.png", "k.npy"]
+
+
+def test_help_is_complete(run) -> None:
+    outcome = run("deblur", "--help")
+    assert outcome.code == 0
+    for option in ("PHOTO", "--kernel", "--out", "--noise", "--turn-kernel", "--iterations", "--weights", "--json"):
+        assert option in outcome.out

@@ -1,0 +1,77 @@
+"""The error bounds of ``pinv_ex`` hold, and are close."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from pinv_matrices import draw, with_singular_values
+from pinv_reference import spectral_error, true_pinv
+
+from surefoot._linalg.info import Status
+from surefoot._linalg.pinv import pinv_ex
+
+EXPLICIT = ["cholesky", "qr", "svd", "iteration"]
+
+
+def adversarial(dtype: torch.dtype) -> list[torch.Tensor]:
+    """Graded, nearly singular, badly scaled and structured matrices of full rank."""
+    result = []
+    limit = -math.log10(torch.finfo(dtype).eps)
+    for seed in range(6):
+        for m, n in ((4, 4), (3, 6), (6, 3)):
+            G = draw(m, n, seed=seed)
+            rows = torch.logspace(0, -min(3.0 * seed, limit - 3), m, dtype=torch.float64)[:, None]
+            columns = torch.logspace(0, -min(2.0 * seed, limit - 3), n, dtype=torch.float64)
+            k = min(m, n)
+            result += [
+                G,
+                rows * G,
+                G * columns,
+                with_singular_values([1.0] * (k - 1) + [10.0 ** -(seed * limit / 6)], m, n, seed=seed),
+                with_singular_values([1.0] + [10.0 ** -(seed * limit / 7)] * (k - 1), m, n, seed=seed),
+                G * 10.0 ** (6 * seed - 15),
+                G.round(decimals=0) + torch.eye(m, n, dtype=torch.float64) * 10.0**-seed,
+            ]
+    result += [1.0 / (torch.arange(k)[:, None] + torch.arange(k) + 1.0).double() for k in (3, 5, 7, 9)]
+    result += [
+        torch.triu(-torch.ones(k, k, dtype=torch.float64), 1) + torch.eye(k, dtype=torch.float64) for k in (5, 12)
+    ]
+    return [A.to(dtype) for A in result]
+
+
+@pytest.mark.parametrize("method", ["auto", *EXPLICIT])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_no_error_exceeds_its_bound(dtype: torch.dtype, method: str) -> None:
+    """Bounds against 300 bits. Copies of each matrix, so that the fast methods of "auto" are used."""
+    finite = 0
+    matrices = adversarial(torch.float64 if dtype == torch.float64 else torch.float32)
+    matrices = matrices[::4] if method == "iteration" else matrices
+    for A in matrices:
+        A = (A * (1 + 0.5j)).to(dtype) if dtype.is_complex else A
+        copies = 1 if method != "auto" else 20_000 // (min(A.shape) * A.numel()) + 1
+        X, info = pinv_ex(A.expand(copies, *A.shape), method=method)
+        bound = float(info.error_bound[0])
+        if math.isfinite(bound):
+            finite += 1
+            assert spectral_error(X[0], A) <= bound, (A, method)
+            assert info.status[0] == Status.OK
+        else:
+            assert info.status[0] != Status.OK
+    assert finite >= 0.6 * len(matrices)
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (4, 7), (7, 4)])
+def test_the_bound_is_close_to_the_error_of_a_spoiled_inverse(shape: tuple[int, int]) -> None:
+    """What the bound is made of, at an X that is far from the result, where rounding plays no part."""
+    from surefoot._linalg import norms
+
+    A = draw(*shape)
+    A = A if shape[0] <= shape[1] else A.mT
+    X = true_pinv(A) + 1e-4 * draw(*A.mT.shape, seed=9)
+    rho = norms.defect(torch.eye(A.shape[0], dtype=A.dtype), A, X)
+    tau = norms.defect(X, A.mT, X.mT @ X)
+    bound = float(norms.pinv_error(norms.frobenius(X), rho, tau))
+    error = spectral_error(X, A)
+    assert error <= bound <= 30 * error
