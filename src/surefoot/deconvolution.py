@@ -8,7 +8,7 @@ from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, 
 from ._deconvolution.photo import Deblurred, deblur
 from ._deconvolution.problem import DeconvolutionProblem, DualityGap, default_penalty
 from ._deconvolution.safeguard import Restoration, restore_certified, restore_checked
-from ._deconvolution.training import TrainRun, TrainStatus, train
+from ._deconvolution.training import TrainRun, train
 from ._deconvolution.training_data import TrainingData
 from ._deconvolution.wavelets import OrthonormalWavelet
 from ._deconvolution.wiener import gradient_wiener, wiener
@@ -27,7 +27,6 @@ __all__ = [
     "SpatiallyVaryingBlur",
     "State",
     "TrainRun",
-    "TrainStatus",
     "TrainingData",
     "ValidBlur",
     "aligned_psnr",

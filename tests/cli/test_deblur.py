@@ -115,7 +115,13 @@ def test_a_network_is_labelled_and_guarded(run, tmp_path: Path, k: Path) -> None
 def test_a_diverged_run_writes_nothing(run, tmp_path: Path, k: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    monkeypatch.setattr(LADMM, "step", lambda self, problem, state, iteration=0: replace(state, x=state.x * np.nan))
+    step = LADMM.step
+
+    def broken(self, problem, state, iteration=0):
+        after = step(self, problem, state, iteration)
+        return replace(after, x=after.x * np.nan) if iteration == 1 else after
+
+    monkeypatch.setattr(LADMM, "step", broken)
     photo = saved(tmp_path / "in.png", picture((31, 40)))
     outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW)
     assert outcome.code == 4 and "nothing was written" in outcome.err
@@ -134,8 +140,19 @@ def test_every_form_of_a_kernel_means_the_same(run, tmp_path: Path) -> None:
     saved(tmp_path / "k.png", values)
     Image.fromarray(np.stack([values] * 3, axis=-1)).save(tmp_path / "grey-as-colour.png")
     np.savetxt(tmp_path / "k.txt", values, header="a comment")
-    np.savetxt(tmp_path / "k.csv", values, delimiter=",")
-    forms = ("k.npy", "one.npz", "one.npz:k", "two.npz:k1", "k.png", "grey-as-colour.png", "k.txt", "k.csv")
+    np.savetxt(tmp_path / "k.csv", values, delimiter=", ", newline=",\n", encoding="utf-8-sig")  # as a spreadsheet may
+    np.savetxt(tmp_path / "semicolons.txt", values, delimiter=";")
+    forms = (
+        "k.npy",
+        "one.npz",
+        "one.npz:k",
+        "two.npz:k1",
+        "k.png",
+        "grey-as-colour.png",
+        "k.txt",
+        "k.csv",
+        "semicolons.txt",
+    )
     results = set()
     for i, form in enumerate(forms):
         outcome = run("deblur", photo, "--kernel", tmp_path / form, "--out", tmp_path / f"o{i}.png", *FEW)
@@ -154,6 +171,10 @@ BAD_KERNELS = {
     "nan.txt": ("1 nan", "is nan at index"),
     "zero.txt": ("0 0\n0 0", "kernel is zero everywhere"),
     "large.txt": ("1 " * 50, "larger than the photo (31 x 40"),
+    "decimal-commas.txt": ("0,5 0,5\n1,0 0,5", "line 1: '0,5 0,5' has two kinds of separators"),
+    "decimal-commas.csv": ("0,5;0,5\n1,0;0,5", "line 1: '0,5;0,5' has two kinds of separators"),
+    "gaps.csv": ("1,,2\n,3,4", "line 1: a number is missing"),
+    "overflow.txt": ("1e308 1e308\n1e308 -1", "kernel has negative entries"),
     "broken.npy": ("no array", "cannot be read"),
     "broken.npz": ("no archive", "not an .npz archive"),
     "broken.png": ("no picture", "not a readable PNG or JPEG image"),
@@ -256,6 +277,14 @@ def test_photos_that_are_refused(run, tmp_path: Path, k: Path) -> None:
         outcome = run("deblur", tmp_path / name, "--kernel", tmp_path / "one.txt", "--out", tmp_path / "o.png", *FEW)
         assert outcome.code == 2 and message in outcome.err and name in outcome.err + "row.png", outcome.err
     assert "no such file" in run("deblur", tmp_path / "no.png", "--kernel", k, "--out", tmp_path / "o.png").err
+    for given in ((tmp_path, "--kernel", k), (saved(tmp_path / "i.png", picture((9, 9))), "--kernel", tmp_path)):
+        assert "a directory, not a file" in run("deblur", *given, "--out", tmp_path / "o.png").err
+    frames = [Image.fromarray(picture((31, 40))), Image.fromarray(picture((31, 40))[::-1])]
+    frames[0].save(tmp_path / "animated.png", save_all=True, append_images=frames[1:])
+    assert "is animated" in run("deblur", tmp_path / "animated.png", "--kernel", k, "--out", tmp_path / "o.png").err
+    header = whole[:16] + (60000).to_bytes(4, "big") * 2 + whole[24:29]
+    (tmp_path / "bomb.png").write_bytes(header + zlib.crc32(header[12:]).to_bytes(4, "big") + whole[33:])
+    assert "crop or shrink it" in run("deblur", tmp_path / "bomb.png", "--kernel", k, "--out", tmp_path / "o.png").err
     small = saved(tmp_path / "small.png", picture((4, 40)))
     outcome = run("deblur", small, "--kernel", tmp_path / "one.txt", "--out", tmp_path / "o.png")
     assert outcome.code == 2 and "pass noise" in outcome.err
@@ -291,6 +320,10 @@ def test_nothing_is_overwritten(run, tmp_path: Path, k: Path) -> None:
         (("--out", "o.png", "--noise", "10"), "--noise is 10"),
         (("--out", "o.png", "--iterations", "0"), "--iterations is 0"),
         (("--out", "o.png", "--weights", "none.safetensors"), "none.safetensors is missing"),
+        (("--out", "o.png", "--noise", "1e-300"), "too small for a penalty"),
+        (("--out", "o.png", "--noise", "1e-200"), "leaves the range of float64"),
+        (("--out", "o.png", "--weights", "in.png"), "in.png is damaged"),
+        (("--out", "o.png", "--weights", "."), ". is missing or no file"),
     ],
 )
 def test_options_out_of_range(run, tmp_path: Path, k: Path, monkeypatch, arguments, message: str) -> None:

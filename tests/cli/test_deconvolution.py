@@ -133,7 +133,10 @@ def test_required_certificate(run, tmp_path: Path) -> None:
         (["--minutes", "0"], "--minutes is 0"),
         (["--learning-rate", "nan"], "--learning-rate is nan"),
         (["--seed", "-1"], "--seed is -1"),
-        (["--crop", "20"], "size is 20"),
+        (["--seed", "9" * 20], "--seed is 9"),
+        (["--crop", "20"], "--crop is 20; it must be 38 to 180"),
+        (["--crop", "181"], "--crop is 181"),
+        (["--device", "meta"], "--device is 'meta'; it must be cpu or cuda"),
         (["--inverse", "4"], "--inverse is '4'"),
         (["--inverse", "4,1"], "--inverse is '4,1'"),
         (["--device", "abacus"], "--device is 'abacus'"),
@@ -143,6 +146,7 @@ def test_required_certificate(run, tmp_path: Path) -> None:
 def test_bad_options(run, tmp_path: Path, options: list[str], message: str) -> None:
     outcome = run("train", "deconvolution", "--out", tmp_path / "run", *options)
     assert outcome.code == 2 and message in outcome.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_existing_directory(run, copied: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_change_never_increases_and_stays_below_the_bound(
 ) -> None:
     """From any start, at any admissible parameters, for every blur."""
     problem = small(BLURS[name], penalty)
-    solver = LADMM(beta, coupling / beta, other * (1.0 - 1e-8) / beta)
+    solver = LADMM(beta, coupling * (1.0 - 1e-8) / beta, other * (1.0 - 1e-8) / beta)
     generator = torch.Generator().manual_seed(seed)
     z, x, multiplier = (torch.randn(problem.pulled_back.shape, generator=generator, dtype=DOUBLE) for _ in range(3))
     V, _ = changes(solver, problem, State(z, x, multiplier, problem.wavelet.synthesis(x)), 12)
@@ -133,7 +133,7 @@ def test_outside_the_hypotheses_the_change_grows_and_the_certificate_says_no() -
         certificate = sf.certify(solver, problem)
         assert certificate.status is sf.CertificateStatus.FAILS
         assert [c.name for c in certificate.conditions if not c.holds] == broken
-        assert "alpha <= 1/beta" in certificate.suggestion
+        assert "alpha and gamma slightly below 1/beta" in certificate.suggestion
         assert certificate.bound(3) == math.inf
 
 
@@ -148,6 +148,65 @@ def test_adaptive_and_inexact_solvers_get_no_certificate() -> None:
     assert [c.name for c in inexact.conditions if not c.holds] == ["the z-step is exact"]
     assert "adaptive=False" in adaptive.suggestion
     assert "leave inner out" in inexact.suggestion
+
+
+def test_a_product_that_rounds_to_1_is_above_1() -> None:
+    """The float 0.1 is above a tenth."""
+    certificate = sf.certify(LADMM(0.1, 10.0), small())
+    assert [c.name for c in certificate.conditions if not c.holds] == ["alpha beta <= 1"]
+    assert sf.certify(LADMM(0.5, 2.0), small()).holds
+
+
+def test_a_bound_beyond_float64_is_refused() -> None:
+    y, blur = (
+        torch.rand(16, 14, generator=torch.Generator().manual_seed(0), dtype=DOUBLE),
+        PeriodicBlur(kernel(5, 4), (16, 14)),
+    )
+    for scale, penalty in ((1e200, 0.05), (1e150, 0.05), (1.0, 1e-300)):
+        with pytest.raises(ValueError, match="leaves the range of float64"):
+            LADMM().certify(DeconvolutionProblem(scale * y, blur, penalty, "db2"))
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta", "gamma"])
+def test_parameters_that_became_negative_are_refused(name: str) -> None:
+    solver = LADMM()
+    setattr(solver, name, -5.0)
+    with pytest.raises(ValueError, match=f"{name} is -5.0"):
+        sf.certify(solver, small())
+
+
+def test_a_certificate_is_not_taken_for_that_of_an_adaptive_or_inexact_solver() -> None:
+    problem = small()
+    certificate = sf.certify(LADMM(), problem)
+    for solver in (LADMM(adaptive=True), LADMM(inner=conjugate_gradients)):
+        with pytest.raises(ValueError, match="parameters differ"):
+            sf.descend(solver, problem, certificate=certificate, max_iterations=2)
+
+
+def test_kernels_that_broadcast_make_as_many_problems() -> None:
+    """One picture with two kernels: the norms of the certificate are those of both starts."""
+    blur = PeriodicBlur(torch.stack([kernel(5, 4), kernel(5, 4).flip(-1)]), (16, 14))
+    picture = torch.rand(16, 14, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    one, two = (DeconvolutionProblem(y, blur, 0.05, "db2") for y in (picture, picture.expand(2, -1, -1)))
+    assert one.observed.shape == (2, 16, 14)
+    assert sf.certify(LADMM(), one).quantities == sf.certify(LADMM(), two).quantities
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_published_first_change_is_above_the_true_one_at_a_tiny_beta(seed: int) -> None:
+    """There V_0 is almost the difference of two nearly equal squares; the truth is a sum of positive terms."""
+    generator, beta = torch.Generator().manual_seed(seed), 1e-10
+    blur = ValidBlur.observing(kernel(5, 5), (16, 16))
+    problem = DeconvolutionProblem(torch.rand(16, 16, generator=generator, dtype=DOUBLE), blur, beta / 10.0)
+    solver = LADMM(beta)
+    start = solver.start(problem)
+    after = solver.step(problem, start)
+    dz, dx, dm = after.z - start.z, after.x - start.x, after.multiplier - start.multiplier
+    hidden = PeriodicBlur(blur.kernel, blur.domain).forward(dz)
+    blur.crop(hidden).zero_()
+    squares = (hidden.square().sum(), dx.square().sum() / solver.gamma, dm.square().sum() / beta)
+    true = float(sum(squares) + (1.0 / solver.alpha - beta) * dz.square().sum())
+    assert true <= sf.certify(solver, problem).initial_gap <= 1.02 * true
 
 
 @every
@@ -182,6 +241,25 @@ def test_a_run_is_audited_written_and_resumed(name: str, tmp_path: Path) -> None
     loaded = sf.Run.load(part)
     assert loaded.audit().holds
     assert loaded.certificate == sf.certify(solver, problem)
+
+
+def test_the_audit_grants_the_rounding_of_a_solution_larger_than_the_picture() -> None:
+    """A tiny penalty nearly inverts the blur: V ends at the rounding of iterates 35 times the size of the start."""
+    generator = torch.Generator().manual_seed(0)
+    flat = torch.rand(3, 3, generator=generator, dtype=DOUBLE)
+    picture = torch.rand(12, 12, generator=generator, dtype=DOUBLE)
+    problem = DeconvolutionProblem(picture, PeriodicBlur(flat / flat.sum(), (12, 12)), 1e-6)
+    run = sf.descend(LADMM(1e-5), problem, max_iterations=200, tolerance=0.0)
+    assert run.final["x"].norm() > 20.0 * run.initial["x"].norm()
+    assert run.audit().holds
+    rounding = max(row["rounding"] for row in run.rows)
+    assert rounding > 100.0 * run.resolution
+    for rise, granted in ((0.5 * rounding, True), (1e4 * rounding, False)):
+        rows = [dict(row) for row in run.rows]
+        last = next(i for i, row in enumerate(rows) if row["gap"] < 10.0 * rounding)
+        rows[last]["gap"] = rows[last - 1]["gap"] + rise
+        lines = DeconvolutionSystem().audit(rows, run.certificate, run.resolution).lines
+        assert (lines[0].first_violation is None) == granted
 
 
 def test_the_audit_finds_a_run_that_breaks_the_theorem() -> None:

@@ -203,13 +203,35 @@ def test_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="damaged"):
         LearnedDeconvolution.load(file)
     write_tensors(file, {"W1": torch.ones(2)})
-    with pytest.raises(RunDirectoryError, match="no deconvolution network"):
+    with pytest.raises(RunDirectoryError, match=r"no deconvolution network \(it lacks log_gradient, settings.shape"):
         LearnedDeconvolution.load(file)
     made = net(3)
     with torch.no_grad():
         made.log_gradient.fill_(torch.nan)
     made.save(file)
     with pytest.raises(RunDirectoryError, match="non-finite"):
+        LearnedDeconvolution.load(file)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"settings.shape": torch.tensor([10**9, 0, 0, 0])}, "settings are not those of its weights"),
+        ({"settings.shape": torch.tensor([3, 10**6, 0, 0])}, "settings are not those of its weights"),
+        ({"settings.wavelet": torch.tensor(list(b"bior2.2"), dtype=torch.uint8)}, "is not orthogonal"),
+        ({"settings.wavelet": torch.tensor(list(b"none"), dtype=torch.uint8)}, "unknown wavelet 'none'"),
+        ({"log_gradient": torch.tensor(1.0, dtype=torch.float16)}, "its weights are torch.float16"),
+        ({"log_gradient": torch.tensor(1)}, "its weights are torch.int64"),
+    ],
+)
+def test_files_whose_settings_lie(tmp_path: Path, changed: dict[str, torch.Tensor], message: str) -> None:
+    """Refused before memory is taken for what they claim."""
+    from surefoot._core.io import read_tensors, write_tensors
+
+    file = tmp_path / "net.safetensors"
+    net(3).save(file)
+    write_tensors(file, {**read_tensors(file), **changed})
+    with pytest.raises(RunDirectoryError, match=f"{file.name} holds no deconvolution network .*{message}"):
         LearnedDeconvolution.load(file)
 
 

@@ -63,6 +63,19 @@ def test_any_weights_are_certified(seed: int, spread: float) -> None:
     assert torch.allclose(given.objective(given.wavelet.analysis(found.image)), found.gap.primal, rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [1e308, 1e306])
+def test_a_finite_proposal_whose_objective_overflows_is_not_accepted(size: float) -> None:
+    given, _ = problem()
+    images, _ = optimum(given)
+    images = images.clone()
+    images[1] *= size
+    found = restore_certified(Fixed(images), given, NOISE)
+    assert found.gap is not None
+    assert found.accepted.tolist() == [True, False, True]
+    assert float(found.gap.relative.max()) <= 1e-2
+    assert float(found.image.abs().max()) < 2.0
+
+
 def test_a_solution_is_accepted_as_it_is() -> None:
     given, _ = problem()
     images = optimum(given)[0]

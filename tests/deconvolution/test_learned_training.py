@@ -86,6 +86,13 @@ def test_kernels_keep_their_centre() -> None:
         assert torch.allclose(PeriodicBlur(embedded(kernel), (50, 50)).forward(z), small_one, atol=1e-5)
     with pytest.raises(ValueError, match="at most 37"):
         embedded(np.ones((3, 38)))
+    for bad, message in (
+        (np.zeros((3, 3)), "zero everywhere"),
+        (-np.ones((3, 3)), "negative"),
+        (np.ones((2, 3, 3)), "one kernel"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            embedded(bad)
 
 
 def test_generated_kernels_differ_in_size_and_stay_inside() -> None:

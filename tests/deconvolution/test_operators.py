@@ -162,6 +162,9 @@ def test_rounding_stays_inside_the_granted_error(blur: Blur) -> None:
         (lambda: normalised_kernel(torch.zeros(2, 2, dtype=DOUBLE)), "zero everywhere"),
         (lambda: SpatiallyVaryingBlur(kernel(3, 3), weights(2, 8, 8)), r"\(J, kh, kw\)"),
         (lambda: SpatiallyVaryingBlur(kernel(3, 3)[None], 2 * weights(1, 8, 8)), "sum to 1"),
+        (lambda: PeriodicBlur(kernel(3, 3).to("meta"), (8, 8)), "meta device"),
+        (lambda: PeriodicBlur(kernel(3, 3), (8, 8)).forward(torch.zeros(0, 8, 8, dtype=DOUBLE)), "holds no image"),
+        (lambda: SpatiallyVaryingBlur(kernel(3, 3)[None], -weights(1, 8, 8)), r"not be negative \(the least is -1\)"),
         (lambda: SpatiallyVaryingBlur(kernel(3, 3)[None], weights(1, 8, 8), "reflect"), "boundary is 'reflect'"),
     ],
 )

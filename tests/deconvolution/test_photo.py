@@ -172,6 +172,7 @@ WRONG = {
     "larger": (lambda: kernel(21, 3), r"kernel \(21 x 3\) is larger than the photo \(20 x 20"),
     "NaN": (lambda: kernel(3, 3) * math.nan, "kernel"),
     "zero": (lambda: 0.0 * kernel(3, 3), "kernel is zero everywhere"),
+    "meta": (lambda: kernel(3, 3).to("meta"), "kernel is on the meta device"),
     "batch": (lambda: torch.stack([kernel(3, 3)] * 3), r"kernel has shape \(3, 3, 3\); pass one kernel"),
 }
 
@@ -192,6 +193,11 @@ def test_photos_that_are_refused() -> None:
         deblur(torch.rand(4, 20, 20), k, NOISE)
     with pytest.raises(ValueError, match="photo has 1 x 30 pixels; at least 2 a side"):
         deblur(torch.rand(1, 30), torch.ones(1, 3) / 3, NOISE)
+    for bytes_like in (torch.rand(8, 8) * 255.0, torch.rand(8, 8) - 2.0, torch.rand(8, 8, dtype=DOUBLE) * 1e200):
+        with pytest.raises(ValueError, match="divide it by its white, for example 255"):
+            deblur(bytes_like, k, NOISE)
+    with pytest.raises(ValueError, match="photo is on the meta device"):
+        deblur(torch.rand(8, 8, device="meta"), k, NOISE)
     with pytest.raises(TypeError, match="photo has dtype uint8"):
         deblur(torch.zeros(8, 8, dtype=torch.uint8), k, NOISE)
     with pytest.raises(ValueError, match="photo has 4 x 9 pixels, too few to estimate its noise; pass noise"):
@@ -199,6 +205,15 @@ def test_photos_that_are_refused() -> None:
     for noise in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="noise is"):
             deblur(torch.rand(8, 8), k, noise)
+
+
+def test_huge_and_tiny_entries_of_a_kernel_are_scaled() -> None:
+    """Their sum overflows, or is subnormal."""
+    k, photo = kernel(3, 3), torch.rand(20, 20, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    usual = deblur(photo, k, NOISE, iterations=3).image
+    for largest in (1.7e308, 1e-306):
+        found = deblur(photo, k / k.max() * largest, NOISE, iterations=3)
+        assert found.certified and torch.allclose(found.image, usual, atol=1e-6)
 
 
 @pytest.mark.parametrize("filters", [0, 4])
@@ -214,6 +229,7 @@ def test_a_network_is_a_heuristic_with_a_fallback(blurred, filters: int) -> None
             weight.fill_(math.nan)
     fallen = deblur(observed, k, NOISE, net=net)
     assert fallen.kept == (0, 3) and fallen.iterations > 0
+    assert deblur(observed, k, NOISE, net=net, iterations=1).status is RunStatus.MAX_ITERATIONS
     assert db(fallen.image - sharp) > db(observed - sharp) + 3.0
 
 
@@ -225,9 +241,9 @@ def test_divergence_is_said_and_nothing_pretends(blurred, monkeypatch: pytest.Mo
 
     def broken(self, problem, state, iteration=0):
         nonlocal steps
-        steps += 1
+        steps += iteration == 1
         after = step(self, problem, state, iteration)
-        return replace(after, x=after.x * math.nan) if steps == 1 else after
+        return replace(after, x=after.x * math.nan) if steps == iteration == 1 else after
 
     monkeypatch.setattr(LADMM, "step", broken)
     found = deblur(observed, k, NOISE, iterations=5, tile=tile)

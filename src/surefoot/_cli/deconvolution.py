@@ -16,7 +16,7 @@ from .._core.io import write_json
 from .._deconvolution.comparison import compared
 from .._deconvolution.learned import LearnedDeconvolution
 from .._deconvolution.training import TrainRun, TrainStatus, train
-from .._deconvolution.training_data import TrainingData
+from .._deconvolution.training_data import KERNEL, TILE, TrainingData
 from . import training
 from .deconvolution_options import TrainDeconvolution
 from .errors import Exit
@@ -27,6 +27,8 @@ NETWORK = "net.safetensors"
 TRAINING = "training"
 """Files and directories of ``train deconvolution``."""
 FILTERS = 32
+LARGEST_SEED = 2**63 - 1 - 3
+"""PyTorch takes 64 bits; the comparison counts three further."""
 NO_THEOREM = "no theorem covers trained weights; that of their fallback, fixed L-ADMM, is deconvolution/ladmm"
 
 
@@ -110,8 +112,10 @@ def _check(options: TrainDeconvolution) -> None:
     """Raise ``ValueError`` for settings that are out of range."""
     for name in ("epochs", "layers", "batch"):
         at_least_one(f"--{name}", getattr(options, name))
-    if options.seed < 0:
-        raise ValueError(f"--seed is {options.seed}; it must be at least 0")
+    if not 0 <= options.seed <= LARGEST_SEED:
+        raise ValueError(f"--seed is {options.seed}; it must be 0 to {LARGEST_SEED}")
+    if not KERNEL < options.crop <= TILE:
+        raise ValueError(f"--crop is {options.crop}; it must be {KERNEL + 1} to {TILE}")
     if options.filters is not None and options.filters < 0:
         raise ValueError(f"--filters is {options.filters}; it must be at least 0")
     for name, value in (("--minutes", options.minutes), ("--learning-rate", options.learning_rate)):
@@ -128,6 +132,8 @@ def _device(name: str) -> torch.device:
         raise ValueError(
             f"--device is {name!r}, which cannot be used here ({first}); leave it out for the CPU"
         ) from error
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"--device is {name!r}; it must be cpu or cuda")
     return device
 
 

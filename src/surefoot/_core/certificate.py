@@ -174,7 +174,7 @@ class Certificate:
             "optimal_value": self.optimal_value.hex(),
             "rule": self.rule,
             "suggestion": self.suggestion,
-            "claims": list(THEOREMS[self.theorem].claims) if self.holds else [],
+            "claims": list(THEOREMS[self.theorem].claims) if self.holds and self.theorem in THEOREMS else [],
         }
         if self.schedule and self.rate is not None:
             record["conclusion"] = {

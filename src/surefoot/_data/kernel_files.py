@@ -22,7 +22,7 @@ def read_kernel(source: str) -> npt.NDArray[np.float64]:
 
     Args:
         source: ``k.npy``; ``file.npz`` with one array, or ``file.npz:NAME``; ``k.png``, grey; or a text file with one row per
-            line, numbers separated by blanks or commas, ``#`` before comments.
+            line, numbers separated by blanks, commas or semicolons, ``#`` before comments.
 
     Raises:
         MissingSourceError: no such file.
@@ -33,7 +33,8 @@ def read_kernel(source: str) -> npt.NDArray[np.float64]:
         text, _, name = text.rpartition(":")
     path = Path(text).expanduser()
     if not path.is_file():
-        raise MissingSourceError(f"{path}: no such file; a kernel is one of {KINDS}")
+        what = "a directory, not a file" if path.is_dir() else "no such file"
+        raise MissingSourceError(f"{path}: {what}; a kernel is one of {KINDS}")
     suffix = path.suffix.lower()
     if suffix == ".npz":
         array = _from_archive(path, name)
@@ -92,12 +93,12 @@ def _from_picture(path: Path) -> npt.NDArray[np.generic]:
 
 def _from_text(path: Path) -> npt.NDArray[np.generic]:
     try:
-        lines = path.read_text().replace(",", " ").replace(";", " ").splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()  # spreadsheets put a byte order mark before the first number
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: is no text; a kernel is one of {KINDS}") from error
     rows: list[list[float]] = []
     for number, line in enumerate(lines, 1):
-        parts = line.partition("#")[0].split()
+        parts = _cells(line.partition("#")[0].strip(), path, number)
         try:
             row = [float(part) for part in parts]
         except ValueError as error:
@@ -109,3 +110,24 @@ def _from_text(path: Path) -> npt.NDArray[np.generic]:
     if not rows:
         raise DataError(f"{path}: holds no numbers; a kernel is one of {KINDS}")
     return np.array(rows)
+
+
+def _cells(line: str, path: Path, number: int) -> list[str]:
+    """The numbers of a line, separated by blanks, or by commas or semicolons with blanks around them.
+
+    Raises:
+        DataError: an empty cell, which would move its row, or two kinds of separators, where a comma may be a decimal one.
+    """
+    marks = [mark for mark in ",;" if mark in line]
+    if not marks:
+        return line.split()
+    cells = [cell.strip() for cell in line.split(marks[0])]
+    if not cells[-1]:
+        cells.pop()  # of a mark after the last number
+    if len(marks) > 1 or any(len(cell.split()) > 1 for cell in cells):
+        raise DataError(
+            f"{path}, line {number}: {line[:40]!r} has two kinds of separators; write decimals with a point, and one separator"
+        )
+    if not all(cells):
+        raise DataError(f"{path}, line {number}: a number is missing between separators; write 0 where the kernel is 0")
+    return cells

@@ -54,7 +54,7 @@ def read_picture(path: Path) -> Picture:
 
     Raises:
         MissingSourceError: no such file.
-        DataError: no readable PNG or JPEG image, damaged, with transparent pixels, or with too many pixels for Pillow.
+        DataError: no readable PNG or JPEG image, damaged, animated, with transparent pixels, or with too many pixels for Pillow.
         ImportError: Pillow is not installed.
     """
     try:
@@ -62,9 +62,12 @@ def read_picture(path: Path) -> Picture:
     except ImportError as error:
         raise ImportError("photographs are read with Pillow: pip install 'surefoot[images]'") from error
     if not path.is_file():
-        raise MissingSourceError(f"{path}: no such file; pass a PNG or JPEG photograph")
+        what = "a directory, not a file" if path.is_dir() else "no such file"
+        raise MissingSourceError(f"{path}: {what}; pass a PNG or JPEG photograph")
     try:
         with Image.open(path, formats=FORMATS) as image:
+            if image.format == "PNG" and getattr(image, "is_animated", False):
+                raise DataError(f"{path}: is animated; save the frame that you mean as a picture of its own")
             deep = _deep_colour(path, image)
             if deep is not None:
                 planes = [_upright(ImageOps, plane) for plane in _bytes_of(path, deep)]
@@ -80,7 +83,11 @@ def read_picture(path: Path) -> Picture:
             profile = image.info.get("icc_profile") if kept else None
     except DataError:
         raise
-    except (OSError, SyntaxError, EOFError, ValueError, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:
+        raise DataError(
+            f"{path}: says that it has more pixels than Pillow reads ({error}); crop or shrink it"
+        ) from error
+    except (OSError, SyntaxError, EOFError, ValueError) as error:
         raise DataError(
             f"{path}: not a readable PNG or JPEG image ({error}); if another program shows it, save it as PNG there"
         ) from error

@@ -212,11 +212,24 @@ class LearnedDeconvolution(nn.Module):
         Raises:
             RunDirectoryError: missing, damaged, non-finite, or no such network.
         """
+        if not Path(path).is_file():
+            raise RunDirectoryError(f"{path} is missing or no file; pass one that LearnedDeconvolution.save wrote")
         stored = read_tensors(Path(path))
         try:
+            missing = {"settings.shape", "settings.wavelet", "log_gradient"} - stored.keys()
+            if missing:
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
             layers, filters, depth, order = stored.pop("settings.shape").tolist()
             wavelet = bytes(stored.pop("settings.wavelet").tolist()).decode()
+            OrthonormalWavelet((LEAST_SIZE, LEAST_SIZE), wavelet)  # refuses an unknown one
             inverse = (depth, order) if depth else None
+            # before memory is taken for what the settings claim
+            numbers = {name.split(".")[1] for name in stored if name.startswith("layers.")}
+            first = stored.get("layers.0.prior.first")
+            if len(numbers) != layers or (0 if first is None else len(first)) != filters:
+                raise ValueError("its settings are not those of its weights")
+            if stored["log_gradient"].dtype not in (torch.float32, torch.float64):
+                raise ValueError(f"its weights are {stored['log_gradient'].dtype}; networks are float32 or float64")
             net = cls(layers, filters, wavelet=wavelet, inverse=inverse)
             if not all(bool(value.isfinite().all()) for value in stored.values()):
                 raise ValueError("it has non-finite weights")

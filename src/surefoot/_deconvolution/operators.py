@@ -27,15 +27,16 @@ def normalised_kernel(kernel: Any) -> Tensor:
 
     Raises:
         TypeError: not an array of floats.
-        ValueError: fewer than 2 dimensions, empty, NaN or infinite, negative entries, or all zero.
+        ValueError: fewer than 2 dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
     """
     found = _kernel(kernel)
+    found = found / found.amax(dim=(-2, -1), keepdim=True)  # the sum of huge entries overflows
     return found / found.sum(dim=(-2, -1), keepdim=True)
 
 
 def _kernel(kernel: Any) -> Tensor:
     """A tensor (..., kh, kw), finite, not negative, not zero."""
-    found = as_tensor("kernel", kernel)
+    found = held("kernel", as_tensor("kernel", kernel))
     if found.ndim < 2 or found.numel() == 0:
         raise ValueError(f"kernel has shape {tuple(found.shape)}; pass a non-empty array (..., rows, columns)")
     finite("kernel", found)
@@ -71,6 +72,13 @@ def positive(name: str, value: float) -> float:
     if not 0.0 < value < math.inf:
         raise ValueError(f"{name} is {value!r}; it must be a positive number")
     return float(value)
+
+
+def held(name: str, array: Tensor) -> Tensor:
+    """``array``; ``ValueError`` where it has no values."""
+    if array.is_meta:
+        raise ValueError(f"{name} is on the meta device, which holds no values; pass a tensor on the CPU or a GPU")
+    return array
 
 
 def image_norm(image: Tensor) -> Tensor:
@@ -154,6 +162,8 @@ class Blur(ABC):
     def _check(self, name: str, image: Tensor, shape: Shape) -> None:
         if image.shape[-2:] != shape or image.ndim < 2:
             raise ValueError(f"{name} has shape {tuple(image.shape)}; this blur takes (..., {shape[0]}, {shape[1]})")
+        if image.numel() == 0:
+            raise ValueError(f"{name} has shape {tuple(image.shape)}, so it holds no image; pass at least one")
         if image.dtype != self.kernel.dtype or image.device != self.kernel.device:
             raise TypeError(
                 f"{name} is {image.dtype} on {image.device}, the kernel {self.kernel.dtype} on {self.kernel.device}; "
@@ -279,18 +289,22 @@ class SpatiallyVaryingBlur(Blur):
     """
 
     def __init__(self, kernels: Any, weights: Any, boundary: str = "valid") -> None:
-        self.kernel, self.weights = _unit_kernel(kernels), as_tensor("weights", weights)
+        self.kernel, self.weights = _unit_kernel(kernels), held("weights", as_tensor("weights", weights))
         if self.kernel.ndim != 3 or self.weights.ndim != 3 or self.kernel.shape[0] != self.weights.shape[0]:
             raise ValueError(
                 f"kernels have shape {tuple(self.kernel.shape)} and weights {tuple(self.weights.shape)}; pass (J, kh, kw) "
                 "and (J, h, w)"
             )
         finite("weights", self.weights)
-        deviation = float((self.weights.sum(0) - 1.0).abs().max())
-        if float(self.weights.min()) < 0.0 or deviation > SUM_TOLERANCE:
+        least = float(self.weights.min())
+        if least < 0.0:
             raise ValueError(
-                "weights must not be negative and must sum to 1 at each pixel "
-                f"(they differ by up to {deviation:.3g}); divide them by weights.sum(0)"
+                f"weights must not be negative (the least is {least:.3g}); they say how much of each kernel acts"
+            )
+        deviation = float((self.weights.sum(0) - 1.0).abs().max())
+        if deviation > SUM_TOLERANCE:
+            raise ValueError(
+                f"weights must sum to 1 at each pixel (they differ by up to {deviation:.3g}); divide them by weights.sum(0)"
             )
         if boundary not in ("valid", "periodic"):
             raise ValueError(f"boundary is {boundary!r}; pass 'valid' or 'periodic'")

@@ -31,6 +31,8 @@ CONTINUING = 10
 """Iterations that continue a photo beyond its border for a network."""
 TILE = 512
 """Pixels a side of a tile with its unknown border."""
+RANGE = (-1.0, 2.0)
+"""Intensities outside are no noise around 0..1, but another unit, such as 0..255."""
 OVERLAP = 16
 """Pixels that two tiles share, over which they are blended, beyond the size of the kernel."""
 # rows: brightness, red against blue, green against both. Orthonormal, so that white noise keeps its level; what the three colours
@@ -52,7 +54,8 @@ class Deblurred:
         estimated: whether that was estimated from the photograph.
         notices: what was changed about the kernel, and what that means.
         certificates: ``deconvolution/ladmm`` for each tile; none with a network.
-        status: converged, max_iterations, or diverged (then at least one tile is not restored); the worst of the tiles.
+        status: converged, max_iterations (with a network: of what L-ADMM restored in its place), or diverged (then at least one
+            tile is not restored); the worst of the tiles.
         tiles: how many parts the photograph was restored in.
         iterations: the most for a tile, of L-ADMM.
         gap: the largest relative duality gap of a tile's channels, a guaranteed bound of the objective's relative distance from
@@ -132,8 +135,8 @@ def deblur(
 
     Raises:
         TypeError: arrays that are not floats.
-        ValueError: another shape, NaN or infinite pixels, a kernel that is negative somewhere or larger than the photograph, or
-            numbers that are out of range.
+        ValueError: another shape, NaN or infinite pixels, intensities in another unit, a kernel that is negative somewhere or
+            larger than the photograph, or numbers that are out of range.
     """
     begin = time.monotonic()
     photo = _checked_photo(photo)
@@ -210,6 +213,12 @@ def _checked_photo(photo: Any) -> Tensor:
         raise ValueError(
             f"photo has {found.shape[-2]} x {found.shape[-1]} pixels; at least 2 a side are needed for a wavelet transform"
         )
+    least, most = float(found.min()), float(found.max())
+    if least < RANGE[0] or most > RANGE[1]:
+        raise ValueError(
+            f"photo has intensities from {least:.3g} to {most:.3g}, where black is 0 and white is 1; divide it by its white, for "
+            "example 255"
+        )
     return found
 
 
@@ -265,8 +274,8 @@ def _solved(observed: Tensor, blur: ValidBlur, noise: float, iterations: int, to
     """A tile (C, h, w) by L-ADMM."""
     problem = _problem(observed, blur, noise)
     solver = LADMM(BETA * problem.penalty)
-    found = solver.solve(problem, iterations, tolerance=tolerance)
     theorem = certificate(solver, problem)
+    found = solver.solve(problem, iterations, tolerance=tolerance)
     gap = float(found.gap.relative.max())
     if found.status is RunStatus.DIVERGED:
         return observed, _Part(found.status, found.iterations, found.applications, theorem, gap)
@@ -298,7 +307,9 @@ def _proposed(
     found = restore_checked(net, continued, periodic, noise, iterations=iterations)
     image = blur.crop(found.image)
     finite = bool(image.isfinite().all())
-    status = RunStatus.CONVERGED if finite else RunStatus.DIVERGED
+    status = RunStatus.MAX_ITERATIONS if found.iterations >= iterations else RunStatus.CONVERGED
+    if not finite:
+        status = RunStatus.DIVERGED
     cost = guess.applications + found.applications
     part = _Part(status, found.iterations, cost, kept=int(found.accepted.sum()))
     return _unmixed(image) if finite else observed, part

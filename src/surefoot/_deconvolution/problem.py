@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .._core.validate import as_tensor
-from .operators import Blur, image_norm, positive
+from .operators import Blur, held, image_norm, positive
 from .wavelets import OrthonormalWavelet
 
 DEFAULT_WAVELET = "sym4"
@@ -22,9 +22,14 @@ def default_penalty(noise: float) -> float:
     """λ = 2 σ^1.5 for white noise of standard deviation σ > 0, intensities 0..1: what restored training photographs best.
 
     Raises:
-        ValueError: a noise that is not a positive number.
+        ValueError: a noise that is not a positive number, or whose λ is not one in float64.
     """
-    return 2.0 * positive("noise", noise) ** 1.5
+    penalty = 2.0 * positive("noise", noise) ** 1.5
+    if penalty == 0.0:
+        raise ValueError(
+            f"noise is {noise!r}, too small for a penalty in float64; pass that of the picture, such as 0.01"
+        )
+    return penalty
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,8 @@ class DualityGap:
 
     @property
     def relative(self) -> Tensor:
-        """The gap over the primal value (...,); 0 where that is 0."""
-        return torch.where(self.primal > 0.0, self.gap / self.primal, 0.0)
+        """The gap over the primal value (...,); 0 where that is 0, NaN where the objective overflows."""
+        return torch.where(self.primal == 0.0, 0.0, self.gap / self.primal)
 
 
 class DeconvolutionProblem:
@@ -90,6 +95,8 @@ class DeconvolutionProblem:
         self.wavelet = wavelet
         self.pulled_back = blur.adjoint(self.observed)
         """Bᵀy (..., H, W)."""
+        # a kernel for each image of fewer pictures: as many problems as kernels, and norms over all of them
+        self.observed = self.observed.expand(*self.pulled_back.shape[:-2], *blur.range).contiguous()
 
     @cached_property
     def _double(self) -> DeconvolutionProblem:
@@ -154,9 +161,9 @@ def checked_image(name: str, image: Any) -> Tensor:
 
     Raises:
         TypeError: not an array of floats.
-        ValueError: fewer than 2 dimensions, empty, or pixels that are NaN or infinite.
+        ValueError: fewer than 2 dimensions, empty, on the meta device, or pixels that are NaN or infinite.
     """
-    found = as_tensor(name, image)
+    found = held(name, as_tensor(name, image))
     if found.ndim < 2 or found.numel() == 0:
         raise ValueError(f"{name} has shape {tuple(found.shape)}; pass a non-empty image (..., rows, columns)")
     bad = ~torch.isfinite(found)

@@ -67,8 +67,9 @@ def restore_certified(
 
     An image whose proposal has a relative duality gap of at most ``tolerance`` is done. The others go on with fixed L-ADMM, from
     the proposal where its objective is below that of the usual start, else from that: ``deconvolution/ladmm`` holds for every
-    start. Of the proposal and the result of L-ADMM the one with the lower objective is returned. So for any weights, non-finite
-    ones included, the gap is what L-ADMM's stopping rule guarantees, and no objective is above that of L-ADMM's own result.
+    start. Of their proposal and the result of L-ADMM the one with the lower objective is returned. So for any weights, non-finite
+    ones included, every image has either a relative gap of at most ``tolerance`` or an objective that is not above L-ADMM's own
+    result after all ``iterations``; ``gap`` says which gap was reached.
 
     Args:
         net: its dtype and device may be other than the problem's dtype; the device must be the problem's.
@@ -99,9 +100,10 @@ def restore_certified(
             torch.where(better, z, usual.synthesis),
         )
         found = solver.solve(problem, iterations, tolerance=tolerance, start=start)
+        # of a proposal whose objective overflows both bounds are NaN: no comparison keeps it, and fmax ignores it
         kept = accepted | (finite & (gap.primal < found.gap.primal))
         x = torch.where(kept[..., None, None], x, found.state.x)
-        gap = DualityGap(torch.where(kept, gap.primal, found.gap.primal), torch.maximum(gap.dual, found.gap.dual))
+        gap = DualityGap(torch.where(kept, gap.primal, found.gap.primal), torch.fmax(gap.dual, found.gap.dual))
         accepted, count, cost = kept, found.iterations, cost + found.applications
     latent = problem.wavelet.synthesis(x)
     residual = _relative_residual(problem.observed, problem.blur, latent, noise)

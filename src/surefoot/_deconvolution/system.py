@@ -6,6 +6,7 @@ objective lacks to its optimum is in the trace as ``duality_gap``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from surefoot_check.bounds import up
 from surefoot_check.theorems import deconvolution_ladmm as ladmm
 from surefoot_check.theorems.deconvolution_ladmm import RULE
 
@@ -22,8 +24,8 @@ from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.validate import unknown
 from .admm import LADMM, State
-from .engine import LADMMEngine, weights_of
-from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error
+from .engine import LADMMEngine, rounding_of, weights_of
+from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error, positive
 from .problem import DeconvolutionProblem
 
 
@@ -83,6 +85,7 @@ class DeconvolutionSystem:
 
         Raises:
             TypeError: a problem that is not float64.
+            ValueError: numbers whose squares or ratios leave the range of float64.
         """
         return certificate(net, loss.problem, theorem)
 
@@ -99,7 +102,7 @@ class DeconvolutionSystem:
         return LADMMEngine(net, loss.problem)
 
     def reduced(self, net: LADMM, loss: SparseLoss) -> dict[str, Tensor]:
-        """The start z, x, multiplier (..., H, W), and parameters (3,) = (α, β, γ)."""
+        """The start z, x, multiplier (..., H, W), and parameters (5,) = (α, β, γ, adaptive, inexact)."""
         return weights_of(net, net.start(loss.problem))
 
     def at(self, net: LADMM, weights: Mapping[str, Tensor]) -> NoReturn:
@@ -115,7 +118,7 @@ class DeconvolutionSystem:
 
     def resolution(self, net: LADMM, loss: SparseLoss) -> float:
         """The V that the rounding of an iterate can cause."""
-        return _resolution(net, loss.problem, net.start(loss.problem))
+        return rounding_of(net, loss.problem, net.start(loss.problem))
 
     def recorded(self, net: LADMM, loss: SparseLoss) -> NoReturn:
         """Refused: there is no loop of one's own to record."""
@@ -131,17 +134,20 @@ class DeconvolutionSystem:
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
     ) -> tuple[LADMM, SparseLoss]:
         """Solver and problem from the arrays of a run directory."""
-        alpha, beta, gamma = weights["parameters"].tolist()
+        alpha, beta, gamma, adaptive, _ = weights["parameters"].tolist()
         wavelet = bytes(problem["wavelet"].tolist()).decode()
         blur = _blur(problem)
         found = DeconvolutionProblem(problem["observed"], blur, float(problem["penalty"]), wavelet)
         if found.wavelet.levels != int(problem["levels"]):
             kind_of = type(found.wavelet)
             found.wavelet = kind_of(blur.domain, wavelet, int(problem["levels"]))
-        return LADMM(beta, alpha, gamma), SparseLoss(found)
+        return LADMM(beta, alpha, gamma, adaptive=bool(adaptive)), SparseLoss(found)
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """Check along a trace that V never increases and stays under the bound, and that the objective has a lower bound."""
+        if certificate.holds:
+            # that of the start is less than that of a solution much larger than the picture: a small penalty, or hardly a blur
+            resolution = max([resolution, *(row["rounding"] for row in trace)])
         rows = ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in pairwise(trace))
         checks = [line("the change V never increases", rows)] if certificate.holds else []
         bound = certificate.bound if certificate.holds else None
@@ -156,11 +162,19 @@ def certificate(net: LADMM, problem: DeconvolutionProblem, theorem: str = ladmm.
             "the problem is float32; certificates are about float64: pass the picture and the kernel as .double()"
         )
     statement = find(theorem, DeconvolutionSystem.name)
+    for name in ("alpha", "beta", "gamma"):
+        positive(name, getattr(net, name))  # they can be set after the constructor has checked them
     loss, start = SparseLoss(problem), net.start(problem)
     published = publish({k: (v, v) for k, v in _measured(net, problem, start).items()}, ladmm.DIRECTIONS)
     published |= dict(zip(ladmm.EXACT, (net.alpha, net.beta, net.gamma, problem.penalty), strict=True))
     flags = {"adaptive": net.adaptive, "inexact": net.inner is not None}
-    quantities, inequalities, schedule = evaluate(statement, {**published, **flags})
+    beyond = "the bound leaves the range of float64: pass intensities of about 0..1, and a noise and parameters of usual size"
+    if not all(math.isfinite(value) for value in published.values()):
+        raise ValueError(beyond)
+    try:
+        quantities, inequalities, schedule = evaluate(statement, {**published, **flags})
+    except OverflowError as error:
+        raise ValueError(beyond) from error
     sizes = {"images": problem.observed[..., 0, 0].numel(), "H": problem.blur.domain[0], "W": problem.blur.domain[1]}
     return conclude(
         statement,
@@ -179,11 +193,16 @@ def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[s
     zero = torch.zeros_like(start.x)
     objective = min(float(problem.duality_gap(x).primal.sum()) for x in (zero, start.x))
     # αβ just above 1 makes the norm a seminorm of no use; the conditions say so
-    excess = max(0.0, 1.0 / net.alpha - net.beta)
+    excess = max(0.0, up(up(1.0 / net.alpha) - net.beta))  # it cancels where alpha is the default
+    following = net.step(problem, start)
+    first = float(net.change(problem, start, following))
     if not problem.blur.exact_majorizer:
-        excess += float(problem.blur.majorizer.max())
-    first = float(net.change(problem, start, net.step(problem, start)))
-    rounding = _resolution(net, problem, start)
+        largest = float(problem.blur.majorizer.max())
+        excess += largest
+        # ‖Δz‖² in M less that in BᵀB cancels: all of V where β is tiny
+        error = 8.0 * fft_error(torch.float64, problem.blur.domain)
+        first += error * largest * float((following.z - start.z).square().sum())
+    rounding = rounding_of(net, problem, start)
     return {
         "initial_gap": max(first, 0.0) + noise(max(first, 0.0), rounding),
         "transform_norm": problem.wavelet.norm_bound,
@@ -194,13 +213,6 @@ def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[s
         "start_coefficients": float(start.x.norm()),
         "start_multiplier": float(start.multiplier.norm()),
     }
-
-
-def _resolution(net: LADMM, problem: DeconvolutionProblem, start: State) -> float:
-    """The square of what rounding can add to the H-norm of a difference of iterates, from the size of the start."""
-    error = fft_error(torch.float64, problem.blur.domain) + problem.wavelet.rounding()
-    scale = start.x.square().sum() / net.gamma + start.z.square().sum() * (1.0 / net.alpha + net.beta)
-    return float(error**2 * scale)
 
 
 def _blur(problem: Mapping[str, Tensor]) -> Blur:
@@ -217,4 +229,4 @@ def _suggestion(net: LADMM) -> str:
         return "decaying parameters carry no guarantee: use adaptive=False"
     if net.inner is not None:
         return "an iterative inner solver is inexact: leave inner out, the majorized step is exact for every blur"
-    return f"use alpha <= 1/beta = {1.0 / net.beta:.6g} and gamma slightly below 1/beta, or leave both out"
+    return f"use alpha and gamma slightly below 1/beta = {1.0 / net.beta:.6g}, or leave both out"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._core.validate import folder, positive_integer
-from .operators import Blur, PeriodicBlur, ValidBlur
+from .operators import Blur, PeriodicBlur, ValidBlur, normalised_kernel
 
 TILE = 180
 """Pixels a side of the tiles that photographs are cut into; that of the BSD400 crops."""
@@ -68,9 +68,9 @@ class TrainingData:
         path = folder("data", directory)
         images, kernels = read_arrays(path / IMAGES), read_arrays(path / KERNELS)
         if "images" not in images or images["images"].ndim != 3 or images["images"].dtype != np.uint8:
-            raise ValueError(
-                f"{path / IMAGES} has no array images (N, rows, columns) of bytes; see docs/deconvolution.md"
-            )
+            raise ValueError(f"{path / IMAGES} has no array images (N, rows, columns) of bytes; fetch it again")
+        if not kernels:
+            raise ValueError(f"{path / KERNELS} holds no kernels; fetch it again")
         measured = torch.cat([embedded(value) for value in kernels.values()])
         turned = torch.cat([torch.rot90(k, turns, (1, 2)) for k in (measured, measured.mT) for turns in range(4)])
         source = f"{IMAGES}, {KERNELS} in 8 orientations, {GENERATED} generated kernels"
@@ -140,7 +140,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError as error:
-        raise ValueError(f"{path} is missing; pass the directory that holds it (docs/deconvolution.md)") from error
+        raise ValueError(f"{path} is missing; pass the directory that holds {IMAGES} and {KERNELS}") from error
     except Exception as error:  # numpy and zipfile raise many kinds for a damaged file
         raise ValueError(f"{path} cannot be read as .npz ({error}); fetch it again") from error
 
@@ -166,15 +166,18 @@ def embedded(kernel: np.ndarray) -> Tensor:
     """A kernel as (1, 37, 37), its centre (rows//2, columns//2) in the middle, divided by its sum.
 
     Raises:
-        ValueError: it is larger.
+        TypeError, ValueError: it is larger, or no kernel: see ``normalised_kernel``.
     """
-    rows, columns = kernel.shape
+    whole = normalised_kernel(np.asarray(kernel, dtype=np.float64))
+    if whole.ndim != 2:
+        raise ValueError(f"a kernel has shape {tuple(whole.shape)}; each array must be one kernel, (rows, columns)")
+    rows, columns = whole.shape
     if max(rows, columns) > KERNEL:
         raise ValueError(f"a kernel has {rows} x {columns} pixels; networks are trained with at most {KERNEL} a side")
     found = torch.zeros(1, KERNEL, KERNEL, dtype=torch.float64)
     top, left = KERNEL // 2 - rows // 2, KERNEL // 2 - columns // 2
-    found[0, top : top + rows, left : left + columns] = torch.from_numpy(np.asarray(kernel, dtype=np.float64))
-    return (found / found.sum()).float()
+    found[0, top : top + rows, left : left + columns] = whole
+    return found.float()
 
 
 def shake_kernels(count: int, generator: torch.Generator) -> Tensor:

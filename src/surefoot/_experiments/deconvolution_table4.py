@@ -391,6 +391,8 @@ def _average(values: Sequence[float]) -> float:
 
 def _draw(records: Sequence[Mapping[str, Any]]) -> Figure:
     """PSNR over seconds, a panel for each setting."""
+    from matplotlib.ticker import NullFormatter
+
     figure, axes = charts.grid(1, len(SETTINGS))
     for ax, setting in zip(axes[0], SETTINGS, strict=True):
         for colour, name in zip(charts.COLOURS, [m for m in METHODS if m != BLURRED], strict=False):
@@ -401,5 +403,6 @@ def _draw(records: Sequence[Mapping[str, Any]]) -> Figure:
                 times, values = ([_mean(rows, what) or 0.0 for rows in own] for what in ("seconds", "psnr"))
                 ax.plot(times, values, "o-", color=colour, label=name)
         ax.set(xscale="log", xlabel="seconds an image")
+        ax.xaxis.set_minor_formatter(NullFormatter())  # on less than a decade its labels overlap
         charts.style(ax, f"{setting} border")
     return charts.finish(figure, axes, "Deconvolution at 1, 2 and 3 % noise (from above)", "PSNR in dB")

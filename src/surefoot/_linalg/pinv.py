@@ -46,7 +46,7 @@ def pinv(
 
     The gradient, to any order, is the closed form at the result with the terms that vanish left out. At a rank-deficient A it is
     the derivative along changes that keep the rank, and finite; elsewhere A⁺ is discontinuous. ``backward="unroll"``, for the
-    iterations, differentiates every step instead: right for full rank only, and wrong where A is rank-deficient.
+    iterations, differentiates every step instead, the last one included (X ← XAX where the rank is deficient).
 
     Raises ``torch.linalg.LinAlgError`` where an entry is not finite, where an explicit ``"cholesky"`` or ``"qr"`` meets a
     matrix whose full rank is not certain, and where an iteration does not converge; inside ``torch.func`` transforms and under
@@ -54,7 +54,7 @@ def pinv(
     other arguments.
 
     Source: the differentiable matrix inverse (equation (3)) of the paper on learned optimisation with orthogonality
-    constraints; our erratum: the derivative through the steps is wrong where the rank is deficient.
+    constraints; our erratum: without that last step the derivative through the steps is wrong there.
     """
     if atol is None and rtol is None and not hermitian and _for_torch(A, method, backward, interval):
         try:

@@ -210,7 +210,7 @@ def iteration(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) ->
     converged = converged & ~(_norm(excess.detach()) > _PROJECTOR * _norm(X.detach()))
     deficient = converged & (rank < m)
     if bool(deficient.any()):
-        X = torch.where(deficient[:, None, None], X - excess, X)
+        X = torch.where(deficient[..., None, None], X - excess, X)
     Y = _adjoint(X) @ X
     condition = _norm(A.detach()) * _norm(X.detach())
     result = full(A, X, Y if m < n else no_gram(A), Method.CHEBYSHEV if ratio else Method.ITERATION, condition.double())

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
 from ..numbers import Number, Quantities
 from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
@@ -69,7 +70,7 @@ class LinearisedADMM(Theorem):
             Inequality("the parameters are fixed", int(q["adaptive"]), "<=", 0),
             Inequality("the z-step is exact", int(q["inexact"]), "<=", 0),
             Inequality("the penalty is positive: lambda > 0", q["penalty"], ">", 0.0),
-            Inequality("alpha beta <= 1", q["alpha"] * q["beta"], "<=", 1.0),
+            Inequality("alpha beta <= 1", product_above(q["alpha"], q["beta"]), "<=", 1.0),
             Inequality("gamma beta ||W||^2 <= 1", q["gamma"] * q["beta"] * q["transform_norm"] ** 2, "<=", 1.0),
         ]
 
@@ -95,6 +96,13 @@ class LinearisedADMM(Theorem):
             yield from starts_with(segment, q["alpha"])
             if index > 0 and segment.level < schedule[index - 1].level:
                 yield Inequality(f"segment {index}: level is at least D/t", segment.level * segment.start, ">=", reach)
+
+
+def product_above(x: float, y: float) -> float:
+    """xy rounded upwards; 10 times the float 0.1 is above 1, and rounded to nearest it is 1."""
+    found = x * y
+    exact = not math.isfinite(found) or Fraction(found) >= Fraction(x) * Fraction(y)
+    return found if exact else math.nextafter(found, math.inf)
 
 
 def distance(q: Quantities) -> Number:
