@@ -64,6 +64,11 @@ def backward(function: Function, A: Tensor) -> float:
     return seconds(lambda: torch.autograd.grad((function(A) * g).sum(), A))
 
 
+def iteration(A: Tensor) -> Tensor:
+    """The pseudoinverse by products alone."""
+    return sf.linalg.pinv(A, method="iteration")
+
+
 def spectrum(svd: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> Function:
     """The rank-10 part, a loss of all three factors that has a gradient."""
 
@@ -92,7 +97,6 @@ def cases() -> list[tuple[str, Function, Function, tuple[int, ...], torch.dtype]
         found += [("pinv", sf.linalg.pinv, cast(torch.linalg.pinv), shape, dtype) for shape in WIDE]
         found += [("inv", sf.linalg.inv, cast(torch.linalg.inv), shape, dtype) for shape in SQUARE]
         found += [("svd", spectrum(sf.linalg.svd), cast(spectrum(torch.linalg.svd)), s, dtype) for s in DECOMPOSED]
-    iteration: Function = lambda A: sf.linalg.pinv(A, method="iteration")  # noqa: E731
     found += [("iteration", iteration, torch.linalg.pinv, shape, torch.float32) for shape in WIDE[2:]]
     return sorted(found, key=lambda case: case[3][0] * case[3][1] ** 2 * case[3][2])
 

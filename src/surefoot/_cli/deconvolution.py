@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from .._deconvolution.training_data import KERNEL, TILE, TrainingData
 from . import training
 from .deconvolution_options import TrainDeconvolution
 from .errors import Exit
+from .inner_inverse import inner_inverse
 from .problem import at_least_one
 from .screen import Screen, count, number, print_json
 
@@ -75,9 +75,7 @@ def run_train_deconvolution(options: TrainDeconvolution) -> int:
         progress=not options.quiet,
     )
     if run.status is TrainStatus.INTERRUPTED:
-        hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
-        print(f"surefoot: interrupted after {run.steps:,} epochs; {hint}", file=sys.stderr)
-        return Exit.TERMINATED if run.stopped_by == signal.SIGTERM else Exit.CTRL_C
+        return training.interrupted(options, f"after {run.steps:,} epochs", run.stopped_by)
     net.save(directory / NETWORK)
     _show(screen, options, run)
     rows = compared(net, data, crop=options.crop, seed=options.seed)
@@ -141,19 +139,7 @@ def _network(options: TrainDeconvolution) -> LearnedDeconvolution:
     filters = options.filters
     if filters is None:
         filters = FILTERS if options.loss == "supervised" else 0
-    return LearnedDeconvolution(options.layers, filters, inverse=_inverse(options.inverse), seed=options.seed)
-
-
-def _inverse(text: str) -> tuple[int, int] | None:
-    if text == "exact":
-        return None
-    try:
-        layers, degree = (int(part) for part in text.split(","))
-    except ValueError:
-        layers, degree = 0, 0
-    if layers < 1 or degree < 2:
-        raise ValueError(f"--inverse is {text!r}; it must be exact, or K,L with K >= 1 and L >= 2, for example 6,4")
-    return layers, degree
+    return LearnedDeconvolution(options.layers, filters, inverse=inner_inverse(options.inverse), seed=options.seed)
 
 
 def _facts(options: TrainDeconvolution, data: TrainingData, net: LearnedDeconvolution) -> dict[str, Any]:

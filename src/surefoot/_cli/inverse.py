@@ -6,8 +6,6 @@ import dataclasses
 import math
 import shlex
 import shutil
-import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -100,9 +98,7 @@ def run_train_inverse(options: TrainInverse) -> int:
         resume=options.resume and (directory / TRAINING / "config.json").exists(),
     )
     if fit.status is TrainStatus.INTERRUPTED:
-        hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
-        print(f"surefoot: interrupted after {fit.epochs:,} epochs; {hint}", file=sys.stderr)
-        return Exit.TERMINATED if fit.stopped_by == signal.SIGTERM else Exit.CTRL_C
+        return training.interrupted(options, f"after {fit.epochs:,} epochs", fit.stopped_by)
     net.save(directory / NETWORK)
     screen.heading("Training", f"{fit.status}: {fit.status.text}")
     screen.pairs(

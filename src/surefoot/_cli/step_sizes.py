@@ -7,7 +7,6 @@ import math
 import os
 import shlex
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
@@ -81,12 +80,12 @@ def run_train_steps(options: TrainStepSizes) -> int:
         screen.heading("Uncertified", missing)
     trained = _train(options, net, problems, screen)
     if trained.status is TrainStatus.INTERRUPTED:
-        return _interrupted(options, f"after {trained.epochs:,} epochs", trained.stopped_by)
+        return training.interrupted(options, f"after {trained.epochs:,} epochs", trained.stopped_by)
     net.save(directory / NETWORK)
     start = time.monotonic()
     run = _solve(options, net, fresh, certificate, facts)
     if run.status is RunStatus.INTERRUPTED:
-        return _interrupted(options, "on the fresh problems", run.stopped_by)
+        return training.interrupted(options, "on the fresh problems", run.stopped_by)
     _show_result(screen, run, time.monotonic() - start)
     audit = run.audit()
     screen.audit(audit, run.certified)
@@ -240,12 +239,6 @@ def _solve(
         os.replace(entry, target)
     stage.rmdir()
     return run
-
-
-def _interrupted(options: TrainStepSizes, where: str, signal_number: int | None) -> int:
-    hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
-    print(f"surefoot: interrupted {where}; {hint}", file=sys.stderr)
-    return Exit.TERMINATED if signal_number == signal.SIGTERM else Exit.CTRL_C
 
 
 # -- what is shown ---------------------------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shlex
-import signal
 import sys
 import time
 from dataclasses import asdict
@@ -18,6 +16,7 @@ from .._orthogonal.learned_svd import LearnedSVD
 from .._orthogonal.svd_accuracy import Accuracy, Decomposition, accuracy, lapack
 from . import training
 from .errors import Exit
+from .inner_inverse import inner_inverse
 from .inverse_matrices import Split, load
 from .problem import at_least_one
 from .screen import Screen, count, number, print_json
@@ -71,9 +70,7 @@ def run_train_svd(options: TrainSVD) -> int:
         resume=options.resume and (directory / TRAINING / "config.json").exists(),
     )
     if run.status is TrainStatus.INTERRUPTED:
-        hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
-        print(f"surefoot: interrupted after {run.iterations:,} epochs; {hint}", file=sys.stderr)
-        return Exit.TERMINATED if run.stopped_by == signal.SIGTERM else Exit.CTRL_C
+        return training.interrupted(options, f"after {run.iterations:,} epochs", run.stopped_by)
     net.save(directory / NETWORK)
     screen.heading("Training", f"{run.status}: {run.status.text}")
     screen.pairs(
@@ -119,21 +116,13 @@ def _network(options: TrainSVD, split: Split) -> LearnedSVD:
             f"--rank is {options.rank}; it must be from 1 to {min(rows, columns)} for {rows}x{columns} matrices"
         )
     return LearnedSVD(
-        rows, columns, options.rank, layers=options.layers, seed=options.seed, inverse=_inverse(options.inverse)
+        rows,
+        columns,
+        options.rank,
+        layers=options.layers,
+        seed=options.seed,
+        inverse=inner_inverse(options.inverse) or "exact",
     )
-
-
-def _inverse(text: str) -> Any:
-    """exact, or K and L."""
-    if text == "exact":
-        return text
-    try:
-        layers, degree = (int(part) for part in text.split(","))
-    except ValueError:
-        layers, degree = 0, 0
-    if layers < 1 or degree < 2:
-        raise ValueError(f"--inverse is {text!r}; it must be exact, or K,L with K >= 1 and L >= 2, for example 6,4")
-    return layers, degree
 
 
 def _compared(options: TrainSVD, net: LearnedSVD, split: Split) -> dict[str, Accuracy]:

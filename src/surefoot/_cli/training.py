@@ -36,6 +36,13 @@ SETTINGS = "settings.json"
 """Where ``train step-sizes`` keeps its options; the other systems have them in config.json."""
 
 
+def interrupted(options: AnyTrain, where: str, stopped_by: int | None) -> int:
+    """Say after Ctrl-C or SIGTERM how to go on; the exit code."""
+    hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
+    print(f"surefoot: interrupted {where}; {hint}", file=sys.stderr)
+    return Exit.TERMINATED if stopped_by == signal.SIGTERM else Exit.CTRL_C
+
+
 def run_certify(options: CertifySystem) -> int:
     """``surefoot certify``."""
     screen = Screen(silent=options.json)
@@ -174,8 +181,7 @@ def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
     """Say what comes next; the exit code."""
     run, directory = trained.run, shlex.quote(options.out)
     if run.status is RunStatus.INTERRUPTED:
-        print(f"surefoot: interrupted after {run.iterations} iterations; {_resume_hint(options)}", file=sys.stderr)
-        return Exit.TERMINATED if trained.run.stopped_by == signal.SIGTERM else Exit.CTRL_C
+        return interrupted(options, f"after {run.iterations} iterations", run.stopped_by)
     following: dict[str, str] = {}
     if run.certified_from is not None:
         following[f"surefoot check {directory}"] = "prove certificate and checkpoints, independently"
@@ -191,11 +197,6 @@ def refuse_existing(directory: Path, advice: str) -> None:
     """Raise ``RunDirectoryError`` unless the directory is new or empty, before any work is done."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise RunDirectoryError(f"{directory} exists and is not an empty directory; {advice}")
-
-
-def _resume_hint(options: TrainSystem) -> str:
-    """How to go on with an interrupted run."""
-    return f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
 
 
 def _certify_every(options: TrainSystem, certificate: Certificate) -> int | None:
