@@ -4,7 +4,7 @@ Check a convergence theorem on a concrete network, data and initial weights befo
 trajectory; hand over a certificate that an independent checker accepts or rejects with rigorous arithmetic.
 """
 
-from . import data, deconvolution, learned, linalg, nn, optim, sgd, steps
+from . import data, deconvolution, distributed, learned, linalg, nn, optim, sgd, steps
 from ._core.audit import Audit, AuditLine
 from ._core.certificate import Certificate, CertificateStatus, Condition
 from ._core.descent import certify, descend
@@ -54,6 +54,7 @@ __all__ = [
     "data",
     "deconvolution",
     "descend",
+    "distributed",
     "gradient_flow",
     "learned",
     "linalg",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 from typing import Any, TextIO
 
@@ -22,6 +22,7 @@ from ._cli.errors import Exit, message_of
 from ._cli.inverse_options import CertifyInverse, TrainInverse
 from ._cli.step_sizes_options import CertifyStepSizes, TrainStepSizes
 from ._cli.svd_options import TrainSVD
+from ._core.team import RankLostError, together
 
 # short paragraphs: the parser does not wrap them
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            code = int(_run(_parse(arguments), arguments))
+            code = _shared(lambda: int(_run(_parse(arguments), arguments)))
             print(end="", flush=True)  # not sys.stdout.flush(): that is None in a process started with it closed
             return code
         except SystemExit as stop:
@@ -67,10 +68,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(Exit.BROKEN_PIPE)
         except (ValueError, OSError, MemoryError) as error:
             return _failed(error, f"error: {message_of(error)}")
+        except RankLostError as error:
+            return _failed(error, f"error: {message_of(error)}", Exit.FAILED)
         except Exception as error:
             return _failed(
                 error, f"unexpected {type(error).__name__}: {message_of(error)}; SUREFOOT_DEBUG=1 shows where"
             )
+
+
+def _shared(program: Callable[[], int]) -> int:
+    """Run it on rank 0 of those that ``torchrun`` started, the others helping; without torchrun, run it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return program()
+    return together(program) or int(Exit.YES)
 
 
 def _parse(arguments: Sequence[str]) -> Command:
@@ -164,14 +174,16 @@ def _show_warning(
 
 
 def _complain(text: str) -> None:
-    print(f"surefoot: {text}", file=sys.stderr)
+    rank = os.environ.get("RANK", "0")
+    who = "surefoot" if rank == "0" else f"surefoot (rank {rank})"
+    print(f"{who}: {text}", file=sys.stderr)
 
 
-def _failed(error: Exception, text: str) -> int:
+def _failed(error: Exception, text: str, code: Exit = Exit.USAGE) -> int:
     if os.environ.get("SUREFOOT_DEBUG"):
         raise error
     _complain(text)
-    return int(Exit.USAGE)
+    return int(code)
 
 
 if __name__ == "__main__":

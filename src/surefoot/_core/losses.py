@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
+from .row_shares import reduce_rows, statistics_of_shards
 from .small import Array, SmallLoss, SmallQuadratic
-from .statistics import LeastSquaresStatistics, reduce_blocks, row_blocks
+from .statistics import LeastSquaresStatistics, Triangle, reduce_blocks, row_blocks, triangle
 from .validate import as_tensor, real
 
 ROUNDING = 64 * torch.finfo(torch.float64).eps
@@ -183,22 +185,34 @@ class SquaredLoss(QuadraticLoss):
     """X and Y as given, for networks that need the rows themselves; ``None`` where only statistics were given."""
 
     def __init__(self, X: Any, Y: Any) -> None:
-        x, y = _rows("X", X), _rows("Y", Y)
-        if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
-            raise ValueError(
-                f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; they must be (N, n) and (N, m) or (N,) with the same N"
-            )
-        if 0 in x.shape or 0 in y.shape:
-            raise ValueError(f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; neither may be empty")
-        if isinstance(x, Tensor) and isinstance(y, Tensor) and x.device != y.device:
-            raise ValueError(f"X is on {x.device} and Y on {y.device}; move one of them")
-        self._set(reduce_blocks(row_blocks(x, y if y.ndim == 2 else y[:, None])))
+        x, y = _pair(X, Y)
+        self._set(reduce_rows(x, y if y.ndim == 2 else y[:, None]))
         self.samples = x, y
 
     @classmethod
     def from_blocks(cls, blocks: Iterable[tuple[Tensor, Tensor]]) -> SquaredLoss:
         """The loss of the stacked rows of all blocks (X_i (N_i, n), Y_i (N_i, m)); each block is read once."""
         return cls.from_statistics(reduce_blocks(blocks))
+
+    @classmethod
+    def from_shards(cls, X: Any, Y: Any, group: dist.ProcessGroup | None = None) -> SquaredLoss:
+        """The loss of the rows of all ranks of a process group, stacked in rank order. Each rank calls this with rows of its own;
+        only factors of (n + m)² numbers travel, and every rank gets the loss.
+
+        Args:
+            X, Y: the rows of this rank, (N_r, n) and (N_r, m) or (N_r,), in memory or memory-mapped.
+            group: by default the world; it needs a backend for the CPU, such as gloo.
+
+        Raises:
+            RuntimeError: no process group is initialised.
+            ValueError: on every rank, where the rows of one cannot be used.
+        """
+
+        def own() -> Triangle:
+            x, y = _pair(X, Y)
+            return triangle(row_blocks(x, y if y.ndim == 2 else y[:, None]))
+
+        return cls.from_statistics(statistics_of_shards(own, group))
 
     @classmethod
     def from_statistics(cls, statistics: LeastSquaresStatistics) -> SquaredLoss:
@@ -245,6 +259,20 @@ class SquaredLoss(QuadraticLoss):
 
 def _small(design: Tensor, loss: LinearMapLoss, vectorised: bool) -> SmallQuadratic:
     return SmallQuadratic(design.cpu().numpy(), loss.optimum.cpu().numpy(), vectorised, loss.smoothness)
+
+
+def _pair(X: Any, Y: Any) -> tuple[Tensor | np.ndarray, Tensor | np.ndarray]:
+    """Rows and their targets, each in memory or on disk."""
+    x, y = _rows("X", X), _rows("Y", Y)
+    if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
+        raise ValueError(
+            f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; they must be (N, n) and (N, m) or (N,) with the same N"
+        )
+    if 0 in x.shape or 0 in y.shape:
+        raise ValueError(f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; neither may be empty")
+    if isinstance(x, Tensor) and isinstance(y, Tensor) and x.device != y.device:
+        raise ValueError(f"X is on {x.device} and Y on {y.device}; move one of them")
+    return x, y
 
 
 def _rows(name: str, value: Any) -> Tensor | np.ndarray:

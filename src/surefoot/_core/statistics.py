@@ -6,7 +6,7 @@ R ← qr([R; block]). For a memory-mapped file only one block at a time is copie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,16 +50,32 @@ def row_blocks(X: Tensor | np.ndarray, Y: Tensor | np.ndarray) -> Iterator[tuple
         yield parts[0], parts[1]
 
 
-def reduce_blocks(blocks: Iterable[tuple[Tensor, Tensor]]) -> LeastSquaresStatistics:
-    """Statistics from row blocks (X_i (N_i, n), Y_i (N_i, m)), each read once.
+@dataclass(frozen=True)
+class Triangle:
+    """Rows of [X Y] (N, n + m) by a factor F with FᵀF = [X Y]ᵀ[X Y].
+
+    F (k, n + m) is upper triangular, or where N ≤ n those rows themselves: then there is nothing to compress.
+    """
+
+    factor: Tensor
+    rows: int
+    columns: int
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the factor is triangular."""
+        return self.rows > self.columns
+
+
+def triangle(blocks: Iterable[tuple[Tensor, Tensor]], first_row: int = 0) -> Triangle:
+    """The factor of the stacked rows of all blocks (X_i (N_i, n), Y_i (N_i, m)), each read once.
 
     Raises:
         TypeError: a dtype other than float64 or float32.
-        ValueError: no rows, blocks that do not fit together, NaN or infinity (its row and column are named), X = 0.
+        ValueError: no rows, blocks that do not fit together, NaN or infinity (place named, rows counted from ``first_row``).
     """
-    R: Tensor | None = None
+    factor: Tensor | None = None
     rows = n = 0
-    only: tuple[Tensor, Tensor] | None = None
     for block_x, block_y in blocks:
         x, y = as_tensor("X", block_x), as_tensor("Y", block_y)
         y = y[:, None] if y.ndim == 1 else y
@@ -67,27 +83,61 @@ def reduce_blocks(blocks: Iterable[tuple[Tensor, Tensor]]) -> LeastSquaresStatis
             raise ValueError(
                 f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; they must be (N, n) and (N, m) with the same N"
             )
-        finite("X", x, rows)
-        finite("Y", y, rows)
-        x, y = x.double(), y.double()
-        both = torch.cat([x, y], 1)
-        if R is None:
+        finite("X", x, first_row + rows)
+        finite("Y", y, first_row + rows)
+        both = torch.cat([x.double(), y.double()], 1)
+        if factor is None:
             n = x.shape[1]
-            only = (x, y) if x.shape[0] <= n else None
-        elif both.shape[1] != R.shape[1] or x.shape[1] != n:
-            raise ValueError(f"a block has {x.shape[1]} + {y.shape[1]} columns; the first had {n} + {R.shape[1] - n}")
-        else:
-            only, both = None, torch.cat([R, both])
+        elif both.shape[1] != factor.shape[1] or x.shape[1] != n:
+            raise ValueError(
+                f"a block has {x.shape[1]} + {y.shape[1]} columns; the first had {n} + {factor.shape[1] - n}"
+            )
         rows += x.shape[0]
-        R = torch.linalg.qr(both, mode="r")[1]
-    if R is None or rows == 0 or n == 0 or R.shape[1] == n:
+        factor = _compressed(both if factor is None else torch.cat([factor, both]), rows, n)
+    if factor is None or rows == 0 or n == 0 or factor.shape[1] == n:
         raise ValueError("X is empty; pass at least one row and one column of X and Y")
-    if only is not None:  # no more rows than columns: nothing to compress, keep the numbers as they are
-        design, target, offset = only[0], only[1], 0.0
-    else:
-        design, target = R[:n, :n], R[:n, n:]
-        offset = 0.5 * float((R[n:, n:] ** 2).sum())
-    return _full_rank(design, target, offset, rows)
+    return Triangle(factor, rows, n)
+
+
+def _compressed(factor: Tensor, rows: int, columns: int) -> Tensor:
+    return torch.linalg.qr(factor, mode="r")[1] if rows > columns else factor
+
+
+def merge(triangles: Sequence[Triangle]) -> Triangle:
+    """The factor of the rows of all triangles, stacked in that order.
+
+    Raises:
+        ValueError: they have different numbers of columns.
+    """
+    if len(triangles) == 1:
+        return triangles[0]
+    shapes = {(t.columns, t.factor.shape[1] - t.columns) for t in triangles}
+    if len(shapes) > 1:
+        found = " and ".join(f"{n} + {m}" for n, m in sorted(shapes))
+        raise ValueError(f"the shares have {found} columns of X and Y; all must have the same")
+    rows, (n, _) = sum(t.rows for t in triangles), shapes.pop()
+    return Triangle(_compressed(torch.cat([t.factor for t in triangles]), rows, n), rows, n)
+
+
+def reduce_blocks(blocks: Iterable[tuple[Tensor, Tensor]]) -> LeastSquaresStatistics:
+    """Statistics from row blocks (X_i (N_i, n), Y_i (N_i, m)), each read once.
+
+    Raises:
+        TypeError, ValueError: as ``triangle``; X = 0.
+    """
+    return statistics_of(triangle(blocks))
+
+
+def statistics_of(rows: Triangle) -> LeastSquaresStatistics:
+    """Statistics of the rows with this factor.
+
+    Raises:
+        ValueError: X = 0.
+    """
+    n, R = rows.columns, rows.factor
+    if not rows.compressed:
+        return _full_rank(R[:, :n], R[:, n:], 0.0, rows.rows)
+    return _full_rank(R[:n, :n], R[:n, n:], 0.5 * float((R[n:, n:] ** 2).sum()), rows.rows)
 
 
 def _full_rank(design: Tensor, target: Tensor, offset: float, rows: int) -> LeastSquaresStatistics:

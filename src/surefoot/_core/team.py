@@ -1,0 +1,276 @@
+"""Several processes on one job, under ``torchrun``: rank 0 runs the program, the other ranks do parts of its sums.
+
+Only rank 0 reads options, decides, and writes files, so that a run with several processes has the files, the signals and the
+checkpoints of a run with one. It sends a part of the work to every rank by ``Team.call`` and adds up the answers in the order
+of the ranks: the same number of ranks gives the same bits, another number the same up to the rounding of sums. Messages are
+plain values and tensors (JSON and safetensors); no pickle.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+T = TypeVar("T")
+PACKAGE = __name__.partition(".")[0]
+PATIENCE = timedelta(days=30)
+"""How long a rank waits for another one that lives; a dead one is noticed at once, by its closed connection."""
+REFUSALS: dict[str, type[Exception]] = {
+    kind.__name__: kind for kind in (ValueError, TypeError, OSError, MemoryError, FloatingPointError)
+}
+"""Errors that rank 0 raises as another rank raised them."""
+
+
+class RankLostError(RuntimeError):
+    """Another process of the job ended or cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What ranks send each other.
+
+    Attributes:
+        facts: plain values, as JSON has them.
+        tensors: of any dtype and shape; they arrive on the CPU.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def encode(self) -> Tensor:
+        """As bytes: the length of the JSON, the JSON, and a safetensors file."""
+        plain = json.dumps(self.facts).encode()
+        stored = {name: t.detach().cpu().contiguous().clone() for name, t in self.tensors.items()}
+        content = len(plain).to_bytes(8, "little") + plain + save_tensors(stored)
+        return torch.frombuffer(bytearray(content), dtype=torch.uint8)
+
+    @classmethod
+    def decode(cls, content: Tensor) -> Message:
+        """The inverse of ``encode``."""
+        raw = content.numpy().tobytes()
+        end = 8 + int.from_bytes(raw[:8], "little")
+        # copied, as they lie unaligned: a matrix product may round differently there than in torch's memory
+        tensors = {name: tensor.clone() for name, tensor in load_tensors(raw[end:]).items()}
+        return cls(json.loads(raw[8:end]), tensors)
+
+
+Memory = dict[str, Any]
+"""What a rank keeps from call to call."""
+Job = Callable[[Message, Memory], Message]
+"""Part of the work, on any rank: a function at the top level of a module of this package."""
+
+
+class Team:
+    """The ranks of the job, as rank 0 sees them; see ``team``.
+
+    Attributes:
+        size: number of ranks, this one included; at least 2.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._memory: Memory = {}
+        self._idle = True
+
+    def shares(self, count: int) -> list[slice]:
+        """``count`` things in order, dealt out to the ranks in contiguous parts whose sizes differ by at most 1."""
+        bounds = [count * rank // self.size for rank in range(self.size + 1)]
+        return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+    def call(self, job: Job, messages: Message | Sequence[Message]) -> list[Message]:
+        """Do a job on all ranks, and wait for the answers.
+
+        Args:
+            job: what to do.
+            messages: for each rank, in order; one alone is for all of them.
+
+        Returns:
+            The answers in the order of the ranks.
+
+        Raises:
+            RankLostError: a rank ended, or cannot be reached.
+            Exception: what the job raised on this rank, or on another (an error of an unusual type as ``RuntimeError``); all
+                ranks can then be called again.
+        """
+        own = [messages] * self.size if isinstance(messages, Message) else list(messages)
+        name = {"job": name_of(job)}
+        failed: Exception | None = None
+        found = [Message()] * self.size
+        self._idle = False
+        with _lost("while the work was dealt out"):
+            for rank in range(1, self.size):
+                _send(Message({**name, "facts": own[rank].facts}, own[rank].tensors), rank)
+        try:
+            with _alone():  # as on the other ranks, so that a job may run what would be shared otherwise
+                found[0] = job(own[0], self._memory)
+        except (
+            Exception
+        ) as error:  # the answers of the others are taken all the same: they would be mistaken for later ones
+            failed = error
+        for rank in range(1, self.size):
+            with _lost("while its answer was awaited", rank):
+                answer = _receive(rank)
+            error = answer.facts.get("error")
+            if error is None:
+                found[rank] = Message(answer.facts["facts"], answer.tensors)
+            elif failed is None:
+                failed = REFUSALS.get(error, RuntimeError)(f"{answer.facts['text']} (on rank {rank})")
+        self._idle = True
+        if failed is not None:
+            raise failed
+        return found
+
+    def dismiss(self) -> None:
+        """Tell the other ranks that there is nothing more to do. Where a call was cut off they may be about to answer, and would
+        not listen: the end of this process tells them."""
+        for rank in range(1, self.size) if self._idle else ():
+            with suppress(RuntimeError):  # it is gone already
+                _send(Message({"job": None}), rank)
+
+
+_current: Team | None = None
+
+
+def team() -> Team | None:
+    """The ranks that share the work of this process; ``None`` where it is alone, on ranks other than 0, and outside of
+    ``together``."""
+    return _current
+
+
+def together(program: Callable[[], T]) -> T | None:
+    """Run a program on rank 0, with the other ranks of the job as its helpers.
+
+    Args:
+        program: called on rank 0. Within it, sums over rows, problems or settings are shared where a system can do so.
+
+    Returns:
+        What the program returns; ``None`` on the other ranks, which return when it ends.
+
+    Raises:
+        RuntimeError: not started by ``torchrun``, and no process group is initialised.
+        RankLostError: on the other ranks: rank 0 ended without dismissing them.
+    """
+    global _current
+    started = not dist.is_initialized()
+    if started:
+        if "RANK" not in os.environ:
+            raise RuntimeError("there are no ranks to share the work; start the program with torchrun")
+        dist.init_process_group("gloo", timeout=PATIENCE)
+    try:
+        if dist.get_rank() > 0:
+            _serve()
+            return None
+        before, _current = _current, Team(dist.get_world_size()) if dist.get_world_size() > 1 else None
+        try:
+            return program()
+        finally:
+            if _current is not None:
+                _current.dismiss()
+            _current = before
+    finally:
+        if started:
+            with suppress(RuntimeError):  # a rank is gone
+                dist.destroy_process_group()
+
+
+def gathered(message: Message, group: dist.ProcessGroup | None = None) -> list[Message]:
+    """The messages of all ranks of a process group, in rank order; each of them calls this."""
+    content = message.encode()
+    size = dist.get_world_size(group)
+    lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(size)]
+    dist.all_gather(lengths, torch.tensor([len(content)]), group)
+    longest = max(int(length) for length in lengths)
+    padded = torch.zeros(longest, dtype=torch.uint8)
+    padded[: len(content)] = content
+    found = [torch.empty(longest, dtype=torch.uint8) for _ in range(size)]
+    dist.all_gather(found, padded, group)
+    return [Message.decode(one[: int(length)]) for one, length in zip(found, lengths, strict=True)]
+
+
+def _serve() -> None:
+    """Work for rank 0 until it says that there is no more."""
+    memory: Memory = {}
+    # rank 0 decides when a run ends: it needs the other ranks until its checkpoint is written
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while True:
+            with _lost("before the program was done", 0):
+                request = _receive(0)
+            if request.facts["job"] is None:
+                return
+            try:
+                answer = member(request.facts["job"])(Message(request.facts["facts"], request.tensors), memory)
+                reply = Message({"facts": answer.facts}, answer.tensors)
+            except Exception as error:
+                reply = Message({"error": type(error).__name__, "text": str(error)})
+            with _lost("before the program was done", 0):
+                _send(reply, 0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def name_of(member: Any) -> str:
+    """What other ranks find a function or class at the top level of a module by."""
+    return f"{member.__module__}:{member.__qualname__}"
+
+
+def member(name: str) -> Any:
+    """The function or class of this package with that name."""
+    module, _, found = name.partition(":")
+    if module.partition(".")[0] != PACKAGE:
+        raise ValueError(f"{name} is not of {PACKAGE}")
+    return getattr(importlib.import_module(module), found)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Within the context there is no team."""
+    global _current
+    before, _current = _current, None
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def _send(message: Message, rank: int) -> None:
+    content = message.encode()
+    dist.send(torch.tensor([len(content)]), rank)
+    dist.send(content, rank)
+
+
+def _receive(rank: int) -> Message:
+    size = torch.zeros(1, dtype=torch.int64)
+    dist.recv(size, rank)
+    content = torch.empty(int(size), dtype=torch.uint8)
+    dist.recv(content, rank)
+    return Message.decode(content)
+
+
+@contextmanager
+def _lost(when: str, rank: int | None = None) -> Iterator[None]:
+    """Within the context, a failed connection is a ``RankLostError`` that says when, and of which rank."""
+    try:
+        yield
+    except RuntimeError as error:
+        who = "a rank" if rank is None else f"rank {rank}"
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise RankLostError(
+            f"{who} of the job was lost {when} ({reason}); what was written before is kept: start the job again, a run with "
+            "--resume"
+        ) from error

@@ -1,0 +1,244 @@
+"""Rows shared by several ranks: the reduction, errors of one rank, a rank that is lost, and the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ranks import Ranks, run_ranks
+from safetensors.numpy import load_file
+
+import surefoot as sf
+from surefoot._core.statistics import LeastSquaresStatistics, merge, reduce_blocks, row_blocks, statistics_of, triangle
+from surefoot_check import Outcome, check
+
+N, INPUTS, OUTPUTS = 6000, 6, 2
+ROUNDING = 1e-13
+"""Relative difference of XᵀX, XᵀY and the offset between two orders of reduction of these well-conditioned rows."""
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """X.npy (float32, more in the file than is used) and Y.npy."""
+    directory = tmp_path_factory.mktemp("rows")
+    generator = np.random.default_rng(7)
+    X = generator.standard_normal((N, INPUTS)).astype(np.float32)
+    Y = X @ generator.standard_normal((INPUTS, OUTPUTS)) + 0.1 * generator.standard_normal((N, OUTPUTS))
+    np.save(directory / "X.npy", X)
+    np.save(directory / "Y.npy", Y)
+    bad = X.copy()
+    bad[N - 5, 2] = np.nan
+    np.save(directory / "bad.npy", bad)
+    return directory
+
+
+def same(found: LeastSquaresStatistics, expected: LeastSquaresStatistics) -> None:
+    for left, right in ((found.design, expected.design), (found.target, expected.target)):
+        a, b = found.design.T @ left, expected.design.T @ right
+        assert float((a - b).norm()) <= ROUNDING * float(b.norm())
+    assert found.offset == pytest.approx(expected.offset, rel=1e-11)
+    assert (found.rows, found.columns) == (expected.rows, expected.columns)
+
+
+@pytest.mark.parametrize("cuts", [[1], [3], [INPUTS, 50], [0.5], [100, 101, 5000]])
+def test_merged_triangles_are_those_of_all_rows(cuts: list[float], rows: Path) -> None:
+    X = torch.from_numpy(np.load(rows / "X.npy")).double()
+    Y = torch.from_numpy(np.load(rows / "Y.npy"))
+    ends = [int(c * N) if c < 1 else int(c) for c in cuts]
+    parts = [triangle([(x, y)]) for x, y in zip(X.tensor_split(ends), Y.tensor_split(ends), strict=True)]
+    same(statistics_of(merge(parts)), reduce_blocks([(X, Y)]))
+
+
+def test_few_rows_stay_as_they_are() -> None:
+    X, Y = torch.eye(4, dtype=torch.float64)[:3] * 3.0, torch.ones(3, 1, dtype=torch.float64)
+    merged = merge([triangle([(X[:1], Y[:1])]), triangle([(X[1:], Y[1:])])])
+    assert not merged.compressed
+    assert torch.equal(merged.factor, torch.cat([X, Y], 1))
+
+
+def test_shares_must_have_the_same_columns() -> None:
+    one = triangle([(torch.ones(5, 2), torch.ones(5, 1))])
+    with pytest.raises(ValueError, match=r"2 \+ 1 and 3 \+ 1 columns"):
+        merge([one, triangle([(torch.ones(5, 3), torch.ones(5, 1))])])
+
+
+# Every rank runs this; what rank 0 prints is compared with one process.
+PROGRAM = """
+import json, os, pathlib, sys
+import numpy as np, torch
+import torch.distributed as dist
+import surefoot as sf
+from surefoot._core.row_shares import reduce_rows
+from surefoot._core.team import team
+
+place = pathlib.Path(sys.argv[1])
+rank = int(os.environ["RANK"])
+(place / f"pid{rank}").write_text(str(os.getpid()))
+X, Y = np.load(place / "X.npy", "r"), np.load(place / "Y.npy", "r")
+
+def numbers(s):
+    return {"XX": (s.design.T @ s.design).tolist(), "XY": (s.design.T @ s.target).tolist(), "offset": s.offset, "rows": s.rows}
+
+def program():
+    found = {"size": team().size}
+    found["mapped"] = numbers(reduce_rows(X, Y))
+    found["again"] = numbers(reduce_rows(X, Y)) == found["mapped"]
+    found["tensor"] = numbers(reduce_rows(X, torch.from_numpy(np.array(Y))))
+    found["view"] = numbers(reduce_rows(X[100::2, ::-1], Y[100::2]))
+    for name, bad in (("nan", np.load(place / "bad.npy", "r")), ("gone", X)):
+        if name == "gone":
+            os.rename(place / "X.npy", place / "moved.npy")
+        try:
+            reduce_rows(bad, Y)
+        except (ValueError, OSError) as error:
+            found[name] = f"{type(error).__name__}: {error}"
+        if name == "gone":
+            os.rename(place / "moved.npy", place / "X.npy")
+    found["after"] = numbers(reduce_rows(X, Y)) == found["mapped"]
+    print(json.dumps(found), flush=True)
+    if "lose" in sys.argv:
+        os.kill(int((place / "pid1").read_text()), 9)
+        reduce_rows(X, Y)
+
+sf.distributed.run(program)
+assert team() is None
+"""
+
+
+def test_ranks_reduce_their_own_rows(rows: Path) -> None:
+    results = run_ranks(["-c", PROGRAM, str(rows)], 3, 120)
+    assert [r.returncode for r in results] == [0, 0, 0], results
+    found = json.loads(results[0].stdout)
+    X, Y = np.load(rows / "X.npy").astype(np.float64), np.load(rows / "Y.npy")
+
+    def expect(name: str, X: np.ndarray, Y: np.ndarray) -> None:
+        whole = reduce_blocks(row_blocks(X, Y))
+        design, target = whole.design.numpy(), whole.target.numpy()
+        for key, value in (("XX", design.T @ design), ("XY", design.T @ target)):
+            assert np.linalg.norm(found[name][key] - value) <= ROUNDING * np.linalg.norm(value)
+        assert found[name]["offset"] == pytest.approx(whole.offset, rel=1e-11)
+        assert found[name]["rows"] == len(X)
+
+    assert found["size"] == 3
+    expect("mapped", X, Y)
+    expect("tensor", X, Y)
+    expect("view", X[100::2, ::-1], Y[100::2])
+    assert found["again"]
+    assert found["after"]
+    assert found["nan"].startswith(f"ValueError: X has nan at index ({N - 5}, 2)")
+    assert found["nan"].endswith("(on rank 2)")
+    assert found["gone"].startswith("FileNotFoundError")
+
+
+def test_a_lost_rank_ends_the_program_at_once(rows: Path) -> None:
+    start = time.monotonic()
+    results = run_ranks(["-c", PROGRAM, str(rows), "lose"], 2, 120)
+    assert results[0].returncode == 1
+    assert re.search(r"RankLostError: (rank 1|a rank) of the job was lost", results[0].stderr)
+    assert results[1].returncode == -signal.SIGKILL
+    assert time.monotonic() - start < 60.0
+
+
+def test_without_torchrun_there_are_no_ranks() -> None:
+    with pytest.raises(RuntimeError, match="start the program with torchrun"):
+        sf.distributed.run(lambda: 1)
+
+
+SHARDS = """
+import json, pathlib, sys
+import numpy as np, torch
+import torch.distributed as dist
+import surefoot as sf
+
+place = pathlib.Path(sys.argv[1])
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+X, Y = np.load(place / "X.npy", "r"), np.load(place / "Y.npy", "r")
+mine = slice(0, 1000) if rank == 0 else slice(1000, None)
+loss = sf.SquaredLoss.from_shards(X[mine], torch.from_numpy(np.array(Y[mine])))
+found = {"K": loss.smoothness, "mu": loss.strong_convexity, "optimal": loss.optimal_value, "W": loss.optimum.tolist()}
+for name, x, y in (
+    ("nan", np.load(place / "bad.npy", "r")[mine], Y[mine]),
+    ("shape", X[mine] if rank == 0 else X[mine][:, 0], Y[mine]),
+    ("columns", X[mine] if rank == 0 else X[mine][:, :2], Y[mine]),
+):
+    try:
+        sf.SquaredLoss.from_shards(x, y)
+    except ValueError as error:
+        found[name] = str(error)
+print(json.dumps(found))
+dist.destroy_process_group()
+"""
+
+
+def test_ranks_with_rows_of_their_own_get_one_loss(rows: Path) -> None:
+    results = run_ranks(["-c", SHARDS, str(rows)], 2, 120)
+    assert [r.returncode for r in results] == [0, 0], results
+    found = [json.loads(r.stdout) for r in results]
+    whole = sf.SquaredLoss(np.load(rows / "X.npy"), np.load(rows / "Y.npy"))
+    assert found[0] == found[1]
+    assert found[0]["K"] == pytest.approx(whole.smoothness, rel=ROUNDING)
+    assert found[0]["mu"] == pytest.approx(whole.strong_convexity, rel=ROUNDING)
+    assert found[0]["optimal"] == pytest.approx(whole.optimal_value, rel=1e-11)
+    assert np.allclose(found[0]["W"], whole.optimum, rtol=0, atol=1e-12)
+    assert f"X has nan at index ({N - 5 - 1000}, 2)" in found[0]["nan"]
+    assert found[0]["nan"].endswith("(on rank 1)")
+    assert "they must be (N, n)" in found[0]["shape"]
+    assert "columns of X and Y; all must have the same" in found[0]["columns"]
+
+
+# -- the command line ------------------------------------------------------------------------------------------------------
+
+TRAIN = ["-m", "surefoot", "train", "two-layer", "--inputs", "raw", "--targets", "raw", "--width", "40", "--quiet"]
+
+
+def test_the_command_line_shares_the_rows(rows: Path, tmp_path: Path) -> None:
+    data = ["--data", f"{rows / 'X.npy'},{rows / 'Y.npy'}", "--seed", "3"]
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    done = subprocess.run(
+        [sys.executable, *TRAIN, *data, "--out", str(alone)], check=True, capture_output=True, text=True
+    )
+    results = run_ranks([*TRAIN, *data, "--out", str(shared)], 2, 120)
+    assert [r.returncode for r in results] == [0, 0], results
+    assert results[1].stdout == results[1].stderr == ""
+    assert results[0].stdout.startswith(f"{shared}: converged")
+    assert results[0].stdout.split(": ")[1].split(",")[:2] == done.stdout.split(": ")[1].split(",")[:2]
+    ours, theirs = load_file(shared / "final.safetensors"), load_file(alone / "final.safetensors")
+    for name in ("W1", "W2"):
+        difference = np.linalg.norm(ours[name] - theirs[name]) / np.linalg.norm(theirs[name])
+        assert 0.0 <= difference <= 1e-10, name
+    assert check(shared).outcome is Outcome.ACCEPT
+
+
+def test_an_error_is_said_once(rows: Path, tmp_path: Path) -> None:
+    results = run_ranks(
+        [*TRAIN, "--data", f"{rows / 'bad.npy'},{rows / 'Y.npy'}", "--out", str(tmp_path / "run")], 2, 120
+    )
+    assert [r.returncode for r in results] == [2, 0]
+    assert results[0].stderr.startswith("surefoot: error: ")
+    assert f"bad.npy is nan at index [{N - 5}, 2]" in results[0].stderr
+    assert results[1].stderr == ""
+
+
+def test_sigterm_to_every_rank_ends_with_a_checkpoint(rows: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    limit = ["--max-iterations", "100000000", "--tolerance", "0", "--steps", "1e-9"]
+    with Ranks([*TRAIN, "--data", f"{rows / 'X.npy'},{rows / 'Y.npy'}", *limit, "--out", str(run)], 2) as job:
+        end = time.monotonic() + 90.0
+        while not list(run.glob("checkpoints/*.safetensors")) and time.monotonic() < end:
+            time.sleep(0.05)
+        for process in job.processes:  # as torchrun does
+            process.send_signal(signal.SIGTERM)
+        results = job.wait(60)
+    assert [r.returncode for r in results] == [143, 0], results
+    assert "--resume" in results[0].stderr
+    newest = max(run.glob("checkpoints/*.safetensors"))
+    assert int(newest.stem) >= 1
