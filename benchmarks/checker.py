@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable
@@ -61,11 +62,14 @@ def _descend(net: sf.nn.TwoLayerLinear, loss: sf.SquaredLoss, directory: Path, i
     )
 
 
-def timed(work: Callable[[], object]) -> tuple[float, object]:
-    """Processor seconds of one call, and its result: wall time says little on a shared machine."""
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
+def timed(work: Callable[[], object], repeat: int = 1) -> tuple[float, object]:
+    """Processor seconds of the quickest call, and its result: wall time says little on a shared machine."""
+    seconds, result = math.inf, None
+    for _ in range(repeat):
+        start = time.process_time()
+        result = work()
+        seconds = min(seconds, time.process_time() - start)
+    return seconds, result
 
 
 def with_condition(condition: float) -> np.ndarray:
@@ -83,8 +87,8 @@ def certificates() -> None:
             directory = Path(parent) / name.replace(" ", "")
             make(directory)
             seconds: list[object] = []
-            for level in ("fast", "exact"):
-                spent, report = timed(lambda at=level, run=directory: check(run, at))
+            for level, repeat in (("fast", 5), ("exact", 1)):
+                spent, report = timed(lambda at=level, run=directory: check(run, at), repeat)
                 if report.outcome is not Outcome.ACCEPT:
                     raise RuntimeError(f"{name} at level {level}: {report.outcome}")
                 seconds.append(spent)
@@ -103,6 +107,7 @@ def bounds() -> None:
             lambda M: extreme_bounds(M)[0][0],
             lambda M: float(singular_value_bounds(M)[0][-1]),
             lambda M: inverse_bound(M, FAST),
+            lambda M: extreme_bounds(M, EXACT)[0][0],
             lambda M: float(singular_value_bounds(M, EXACT)[0][-1]),
         ):
             spent, low = timed(lambda b=bound, M=A: b(M))
@@ -110,7 +115,7 @@ def bounds() -> None:
         rows.append(row)
     table(
         "Bounds of the smallest singular value: processor seconds, slack",
-        ("condition", "chosen", "M3", "M4", "exact"),
+        ("condition", "chosen", "M3", "M4", "chosen, exact", "M3, exact"),
         rows,
     )
 

@@ -7,6 +7,7 @@ import implicit
 import learned_lasso
 import linalg
 import linear_resnet
+import memory
 import step_sizes
 import stiefel
 import two_layer_baselines
@@ -27,6 +28,7 @@ def main() -> None:
         learned_lasso,
         linalg,
         stiefel,
+        memory,
     ):
         module.main()
 

@@ -10,6 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from io import TextIOWrapper
 from typing import Any, TextIO
 
@@ -78,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _shared(program: Callable[[], int]) -> int:
     """Run it on rank 0 of those that ``torchrun`` started, the others helping; without torchrun, run it."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
         return program()
     return together(program) or int(Exit.YES)
 
@@ -114,25 +115,8 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
         return run_certify(command.system)
     if isinstance(command, Train):
         options = _resumed(command.system, arguments) if command.system.resume else command.system
-        if isinstance(options, TrainStepSizes):
-            from ._cli.step_sizes import run_train_steps
-
-            return run_train_steps(options)
-        if isinstance(options, TrainInverse):
-            from ._cli.inverse import run_train_inverse
-
-            return run_train_inverse(options)
-        if isinstance(options, TrainSVD):
-            from ._cli.svd import run_train_svd
-
-            return run_train_svd(options)
-        if isinstance(options, TrainDeconvolution):
-            from ._cli.deconvolution import run_train_deconvolution
-
-            return run_train_deconvolution(options)
-        from ._cli.training import run_train
-
-        return run_train(options)
+        with ExitStack() as held:
+            return _train(options, held)
     if isinstance(command, Deblur):
         from ._cli.deblur import run_deblur
 
@@ -148,6 +132,29 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
     if isinstance(command, Report):
         return inspection.run_report(command)
     return inspection.run_reproduce(command)
+
+
+def _train(options: AnyTrain, held: ExitStack) -> int:
+    """The run directory is this process's own until ``held`` is closed."""
+    if isinstance(options, TrainStepSizes):
+        from ._cli.step_sizes import run_train_steps
+
+        return run_train_steps(options, held)
+    if isinstance(options, TrainInverse):
+        from ._cli.inverse import run_train_inverse
+
+        return run_train_inverse(options, held)
+    if isinstance(options, TrainSVD):
+        from ._cli.svd import run_train_svd
+
+        return run_train_svd(options, held)
+    if isinstance(options, TrainDeconvolution):
+        from ._cli.deconvolution import run_train_deconvolution
+
+        return run_train_deconvolution(options, held)
+    from ._cli.training import run_train
+
+    return run_train(options)
 
 
 def _resumed(given: AnyTrain, arguments: Sequence[str]) -> AnyTrain:

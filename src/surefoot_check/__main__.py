@@ -30,6 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="fast: trusts numpy's matrix products within their a-priori error; exact: trusts FLINT and integers instead",
     )
     parser.add_argument(
+        "--data", metavar="FILE", help="safetensors file of the arrays of a large problem, which the run does not hold"
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="also replay exact gradient descent with the steps of trace.jsonl, and compare the stored weights (claim L3)",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="print every check, also those of each stored checkpoint"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -37,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:
-        report = check(options.directory, options.level)
+        report = check(options.directory, options.level, options.data, options.replay)
         print(
             json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report, options.verbose)),
             flush=True,
@@ -49,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("surefoot-check: interrupted", file=sys.stderr)
         return CTRL_C
-    except (OSError, RuntimeError, MemoryError) as error:
+    except (OSError, ValueError, RuntimeError, MemoryError) as error:
         print(f"surefoot-check: {error or type(error).__name__}", file=sys.stderr)
         return 2
     return report.outcome.exit_code

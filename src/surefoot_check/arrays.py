@@ -7,16 +7,21 @@ sizes are checked before memory is allocated, and symbolic links and special fil
 import hashlib
 import json
 import math
+import mmap
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 import numpy as np
 
-MAX_HEADER_BYTES = 16 << 20
+MAX_HEADER_BYTES = 1 << 20
+MAX_MAPPED_BYTES = 64 << 30
 MAX_JSON_DEPTH = 64
+MAX_LINE_BYTES = 1 << 16
 MAX_DIMENSIONS = 32
 
 # safetensors name -> little-endian numpy dtype
@@ -59,7 +64,9 @@ def digest(array: np.ndarray) -> str:
     return result.hexdigest()
 
 
-def _read_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+@contextmanager
+def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
+    """The open file and its size; an `OSError` within the context becomes a `FormatError`."""
     # O_NONBLOCK: opening a named pipe must not wait. The checks are made on the open file, not on its name.
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -71,17 +78,25 @@ def _read_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
                 raise FormatError(f"{path}: is not a regular file")
             if status.st_size > max_bytes:
                 raise FormatError(f"{path}: has {status.st_size} bytes, more than the limit of {max_bytes}")
-            content = file.read(status.st_size + 1)
+            yield file, status.st_size
     except FormatError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise FormatError(f"{path}: cannot be read ({error})") from error
-    if len(content) != status.st_size:
+
+
+def read_bytes(path: str | os.PathLike[str], max_bytes: int) -> bytes:
+    """The content of a regular file, not a symbolic link, of at most so many bytes; else ``FormatError``."""
+    with _opened(path, max_bytes) as (file, size):
+        content = file.read(size + 1)
+    if len(content) != size:
         raise FormatError(f"{path}: changed its length while it was read")
     return content
 
 
-def _parse_json(content: bytes, source: str) -> object:
+def parse_json(content: bytes, source: str) -> object:
+    """What `read_json` returns and raises, of bytes; messages begin with ``source``."""
+
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(pairs)
         if len(result) != len(pairs):
@@ -157,7 +172,35 @@ def read_json(path: str | os.PathLike[str], max_bytes: int = 64 << 20) -> object
             repeats a key in an object, holds NaN, infinity or a number that overflows, or is nested deeper
             than 64 levels.
     """
-    return _parse_json(_read_file(path, max_bytes), str(path))
+    return parse_json(read_bytes(path, max_bytes), str(path))
+
+
+def read_json_lines(path: str | os.PathLike[str], max_bytes: int) -> Iterator[object]:
+    """The JSON values of a file that has one in each line, as strict as `read_json`; one line is in memory at a time.
+
+    An unfinished last line, without a line break and not valid by itself, counts as absent: a writer was killed there.
+
+    Args:
+        path: a regular file, not a symbolic link.
+        max_bytes: largest accepted size of the file; a line has at most 64 KiB.
+
+    Raises:
+        FormatError: the file cannot be read or is too large, or a line is empty, too long or no valid value.
+    """
+    with _opened(path, max_bytes) as (file, _):
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            ended = line.endswith(b"\n")
+            if len(line) > MAX_LINE_BYTES:
+                raise FormatError(f"{path}: line {number} has more than {MAX_LINE_BYTES} bytes")
+            try:
+                value = parse_json(line, f"{path}, line {number}")
+            except FormatError:
+                if ended:
+                    raise
+                return
+            yield value
 
 
 def parse_hex(text: object, name: str) -> float:
@@ -192,17 +235,41 @@ def read_safetensors(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> 
         name -> array, a copy in C order; dtypes F64, F32, I64, I32, U8, BOOL. Entries may be NaN or infinite.
 
     Raises:
-        FormatError: the file cannot be read or is too large; the header is longer than 16 MiB or than the
+        FormatError: the file cannot be read or is too large; the header is longer than 1 MiB or than the
             file, or is not a JSON object of valid entries; an array's span does not match its shape; spans
             overlap, leave gaps or do not cover the file exactly; a boolean is neither 0 nor 1.
     """
-    content = _read_file(path, max_bytes)
+    views = _views(memoryview(read_bytes(path, max_bytes)), path)
+    return {name: view.copy() for name, view in views.items()}
+
+
+def map_safetensors(path: str | os.PathLike[str], max_bytes: int = MAX_MAPPED_BYTES) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file as `read_safetensors` has them, but read-only and mapped: only pages in use are in memory.
+
+    The file must not be changed by others as long as the arrays are used.
+
+    Args:
+        path: a regular file, not a symbolic link.
+        max_bytes: largest accepted size of the file.
+
+    Raises:
+        FormatError: as `read_safetensors`.
+    """
+    with _opened(path, max_bytes) as (file, size):
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    views = _views(memoryview(content), path)
+    # a header of odd length leaves entries unaligned, which LAPACK would copy again and again
+    return {name: view if view.flags.aligned else view.copy() for name, view in views.items()}
+
+
+def _views(content: memoryview, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, without copying an entry."""
     if len(content) < 8:
         raise FormatError(f"{path}: has {len(content)} bytes; a safetensors file has at least 8")
     header_bytes = int.from_bytes(content[:8], "little")
     if header_bytes > min(MAX_HEADER_BYTES, len(content) - 8):
-        raise FormatError(f"{path}: the header length {header_bytes} exceeds the file or the limit of 16 MiB")
-    header = _parse_json(content[8 : 8 + header_bytes], f"{path} (header)")
+        raise FormatError(f"{path}: the header length {header_bytes} exceeds the file or the limit of 1 MiB")
+    header = parse_json(bytes(content[8 : 8 + header_bytes]), f"{path} (header)")
     if not isinstance(header, dict):
         raise FormatError(f"{path}: the header is not a JSON object")
     entries = cast("dict[str, object]", header)
@@ -210,7 +277,7 @@ def read_safetensors(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> 
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise FormatError(f"{path}: __metadata__ must map names to strings")
 
-    data = memoryview(content)[8 + header_bytes :]
+    data = content[8 + header_bytes :]
     layouts = {name: _layout(entry, f"{path}: array {name!r}") for name, entry in entries.items()}
     position = 0
     for name, (_, _, begin, end) in sorted(layouts.items(), key=lambda item: item[1][2:]):
@@ -225,7 +292,7 @@ def read_safetensors(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> 
         raw = np.frombuffer(data[begin:end], dtype=np.uint8)
         if dtype.kind == "b" and bool((raw > 1).any()):
             raise FormatError(f"{path}: array {name!r} has a boolean that is neither 0 nor 1")
-        arrays[name] = raw.copy().view(dtype).reshape(shape)
+        arrays[name] = raw.view(dtype).reshape(shape)
     return arrays
 
 
@@ -238,8 +305,8 @@ def _layout(entry: object, source: str) -> tuple[np.dtype, tuple[int, ...], int,
     if not isinstance(name, str) or name not in DTYPES:
         raise FormatError(f"{source}: dtype {repr(name)[:40]} is not one of {', '.join(DTYPES)}")
     dtype = DTYPES[name]
-    shape = _counts(fields["shape"], f"{source}: shape")
-    offsets = _counts(fields["data_offsets"], f"{source}: data_offsets")
+    shape = counts(fields["shape"], f"{source}: shape")
+    offsets = counts(fields["data_offsets"], f"{source}: data_offsets")
     if len(shape) > MAX_DIMENSIONS:
         raise FormatError(f"{source}: shape has {len(shape)} dimensions, more than {MAX_DIMENSIONS}")
     # numpy rejects shapes whose nonzero dimensions overflow, even where a zero dimension empties the array.
@@ -250,7 +317,8 @@ def _layout(entry: object, source: str) -> tuple[np.dtype, tuple[int, ...], int,
     return dtype, shape, offsets[0], offsets[1]
 
 
-def _counts(value: object, source: str) -> tuple[int, ...]:
+def counts(value: object, source: str) -> tuple[int, ...]:
+    """A short list of nonnegative integers; ``FormatError`` that begins with ``source`` for anything else."""
     if not isinstance(value, list) or len(value) > MAX_DIMENSIONS + 1:
         raise FormatError(f"{source} is not a short list of integers")
     counts: list[int] = []

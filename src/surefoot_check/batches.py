@@ -28,6 +28,8 @@ from .problems import TINY, ULP, Array, Interval, Problem, arb_matrix, ball, roo
 
 LARGEST = 1e40
 """Largest magnitude of an entry: the squares of the norms of Mᵀ(Mx - Y) do not overflow."""
+MOST = 100_000
+"""Problems of a batch: each costs some milliseconds."""
 SHRINK = 1.0 - 1e-14
 """A dual point that is not certainly feasible is scaled back onto the constraint, and by this."""
 ROUNDS = 4
@@ -435,6 +437,8 @@ def load_batch(kind: str, arrays: dict[str, Array], level: Level = FAST) -> Batc
         if not (np.abs(array) <= LARGEST).all():
             raise FormatError(f"array {name!r} has entries that are not finite or exceed {LARGEST:.0e}")
     N, b, d = arrays["M"].shape
+    if N > MOST:
+        raise FormatError(f"the batch has {N} problems; at most {MOST} are checked")
     shapes = {"M": (N, b, d), "Y": (N, b), "labels": (N, b), "lam": (N,), "l2": (N,), "optimum": (N, d)}
     wrong = [name for name in names if arrays[name].shape != shapes[name]]
     if wrong:

@@ -149,12 +149,19 @@ def finite(A: np.ndarray, name: str, two_dimensional: bool = True) -> Array:
     return A
 
 
+def times_power(A: Array, exponent: int) -> Array:
+    """2^exponent A: exact, or rounded once where it underflows."""
+    if abs(exponent) < 1000:  # a product takes a tenth of the time of ldexp
+        return A * 2.0**exponent
+    return np.ldexp(A, exponent)
+
+
 def scaled(A: Array) -> tuple[Array, int]:
     """B, e with |A - 2^e B| <= 2^e eta entrywise and max |B| in [1/2, 1), or B = A = 0."""
     if A.size == 0:
         return A, 0
     exponent = math.frexp(max(float(A.max()), -float(A.min())))[1]
-    return np.ldexp(A, -exponent), exponent
+    return times_power(A, -exponent), exponent
 
 
 def rescaled(x: Array, exponent: int, towards: float) -> Array:
@@ -276,9 +283,9 @@ def sharp_residual_upper(A: Array, left: Array, right: Array) -> float:
     return up(up(frobenius_upper(A - left @ right), 1) + error)
 
 
-def signed_gram(X: Array, signs: Array) -> tuple[Array, float]:
-    """Exactly symmetric S and e with ||S - X diag(signs) X^T||_F <= e, signs +1 or -1."""
-    C, error = product_with_error(X * signs, X.T)  # signs multiply exactly
+def signed_gram(X: Array, signs: Array | None = None) -> tuple[Array, float]:
+    """Exactly symmetric S and e with ||S - X diag(signs) X^T||_F <= e, signs +1 or -1 (all 1 where they are not given)."""
+    C, error = product_with_error(X if signs is None else X * signs, X.T)  # signs multiply exactly
     # Averaging with the transpose does not increase the distance to a symmetric matrix; it rounds once
     # (u |S|) and may underflow (eta).
     S = 0.5 * (C + C.T)
@@ -296,6 +303,39 @@ def scaled_columns(A: Array, s: Array) -> tuple[Array, float]:
     """C and e with ||C - A diag(s)||_F <= e: u |C| and eta/2 in each entry."""
     C = A * s
     return C, up(up(UNIT_ROUNDOFF * frobenius_upper(C)) + math.ldexp(float(C.size), -1074))
+
+
+def factorisation_error(trace: float, n: int) -> float:
+    """How far below 0 an eigenvalue of a symmetric (n, n) matrix of this trace may be if its Cholesky factorisation completes.
+
+    The computed factor satisfies M + E = R Rᵀ with |E_ij| ≤ γ_{k+1} ‖R_i‖ ‖R_j‖, k ≤ n the number of terms of the inner product
+    that defines R_ij, in any order of summation, and ‖R_i‖² ≤ M_ii/(1-γ_{n+1}). So |E| ≤ d dᵀ with
+    d_i² = γ_{n+1}/(1-γ_{n+1}) M_ii, and ‖E‖ ≤ ‖d‖² = γ_{n+1}/(1-γ_{n+1}) tr M (Rump, BIT 46, 2006). Twice that, with n + 2:
+    kernels that multiply by a rounded reciprocal of the diagonal err by one more operation an entry. 1e-300 covers underflow.
+    """
+    return up(2.0 * gamma(n + 2) / (1.0 - 4.0 * gamma(n + 2)) * trace * (1.0 + 1e-9), 4) + 1e-300 * n * n
+
+
+def cholesky_factor(M: Array) -> Array | None:
+    """The lower factor that numpy computes of a symmetric matrix; ``None`` where it has none."""
+    try:
+        R = np.asarray(np.linalg.cholesky(M), dtype=np.float64) if np.isfinite(M).all() else None
+    except np.linalg.LinAlgError:
+        return None
+    return R if R is not None and np.isfinite(R).all() else None
+
+
+def minus_multiple(G: Array, s: float) -> Array:
+    """G - s I, each entry of the diagonal rounded once."""
+    M = G.copy()
+    M.flat[:: len(M) + 1] -= s
+    return M
+
+
+def indefiniteness(M: Array) -> float | None:
+    """e ≥ 0 with λ_min(M) ≥ -e; ``None`` where the Cholesky factorisation breaks down."""
+    trace = up(float(np.abs(np.diag(M)).sum()), len(M))
+    return None if cholesky_factor(M) is None else factorisation_error(trace, len(M))
 
 
 def softmax(logits: Array) -> tuple[Array, float]:
@@ -335,12 +375,15 @@ class Level:
     """C, and e ≥ ‖C - (A - B)‖_F."""
     scaled_columns: Callable[[Array, Array], tuple[Array, float]]
     """C, and e ≥ ‖C - A diag(s)‖_F."""
-    signed_gram: Callable[[Array, Array], tuple[Array, float]]
-    """Symmetric S, and e ≥ ‖S - A diag(s) Aᵀ‖_F, entries of s 1 or -1."""
+    signed_gram: Callable[..., tuple[Array, float]]
+    """Of A and s: symmetric S, and e ≥ ‖S - A diag(s) Aᵀ‖_F, entries of s 1 or -1; all 1 if s is left out."""
+    indefiniteness: Callable[[Array], float | None]
+    """e ≥ 0 with λ_min(M) ≥ -e for a symmetric M; ``None`` where it has no Cholesky factor."""
     residual: Callable[[Array, Any, Any], float]
     """‖A - LR‖_F."""
     sharp_residual: Callable[[Array, Array, Array], float]
-    """The same where L and R differ from bounded matrices by a scaling of the columns of L and rows of R."""
+    """The same where L and R differ from bounded matrices by a scaling of the columns of L and rows of R. Infinite where no
+    such bound is known."""
     defect: Callable[[Any], float]
     """‖QᵀQ - I‖_F, which bounds the spectral norm."""
     softmax: Callable[[Array], tuple[Array, float]]
@@ -360,6 +403,7 @@ FAST = Level(
     difference=difference,
     scaled_columns=scaled_columns,
     signed_gram=signed_gram,
+    indefiniteness=indefiniteness,
     residual=residual_upper,
     sharp_residual=sharp_residual_upper,
     defect=orthogonality_defect,

@@ -1,13 +1,15 @@
 """The checker: reads a run directory and accepts it, rejects it, or says that it cannot decide.
 
 It recomputes everything from the arrays. L1: the theorem's hypotheses hold for exactly these arrays, and the published
-schedule follows from the theorem, in ball arithmetic. L2: every stored checkpoint lies under the guaranteed bound.
+schedule follows from the theorem, in ball arithmetic. L2: every stored checkpoint lies under the guaranteed bound. L3,
+on request: the run is exact gradient descent from its start, up to a bounded defect.
 It fails closed: a missing, malformed, unknown or inconsistent field is a rejection.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,10 +22,23 @@ import numpy as np
 
 from .arrays import FormatError, digest, parse_hex, read_safetensors
 from .bounds import FAST, Level, self_test
+from .deconvolution import Deconvolution
 from .exact import EXACT
 from .inverse import Spectrum
-from .problems import Array, Problem, Samples, ball, load_problem
-from .run_files import NO_CLAIM, Certificate, Checkpoint, Heading, iteration_in, read_checkpoints
+from .problems import Array, LinearMapProblem, Problem, Samples, ball, load_problem
+from .run_files import (
+    MAX_REPLAYED_BYTES,
+    MAX_TRACE_BYTES,
+    NO_CLAIM,
+    Certificate,
+    Checkpoint,
+    Checkpoints,
+    Heading,
+    iteration_in,
+    later_certificates,
+    read_problem,
+    read_steps,
+)
 from .systems import DIRECTIONS, LOADERS, SYSTEMS
 from .theorems import Inequality, Schedule
 from .theorems.inverse import RESIDUALS
@@ -40,13 +55,20 @@ MAY_BE_ABSENT = NEED_UNIQUE_MINIMISER | set(RESIDUALS)
 LEVELS = {level.name: level for level in (FAST, EXACT)}
 EXACT_THEOREMS = {
     *(f"two-layer/{name}" for name in ("drift", "contraction", "constant", "corrected", "sharp")),
-    *("linear-resnet/gd", "implicit/spectral", "implicit/measured", "implicit/gd", "inverse/interval", "inverse/order"),
+    *(
+        "linear-resnet/local",
+        "linear-resnet/gd",
+        "implicit/spectral",
+        "implicit/measured",
+        "implicit/gd",
+        "inverse/interval",
+        "inverse/order",
+    ),
     *(f"step-sizes/{name}" for name in ("monotone", "rate", "prox-monotone", "prox-rate")),
+    "deconvolution/ladmm",
 }
 """Theorems of whose base quantities and gaps no product, factorisation, exponential or logarithm of numpy is trusted at level
 ``exact``; of others, that level says undecided where ``fast`` accepts."""
-NOT_EXACT = {"linear-resnet/local": "Lemma 3 is evaluated in floating point, with a margin of 1e-9"}
-"""Why not, by theorem."""
 
 
 class Outcome(StrEnum):
@@ -110,17 +132,24 @@ class Report:
         }
 
 
-def check(directory: str | Path, level: str = FAST.name) -> Report:
+def check(
+    directory: str | Path, level: str = FAST.name, data: str | Path | None = None, replay: bool = False
+) -> Report:
     """Check the certificates and checkpoints of a run directory.
 
     Args:
         directory: the run directory.
         level: "fast" trusts numpy's matrix products within their a-priori error, and its exp and log within 8 ulp; "exact"
             trusts FLINT and Python's integers instead, and takes some twenty times as long.
+        data: safetensors file of the problem's arrays, of a run that does not hold them: those of large problems. It is mapped,
+            never loaded whole, and must not be changed meanwhile.
+        replay: also check claim L3: replay exact gradient descent with the steps of trace.jsonl, and compare the stored weights.
+            Undecided for systems without a replay.
 
     Raises:
-        ValueError: no such level.
+        ValueError: no such level, or ``data`` for a run that holds its arrays.
         NotADirectoryError: there is no such directory.
+        FileNotFoundError: there is no such file, or ``data`` is needed.
         RuntimeError: this machine's floating-point arithmetic fails the self-test.
     """
     if level not in LEVELS:
@@ -128,6 +157,8 @@ def check(directory: str | Path, level: str = FAST.name) -> Report:
     path = Path(directory)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is not a directory; pass the directory of a run")
+    if data is not None and not Path(data).is_file():
+        raise FileNotFoundError(f"{data} is not a file; pass the safetensors file of the problem's arrays")
     self_test()
     import flint
 
@@ -135,29 +166,31 @@ def check(directory: str | Path, level: str = FAST.name) -> Report:
     before = flint.ctx.prec
     flint.ctx.prec = PRECISION
     try:
-        _check_run(path, report, LEVELS[level])
+        _check_run(path, report, LEVELS[level], None if data is None else Path(data), replay)
     except FormatError as error:
         report.add("files", str(error), Outcome.REJECT)
     except np.linalg.LinAlgError as error:
         report.add("files", f"LAPACK gave no witness ({error})", Outcome.UNDECIDED)
+    except MemoryError as error:
+        report.add("files", f"the check needs more memory than there is ({error})", Outcome.UNDECIDED)
     finally:
         flint.ctx.prec = before
     if level != FAST.name and report.theorem not in EXACT_THEOREMS and report.outcome is Outcome.ACCEPT:
-        why = NOT_EXACT.get(report.theorem, "its base quantities are computed in floating point")
-        report.add("L1", f"{report.theorem} has no level {level}: {why}; level fast accepts", Outcome.UNDECIDED)
+        why = "its base quantities are computed in floating point; level fast accepts"
+        report.add("L1", f"{report.theorem} has no level {level}: {why}", Outcome.UNDECIDED)
     return report
 
 
-def _check_run(path: Path, report: Report, level: Level) -> None:
+def _check_run(path: Path, report: Report, level: Level, data: Path | None, replay: bool) -> None:
     inside = path / "certificate"
     if not (path / "certificate.json").exists() and (inside / "certificate.json").exists():
         raise FormatError(f"{path} holds a network, and its certificate lies in a directory of its own: check {inside}")
     first = Heading.read(path / "certificate.json")
-    later = sorted(file for file in path.glob("certificate*.json") if file.name != "certificate.json")
+    later = later_certificates(path)
     if not first.claims and not later:
         raise FormatError(NO_CLAIM)
     report.theorem = first.theorem.id
-    arrays = read_safetensors(path / "problem.safetensors")
+    arrays, hashes = read_problem(path, data)
     level = level if first.theorem.id in EXACT_THEOREMS else FAST
     load = LOADERS.get(first.system, partial(load_problem, level=level))
     problem = load(first.kind, arrays)
@@ -169,15 +202,15 @@ def _check_run(path: Path, report: Report, level: Level) -> None:
     phases: list[tuple[int, Certificate]] = []
     if first.claims:
         phases.append((0, Certificate.read(path / "certificate.json")))
-        _check_certificate(phases[0][1], problem, arrays, initial, report)
-    checkpoints = read_checkpoints(path, system, problem, initial, first.sha256)
+        _check_certificate(phases[0][1], problem, hashes, initial, report)
+    checkpoints = Checkpoints(path, system, problem, initial, first.sha256)
     for file in later:
         certificate = Certificate.read(file)
         start = iteration_in(file.stem.removeprefix("certificate-"), file)
         checkpoint = checkpoints.get(f"{start:09d}.safetensors")
         if checkpoint is None:
             raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
-        _check_certificate(certificate, problem, arrays, checkpoint.weights, report, f" (from iteration {start})")
+        _check_certificate(certificate, problem, hashes, checkpoint.weights, report, f" (from iteration {start})")
         if certificate.theorem is not first.theorem:
             raise FormatError(f"{file.name}: is of another theorem than the run")
         phases.append((start, certificate))
@@ -187,13 +220,17 @@ def _check_run(path: Path, report: Report, level: Level) -> None:
         return
     # The iterate where a phase ends was reached under its conditions: it lies under that bound and the next one.
     ends = [*(start for start, _ in phases[1:]), math.inf]
-    for name, checkpoint in sorted(checkpoints.items()):
+    newest = 0
+    for name in sorted(checkpoints):
+        checkpoint = checkpoints[name]  # one at a time
+        newest = max(newest, checkpoint.iteration)
         for (start, certificate), end in zip(phases, ends, strict=True):
             if start <= checkpoint.iteration <= end:
                 _check_gap(name, checkpoint, checkpoint.iteration - start, certificate, problem, report)
-    newest = max((c.iteration for c in checkpoints.values()), default=0)
     if "final.safetensors" in checkpoints and checkpoints["final.safetensors"].iteration < newest:
         report.add("L2", "final.safetensors is older than the newest checkpoint; resume the run", Outcome.UNDECIDED)
+    if replay and report.outcome is Outcome.ACCEPT:
+        _check_replay(path, first.system, problem, arrays, initial, checkpoints, phases, report)
 
 
 # -- L1 ----------------------------------------------------------------------------------------------------------------
@@ -202,14 +239,14 @@ def _check_run(path: Path, report: Report, level: Level) -> None:
 def _check_certificate(
     certificate: Certificate,
     problem: Problem,
-    arrays: Mapping[str, Array],
+    hashes: Mapping[str, str],
     weights: Mapping[str, Array],
     report: Report,
     suffix: str = "",
 ) -> None:
-    """Claim L1 for one certificate: hashes, base quantities, conditions, schedule, conclusion."""
+    """Claim L1 for one certificate: arrays (``hashes`` are those of the problem), base quantities, conditions, conclusion."""
     claim = f"L1{suffix}"
-    found = {f"problem/{k}": digest(v) for k, v in arrays.items()}
+    found = {f"problem/{k}": v for k, v in hashes.items()}
     found |= {f"initial/{k}": digest(v) for k, v in weights.items()}
     if found != certificate.hashes:
         differing = sorted(
@@ -227,7 +264,7 @@ def _check_certificate(
     ):
         report.add(claim, "sizes and kind of the problem", Outcome.REJECT, f"{certificate.sizes} against {sizes}")
         return
-    if isinstance(problem, Samples | Spectrum) and certificate.optimal_value != 0.0:
+    if isinstance(problem, Samples | Spectrum | Deconvolution) and certificate.optimal_value != 0.0:
         report.add(claim, "gaps are measured from 0", Outcome.REJECT, f"optimal value {certificate.optimal_value}")
         return
     enclosures = system.base_quantities(problem, weights, certificate.quantities)
@@ -368,9 +405,49 @@ def _check_gap(
         report.add("L2", decided.name, Outcome.UNDECIDED, f"at most {_text(upper)}, guaranteed {_text(bound)}")
 
 
+# -- L3 ----------------------------------------------------------------------------------------------------------------
+
+
+def _check_replay(
+    path: Path,
+    system: str,
+    problem: Problem,
+    arrays: Mapping[str, Array],
+    initial: Mapping[str, Array],
+    checkpoints: Checkpoints,
+    phases: list[tuple[int, Certificate]],
+    report: Report,
+) -> None:
+    """Claim L3: exact descent with the recorded steps lies under the guaranteed bound, and stored weights are its iterates."""
+    from .replay import REPLAYED, replay_run  # here, as it imports python-flint
+
+    if system not in REPLAYED or not isinstance(problem, LinearMapProblem):
+        report.add("L3", f"there is no replay of systems of kind {system}", Outcome.UNDECIDED)
+        return
+    trace = path / "trace.jsonl"
+    if trace.is_file() and trace.stat().st_size > MAX_TRACE_BYTES:
+        report.add("L3", f"trace.jsonl has more than {MAX_TRACE_BYTES} bytes: too long for a replay", Outcome.UNDECIDED)
+        return
+    if checkpoints.size > MAX_REPLAYED_BYTES:
+        what = f"stored weights have more than {MAX_REPLAYED_BYTES} bytes: too many for a replay"
+        report.add("L3", what, Outcome.UNDECIDED)
+        return
+    steps = read_steps(trace)
+    ends = [*(start for start, _ in phases[1:]), len(steps)]
+
+    def bounds(iteration: int) -> Iterator[tuple[Any, bool]]:
+        for (start, certificate), end in zip(phases, ends, strict=True):
+            if start <= iteration <= end:
+                yield _bound(certificate.schedule, iteration - start), start == 0
+
+    outcomes = {True: Outcome.ACCEPT, False: Outcome.REJECT, None: Outcome.UNDECIDED}
+    for name, holds, detail in replay_run(system, problem, arrays, initial, dict(checkpoints), steps, bounds):
+        report.add("L3", name, outcomes[holds], detail)
+
+
 def _bound(schedule: Schedule, iteration: int) -> Any:
     """The guaranteed gap after ``iteration`` iterations, in ball arithmetic."""
-    segment = [s for s in schedule if s.start <= iteration][-1]
+    segment = schedule[bisect_right(schedule, iteration, key=lambda s: s.start) - 1]
     return ball(segment.level) * (1 - ball(segment.decrease)) ** (iteration - segment.start)
 
 
@@ -411,7 +488,7 @@ def lines(report: Report, verbose: bool = False) -> Iterator[str]:
     for claim, group in groupby(report.lines, key=lambda line: line.claim):
         found = list(group)
         accepted = sum(line.outcome is Outcome.ACCEPT for line in found)
-        short = claim != "L1" and accepted > 1 and not verbose
+        short = claim not in ("L1", "L3") and accepted > 1 and not verbose
         if short:
             what = "stored weights lie under the guaranteed bound" if claim == "L2" else "checks"
             yield str(Line(claim, f"{accepted} {what}", Outcome.ACCEPT))

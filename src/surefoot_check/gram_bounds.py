@@ -1,12 +1,10 @@
-"""Extreme singular values: the fast screen M1, the witnesses M3, the approximate inverse M4, and which to use when.
+"""Extreme singular values: the screen M1, the witnesses M3, the approximate inverse M4, and which to use when.
 
-M1. Let G be symmetric and known up to an error, and let a Cholesky factorisation of the computed M = G - s I complete. Its
-factor satisfies M + E = R Rᵀ with |E_ij| ≤ γ_{k+1} ‖R_i‖ ‖R_j‖, k ≤ n the number of terms of the inner product that defines
-R_ij, in any order of summation, and ‖R_i‖² ≤ M_ii/(1-γ_{n+1}). So |E| ≤ d dᵀ with d_i² = γ_{n+1}/(1-γ_{n+1}) M_ii, and
-‖E‖ ≤ ‖d‖² = γ_{n+1}/(1-γ_{n+1}) tr M (Rump, BIT 46, 2006). R Rᵀ is positive semidefinite: λ_min(M) ≥ -‖E‖, λ_min(G) ≥
-s - ‖E‖. No eigenvalue that LAPACK returns is trusted: it only says which shift to try. Several times faster than M3; its slack
-relative to σ_min² is some n u tr(G)/σ_min², so that M3 is the sharper one for condition numbers above some hundreds at n = 1000.
-Level ``fast`` only: at level ``exact`` M3 is made in integers.
+M1. Let G be symmetric and known up to an error, and let M = G - s I have a Cholesky factorisation: then λ_min(M) ≥ -e, and
+λ_min(G) ≥ s - e. At level ``fast`` e is the a-priori error of a factorisation that completes (``bounds.factorisation_error``), at
+level ``exact`` the measured distance from the product of the factors. No eigenvalue that LAPACK returns is trusted: it only says
+which shift to try. Several times faster than M3; its slack relative to σ_min² is some n u tr(G)/σ_min², so that M3 is the sharper
+one for condition numbers above some hundreds at n = 1000.
 
 M3. ``spectra.singular_value_bounds``: singular vectors as witnesses.
 
@@ -17,6 +15,7 @@ square A. Relative to σ_min, not to ‖A‖: sharp where rows or columns are gr
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -26,32 +25,39 @@ from .bounds import (
     Array,
     Level,
     down,
+    factorisation_error,
     frobenius_upper,
-    gamma,
-    product_error,
-    product_with_error,
+    minus_multiple,
+    times_power,
     up,
 )
 from .spectra import singular_value_bounds
 
 Interval = tuple[float, float]
-POWER_STEPS = 20
+Gram = tuple[Array, float]
+"""A symmetric matrix that is A Aᵀ up to an error in Frobenius norm."""
 CLOSE = 1.0 + 1e-9
 """Norm bounds that agree up to this factor are not improved."""
 SMALL = 128
 """Up to this many singular values, ``singular_extremes`` goes to M3 at once."""
-SHARP = 1.0 - 1e-6
-"""At level ``fast``, a bound of σ_min by M1 that is below its estimate by more than this factor calls for M3, one by M3 that
-is that far below its upper bound for M4."""
 
 
-def norm_bounds(A: Array, level: Level = FAST) -> Interval:
-    """Enclosure of the spectral norm of a finite float64 matrix (m, n)."""
-    high = cheap_norm(A)
-    low = _largest_line(A)
-    if high <= CLOSE * low or min(A.shape) == 1:
-        return low, high
-    return extreme_bounds(A, level)[1]
+def sharp(level: Level) -> float:
+    """A bound of σ_min by M1 that is below its estimate by more than this factor calls for M3, one by M3 that is that far below
+    its upper bound for M4. What level ``fast`` published, level ``exact`` must confirm."""
+    return 1.0 - 1e-6 if level is FAST else 1.0 / CLOSE
+
+
+def norm_bounds(A: Array, level: Level = FAST, gram: Gram | None = None) -> Interval:
+    """Enclosure of the spectral norm of a finite float64 matrix (m, n).
+
+    ``gram``: A Aᵀ, if it is known already and m ≤ n.
+    """
+    cheap, low = cheap_norm(A), _largest_line(A)
+    if cheap <= CLOSE * low or min(A.shape) == 1:
+        return low, cheap
+    low, high = _extremes(A, level, level is FAST or min(A.shape) > SMALL, gram, wants_smallest=False)[1]
+    return low, min(high, cheap)
 
 
 def cheap_norm(A: Array) -> float:
@@ -66,137 +72,139 @@ def cheap_norm(A: Array) -> float:
 def extreme_bounds(A: Array, level: Level = FAST) -> tuple[Interval, Interval]:
     """Enclosures of σ_min, the square root of λ_min(A Aᵀ) (0 if A has more rows than columns), and of the spectral
     norm."""
-    return _extremes(A, level, screen=level is FAST)
+    return _extremes(A, level, screen=level is FAST or min(A.shape) > SMALL)
 
 
-def singular_extremes(A: Array, level: Level = FAST) -> tuple[Interval, Interval]:
-    """Enclosures of the last of the min(m, n) singular values, and of the first; sharp to some 1e-12 for small matrices."""
+def singular_extremes(A: Array, level: Level = FAST, gram: Gram | None = None) -> tuple[Interval, Interval]:
+    """Enclosures of the last of the min(m, n) singular values, and of the first; sharp to some 1e-12 for small matrices.
+
+    ``gram``: A Aᵀ, if it is known already and A has no more rows than columns.
+    """
     wide = A if A.shape[0] <= A.shape[1] else np.ascontiguousarray(A.T)
-    return _extremes(wide, level, screen=level is FAST and len(wide) > SMALL)
+    return _extremes(wide, level, len(wide) > SMALL, gram)
 
 
-def _extremes(A: Array, level: Level, screen: bool) -> tuple[Interval, Interval]:
+def _extremes(
+    A: Array, level: Level, screen: bool, gram: Gram | None = None, wants_smallest: bool = True
+) -> tuple[Interval, Interval]:
     """``screen``: whether M1 is tried first."""
     rows, columns = A.shape
+    wants_smallest = wants_smallest and rows <= columns
     largest = float(np.abs(A).max(initial=0.0))
     if largest == 0.0:
         return (0.0, 0.0), (0.0, 0.0)
     exponent = math.frexp(largest)[1]
-    B = np.ldexp(A if rows <= columns else A.T, -exponent)  # exact but where it underflows, which ``vanished`` covers
+    B = times_power(
+        A if rows <= columns else A.T, -exponent
+    )  # exact but where it underflows, which ``vanished`` covers
     vanished = math.ldexp(float(A.size), -1074)
-    smallest, norm = _by_cholesky(B, rows <= columns) if screen else (None, None)
-    if norm is None or (smallest is None and rows <= columns):
+    smallest, norm = None, None
+    if screen:
+        if gram is None or abs(exponent) > 200:
+            gram = level.signed_gram(B)
+        else:  # exact but for an underflow, by at most eta/2 an entry
+            G = times_power(gram[0], -2 * exponent)
+            gram = G, up(math.ldexp(gram[1], -2 * exponent) + math.ldexp(float(G.size), -1074))
+        smallest, norm = _by_cholesky(B, gram, level, wants_smallest)
+    if norm is None or (smallest is None and wants_smallest):
         lower, upper = singular_value_bounds(B, level)
         smallest = smallest or (float(lower[-1]), float(upper[-1]))
         norm = norm or (float(lower[0]), float(upper[0]))
-    norm = _scaled_back(norm, vanished, exponent)
-    if rows > columns or smallest is None:
+    norm = scaled_back(norm, vanished, exponent)
+    if not wants_smallest or smallest is None:
         return (0.0, 0.0), norm
-    if smallest[0] < (SHARP if level is FAST else 1.0 / CLOSE) * smallest[1]:
+    if smallest[0] < sharp(level) * smallest[1]:
         smallest = max(smallest[0], inverse_bound(B, level)), smallest[1]
-    return _scaled_back(smallest, vanished, exponent), norm
+    return scaled_back(smallest, vanished, exponent), norm
 
 
 def norm_at_most(A: Array, claim: float, level: Level = FAST) -> float:
-    """Upper bound of ‖A‖ near ``claim``, from a Cholesky factorisation of claim² I - AᵀA as a witness; ``inf`` where it has none.
+    """Upper bound of ‖A‖ near ``claim``, from a Cholesky factorisation of claim² I - AᵀA; ``inf`` where it has none.
 
-    claim² I - G = R Rᵀ + E with computed G and R: λ_max(AᵀA) ≤ claim² + ‖E‖ + ‖G - AᵀA‖. Cheaper than M3, at any level.
+    λ_max(AᵀA) ≤ claim² + e + ‖G - AᵀA‖ with the computed G and e ≥ -λ_min(claim² I - G). Cheaper than M3, at any level.
     """
-    G, error = level.product(np.ascontiguousarray(A.T), A)
     with np.errstate(over="ignore", invalid="ignore"):
-        G = 0.5 * (G + G.T)  # no farther from a symmetric matrix; rounded by at most u
-        M = claim * claim * np.eye(len(G)) - G
-    if not np.isfinite(M).all():
+        G, error = level.signed_gram(np.ascontiguousarray(A.T))
+        excess = _excess(minus_multiple(G, claim * claim), level)
+    if excess is None or not math.isfinite(error):
         return math.inf
-    try:
-        R = np.asarray(np.linalg.cholesky(M), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        return math.inf
-    if not np.isfinite(R).all():
-        return math.inf
-    # three roundings of at most u each: of G, of claim², of the difference
-    rounding = UNIT_ROUNDOFF * (level.frobenius(G) + math.sqrt(len(G)) * claim * claim + level.frobenius(M))
-    excess = up(level.residual(M, R, R.T) + error + up(rounding, 6) + 1e-300 * A.size, 3)
-    return up(math.sqrt(up(claim * claim + excess, 2)))
+    # claim² is rounded, and vanishes where it is small
+    return up(math.sqrt(up(claim * claim + excess + error + 1e-300 * A.size, 4)))
 
 
 # -- M1 ----------------------------------------------------------------------------------------------------------------
 
 
-def _by_cholesky(B: Array, wants_smallest: bool) -> tuple[Interval | None, Interval | None]:
+def margin(norm: float, trace: float, n: int, level: Level) -> float:
+    """By how much a shift keeps away from an extreme eigenvalue of an (n, n) matrix of this norm and trace, so that the
+    factorisation completes and its error is covered. This decides what is tried, and has no part in the rigour of a bound."""
+    return 4.0 * factorisation_error(trace, n) if level is FAST else 16.0 * math.sqrt(n) * UNIT_ROUNDOFF * norm
+
+
+def _by_cholesky(B: Array, gram: Gram, level: Level, wants_smallest: bool) -> tuple[Interval | None, Interval | None]:
     """M1 for a scaled B with no more rows than columns: enclosures of σ_min and ‖B‖, ``None`` what it leaves open."""
-    G, error = product_with_error(B, B.T)
-    # the bound is the norm of an entrywise one that is symmetric, γ|B||Bᵀ|: it holds for either triangle reflected
-    G = np.tril(G) + np.tril(G, -1).T
-    values = np.linalg.eigvalsh(G)
-    norm = _norm(B, G, float(values[-1]), error)
-    return _smallest(B, G, float(values[0]), error) if wants_smallest else None, norm
+    G, error = gram
+    if not (np.isfinite(G).all() and math.isfinite(error)):
+        return None, None
+    values = np.asarray(np.linalg.eigvalsh(G), dtype=np.float64)
+    # a sharp lower bound of the norm is worth the conversion of B only where σ_min needs that too
+    adjoint = level.operand(B.T) if wants_smallest or level is FAST else None
+    norm = _norm(B, adjoint, gram, float(values[-1]), level)
+    return _smallest(B, adjoint, gram, values, level) if wants_smallest else None, norm
 
 
-def _norm(B: Array, G: Array, value: float, error: float) -> Interval | None:
-    v = B @ B[int(np.argmax((B**2).sum(axis=1)))]
-    for _ in range(POWER_STEPS):
-        v = G @ (v / np.abs(v).max())
-    # ‖Bᵀv‖/‖v‖; a relative error of 1e-6 covers the rounding of any admissible size
-    low = max(0.0, float(np.linalg.norm(B.T @ v) / np.linalg.norm(v)) * (1.0 - 1e-6))
-    shift = value * (1.0 + 1e-9) + 4.0 * factorisation_error(value * len(G), len(G))
-    defect = _indefiniteness(np.diag(np.full(len(G), shift)) - G)
-    return None if defect is None else (low, up(math.sqrt(up(shift + defect + error, 2))))
+def _norm(B: Array, adjoint: Any, gram: Gram, value: float, level: Level) -> Interval | None:
+    G, error = gram
+    shift = value * (1.0 + 1e-9) + margin(value, value * len(G), len(G), level)
+    M = minus_multiple(G, shift)
+    excess = _excess(M, level)
+    if excess is None:
+        return None
+    low = _largest_line(B)
+    if adjoint is not None:
+        low = max(low, _near_eigenvector(adjoint, M, level)[0])
+    return low, up(math.sqrt(up(shift + excess + error, 2)))
 
 
-def _smallest(B: Array, G: Array, value: float, error: float) -> Interval | None:
-    shift = value * (1.0 - 1e-7) - 4.0 * factorisation_error(float(np.trace(G)), len(G))
+def _smallest(B: Array, adjoint: Any, gram: Gram, values: Array, level: Level) -> Interval | None:
+    (G, error), value = gram, float(values[0])
+    shift = value * (1.0 - (1e-7 if level is FAST else 1e-10))
+    shift -= margin(float(values[-1]), float(np.trace(G)), len(G), level)
     if not shift > 0.0:
         return None
-    M = G - np.diag(np.full(len(G), shift))
-    defect = _indefiniteness(M)
-    if defect is None:
+    M = minus_multiple(G, shift)
+    excess = _excess(-M, level)
+    if excess is None:
         return None
-    low = math.sqrt(max(0.0, down(shift - up(defect + error))))
-    return (down(low), _rayleigh(B, M)) if low >= SHARP * math.sqrt(value) else None
-
-
-def _rayleigh(B: Array, M: Array) -> float:
-    """Upper bound of σ_min: ‖Bᵀv‖/‖v‖ for some v, here one that M, nearly singular, makes small; or the shortest row."""
+    low = math.sqrt(max(0.0, down(shift - up(excess + error))))
+    if not low >= sharp(level) * math.sqrt(value):
+        return None
     shortest = up(math.sqrt(up(float((B**2).sum(axis=1).min()), B.shape[1])))
+    return down(low), min(shortest, _near_eigenvector(adjoint, M, level)[1])
+
+
+def _excess(M: Array, level: Level) -> float | None:
+    """e ≥ 0 with λ_max(G - s I) ≤ e for the G - s I that M is but for the rounding of its diagonal; ``None`` where -M has
+    no Cholesky factor."""
+    excess = level.indefiniteness(-M)
+    return None if excess is None else up(excess + up(float(np.abs(np.diag(M)).max()) * UNIT_ROUNDOFF))
+
+
+def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
+    """Enclosure of ‖Bᵀv‖/‖v‖ for some v that M, nearly singular, makes small; ``adjoint``: Bᵀ as an operand."""
     try:
-        v = np.linalg.solve(M, np.where(np.arange(len(M)) % 3 == 0, -1.0, 1.0))[:, None]
+        solved = np.linalg.solve(M, np.where(np.arange(len(M)) % 3 == 0, -1.0, 1.0))
     except np.linalg.LinAlgError:
-        return shortest
-    largest = float(np.abs(v).max())
+        return 0.0, math.inf
+    largest = float(np.abs(solved).max())
     if not 0.0 < largest < math.inf:
-        return shortest
-    v = v / largest
-    image = up(frobenius_upper(B.T @ v) + product_error(B.T, v))
-    return min(shortest, up(image / down(float(np.linalg.norm(v)), len(v) + 2)))
-
-
-def factorisation_error(trace: float, n: int) -> float:
-    """Bound of ‖E‖ for a matrix of this trace, with the rounding of its diagonal; 1e-300 covers underflow.
-
-    Twice the constant of the module's M1, with n + 2: kernels that multiply by a rounded reciprocal of the diagonal err
-    by one more operation an entry.
-    """
-    return up(2.0 * gamma(n + 2) / (1.0 - 4.0 * gamma(n + 2)) * trace * (1.0 + 1e-9), 4) + 1e-300 * n * n
-
-
-def _indefiniteness(M: Array) -> float | None:
-    """e ≥ 0 with λ_min ≥ -e for the exact difference that M was computed as; ``None`` where the factorisation breaks
-    down.
-
-    M = S - T with one of them a multiple of the identity, whose diagonal was rounded by at most u max|M_ii|."""
-    n = len(M)
-    if not np.isfinite(M).all():
-        return None
-    try:
-        R = np.linalg.cholesky(M)
-    except np.linalg.LinAlgError:
-        return None
-    if not np.isfinite(R).all():
-        return None
-    diagonal = np.abs(np.diag(M))
-    rounding = up(float(diagonal.max()) * 2.0**-53)
-    return up(factorisation_error(up(float(diagonal.sum()), n), n) + rounding)
+        return 0.0, math.inf
+    v = level.witness(np.asarray(solved[:, None] / largest, dtype=np.float64))
+    image, error = level.product(adjoint, v)
+    size, norm = level.frobenius(v), level.frobenius(image)
+    # a norm exceeds the true one by less than 1e-12 of it
+    low = down(down(norm * (1.0 - 1e-12) - error, 2) / size)
+    return max(0.0, low), up(up(norm + error) / down(size * (1.0 - 1e-12), 2))
 
 
 # -- M4 ----------------------------------------------------------------------------------------------------------------
@@ -235,7 +243,7 @@ def _largest_line(A: Array) -> float:
     return max(0.0, down(math.sqrt(longest) * largest, max(A.shape) + 8))
 
 
-def _scaled_back(bounds: Interval, moved: float, exponent: int) -> Interval:
+def scaled_back(bounds: Interval, moved: float, exponent: int) -> Interval:
     """Bounds of 2^exponent x for all x within ``moved`` of the bounds."""
     low, high = math.ldexp(down(bounds[0] - moved), exponent), math.ldexp(up(bounds[1] + moved), exponent)
     return max(0.0, down(low, 0)), up(high, 0)

@@ -19,7 +19,7 @@ import numpy as np
 from .arrays import FormatError
 from .bounds import FAST, Level, down, gamma, up
 from .gram_bounds import cheap_norm, extreme_bounds, norm_bounds
-from .problems import TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
+from .problems import LARGEST_PRODUCT, TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
 from .theorems.implicit import MASSES, NODES, node_places
 
 FIXED: tuple[str, ...] = ("gamma",)
@@ -51,6 +51,10 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
     m = len(A)
     if A.shape != (m, m) or W.shape != (problem.X.shape[1], m) or b.shape != (m, problem.Y.shape[1]):
         raise FormatError(f"{name}: A, W and b do not fit each other or the problem")
+    if len(problem.X) * m > LARGEST_PRODUCT:
+        raise FormatError(
+            f"{name}: {len(problem.X)} rows of width {m}: at most {LARGEST_PRODUCT} features are computed"
+        )
     if not float(weights["gamma"]) > 0.0:
         raise FormatError(f"{name}: gamma is {float(weights['gamma'])}; it must be positive")
     return weights

@@ -13,9 +13,10 @@ import numpy as np
 
 from .arrays import FormatError
 from .bounds import FAST, Level, down, up
-from .gram_bounds import norm_at_most
-from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix
-from .spectra import singular_value_bounds, spectral_upper
+from .exact import float_above
+from .gram_bounds import norm_at_most, norm_bounds
+from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix, ball
+from .spectra import singular_value_bounds
 from .theorems.linear_resnet import Measured, constants
 
 DEEPEST = 512
@@ -71,8 +72,8 @@ def end_to_end(weights: Mapping[str, Array], level: Level = FAST) -> Product:
     P, rounding = _layers(weights["W"], level)
     value, error = weights["A"], 0.0
     for layer, e in zip(P, rounding, strict=True):
-        value, error = _times(level, layer, spectral_upper(layer, level), float(e), value, error)
-    value, error = _times(level, weights["B"], spectral_upper(weights["B"], level), 0.0, value, error)
+        value, error = _times(level, layer, norm_bounds(layer, level)[1], float(e), value, error)
+    value, error = _times(level, weights["B"], norm_bounds(weights["B"], level)[1], 0.0, value, error)
     return Product(np.ascontiguousarray(value.T), error)
 
 
@@ -268,7 +269,7 @@ def base_quantities(
         result["weight_norm"] = (0.0, 0.0)
     radius = quantities.get("radius")
     if radius is not None and 0.0 <= radius < np.inf:
-        result |= quantities_on_ball(measure(weights, problem.design, problem.level), radius)
+        result |= quantities_on_ball(measure(weights, problem.design, problem.level), radius, problem.level)
     return _finite(result)
 
 
@@ -276,12 +277,20 @@ def _finite(enclosures: Mapping[str, Interval]) -> dict[str, Interval]:
     return {name: (float(a), float(b)) for name, (a, b) in enclosures.items() if np.isfinite([a, b]).all()}
 
 
-def quantities_on_ball(measured: Measured, radius: float) -> dict[str, Interval]:
-    """Enclosures of the constants of Lemma 3; their far ends allow for the rounding of another evaluation of it."""
-    on_ball = constants(measured, radius)
+def quantities_on_ball(measured: Measured, radius: float, level: Level = FAST) -> dict[str, Interval]:
+    """Enclosures of the constants of Lemma 3, in balls but for level ``fast``; their far ends allow for the rounding of another
+    evaluation of it."""
+    if level is FAST:
+        on_ball = constants(measured, radius)
+        mu, gauss_newton, bilinear = map(float, (on_ball.pl_constant, on_ball.gauss_newton, on_ball.bilinear))
+    else:
+        balls = np.frompyfunc(ball, 1, 1)
+        on_ball = constants(Measured(*(balls(bounds) for bounds in vars(measured).values())), ball(radius))
+        mu = max(0.0, -float_above(-on_ball.pl_constant))
+        gauss_newton, bilinear = float_above(on_ball.gauss_newton), float_above(ball(0.0) + on_ball.bilinear)
     enclosures = {
-        "pl_constant": (on_ball.pl_constant, on_ball.pl_constant * (1.0 + 1e-6)),
-        "gauss_newton": (on_ball.gauss_newton * (1.0 - 1e-6), on_ball.gauss_newton),
-        "bilinear": (on_ball.bilinear * (1.0 - 1e-6), on_ball.bilinear),
+        "pl_constant": (mu, mu * (1.0 + 1e-6)),
+        "gauss_newton": (gauss_newton * (1.0 - 1e-6), gauss_newton),
+        "bilinear": (bilinear * (1.0 - 1e-6), bilinear),
     }
     return _finite(enclosures)

@@ -25,6 +25,8 @@ Interval = tuple[float, float]
 ULP = 2.0**-53
 LARGEST = 1e50
 """Largest magnitude of an entry of any array: products of the arrays and the squares of their norms do not overflow."""
+LARGEST_PRODUCT = 1 << 28
+"""Most entries of an array that is computed and can be much larger than those it is computed from: 2 GiB."""
 TINY = 1e-300
 """Covers the underflow of elementwise products and quotients: a few times 2^-1074 for each entry of an array."""
 
@@ -270,6 +272,8 @@ class Softmax(LinearMapProblem):
         self.shape = (n, optimum.shape[1])
         if labels.shape != (rows,) or labels.min(initial=0) < 0 or labels.max(initial=0) >= self.shape[1]:
             raise FormatError("labels must hold one class index for each row of X")
+        if rows * self.shape[1] > LARGEST_PRODUCT:
+            raise FormatError(f"{rows} rows of {self.shape[1]} classes: at most {LARGEST_PRODUCT} logits are computed")
         self._norm = singular_extremes(X, level)[1]
         self._targets = np.zeros((rows, self.shape[1]))
         self._targets[np.arange(rows), labels] = 1.0
@@ -354,12 +358,15 @@ def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) ->
     """The problem of these arrays at this level; ``FormatError`` where they do not fit together.
 
     Arrays by kind: squared X (N, n), Y (N, m), optimum (n, m); sensing A (M, n, m), y (M,), optimum (n, m);
-    softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples X (N, d), Y (N, p); those of ``batches`` as said there.
+    softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples
+    X (N, d), Y (N, p); those of ``batches`` and ``deconvolution`` as said there.
     """
-    from . import batches  # which builds on this module
+    from . import batches, deconvolution  # which build on this module
 
     if isinstance(kind, str) and kind in batches.NAMES:
         return batches.load_batch(kind, arrays, level)
+    if kind == deconvolution.KIND:
+        return deconvolution.load_problem(arrays, level)
 
     def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
         array = arrays[name]

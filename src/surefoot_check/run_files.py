@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from .arrays import FormatError, parse_hex, read_json, read_safetensors
+from .arrays import (
+    DTYPES,
+    FormatError,
+    counts,
+    digest,
+    map_safetensors,
+    parse_hex,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_json_lines,
+    read_safetensors,
+)
 from .problems import Array, Problem
 from .systems import System
 from .theorems import THEOREMS, Schedule, Segment, Theorem
@@ -23,6 +36,17 @@ FORMAT = "surefoot-certificate/1"
 MAX_SEGMENTS = 10_000
 MAX_CERTIFICATE_BYTES = 8 << 20
 """Limits on untrusted work: an honest schedule has some hundred segments, and each costs a tenth of a millisecond."""
+MAX_LATER_CERTIFICATES = 10_000
+MAX_LATER_BYTES = 256 << 20
+MAX_CHECKPOINTS = 100_000
+"""Limits on the number of files; of checkpoints one is in memory at a time …"""
+MAX_REPLAYED_BYTES = 1 << 30
+"""… and all of them for a replay."""
+ELSEWHERE = "surefoot-problem/1"
+"""Format of problem.json, which stands for the arrays of a large problem."""
+MAX_DECLARATION_BYTES = 1 << 20
+MAX_TRACE_BYTES = 32 << 20
+"""A row has some 400 bytes; one of a million hostile ones, ten microseconds."""
 FIELDS = {
     *("format", "system", "theorem", "theorem_version", "status", "claims", "problem", "arrays", "quantities"),
     *("conditions", "conclusion", "optimal_value", "rule", "suggestion"),
@@ -54,9 +78,10 @@ def _exactly(record: Mapping[str, object], names: set[str], what: str) -> None:
         raise FormatError(f"{what}: the fields differ from those of the format ({differing})")
 
 
-def _open(path: Path) -> tuple[dict[str, object], Theorem]:
-    """A certificate's record, and the theorem it names, which must be one that can give a guarantee."""
-    record = read_json(path, MAX_CERTIFICATE_BYTES)
+def _open(path: Path) -> tuple[dict[str, object], Theorem, bytes]:
+    """A certificate's record, the theorem it names, which must be one that can give a guarantee, and the file's sha256."""
+    content = read_bytes(path, MAX_CERTIFICATE_BYTES)  # once: what is hashed is what was read
+    record = parse_json(content, str(path))
     if not isinstance(record, dict):
         raise FormatError("certificate: not an object")
     record = cast("dict[str, object]", record)
@@ -73,7 +98,7 @@ def _open(path: Path) -> tuple[dict[str, object], Theorem]:
     version = _field(record, "theorem_version", int)
     if version != theorem.version or record.get("system") != theorem.id.split("/")[0]:
         raise FormatError("certificate: theorem version or system does not match the theorem")
-    return record, theorem
+    return record, theorem, hashlib.sha256(content).digest()
 
 
 @dataclass(frozen=True)
@@ -89,12 +114,12 @@ class Heading:
     @classmethod
     def read(cls, path: Path) -> Heading:
         """Read a first certificate that holds, or says that its hypotheses fail and claims nothing."""
-        record, theorem = _open(path)
+        record, theorem, sha256 = _open(path)
         if (record.get("status"), record.get("claims")) not in (("holds", list(theorem.claims)), ("fails", [])):
             raise FormatError(NO_CLAIM)
         kind = _field(record, "problem", dict).get("kind")
         claims = record["status"] == "holds"
-        return cls(theorem, theorem.id.split("/")[0], kind, claims, hashlib.sha256(path.read_bytes()).digest())
+        return cls(theorem, theorem.id.split("/")[0], kind, claims, sha256)
 
 
 @dataclass(frozen=True)
@@ -118,7 +143,7 @@ class Certificate:
     @classmethod
     def read(cls, path: Path) -> Certificate:
         """Read a certificate that claims a guarantee by a theorem that can give one."""
-        record, theorem = _open(path)
+        record, theorem, sha256 = _open(path)
         if record.get("status") != "holds" or record.get("claims") != list(theorem.claims):
             raise FormatError(NO_CLAIM)
         _exactly(record, FIELDS, "certificate")
@@ -146,7 +171,7 @@ class Certificate:
             step_size=parse_hex(conclusion.get("step_size"), "step_size"),
             rate=parse_hex(conclusion.get("rate"), "rate"),
             schedule=_schedule(conclusion.get("schedule")),
-            sha256=hashlib.sha256(path.read_bytes()).digest(),
+            sha256=sha256,
         )
 
 
@@ -165,6 +190,64 @@ def _schedule(value: object) -> Schedule:
             raise FormatError("certificate: a segment's level, decrease and steps must not be negative")
         segments.append(Segment(start, count, *values))
     return segments
+
+
+def read_problem(path: Path, data: Path | None) -> tuple[dict[str, Array], dict[str, str]]:
+    """The problem's arrays and their digests: of problem.safetensors, or of the file ``data`` where problem.json declares them.
+
+    Raises:
+        FileNotFoundError: they are kept elsewhere, and ``data`` is ``None``.
+        ValueError: ``data`` was given for a run that holds its arrays itself.
+        FormatError: a file is missing or malformed, or the arrays are not those that are declared.
+    """
+    stored, declaration = path / "problem.safetensors", path / "problem.json"
+    if not os.path.lexists(declaration):
+        if data is not None and os.path.lexists(stored):
+            raise ValueError(f"{path} holds its problem's arrays itself; leave out --data")
+        arrays = read_safetensors(stored)
+        return arrays, {name: digest(array) for name, array in arrays.items()}
+    if os.path.lexists(stored):
+        raise FormatError("problem.json and problem.safetensors are both there; a run has one of them")
+    declared = _declared(declaration)
+    if data is None:
+        raise FileNotFoundError(
+            f"{path} does not hold its problem's arrays ({', '.join(sorted(declared))}), as they are large; "
+            "name the file that does with --data FILE"
+        )
+    # the user's own choice, unlike what lies in the directory: a link to it is followed
+    arrays = map_safetensors(data.resolve())
+    hashes = {name: digest(array) for name, array in arrays.items()}
+    found = {name: (array.dtype, array.shape, hashes[name]) for name, array in arrays.items()}
+    differing = sorted(name for name in found.keys() | declared.keys() if found.get(name) != declared.get(name))
+    if differing:
+        raise FormatError(f"{data}: {', '.join(differing)} differ from what {declaration.name} declares")
+    return arrays, hashes
+
+
+def _declared(path: Path) -> dict[str, tuple[np.dtype, tuple[int, ...], str]]:
+    """dtype, shape and digest by name, as problem.json states them."""
+    record = read_json(path, MAX_DECLARATION_BYTES)
+    if not isinstance(record, dict):
+        raise FormatError(f"{path.name}: not an object")
+    _exactly(cast("dict[str, object]", record), {"format", "arrays"}, path.name)
+    if record["format"] != ELSEWHERE:
+        raise FormatError(f"{path.name}: format {record['format']!r} is not {ELSEWHERE!r}")
+    entries = record["arrays"]
+    if not isinstance(entries, dict):
+        raise FormatError(f"{path.name}: arrays is not an object")
+    declared: dict[str, tuple[np.dtype, tuple[int, ...], str]] = {}
+    for name, entry in cast("dict[str, object]", entries).items():
+        what = f"{path.name}: array {name!r}"
+        if not isinstance(entry, dict):
+            raise FormatError(f"{what} is not an object")
+        _exactly(cast("dict[str, object]", entry), {"dtype", "shape", "sha256"}, what)
+        dtype, sha256 = entry["dtype"], entry["sha256"]
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise FormatError(f"{what}: dtype is not one of {', '.join(DTYPES)}")
+        if not isinstance(sha256, str) or re.fullmatch("[0-9a-f]{64}", sha256) is None:
+            raise FormatError(f"{what}: sha256 is not 64 hexadecimal digits")
+        declared[name] = DTYPES[dtype], counts(entry["shape"], f"{what}: shape"), sha256
+    return declared
 
 
 @dataclass(frozen=True)
@@ -197,24 +280,108 @@ class Checkpoint:
         return cls(int(iteration), weights)
 
 
-def read_checkpoints(
-    path: Path, system: System, problem: Problem, initial: Mapping[str, Array], owner: bytes
-) -> dict[str, Checkpoint]:
-    """The stored weights by file name: those in checkpoints/ and the final ones; a run cut short may have neither."""
-    folder, final = path / "checkpoints", path / "final.safetensors"
-    checkpoints: dict[str, Checkpoint] = {}
-    if os.path.lexists(folder):
-        if folder.is_symlink() or not folder.is_dir():
-            raise FormatError("checkpoints: is not a directory")
-        for file in sorted(folder.glob("*.safetensors")):
-            checkpoint = Checkpoint.read(file, system, problem, initial, owner)
-            if file.name != f"{checkpoint.iteration:09d}.safetensors":
-                raise FormatError(f"checkpoints/{file.name} says that it is of iteration {checkpoint.iteration}")
-            checkpoints[file.name] = checkpoint
-    if os.path.lexists(final):
-        last = Checkpoint.read(final, system, problem, initial, owner)
-        same = checkpoints.get(f"{last.iteration:09d}.safetensors", last)
-        if not all(np.array_equal(last.weights[k], same.weights[k]) for k in last.weights):
-            raise FormatError(f"{final.name}: differs from the checkpoint of its iteration {last.iteration}")
-        checkpoints[final.name] = last
-    return checkpoints
+class Checkpoints(Mapping[str, Checkpoint]):
+    """The stored weights by file name: those in checkpoints/ and the final ones; a run cut short may have neither.
+
+    A file is read, validated and compared with its name each time that it is asked for, and not kept: ``FormatError`` may be
+    raised then.
+    """
+
+    def __init__(
+        self, path: Path, system: System, problem: Problem, initial: Mapping[str, Array], owner: bytes
+    ) -> None:
+        self._read = lambda file: Checkpoint.read(file, system, problem, initial, owner)
+        self._folder, self._final = path / "checkpoints", path / "final.safetensors"
+        self._names: dict[str, int] = {}
+        if os.path.lexists(self._folder):
+            if self._folder.is_symlink() or not self._folder.is_dir():
+                raise FormatError("checkpoints: is not a directory")
+            self._names = files_named(self._folder, "", ".safetensors", MAX_CHECKPOINTS)
+        if self._final.name in self._names:
+            raise FormatError(f"checkpoints/{self._final.name}: the name must hold an iteration of nine digits")
+        if os.path.lexists(self._final):
+            last = self._read(self._final)
+            same = self.get(f"{last.iteration:09d}.safetensors", last)
+            if not all(np.array_equal(last.weights[k], same.weights[k]) for k in last.weights):
+                raise FormatError(f"{self._final.name}: differs from the checkpoint of its iteration {last.iteration}")
+            self._names[self._final.name] = self._final.lstat().st_size
+
+    @property
+    def size(self) -> int:
+        """Bytes of all the files."""
+        return sum(self._names.values())
+
+    def __getitem__(self, name: str) -> Checkpoint:
+        if name not in self._names:
+            raise KeyError(name)
+        if name == self._final.name:
+            return self._read(self._final)
+        checkpoint = self._read(self._folder / name)
+        if name != f"{checkpoint.iteration:09d}.safetensors":
+            raise FormatError(f"checkpoints/{name} says that it is of iteration {checkpoint.iteration}")
+        return checkpoint
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def later_certificates(path: Path) -> list[Path]:
+    """The files of the certificates along the way, in the order of their iterations."""
+    found = files_named(path, "certificate", ".json", MAX_LATER_CERTIFICATES)
+    found.pop("certificate.json", None)
+    if sum(found.values()) > MAX_LATER_BYTES:
+        raise FormatError(f"{path}: the later certificates have more than {MAX_LATER_BYTES} bytes; certify less often")
+    return [path / name for name in found]
+
+
+def files_named(folder: Path, start: str, end: str, limit: int) -> dict[str, int]:
+    """Names, sorted, and sizes of the entries of a directory whose names start and end so."""
+    found: dict[str, int] = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(start) and entry.name.endswith(end):
+                    found[entry.name] = entry.stat(follow_symlinks=False).st_size
+                    if len(found) > limit:
+                        raise FormatError(
+                            f"{folder}: has more than {limit} files {start}*{end}; remove those not needed"
+                        )
+    except OSError as error:
+        raise FormatError(f"{folder}: cannot be read ({error})") from error
+    return dict(sorted(found.items()))
+
+
+def read_steps(path: Path) -> list[float]:
+    """The step sizes of trace.jsonl, one of each iteration; the row of the last iterate has none, and may be absent.
+
+    Only ``iteration`` and ``step`` of a row are used. An unfinished last line, of a killed run, counts as absent.
+
+    Raises:
+        FormatError: the file is missing, malformed or too large; a row is missing, repeated or out of order; a step is no
+            positive finite float, or missing before the last row.
+    """
+    steps: list[float] = []
+    ended = False
+    for number, row in enumerate(read_json_lines(path, MAX_TRACE_BYTES)):
+        what = f"{path.name}, line {number + 1}"
+        if not isinstance(row, dict):
+            raise FormatError(f"{what}: not an object")
+        record = cast("dict[str, object]", row)
+        iteration, step = record.get("iteration"), record.get("step")
+        if type(iteration) is not int or iteration != number:
+            raise FormatError(f"{what}: iteration is {repr(iteration)[:40]} instead of {number}")
+        if ended:
+            raise FormatError(f"{what}: the row before it has no step")
+        if "step" not in record:
+            ended = True
+        elif isinstance(step, float) and step > 0.0:  # the reader refuses NaN and infinities
+            steps.append(step)
+        else:
+            raise FormatError(f"{what}: step is {repr(step)[:40]} instead of a positive float")
+    return steps

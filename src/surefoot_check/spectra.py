@@ -72,33 +72,6 @@ def _singular_value_witness(B: Array, level: Level) -> tuple[Array, Array] | Non
     return lower, array_up(array_up(s * stretch, 1) + residual, 1)
 
 
-def spectral_upper(A: np.ndarray, level: Level = FAST) -> float:
-    """Upper bound of the spectral norm: the smallest of the SVD bound, sqrt(||A||_1 ||A||_inf) and ||A||_F.
-
-    Args:
-        A: (m, n) float64, finite.
-        level: what is trusted.
-
-    Returns:
-        A float not below ||A||; 0.0 for a zero or empty matrix.
-
-    Raises:
-        ValueError: A is not a finite two-dimensional float64 array.
-    """
-    frobenius = level.frobenius(finite(A, "A"))
-    if frobenius == 0.0 or min(A.shape) == 1:
-        return frobenius
-    B, exponent = scaled(A)
-    magnitudes = np.abs(B)
-    # Sums of m and n nonnegative terms: m - 1 and n - 1 operations; N eta for the scaling.
-    underflow = math.ldexp(float(B.size), -1074)
-    one_norm = up(float(magnitudes.sum(axis=0).max()) + underflow, B.shape[0])
-    infinity_norm = up(float(magnitudes.sum(axis=1).max()) + underflow, B.shape[1])
-    mixed = np.array(up(math.sqrt(up(one_norm * infinity_norm))))
-    _, upper = singular_value_bounds(A, level)
-    return min(frobenius, float(rescaled(mixed, exponent, np.inf)), float(upper[0]))
-
-
 def _ostrowski(lower: Array, upper: Array, defect: float) -> tuple[Array, Array]:
     """Bounds of t_i x_i for lower_i <= x_i <= upper_i and t_i in [1 - defect, 1 + defect], defect < 1."""
     shrink, stretch = down(1.0 - defect), up(1.0 + defect)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from . import implicit, inverse, linear_resnet, step_sizes, two_layer
+from . import deconvolution, implicit, inverse, linear_resnet, step_sizes, two_layer
 from .problems import Array, Interval, Problem
+from .theorems.deconvolution_ladmm import DIRECTIONS as DECONVOLUTION
 from .theorems.implicit import DIRECTIONS as IMPLICIT
 from .theorems.inverse import DIRECTIONS as INVERSE
 from .theorems.linear_resnet import DIRECTIONS as LINEAR_RESNET
@@ -50,6 +51,7 @@ SYSTEMS: dict[str, System] = {
     "implicit": implicit,
     "step-sizes": step_sizes,
     "inverse": inverse,
+    "deconvolution": deconvolution,
 }
 DIRECTIONS: dict[str, dict[str, str]] = {
     "two-layer": TWO_LAYER,
@@ -57,6 +59,7 @@ DIRECTIONS: dict[str, dict[str, str]] = {
     "implicit": IMPLICIT,
     "step-sizes": STEP_SIZES,
     "inverse": INVERSE,
+    "deconvolution": DECONVOLUTION,
 }
 """For each system, the direction in which each published base quantity must err."""
 LOADERS: dict[str, Callable[[object, dict[str, Array]], Problem]] = {"inverse": inverse.load_problem}

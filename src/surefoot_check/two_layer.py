@@ -10,8 +10,8 @@ import numpy as np
 from .arrays import FormatError
 from .bounds import FAST, Level, down, up
 from .gram_bounds import singular_extremes
+from .imbalance import measure
 from .problems import LARGEST, Array, Interval, LinearMapProblem, Problem, Product, arb_matrix, product_of, squared
-from .spectra import imbalance_eigenvalue_bounds
 
 FIXED: tuple[str, ...] = ()
 """Weights that training does not change."""
@@ -73,33 +73,28 @@ def base_quantities(
 ) -> dict[str, Interval]:
     """Enclosures of every quantity in ``theorems.two_layer.DIRECTIONS`` that exists for this problem.
 
-    ``quantities``, the published ones, play no part. Those that need a unique minimiser are left out where there is none, and
-    so is every one whose upper end is not finite (no strong convexity).
+    ``quantities``: the published ones; with them s₋(0), which no theorem asks for, is left out. Those that need a unique
+    minimiser are left out where there is none, and so is every one whose upper end is not finite (no strong convexity).
     """
     assert isinstance(problem, LinearMapProblem)
     W1, W2 = weights["W1"], weights["W2"]
-    n, h = W1.shape
-    m = W2.shape[0]
-    lower, upper = imbalance_eigenvalue_bounds(W1, W2, problem.level)
-    zero, at = (0.0, 0.0), end_to_end(weights, problem.level)
-    extremes = [singular_extremes(W, problem.level) for W in (W1, W2)]
-    # λ_min(WWᵀ) is 0 if W has more rows than columns
-    smallest = [squared(*low) if len(W) <= h else zero for W, (low, _) in zip((W1, W2), extremes, strict=True)]
-
-    def positive(low: Any, high: Any) -> Interval:
-        return max(0.0, float(low)), max(0.0, float(high))
-
+    of, at = measure(W1, W2, problem.level), end_to_end(weights, problem.level)
     found: dict[str, Interval] = {
         "smoothness": problem.smoothness(),
         "strong_convexity": problem.strong_convexity(),
-        "lambda_plus": positive(lower[0], upper[0]),
-        "lambda_minus": positive(-upper[-1], -lower[-1]),
-        "lambda_n": positive(lower[n - 1], upper[n - 1]) if n <= h else zero,
-        "lambda_m": positive(-upper[h - m], -lower[h - m]) if m <= h else zero,
+        "lambda_plus": of.plus,
+        "lambda_minus": of.minus,
+        "lambda_n": of.nth,
+        "lambda_m": of.mth,
         "initial_gap": (0.0, problem.gap_upper(at)),
-        "sigma_min_squared": _add(*smallest),
-        "sigma_max_squared": _add(*(squared(*norm) for _, norm in extremes)),
+        "sigma_max_squared": _add(*(squared(*norm) for norm in of.norms)),
     }
+    if quantities is None:  # no theorem asks for it; λ_min(WWᵀ) is 0 if W has more rows than columns
+        smallest = [
+            squared(*singular_extremes(W, problem.level)[0]) if W.shape[0] <= W.shape[1] else (0.0, 0.0)
+            for W in (W1, W2)
+        ]
+        found["sigma_min_squared"] = _add(*smallest)
     if problem.unique_optimum and problem.strong_convexity()[0] > 0.0:
         found["optimum_sigma_min"], found["optimum_sigma_max"] = problem.optimum_singular_values()
         found["initial_distance"] = problem.distance(at)

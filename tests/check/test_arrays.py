@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
-from surefoot_check.arrays import FormatError, digest, parse_hex, read_json, read_safetensors
+from surefoot_check.arrays import FormatError, digest, map_safetensors, parse_hex, read_json, read_safetensors
 
 ARRAYS = {
     "W1": np.arange(6.0).reshape(2, 3) / 7,
@@ -58,7 +58,7 @@ BAD_SAFETENSORS = {
     "short length": b"\x02\x00\x00",
     "length past the end": raw({}, length=3),
     "huge length": raw({}, length=2**64 - 1),
-    "length above 16 MiB": raw(b"{}" + b" " * (16 << 20)),
+    "length above 1 MiB": raw(b"{}" + b" " * (1 << 20)),
     "not JSON": raw(b"{]"),
     "not an object": raw([1]),
     "not UTF-8": raw(b'{"\xff": 1}'),
@@ -94,12 +94,28 @@ BAD_SAFETENSORS = {
 }
 
 
+@pytest.mark.parametrize("read", [read_safetensors, map_safetensors])
 @pytest.mark.parametrize("content", BAD_SAFETENSORS.values(), ids=BAD_SAFETENSORS.keys())
-def test_malformed_safetensors_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_malformed_safetensors_are_refused(tmp_path: Path, content: bytes, read) -> None:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=r"bad\.safetensors"):
-        read_safetensors(path)
+        read(path)
+
+
+@pytest.mark.parametrize("padding", range(8))
+def test_mapped_arrays_are_those_that_are_read(tmp_path: Path, padding: int) -> None:
+    """The header's length decides whether the entries lie aligned in the file."""
+    content = save(ARRAYS)
+    size = int.from_bytes(content[:8], "little")
+    path = tmp_path / "mapped.safetensors"
+    path.write_bytes(raw(content[8 : 8 + size] + b" " * padding, content[8 + size :]))
+    read, mapped = read_safetensors(path), map_safetensors(path)
+    assert read.keys() == mapped.keys() == ARRAYS.keys()
+    for name, array in mapped.items():
+        assert array.dtype == read[name].dtype and array.shape == read[name].shape and array.flags.aligned
+        assert array.tobytes() == read[name].tobytes()
+    assert mapped["W1"].flags.writeable == bool(padding)  # a copy, where it was not aligned
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -188,10 +204,10 @@ def test_depth_limit_is_64(tmp_path: Path) -> None:
         read_json(path)
 
 
-@pytest.mark.parametrize("read", [read_json, read_safetensors])
+@pytest.mark.parametrize("read", [read_json, read_safetensors, map_safetensors])
 def test_only_regular_files_within_the_size_limit_are_read(tmp_path: Path, read) -> None:
     path = tmp_path / "file"
-    path.write_bytes(raw({}) if read is read_safetensors else b"{}")
+    path.write_bytes(b"{}" if read is read_json else raw({}))
     assert read(path) == {}
     with pytest.raises(FormatError, match="limit"):
         read(path, max_bytes=1)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tamper
-from changes import GoodRun, check_changed, reevaluate
+from changes import GoodRun, check_changed, once, reevaluate
+from claims import MEASURE, untrue
 from corpus import CASES
+from every_system import KINDS, changed, copied, thin
+from good_runs import SYSTEMS
 
 from surefoot_check.checker import Outcome, check, lines
 from surefoot_check.theorems.two_layer import DIRECTIONS
@@ -58,3 +63,85 @@ def test_tampered(tampering: Any, good_run: GoodRun, tmp_path: Path) -> None:
 def test_the_corpus_names_every_case_once() -> None:
     names = [case.name for case in CASES]
     assert len(names) == len(set(names)) >= 120
+
+
+# -- one generator for every system ------------------------------------------------------------------------------------
+
+StoredRuns = Callable[[str], tuple[tamper.StoredRun, tamper.StoredRun]]
+AT_LEAST = {"fields": 400, "hashes": 12, "claims": 150, "arrays": 45, "files": 115}
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> GoodRun:
+    """``small_run(name)``: the directory of a run of a system, or of another run of it, ``"<system> 1"``."""
+
+    def make(name: str, path: Path) -> None:
+        system, _, seed = name.partition(" ")
+        SYSTEMS[system](path, int(seed or 0))
+
+    return once(tmp_path_factory, make)
+
+
+@pytest.fixture(scope="session")
+def stored_runs(small_run: GoodRun) -> StoredRuns:
+    """A run of a system and another one, in memory."""
+    return lambda system: (
+        thin(tamper.StoredRun.read(small_run(system))),
+        thin(tamper.StoredRun.read(small_run(f"{system} 1"))),
+    )
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_small_runs_are_accepted_as_they_are(system: str, stored_runs: StoredRuns, tmp_path: Path) -> None:
+    for index, run in enumerate(stored_runs(system)):
+        record = copied(run).certificate
+        run.write(tmp_path / f"{index}")
+        assert check(tmp_path / f"{index}").outcome is Outcome.ACCEPT
+        assert system not in MEASURE or untrue(tmp_path / f"{index}", record) is None
+        run.seal()
+        run.write(tmp_path / f"{index} sealed")
+        assert check(tmp_path / f"{index} sealed").outcome is Outcome.ACCEPT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_refuses_every_kind_of_change(
+    system: str, kind: str, stored_runs: StoredRuns, tmp_path: Path
+) -> None:
+    run, other = stored_runs(system)
+    count = 0
+    for case in KINDS[kind](system, run, other):
+        case.write(copied(run), tmp_path / "run")
+        report = check(tmp_path / "run")
+        assert report.outcome is not Outcome.ACCEPT, case.name
+        assert [line for line in report.lines if line.outcome is not Outcome.ACCEPT], case.name
+        shutil.rmtree(tmp_path / "run")
+        count += 1
+    assert count >= AT_LEAST[kind]
+
+
+def moved(run: tamper.StoredRun) -> Iterator[tuple[str, tamper.Change]]:
+    """Every array of floats, and each of its first entries, larger or smaller."""
+    for path, arrays in run.arrays.items():
+        for name in arrays.keys() & (run.problem.keys() if path == "problem.safetensors" else run.weights.keys()):
+            for factor in (1.0 + 1e-12, 1.0 - 1e-12, 1.0 + 1e-6, 1.0 - 1e-6, 1.01, 0.99, -1.0, 0.0):
+                yield f"{path}/{name} times {factor}", changed(path, name, lambda A, f=factor: A * f)
+
+
+@pytest.mark.parametrize("system", MEASURE)
+def test_changed_arrays_with_new_hashes_are_accepted_only_where_the_certificate_is_true_of_them(
+    system: str, stored_runs: StoredRuns, tmp_path: Path
+) -> None:
+    """Both happen: rounding leaves it true, and so does whatever makes the problem easier than it says."""
+    run, _ = stored_runs(system)
+    accepted = refused = 0
+    for name, change in moved(run):
+        tamper.Tampering(name, system, change).write(copied(run), tmp_path / "run")
+        if check(tmp_path / "run").outcome is Outcome.ACCEPT:
+            accepted += 1
+            assert untrue(tmp_path / "run", run.certificate) is None, name
+        else:
+            refused += 1
+        shutil.rmtree(tmp_path / "run")
+    assert refused > 0
+    assert accepted > 0 or system == "inverse"  # whose interval is published without slack

@@ -71,4 +71,4 @@ def classes(tmp_path: Path) -> Path:
 @pytest.fixture
 def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the plots, the slowest part of a small run."""
-    monkeypatch.setattr(training, "write_report", lambda directory: Path(directory) / "report.html")
+    monkeypatch.setattr(training, "write_report", lambda directory, data: Path(directory) / "report.html")

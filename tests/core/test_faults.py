@@ -1,4 +1,4 @@
-"""Damaged, foreign and unwritable run directories: a clear error, and nothing half-written under a final name."""
+"""Damaged, foreign, unwritable and contested run directories: a clear error, and nothing half-written under a final name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from trainings import in_use
 
 import surefoot as sf
 from surefoot._core import io as files
@@ -53,12 +55,30 @@ def test_two_runs_in_one_directory(run_directory: Path) -> None:
     """Two that resume at once would both append to the trace."""
     before = {file.name: file.read_bytes() for file in run_directory.iterdir() if file.is_file()}
     with (
-        files.locked(run_directory),
+        in_use(run_directory),
         pytest.raises(sf.RunDirectoryError, match=r"another process is writing a run into .*; wait until it ends"),
     ):
         descend(run_directory, resume=True)
     assert before == {file.name: file.read_bytes() for file in run_directory.iterdir() if file.is_file()}
     assert descend(run_directory, resume=True, max_iterations=20).iterations == 20
+
+
+def test_the_lock_is_of_a_thread(tmp_path: Path) -> None:
+    """Nested contexts are of one run; the end of the inner one unlocks nothing. Another thread is another run."""
+
+    def other() -> None:
+        with pytest.raises(sf.RunDirectoryError, match="wait until it ends"), files.locked(tmp_path):
+            pass
+
+    with files.locked(tmp_path):
+        with files.locked(tmp_path):
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(other).result()
+    with in_use(tmp_path):
+        other()
+    with files.locked(tmp_path):
+        pass
 
 
 @write
@@ -300,6 +320,14 @@ def test_a_second_interrupt_ends_at_once() -> None:
         assert stop.signal_number == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_sigterm_waits_for_the_checkpoint_too() -> None:
+    """Supervisors repeat it; whoever cannot wait has SIGKILL."""
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal_number == signal.SIGTERM
 
 
 def test_progress_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,6 +71,8 @@ def assert_same(resumed: sf.Run, whole: sf.Run) -> None:
     assert [(r.iteration, r.certificate) for r in resumed.adopted] == [
         (r.iteration, r.certificate) for r in whole.adopted
     ]
+    known = [[(r.iteration, r.certificate) for r in run.recertified] for run in (resumed, whole)]
+    assert known[0] == known[1]
     assert resumed.directory is not None
     again = sf.Run.load(resumed.directory)
     assert again.rows == whole.rows
@@ -208,6 +210,41 @@ def test_crash_before_any_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         else:
             assert_same(descend(case, engine, directory, resume=True, max_iterations=11), whole)
         shutil.rmtree(directory)
+
+
+def test_the_trace_is_on_the_disk_before_the_checkpoint_that_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power failure a file holds what was synchronised, and perhaps nothing of what was written since."""
+    fsync, replace, synced, checked = os.fsync, os.replace, [0], []
+
+    def syncing(handle: int) -> None:
+        fsync(handle)
+        trace = tmp_path / "run" / "trace.jsonl"
+        if trace.exists() and os.fstat(handle).st_ino == trace.stat().st_ino:
+            synced[0] = trace.read_bytes().count(b"\n")
+
+    def replacing(source: Any, target: Any) -> None:
+        if Path(target).parent.name == "checkpoints":
+            checked.append(int(Path(target).stem))
+            assert synced[0] >= checked[-1]
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "replace", replacing)
+    descend("certified-bb", "gram", tmp_path / "run", max_iterations=12)
+    assert checked == [1, 2, 5, 10, 12]
+
+
+def test_limits_of_a_resumed_run_survive_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next resume without limits, as the command line does it, goes by those in force when the run was killed."""
+    descend("certified-bb", "gram", tmp_path / "run", max_iterations=3)
+    with monkeypatch.context() as patch:
+        patch.setattr(TwoLayerSystem, "write", lambda *_: (_ for _ in ()).throw(Crash()))
+        with pytest.raises(Crash):
+            descend("certified-bb", "gram", tmp_path / "run", resume=True, max_iterations=7)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["max_iterations"] == 7
+    assert sf.Run.load(tmp_path / "run").status is sf.RunStatus.RUNNING
 
 
 # -- resumes in other situations ---------------------------------------------------------------------------------------

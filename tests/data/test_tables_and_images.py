@@ -135,4 +135,4 @@ def test_folder_errors(tmp_path):
         (flat / "a.png").write_bytes(content)
         refuses(flat, "a.png: not a readable image")
     Image.fromarray(np.ones((1, 1), np.float32)).save(flat / "a.png", format="TIFF")
-    refuses(flat, "a.png: image mode F is not supported")
+    refuses(flat, "a.png: not a readable PNG or JPEG image")

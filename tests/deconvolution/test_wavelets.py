@@ -60,7 +60,7 @@ def _agrees(found: np.ndarray, expected: np.ndarray, row: int, column: int) -> b
 def test_norm_bound_is_above_the_norm_and_near_one(name: str, dtype: torch.dtype) -> None:
     W = OrthonormalWavelet((7, 12), name, 2, dtype=dtype)
     stored = OrthonormalWavelet((7, 12), name, 2)
-    stored._filters = W._filters.double()  # the filters as stored, applied without float32 rounding
+    stored.filters = W.filters.double()  # the filters as stored, applied without float32 rounding
     matrix = stored.analysis(torch.eye(84, dtype=DOUBLE).reshape(84, 7, 12)).flatten(-2)
     norm = float(torch.linalg.matrix_norm(matrix, ord=2))
     assert norm <= W.norm_bound * (1.0 + 1e-14)  # the SVD's own rounding

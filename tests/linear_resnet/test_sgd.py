@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from trainings import in_use
 
 import surefoot as sf
 from surefoot._core import checkpoints
-from surefoot._core.io import locked
 from surefoot._linear_resnet import sgd
 from surefoot._linear_resnet.engine import Iterate
 from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, batch_of
@@ -317,7 +317,7 @@ def test_a_directory_belongs_to_one_run_and_one_network(tmp_path: Path) -> None:
     for other, name in ((small_net(seed=9), "arrays"), (small_net(), "step")):
         with pytest.raises(sf.RunDirectoryError, match=f"{name} differ"):
             sf.sgd.descend(other, X, Y, 4, 1e-3 if name == "arrays" else 2e-3, 9, directory=path, resume=True)
-    with locked(path), pytest.raises(sf.RunDirectoryError, match="another process is writing"):
+    with in_use(path), pytest.raises(sf.RunDirectoryError, match="another process is writing"):
         sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 9, directory=path, resume=True)
     with pytest.raises(sf.RunDirectoryError, match="no run to resume"):
         sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 9, directory=tmp_path / "absent", resume=True)

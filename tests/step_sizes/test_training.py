@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from trainings import in_use
 
 from surefoot import RunDirectoryError
-from surefoot._core.io import locked
 from surefoot._core.optimizers import Adam
 from surefoot._step_sizes.network import StepSizeNet
 from surefoot._step_sizes.optimizers import LBFGS
@@ -227,7 +227,7 @@ def test_run_directory(tmp_path: Path) -> None:
         train(network(), problems(1), directory=tmp_path / "run", resume=True, **{**options, "learning_rate": 0.02})
     with pytest.raises(RunDirectoryError, match="range"):
         train(network(range=(0.5, 1.5)), problems(), directory=tmp_path / "run", resume=True, **options)
-    with locked(tmp_path / "run"), pytest.raises(RunDirectoryError, match="another process"):
+    with in_use(tmp_path / "run"), pytest.raises(RunDirectoryError, match="another process"):
         train(network(), problems(), directory=tmp_path / "run", resume=True, **options)
     with pytest.raises(RunDirectoryError, match="no run to resume"):
         train(network(), problems(), directory=tmp_path / "none", resume=True, **options)

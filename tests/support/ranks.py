@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
@@ -30,6 +31,8 @@ class Ranks:
             "LOCAL_WORLD_SIZE": str(size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(_free_port()),
+            # a test module that is its own program imports what lies here
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
             **(env or {}),
         }
         # files, not pipes: a rank whose pipe is full would wait for the reader, and the other ranks for it

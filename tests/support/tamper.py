@@ -158,7 +158,10 @@ class Tampering:
 
     def apply(self, good: Path, directory: Path) -> None:
         """Write the tampered copy of ``good``."""
-        run = StoredRun.read(good)
+        self.write(StoredRun.read(good), directory)
+
+    def write(self, run: StoredRun, directory: Path) -> None:
+        """Change a run in memory, and write it."""
         self.change(run)
         if self.seal:
             run.seal()

@@ -28,6 +28,15 @@ from .svd_options import TrainSVD
 AnyTrain = TrainSystem | TrainStepSizes | TrainInverse | TrainSVD | TrainDeconvolution
 """The options of ``train`` for any system."""
 RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
+ProblemFile = Annotated[
+    str | None,
+    arg(
+        metavar="FILE",
+        help="Arrays of a problem of more than 256 MiB, which its run does not hold, as `surefoot train --keep-problem FILE` or "
+        "Run.save_problem wrote them.",
+        help_behavior_hint="(default: those in DIR)",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +81,9 @@ class Check:
             "and takes some twenty times as long."
         ),
     ] = "fast"
+    replay: Flag = False
+    """Also replay exact gradient descent with the recorded steps, in rigorous arithmetic, and compare the stored weights."""
+    data: ProblemFile = None
     json: Json = False
 
 
@@ -80,6 +92,7 @@ class Report:
     """Write report.html and PNG plots of a run into its directory."""
 
     directory: RunDirectory
+    data: ProblemFile = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,13 @@ import dataclasses
 import math
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .._core.io import write_json
+from .._core.io import run_directory, write_json
 from .._deconvolution.comparison import compared
 from .._deconvolution.learned import LearnedDeconvolution
 from .._deconvolution.training import TrainRun, TrainStatus, train
@@ -32,7 +33,7 @@ LARGEST_SEED = 2**63 - 1 - 3
 NO_THEOREM = "no theorem covers trained weights; that of their fallback, fixed L-ADMM, is deconvolution/ladmm"
 
 
-def run_train_deconvolution(options: TrainDeconvolution) -> int:
+def run_train_deconvolution(options: TrainDeconvolution, held: ExitStack) -> int:
     """``surefoot train deconvolution``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -56,7 +57,7 @@ def run_train_deconvolution(options: TrainDeconvolution) -> int:
         }
     )
     screen.heading("Uncertified", NO_THEOREM)
-    directory.mkdir(parents=True, exist_ok=True)
+    held.enter_context(run_directory(directory, options.resume))
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
     limits = {"epochs": options.epochs, "minutes": options.minutes}
     write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, **limits})

@@ -21,7 +21,7 @@ def run_check(options: Check) -> int:
     """``surefoot check``."""
     from surefoot_check.checker import check, lines
 
-    report = check(options.directory, options.level)
+    report = check(options.directory, options.level, options.data, options.replay)
     if options.json:
         print_json(report.to_dict())
     else:
@@ -36,7 +36,7 @@ def run_report(options: Report) -> int:
     from .training import write_report
 
     _refuse_without_trajectory(Path(options.directory))
-    path = write_report(options.directory)
+    path = write_report(options.directory, options.data)
     print(path)
     for plot in sorted((path.parent / "plots").glob("*.png")):
         print(plot)

@@ -7,6 +7,7 @@ import math
 import shlex
 import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.fitting import TrainStatus
-from .._core.io import RunDirectoryError, write_json
+from .._core.io import RunDirectoryError, run_directory, write_json
 from .._inverse.network import LearnedInverse
 from .._inverse.spectra import Spectra
 from .._inverse.training import Fit, Objective
@@ -61,7 +62,7 @@ def run_certify_inverse(options: CertifyInverse) -> int:
     return Exit.YES if certificate.holds else Exit.NO
 
 
-def run_train_inverse(options: TrainInverse) -> int:
+def run_train_inverse(options: TrainInverse, held: ExitStack) -> int:
     """``surefoot train inverse``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -84,7 +85,7 @@ def run_train_inverse(options: TrainInverse) -> int:
             "layers": f"{net.layers} of degree {net.terms}",
         }
     )
-    directory.mkdir(parents=True, exist_ok=True)
+    held.enter_context(run_directory(directory, options.resume))
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
     write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
     begin = time.monotonic()

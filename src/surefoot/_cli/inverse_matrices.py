@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from tyro.conf import arg
 
+from .._data.numpy_files import UNREADABLE
 from .errors import message_of
 from .matrix_size import matrix_size
 from .problem import at_least_one
@@ -84,8 +85,9 @@ def _drawn(options: Matrices) -> tuple[Tensor, Tensor]:
 def _read(file: str) -> Tensor:
     """All matrices of a file (N, m, n), float64."""
     try:
-        array = np.load(Path(file), allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        with np.errstate(over="ignore"):
+            array = np.load(Path(file), mmap_mode="r", allow_pickle=False)  # takes no memory for what a header claims
+    except UNREADABLE as error:
         raise ValueError(f"--matrices is {file}: {message_of(error)}") from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or array.ndim != 3 or array.size == 0:
         found = f"shape {array.shape} and dtype {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"

@@ -48,7 +48,8 @@ def run_list(options: List) -> int:
     screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in found["data_sets"]])
     screen.say(f"  {PATHS}", style="dim")
     screen.heading("Experiments", "surefoot reproduce PAPER/FIGURE")
-    screen.table(("name",), [(name,) for name in found["experiments"]])
+    shared = dict.fromkeys(_experiments.shared(), "shared")
+    screen.table(("name", "several ranks"), [(name, shared.get(name, "one works")) for name in found["experiments"]])
     return Exit.YES
 
 

@@ -12,6 +12,15 @@ from tyro.conf import arg
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
 Json = Annotated[bool, arg(help="Print JSON, and nothing else, on standard output.", help_behavior_hint="")]
+KeepProblem = Annotated[
+    str | None,
+    arg(
+        metavar="FILE",
+        help="Write the problem's arrays there if they take more than 256 MiB, for `surefoot check DIR --data FILE`; smaller "
+        "ones are in DIR.",
+        help_behavior_hint="(default: only their hashes are kept)",
+    ),
+]
 Options = TypeVar("Options")
 
 
@@ -255,6 +264,7 @@ class Training:
             help_behavior_hint="",
         ),
     ] = False
+    keep_problem: KeepProblem = None
     steps: Annotated[
         str | None, arg(metavar="RULE|FLOAT", help_behavior_hint="(default: the rule that the theorem speaks of)")
     ] = None

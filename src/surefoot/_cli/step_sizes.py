@@ -9,12 +9,13 @@ import shlex
 import shutil
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
-from .._core.io import RunDirectoryError, write_atomic, write_json
+from .._core.io import RunDirectoryError, run_directory, write_atomic, write_json
 from .._core.run import Run
 from .._core.status import RunStatus
 from .._step_sizes.compare import Comparison, Row, compare
@@ -53,7 +54,7 @@ def run_certify_steps(options: CertifyStepSizes) -> int:
     return Exit.YES if certificate.holds else Exit.NO
 
 
-def run_train_steps(options: TrainStepSizes) -> int:
+def run_train_steps(options: TrainStepSizes, held: ExitStack) -> int:
     """``surefoot train step-sizes``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -78,6 +79,7 @@ def run_train_steps(options: TrainStepSizes) -> int:
                 print_json({"problem": facts, "certificate": certificate_record(certificate), "result": None})
             return Exit.NO
         screen.heading("Uncertified", missing)
+    held.enter_context(run_directory(directory, options.resume))
     trained = _train(options, net, problems, screen)
     if trained.status is TrainStatus.INTERRUPTED:
         return training.interrupted(options, f"after {trained.epochs:,} epochs", trained.stopped_by)
@@ -94,7 +96,8 @@ def run_train_steps(options: TrainStepSizes) -> int:
         screen.heading("Comparison", "gap F - F* after the same number of iterations, mean over the problems")
         screen.say(comparison.table())
         write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
-    report = training.write_report(directory)
+    kept = training.keep_problem(run, options.keep_problem, screen)
+    report = training.write_report(directory, kept)
     verdict = "certified" if run.certified else "uncertified"
     if options.json:
         print_json(
@@ -185,7 +188,6 @@ def _check(options: TrainStepSizes) -> None:
 def _train(options: TrainStepSizes, net: StepSizeNet, problems: Problems, screen: Screen) -> TrainRun:
     """Train the network in place; DIR gets the settings first, so that a run that is cut off can be resumed."""
     directory = Path(options.out)
-    directory.mkdir(parents=True, exist_ok=True)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
     write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
     screen.heading("Training", f"{options.optimizer}, {options.gradient} gradient, up to {options.epochs:,} epochs")
@@ -306,7 +308,7 @@ def _next(options: TrainStepSizes, run: Run, trained: TrainRun) -> dict[str, str
     place = shlex.quote(options.out)
     following = {}
     if run.certified:
-        following[f"surefoot check {place}"] = "prove certificate and checkpoints, independently"
+        following[training.checking(run, options)] = "prove certificate and checkpoints, independently"
     if trained.status is TrainStatus.FINISHED:
         more = 10 * max(options.epochs, 1)
         following[f"surefoot train {options.system} --out {place} --resume --epochs {more}"] = "train on"

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import arg
 
-from .options import Flag, Json, certify_exits, train_exits
+from .options import Flag, Json, KeepProblem, certify_exits, train_exits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +82,7 @@ class TrainStepSizes(StepSizes):
             help_behavior_hint="",
         ),
     ] = False
+    keep_problem: KeepProblem = None
     iterations: Annotated[int, arg(metavar="INT")] = 100
     """Iterations of the solver, in training and on the fresh problems."""
     epochs: Annotated[int, arg(metavar="INT")] = 100

@@ -6,12 +6,13 @@ import dataclasses
 import math
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from .._core.fitting import TrainStatus
-from .._core.io import write_json
+from .._core.io import run_directory, write_json
 from .._orthogonal.learned_svd import LearnedSVD
 from .._orthogonal.svd_accuracy import Accuracy, Decomposition, accuracy, lapack
 from . import training
@@ -31,7 +32,7 @@ NO_THEOREM = (
 )
 
 
-def run_train_svd(options: TrainSVD) -> int:
+def run_train_svd(options: TrainSVD, held: ExitStack) -> int:
     """``surefoot train svd``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -55,7 +56,7 @@ def run_train_svd(options: TrainSVD) -> int:
         {"matrices": f"{net.rows} x {net.columns}", "network": f"{net.layers} layers, {net.rank} singular values"}
     )
     screen.heading("Uncertified", "no theorem speaks of the learned SVD")
-    directory.mkdir(parents=True, exist_ok=True)
+    held.enter_context(run_directory(directory, options.resume))
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
     write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
     begin = time.monotonic()

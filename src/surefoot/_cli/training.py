@@ -16,8 +16,8 @@ from surefoot_check.theorems import implicit_flow, linear_resnet_gd
 
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
-from .._core.io import RunDirectoryError, read_json, write_json
-from .._core.run import Run
+from .._core.io import RunDirectoryError, read_json, run_directory, unused, write_json
+from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._core.system import system_of
@@ -27,10 +27,11 @@ from .errors import Exit, NoCertificate, message_of
 from .options import CertifySystem, TrainSystem
 from .problem import Problem, build
 from .screen import Screen, audit_record, certificate_record, count, print_json, relative_movement
+from .step_sizes_options import TrainStepSizes
 
 AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
 LIMITS = ("max_iterations", "tolerance", "epochs", "minutes")
-FREE_ON_RESUME = {"out", "resume", "device", "require_certificate", "quiet", "json", *LIMITS}
+FREE_ON_RESUME = {"out", "resume", "keep_problem", "device", "require_certificate", "quiet", "json", *LIMITS}
 """Options of ``train`` that a resumed run need not share with its start."""
 SETTINGS = "settings.json"
 """Where ``train step-sizes`` keeps its options; the other systems have them in config.json."""
@@ -80,6 +81,11 @@ class Trained:
 
 def train(options: TrainSystem, problem: Problem, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
     """Descend into a run directory; then print and store audit, evaluation and report (unless it was interrupted)."""
+    with run_directory(Path(options.out), options.resume):
+        return _train(options, problem, certificate, screen, progress)
+
+
+def _train(options: TrainSystem, problem: Problem, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
     directory = Path(options.out)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE_ON_RESUME}
     start = time.monotonic()
@@ -99,6 +105,7 @@ def train(options: TrainSystem, problem: Problem, certificate: Certificate, scre
     )
     seconds = time.monotonic() - start
     screen.result(run, seconds)
+    kept = keep_problem(run, options.keep_problem, screen)
     if options.system == ImplicitSystem.name:
         screen.features(run)
     if run.status is RunStatus.INTERRUPTED:
@@ -109,14 +116,31 @@ def train(options: TrainSystem, problem: Problem, certificate: Certificate, scre
     if scores:
         path = directory / "config.json"
         write_json(path, {**read_json(path), "evaluation": scores})
-    return Trained(run, seconds, scores, write_report(directory))
+    return Trained(run, seconds, scores, write_report(directory, kept))
 
 
-def write_report(directory: str | Path) -> Path:
-    """report.html and plots of a run."""
+def keep_problem(run: Run, file: str | None, screen: Screen) -> str | None:
+    """Write the problem's arrays into ``file`` where the run directory has no place for them; then the file, else ``None``."""
+    if not large(run.problem):
+        return None
+    if file is not None:
+        run.save_problem(file)
+    where = f"they are in {file}" if file is not None else "--resume --keep-problem FILE writes them elsewhere"
+    screen.say(f"  the problem's arrays are too large for the run directory; {where}")
+    return file
+
+
+def checking(run: Run, options: TrainSystem | TrainStepSizes) -> str:
+    """The command that checks the run."""
+    data = "" if not large(run.problem) else f" --data {shlex.quote(options.keep_problem or 'FILE')}"
+    return f"surefoot check {shlex.quote(options.out)}{data}"
+
+
+def write_report(directory: str | Path, data: str | None = None) -> Path:
+    """report.html and plots of a run, of which ``data`` has the problem's arrays if the directory does not."""
     from .._report import write
 
-    return write(directory)
+    return write(directory, data)
 
 
 def run_train(options: TrainSystem) -> int:
@@ -184,7 +208,7 @@ def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
         return interrupted(options, f"after {run.iterations} iterations", run.stopped_by)
     following: dict[str, str] = {}
     if run.certified_from is not None:
-        following[f"surefoot check {directory}"] = "prove certificate and checkpoints, independently"
+        following[checking(run, options)] = "prove certificate and checkpoints, independently"
     if run.status is RunStatus.MAX_ITERATIONS:
         limit = 10 * max(options.max_iterations, 1)
         following[f"surefoot train {options.system} --out {directory} --resume --max-iterations {limit}"] = "go on"
@@ -194,8 +218,8 @@ def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
 
 
 def refuse_existing(directory: Path, advice: str) -> None:
-    """Raise ``RunDirectoryError`` unless the directory is new or empty, before any work is done."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    """Raise ``RunDirectoryError`` unless a run may start in the directory, before any work is done."""
+    if not unused(directory):
         raise RunDirectoryError(f"{directory} exists and is not an empty directory; {advice}")
 
 
@@ -267,6 +291,11 @@ def stored_options(given: AnyTrain) -> AnyTrain:
     if not path.is_dir():
         raise RunDirectoryError(
             f"{path} is not a directory; there is no run to resume (leave out --resume to start one)"
+        )
+    if unused(path):
+        raise RunDirectoryError(
+            f"{path} has no run to resume: there was none, or it was cut off before its first step (config.json is missing); "
+            "leave out --resume to start it"
         )
     file = path / (SETTINGS if (path / SETTINGS).exists() else "config.json")
     config = read_json(file)

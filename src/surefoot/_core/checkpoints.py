@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .io import RunDirectoryError, read_tensors, write_tensors
+from .io import RunDirectoryError, make_folder, read_tensors, write_tensors
 
 INTERVAL = 30.0
 """Seconds after which a checkpoint is due in any case."""
@@ -58,7 +58,9 @@ def save(directory: Path, checkpoint: Checkpoint, certificate: str) -> None:
     tensors |= {f"rule.{k}": torch.tensor(v, dtype=torch.float64) for k, v in checkpoint.rule.items()}
     tensors["phases"] = torch.tensor(checkpoint.phases)
     tensors |= seal(checkpoint.iteration, certificate)
-    write_tensors(path_of(directory, checkpoint.iteration), tensors)
+    path = path_of(directory, checkpoint.iteration)
+    make_folder(path.parent)
+    write_tensors(path, tensors)
 
 
 def seal(iteration: int, certificate: str) -> dict[str, Tensor]:

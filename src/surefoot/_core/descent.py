@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from . import checkpoints
 from . import trace as traces
 from .certificate import Certificate, digests, find, require_arrays
 from .interrupts import StopRequest
-from .io import RunDirectoryError, locked, make_directory, read_json, read_tensors, write_atomic
+from .io import RunDirectoryError, read_json, read_tensors, run_directory, write_atomic, write_json
 from .progress import Update, progress_line
 from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
@@ -162,6 +162,8 @@ class _Descent:
             )  # a system without certificates of iterates says so now, not in the middle
         self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
         self.engine: Engine = self.system.engine(net, loss, engine)
+        if isinstance(self.engine, AbstractContextManager):  # it holds something on other ranks
+            held.enter_context(self.engine)
         for name, value in self.engine.iterate.measurements.items():
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value} at the initial weights; scale the data or the weights down")
@@ -171,7 +173,7 @@ class _Descent:
         self.recertified: list[Recertification] = []
         self.adopted: list[Recertification] = []
         self.iteration = 0
-        self._unsaved = 0
+        self._noted = 0
         self.settings: dict[str, Any] = {
             **(config or {}),
             "format": RUN_FORMAT,
@@ -186,12 +188,13 @@ class _Descent:
             "max_iterations": max_iterations,
         }
         self.rule.start(loss.reduced, self.certificate)
-        if resume:
-            self._resume(held)
-        elif self.directory is not None:
-            make_directory(self.directory)
-            held.enter_context(locked(self.directory))
-            write_start(self.directory, self.certificate, loss.reduced.arrays(), self.initial, self.settings)
+        if self.directory is not None:
+            held.enter_context(run_directory(self.directory, resume))
+            self._trace = traces.TraceFile(self.directory)
+            if resume:
+                self._resume()
+            else:
+                write_start(self.directory, self.certificate, loss.reduced.arrays(), self.initial, self.settings)
 
     def _check_certificate(self, certificate: Certificate) -> None:
         if certificate.system != self.system.name:
@@ -203,11 +206,8 @@ class _Descent:
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _resume(self, held: ExitStack) -> None:
+    def _resume(self) -> None:
         assert self.directory is not None
-        if not self.directory.is_dir():
-            raise RunDirectoryError(f"{self.directory} is not a directory; there is no run to resume")
-        held.enter_context(locked(self.directory))
         stored = read_json(self.directory / "config.json")
         for name in ("format", "system", "rule", "engine", "certify_every"):
             if stored.get(name) != self.settings[name]:
@@ -224,23 +224,14 @@ class _Descent:
         start = read_tensors(self.directory / "initial.safetensors")
         if set(start) != set(self.initial):
             raise RunDirectoryError(f"{self.directory / 'initial.safetensors'} has other arrays; start a new run")
-        (self.directory / "checkpoints").mkdir(exist_ok=True)
         checkpoint = checkpoints.latest(self.directory, self.initial, self.certificate.digest)
-        if checkpoint is None:
-            (self.directory / "trace.jsonl").unlink(missing_ok=True)
-            return
-        self.iteration = checkpoint.iteration
-        self.rows = traces.read(self.directory / "trace.jsonl")[: self.iteration]
-        if len(self.rows) < self.iteration:
-            raise RunDirectoryError(
-                f"the trace in {self.directory} has {len(self.rows)} rows for {self.iteration} iterations; "
-                "it was cut: start a new run"
-            )
-        traces.write(self.directory / "trace.jsonl", self.rows)
-        self._resume_phases(checkpoint.phases, stored.get("result") or {})
-        self.engine.restore(checkpoint.weights, checkpoint.engine)
-        self.rule.restore(checkpoint.rule)
-        self._unsaved = len(self.rows)
+        self.iteration = 0 if checkpoint is None else checkpoint.iteration
+        self.rows = self._trace.resume(self.iteration)
+        self._resume_phases(0 if checkpoint is None else checkpoint.phases, stored.get("result") or {})
+        if checkpoint is not None:
+            self.engine.restore(checkpoint.weights, checkpoint.engine)
+            self.rule.restore(checkpoint.rule)
+        self._note()  # the limits of this call too: a later one without limits of its own goes by them
 
     def _resume_phases(self, count: int, result: Mapping[str, Any]) -> None:
         """Adopt the recertifications that the checkpoint knows of; later ones, if any, are found again."""
@@ -261,15 +252,21 @@ class _Descent:
         known |= {phase.iteration: phase.certificate for phase in self.adopted}
         self.recertified = [Recertification(t, known[t]) for t in sorted(known)]
 
-    def _flush_trace(self) -> None:
-        if self.directory is not None and self._unsaved < len(self.rows):
-            traces.append(self.directory / "trace.jsonl", self.rows[self._unsaved :])
-            self._unsaved = len(self.rows)
+    def _note(self) -> None:
+        """Write config.json of a run that goes on, with the recertifications that the steps do not follow: no other file has
+        them."""
+        assert self.directory is not None
+        followed = {phase.iteration for phase in self.adopted}
+        noted = [[r.iteration, r.certificate.to_json()] for r in self.recertified if r.iteration not in followed]
+        write_json(self.directory / "config.json", {**self.settings, "result": {"recertified": noted}})
+        self._noted = len(self.recertified)
 
     def _checkpoint(self) -> None:
         if self.directory is None:
             return
-        self._flush_trace()
+        self._trace.save(self.rows)
+        if self._noted < len(self.recertified):
+            self._note()
         checkpoints.save(
             self.directory,
             checkpoints.Checkpoint(
@@ -340,18 +337,19 @@ class _Descent:
         # the reduced weights themselves: by way of the network they would be rounded where the data is rank deficient
         net = self.system.at(self.net, self.engine.weights())
         found = Recertification(self.iteration, self.system.certify(net, self.loss.reduced, self.certificate.theorem))
-        self.recertified.append(found)
         target = max(self.tolerance * first, self.absolute_tolerance, self.resolution)
         phases = [Recertification(0, self.certificate), *self.adopted]
         remaining = min(p.iterations_to(target) for p in phases) - self.iteration
         needed = found.iterations_to(target) - self.iteration
         if not (found.certificate.holds and needed < math.inf and needed <= WORTHWHILE * remaining):
+            self.recertified.append(found)
             return
         if self.directory is not None:
             self._checkpoint()  # the arrays that the new certificate speaks of, before the certificate itself
             write_atomic(
                 self.directory / f"certificate-{self.iteration:09d}.json", found.certificate.to_json().encode()
             )
+        self.recertified.append(found)
         self.adopted.append(found)
         self.rule.adopt(self.loss.reduced, found.certificate)
         self._checkpoint()  # again, now that the rule follows it
@@ -382,7 +380,7 @@ class _Descent:
         if self.directory is not None:
             if not status.failed:
                 self._checkpoint()
-            self._flush_trace()
+            self._trace.save(self.rows)
             write_end(self.directory, run)
         return run
 

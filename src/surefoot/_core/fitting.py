@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import checkpoints
 from .interrupts import StopRequest
-from .io import RunDirectoryError, locked, make_directory, read_json, write_json
+from .io import RunDirectoryError, read_json, run_directory, write_json
 from .optimizers import Optimizer
 from .validate import folder
 
@@ -78,14 +78,10 @@ class TrainingDirectory:
         self._path = path
         plain = json.dumps(settings, sort_keys=True)
         self._owner = hashlib.sha256(plain.encode()).hexdigest()
+        held.enter_context(run_directory(path, resume))
         if not resume:
-            make_directory(path)
-            held.enter_context(locked(path))
             write_json(path / "config.json", settings)
             return
-        if not path.is_dir():
-            raise RunDirectoryError(f"{path} is not a directory; there is no run to resume")
-        held.enter_context(locked(path))
         stored, given = read_json(path / "config.json"), json.loads(plain)
         if not isinstance(stored, dict) or stored.get("format") != given["format"]:
             raise RunDirectoryError(
@@ -97,7 +93,6 @@ class TrainingDirectory:
                 f"the run in {path} has other settings or data ({', '.join(differing)} differ); resume with the same ones, or "
                 "start a run in another directory"
             )
-        (path / "checkpoints").mkdir(exist_ok=True)
 
     def latest(self, weights: Mapping[str, Tensor]) -> checkpoints.Checkpoint | None:
         """The newest readable checkpoint with weights of these names and shapes; ``None`` before the first one."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 try:
@@ -24,16 +24,32 @@ except ImportError:  # Windows
 
 SGD_FORMAT = "surefoot-sgd/1"
 """What config.json of a run of ``sf.sgd`` says; that of ``descend`` is in ``run``."""
-BEFORE_CONFIG = {"checkpoints", "plots", "certificate.json", "problem.safetensors", "initial.safetensors"}
+BEFORE_CONFIG = {
+    *("checkpoints", "plots", "certificate.json", "initial.safetensors"),
+    *("problem.safetensors", "problem.json"),
+}
 """What a run writes before config.json."""
+TEMPORARY = re.compile(r"\..+\.(json|jsonl|safetensors|png|html|txt)\.[a-z0-9_]{8}")
+"""Names of files that ``write_atomic`` has not renamed yet. A killed process leaves one behind."""
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls them."""
 
 
 class RunDirectoryError(ValueError):
     """A run directory that cannot be used: it exists already, is incomplete, damaged, or of another version."""
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part.
+def write_atomic(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
+    """Write a file, in one piece or several, so that a reader sees the old content or the new, never a part.
 
     Raises:
         OSError: the write failed (disk full, no permission); the old file, if any, is untouched.
@@ -42,7 +58,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -67,39 +83,72 @@ def write_json(path: Path, record: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON; ``RunDirectoryError`` if it is missing or damaged."""
+    """Read JSON; ``RunDirectoryError`` if it is missing, damaged or no regular file."""
+    require_regular(path)
     try:
         return json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or a number of thousands of digits
         raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file, atomically; tensors are stored contiguous and on the CPU."""
-    stored = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    write_atomic(path, save_tensors(stored))
+    """Write a safetensors file, atomically; entries go from the tensors to the file without another copy of them all."""
+    write_atomic(path, _safetensors(tensors))
+
+
+def _safetensors(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+    """The file piece by piece: the header's length, the header, the entries. Wide dtypes come first, so that all are aligned."""
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header: dict[str, object] = {}
+    end = 0
+    for name in names:
+        tensor = tensors[name]
+        begin, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in names:
+        entries = tensors[name].detach().cpu().contiguous()
+        # the stride of a dimension of one entry can be anything, and a view as bytes needs 1
+        yield entries.as_strided((entries.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
 def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-    """Read a safetensors file; ``RunDirectoryError`` if it is missing or damaged."""
+    """Read a safetensors file; ``RunDirectoryError`` if it is missing, damaged or no regular file.
+
+    The header is validated first, against the size of the file, so that a file that is none takes no memory.
+    """
+    require_regular(path)
     try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
-    try:
-        tensors = load_tensors(content)
+        with safe_open(path, framework="pt") as file:
+            # copied, as they lie unaligned in the file: a matrix product may round differently there than in torch's memory
+            return {name: file.get_tensor(name).clone().to(device) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, ValueError) as error:
         raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
-    # copied, as they lie unaligned in the file's bytes: a matrix product may round differently there than in torch's memory
-    return {name: tensor.clone().to(device) for name, tensor in tensors.items()}
+
+
+def require_regular(path: Path) -> None:
+    """``RunDirectoryError`` where there is no file, or what would never end: a named pipe, a device."""
+    if not path.is_file():
+        if not path.exists():
+            raise RunDirectoryError(f"{path} is missing; this is not a complete run directory")
+        raise RunDirectoryError(f"{path} is not a regular file; restore it or run again")
+
+
+class _Held(threading.local):
+    """Device and inode of the directories that this thread has locked."""
+
+    directories: frozenset[tuple[int, int]] = frozenset()
+
+
+_held = _Held()
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Within the context, no other process or thread writes a run into this directory. The operating system drops the lock of
-    a process that dies; where it or the file system has no locks, nothing is locked.
+    """Within the context, no other process or thread writes a run into this directory; contexts of one thread may be nested.
+    The operating system drops the lock of a process that dies; where it or the file system has no locks, nothing is locked.
 
     Raises:
         RunDirectoryError: it is locked already.
@@ -108,37 +157,91 @@ def locked(path: Path) -> Iterator[None]:
         yield
         return
     handle = os.open(path, os.O_RDONLY)
+    held = _held.directories
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise RunDirectoryError(
-                f"another process is writing a run into {path}; wait until it ends, or choose another directory"
-            ) from error
-        except OSError:
-            pass
+        status = os.fstat(handle)
+        own = (status.st_dev, status.st_ino)
+        if own not in held:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise RunDirectoryError(
+                    f"another process is writing a run into {path}; wait until it ends, or choose another directory"
+                ) from error
+            except OSError:
+                pass
+        _held.directories = held | {own}
         yield
     finally:
+        _held.directories = held
         os.close(handle)
 
 
-def make_directory(path: Path) -> None:
-    """Create a run directory (and its parents); one whose run was cut off before its config.json was written counts as empty.
+@contextlib.contextmanager
+def run_directory(path: Path, resume: bool) -> Iterator[None]:
+    """Within the context, the directory of a run exists, and no other process writes a run into it. What a killed process left
+    unfinished there under temporary names is removed.
+
+    Args:
+        path: created if need be, unless ``resume``.
+        resume: it has a run; otherwise it must be ``unused``.
 
     Raises:
-        RunDirectoryError: it exists and is not empty, or is a file.
-        OSError: it cannot be created or written to.
+        RunDirectoryError: it is in use by another run, is a file, is not empty, or has no run to resume.
+        OSError: it cannot be created.
     """
-    started = path.is_dir() and {file.relative_to(path).as_posix() for file in path.rglob("*")} - BEFORE_CONFIG
-    if started:
-        raise RunDirectoryError(
-            f"directory {path} exists and is not empty; choose another, or resume the run in it (resume=True, --resume)"
-        )
+    if resume and not path.is_dir():
+        raise RunDirectoryError(f"{path} is not a directory; there is no run to resume")
     if path.exists() and not path.is_dir():
         raise RunDirectoryError(f"{path} is a file; choose a directory")
+    created = not path.exists()
+    make_folder(path)
+    with _kept_if_written(path) if created else contextlib.nullcontext(), locked(path):
+        if resume and unused(path):
+            raise RunDirectoryError(
+                f"{path / 'config.json'} is missing; the run was cut off before its first step, or is none: start it again "
+                "without resume"
+            )
+        if not resume and not unused(path):
+            raise RunDirectoryError(
+                f"directory {path} exists and is not empty; choose another, or resume the run in it (resume=True, --resume)"
+            )
+        for folder in (path, path / "checkpoints", path / "plots"):
+            for file in folder.glob(".*"):
+                if TEMPORARY.fullmatch(file.name) and file.is_file():
+                    with contextlib.suppress(OSError):
+                        file.unlink()
+        yield
+
+
+@contextlib.contextmanager
+def _kept_if_written(path: Path) -> Iterator[None]:
+    """Afterwards, a directory that nothing was written into is removed."""
     try:
-        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
-        (path / "plots").mkdir(exist_ok=True)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
+def unused(path: Path) -> bool:
+    """Whether a run may start there: nothing exists, or a directory that is empty or has a run that was cut off before its
+    config.json was written, from which nothing can be resumed."""
+    if not path.is_dir():
+        return not path.exists()
+    return all(
+        TEMPORARY.fullmatch(file.name) or file.relative_to(path).as_posix() in BEFORE_CONFIG for file in path.rglob("*")
+    )
+
+
+def make_folder(path: Path) -> None:
+    """Create a directory and its parents, unless it exists.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(
             error.errno, f"cannot create a run directory ({error.strerror}); choose a writable place", str(path)

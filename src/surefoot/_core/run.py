@@ -9,16 +9,19 @@ from typing import Any
 
 from torch import Tensor
 
+from surefoot_check.run_files import ELSEWHERE
+
 from . import trace as traces
 from .audit import Audit, AuditLine, merged
-from .certificate import Certificate
+from .certificate import Certificate, digests
 from .checkpoints import seal
 from .io import (
+    DTYPES,
     SGD_FORMAT,
     RunDirectoryError,
-    make_directory,
     read_json,
     read_tensors,
+    run_directory,
     write_atomic,
     write_json,
     write_tensors,
@@ -28,6 +31,8 @@ from .system import Recertification, system_named
 from .validate import folder
 
 RUN_FORMAT = "surefoot-run/1"
+LARGE = 256 << 20
+"""Bytes of a problem's arrays beyond which a run directory has their names, shapes and hashes only."""
 
 
 @dataclass
@@ -40,7 +45,8 @@ class Run:
         status: how it ended.
         rule, engine: names of the step rule and the engine.
         rule_certified: whether the rule's steps satisfy the step conditions of the certificate's theorem.
-        problem, initial, final: the arrays the certificate speaks of, the (reduced) weights at start and end.
+        problem, initial, final: the arrays the certificate speaks of, the (reduced) weights at start and end. ``problem`` is
+            empty for a run that was loaded from a directory which does not hold them (``save_problem``).
         network: the network's own final weights, where they differ from the reduced ones (rank-deficient data).
         recertified: the theorem again along the run (``certify_every``).
         adopted: the recertifications that the steps then followed; each starts a new phase of the guarantee.
@@ -142,27 +148,54 @@ class Run:
         }
 
     def save(self, directory: str | Path) -> Path:
-        """Write a complete run directory.
+        """Write a complete run directory, without the problem's arrays where they take more than 256 MiB: ``save_problem``.
 
         Raises:
-            RunDirectoryError: the directory exists and is not empty.
+            RunDirectoryError: the directory exists and is not empty, or this run was loaded without its problem's arrays.
             OSError: it cannot be written; nothing half-written is left under a final name.
         """
+        self._require_problem()
         path = folder("directory", directory)
-        make_directory(path)
-        write_start(path, self.certificate, self.problem, self.initial, self.config)
-        for phase in self.adopted:
-            write_atomic(path / f"certificate-{phase.iteration:09d}.json", phase.certificate.to_json().encode())
-        traces.write(path / "trace.jsonl", self.rows)
-        write_end(path, self)
+        with run_directory(path, resume=False):
+            write_start(path, self.certificate, self.problem, self.initial, self.config)
+            for phase in self.adopted:
+                write_atomic(path / f"certificate-{phase.iteration:09d}.json", phase.certificate.to_json().encode())
+            traces.write(path / "trace.jsonl", self.rows)
+            write_end(path, self)
         return path
 
-    @classmethod
-    def load(cls, directory: str | Path) -> Run:
-        """Read a run directory.
+    def save_problem(self, path: str | Path) -> Path:
+        """Write the problem's arrays into a safetensors file, for ``surefoot-check DIR --data FILE`` and ``Run.load(data=)``.
+
+        A run directory holds them itself unless they take more than 256 MiB. They are written without a copy in memory.
 
         Raises:
-            RunDirectoryError: it is missing, incomplete, damaged, or of another version.
+            RunDirectoryError: this run was loaded without them.
+            OSError: the file cannot be written; an old one is untouched.
+        """
+        self._require_problem()
+        file = Path(path)
+        write_tensors(file, self.problem)
+        return file
+
+    def _require_problem(self) -> None:
+        if not self.problem:
+            raise RunDirectoryError(
+                f"the run in {self.directory} was loaded without its problem's arrays, which it does not hold; "
+                "pass their file: Run.load(directory, data=FILE)"
+            )
+
+    @classmethod
+    def load(cls, directory: str | Path, data: str | Path | None = None) -> Run:
+        """Read a run directory.
+
+        Args:
+            directory: what ``descend(directory=...)`` or ``save`` wrote.
+            data: file of the problem's arrays (``save_problem``), of a run that does not hold them. Without it, ``problem``
+                of such a run is empty.
+
+        Raises:
+            RunDirectoryError: it is missing, incomplete, damaged, or of another version; ``data`` is of another problem.
         """
         path = folder("directory", directory)
         if not path.is_dir():
@@ -195,7 +228,7 @@ class Run:
                 rule=config["rule"],
                 engine=config["engine"],
                 rule_certified=bool(config["rule_certified"]),
-                problem=read_tensors(path / "problem.safetensors"),
+                problem=_read_problem(path, certificate, data),
                 initial=initial,
                 final={name: final[name] for name in initial},
                 resolution=float(config["resolution"]),
@@ -229,6 +262,28 @@ def read_certificate(path: Path) -> Certificate:
         raise RunDirectoryError(f"{path}: {error}") from error
 
 
+def _read_problem(path: Path, certificate: Certificate, data: str | Path | None) -> dict[str, Tensor]:
+    """The problem's arrays; none where the directory does not hold them and ``data`` does not say where they are."""
+    if not (path / "problem.json").exists():
+        if data is not None:
+            raise RunDirectoryError(f"{path} holds its problem's arrays itself; leave out data")
+        return read_tensors(path / "problem.safetensors")
+    if data is None:
+        return {}
+    arrays = read_tensors(Path(data))
+    found, known = digests(arrays, {}), certificate.arrays
+    published = {name for name in known if name.startswith("problem/")}
+    differing = sorted(name for name in found.keys() | published if found.get(name) != known.get(name))
+    if differing:
+        raise RunDirectoryError(f"{data} is of another problem than the run in {path}: {', '.join(differing)} differ")
+    return arrays
+
+
+def large(problem: Mapping[str, Tensor]) -> bool:
+    """Whether a problem's arrays are kept out of the run directory."""
+    return sum(array.numel() * array.element_size() for array in problem.values()) > LARGE
+
+
 def write_start(
     path: Path,
     certificate: Certificate,
@@ -238,7 +293,18 @@ def write_start(
 ) -> None:
     """The files that are known before the first step; config.json last, so that its presence means a usable directory."""
     write_atomic(path / "certificate.json", certificate.to_json().encode())
-    write_tensors(path / "problem.safetensors", problem)
+    if large(problem):
+        arrays = {
+            name: {
+                "dtype": DTYPES[array.dtype],
+                "shape": list(array.shape),
+                "sha256": certificate.arrays[f"problem/{name}"],
+            }
+            for name, array in problem.items()
+        }
+        write_json(path / "problem.json", {"format": ELSEWHERE, "arrays": arrays})
+    else:
+        write_tensors(path / "problem.safetensors", problem)
     write_tensors(path / "initial.safetensors", initial)
     write_json(path / "config.json", dict(config))
 

@@ -93,7 +93,10 @@ def triangle(blocks: Iterable[tuple[Tensor, Tensor]], first_row: int = 0) -> Tri
                 f"a block has {x.shape[1]} + {y.shape[1]} columns; the first had {n} + {factor.shape[1] - n}"
             )
         rows += x.shape[0]
-        factor = _compressed(both if factor is None else torch.cat([factor, both]), rows, n)
+        if factor is not None:
+            # by this name, so that one copy of the block is gone before LAPACK makes another
+            both = torch.cat([factor, both])
+        factor = _compressed(both, rows, n)
     if factor is None or rows == 0 or n == 0 or factor.shape[1] == n:
         raise ValueError("X is empty; pass at least one row and one column of X and Y")
     return Triangle(factor, rows, n)

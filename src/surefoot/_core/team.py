@@ -115,7 +115,7 @@ class Team:
             for rank in range(1, self.size):
                 _send(Message({**name, "facts": own[rank].facts}, own[rank].tensors), rank)
         try:
-            with _alone():  # as on the other ranks, so that a job may run what would be shared otherwise
+            with alone():  # as on the other ranks, so that a job may run what would be shared otherwise
                 found[0] = job(own[0], self._memory)
         except (
             Exception
@@ -238,7 +238,7 @@ def member(name: str) -> Any:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Within the context there is no team."""
     global _current
     before, _current = _current, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -56,14 +57,46 @@ def write(path: Path, rows: Iterable[Row]) -> None:
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Add rows at the end; a crash can cut off the last line only, which ``read`` drops."""
+    """Add rows at the end, and wait until the disk has them; a crash can cut off the last line only, which ``read`` drops."""
     try:
         with path.open("a") as file:
             file.write(encode(rows))
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise OSError(
             error.errno, f"could not write the trace ({error.strerror}); free space: checkpoints are kept", str(path)
         ) from error
+
+
+class TraceFile:
+    """``trace.jsonl`` of a run that goes on. Rows are saved before the checkpoint that needs them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "trace.jsonl"
+        self._written = 0
+
+    def resume(self, iteration: int) -> list[Row]:
+        """The rows before the step at ``iteration``; later ones are removed from the file.
+
+        Raises:
+            RunDirectoryError: there are fewer, or the file is missing or damaged.
+            OSError: the file cannot be written.
+        """
+        rows = read(self._path)[:iteration] if iteration else []
+        if len(rows) < iteration:
+            raise RunDirectoryError(
+                f"the trace in {self._path.parent} has {len(rows)} rows for {iteration} iterations; it was cut: start a new run"
+            )
+        write(self._path, rows)
+        self._written = len(rows)
+        return rows
+
+    def save(self, rows: list[Row]) -> None:
+        """Write the rows that are new; ``OSError`` if that fails."""
+        if self._written < len(rows):
+            append(self._path, rows[self._written :])
+            self._written = len(rows)
 
 
 class Trace:

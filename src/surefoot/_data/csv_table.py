@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import torch
 
@@ -16,6 +18,7 @@ from .holdout import holdout
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INFINITY = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _INTEGER = re.compile(r"[+-]?\d{1,15}", re.ASCII)  # up to 15 digits are exact in float64
+_LONGEST_LINE = 1 << 25  # a million columns
 _MISSING = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none"})
 
 
@@ -36,7 +39,7 @@ def load_csv(path: Path, split_seed: int, test_fraction: float) -> Data:
     width = 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(_lines(file, path), strict=True)
             for record in reader:
                 cells = [cell.strip() for cell in record]
                 if not cells:
@@ -72,6 +75,14 @@ def load_csv(path: Path, split_seed: int, test_fraction: float) -> Data:
         name=path.name,
         feature_names=tuple(header[:-1]) if header else None,
     )
+
+
+def _lines(file: TextIO, path: Path) -> Iterator[str]:
+    """The lines of the file, none of which takes more memory than the longest that a table has."""
+    while line := file.readline(_LONGEST_LINE + 1):
+        if len(line) > _LONGEST_LINE:
+            raise DataError(f"{path}: a line has more than {_LONGEST_LINE} characters; this is no table of numbers")
+        yield line
 
 
 def _header(cells: list[str], place: str) -> list[str]:

@@ -16,10 +16,13 @@ from .arrays import class_labels, image_rows
 from .dataset import Data
 from .errors import DataError
 from .holdout import holdout
+from .sizes import require_proportion
 
 # The third byte of the file names the type of the entries, which are stored with the most significant byte
 # first.
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+_PIECE = 1 << 24
 
 
 def load_idx(images: Path, labels: Path | None, split_seed: int, test_fraction: float) -> Data:
@@ -48,14 +51,14 @@ def load_idx(images: Path, labels: Path | None, split_seed: int, test_fraction: 
 def _read(path: Path) -> npt.NDArray[Any]:
     try:
         with path.open("rb") as file:
-            return _parse(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file, path)
+            return _parse(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file, path, path.stat().st_size)
     except EOFError as error:
         raise DataError(f"{path}: the compressed file is truncated; fetch or write it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: not a valid gzip file ({error})") from error
 
 
-def _parse(file: BinaryIO | gzip.GzipFile, path: Path) -> npt.NDArray[Any]:
+def _parse(file: BinaryIO | gzip.GzipFile, path: Path, stored: int) -> npt.NDArray[Any]:
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or magic[3] == 0:
         raise DataError(
@@ -70,11 +73,16 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path) -> npt.NDArray[Any]:
     expected = math.prod(shape) * dtype.itemsize
     if expected == 0:
         raise DataError(f"{path}: has shape {shape}, so it holds no rows; expected at least one sample")
-    # Without a size, read() allocates what the file holds, not what a damaged header claims.
-    body = file.read()
+    # Piece by piece: neither what a damaged header claims is allocated, nor what a hostile file expands to beyond it.
+    body = bytearray()
+    while len(body) <= expected and (piece := file.read(min(_PIECE, expected + 1 - len(body)))):
+        body += piece
+        if len(body) == _PIECE:  # there is much of it
+            require_proportion(str(path), expected, stored)
     if len(body) != expected:
+        follow = f"more than {expected}" if len(body) > expected else f"{len(body)}"
         raise DataError(
-            f"{path}: shape {shape} of {dtype.itemsize}-byte entries needs {expected} bytes, but {len(body)} "
+            f"{path}: shape {shape} of {dtype.itemsize}-byte entries needs {expected} bytes, but {follow} "
             "follow the header; the file is damaged"
         )
     return np.frombuffer(body, dtype).reshape(shape)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from .dataset import Data
 from .errors import DataError
 from .holdout import holdout
 
+FORMATS = ("PNG", "JPEG")
+"""As Pillow names them. It would read forty others, whatever the file is called, one of them by running Ghostscript."""
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
 
 
@@ -66,12 +71,32 @@ def _read(file: Path) -> Tensor:
     from PIL import Image
 
     try:
-        with Image.open(file) as image:
+        with bounded(), Image.open(file, formats=FORMATS) as image:
             pixels = _pixels(image, file)
-    except (OSError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DataError(f"{file}: not a readable image ({error})") from error
+    except (OSError, SyntaxError, EOFError, ValueError, *too_large()) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{file}: not a readable PNG or JPEG image ({error})") from error
     scale = np.iinfo(pixels.dtype).max
     return torch.from_numpy(pixels.astype(np.float64) / scale)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Within the context, Pillow raises one of ``too_large`` for images of more pixels than it takes for harmless (some 90
+    million), where it would warn and go on."""
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        yield
+
+
+def too_large() -> tuple[type[Exception], ...]:
+    """What Pillow raises of such images."""
+    from PIL import Image
+
+    return Image.DecompressionBombError, Image.DecompressionBombWarning
 
 
 def _pixels(image: Any, file: Path) -> np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from tokenize import TokenError
 
 import numpy as np
 import numpy.typing as npt
 
 from .arrays import real_array
 from .errors import DataError, MissingSourceError
-from .numpy_files import _UNREADABLE, _member, _objects
+from .numpy_files import UNREADABLE, _member, _objects
 from .pictures import read_picture
+from .sizes import require_at_most
 
+LARGEST = 1 << 28
+"""Bytes of a kernel's file."""
 KINDS = "k.npy, file.npz:NAME, k.png, or a text file with a row of numbers per line"
 
 
@@ -35,6 +37,7 @@ def read_kernel(source: str) -> npt.NDArray[np.float64]:
     if not path.is_file():
         what = "a directory, not a file" if path.is_dir() else "no such file"
         raise MissingSourceError(f"{path}: {what}; a kernel is one of {KINDS}")
+    require_at_most(path, LARGEST, "a kernel")
     suffix = path.suffix.lower()
     if suffix == ".npz":
         array = _from_archive(path, name)
@@ -56,7 +59,7 @@ def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
         raise DataError(f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez")
     try:
         archive = np.load(path, allow_pickle=False)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: not a readable .npz archive ({error})") from error
     with archive:
         names = list(archive.keys())
@@ -70,9 +73,10 @@ def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
 
 def _from_npy(path: Path) -> npt.NDArray[np.generic]:
     try:
-        found = np.load(path, allow_pickle=False)
-    except (*_UNREADABLE, SyntaxError, TokenError) as error:  # the header is a line of Python
-        if "Object arrays" in str(error):
+        with np.errstate(over="ignore"):
+            found = np.load(path, mmap_mode="r", allow_pickle=False)  # takes no memory for what a header claims
+    except UNREADABLE as error:
+        if "Python objects" in str(error):
             raise _objects(str(path)) from error
         raise DataError(
             f"{path}: cannot be read ({error}); the file may be truncated: save it with numpy.save"

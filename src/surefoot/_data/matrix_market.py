@@ -12,6 +12,7 @@ import torch
 from .arrays import columns
 from .dataset import Data
 from .errors import DataError
+from .sizes import require_proportion
 
 
 def load_mtx(path: Path) -> Data:
@@ -31,11 +32,16 @@ def _read(path: Path) -> npt.NDArray[np.float64]:
 
     try:
         # The header comes first: scipy's reader stops the whole process on a dense array without rows.
-        rows, cols, _, _, field, _ = scipy.io.mminfo(str(path))
+        rows, cols, entries, _, field, _ = scipy.io.mminfo(str(path))
         if rows == 0 or cols == 0:
             raise DataError(f"{path}: has shape ({rows}, {cols}); expected at least one row and column")
         if field == "complex":
             raise DataError(f"{path}: is complex; expected real numbers")
+        # Memory is taken for what the header claims.
+        stored = path.stat().st_size
+        if entries > stored:
+            raise DataError(f"{path}: claims {entries} entries in {stored} bytes; the file is damaged or cut off")
+        require_proportion(f"{path}: the dense matrix of {rows} x {cols}", 8 * rows * cols, stored)
         matrix: Any = scipy.io.mmread(str(path))
     except (ValueError, OverflowError, OSError) as error:
         if isinstance(error, DataError):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import math
 import zipfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,13 @@ from .arrays import class_labels, columns, image_rows, require_real, split_mask
 from .dataset import Data
 from .errors import DataError
 from .holdout import holdout
+from .sizes import require_proportion
 
-_UNREADABLE = (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+UNREADABLE = (
+    *(ValueError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, SyntaxError, TokenError),
+    *(TypeError, OverflowError, MemoryError, zipfile.BadZipFile, zlib.error),
+)
+"""What numpy and zipfile raise of damaged files: the header of an array is a line of Python, and its shape may be anything."""
 
 
 def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: float) -> Data:
@@ -38,7 +45,7 @@ def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: flo
         raise DataError(f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez")
     try:
         archive = np.load(path, allow_pickle=False)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DataError(f"{path}: not a readable .npz archive ({error})") from error
     with archive:
         chosen = _choose(path, list(archive.keys()), prefix)
@@ -117,11 +124,36 @@ def _choose(path: Path, keys: list[str], prefix: str | None) -> dict[str, str]:
 
 def _member(archive: Any, key: str, path: Path) -> npt.NDArray[Any]:
     try:
+        _require_honest(archive, key, path)
         return archive[key]
-    except _UNREADABLE as error:
+    except DataError:
+        raise
+    except UNREADABLE as error:
         if "Object arrays" in str(error):
             raise _objects(f"{path}: array {key!r}") from error
         raise DataError(f"{path}: array {key!r} cannot be read ({error}); the archive may be truncated") from error
+
+
+def _require_honest(archive: Any, key: str, path: Path) -> None:
+    """Refuse an array whose header claims another size than the archive, or that expands beyond all proportion, before memory
+    is taken for it.
+
+    Raises:
+        DataError: one of the two.
+    """
+    info = archive.zip.getinfo(next(name for name in (f"{key}.npy", key) if name in archive.zip.NameToInfo))
+    require_proportion(f"{path}: array {key!r}", info.file_size, info.compress_size)
+    with archive.zip.open(info) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+        claimed = math.prod(shape) * dtype.itemsize
+        held = info.file_size - file.tell()
+    if claimed != held and not dtype.hasobject:
+        raise DataError(
+            f"{path}: array {key!r} claims {claimed} bytes (shape {shape}), and the archive holds {held} of it; "
+            "the archive is damaged: save it again with numpy.savez"
+        )
 
 
 def _map(path: Path) -> np.memmap:
@@ -129,8 +161,9 @@ def _map(path: Path) -> np.memmap:
         if file.read(6) != b"\x93NUMPY":
             raise DataError(f"{path}: not an .npy file (empty or another format); save it with numpy.save")
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except _UNREADABLE as error:
+        with np.errstate(over="ignore"):  # of the number of bytes that a header claims
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+    except UNREADABLE as error:
         if "Python objects" in str(error):
             raise _objects(str(path)) from error
         raise DataError(f"{path}: cannot be memory-mapped ({error}); the file may be truncated") from error

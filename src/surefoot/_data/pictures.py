@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import DataError, MissingSourceError
-from .image_folder import _pixels
+from .image_folder import FORMATS, _pixels, bounded, too_large
 
-FORMATS = ("PNG", "JPEG")
-"""As Pillow names them."""
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 COMPRESSION = 6
 Pixels = npt.NDArray[np.uint8 | np.uint16]
@@ -65,7 +63,7 @@ def read_picture(path: Path) -> Picture:
         what = "a directory, not a file" if path.is_dir() else "no such file"
         raise MissingSourceError(f"{path}: {what}; pass a PNG or JPEG photograph")
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with bounded(), Image.open(path, formats=FORMATS) as image:
             if image.format == "PNG" and getattr(image, "is_animated", False):
                 raise DataError(f"{path}: is animated; save the frame that you mean as a picture of its own")
             deep = _deep_colour(path, image)
@@ -83,7 +81,7 @@ def read_picture(path: Path) -> Picture:
             profile = image.info.get("icc_profile") if kept else None
     except DataError:
         raise
-    except Image.DecompressionBombError as error:
+    except too_large() as error:
         raise DataError(
             f"{path}: says that it has more pixels than Pillow reads ({error}); crop or shrink it"
         ) from error

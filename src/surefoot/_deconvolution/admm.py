@@ -207,6 +207,7 @@ class LADMM(nn.Module):
 
         Raises:
             TypeError: a problem that is not float64.
+            ValueError: numbers or sizes beyond those of certificates.
         """
         from .system import certificate
 

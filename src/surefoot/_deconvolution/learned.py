@@ -226,7 +226,9 @@ class LearnedDeconvolution(nn.Module):
             # before memory is taken for what the settings claim
             numbers = {name.split(".")[1] for name in stored if name.startswith("layers.")}
             first = stored.get("layers.0.prior.first")
-            if len(numbers) != layers or (0 if first is None else len(first)) != filters:
+            inner = {tuple(W.shape) for name, W in stored.items() if name.endswith(".coefficients")}
+            same = inner == ({inverse} if inverse else set())
+            if not same or len(numbers) != layers or (0 if first is None else len(first)) != filters:
                 raise ValueError("its settings are not those of its weights")
             if stored["log_gradient"].dtype not in (torch.float32, torch.float64):
                 raise ValueError(f"its weights are {stored['log_gradient'].dtype}; networks are float32 or float64")

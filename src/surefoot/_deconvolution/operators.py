@@ -321,8 +321,9 @@ class SpatiallyVaryingBlur(Blur):
             self._window = _window(self.kernel, self.domain)
         # Jensen: ‖Bz‖² ≤ Σ_p Σ_j w_j(p) s(p) |k_j ⊗ z|²(p) with s = Σ_j w_j, and the largest w_j s of each kernel moves out
         largest = (self.weights * self.weights.sum(0)).amax(dim=(-2, -1), keepdim=True)
-        slack = 1.0 + 8.0 * torch.finfo(self.kernel.dtype).eps
-        self.majorizer = (largest * slack * self._periodic.majorizer).sum(0)
+        slack = 1.0 + (len(self.kernel) + 8.0) * torch.finfo(self.kernel.dtype).eps
+        self.scales = (largest * slack).flatten()
+        self.majorizer = (self.scales[:, None, None] * self._periodic.majorizer).sum(0)
         self.norm_bound = self._bound()
 
     def _bound(self) -> float:

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from surefoot_check import deconvolution as rigorous
+from surefoot_check.arrays import FormatError
 from surefoot_check.bounds import up
 from surefoot_check.theorems import deconvolution_ladmm as ladmm
 from surefoot_check.theorems.deconvolution_ladmm import RULE
@@ -39,7 +41,7 @@ class SparseLoss(Loss):
         self.problem = problem
 
     def arrays(self) -> dict[str, Tensor]:
-        """Picture, kernel (and weights), penalty, boundary, latent size, and the wavelet by name and levels."""
+        """Picture, kernel (and weights, and the scales of M), penalty, boundary, and the wavelet by name, filters and levels."""
         problem, blur = self.problem, self.problem.blur
         arrays = {
             "observed": problem.observed,
@@ -48,9 +50,10 @@ class SparseLoss(Loss):
             "periodic": torch.tensor([int(blur.domain == blur.range)]),
             "levels": torch.tensor([problem.wavelet.levels]),
             "wavelet": torch.tensor(list(problem.wavelet.name.encode()), dtype=torch.uint8),
+            "filters": problem.wavelet.filters,
         }
         if isinstance(blur, SpatiallyVaryingBlur):
-            arrays["weights"] = blur.weights
+            arrays |= {"weights": blur.weights, "scales": blur.scales}
         return arrays
 
 
@@ -85,7 +88,8 @@ class DeconvolutionSystem:
 
         Raises:
             TypeError: a problem that is not float64.
-            ValueError: numbers whose squares or ratios leave the range of float64.
+            ValueError: numbers whose squares or ratios leave the range of float64, or more pixels and taps than the checker
+                takes on.
         """
         return certificate(net, loss.problem, theorem)
 
@@ -155,8 +159,14 @@ class DeconvolutionSystem:
         return Audit(certificate.theorem, tuple(checks), resolution, certificate.holds)
 
 
-def certificate(net: LADMM, problem: DeconvolutionProblem, theorem: str = ladmm.THEOREM.id) -> Certificate:
-    """The certificate of a solver on a problem; see ``LADMM.certify``."""
+def certificate(
+    net: LADMM, problem: DeconvolutionProblem, theorem: str = ladmm.THEOREM.id, *, checkable: bool = True
+) -> Certificate:
+    """The certificate of a solver on a problem; see ``LADMM.certify``.
+
+    ``checkable``: with the enclosures of the independent checker, which takes seconds for a large kernel. Otherwise quantities
+    are measured in floats with a bound of their rounding: the checker's may be wider, and leave it undecided.
+    """
     if problem.observed.dtype != torch.float64:
         raise TypeError(
             "the problem is float32; certificates are about float64: pass the picture and the kernel as .double()"
@@ -165,16 +175,16 @@ def certificate(net: LADMM, problem: DeconvolutionProblem, theorem: str = ladmm.
     for name in ("alpha", "beta", "gamma"):
         positive(name, getattr(net, name))  # they can be set after the constructor has checked them
     loss, start = SparseLoss(problem), net.start(problem)
-    published = publish({k: (v, v) for k, v in _measured(net, problem, start).items()}, ladmm.DIRECTIONS)
-    published |= dict(zip(ladmm.EXACT, (net.alpha, net.beta, net.gamma, problem.penalty), strict=True))
+    measured = _enclosed(net, loss, start) if checkable else _measured(net, problem, start)
+    published = publish(measured, ladmm.DIRECTIONS)
+    published |= dict(zip(rigorous.EXACT, (net.alpha, net.beta, net.gamma, problem.penalty), strict=True))
     flags = {"adaptive": net.adaptive, "inexact": net.inner is not None}
-    beyond = "the bound leaves the range of float64: pass intensities of about 0..1, and a noise and parameters of usual size"
-    if not all(math.isfinite(value) for value in published.values()):
-        raise ValueError(beyond)
-    try:
-        quantities, inequalities, schedule = evaluate(statement, {**published, **flags})
-    except OverflowError as error:
-        raise ValueError(beyond) from error
+    known = (*published.values(), ladmm.distance(published))
+    if not all(math.isfinite(value) for value in known):
+        raise ValueError(
+            "the bound leaves the range of float64: pass intensities of about 0..1, and a noise and parameters of usual size"
+        )
+    quantities, inequalities, schedule = evaluate(statement, {**published, **flags})
     sizes = {"images": problem.observed[..., 0, 0].numel(), "H": problem.blur.domain[0], "W": problem.blur.domain[1]}
     return conclude(
         statement,
@@ -188,8 +198,24 @@ def certificate(net: LADMM, problem: DeconvolutionProblem, theorem: str = ladmm.
     )
 
 
-def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[str, float]:
-    """The base quantities that are measured; their rounding is far below the slack of publication."""
+def _enclosed(net: LADMM, loss: SparseLoss, start: State) -> dict[str, tuple[float, float]]:
+    """The base quantities, as the checker encloses them."""
+    problem, weights = (
+        {name: tensor.cpu().numpy() for name, tensor in arrays.items()}
+        for arrays in (loss.arrays(), weights_of(net, start))
+    )
+    try:
+        stored = rigorous.load_problem(problem)
+        return rigorous.base_quantities(stored, rigorous.read_weights(weights, stored, "start"))
+    except FormatError as error:
+        raise ValueError(
+            f"the problem is out of the range of certificates: {error}; pass a smaller picture, intensities of about 0..1, and "
+            "parameters of usual size"
+        ) from error
+
+
+def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[str, tuple[float, float]]:
+    """Those that are measured, in floats; their rounding is far below the slack of publication."""
     zero = torch.zeros_like(start.x)
     objective = min(float(problem.duality_gap(x).primal.sum()) for x in (zero, start.x))
     # αβ just above 1 makes the norm a seminorm of no use; the conditions say so
@@ -203,7 +229,7 @@ def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[s
         error = 8.0 * fft_error(torch.float64, problem.blur.domain)
         first += error * largest * float((following.z - start.z).square().sum())
     rounding = rounding_of(net, problem, start)
-    return {
+    found = {
         "initial_gap": max(first, 0.0) + noise(max(first, 0.0), rounding),
         "transform_norm": problem.wavelet.norm_bound,
         "blur_norm": problem.blur.norm_bound,
@@ -213,6 +239,7 @@ def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[s
         "start_coefficients": float(start.x.norm()),
         "start_multiplier": float(start.multiplier.norm()),
     }
+    return {name: (value, value) for name, value in found.items()}
 
 
 def _blur(problem: Mapping[str, Tensor]) -> Blur:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from .._core import checkpoints
 from .._core.fitting import TrainingDirectory, TrainStatus, run_path
 from .._core.interrupts import StopRequest
 from .._core.progress import progress_line
+from .._core.shared_sum import SharedSum, Terms, assign, flat
+from .._core.team import Message
 from .._core.validate import integer, positive_integer
 from .learned import LearnedDeconvolution, Penalised
 from .training_data import Batch, TrainingData
@@ -97,6 +100,7 @@ def train(
     weight 2^-j for the j-th layer from the end. The loss ``"objective"`` is (15), the mean of the objective over all layers, each
     image relative to that of the start: so no image counts for more because it is hard. Where the network has LD-Minv
     coefficients, each step first moves them down their own loss (4) with the rest fixed, then the rest (algorithm 4).
+    The ranks of a job share the crops of a batch, with the same result up to the rounding of sums.
 
     Args:
         net: trained on its device; at the end it holds the best weights.
@@ -138,20 +142,17 @@ def train(
             "kernels": digest(data.kernels.cpu().numpy()),
         },
     }
-    used, validating = data.split()
-    device = net.log_gradient.device
-    generator = torch.Generator(device)
-    task = _Task(net, loss, used.to(device), batch, crop, seed, generator)
-    held_out = validating.to(device).draw(VALIDATION, crop, generator.manual_seed(seed + 1))
-    optimizer = torch.optim.Adam(task.weights, learning_rate)
     with ExitStack() as held:
+        losses = _Losses(net, loss, data, batch, crop, seed, held)
+        optimizer = torch.optim.Adam(losses.weights, learning_rate)
+        optimizers = {"weights": optimizer} | losses.optimizers
         what = "training of a deconvolution network"
         files = None if path is None else TrainingDirectory(path, settings, what, resume, held)
-        at = _Progress(0, 0.0, 0, _copied(net)) if files is None else _restored(files, net, optimizer)
+        at = _Progress(0, 0.0, 0, _copied(net)) if files is None else _restored(files, net, optimizers)
         stop = held.enter_context(StopRequest())
         total = steps if minutes is None else 10**9
         show = held.enter_context(progress_line(progress, total, 1.0, 0.05))
-        status = _run(task, held_out, optimizer, at, steps, minutes, learning_rate, files, stop, show)
+        status = _run(losses, optimizers, at, steps, minutes, learning_rate, files, stop, show)
         result = TrainRun(
             at.step,
             at.seconds,
@@ -169,31 +170,44 @@ def train(
     return result
 
 
-class _Task:
-    """The loss of one step."""
+class _Task(Terms):
+    """The loss of a step, a mean over crops; w has all parameters of the network. A rank draws them all and keeps its own."""
 
-    def __init__(
-        self,
-        net: LearnedDeconvolution,
-        loss: Loss,
-        data: TrainingData,
-        batch: int,
-        crop: int,
-        seed: int,
-        generator: torch.Generator,
-    ) -> None:
-        self.net, self.data = net, data
-        self.loss: Loss = loss
-        self._batch, self._crop, self._seed, self._generator = batch, crop, seed, generator
-        named = dict(net.named_parameters())
-        self.weights = [p for name, p in named.items() if not name.endswith("coefficients")]
-        inverses = [p for name, p in named.items() if name.endswith("coefficients")]
-        self.inverse = torch.optim.Adam(inverses, INVERSE_RATE) if inverses else None
+    def __init__(self, common: Message) -> None:
+        facts, tensors = common.facts, common.tensors
+        self.net = LearnedDeconvolution(*facts["size"], wavelet=facts["wavelet"], inverse=facts["inverse"])
+        self.net.to(tensors["like"].device, tensors["like"].dtype)
+        self.loss: Loss = facts["loss"]
+        self._data = TrainingData(tensors["tiles"], tensors["kernels"], facts["source"])
+        self._crop, self._seed = facts["crop"], facts["seed"]
+        self._generator = torch.Generator(device=tensors["tiles"].device)
+
+    def take(self, data: Message, part: slice, count: int) -> None:
+        self._count = count
+        batch = self.drawn(data.facts["step"]) if "step" in data.facts else self._held_out()
+        kind: Any = type(batch.blur)
+        blur = kind(batch.blur.kernel[part], batch.blur.domain)
+        self._batch = Batch(batch.sharp[part], batch.observed[part], blur, batch.noise[part])
+        self._share = len(self._batch.sharp) / count
 
     def drawn(self, step: int) -> Batch:
         """The batch of a step, the same whenever it is drawn."""
         self._generator.manual_seed((self._seed << 32) + step + 2)
-        return self.data.draw(self._batch, self._crop, self._generator, valid=step % VALID_EVERY == VALID_EVERY - 1)
+        valid = step % VALID_EVERY == VALID_EVERY - 1
+        return self._data.draw(self._count, self._crop, self._generator, valid=valid)
+
+    def _held_out(self) -> Batch:
+        return self._data.draw(self._count, self._crop, self._generator.manual_seed(self._seed + 1))
+
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        assign(self.net.parameters(), w)
+        value = self._share * self.evaluate(self._batch)[0]
+        return value.detach(), flat(torch.autograd.grad(value, _parameters(self.net)[0]))
+
+    @torch.no_grad()
+    def measure(self, w: Tensor) -> float:
+        assign(self.net.parameters(), w)
+        return self._share * float(self.evaluate(self._batch)[1])
 
     def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The loss, and that of the output alone (both relative to the start)."""
@@ -204,13 +218,87 @@ class _Task:
         weights = powers / powers.sum() if self.loss == "supervised" else torch.full_like(powers, 1.0 / layers)
         return (weights * relative).sum(), relative[-1]
 
-    def improve_inverse(self, batch: Batch) -> None:
-        """One step of algorithm 1 on every layer's C, at the α of this batch."""
-        if self.inverse is None:
+
+class _InverseTask(_Task):
+    """The loss of every layer's C on the same crops, at the α that they lead to."""
+
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        assign(self.net.parameters(), w)
+        value = self._share * self.net.inverse_loss(self._batch.blur, self._batch.noise)
+        return value.detach(), flat(torch.autograd.grad(value, _parameters(self.net)[1]))
+
+
+class _Losses:
+    """The losses of a run at the present weights of its network; the ranks of a job share the crops until ``held`` is closed."""
+
+    def __init__(
+        self,
+        net: LearnedDeconvolution,
+        loss: Loss,
+        data: TrainingData,
+        batch: int,
+        crop: int,
+        seed: int,
+        held: ExitStack,
+    ) -> None:
+        self.net, self._batch = net, batch
+        self.weights, self._coefficients = _parameters(net)
+        size = [len(net.layers), net.filters]
+        facts = {"loss": loss, "size": size, "wavelet": net.wavelet, "inverse": net.inverse, "crop": crop, "seed": seed}
+        parts: list[Message] = []
+        for part in data.split():
+            part = part.to(net.log_gradient.device)
+            tensors = {"tiles": part.tiles, "kernels": part.kernels, "like": net.log_gradient.detach()}
+            parts.append(Message({**facts, "source": part.source}, tensors))
+        self._training = SharedSum(_Task, parts[0], held)
+        self._validation = SharedSum(_Task, parts[1], held)
+        self._validation.take(VALIDATION, {}, {})
+        self._inverse: tuple[SharedSum, torch.optim.Adam] | None = None
+        if self._coefficients:
+            self._inverse = SharedSum(_InverseTask, parts[0], held), torch.optim.Adam(self._coefficients, INVERSE_RATE)
+
+    @property
+    def optimizers(self) -> dict[str, torch.optim.Adam]:
+        """Those that move the coefficients of LD-Minv, if there are any."""
+        return {} if self._inverse is None else {"inverse": self._inverse[1]}
+
+    def improve_inverse(self, step: int) -> None:
+        """One step of algorithm 1 on every layer's C, at the α of this step's batch."""
+        if self._inverse is None:
             return
-        self.inverse.zero_grad()
-        self.net.inverse_loss(batch.blur, batch.noise).backward()
-        self.inverse.step()
+        total, optimizer = self._inverse
+        total.take(self._batch, {"step": step}, {})
+        _, gradient = total.value_and_gradient(self._vector())
+        _set_gradient(self._coefficients, gradient)
+        optimizer.step()
+
+    def gradient(self, step: int) -> Tensor:
+        """The loss of this step's batch, its gradient in that of ``weights``."""
+        self._training.take(self._batch, {"step": step}, {})
+        value, gradient = self._training.value_and_gradient(self._vector())
+        _set_gradient(self.weights, gradient)
+        return value
+
+    def validation(self) -> float:
+        """Loss of the output on crops that are not trained on."""
+        return self._validation.measure(self._vector())
+
+    def _vector(self) -> Tensor:
+        return flat(self.net.parameters())
+
+
+def _parameters(net: LearnedDeconvolution) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights, and the coefficients of LD-Minv apart."""
+    named = dict(net.named_parameters())
+    return (
+        [p for name, p in named.items() if not name.endswith("coefficients")],
+        [p for name, p in named.items() if name.endswith("coefficients")],
+    )
+
+
+def _set_gradient(parameters: list[Tensor], gradient: Tensor) -> None:
+    for parameter, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
+        parameter.grad = part.view_as(parameter)
 
 
 def measures(net: LearnedDeconvolution, batch: Batch, loss: Loss) -> Tensor:
@@ -224,9 +312,8 @@ def measures(net: LearnedDeconvolution, batch: Batch, loss: Loss) -> Tensor:
 
 
 def _run(
-    task: _Task,
-    held_out: Batch,
-    optimizer: torch.optim.Adam,
+    losses: _Losses,
+    optimizers: Mapping[str, torch.optim.Adam],
     at: _Progress,
     steps: int,
     minutes: float | None,
@@ -235,7 +322,7 @@ def _run(
     stop: StopRequest,
     show: Any,
 ) -> TrainStatus:
-    due = checkpoints.Schedule()
+    due, optimizer = checkpoints.Schedule(), optimizers["weights"]
     begin = time.monotonic() - at.seconds
     least = min((value for _, value in at.validation), default=math.inf)
     value = torch.ones(())
@@ -248,15 +335,15 @@ def _run(
         elif stop.signal_number is not None:
             status = TrainStatus.INTERRUPTED
         looked = at.step % LOOK_EVERY == 0
-        if looked and not math.isfinite(float(value.detach())):
+        if looked and not math.isfinite(float(value)):
             status = TrainStatus.DIVERGED
-        if (at.step % VALIDATE_EVERY == 0 or status is not TrainStatus.RUNNING) and status is not TrainStatus.DIVERGED:
-            with torch.no_grad():
-                measured = float(task.evaluate(held_out)[1])
+        # not where the run is cut off: which weights are best must not depend on that
+        if status is TrainStatus.FINISHED or (at.step % VALIDATE_EVERY == 0 and status is not TrainStatus.DIVERGED):
+            measured = losses.validation()
             if not at.validation or at.validation[-1][0] != at.step:
                 at.validation.append((at.step, measured))
             if measured < least:
-                least, at.best_step, at.best = measured, at.step, _copied(task.net)
+                least, at.best_step, at.best = measured, at.step, _copied(losses.net)
         if looked and at.validation:
             show(at.step, at.validation[-1][1], rate * _schedule(at.step, done))
         if (
@@ -264,15 +351,12 @@ def _run(
             and status is not TrainStatus.DIVERGED
             and (at.step == 0 or status is not TrainStatus.RUNNING or due.due(at.step))
         ):
-            files.save(_checkpoint(at, task.net, optimizer))
+            files.save(_checkpoint(at, losses.net, optimizers))
         if status is not TrainStatus.RUNNING:
             return status
-        batch = task.drawn(at.step)
-        task.improve_inverse(batch)
-        optimizer.zero_grad()
-        value, _ = task.evaluate(batch)
-        value.backward()
-        torch.nn.utils.clip_grad_norm_(task.weights, CLIP)
+        losses.improve_inverse(at.step)
+        value = losses.gradient(at.step)
+        torch.nn.utils.clip_grad_norm_(losses.weights, CLIP)
         for group in optimizer.param_groups:
             group["lr"] = rate * _schedule(at.step, done)
         optimizer.step()
@@ -289,29 +373,35 @@ def _copied(net: LearnedDeconvolution) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in net.state_dict().items()}
 
 
-def _restored(files: TrainingDirectory, net: LearnedDeconvolution, optimizer: torch.optim.Adam) -> _Progress:
-    """Where to continue from; then the network and the optimizer have that state."""
+def _restored(
+    files: TrainingDirectory, net: LearnedDeconvolution, optimizers: Mapping[str, torch.optim.Adam]
+) -> _Progress:
+    """Where to continue from; then the network and the optimizers have that state."""
     weights = _copied(net)
     found = files.latest(weights | {f"best.{name}": value for name, value in weights.items()})
     if found is None:
         return _Progress(0, 0.0, 0, weights)
     net.load_state_dict({name: found.weights[name] for name in weights})
-    moments: dict[int, dict[str, Tensor]] = {}
+    moments: dict[str, dict[int, dict[str, Tensor]]] = {name: {} for name in optimizers}
     for name, value in found.engine.items():
         if name != "validation":
-            index, part = name.split(".")
-            moments.setdefault(int(index), {})[part] = value.cpu() if part == "step" else value
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
+            whose, index, part = name.split(".")
+            moments[whose].setdefault(int(index), {})[part] = value.cpu() if part == "step" else value
+    for name, optimizer in optimizers.items():
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments[name]})
     best = {name: found.weights[f"best.{name}"] for name in weights}
     pairs = [(int(step), value) for step, value in found.engine["validation"].tolist()]
     return _Progress(found.iteration, found.rule["seconds"], int(found.rule["best_step"]), best, pairs)
 
 
-def _checkpoint(at: _Progress, net: LearnedDeconvolution, optimizer: torch.optim.Adam) -> checkpoints.Checkpoint:
+def _checkpoint(
+    at: _Progress, net: LearnedDeconvolution, optimizers: Mapping[str, torch.optim.Adam]
+) -> checkpoints.Checkpoint:
     """What ``_restored`` needs to continue before the step at ``at.step``."""
     weights = net.state_dict() | {f"best.{name}": value for name, value in at.best.items()}
     engine = {
-        f"{index}.{part}": value
+        f"{name}.{index}.{part}": value
+        for name, optimizer in optimizers.items()
         for index, one in optimizer.state_dict()["state"].items()
         for part, value in one.items()
     }

@@ -137,7 +137,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         ValueError: it is missing or damaged.
     """
     try:
-        with np.load(path) as file:
+        with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError as error:
         raise ValueError(f"{path} is missing; pass the directory that holds {IMAGES} and {KERNELS}") from error

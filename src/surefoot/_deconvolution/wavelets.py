@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
-
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
+
+from surefoot_check.image_operators import filter_defect, outwards
 
 from .._core.validate import positive_integer, unknown
 from .operators import Shape, _shape
@@ -27,6 +26,7 @@ class OrthonormalWavelet:
         dtype, device: of the images.
 
     Attributes:
+        filters: (2, n), low-pass and high-pass.
         norm_bound: rigorous upper bound of ‖W‖ for the stored filters, which are orthonormal up to their own rounding.
 
     Raises:
@@ -50,24 +50,25 @@ class OrthonormalWavelet:
             raise ValueError(f"levels is {levels}; an image of {self.shape} can be split at most {deepest} times")
         low = torch.tensor(_filter(name), dtype=dtype, device=device)
         high = low.flip(0) * (1 - 2 * (torch.arange(len(low), device=device) % 2)).to(low)
-        self._filters = torch.stack([low, high])
+        self.filters = torch.stack([low, high])
         self._sizes = _sizes(self.shape, self.levels)
         # a level is one filter along the columns and one along the rows
-        self.norm_bound = (1.0 + _excess(self._filters.tolist())) ** self.levels * (1.0 + 2.0**-50)
+        defect = filter_defect(self.filters.double().cpu().numpy())
+        self.norm_bound = outwards((1 + defect) ** self.levels, 1)
 
     @property
     def dtype(self) -> torch.dtype:
         """That of the images."""
-        return self._filters.dtype
+        return self.filters.dtype
 
     @property
     def device(self) -> torch.device:
         """That of the images."""
-        return self._filters.device
+        return self.filters.device
 
     def to(self, target: torch.dtype | torch.device | str) -> OrthonormalWavelet:
         """The same transform in another dtype or on another device."""
-        made = self._filters.to(target)
+        made = self.filters.to(target)
         return OrthonormalWavelet(self.shape, self.name, self.levels, dtype=made.dtype, device=made.device)
 
     def analysis(self, z: Tensor) -> Tensor:
@@ -88,27 +89,27 @@ class OrthonormalWavelet:
 
     def rounding(self) -> float:
         """Relative error, in the 2-norm, granted to one transform."""
-        length = self._filters.shape[1]
-        return 4.0 * torch.finfo(self._filters.dtype).eps * (length + 2) * self.levels
+        length = self.filters.shape[1]
+        return 4.0 * torch.finfo(self.filters.dtype).eps * (length + 2) * self.levels
 
     def _split(self, v: Tensor) -> Tensor:
         """Filter and decimate the last dimension: coarse part first."""
-        paired, length = v.shape[-1] // 2 * 2, self._filters.shape[1]
+        paired, length = v.shape[-1] // 2 * 2, self.filters.shape[1]
         if paired == 0:
             return v
         padded = _wrapped(v[..., :paired], 0, length - 2).reshape(-1, 1, v.shape[-2], paired + length - 2)
-        bands = conv2d(padded, self._filters[:, None, None, :], stride=(1, 2))
+        bands = conv2d(padded, self.filters[:, None, None, :], stride=(1, 2))
         bands = bands.reshape(*v.shape[:-2], 2, v.shape[-2], paired // 2)
         return torch.cat([bands[..., 0, :, :], v[..., paired:], bands[..., 1, :, :]], dim=-1)
 
     def _merge(self, v: Tensor) -> Tensor:
         """The adjoint of ``_split``: even and odd samples are convolutions of the two bands with the even and odd taps."""
-        half, reach = v.shape[-1] // 2, self._filters.shape[1] // 2
+        half, reach = v.shape[-1] // 2, self.filters.shape[1] // 2
         if half == 0:
             return v
         bands = torch.stack([v[..., :half], v[..., v.shape[-1] - half :]], dim=-3)
         padded = _wrapped(bands, reach - 1, 0).reshape(-1, 2, v.shape[-2], half + reach - 1)
-        taps = self._filters.reshape(2, reach, 2).permute(2, 0, 1).flip(-1)[:, :, None, :]
+        taps = self.filters.reshape(2, reach, 2).permute(2, 0, 1).flip(-1)[:, :, None, :]
         parities = conv2d(padded, taps.contiguous())
         merged = parities.movedim(-3, -1).reshape(*v.shape[:-1], 2 * half)
         return torch.cat([merged, v[..., half : v.shape[-1] - half]], dim=-1)
@@ -141,21 +142,3 @@ def _sizes(shape: Shape, levels: int) -> list[Shape]:
         rows, columns = sizes[-1]
         sizes.append(((rows + 1) // 2, (columns + 1) // 2))
     return sizes
-
-
-def _excess(filters: Sequence[Sequence[float]]) -> float:
-    """Upper bound of ‖WWᵀ - I‖ of one filtering step, in exact rational arithmetic: the largest row sum of the filters' inner
-    products at even shifts, less the identity."""
-    low, high = ([Fraction(x) for x in taps] for taps in filters)
-    length = len(low)
-    worst = Fraction(0)
-    for one in (low, high):
-        total = Fraction(0)
-        for other in (low, high):
-            for shift in range(-length + 2, length, 2):
-                product = sum(
-                    (one[i] * other[i + shift] for i in range(max(0, -shift), min(length, length - shift))), Fraction(0)
-                )
-                total += abs(product - (1 if one is other and shift == 0 else 0))
-        worst = max(worst, total)
-    return float(worst) * (1.0 + 2.0**-50)

@@ -32,7 +32,7 @@ from .two_layer_rates import table3
 from .two_layer_rules import figure2
 from .two_layer_width import figure3, figure4
 
-__all__ = ["Cell", "Experiment", "Finding", "Plot", "Progress", "Table", "names", "reproduce"]
+__all__ = ["Cell", "Experiment", "Finding", "Plot", "Progress", "Table", "names", "reproduce", "shared"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _Entry:
     """An experiment, and the arguments of its quick form; its defaults are those of the paper.
 
     ``data``: takes a directory of data files. ``cache``: takes a directory where it keeps finished runs. ``weights``: takes a
-    trained network.
+    trained network. ``shared``: the ranks of a job share its parts, or its training.
     """
 
     run: Callable[..., Experiment]
@@ -48,6 +48,7 @@ class _Entry:
     data: bool = False
     cache: bool = False
     weights: bool = False
+    shared: bool = True
 
 
 TRANSFORMATIONS: dict[str, Any] = {"repeats": 2, "limit": 10_000, "tuning": 300}
@@ -58,10 +59,10 @@ RUNS = "runs"
 """Where finished runs are kept, in the directory of the figures."""
 
 EXPERIMENTS: dict[str, _Entry] = {
-    "two-layer/fig1": _Entry(figure1, {"repeats": 3}),
-    "two-layer/fig2": _Entry(figure2, {"repeats": 2}),
+    "two-layer/fig1": _Entry(figure1, {"repeats": 3}, shared=False),
+    "two-layer/fig2": _Entry(figure2, {"repeats": 2}, shared=False),
     "two-layer/fig3": _Entry(figure3, {"widths": (500, 1000, 2000), "repeats": 5}),
-    "two-layer/fig4": _Entry(figure4, {"repeats": 5}),
+    "two-layer/fig4": _Entry(figure4, {"repeats": 5}, shared=False),
     "two-layer/table3": _Entry(table3, {"repeats": 2}),
     "linear-resnet/fig1a": _Entry(partial(transformations, "linear-resnet/fig1a", 40), TRANSFORMATIONS),
     "linear-resnet/fig1b": _Entry(partial(transformations, "linear-resnet/fig1b", 200), TRANSFORMATIONS),
@@ -73,8 +74,8 @@ EXPERIMENTS: dict[str, _Entry] = {
         partial(depths, "linear-resnet/fig1d", 200, (10, 20, 100)),
         {"repeats": 1, "limit": 150, "tuning": 150, "factors": FACTORS[6:11:2]},
     ),
-    "linear-resnet/sgd": _Entry(sgd, {"seeds": 32, "iterations": 500}),
-    "linear-resnet/certified": _Entry(certified, {"networks": NETWORKS, "repeats": 2}),
+    "linear-resnet/sgd": _Entry(sgd, {"seeds": 32, "iterations": 500}, shared=False),
+    "linear-resnet/certified": _Entry(certified, {"networks": NETWORKS, "repeats": 2}, shared=False),
     "implicit/fig1": _Entry(
         partial(widths, "implicit/fig1", MNIST), {**SMALL, "widths": (200, 500, 1000)}, data=True, cache=True
     ),
@@ -95,7 +96,10 @@ EXPERIMENTS: dict[str, _Entry] = {
         cache=True,
     ),
     "implicit/tradeoff": _Entry(
-        tradeoff, {"size": (50, 200), "octaves": (-7, -6, -5, -4, -2, -1, 0, 0.1, 0.5, 1, 2, 4)}, data=True
+        tradeoff,
+        {"size": (50, 200), "octaves": (-7, -6, -5, -4, -2, -1, 0, 0.1, 0.5, 1, 2, 4)},
+        data=True,
+        shared=False,
     ),
     "step-sizes/fig2": _Entry(
         lista, {"rows": 50, "columns": 100, "layers": 12, "epochs": 300, "batch": 32}, cache=True
@@ -140,7 +144,9 @@ EXPERIMENTS: dict[str, _Entry] = {
         {**SPECTRAL, "points": [(5, L) for L in (4, 5, 6, 8, 10, 12)]},
         cache=True,
     ),
-    "inverse/table1": _Entry(inverse_times, {"settings": ((4, 4), (4, 8), (8, 5)), "counts": (100, 100, 40, 10, 1, 1)}),
+    "inverse/table1": _Entry(
+        inverse_times, {"settings": ((4, 4), (4, 8), (8, 5)), "counts": (100, 100, 40, 10, 1, 1)}, shared=False
+    ),
     "inverse/table2": _Entry(inverse_conditions, SPECTRAL, cache=True),
     "svd/table3": _Entry(
         svd_depths, {"depths": (1, 5, 10, 20), "iterations": 15, "train": 40, "test": 10, "batch": 4}, cache=True
@@ -158,6 +164,11 @@ EXPERIMENTS: dict[str, _Entry] = {
 def names() -> list[str]:
     """The experiments by name, such as ``"two-layer/fig1"``."""
     return list(EXPERIMENTS)
+
+
+def shared() -> list[str]:
+    """Those of ``names()`` whose work the ranks of a job share; the others run on rank 0 alone."""
+    return [name for name, entry in EXPERIMENTS.items() if entry.shared]
 
 
 def reproduce(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from surefoot_check.theorems import implicit_gd, implicit_measured, implicit_spectral
 from surefoot_check.theorems.statement import Theorem, iterations_to
@@ -22,7 +22,7 @@ from .._implicit.network import ImplicitReLU
 from .._implicit.scale import NotCertifiable
 from .._implicit.system import step_choices
 from .._report import charts
-from .finished import kept
+from .finished import Part, kept_all
 from .implicit_data import DIGITS, PAPER, TwoClass, available, described, draw
 from .linear_resnet_instances import median
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
@@ -83,17 +83,26 @@ def certificates(
     """Guaranteed iterations to a loss ratio of 1e-3 on MNIST 0 and 1; runs up to ``executed`` samples."""
     wanted = ["MNIST"]
     used = available(wanted, data)
+    counts: list[Size] = []
+
+    def parts() -> Iterator[Part]:
+        for samples, width in sizes:
+            for repeat in range(repeats):
+                generator = repeat_generator(seed, repeat)
+                drawn = draw(used[0], data, samples, generator, unseen=2)
+                counts.append((len(drawn.X), width))
+                choices = {"width": width, "seed": _seed(generator), "executed": samples <= executed}
+                yield Part(
+                    f"N = {samples}, m = {width}: draw {repeat + 1} of {repeats}",
+                    {"data": drawn.digest, **choices},
+                    {"name": drawn.name, **choices},
+                    {"X": drawn.X, "Y": drawn.Y, "X_test": drawn.X_test, "Y_test": drawn.Y_test},
+                )
+
     rows: dict[Size, list[_Draw]] = {}
-    for samples, width in sizes:
-        for repeat in range(repeats):
-            progress(f"N = {samples}, m = {width}: draw {repeat + 1} of {repeats}")
-            generator = repeat_generator(seed, repeat)
-            drawn = draw(used[0], data, samples, generator, unseen=2)
-            weights = _seed(generator)
-            key = {"data": drawn.digest, "width": width, "seed": weights, "executed": samples <= executed}
-            one = partial(_one_draw, drawn, width, weights, samples <= executed)
-            found = kept(cache, "certificates", key, lambda one=one: asdict(one()))
-            rows.setdefault((len(drawn.X), width), []).append(_Draw(**found))
+    found = kept_all(cache, "certificates", parts(), computed_draw, progress)
+    for size, result in zip(counts, found, strict=True):
+        rows.setdefault(size, []).append(_Draw(**result))
     table = Table(
         "guaranteed iterations",
         ("N", "m", *LABELS.values(), "needed", "runs", "violations", "scale", "scale, paper"),
@@ -159,6 +168,11 @@ def smallest_certified(net: ImplicitReLU, loss: SampleLoss) -> float | None:
 def _seed(generator: torch.Generator) -> int:
     """Of the weights, after the data."""
     return int(torch.randint(2**31, (1,), generator=generator))
+
+
+def computed_draw(name: str, width: int, seed: int, executed: bool, **data: Tensor) -> dict[str, Any]:
+    """What a file keeps of a draw; ``data`` are the tensors of ``TwoClass``."""
+    return asdict(_one_draw(TwoClass(name, **data), width, seed, executed))
 
 
 def _one_draw(drawn: TwoClass, width: int, seed: int, executed: bool) -> _Draw:

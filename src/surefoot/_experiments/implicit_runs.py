@@ -15,7 +15,7 @@ from .._implicit.engine import WeightEngine, Weights
 from .._implicit.equilibrium import solve
 from .._implicit.network import ImplicitReLU
 from .._implicit.solvers import SolverMemory
-from .finished import kept
+from .finished import Part, kept_all
 from .implicit_data import TwoClass
 from .result import Progress
 
@@ -78,20 +78,26 @@ class Training:
 def trainings(data: TwoClass, settings: Sequence[Setting], cache: Path | None, progress: Progress) -> list[Training]:
     """Run every setting; a finished run with the same data and setting in the directory ``cache`` is read instead."""
     distinct = list(dict.fromkeys(settings))
-    done: dict[Setting, Training] = {}
-    for number, setting in enumerate(distinct):
-        what = f"m = {setting.width}, gamma = {setting.gamma:g}, eta = {setting.eta:.3g}"
-        progress(f"{data.name}: {what} (run {number + 1} of {len(distinct)})")
-        done[setting] = _cached(data, setting, cache)
+    digest, tensors = data.digest, {"X": data.X, "Y": data.Y, "X_test": data.X_test, "Y_test": data.Y_test}
+    parts = (
+        Part(
+            f"{data.name}: m = {setting.width}, gamma = {setting.gamma:g}, eta = {setting.eta:.3g} "
+            f"(run {number} of {len(distinct)})",
+            {"data": digest, **asdict(setting)},
+            {"name": data.name, "setting": asdict(setting)},
+            tensors,
+        )
+        for number, setting in enumerate(distinct, 1)
+    )
+    found = kept_all(cache, data.name.lower(), parts, computed, progress)
+    done = {setting: Training(setting, **result) for setting, result in zip(distinct, found, strict=True)}
     return [done[setting] for setting in settings]
 
 
-def _cached(data: TwoClass, setting: Setting, cache: Path | None) -> Training:
-    def compute() -> dict[str, Any]:
-        return {name: value for name, value in vars(train(data, setting)).items() if name != "setting"}
-
-    key = {"data": data.digest, **asdict(setting)}
-    return Training(setting, **kept(cache, data.name.lower(), key, compute))
+def computed(name: str, setting: dict[str, Any], **data: Tensor) -> dict[str, Any]:
+    """What a file keeps of a run; ``data`` are the tensors of ``TwoClass``."""
+    run = train(TwoClass(name, **data), Setting(**setting))
+    return {name: value for name, value in vars(run).items() if name != "setting"}
 
 
 def train(data: TwoClass, setting: Setting) -> Training:

@@ -16,7 +16,7 @@ from .._inverse.network import LearnedInverse
 from .._inverse.spectra import Spectra
 from .._report import charts
 from .draws import repeat_generator
-from .finished import kept
+from .finished import Part, kept_all
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 
 if TYPE_CHECKING:
@@ -62,15 +62,18 @@ def sweep(
     spectra = [Spectra.of(A, RULES[RULE]) for A in drawn]
     bounded = [Spectra.of(A, BOUND) for A in drawn]
     rows: list[tuple[int, int, float, float, float, float]] = []
-    for K, L in points:
-        progress(f"K = {K}, L = {L}")
-        ones = coefficients.ones(K, L)
-        key = {"inverse": FORMAT, "K": K, "L": L, "epochs": epochs, "train": train, "size": size, "seed": seed}
-
-        def compute(K: int = K, L: int = L) -> dict[str, Any]:
-            return {"C": trained(drawn[0], RULES[RULE], K, L, epochs).tolist()}
-
-        learned = torch.tensor(kept(cache, "inverse", key, compute)["C"], dtype=torch.float64)
+    parts = (
+        Part(
+            f"K = {K}, L = {L}",
+            {"inverse": FORMAT, "K": K, "L": L, "epochs": epochs, "train": train, "size": size, "seed": seed},
+            {"rule": RULES[RULE], "layers": K, "terms": L, "epochs": epochs},
+            {"matrices": drawn[0]},
+        )
+        for K, L in points
+    )
+    found = kept_all(cache, "inverse", parts, computed, progress)
+    for (K, L), result in zip(points, found, strict=True):
+        ones, learned = coefficients.ones(K, L), torch.tensor(result["C"], dtype=torch.float64)
         tuned = chebyshev(bounded[0], K, L)
         losses = [logarithm(spectra[1], ones), logarithm(spectra[1], learned)]
         losses += [logarithm(bounded[1], ones), logarithm(bounded[1], tuned)]
@@ -113,6 +116,11 @@ def trained(matrices: Tensor, rule: str, layers: int, terms: int, epochs: int) -
     net = LearnedInverse.ones(layers, terms, c0=rule)
     net.fit(matrices, epochs=epochs)
     return net.coefficients.detach()
+
+
+def computed(matrices: Tensor, **arguments: Any) -> dict[str, Any]:
+    """What a file keeps of ``trained``."""
+    return {"C": trained(matrices, **arguments).tolist()}
 
 
 def chebyshev(spectra: Spectra, layers: int, terms: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from .._inverse.spectra import Spectra
 from .._linalg.pinv import pinv
 from .._report import charts
 from .draws import repeat_generator
-from .finished import kept
-from .inverse_figures import BOUND, FORMAT, PAPER, RULES, chebyshev, logarithm, trained
+from .finished import Part, kept_all
+from .inverse_figures import BOUND, FORMAT, PAPER, RULES, chebyshev, computed, logarithm
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 
 if TYPE_CHECKING:
@@ -233,15 +233,19 @@ def table2(
     """−log10 of the test loss by condition number: coefficients 1, trained, Chebyshev."""
     rows: list[tuple[int, float, float, float, float]] = []
     ones = coefficients.ones(LAYERS, TERMS)
-    for kappa in conditions:
-        progress(f"condition number {kappa}")
+    parts = (
+        Part(
+            f"condition number {kappa}",
+            {"inverse": FORMAT, "kappa": kappa, "epochs": epochs, "train": train, "seed": seed},
+            {"rule": RULES["‖A‖_F²"], "layers": LAYERS, "terms": TERMS, "epochs": epochs},
+            {"matrices": _conditioned(kappa, train, seed, 0)},
+        )
+        for kappa in conditions
+    )
+    found = kept_all(cache, "condition", parts, computed, progress)
+    for kappa, result in zip(conditions, found, strict=True):
         data, fresh = (_conditioned(kappa, count, seed, part) for part, count in enumerate((train, test)))
-        key = {"inverse": FORMAT, "kappa": kappa, "epochs": epochs, "train": train, "seed": seed}
-
-        def compute(data: Tensor = data) -> dict[str, Any]:
-            return {"C": trained(data, RULES["‖A‖_F²"], LAYERS, TERMS, epochs).tolist()}
-
-        learned = torch.tensor(kept(cache, "condition", key, compute)["C"], dtype=torch.float64)
+        learned = torch.tensor(result["C"], dtype=torch.float64)
         loose, close = (Spectra.of(fresh, rule) for rule in (RULES["‖A‖_F²"], BOUND))
         best = chebyshev(Spectra.of(data, BOUND), LAYERS, TERMS)
         measured = (logarithm(loose, ones), logarithm(loose, learned), logarithm(close, ones), logarithm(close, best))

@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._core.losses import SquaredLoss
 from .._linear_resnet.network import LinearNet, LinearResNet
 from .._report import charts
 from .draws import repeat_generator
+from .finished import Part, kept_all
 from .linear_resnet_instances import (
     FACTORS,
     OPEN,
@@ -141,20 +142,15 @@ def transformations(
     tuning: int = 500,
 ) -> Experiment:
     """Three input and output transformations of a ResNet of the given width, with α = sqrt(m/k) for both identities."""
-    runs: Runs = {}
-    losses: dict[str, list[float]] = {IDENTITY: [], MODIFIED: [], GAUSSIAN: []}
-    for repeat in range(repeats):
-        progress(f"width {width}: repeat {repeat + 1} of {repeats}")
-        generator = repeat_generator(seed, repeat)
-        loss = opposing_data(generator, d=d, samples=samples)
-        networks = {
-            MODIFIED: LinearResNet.modified_identity(d, d, width, depth, math.sqrt(width / d)),
-            GAUSSIAN: LinearResNet.gaussian(d, d, width, depth, generator=generator),
-            IDENTITY: LinearResNet.identity(d, d, width, depth),
-        }
-        for label, net in networks.items():
-            losses[label].append(loss.value(net.end_to_end().detach()))
-            _both_steps(runs, label, net, loss, factors, tuning, limit)
+    common = {"width": width, "d": d, "depth": depth, "samples": samples, "seed": seed}
+    common |= {"factors": list(factors), "tuning": tuning, "limit": limit}
+    parts = [
+        Part(f"width {width}: repeat {repeat + 1} of {repeats}", {}, {**common, "repeat": repeat})
+        for repeat in range(repeats)
+    ]
+    found = kept_all(None, "", parts, transformed, progress)
+    runs = _collected(found)
+    losses = {label: [one["losses"][label] for one in found] for label in (IDENTITY, MODIFIED, GAUSSIAN)}
     controls = _controls(seed, width, d, depth, samples, limit, progress)
     starts = Table("initial loss", ("network", "initial loss"), tuple((k, median(v)) for k, v in losses.items()))
     return Experiment(
@@ -175,6 +171,46 @@ def transformations(
     )
 
 
+def transformed(
+    width: int,
+    d: int,
+    depth: int,
+    samples: int,
+    seed: int,
+    repeat: int,
+    factors: Sequence[float],
+    tuning: int,
+    limit: int,
+) -> dict[str, Any]:
+    """One repeat of ``transformations``: its runs, and the initial losses."""
+    generator = repeat_generator(seed, repeat)
+    loss = opposing_data(generator, d=d, samples=samples)
+    networks = {
+        MODIFIED: LinearResNet.modified_identity(d, d, width, depth, math.sqrt(width / d)),
+        GAUSSIAN: LinearResNet.gaussian(d, d, width, depth, generator=generator),
+        IDENTITY: LinearResNet.identity(d, d, width, depth),
+    }
+    runs: Runs = {}
+    losses: dict[str, float] = {}
+    for label, net in networks.items():
+        losses[label] = loss.value(net.end_to_end().detach())
+        _both_steps(runs, label, net, loss, factors, tuning, limit)
+    return {"runs": _plain(runs), "losses": losses}
+
+
+def _plain(runs: Runs) -> list[list[Any]]:
+    """Of one repeat, as messages hold them."""
+    return [[*key, series.factors[0], series.gaps[0]] for key, series in runs.items()]
+
+
+def _collected(found: Sequence[dict[str, Any]]) -> Runs:
+    """The runs of all repeats."""
+    runs: Runs = {}
+    for label, step, factor, gaps in (one for part in found for one in part["runs"]):
+        runs.setdefault((label, step), _Series()).add(factor, gaps)
+    return runs
+
+
 def escape(gaps: Gaps) -> float:
     """First iteration at which the gap is half of that at ``PLATEAU``; ``inf`` if there is none or the run ended before."""
     level = 0.5 * gaps[PLATEAU] if len(gaps) > PLATEAU else 0.0
@@ -184,15 +220,24 @@ def escape(gaps: Gaps) -> float:
 def _controls(seed: int, width: int, d: int, depth: int, samples: int, limit: int, progress: Progress) -> Table:
     """The identity transformation without noise, and in an odd dimension: there it has no way out."""
     rows: list[tuple[int, float, float | None, float | None, float]] = []
-    for size, noise in ((d, 0.1), (d, 0.0), (d - 1, 0.1)):
-        progress(f"identity, d = {size}, noise {noise:g}")
-        loss = opposing_data(repeat_generator(seed, 0), d=size, samples=samples, noise=noise)
-        net = LinearResNet.identity(size, size, width, depth)
-        gaps = descent(net, loss, unit_step(net, loss), limit)
+    common = {"seed": seed, "width": width, "depth": depth, "samples": samples, "limit": limit}
+    parts = [
+        Part(f"identity, d = {size}, noise {noise:g}", {}, {**common, "size": size, "noise": noise})
+        for size, noise in ((d, 0.1), (d, 0.0), (d - 1, 0.1))
+    ]
+    for part, found in zip(parts, kept_all(None, "", parts, control, progress), strict=True):
+        size, noise, gaps = part.arguments["size"], part.arguments["noise"], found["gaps"]
         plateau = gaps[PLATEAU] / gaps[0] if len(gaps) > PLATEAU else None
         rows.append((size, noise, plateau, median([escape(gaps)]), gaps[-1] / gaps[0]))
     columns = ("d = k", "noise", f"relative gap at {PLATEAU}", "left the plateau at", "last relative gap")
     return Table("identity with the unit step", columns, tuple(rows))
+
+
+def control(seed: int, size: int, noise: float, width: int, depth: int, samples: int, limit: int) -> dict[str, Any]:
+    """One of ``_controls``."""
+    loss = opposing_data(repeat_generator(seed, 0), d=size, samples=samples, noise=noise)
+    net = LinearResNet.identity(size, size, width, depth)
+    return {"gaps": descent(net, loss, unit_step(net, loss), limit)}
 
 
 def _transformation_findings(runs: Runs, losses: Mapping[str, list[float]], controls: Table) -> tuple[Finding, ...]:
@@ -259,18 +304,18 @@ def depths(
     tuning: int = 300,
 ) -> Experiment:
     """A ResNet beside standard networks of several depths, all with Gaussian A and B of the same distribution."""
-    runs: Runs = {}
-    for repeat in range(repeats):
-        for depth in layers:
-            progress(f"width {width}, depth {depth}: repeat {repeat + 1} of {repeats}")
-            generator = repeat_generator(seed, repeat)
-            loss = opposing_data(generator, d=d, samples=samples)
-            state = generator.get_state()
-            residual = LinearResNet.gaussian(d, d, width, depth, generator=generator)
-            generator.set_state(state)  # so that both networks have the same A and B
-            standard = LinearNet.gaussian(d, d, width, depth, generator=generator)
-            _both_steps(runs, _residual(depth), residual, loss, factors, tuning, limit)
-            _both_steps(runs, _standard(depth), standard, loss, factors, tuning, limit)
+    common = {"width": width, "d": d, "samples": samples, "seed": seed}
+    common |= {"factors": list(factors), "tuning": tuning, "limit": limit}
+    parts = [
+        Part(
+            f"width {width}, depth {depth}: repeat {repeat + 1} of {repeats}",
+            {},
+            {**common, "depth": depth, "repeat": repeat},
+        )
+        for repeat in range(repeats)
+        for depth in layers
+    ]
+    runs = _collected(kept_all(None, "", parts, deepened, progress))
     labels = [_residual(layers[-1]), *map(_standard, layers)]
     shown = {(label, step): runs[label, step] for label in labels for step in (THEOREM, GRID)}
     return Experiment(
@@ -289,6 +334,30 @@ def depths(
             "standard network": "W_l ~ N(0, 1/m), the same A and B, and the formula of Theorem 3.1 with its own initial loss",
         },
     )
+
+
+def deepened(
+    width: int,
+    d: int,
+    depth: int,
+    samples: int,
+    seed: int,
+    repeat: int,
+    factors: Sequence[float],
+    tuning: int,
+    limit: int,
+) -> dict[str, Any]:
+    """Both networks of one depth in one repeat of ``depths``."""
+    generator = repeat_generator(seed, repeat)
+    loss = opposing_data(generator, d=d, samples=samples)
+    state = generator.get_state()
+    residual = LinearResNet.gaussian(d, d, width, depth, generator=generator)
+    generator.set_state(state)  # so that both networks have the same A and B
+    standard = LinearNet.gaussian(d, d, width, depth, generator=generator)
+    runs: Runs = {}
+    _both_steps(runs, _residual(depth), residual, loss, factors, tuning, limit)
+    _both_steps(runs, _standard(depth), standard, loss, factors, tuning, limit)
+    return {"runs": _plain(runs)}
 
 
 def _residual(depth: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._report import charts
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
-from .step_sizes_runs import COLUMNS, GD, PAPER, SIZES, Run, Setting, Size, beside, marks, percent, rows, run
+from .step_sizes_runs import COLUMNS, GD, PAPER, SIZES, Run, Setting, Size, beside, marks, percent, rows, run_all
 from .step_sizes_training import CLEAR, about
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ class Study:
 
     def run(self, settings: Mapping[str, Setting], epochs: int) -> tuple[dict[str, Run], tuple[tuple[Cell, ...], ...]]:
         """The runs, and the rows of all methods."""
-        found = {
-            label: run(setting, marks(epochs, 6), self.cache, self.progress) for label, setting in settings.items()
-        }
+        wanted = [(setting, marks(epochs, 6)) for setting in settings.values()]
+        found = dict(zip(settings, run_all(wanted, self.cache, self.progress), strict=True))
         nets = {label: net for label, (_, net) in found.items()}
         comparison = beside(nets, self.size, self.seed, self.sets, self.progress)
         return {label: training for label, (training, _) in found.items()}, rows(comparison)

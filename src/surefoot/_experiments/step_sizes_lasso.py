@@ -13,7 +13,7 @@ from .._report import charts
 from .._step_sizes.baselines import trace
 from .._step_sizes.learned_solver import WEIGHTS, LassoSolver
 from .._step_sizes.problems import Lasso
-from .finished import kept
+from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT
 
@@ -69,18 +69,20 @@ def lasso(
     cache: Path | None = None,
 ) -> Experiment:
     """Products with M or Mᵀ to a relative gap of 1e-4; a fresh matrix for each problem, 10 % non-zeros, noise .01."""
-    found: dict[str, dict[str, Reached]] = {}
-    for lam in LAMBDAS:
-        found[lam] = {}
-        for name in (*methods, UNTRAINED, LEARNED):
-            progress(f"lambda = {lam}: {name} on {count} problems")
-            key = {"lasso": FORMAT, "lambda": lam, "method": name, "count": count, "rows": rows, "columns": columns}
-            key |= {"seed": seed, "weights": list(WEIGHTS), "proposals": "until accurate"}
-
-            def compute(lam: str = lam, name: str = name) -> dict[str, Any]:
-                return vars(_measure(name, lam, count, rows, columns, seed))
-
-            found[lam][name] = Reached(**kept(cache, "lasso", key, compute))
+    names = (*methods, UNTRAINED, LEARNED)
+    choices = {"count": count, "rows": rows, "columns": columns, "seed": seed}
+    parts = [
+        Part(
+            f"lambda = {lam}: {name} on {count} problems",
+            {"lasso": FORMAT, "lambda": lam, "method": name, **choices}
+            | {"weights": list(WEIGHTS), "proposals": "until accurate"},
+            {"name": name, "lam": lam, **choices},
+        )
+        for lam in LAMBDAS
+        for name in names
+    ]
+    results = iter(kept_all(cache, "lasso", parts, measured, progress))
+    found = {lam: {name: Reached(**next(results)) for name in names} for lam in LAMBDAS}
     return Experiment(
         name="step-sizes/lasso",
         title="LASSO: a learned solver with a safeguard on held-out problems",
@@ -123,6 +125,11 @@ def problems(lam: str, count: int, rows: int, columns: int, seed: int) -> Lasso:
     if lam == LAMBDAS[1]:
         return Lasso(drawn.M, drawn.Y, 0.1 * drawn.adjoint(drawn.Y).abs().amax(1))
     return drawn
+
+
+def measured(**arguments: Any) -> dict[str, Any]:
+    """What a file keeps of a method on the problems of one λ."""
+    return vars(_measure(**arguments))
 
 
 def _measure(name: str, lam: str, count: int, rows: int, columns: int, seed: int) -> Reached:

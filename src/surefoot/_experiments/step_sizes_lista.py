@@ -12,7 +12,7 @@ from .._report import charts
 from .._step_sizes.draws import matrices
 from .._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
 from .._step_sizes.problems import Lasso
-from .finished import kept
+from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT, PAPER, percent
 
@@ -28,6 +28,12 @@ LABELS = {
     "diagonal": "W_i'M_i = 1",
     "off_diagonal": "|W_i'M_j| small",
 }
+RUNS: dict[str, tuple[type[UnrolledISTA], bool]] = {
+    f"{name}, {'shared' if shared else 'per layer'}": (kind, shared)
+    for name, kind in (("LISTA", LISTA), ("LISTA-CPSS", LISTACPSS))
+    for shared in (True, False)
+}
+"""Network, and whether its layers share their matrix, by label."""
 HIDDEN = 0.05
 """A condition that fails for more than this share is violated."""
 
@@ -45,19 +51,17 @@ def figure2(
 ) -> Experiment:
     """LISTA and LISTA-CPSS, with one matrix for all layers and one for each, trained on fresh signals each epoch."""
     M = matrices(1, rows, columns, torch.Generator().manual_seed(seed), unit_columns=True)[0]
-    found: dict[str, dict[str, Any]] = {}
-    for kind in (LISTA, LISTACPSS):
-        for shared in (True, False):
-            label = f"{'LISTA' if kind is LISTA else 'LISTA-CPSS'}, {'shared' if shared else 'per layer'}"
-            progress(f"{label}: {epochs:,} epochs")
-            net = kind(M, layers, LAM, shared=shared)
-            key = {"lista": FORMAT, "run": label, "rows": rows, "columns": columns, "layers": layers}
-            key |= {"epochs": epochs, "batch": batch, "seed": seed}
-
-            def compute(net: UnrolledISTA = net) -> dict[str, Any]:
-                return _train(net, epochs, batch, seed)
-
-            found[label] = kept(cache, "lista", key, compute)
+    choices = {"layers": layers, "epochs": epochs, "batch": batch, "seed": seed}
+    parts = {
+        label: Part(
+            f"{label}: {epochs:,} epochs",
+            {"lista": FORMAT, "run": label, "rows": rows, "columns": columns, **choices},
+            {"label": label, **choices},
+            {"M": M},
+        )
+        for label in RUNS
+    }
+    found = dict(zip(parts, kept_all(cache, "lista", parts.values(), trained, progress), strict=True))
     return Experiment(
         name="step-sizes/fig2",
         title="Conditions for the convergence of LISTA, after training",
@@ -102,6 +106,12 @@ def _signals(net: UnrolledISTA, batch: int, seed: int) -> tuple[Lasso, Tensor]:
     x = x * (torch.rand(batch, columns, generator=generator, dtype=torch.float64) < SPARSITY)
     noise = NOISE * torch.randn(batch, rows, generator=generator, dtype=torch.float64)
     return Lasso.from_matrix(net.M, (x @ net.M.T + noise).T, lam=LAM), x
+
+
+def trained(label: str, layers: int, epochs: int, batch: int, seed: int, M: Tensor) -> dict[str, Any]:
+    """One network, as a file keeps it."""
+    kind, shared = RUNS[label]
+    return _train(kind(M, layers, LAM, shared=shared), epochs, batch, seed)
 
 
 def _train(net: UnrolledISTA, epochs: int, batch: int, seed: int) -> dict[str, Any]:

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from .._core.io import RunDirectoryError
+from .._core.team import alone, team
 from .._step_sizes.baselines import trace
 from .._step_sizes.compare import Comparison, compare, improvement, learned_trace
 from .._step_sizes.network import StepSizeNet
 from .._step_sizes.problems import LeastSquares
 from .._step_sizes.training import TrainStatus, train
-from .finished import hashed, kept
+from .finished import Part, hashed, kept, kept_all
 from .result import Cell, Progress
 
 FORMAT = 1
@@ -119,6 +120,33 @@ def gradient_descent(problems: LeastSquares) -> list[float]:
     return trace(GD, problems, ITERATIONS).gaps.sum(1).tolist()
 
 
+def run_all(
+    wanted: Sequence[tuple[Setting, Sequence[int]]], cache: Path | None, progress: Progress
+) -> list[tuple[Run, StepSizeNet]]:
+    """``run`` of every setting up to its numbers of epochs; where there is a team, each rank trains one network at a time."""
+    if team() is None:
+        return [run(setting, epochs, cache, progress) for setting, epochs in wanted]
+    with tempfile.TemporaryDirectory() as scratch:
+        used = Path(scratch) if cache is None else cache
+        parts = [
+            Part(
+                _said(setting, max(epochs)),
+                {},
+                {"setting": asdict(setting), "epochs": epochs, "cache": str(used.absolute())},
+            )
+            for setting, epochs in wanted
+        ]
+        kept_all(None, "", parts, trained, progress)
+        with alone():  # so that what is measured again is what one process measures
+            return [run(setting, epochs, used, lambda text: None) for setting, epochs in wanted]
+
+
+def trained(setting: dict[str, Any], epochs: Sequence[int], cache: str) -> dict[str, Any]:
+    """Leave in ``cache`` what ``run`` finds there."""
+    run(Setting(**{**setting, "size": Size(**setting["size"])}), epochs, Path(cache), lambda text: None)
+    return {}
+
+
 def run(setting: Setting, epochs: Sequence[int], cache: Path | None, progress: Progress) -> tuple[Run, StepSizeNet]:
     """Train up to each number of ``epochs``; with a directory ``cache`` a run that was cut off goes on where it was.
 
@@ -138,7 +166,7 @@ def _run(setting: Setting, epochs: Sequence[int], cache: Path, progress: Progres
     marks: list[Mark] = []
     found, net = _Part([], ""), setting.network()
     for number in epochs:
-        progress(f"{setting.size}, e = {setting.expansion:g}, {_method(setting)}: up to epoch {number:,}")
+        progress(_said(setting, number))
         net = setting.network()
         found = _train(net, problems, setting, number, path)
 
@@ -246,9 +274,10 @@ def marks(last: int, number: int = 8) -> tuple[int, ...]:
     return tuple(sorted({round(float(value)) for value in spread}))
 
 
-def _method(setting: Setting) -> str:
+def _said(setting: Setting, epochs: int) -> str:
     rate = "" if setting.rate is None else f" {setting.rate:g}"
-    return f"{setting.optimizer}{rate}, P in [{setting.low:g}, {setting.high:g}]"
+    method = f"{setting.optimizer}{rate}, P in [{setting.low:g}, {setting.high:g}]"
+    return f"{setting.size}, e = {setting.expansion:g}, {method}: up to epoch {epochs:,}"
 
 
 def percent(value: float) -> str:

@@ -29,6 +29,7 @@ from .step_sizes_runs import (
     percent,
     rows,
     run,
+    run_all,
 )
 
 if TYPE_CHECKING:
@@ -91,8 +92,8 @@ def table1(
     """
     runs: list[tuple[Size, Run]] = []
     comparisons: list[tuple[Size, Comparison]] = []
-    for size in sizes:
-        found, net = run(Setting(size, seed=seed), (0, epochs[size.columns]), cache, progress)
+    wanted = [(Setting(size, seed=seed), (0, epochs[size.columns])) for size in sizes]
+    for size, (found, net) in zip(sizes, run_all(wanted, cache, progress), strict=True):
         runs.append((size, found))
         comparisons.append((size, beside({LEARNED: net}, size, seed, sets, progress)))
     conditions = [(size, e, shortfalls(Setting(size, expansion=e, seed=seed))) for size in sizes for e in (1.0, 100.0)]

@@ -13,7 +13,7 @@ from .._orthogonal.svd_accuracy import Decomposition, accuracy, lapack
 from .._orthogonal.svd_objective import objective
 from .._report import charts
 from .draws import repeat_generator
-from .finished import kept
+from .finished import Part, kept_all
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 
 if TYPE_CHECKING:
@@ -66,20 +66,16 @@ def table3(
         M = _draw(reading, test, size, seed, 1)
         readings[reading] = {"before": _collected([_measured(_net(size, depth, seed), M) for depth in depths])}
     M = _draw("variance", test, size, seed, 1)
-    after = []
-    for depth in depths:
-        progress(f"K_svd = {depth}: {iterations:,} iterations of training")
-        key = {"svd": FORMAT, "depth": depth, "iterations": iterations, "train": train, "test": test, "batch": batch}
-        key |= {"size": list(size), "seed": seed, "rate": RATE}
-
-        def compute(depth: int = depth) -> dict[str, Any]:
-            net = _net(size, depth, seed)
-            data = _draw("variance", train, size, seed, 0)
-            net.fit(data, iterations=iterations, batch=batch, learning_rate=RATE, seed=seed)
-            return _measured(net, M)
-
-        after.append(kept(cache, "svd", key, compute))
-    readings["variance"]["after"] = _collected(after)
+    choices = {"iterations": iterations, "train": train, "test": test, "batch": batch, "size": list(size), "seed": seed}
+    parts = (
+        Part(
+            f"K_svd = {depth}: {iterations:,} iterations of training",
+            {"svd": FORMAT, "depth": depth, **choices, "rate": RATE},
+            {"depth": depth, **choices},
+        )
+        for depth in depths
+    )
+    readings["variance"]["after"] = _collected(kept_all(cache, "svd", parts, trained, progress))
     progress("beside torch.linalg.svd")
     peers = _peers(M[: min(test, 30)], depths[-1], seed)
     ties = tuple(_ties(name, A, seed) for name, A in TIES.items())
@@ -116,6 +112,16 @@ def _draw(reading: str, count: int, size: tuple[int, int], seed: int, part: int)
 
 def _net(size: tuple[int, int], depth: int, seed: int, inverse: Any = "exact") -> LearnedSVD:
     return LearnedSVD(*size, layers=depth, seed=seed, inverse=inverse)
+
+
+def trained(
+    depth: int, iterations: int, train: int, test: int, batch: int, size: tuple[int, int], seed: int
+) -> dict[str, float]:
+    """Test loss and MSE after training."""
+    net = _net(size, depth, seed)
+    data = _draw("variance", train, size, seed, 0)
+    net.fit(data, iterations=iterations, batch=batch, learning_rate=RATE, seed=seed)
+    return _measured(net, _draw("variance", test, size, seed, 1))
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from .._core.run import Run
+from .finished import Part, kept_all
 from .result import Cell, Experiment, Finding, Progress, Table
 from .two_layer_instances import (
     CONTRACTION,
@@ -54,16 +55,19 @@ def table3(
     """Factors of the gap per iteration near the optimum, by formula and measured, for each K/μ, width and noise sd."""
     labels: list[str] = []
     factors: dict[str, dict[str, list[float]]] = {}
+    parts: list[Part] = []
     for kappa, width, noise in settings:
-        label = f"K/μ = {kappa:g}, h = {width}, noise sd {noise:g}"
-        progress(f"{label}: {repeats} repeats")
-        labels.append(label)
+        labels.append(f"K/μ = {kappa:g}, h = {width}, noise sd {noise:g}")
+        instance = {"kappa": kappa, "width": width, "noise": noise, "n": n, "seed": seed}
+        parts += [
+            Part(f"{labels[-1]}: repeat {repeat + 1} of {repeats}", {}, {**instance, "repeat": repeat})
+            for repeat in range(repeats)
+        ]
+    results = iter(kept_all(None, "", parts, measured, progress))
+    for label in labels:
         found = factors.setdefault(label, {})
-        for repeat in range(repeats):
-            instance = section_4(width, noise, repeat_generator(seed, repeat), n=n, kappa=kappa)
-            certificates = {theorem: instance.certify(theorem) for theorem in (CORRECTED, DRIFT, CONTRACTION)}
-            runs = {rule: instance.run(rule, certificates[theorem]) for rule, theorem in MEASURED.items()}
-            for source, value in _one_repeat(runs).items():
+        for _ in range(repeats):
+            for source, value in next(results).items():
                 found.setdefault(source, []).append(value)
     rows = tuple(_row(label, source, values) for label in labels for source, values in factors[label].items())
     table = Table("local factors", ("instance", "source", "factor", "iterations per decade"), rows)
@@ -84,6 +88,13 @@ def table3(
             "prior work": "the constants inside Ω are taken as 1",
         },
     )
+
+
+def measured(kappa: float, width: int, noise: float, n: int, seed: int, repeat: int) -> dict[str, float]:
+    """The factors of one repeat by source."""
+    instance = section_4(width, noise, repeat_generator(seed, repeat), n=n, kappa=kappa)
+    certificates = {theorem: instance.certify(theorem) for theorem in (CORRECTED, DRIFT, CONTRACTION)}
+    return _one_repeat({rule: instance.run(rule, certificates[theorem]) for rule, theorem in MEASURED.items()})
 
 
 def _one_repeat(runs: dict[str, Run]) -> dict[str, float]:

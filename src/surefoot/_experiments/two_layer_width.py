@@ -12,6 +12,7 @@ import torch
 from .._core.losses import SquaredLoss
 from .._report import charts
 from .._two_layer.iterate import squared_extremes
+from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (
     CORRECTED,
@@ -58,18 +59,19 @@ def figure3(
     """
     kappas: dict[tuple[float, int], list[float]] = {(p, h): [] for p in exponents for h in widths}
     ratios: dict[tuple[float, int], list[float]] = {key: [] for key in kappas}
-    for width in widths:
-        progress(f"width {width}: {repeats} repeats of {len(exponents)} exponents")
-        for repeat in range(repeats):
-            generator = repeat_generator(seed, repeat)
-            X = orthogonal(n, generator)
-            target = X @ gaussian(n, n, generator) + gaussian(n, n, generator)
-            loss = SquaredLoss(X, math.sqrt(0.1) * target)
-            W1, W2 = gaussian(n, width, generator), gaussian(n, width, generator)
-            for p in exponents:
-                instance = Instance(width**-p * W1, width**-p * W2, loss)
-                kappas[p, width].append(condition_number(instance))
-                ratios[p, width].append(conditioning(instance.certify(CORRECTED)))
+    parts = [
+        Part(
+            f"width {width}: repeat {repeat + 1} of {repeats}, {len(exponents)} exponents",
+            {},
+            {"width": width, "exponents": list(exponents), "n": n, "seed": seed, "repeat": repeat},
+        )
+        for width in widths
+        for repeat in range(repeats)
+    ]
+    for part, found in zip(parts, kept_all(None, "", parts, conditioned, progress), strict=True):
+        for p, kappa, ratio in zip(exponents, found["kappas"], found["ratios"], strict=True):
+            kappas[p, part.arguments["width"]].append(kappa)
+            ratios[p, part.arguments["width"]].append(ratio)
     rows = tuple((p, h, mean(kappas[p, h]), mean([k * k for k in kappas[p, h]]), mean(ratios[p, h])) for p, h in kappas)
     columns = ("p", "width", "kappa(T_0)", "s+/s-", "alpha1/alpha2")
     return Experiment(
@@ -88,6 +90,20 @@ def figure3(
             "repeats use": "the same X, theta and noise at every width; every p scales the same draw",
         },
     )
+
+
+def conditioned(width: int, exponents: Sequence[float], n: int, seed: int, repeat: int) -> dict[str, list[float]]:
+    """κ(T_0) and α1/α2 of one repeat by exponent."""
+    generator = repeat_generator(seed, repeat)
+    X = orthogonal(n, generator)
+    target = X @ gaussian(n, n, generator) + gaussian(n, n, generator)
+    loss = SquaredLoss(X, math.sqrt(0.1) * target)
+    W1, W2 = gaussian(n, width, generator), gaussian(n, width, generator)
+    instances = [Instance(width**-p * W1, width**-p * W2, loss) for p in exponents]
+    return {
+        "kappas": [condition_number(instance) for instance in instances],
+        "ratios": [conditioning(instance.certify(CORRECTED)) for instance in instances],
+    }
 
 
 def _findings3(

@@ -106,6 +106,8 @@ class Gradient:
 
 def absolute_norm_upper(M: Tensor) -> float:
     """Upper bound of ‖ |M| ‖, hence of ‖M‖: the smaller of ‖M‖_F and (‖M‖_1 ‖M‖_∞)^½; in O(Nm)."""
+    if M.numel() == 0:
+        return 0.0
     magnitude = M.abs()
     columns = magnitude.sum(dim=0, dtype=torch.float64).max()
     rows = magnitude.sum(dim=1, dtype=torch.float64).max()

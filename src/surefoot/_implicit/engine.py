@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,95 +14,75 @@ from torch import Tensor
 from .._core.samples import SampleLoss
 from .._core.status import RunStatus
 from .._core.steps import armijo_from_polyak
-from .adjoint import Adjoint, absolute_norm_upper, active_units, adjoint
-from .equilibrium import EquilibriumStatus, solve
-from .norms import LOOSE, NormWatch, accumulated, frobenius_upper, product_row_errors, unit_roundoff
+from .norms import LOOSE, NormWatch, accumulated, frobenius_upper, unit_roundoff
+from .share import Share, Summary, Weights
 from .solvers import SolverMemory
 
-TOLERANCE = 1e-13
-"""Of the equilibrium, relative to its norm: the output step must be accurate to a small part of σ_min(Z)² (Theorems 1 and 2)."""
 LOWER = 1.0 - 1e-12
 UPPER = 1.0 + 1e-12
 """Beyond the rounding of a norm, in either direction."""
 
 
-@dataclass(frozen=True)
-class Weights:
-    """W (d, m), A (m, m), b (m, p)."""
+class NetworkIterate(ABC):
+    """The network at one set of weights, from sums over its rows.
 
-    W: Tensor
-    A: Tensor
-    b: Tensor
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> Weights:
-        """From a mapping by name; copies."""
-        return cls(*(tensors[name].detach().clone() for name in ("W", "A", "b")))
-
-    def after(self, eta: float, gradient: Weights) -> Weights:
-        """θ - η g."""
-        return Weights(self.W - eta * gradient.W, self.A - eta * gradient.A, self.b - eta * gradient.b)
-
-    @property
-    def squared(self) -> float:
-        """‖·‖_F² of all weights together."""
-        return sum(float(torch.linalg.vector_norm(x)) ** 2 for x in (self.W, self.A, self.b))
-
-
-class Iterate:
-    """The network at one set of weights: equilibrium with its error, residual, gradient.
-
-    Args:
-        loss: X (N, d), Y (N, p).
-        weights: float64.
+    Attributes:
+        at: the weights.
         gamma: γ.
         norm_A: upper bound of ‖A‖.
-        memory: where to start the equilibrium; left as it is, see ``memory`` for what the next iterate starts from.
-        adjoint_start: where to start the adjoint (N, m).
+        residual_norm: ‖Zb - Y‖_F as computed.
     """
 
-    def __init__(
-        self,
-        loss: SampleLoss,
-        weights: Weights,
-        gamma: float,
-        norm_A: float,
-        memory: SolverMemory,
-        adjoint_start: Tensor | None = None,
-    ) -> None:
-        self.loss, self.at, self.gamma, self.norm_A = loss, weights, gamma, norm_A
-        self.started_from, self.adjoint_start = memory, adjoint_start
-        self.memory = replace(memory)
-        self.contraction = gamma * norm_A * UPPER
-        X, W = loss.X, weights.W
-        self.XW = X @ W
-        self.Phi = self.XW.relu()
-        self.equilibrium = solve(
-            weights.A,
-            self.Phi,
-            gamma,
-            norm_A=norm_A,
-            tolerance=TOLERANCE,
-            phi_error=product_row_errors(X, W),
-            memory=self.memory,
-        )
-        self.Z = self.equilibrium.Z
-        self.residual = self.Z @ weights.b - loss.Y
-        self.gap = 0.5 * float(torch.linalg.vector_norm(self.residual)) ** 2
+    at: Weights
+    gamma: float
+    norm_A: float
+    residual_norm: float
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """N."""
 
     @cached_property
-    def adjoint(self) -> Adjoint:
-        """V (N, m)."""
-        active = active_units(self.at.A, self.Phi, self.Z, self.gamma)
-        return adjoint(
-            self.at.A, active, self.residual, self.at.b, self.gamma, norm_A=self.norm_A, start=self.adjoint_start
-        )
+    @abstractmethod
+    def summary(self) -> Summary:
+        """Of all rows."""
 
     @cached_property
+    @abstractmethod
     def gradient(self) -> Weights:
         """Of W, A and b, relu'(0) = 0."""
-        V = self.adjoint.V
-        return Weights(self.loss.X.T @ (V * (self.XW > 0)), self.gamma * (self.Z.T @ V), self.Z.T @ self.residual)
+
+    @property
+    @abstractmethod
+    def output_terms(self) -> Tensor:
+        """|Z|ᵀ|r| (m, p): the sizes of the terms of ∂b."""
+
+    @abstractmethod
+    def residual_norm_at(self, weights: Weights, norm_A: float) -> float:
+        """‖r‖_F at weights that are only tried."""
+
+    @abstractmethod
+    def after(self, weights: Weights, norm_A: float) -> Self:
+        """The next iterate, whose equations are started from the solutions of this one."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """All that this iterate was computed from, beyond the weights."""
+
+    @abstractmethod
+    def restored(self, weights: Weights, norm_A: float, state: Mapping[str, Tensor]) -> Self:
+        """The iterate that had this ``state``; movements are measured from the same first iterate as here."""
+
+    @property
+    def gap(self) -> float:
+        """½‖r‖²."""
+        return 0.5 * self.residual_norm**2
+
+    @property
+    def contraction(self) -> float:
+        """Upper bound of γ‖A‖."""
+        return self.gamma * self.norm_A * UPPER
 
     @cached_property
     def gradient_squared(self) -> float:
@@ -111,20 +92,19 @@ class Iterate:
     @cached_property
     def residual_error(self) -> float:
         """Bound on ‖r̂ - (Zb - Y)‖_F for the exact equilibrium Z: ω_r + ε‖b‖ (Lemma 5)."""
-        b = self.at.b
-        products = frobenius_upper(self.Z.abs() @ b.abs())
-        rounding = accumulated(len(b) + 2, unit_roundoff(b.dtype)) * products
-        rounding += 2.0 * unit_roundoff(b.dtype) * frobenius_upper(self.residual)
-        return (rounding + self.equilibrium.error * frobenius_upper(b)) * UPPER
+        b, rows = self.at.b, self.summary
+        rounding = accumulated(len(b) + 2, unit_roundoff(b.dtype)) * rows.output_upper
+        rounding += 2.0 * unit_roundoff(b.dtype) * rows.residual_upper
+        return (rounding + rows.error * frobenius_upper(b)) * UPPER
 
     def output_defect(self, eta: float, after: Tensor) -> float:
         """Bound on ‖h‖_F, where b' = b - η(Zᵀr + h) for the exact Z and r (Lemma 5), rounding of the step included."""
-        u, gradient, error = unit_roundoff(after.dtype), self.gradient.b, self.equilibrium.error
-        r = self.residual
+        u, gradient, rows = unit_roundoff(after.dtype), self.gradient.b, self.summary
         step = (1.0 + 2.0 * u) * u * (frobenius_upper(after) + eta * frobenius_upper(gradient)) / eta
-        product = accumulated(len(r) + 1, u) * frobenius_upper(self.Z.abs().T @ r.abs())
-        size = absolute_norm_upper(self.Z) + error
-        return (step + product + error * frobenius_upper(r) + size * self.residual_error) * UPPER
+        # of a sum of N products in any order, so in shares too
+        product = accumulated(self.count + 1, u) * frobenius_upper(self.output_terms)
+        size = rows.features_upper + rows.error
+        return (step + product + rows.error * rows.residual_upper + size * self.residual_error) * UPPER
 
     def norm_after(self, eta: float) -> float:
         """Upper bound of ‖A‖ a step η on: ‖A‖ + η‖∂A‖_F."""
@@ -135,8 +115,7 @@ class Iterate:
         norm = self.norm_after(eta)
         if not self.gamma * norm < 1.0:
             return math.inf
-        weights = self.at.after(eta, self.gradient)
-        return Iterate(self.loss, weights, self.gamma, norm, self.memory).gap
+        return 0.5 * self.residual_norm_at(self.at.after(eta, self.gradient), norm) ** 2
 
     @cached_property
     def safe_step(self) -> float:
@@ -146,46 +125,59 @@ class Iterate:
     @cached_property
     def measurements(self) -> dict[str, float]:
         """What the trace records of this iterate."""
-        residual = float(torch.linalg.vector_norm(self.residual))
         return {
             "gap": self.gap,
             "gradient_squared": self.gradient_squared,
             "contraction": self.contraction,
-            "equilibrium_error": self.equilibrium.error,
+            "equilibrium_error": self.summary.error,
             "output_norm": float(torch.linalg.matrix_norm(self.at.b, 2)),
-            "residual_lower": max(0.0, residual * LOWER - self.residual_error),
+            "residual_lower": max(0.0, self.residual_norm * LOWER - self.residual_error),
         }
 
 
-class WeightEngine:
-    """Gradient descent on W, A and b (float64, any device)."""
+class Iterate(Share, NetworkIterate):
+    """An iterate whose rows are all in one share."""
+
+    @property
+    def count(self) -> int:
+        return len(self.residual)
+
+
+AnyIterate = TypeVar("AnyIterate", bound=NetworkIterate)
+
+
+class DescentEngine(Generic[AnyIterate]):
+    """Gradient descent on W, A and b.
+
+    Args:
+        A: of the first iterate.
+        gamma: γ.
+        begin: the first iterate, given an upper bound of ‖A‖.
+    """
 
     name = "weights"
+    iterate: AnyIterate
 
-    def __init__(self, loss: SampleLoss, weights: Weights, gamma: float) -> None:
-        self._loss, self._gamma = loss, gamma
-        self._watch = NormWatch(weights.A)
-        self.iterate = self._at(weights, self._watch.bound(weights.A), SolverMemory())
+    def __init__(self, A: Tensor, gamma: float, begin: Callable[[float], AnyIterate]) -> None:
+        self._gamma = gamma
+        self._watch = NormWatch(A)
+        self.iterate = begin(self._watch.bound(A))
         self.alignment = 0.0
-        self._first = self.iterate.Z
         self._step: dict[str, float] = {}
         self._record()
 
-    def _at(self, weights: Weights, norm_A: float, memory: SolverMemory, start: Tensor | None = None) -> Iterate:
-        return Iterate(self._loss, weights, self._gamma, norm_A, memory, start)
-
     def _record(self) -> None:
         """Complete the measurements with those that compare with the first iterate, and of the step that led here."""
-        moved = float(torch.linalg.vector_norm(self.iterate.Z - self._first))
+        moved = self.iterate.summary.movement
         self.iterate.measurements.update({"feature_movement": moved, **self._step})
 
     @property
     def failure(self) -> RunStatus | None:
         """Whether the equilibrium may not exist any more, or every unit is dead."""
         found = self.iterate
-        if not found.contraction < 1.0 or found.equilibrium.status is EquilibriumStatus.NOT_CONTRACTING:
+        if not (found.contraction < 1.0 and found.summary.contracting):
             return RunStatus.ILL_POSED
-        if found.gap > 0.0 and not bool(found.Z.any()):
+        if found.gap > 0.0 and not found.summary.alive:
             return RunStatus.COLLAPSED
         return None
 
@@ -199,10 +191,8 @@ class WeightEngine:
             "hidden_A": 2.0 * frobenius_upper(gradient.A) * UPPER,
             "hidden_W": 2.0 * frobenius_upper(gradient.W) * UPPER,
         }
-        last = before.Z
-        norm = self._watch.bound(weights.A, 1.0 / self._gamma, LOOSE)
-        self.iterate = self._at(weights, norm, before.memory, before.adjoint.V)
-        self._step["feature_step"] = float(torch.linalg.vector_norm(self.iterate.Z - last))
+        self.iterate = before.after(weights, self._watch.bound(weights.A, 1.0 / self._gamma, LOOSE))
+        self._step["feature_step"] = self.iterate.summary.step
         if self.failure is None:
             after = self.iterate.gradient
             pairs = ((gradient.W, after.W), (gradient.A, after.A), (gradient.b, after.b))
@@ -221,23 +211,28 @@ class WeightEngine:
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint needs beyond the weights: all that the iterate was computed from."""
-        found = self.iterate
-        numbers = {"alignment": self.alignment, "norm_A": found.norm_A}
+        numbers = {"alignment": self.alignment, "norm_A": self.iterate.norm_A}
         numbers |= {f"step.{name}": value for name, value in self._step.items()}
-        tensors = {
-            "Z": found.started_from.Z,
-            "basis": found.started_from.basis,
-            "adjoint": found.adjoint_start,
-            **{f"watch.{name}": value for name, value in self._watch.state().items()},
-        }
         state = {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
-        return state | {name: tensor for name, tensor in tensors.items() if tensor is not None}
+        return state | self.iterate.state() | {f"watch.{name}": value for name, value in self._watch.state().items()}
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""
         self._watch.restore({k.removeprefix("watch."): v for k, v in state.items() if k.startswith("watch.")})
-        memory = SolverMemory(state.get("Z"), state.get("basis"))
-        self.iterate = self._at(Weights.of(weights), float(state["norm_A"]), memory, state.get("adjoint"))
+        self.iterate = self.iterate.restored(Weights.of(weights), float(state["norm_A"]), state)
         self.alignment = float(state["alignment"])
         self._step = {k.removeprefix("step."): float(v) for k, v in state.items() if k.startswith("step.")}
         self._record()
+
+
+class WeightEngine(DescentEngine[Iterate]):
+    """With all rows in this process, on any device.
+
+    Args:
+        loss: X (N, d), Y (N, p).
+        weights: float64.
+        gamma: γ.
+    """
+
+    def __init__(self, loss: SampleLoss, weights: Weights, gamma: float) -> None:
+        super().__init__(weights.A, gamma, lambda norm_A: Iterate(loss, weights, gamma, norm_A, memory=SolverMemory()))

@@ -14,9 +14,10 @@ from .._core.losses import Loss
 from .._core.samples import sample_loss
 from .._core.status import RunStatus
 from .._core.validate import positive_integer, real
-from .engine import Iterate, Weights
+from .engine import Iterate
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
+from .share import Weights
 from .solvers import SolverMemory
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import torch
@@ -60,6 +60,13 @@ def frobenius_upper(A: Tensor) -> float:
     exponent = math.frexp(largest)[1]
     norm = float(torch.linalg.vector_norm(shift(A.double(), -exponent)))
     return _shift_up(up(up(norm, A.numel() + 2) + A.numel() * 2.0**-500), exponent)
+
+
+def stacked_upper(norms: Sequence[float]) -> float:
+    """Upper bound of the norm of a matrix, Frobenius or spectral, from bounds of those of its blocks of rows; infinite where one
+    of them is NaN."""
+    norm = math.hypot(*norms)  # within an ulp
+    return math.inf if math.isnan(norm) else up(norm, 4)
 
 
 def largest_entry(A: Tensor) -> float:

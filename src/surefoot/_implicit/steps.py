@@ -8,7 +8,7 @@ from typing import Any
 
 from .._core.certificate import Certificate
 from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule, make
-from .engine import WeightEngine
+from .engine import DescentEngine
 
 
 class CertifiedConstant(StepRule):
@@ -20,7 +20,7 @@ class CertifiedConstant(StepRule):
     def start(self, loss: Any, certificate: Certificate | None) -> None:
         self._eta = certificate.step_size if certificate is not None and certificate.holds else None
 
-    def step(self, engine: WeightEngine) -> float:
+    def step(self, engine: DescentEngine[Any]) -> float:
         return engine.iterate.safe_step if self._eta is None else self._eta
 
 
@@ -46,7 +46,7 @@ class WellPosed(StepRule):
     def start(self, loss: Any, certificate: Certificate | None) -> None:
         self.proposal.start(loss, certificate)
 
-    def step(self, engine: WeightEngine) -> float:
+    def step(self, engine: DescentEngine[Any]) -> float:
         iterate = engine.iterate
         eta = self.proposal.step(engine)
         while eta > 0.0 and math.isfinite(eta) and not iterate.gamma * iterate.norm_after(eta) <= 1.0 - self.margin:

@@ -21,12 +21,15 @@ from .._core.losses import Loss
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
 from .._core.steps import StepRule, make
+from .._core.team import team
 from .._core.validate import network_weight, unknown
 from .audit import audit
-from .engine import Iterate, WeightEngine, Weights
+from .engine import Iterate, WeightEngine
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
 from .rows import parallel_rows
+from .share import Weights
+from .shared import SharedEngine
 from .solvers import SolverMemory
 from .steps import RULES
 
@@ -85,11 +88,14 @@ class ImplicitSystem:
         """See ``_core.steps.make``."""
         return make(steps, certificate, self.rules)
 
-    def engine(self, net: ImplicitReLU, loss: SampleLoss, name: str) -> WeightEngine:
-        """The one engine: all weights."""
+    def engine(self, net: ImplicitReLU, loss: SampleLoss, name: str) -> WeightEngine | SharedEngine:
+        """The one engine: all weights. Where there are several ranks they share its rows, if these are on the CPU."""
         if name not in ("auto", WeightEngine.name):
             raise unknown("engine", name, ["auto", WeightEngine.name])
-        return WeightEngine(loss, Weights.of(self.reduced(net, loss)), net.gamma)
+        weights, ranks = Weights.of(self.reduced(net, loss)), team()
+        if ranks is None or loss.X.device.type != "cpu":
+            return WeightEngine(loss, weights, net.gamma)
+        return SharedEngine(loss, weights, net.gamma, ranks)
 
     def reduced(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
         """W (d, m), A (m, m), b (m, p) and γ (), as copies.

@@ -19,7 +19,7 @@ from surefoot_check.theorems import inverse_interval
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
-from .._core.io import make_directory
+from .._core.io import run_directory
 from .._core.run import write_start
 from .._core.steps import StepRule
 from .._core.validate import folder, network_weight
@@ -158,8 +158,8 @@ def save_certificate(
         failed = "; ".join(str(condition) for condition in certificate.conditions if not condition.holds)
         raise ValueError(f"there is nothing to certify: {failed}. {certificate.suggestion}")
     path = folder("directory", directory)
-    make_directory(path)
-    write_start(path, certificate, loss.arrays(), system.reduced(net, loss), {"format": FORMAT})
+    with run_directory(path, resume=False):
+        write_start(path, certificate, loss.arrays(), system.reduced(net, loss), {"format": FORMAT})
     return certificate
 
 

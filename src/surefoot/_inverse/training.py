@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,8 @@ from surefoot_check.arrays import digest
 
 from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
 from .._core.optimizers import FIRST_ORDER
+from .._core.shared_sum import SharedSum, Terms
+from .._core.team import Message
 from .._core.validate import integer, nonnegative, positive_integer, unknown
 from .iteration import unrolled
 from .network import LearnedInverse
@@ -77,7 +79,8 @@ def train(
     resume: bool = False,
 ) -> Fit:
     """Minimise the loss (4), 1/(2nK) Σ_i Σ_k ‖A_iX_{k,i}A_i - A_i‖_F², over the coefficients, from those that the net
-    has (the paper's Algorithm 1 starts near 1). Full batch, one step an epoch, in place.
+    has (the paper's Algorithm 1 starts near 1). Full batch, one step an epoch, in place. The ranks of a job share the
+    matrices, with the same result up to the rounding of sums.
 
     Args:
         net: at the end it holds the best coefficients, not the last.
@@ -117,21 +120,22 @@ def train(
     epochs = integer("epochs", epochs, 0)
     patience = None if patience is None else positive_integer("patience", patience)
     path = run_path(directory, resume)
-    loss, own = _objectives(net, matrices, domain, objective == "last", "matrices")
-    measure = own if validation is None else _objectives(net, validation, domain, False, "validation")[1]
-    settings = {
-        "format": FORMAT,
-        "optimizer": optimizer,
-        "learning_rate": rate,
-        "patience": patience,
-        "objective": objective,
-        "domain": domain,
-        "c0": net.c0,
-        "coefficients": _digest(net.coefficients),
-        "matrices": _digest(matrices),
-        "validation": None if validation is None else _digest(validation),
-    }
     with ExitStack() as held:
+        loss, measure = _objectives(net, matrices, domain, objective == "last", "matrices", held)
+        if validation is not None:
+            measure = _objectives(net, validation, domain, False, "validation", held)[1]
+        settings = {
+            "format": FORMAT,
+            "optimizer": optimizer,
+            "learning_rate": rate,
+            "patience": patience,
+            "objective": objective,
+            "domain": domain,
+            "c0": net.c0,
+            "coefficients": _digest(net.coefficients),
+            "matrices": _digest(matrices),
+            "validation": None if validation is None else _digest(validation),
+        }
         files = (
             None if path is None else TrainingDirectory(path, settings, "training of a learned inverse", resume, held)
         )
@@ -147,30 +151,68 @@ def train(
     return Fit(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
 
 
-def _objectives(net: LearnedInverse, value: Any, domain: str, last: bool, name: str) -> tuple[Gradient, Measure]:
-    """The loss with its gradient, and the test loss, of these matrices."""
+def _objectives(
+    net: LearnedInverse, value: Any, domain: str, last: bool, name: str, held: ExitStack | None = None
+) -> tuple[Gradient, Measure]:
+    """The loss with its gradient, and the test loss, of matrices that the ranks of a job share until ``held`` is closed."""
     A = check_matrices(name, value).double().to(net.coefficients.device)
-    if domain == "spectral":
-        spectra = Spectra.of(A, net.c0, name)
-        return lambda C: spectra.value_and_gradient(C, last), spectra.test_loss
-    wide = A if A.shape[-2] <= A.shape[-1] else A.mT
-    start = net.initial(wide)
-
-    def defects(C: Tensor) -> list[Tensor]:
-        return [((wide @ X) @ wide - wide).square().sum() for X in unrolled(wide, start, C)]
+    common = Message({"c0": net.c0, "last": last, "name": name})
+    total = SharedSum(SpectralTerms if domain == "spectral" else MatrixTerms, common, held or ExitStack())
+    total.take(len(A), {}, {"A": A})
 
     def loss(C: Tensor) -> tuple[float, Tensor]:
-        C = C.detach().requires_grad_()
-        terms = defects(C)
-        total = terms[-1] if last else torch.stack(terms).sum() / len(terms)
-        total = total / (2 * len(A))
-        return total.item(), torch.autograd.grad(total, C)[0]
+        found, gradient = total.value_and_gradient(C)
+        return float(found), gradient
 
-    def test_loss(C: Tensor) -> float:
-        with torch.no_grad():
-            return defects(C)[-1].item() / len(A)
+    return loss, total.measure
 
-    return loss, test_loss
+
+class SpectralTerms(Terms):
+    """The loss (4) and the test loss by the singular values; w is C (K, L)."""
+
+    def __init__(self, common: Message) -> None:
+        self._facts = common.facts
+
+    def take(self, data: Message, part: slice, count: int) -> None:
+        A = data.tensors["A"]
+        if len(A) < count and not bool(A.any()):  # which is refused of all matrices, but not of a share
+            self._spectra = Spectra(A.new_zeros(0), A.new_zeros(0), count)
+        else:
+            self._spectra = replace(Spectra.of(A, self._facts["c0"], self._facts["name"]), count=count)
+
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        value, gradient = self._spectra.value_and_gradient(w, self._facts["last"])
+        return torch.tensor(value, dtype=torch.float64), gradient
+
+    def measure(self, w: Tensor) -> float:
+        return self._spectra.test_loss(w)
+
+
+class MatrixTerms(Terms):
+    """The same by products of the matrices."""
+
+    def __init__(self, common: Message) -> None:
+        self._facts = common.facts
+
+    def take(self, data: Message, part: slice, count: int) -> None:
+        A = data.tensors["A"]
+        self._wide, self._count = A if A.shape[-2] <= A.shape[-1] else A.mT, count
+        self._start = LearnedInverse.ones(1, 1, self._facts["c0"]).initial(self._wide)
+
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        w = w.detach().requires_grad_()
+        terms = self._defects(w)
+        total = terms[-1] if self._facts["last"] else torch.stack(terms).sum() / len(terms)
+        total = total / (2 * self._count)
+        return total.detach(), torch.autograd.grad(total, w)[0]
+
+    @torch.no_grad()
+    def measure(self, w: Tensor) -> float:
+        return self._defects(w)[-1].item() / self._count
+
+    def _defects(self, C: Tensor) -> list[Tensor]:
+        wide = self._wide
+        return [((wide @ X) @ wide - wide).square().sum() for X in unrolled(wide, self._start, C)]
 
 
 def _digest(value: Tensor) -> str:

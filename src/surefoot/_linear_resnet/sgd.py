@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -26,8 +24,9 @@ from .._core import checkpoints
 from .._core import trace as traces
 from .._core.certificate import Condition, publish
 from .._core.descent import DIVERGED
+from .._core.fitting import TrainingDirectory
 from .._core.interrupts import StopRequest
-from .._core.io import SGD_FORMAT, RunDirectoryError, locked, make_directory, read_json, write_json
+from .._core.io import SGD_FORMAT
 from .._core.losses import SquaredLoss
 from .._core.status import RunStatus
 from .._core.validate import as_tensor, folder, integer, nonnegative, positive_integer, real, unknown
@@ -332,7 +331,7 @@ def descend_sgd(
 
 
 class _Files:
-    """The run directory of one call of ``descend_sgd``, locked until ``held`` is closed.
+    """The run directory of one call of ``descend_sgd``.
 
     Attributes:
         start: the checkpoint to continue from, if any.
@@ -340,63 +339,22 @@ class _Files:
     """
 
     def __init__(self, path: Path, settings: dict[str, Any], W: Tensor, resume: bool, held: ExitStack) -> None:
-        self._path, self._names = path, {"W": W}
-        self._owner = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        self.start: checkpoints.Checkpoint | None = None
-        self.rows: list[traces.Row] = []
-        if not resume:
-            make_directory(path)
-            held.enter_context(locked(path))
-            write_json(path / "config.json", settings)
-        else:
-            if not path.is_dir():
-                raise RunDirectoryError(f"{path} is not a directory; there is no run to resume")
-            held.enter_context(locked(path))
-            self._resume(settings)
-        self._saved = len(self.rows)
-
-    def _resume(self, settings: dict[str, Any]) -> None:
-        stored = read_json(self._path / "config.json")
-        if not isinstance(stored, dict) or stored.get("format") != SGD_FORMAT:
-            raise RunDirectoryError(
-                f"{self._path} has no run of sf.sgd; resume it with what started it, or start a run in another directory"
-            )
-        differing = sorted(name for name in settings if stored.get(name) != settings[name])
-        if differing:
-            raise RunDirectoryError(
-                f"the run in {self._path} has other settings or data ({', '.join(differing)} differ); resume with the same "
-                "settings, data and initial weights, or start a run in another directory"
-            )
-        (self._path / "checkpoints").mkdir(exist_ok=True)
-        self.start = checkpoints.latest(self._path, self._names, self._owner)
-        trace = self._path / "trace.jsonl"
-        if self.start is None:
-            trace.unlink(missing_ok=True)
-            return
-        self.rows = traces.read(trace)[: self.start.iteration]
-        if len(self.rows) < self.start.iteration:
-            raise RunDirectoryError(
-                f"the trace in {self._path} has {len(self.rows)} rows for {self.start.iteration} iterations; it was cut: "
-                "start a new run"
-            )
-        traces.write(trace, self.rows)
+        self._names = {"W": W}
+        self._training = TrainingDirectory(path, settings, "run of sf.sgd", resume, held)
+        self._trace = traces.TraceFile(path)
+        self.start = self._training.latest(self._names)
+        self.rows = self._trace.resume(0 if self.start is None else self.start.iteration)
 
     def save(self, rows: list[traces.Row], iteration: int, W: np.ndarray) -> None:
         """The rows so far, then a checkpoint before the step at ``iteration``."""
-        self._append(rows)
-        checkpoints.save(
-            self._path, checkpoints.Checkpoint(iteration, {"W": torch.from_numpy(W)}, {}, {}, 0), self._owner
-        )
+        self._trace.save(rows)
+        self._training.save(checkpoints.Checkpoint(iteration, {"W": torch.from_numpy(W)}, {}, {}, 0))
 
     def diverged(self, rows: list[traces.Row]) -> np.ndarray | None:
         """Store the trace of a run that diverged; the newest checkpoint's weights."""
-        self._append(rows)
-        checkpoint = checkpoints.latest(self._path, self._names, self._owner)
+        self._trace.save(rows)
+        checkpoint = self._training.latest(self._names)
         return None if checkpoint is None else checkpoint.weights["W"].numpy()
-
-    def _append(self, rows: list[traces.Row]) -> None:
-        traces.append(self._path / "trace.jsonl", rows[self._saved :])
-        self._saved = len(rows)
 
 
 def _optimal_value_upper(loss: SquaredLoss, X: np.ndarray, Y: np.ndarray) -> float:

@@ -223,6 +223,10 @@ class LearnedSVD(nn.Module):
         try:
             rows, columns, rank, layers, exact, seed = stored.pop("sizes").tolist()
             tolerance = float(stored.pop("tolerance"))
+            # before memory is taken for what the sizes claim
+            found = {name: tuple(stored[name].shape) for name in ("start_U", "start_V", "steps")}
+            if found != {"start_U": (rows, rank), "start_V": (columns, rank), "steps": (layers, 2)}:
+                raise ValueError(f"its sizes are not those of its arrays {found}")
             inner: Any = "exact" if exact else tuple(stored["coefficients"].shape[2:])
             options: Any = {"layers": layers, "inverse": inner, "seed": seed, "dtype": stored["steps"].dtype}
             net = cls(rows, columns, rank, tolerance=None if tolerance < 0.0 else tolerance, **options)

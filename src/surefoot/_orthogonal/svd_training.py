@@ -15,6 +15,8 @@ from surefoot_check.arrays import digest
 
 from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
 from .._core.optimizers import FIRST_ORDER
+from .._core.shared_sum import SharedSum, Terms, assign, flat
+from .._core.team import Message
 from .._core.validate import finite, integer, nonnegative, positive_integer
 from .learned_svd import LearnedSVD
 from .svd_losses import Loss, layer_losses, train_inverses
@@ -73,7 +75,8 @@ def train_svd(
     directory: str | Path | None = None,
     resume: bool = False,
 ) -> SVDTrainRun:
-    """Algorithm 3: minimise the mean loss of all layers over ``net.steps``; the network is changed in place.
+    """Algorithm 3: minimise the mean loss of all layers over ``net.steps``; the network is changed in place. The ranks of a job
+    share the batch, with the same result up to the rounding of sums; Algorithm 1 inside it runs on rank 0 alone.
 
     Args:
         net: trained in place; at the end it holds the best parameters, not the last.
@@ -133,23 +136,60 @@ def train_svd(
     trained, method = copy.deepcopy(net), FIRST_ORDER[optimizer](rate)
     with ExitStack() as held:
         files = None if path is None else TrainingDirectory(path, settings, "training of a learned SVD", resume, held)
-        at = Fitting(_flat(net.steps, net.coefficients), method, iterations, patience, files, held)
+        facts = {
+            "loss": loss,
+            "size": [net.rows, net.columns, net.rank],
+            "layers": net.layers,
+            "inverse": "exact" if net.exact else list(net.coefficients.shape[2:]),
+        }
+        common = Message(facts, {"start_U": net.start_U, "start_V": net.start_V})
+        training = SharedSum(LayerTerms, common, held)
+        held_out = None if validation is None else SharedSum(LayerTerms, common, held)
+        if held_out is not None and validation is not None:
+            held_out.take(len(validation), {}, {"M": validation})
+        at = Fitting(flat((net.steps, net.coefficients)), method, iterations, patience, files, held)
+        first = at.epoch
         while at.status is TrainStatus.RUNNING:
-            _assign(trained, at.weights)
-            M = _drawn(matrices, batch, seed, at.epoch)
-            if inner:
+            w, M = at.weights, _drawn(matrices, batch, seed, at.epoch)
+            if inner:  # on rank 0 alone, as each of its steps is of all matrices
+                assign((trained.steps, trained.coefficients), w)
                 train_inverses(trained, M, inner, inner_rate)
-            value = layer_losses(trained, M, loss)
-            (slope,) = torch.autograd.grad(value, trained.steps)
-            with torch.no_grad():
-                measure = None if validation is None else float(layer_losses(trained, validation, loss))
-            w, gradient = _flat(trained.steps, trained.coefficients), _flat(slope, torch.zeros_like(net.coefficients))
-            if at.record(w, float(value.detach()), gradient, measure):
+                w = flat((trained.steps, trained.coefficients))
+            if at.epoch == first or len(M) < len(matrices):
+                training.take(len(M), {}, {"M": M})
+            value, gradient = training.value_and_gradient(w)
+            measure = None if held_out is None else held_out.measure(w)
+            if at.record(w, float(value), gradient, measure):
                 at.move(method.step(w, gradient))
-        _assign(trained, at.best_weights)
+        assign((trained.steps, trained.coefficients), at.best_weights)
         at.finish(trained.save)
-        _assign(net, at.best_weights)
+        assign((net.steps, net.coefficients), at.best_weights)
     return SVDTrainRun(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
+
+
+class LayerTerms(Terms):
+    """Mean loss of the layers on some of the matrices; w has ``steps`` and ``coefficients``, of which steps are trained."""
+
+    def __init__(self, common: Message) -> None:
+        facts = common.facts
+        self._net = LearnedSVD(*facts["size"], layers=facts["layers"], inverse=facts["inverse"])
+        self._net.to(common.tensors["start_U"]).load_state_dict(common.tensors, strict=False)
+        self._loss: Loss = facts["loss"]
+
+    def take(self, data: Message, part: slice, count: int) -> None:
+        self._M = data.tensors["M"]
+        self._share = len(self._M) / count
+
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        assign((self._net.steps, self._net.coefficients), w)
+        value = self._share * layer_losses(self._net, self._M, self._loss)
+        (slope,) = torch.autograd.grad(value, self._net.steps)
+        return value.detach(), flat((slope, torch.zeros_like(self._net.coefficients)))
+
+    @torch.no_grad()
+    def measure(self, w: Tensor) -> float:
+        assign((self._net.steps, self._net.coefficients), w)
+        return self._share * float(layer_losses(self._net, self._M, self._loss))
 
 
 def _drawn(matrices: Tensor, batch: int, seed: int, iteration: int) -> Tensor:
@@ -159,20 +199,6 @@ def _drawn(matrices: Tensor, batch: int, seed: int, iteration: int) -> Tensor:
         return matrices
     generator = torch.Generator().manual_seed(1_000_003 * seed + iteration)
     return matrices[torch.randperm(count, generator=generator)[:batch].to(matrices.device)]
-
-
-def _flat(steps: Tensor, coefficients: Tensor) -> Tensor:
-    """Both in one vector."""
-    return torch.cat([steps.detach().reshape(-1), coefficients.reshape(-1)])
-
-
-@torch.no_grad()
-def _assign(net: LearnedSVD, w: Tensor) -> None:
-    """Set both from such a vector."""
-    for target, part in zip(
-        (net.steps, net.coefficients), w.split([net.steps.numel(), net.coefficients.numel()]), strict=True
-    ):
-        target.copy_(part.view_as(target))
 
 
 def _matrices(net: LearnedSVD, name: str, value: Any) -> Tensor:

@@ -147,7 +147,12 @@ def gap_of(certificate: Certificate) -> float:
 
 
 def _theorems(run: Run) -> tuple[tuple[Certificate, ...], dict[str, str]]:
-    """Every theorem of the run's system at its initial weights, and why some could not be evaluated."""
+    """Every theorem of the run's system at its initial weights, and why some could not be evaluated.
+
+    Only that of the certificate where the problem's arrays were not loaded.
+    """
+    if not run.problem:
+        return (run.certificate,), {}
     system = system_named(run.certificate.system)
     net, loss = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
     found, unevaluated = [run.certificate], {}

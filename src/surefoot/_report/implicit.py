@@ -40,10 +40,11 @@ class Features:
 
 
 def features_of(facts: Facts) -> Features | None:
-    """Of a run of an implicit network; ``None`` for other systems, and where nothing was recorded or Z_0 = 0."""
+    """Of a run of an implicit network; ``None`` for other systems, where nothing was recorded or Z_0 = 0, and where the
+    problem's arrays were not loaded."""
     run = facts.run
     system = system_named(run.certificate.system)
-    if system.network is not ImplicitReLU or not run.rows:
+    if system.network is not ImplicitReLU or not run.rows or not run.problem:
         return None
     net, _ = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
     Z = net.equilibrium(run.problem["X"]).Z

@@ -11,6 +11,7 @@ from surefoot_check.arrays import digest
 from surefoot_check.theorems import THEOREMS
 
 from .._core.certificate import Certificate
+from .._core.run import large
 from .._core.status import RunStatus
 from .facts import Facts, gap_of
 from .guarantee import guarantee
@@ -330,7 +331,9 @@ def _arrays(facts: Facts) -> Markup:
     for name, published in run.certificate.arrays.items():
         array = stored.get(name)
         if array is None:
-            rows.append([code(name), "", verdict(False, no="missing"), Cell(published, "hash")])
+            elsewhere = name.startswith("problem/") and not run.problem
+            found = Cell("kept elsewhere", "text") if elsewhere else verdict(False, no="missing")
+            rows.append([code(name), "", found, Cell(published, "hash")])
             continue
         size = " × ".join(f"{n:,}" for n in array.shape) or "scalar"
         same = digest(array.numpy()) == published
@@ -360,6 +363,7 @@ def _flat(record: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, An
 def _check(facts: Facts) -> Markup:
     directory = facts.run.directory
     name = shlex.quote("DIR" if directory is None else directory.resolve().name)
+    data = " --data FILE" if not facts.run.problem or large(facts.run.problem) else ""
     holds = any(phase.certificate.holds for phase in facts.run.phases)
     claims = [
         (
@@ -383,7 +387,7 @@ def _check(facts: Facts) -> Markup:
     )
     return section(
         "Check it independently",
-        Markup(f"<pre>surefoot check {text(name)}\nsurefoot-check {text(name)}</pre>"),
+        Markup(f"<pre>surefoot check {text(name)}{data}\nsurefoot-check {text(name)}{data}</pre>"),
         paragraph(claimed),
         table(["claim", "what an accepted check means", "limits"], map(_claim, claims)) if holds else "",
         paragraph("The audit above uses the recorded float64 measurements; it is no part of the check.", kind="soft"),

@@ -13,7 +13,7 @@ from .page import page
 REPORT = "report.html"
 
 
-def write(directory: str | Path) -> Path:
+def write(directory: str | Path, data: str | Path | None = None) -> Path:
     """Write ``plots/gap.png``, ``plots/steps.png``, ``plots/conditions.png`` and ``report.html`` into a run directory;
     for implicit networks ``plots/features.png`` too.
 
@@ -22,6 +22,8 @@ def write(directory: str | Path) -> Path:
 
     Args:
         directory: what ``descend(directory=...)`` or ``Run.save`` wrote.
+        data: as for ``Run.load``; a run without its problem's arrays has no other theorems evaluated at its start, and an
+            implicit network's no section on its features.
 
     Returns:
         The path of ``report.html``.
@@ -33,7 +35,7 @@ def write(directory: str | Path) -> Path:
     from .. import __version__
 
     path = Path(directory)
-    facts = Facts.of(Run.load(path))
+    facts = Facts.of(Run.load(path, data))
     (path / "plots").mkdir(exist_ok=True)
     drawn = {"gap": plots.gap(facts), "steps": plots.steps(facts), "conditions": plots.conditions(facts)}
     found = implicit.features_of(facts)

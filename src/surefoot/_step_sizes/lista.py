@@ -7,6 +7,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 
 from surefoot_check.gram_bounds import extreme_bounds
 
+from .._core.shared_sum import SharedSum, Terms, assign, flat
+from .._core.team import Message, member, name_of
 from .._core.validate import as_tensor, finite, integer, nonnegative, positive_integer, real
 from .batch import soft
 from .lasso import Lasso
@@ -53,6 +56,11 @@ class UnrolledISTA(nn.Module, ABC):
         self.smoothness = extreme_bounds(A if rows <= columns else A.T.copy())[1][1] ** 2
         self.register_buffer("M", M.clone())
         self.thresholds = nn.Parameter(M.new_full((self.layers,), lam / self.smoothness))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments after M that decide its function, beside its parameters."""
+        return {"layers": self.layers, "shared": self.shared}
 
     def extra_repr(self) -> str:
         return f"{tuple(self.M.shape)}, layers={self.layers}, shared={self.shared}"
@@ -152,6 +160,10 @@ class LISTACPSS(UnrolledISTA):
             raise ValueError(f"selection and most are {selection!r} and {most!r}; they are shares, at most 1")
         self.weights = self._copies(self.M / self.smoothness)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "selection": self.selection, "most": self.most}
+
     def layer(self, index: int, x: Tensor, Y: Tensor) -> Tensor:
         v = x - (x @ self.M.T - Y) @ self.weights[self._index(index)]
         threshold = self.thresholds[index].clamp(min=0.0)
@@ -192,6 +204,7 @@ def train_lista(
     fresh: Callable[[int], tuple[Lasso, Tensor]] | None = None,
 ) -> ListaRun:
     """Minimise the mean of ‖x_T - x*‖² with Adam; one step an epoch on all problems. The network is changed in place.
+    The ranks of a job share the problems, with the same result up to the rounding of sums.
 
     Args:
         net: trained in place.
@@ -207,26 +220,63 @@ def train_lista(
     _checked(net)
     pairs = net.check(problems).Y, _targets(problems, targets)
     epochs, learning_rate = integer("epochs", epochs, 0), nonnegative("learning_rate", learning_rate)
-    optimizer = torch.optim.Adam(net.parameters(), lr=learning_rate)
+    parameters = list(net.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
     losses: list[float] = []
     best, weights = math.inf, copy.deepcopy(net.state_dict())
-    for epoch in range(epochs + 1):
-        loss = _loss(net, *pairs)
-        losses.append(float(loss.detach()))
-        if not math.isfinite(losses[-1]):
-            break
-        if losses[-1] < best:
-            best, weights = losses[-1], copy.deepcopy(net.state_dict())
-        if epoch == epochs:
-            break
-        if fresh is not None:
-            drawn, signals = fresh(epoch)
-            loss = _loss(net, net.check(drawn).Y, _targets(drawn, signals))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    with ExitStack() as held:
+        common = Message({"kind": name_of(type(net)), **net.options}, {"M": net.M})
+        loss = SharedSum(ErrorTerms, common, held)
+        training = loss if fresh is None else SharedSum(ErrorTerms, common, held)
+        _take(loss, *pairs)
+        for epoch in range(epochs + 1):
+            w = flat(parameters)
+            losses.append(loss.measure(w))
+            if not math.isfinite(losses[-1]):
+                break
+            if losses[-1] < best:
+                best, weights = losses[-1], copy.deepcopy(net.state_dict())
+            if epoch == epochs:
+                break
+            if fresh is not None:
+                drawn, signals = fresh(epoch)
+                _take(training, net.check(drawn).Y, _targets(drawn, signals))
+            _, gradient = training.value_and_gradient(w)
+            for parameter, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
+                parameter.grad = part.view_as(parameter)
+            optimizer.step()
     net.load_state_dict(weights)
     return ListaRun(tuple(losses), best, not math.isfinite(losses[-1]))
+
+
+class ErrorTerms(Terms):
+    """‖x_T - x*‖²/N of some of N problems; w is the vector of all parameters of the network."""
+
+    def __init__(self, common: Message) -> None:
+        options = dict(common.facts)
+        self._net: UnrolledISTA = member(options.pop("kind"))(common.tensors["M"], **options)
+
+    def take(self, data: Message, part: slice, count: int) -> None:
+        self._Y, self._targets = data.tensors["Y"], data.tensors["targets"]
+        self._share = len(self._Y) / count
+
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        parameters = list(self._net.parameters())
+        assign(parameters, w)
+        loss = self._loss()
+        return loss.detach(), flat(torch.autograd.grad(loss, parameters))
+
+    @torch.no_grad()
+    def measure(self, w: Tensor) -> float:
+        assign(self._net.parameters(), w)
+        return float(self._loss())
+
+    def _loss(self) -> Tensor:
+        return self._share * (self._net(self._Y) - self._targets).square().sum(1).mean()
+
+
+def _take(loss: SharedSum, Y: Tensor, targets: Tensor) -> None:
+    loss.take(len(Y), {}, {"Y": Y, "targets": targets})
 
 
 @dataclass(frozen=True)
@@ -298,10 +348,6 @@ def violations(
 
 def _share(condition: Tensor) -> float:
     return float(condition.double().mean()) if condition.numel() else 0.0
-
-
-def _loss(net: UnrolledISTA, Y: Tensor, targets: Tensor) -> Tensor:
-    return (net(Y) - targets).square().sum(1).mean()
 
 
 def _checked(net: Any) -> None:

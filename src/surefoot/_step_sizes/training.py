@@ -10,19 +10,17 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from surefoot_check.arrays import digest
 
 from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
 from .._core.optimizers import FirstOrder
+from .._core.shared_sum import assign, flat
 from .._core.validate import as_tensor, nonnegative, positive_integer, unknown
 from .._core.validate import integer as checked_integer
 from .network import Smoothness, StepSizeNet
 from .optimizers import LBFGS, OPTIMIZERS, RATES, LineSearch
 from .problems import Problems
-from .training_loss import Fresh, RunLoss, assign
+from .training_loss import Fresh, RunLoss
 from .unrolled import Gradient, check_net, check_problems
 
 FORMAT = "surefoot-step-sizes/1"
@@ -78,6 +76,7 @@ def train(
     resume: bool = False,
 ) -> TrainRun:
     """Minimise Σ_p F_p(x_T) over the weights, with x_0 = 0; one step an epoch on all problems. The network is changed in place.
+    The ranks of a job share the problems, with the same result up to the rounding of sums.
 
     Args:
         net: trained in place; at the end it holds the best weights, not the last.
@@ -134,10 +133,9 @@ def train(
         "validation": None if validation is None else _digests(validation),
     }
     trained = copy.deepcopy(net)
-    loss = RunLoss(trained, problems, iterations, smoothness, fresh, validation, gradient)
-    start = torch.cat([W.reshape(-1) for W in net.matrices])
-    # weights that overflow end the run with a status of its own; numpy need not warn of them
-    with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
+    start = flat(net.weights)
+    with ExitStack() as held:
+        loss = RunLoss(net, problems, iterations, smoothness, fresh, validation, gradient, held)
         files = None if path is None else TrainingDirectory(path, settings, "run of sf.learned.train", resume, held)
         at = Fitting(start, method, epochs, patience, files, held)
         while at.status is TrainStatus.RUNNING:
@@ -148,9 +146,9 @@ def train(
                     at.move(method.step(w, slope))
                 else:
                     at.move(method.step(w, slope, value, partial(loss.value, epoch=epoch)))
-        assign(trained, at.best_weights)
+        assign(trained.weights, at.best_weights)
         at.finish(trained.save)
-        assign(net, at.best_weights)
+        assign(net.weights, at.best_weights)
     return TrainRun(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
 
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from .._core.shared_sum import SharedSum, Terms, assign, flat
+from .._core.team import Memory, Message, team
 from .network import Smoothness, StepSizeNet
 from .problems import LeastSquares, Problems
+from .system import KINDS
 from .unrolled import (
     Gradient,
     check_problems,
@@ -24,7 +30,10 @@ Fresh = Callable[[int], Problems]
 
 
 class RunLoss:
-    """The losses of one run as functions of the vector of all weights."""
+    """The losses of one run as functions of the vector of all weights; the ranks of a job share the problems.
+
+    ``held`` is closed by the caller.
+    """
 
     def __init__(
         self,
@@ -35,39 +44,97 @@ class RunLoss:
         fresh: Fresh | None,
         validation: Problems | None,
         gradient: Gradient,
+        held: ExitStack,
     ) -> None:
-        self._net, self._iterations, self._smoothness, self._fresh = net, iterations, smoothness, fresh
-        self._gradient: Gradient = gradient
+        self._net, self._smoothness, self._fresh = net, smoothness, fresh
         self._epoch = -1
-        self._problems = problems
+        facts = {"shapes": [list(W.shape) for W in net.weights], "range": net.range}
+        common = Message({**facts, "iterations": iterations, "gradient": gradient})
+        self._training = SharedSum(ProblemTerms, common, held)
         if fresh is None:
-            self._beta = smoothness_of(problems, smoothness)
-        self.validation = validation
-        if validation is not None:
-            self._validation_beta = smoothness_of(validation, smoothness)
+            self._take(self._training, problems)
+        self._validation = None if validation is None else SharedSum(ProblemTerms, common, held)
+        if self._validation is not None and validation is not None:
+            self._take(self._validation, validation)
 
     def evaluate(self, w: Tensor, epoch: int) -> tuple[float, Tensor, float]:
         """Training loss, its gradient, and what decides which weights are best."""
-        self._select(w, epoch)
-        value, parts = training_loss(self._net, self._problems, self._iterations, self._beta, self._gradient)
-        slope = torch.cat([part.reshape(-1) for part in parts])
-        if self.validation is None:
-            return value, slope, value
-        return value, slope, final_loss(self._net, self.validation, self._iterations, self._validation_beta)
+        self._select(epoch)
+        value, slope = self._training.value_and_gradient(w)
+        return float(value), slope, float(value) if self._validation is None else self._validation.measure(w)
 
     def value(self, w: Tensor, epoch: int) -> float:
         """Training loss."""
-        self._select(w, epoch)
+        self._select(epoch)
+        return self._training.measure(w)
+
+    def _select(self, epoch: int) -> None:
+        """The problems of the epoch."""
+        if self._fresh is not None and epoch != self._epoch:
+            problems = self._fresh(epoch)
+            check_problems(self._net, problems, f"fresh({epoch})")
+            self._take(self._training, problems)
+            self._epoch = epoch
+
+    def _take(self, loss: SharedSum, problems: Problems) -> None:
+        share_singular_values(problems)
+        beta = smoothness_of(problems, self._smoothness)
+        loss.take(problems.count, {"kind": problems.kind}, {**problems.data(), "beta": beta})
+
+
+# weights that overflow end the run with a status of its own; numpy need not warn of them
+_quiet = np.errstate(over="ignore", invalid="ignore")
+
+
+class ProblemTerms(Terms):
+    """F_p(x_T) of some problems; w is the vector of all weights of a ``StepSizeNet``."""
+
+    def __init__(self, common: Message) -> None:
+        facts = common.facts
+        self._net = StepSizeNet([torch.zeros(shape) for shape in facts["shapes"]], *facts["range"])
+        self._iterations: int = facts["iterations"]
+        self._gradient: Gradient = facts["gradient"]
+
+    def take(self, data: Message, part: slice, count: int) -> None:
+        arrays = dict(data.tensors)
+        self._beta = arrays.pop("beta")
+        kind: Any = KINDS[data.facts["kind"]]
+        self._problems: Problems = kind(**arrays)
+        self._net.to(self._problems.M)
+
+    @_quiet
+    def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        assign(self._net.weights, w)
+        value, parts = training_loss(self._net, self._problems, self._iterations, self._beta, self._gradient)
+        return torch.tensor(value, dtype=torch.float64), flat(parts)
+
+    @_quiet
+    def measure(self, w: Tensor) -> float:
+        """With the rounding of the value, so that line searches may compare the two."""
+        assign(self._net.weights, w)
         return final_loss(self._net, self._problems, self._iterations, self._beta)
 
-    def _select(self, w: Tensor, epoch: int) -> None:
-        """Weights and problems."""
-        assign(self._net, w)
-        if self._fresh is not None and epoch != self._epoch:
-            self._problems = self._fresh(epoch)
-            check_problems(self._net, self._problems, f"fresh({epoch})")
-            self._beta = smoothness_of(self._problems, self._smoothness)
-            self._epoch = epoch
+
+def share_singular_values(problems: Problems) -> None:
+    """Bound the singular values, on which the smoothness of problems rests, with all ranks of a job, a share on each.
+
+    For small problems this takes longer than some epochs of training.
+    """
+    ranks, M = team(), problems.M
+    one_for_all = M.stride(0) == 0
+    if ranks is None or M.device.type != "cpu" or one_for_all or "singular_values" in vars(problems):
+        return
+    parts = [M[part] for part in ranks.shares(problems.count)]
+    answers = ranks.call(bound_singular_values, [Message({}, {"M": part} if len(part) else {}) for part in parts])
+    problems.singular_values = torch.cat([answer.tensors["bounds"] for answer in answers if answer.tensors])
+
+
+def bound_singular_values(request: Message, _: Memory) -> Message:
+    """A rank's share of ``share_singular_values``."""
+    if not request.tensors:
+        return Message()
+    M = request.tensors["M"]
+    return Message({}, {"bounds": LeastSquares(M, M.new_zeros(M.shape[:2])).singular_values})
 
 
 def training_loss(
@@ -111,10 +178,3 @@ def _compiled(net: StepSizeNet, problems: Problems) -> bool:
         and M.dtype == torch.float64
         and M.device.type == "cpu"
     )
-
-
-def assign(net: StepSizeNet, w: Tensor) -> None:
-    """Set the weights from the vector of all of them."""
-    with torch.no_grad():
-        for W, part in zip(net.weights, w.split([W.numel() for W in net.weights]), strict=True):
-            W.copy_(part.view_as(W))

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
-from ..numbers import Number, Quantities
+from ..numbers import Number, Quantities, sqrt
 from .statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 DIRECTIONS: dict[str, str] = {
@@ -35,11 +36,11 @@ DIRECTIONS: dict[str, str] = {
     "start_multiplier": "upper",  # ‖μ_0‖
 }
 """Every base quantity and the direction in which its published value must err."""
-EXACT = ("alpha", "beta", "gamma", "penalty")
-"""Base quantities that are chosen, not measured: published as they are."""
 STRETCH = 1.1
 """A segment lasts until the bound has fallen by this factor."""
 LONGEST = 2**52
+SMALLEST = 1e-280
+"""Levels do not fall below: numbers near the end of the range of floats have no relative accuracy."""
 RULE = "ladmm"
 
 
@@ -52,8 +53,6 @@ class LinearisedADMM(Theorem):
         "iterate to iterate never increases in the norm of the method, and its square is at most D/t."
     )
     reference = "surefoot, docs/theorems/deconvolution.md, Theorem 1; Fazel et al. 2013; He and Yuan 2015"
-    provable = False  # it would take rigorous bounds of Fourier and wavelet transforms
-    claims = ()
     rule = RULE
     base = tuple(DIRECTIONS)
     choices = ()
@@ -79,7 +78,7 @@ class LinearisedADMM(Theorem):
         alpha = float(q["alpha"])
         # D/t says more than V_0 from the second start on
         starts, following = [0], max(1, math.ceil(reach / first)) if first > 0.0 else LONGEST
-        while following < LONGEST:
+        while following < LONGEST and reach / following >= SMALLEST:
             starts.append(following)
             following = max(following + 1, math.ceil(STRETCH * following))
         levels = [first, *(min(first, reach / start) for start in starts[1:])]
@@ -90,17 +89,22 @@ class LinearisedADMM(Theorem):
         ]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from chain(q, schedule)
-        reach = distance(q)
+        # no level is above V_0; where each may be lower than the one before is for D/t to say
+        yield from chain(q, [replace(segment, level=schedule[0].level) for segment in schedule])
+        reach, one = distance(q), 1.0 + 0.0 * q["initial_gap"]  # of the arithmetic in use
         for index, segment in enumerate(schedule):
             yield from starts_with(segment, q["alpha"])
-            if index > 0 and segment.level < schedule[index - 1].level:
-                yield Inequality(f"segment {index}: level is at least D/t", segment.level * segment.start, ">=", reach)
+            yield Inequality(f"segment {index}: its level is constant", segment.decrease, "<=", 0.0)
+            if index > 0 and not segment.level >= schedule[index - 1].level:
+                left = one * segment.level * segment.start
+                yield Inequality(f"segment {index}: level is at least D/t", left, ">=", reach)
 
 
-def product_above(x: float, y: float) -> float:
-    """xy rounded upwards; 10 times the float 0.1 is above 1, and rounded to nearest it is 1."""
+def product_above(x: Number, y: Number) -> Number:
+    """xy, of floats rounded upwards; 10 times the float 0.1 is above 1, and rounded to nearest it is 1."""
     found = x * y
+    if not isinstance(found, float):
+        return found
     exact = not math.isfinite(found) or Fraction(found) >= Fraction(x) * Fraction(y)
     return found if exact else math.nextafter(found, math.inf)
 
@@ -110,8 +114,9 @@ def distance(q: Quantities) -> Number:
     radius = q["objective_bound"] / q["penalty"]
     latent = q["start_latent"] + q["transform_norm"] * radius
     coefficients = q["start_coefficients"] + radius
-    multiplier = q["start_multiplier"] + q["blur_norm"] * (2.0 * q["objective_bound"]) ** 0.5
-    return q["majorizer_excess"] * latent**2 + coefficients**2 / q["gamma"] + multiplier**2 / q["beta"]
+    multiplier = q["start_multiplier"] + q["blur_norm"] * sqrt(2.0 * q["objective_bound"])
+    z, x, mu = q["majorizer_excess"] * latent * latent, coefficients * coefficients, multiplier * multiplier
+    return z + x / q["gamma"] + mu / q["beta"]
 
 
 THEOREM = LinearisedADMM()

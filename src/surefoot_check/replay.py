@@ -1,0 +1,439 @@
+"""Claim L3: the recorded run follows exact gradient descent, which lies under the guaranteed bound at every iteration.
+
+Exact descent Z ← Z - η∇L(Z) starts from the stored initial weights and takes the steps of trace.jsonl. Here it is enclosed by a
+centre, matrices of some hundred bits, and one radius e for all weights together: ‖Z - centre‖_F ≤ e. The step from the centre is
+evaluated in balls; their midpoints are the next centre, and their radii what was rounded. The ball around the centre moves
+with it. With -b ≤ ∇²L ≤ g + b on the ball, g of the Gauss-Newton part and b of the rest,
+
+    e ← max(1 + ηb, η(g + b) - 1) e + Σ radii,        |L(Z) - L(centre)| ≤ ‖∇L(centre)‖ e + (g + b) e² / 2.
+
+b is of the size of the residual and converges to zero with it, so that steps below 2/g hardly move e; balls carried
+entry by entry would grow by a constant factor in each step. Longer steps, and saddles, do amplify errors. The replay begins with
+as many bits as all that costs, begins anew with more where they did not suffice, and needs fewer as e grows.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import flint
+import numpy as np
+from flint import arb, arb_mat
+
+from . import linear_resnet
+from .bounds import up
+from .gram_bounds import norm_at_most
+from .problems import LARGEST, Array, LinearMapProblem, Softmax, arb_matrix, ball
+from .run_files import Checkpoint
+
+TOLERANCE = 1e-6
+"""Largest relative defect of stored weights. Honest runs in float64 have some 1e-15 to 1e-11; weights of other steps, of
+another iteration or of another run differ by far more."""
+FLOOR = 1e-6
+"""The size that a defect is relative to is that of the weights or the map, plus this part of what is rounded on the way to it:
+of the Gram matrix, for a map that almost cancels; of the identity, for residual layers that are almost zero."""
+FIRST_BITS, MOST_BITS = 128, 1 << 14
+"""Precision of the first attempt, and largest precision."""
+SPARE_BITS = 24
+"""Bits that the centre has below the radius."""
+MAX_WORK = 4 * 10**9
+"""Largest number of multiplications of one attempt, in units of 128 bits: some minutes. Beyond it the answer is undecided."""
+MAX_ENTRIES = 5 * 10**6
+"""Largest number of entries of the problem and of the weights: about a gigabyte as balls."""
+OVERHEAD = 10**5
+"""What an iteration costs besides, in the same unit."""
+
+Finding = tuple[str, bool | None, str]
+"""What was checked, whether it holds (``None``: undecided), and both sides."""
+
+
+def _norm(*matrices: Any) -> tuple[Any, Any]:
+    """Lower and upper bound of the Frobenius norm of all entries together."""
+    total = sum((x * x for M in matrices for x in M.entries()), arb(0))
+    return total.abs_lower().sqrt().lower(), total.abs_upper().sqrt().upper()
+
+
+def _entries(M: Any) -> Any:
+    """Sum of the entries; of balls around 0, one whose radius is the sum of theirs, and at least their norm."""
+    rows, columns = M.nrows(), M.ncols()
+    return (arb_mat(1, rows, [1] * rows) * M * arb_mat(columns, 1, [1] * columns))[0, 0]
+
+
+def _floats(M: Any) -> Array:
+    """Midpoints in floats, each within an ulp."""
+    return np.array([float(x) for x in M.entries()]).reshape(M.nrows(), M.ncols())
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+class _LeastSquares:
+    """½‖XV - Y‖² of V: the end-to-end map, or for matrix sensing its entries as one column."""
+
+    def __init__(self, problem: LinearMapProblem, arrays: Mapping[str, Array]) -> None:
+        sensing = problem.kind == "sensing"
+        design, targets = (arrays["A"], arrays["y"][:, None]) if sensing else (arrays["X"], arrays["Y"])
+        design, columns = design.reshape(len(design), -1), targets.shape[1]
+        self.X, self.XT = arb_matrix(design), arb_matrix(design.T)
+        self.witness = arb_matrix(arrays["optimum"].reshape(-1, columns))
+        self.shape, self.columns = problem.shape, columns
+        self.stationarity = self.XT * (self.X * self.witness - arb_matrix(targets))
+        residual = _norm(self.stationarity)[1]
+        self.excess = (residual * residual / (2 * ball(problem.strong_convexity()[0]))).upper()
+
+    def at(self, P: Any) -> tuple[Any, Any, Any]:
+        """∇ℓ(P), and bounds of the gap: ½‖XD‖² + ⟨r, D⟩ + ℓ(Ŵ) - ℓ*, D = P - Ŵ, r = ∇ℓ(Ŵ), and the last within ‖r‖²/(2μ)."""
+        D = arb_mat(P.nrows() * P.ncols() // self.columns, self.columns, P.entries()) - self.witness
+        image = self.X * D
+        gap = sum((x * x for x in image.entries()), arb(0)) / 2
+        gap += sum((x * y for x, y in zip(self.stationarity.entries(), D.entries(), strict=True)), arb(0))
+        gradient = self.XT * image + self.stationarity
+        return arb_mat(*self.shape, gradient.entries()), gap.lower(), (gap + self.excess).upper()
+
+
+class _CrossEntropy:
+    """Mean cross-entropy of softmax(XP) plus (l2/2)‖P‖²."""
+
+    def __init__(self, problem: Softmax, arrays: Mapping[str, Array]) -> None:
+        self.X, self.XT, self.labels = arb_matrix(arrays["X"]), arb_matrix(arrays["X"].T), problem.labels.tolist()
+        self.l2 = ball(problem.l2)
+        gradient, self.optimum = self._evaluate(arb_matrix(arrays["optimum"]))
+        residual = _norm(gradient)[1]
+        self.excess = (residual * residual / (2 * self.l2)).upper()
+
+    def _evaluate(self, P: Any) -> tuple[Any, Any]:
+        """∇ℓ(P) and ℓ(P)."""
+        logits, rows = self.X * P, len(self.labels)
+        value, residual = arb(0), arb_mat(rows, P.ncols())
+        for i, label in enumerate(self.labels):
+            scores = [logits[i, j] for j in range(P.ncols())]
+            weights = [(score - scores[label]).exp() for score in scores]
+            total = sum(weights, arb(0))
+            value += total.log()
+            for j, weight in enumerate(weights):
+                residual[i, j] = weight / total - (j == label)
+        penalty = sum((x * x for x in P.entries()), arb(0)) * self.l2 / 2
+        return self.XT * residual / rows + P * self.l2, value / rows + penalty
+
+    def at(self, P: Any) -> tuple[Any, Any, Any]:
+        """∇ℓ(P), and bounds of the gap: ℓ(P) - ℓ(Ŵ) + ℓ(Ŵ) - ℓ*, and the last within ‖∇ℓ(Ŵ)‖²/(2 l2)."""
+        gradient, value = self._evaluate(P)
+        gap = value - self.optimum
+        return gradient, gap.lower(), (gap + self.excess).upper()
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Look:
+    """At a centre: the gradient (balls), bounds of its norm and of the gap there; g and b on the ball around it."""
+
+    gradient: list[Any]
+    slope: Any
+    low: Any
+    high: Any
+    gauss_newton: Any
+    bend: Any
+
+
+class _Descent(ABC):
+    """The centre, a list of matrices, and the radius of exact descent."""
+
+    centre: list[Any]
+    radius: Any
+    scale: Any
+    """Size of the numbers that are added up in the weights, at the start."""
+
+    def __init__(self, problem: LinearMapProblem, arrays: Mapping[str, Array]) -> None:
+        self.problem = problem
+        self.loss = _CrossEntropy(problem, arrays) if isinstance(problem, Softmax) else _LeastSquares(problem, arrays)
+
+    @abstractmethod
+    def look(self) -> _Look:
+        """What a step from here needs."""
+
+    @abstractmethod
+    def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
+        """Of stored weights: by name, bounds of the distance from exact descent, and of the size that it is relative to."""
+
+    def step(self, here: _Look, eta: float) -> None:
+        """Take a step of exact descent."""
+        step = ball(eta)
+        balls = [M - G * step for M, G in zip(self.centre, here.gradient, strict=True)]
+        self.centre = [M.mid() for M in balls]
+        rounded = sum((_entries(M - N) for M, N in zip(balls, self.centre, strict=True)), arb(0)).abs_upper()
+        factor = (1 + step * here.bend).max(step * (here.gauss_newton + here.bend) - 1)
+        self.radius = (factor * self.radius + rounded).upper()
+
+    def enough_bits(self) -> int:
+        """The precision beyond which the radius would hardly grow less."""
+        if self.radius == 0:
+            return MOST_BITS
+        ratio = self.scale / self.radius
+        return max(64, int(float(ratio.log()) / math.log(2.0)) + SPARE_BITS) if ratio > 1 else 64
+
+    def gap(self, here: _Look) -> tuple[Any, Any]:
+        """Bounds of the gap of exact descent."""
+        moved = here.slope * self.radius
+        moved += (here.gauss_newton + here.bend) * self.radius * self.radius / 2
+        return (here.low - moved).lower(), (here.high + moved).upper()
+
+    def float_ball(self) -> tuple[list[Array], float]:
+        """The centre in floats, and the radius of a ball around it that holds the one around the centre.
+
+        Raises:
+            OverflowError: errors are as large as the weights, or these too large for products in floats.
+        """
+        floats = [_floats(M) for M in self.centre]
+        if not (self.radius < self.scale and all((np.abs(M) <= LARGEST).all() for M in floats)):
+            raise OverflowError("the weights exceed 1e50, or the errors the weights")
+        rounding = 2.0**-52 * sum(map(self.problem.level.frobenius, floats)) + 1e-300
+        return floats, up(float(self.radius) + rounding, 8 + len(floats))
+
+
+class _TwoLayer(_Descent):
+    """V (n+m, r) in place of Z = [W1; W2] (n+m, h): descent commutes with rotations of the hidden units, which leave the map and
+    the Gram matrix as they are.
+
+    Where h > n+m, V is a computed Cholesky factor of ZZᵀ. Any V is within ‖VVᵀ - ZZᵀ‖_*^½ of a rotated Z (Powers and
+    Størmer 1970, for the square roots of the two), and the trace norm is at most √(n+m) times the Frobenius norm.
+    """
+
+    def __init__(
+        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
+    ) -> None:
+        super().__init__(problem, arrays)
+        Z = arb_matrix(np.concatenate([weights["W1"], weights["W2"]]))
+        self.radius = arb(0)
+        if Z.ncols() > Z.nrows():
+            with flint.ctx.workprec(2 * bits + 64):
+                G = Z * Z.transpose()
+                Z = _cholesky(G, bits)
+                difference = _norm(Z * Z.transpose() - G)[1]
+                self.radius = (arb(Z.nrows()).sqrt() * difference).sqrt().upper()
+        n, _ = problem.shape
+        rows = Z.tolist()
+        self.centre = [arb_mat(rows[:n]), arb_mat(rows[n:])]
+        self.scale = _norm(Z)[1]
+
+    def look(self) -> _Look:
+        V1, V2 = self.centre
+        E, low, high = self.loss.at(V1 * V2.transpose())
+        floats, e = self.float_ball()
+        norms = [ball(up(self._spectral(V) + e)) for V in floats]
+        size = sum((norm * norm for norm in norms), arb(0))
+        K = ball(self.problem.smoothness()[1])
+        # the map is √size-Lipschitz on the ball, and ∇ℓ K-Lipschitz
+        steepness, lipschitz = _norm(E)[1], size.sqrt()
+        bend = steepness + K * lipschitz * self.radius
+        return _Look([E * V2, E.transpose() * V1], steepness * lipschitz, low, high, K * size, bend)
+
+    def _spectral(self, V: Array) -> float:
+        """Upper bound of ‖V‖."""
+        tall = np.ascontiguousarray(V if V.shape[0] >= V.shape[1] else V.T)
+        claim = float(np.linalg.norm(V, 2)) * (1.0 + 1e-6)
+        return min(self.problem.level.frobenius(V), norm_at_most(tall, claim, self.problem.level))
+
+    def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
+        Z = np.concatenate([weights["W1"], weights["W2"]])
+        value, error = self.problem.level.product(Z, np.ascontiguousarray(Z.T))
+        V = arb_mat([row for M in self.centre for row in M.tolist()])
+        n, m = self.problem.shape
+        exact = V * V.transpose()
+        difference = exact - arb_matrix(value)
+        # ‖ZZᵀ - VVᵀ‖_F ≤ 2‖V‖e + e², and a block is no farther
+        moved = (2 * _norm(V)[1] + self.radius) * self.radius
+        around, gram = moved + ball(error), _norm(exact)
+        found: list[tuple[str, Any, Any, Any, Any]] = []
+        for name, rows, columns in (("map", slice(n), slice(n, n + m)), ("Gram matrix", slice(None), slice(None))):
+            block, apart = (arb_mat([row[columns] for row in M.tolist()[rows]]) for M in (exact, difference))
+            (near, far), (least, most) = _norm(apart), _norm(block)
+            least, most = least + ball(FLOOR) * gram[0] - 2 * moved, most + ball(FLOOR) * gram[1] + 2 * moved
+            found.append((name, near - around, far + around, least, most))
+        return found
+
+
+def _cholesky(G: Any, bits: int) -> Any:
+    """A matrix L with LLᵀ near G + σI, σ = 4^-bits max G_ii: a witness, made of midpoints."""
+    size = G.nrows()
+    shift = max(G[i, i].mid() for i in range(size)) * arb(2) ** (-2 * bits)
+    L: list[list[Any]] = []
+    for i in range(size):
+        row: list[Any] = []
+        for j in range(i):
+            rest = G[i, j] - sum((x * y for x, y in zip(row, L[j], strict=False)), arb(0))
+            row.append((rest / L[j][j]).mid())
+        rest = G[i, i].mid() + shift - sum((x * x for x in row), arb(0)).mid()
+        row.append((rest.max(shift)).sqrt().mid())
+        L.append(row)
+    return arb_mat([row + [arb(0)] * (size - len(row)) for row in L])
+
+
+class _LinearResNet(_Descent):
+    """W itself, on the stored reduced arrays; g = Σz² and b = ‖R‖ λ_max(M) of Lemma 3 on the ball."""
+
+    def __init__(
+        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
+    ) -> None:
+        super().__init__(problem, arrays)
+        self.ends = {name: weights[name] for name in ("A", "B")}
+        self.A, self.B = (arb_matrix(weights[name]) for name in ("A", "B"))
+        self.identity = arb_matrix(np.eye(weights["A"].shape[0]))
+        self.design = arrays["X"]
+        self.centre, self.radius = [arb_matrix(layer) for layer in weights["W"]], arb(0)
+        self.scale = _norm(*(self.identity + W for W in self.centre))[1]
+
+    def look(self) -> _Look:
+        layers = [self.identity + W for W in self.centre]
+        forward = [self.A]
+        for P in layers:
+            forward.append(P * forward[-1])
+        gradient, low, high = self.loss.at((self.B * forward.pop()).transpose())
+        backward = [self.B]
+        for P in layers[:0:-1]:
+            backward.append(backward[-1] * P)
+        gradients = [
+            (before * gradient * after).transpose() for before, after in zip(forward, reversed(backward), strict=True)
+        ]
+        floats, radius = self.float_ball()
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite constants decide nothing
+            measured = linear_resnet.measure({**self.ends, "W": np.array(floats)}, self.design, self.problem.level)
+            on_ball = linear_resnet.quantities_on_ball(measured, radius, self.problem.level)
+        g, bilinear = (ball(on_ball.get(name, (0.0, math.inf))[1]) for name in ("gauss_newton", "bilinear"))
+        residual = (2 * high).sqrt()
+        bend = (residual + g.sqrt() * self.radius) * bilinear
+        return _Look(gradients, residual * g.sqrt(), low, high, g, bend)
+
+    def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
+        low, high = _norm(*(M - arb_matrix(W) for M, W in zip(self.centre, weights["W"], strict=True)))
+        size, e = _norm(*self.centre), self.radius
+        floor = ball(FLOOR) * arb(len(self.centre) * self.identity.nrows()).sqrt()
+        return [("weights", low - e, high + e, size[0] - e + floor, size[1] + e + floor)]
+
+
+_DESCENTS: dict[str, type[_TwoLayer] | type[_LinearResNet]] = {"two-layer": _TwoLayer, "linear-resnet": _LinearResNet}
+"""How each system's exact descent is enclosed."""
+REPLAYED = frozenset(_DESCENTS)
+"""Systems of which runs can be replayed."""
+
+
+# -- the replay --------------------------------------------------------------------------------------------------------
+
+
+def replay_run(
+    system: str,
+    problem: LinearMapProblem,
+    arrays: Mapping[str, Array],
+    initial: Mapping[str, Array],
+    checkpoints: Mapping[str, Checkpoint],
+    steps: Sequence[float],
+    bounds: Callable[[int], Iterable[tuple[Any, bool]]],
+) -> list[Finding]:
+    """Replay a run of one of the systems in ``REPLAYED`` and compare its stored weights.
+
+    Args:
+        arrays, initial: the problem's arrays and the initial weights, as validated by their readers.
+        checkpoints: the stored weights by file name.
+        steps: of the iterations, positive floats.
+        bounds: the guaranteed gaps at an iteration, each with whether its certificate speaks of the initial weights. One of
+            weights stored on the way speaks of exact descent up to ``TOLERANCE``; where that is exceeded, nothing is proved.
+
+    Returns:
+        What was found; the first that does not hold ends the replay.
+    """
+    newest = max((c.iteration for c in checkpoints.values()), default=0)
+    if newest > len(steps):
+        return [(f"trace.jsonl has {len(steps)} steps, and there are weights of iteration {newest}", False, "")]
+    if not checkpoints:
+        return [("no weights are stored that could be compared", None, "")]
+    entries = sum(array.size for array in (*arrays.values(), *initial.values()))
+    if entries > MAX_ENTRIES:
+        return [(f"exact descent with {entries} numbers", None, f"at most {MAX_ENTRIES} are tried")]
+    multiplications = _multiplications(system, arrays, initial, len(steps), len(checkpoints))
+    bits = FIRST_BITS
+    while True:
+        cost = len(steps) * OVERHEAD + multiplications * bits // FIRST_BITS
+        if bits > MOST_BITS or cost > MAX_WORK:
+            need = f"some {cost:.0e} multiplications; at most {MOST_BITS} bits and {MAX_WORK:.0e} are tried"
+            return [(f"exact descent of {len(steps)} steps, which takes {bits} bits or more", None, need)]
+        with flint.ctx.workprec(bits):
+            descent = _DESCENTS[system](problem, arrays, initial, bits)
+            found, reached = _follow(descent, checkpoints, steps, bounds, bits)
+            narrow = descent.enough_bits() > FIRST_BITS
+        if narrow or all(holds is not None for _, holds, _ in found):
+            return found
+        # errors grow by about as many bits in every step
+        bits = min(max(3 * bits // 2, bits * (len(steps) + 1) // (reached + 1) + 2 * SPARE_BITS), 4 * bits)
+
+
+def _multiplications(
+    system: str, arrays: Mapping[str, Array], weights: Mapping[str, Array], steps: int, stored: int
+) -> int:
+    """How many, about."""
+    design = arrays["X"] if "X" in arrays else arrays["A"]
+    outputs = 1 if "y" in arrays else arrays["optimum"].shape[1]
+    each = 2 * design.size * outputs
+    if "labels" in arrays:
+        each += 100 * len(design) * outputs  # exponentials
+    if system == "two-layer":
+        (n, h), m = weights["W1"].shape, len(weights["W2"])
+        factor = (n + m) ** 2 * (h + 4 * (n + m)) if h > n + m else 0
+        return steps * (each + 3 * n * m * min(h, n + m)) + stored * (n + m) ** 2 * h + factor
+    depth, q, _ = weights["W"].shape
+    ends = weights["A"].shape[1] + weights["B"].shape[0]
+    return steps * (each + 2 * depth * q * q * ends + depth * depth * (q**3 + depth) // 40)
+
+
+def _follow(
+    descent: _Descent,
+    checkpoints: Mapping[str, Checkpoint],
+    steps: Sequence[float],
+    bounds: Callable[[int], Iterable[tuple[Any, bool]]],
+    bits: int,
+) -> tuple[list[Finding], int]:
+    """The findings, and the last iteration that was looked at."""
+    stored: dict[int, list[str]] = {}
+    for file, checkpoint in checkpoints.items():
+        stored.setdefault(checkpoint.iteration, []).append(file)
+    end, worst = "", (-math.inf, "", "")
+    for t in range(len(steps) + 1):
+        flint.ctx.prec = min(bits, descent.enough_bits())
+        try:
+            here = descent.look()
+        except OverflowError as error:
+            return [(f"exact descent is enclosed after {t} iterations ({bits} bits)", None, str(error))], t
+        low, high = descent.gap(here)
+        for bound, own in bounds(t):
+            if not high <= (bound if own else bound * (1 + ball(TOLERANCE))):
+                holds = False if own and low > bound else None
+                what = f"exact descent lies under the guaranteed bound after {t} iterations ({bits} bits)"
+                return [(what, holds, f"gap {_text(low)} .. {_text(high)}, bound {_text(bound)}")], t
+            end = f"at the end {_text(high)} <= {_text(bound)}"
+        for file in stored.get(t, []):
+            for what, near, far, least, most in descent.defects(checkpoints[file].weights):
+                if not far <= ball(TOLERANCE) * least:
+                    holds = False if near > ball(TOLERANCE) * most else None
+                    text = f"{file} is that of exact descent ({bits} bits)"
+                    sides = f"{what}: distance {_text(near)} .. {_text(far)}, allowed {_text(ball(TOLERANCE) * most)}"
+                    return [(text, holds, sides)], t
+                worst = max(worst, (float(far / least), what, file))
+        if t < len(steps):
+            descent.step(here, steps[t])
+    defect, what, file = worst
+    return [
+        (f"exact descent, {len(steps)} steps in {bits} bits, lies under the guaranteed bound at each", True, end),
+        (
+            f"{len(checkpoints)} stored weights are those of exact descent",
+            True,
+            f"largest relative defect {defect:.2g} ({what}, {file}) <= {TOLERANCE:g}",
+        ),
+    ], len(steps)
+
+
+def _text(x: Any) -> str:
+    return f"{float(x):.9g}"

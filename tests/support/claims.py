@@ -1,0 +1,304 @@
+"""Whether a run directory that the checker accepted is true, decided without the checker.
+
+Files are read by ``json`` and the safetensors package, quantities and gaps are measured by plain numpy in float64, and the
+schedule is compared with the one that the theorem publishes for the quantities. What the checker proves with rigour is here
+only computed, with tolerances far below what matters and far above rounding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from surefoot_check.systems import DIRECTIONS
+from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment
+
+Array = np.ndarray
+Arrays = Mapping[str, Array]
+ROUNDING = 1e-9
+"""Relative tolerance of numbers that are compared with float64 results."""
+
+
+def norm(A: Array) -> float:
+    """Spectral norm."""
+    return float(np.linalg.norm(A, 2)) if A.size else 0.0
+
+
+def smallest(A: Array) -> float:
+    """The square root of λ_min(AAᵀ): 0 with more rows than columns."""
+    return float(np.linalg.svd(A, compute_uv=False)[-1]) if A.shape[0] <= A.shape[1] else 0.0
+
+
+def _least_squares(X: Array, Y: Array, W: Array) -> float:
+    """½‖X(W - W*)‖²."""
+    return 0.5 * float(np.linalg.norm(X @ (W - np.linalg.lstsq(X, Y, rcond=None)[0])) ** 2)
+
+
+def _two_layer(problem: Arrays, weights: Arrays) -> dict[str, float]:
+    X, Y, W1, W2 = problem["X"], problem["Y"], weights["W1"], weights["W2"]
+    (n, h), m = W1.shape, len(W2)
+    optimum, sigma = np.linalg.lstsq(X, Y, rcond=None)[0], np.linalg.svd(X, compute_uv=False)
+    D = np.linalg.eigvalsh(W1.T @ W1 - W2.T @ W2)[::-1]
+    values = np.linalg.svd(optimum, compute_uv=False)
+    return {
+        "smoothness": float(sigma[0] ** 2),
+        "strong_convexity": float(sigma[-1] ** 2),
+        "lambda_plus": max(D[0], 0.0),
+        "lambda_minus": max(-D[-1], 0.0),
+        "lambda_n": max(D[n - 1], 0.0) if n <= h else 0.0,
+        "lambda_m": max(-D[h - m], 0.0) if m <= h else 0.0,
+        "initial_gap": _gap_two_layer(problem, weights),
+        "optimum_sigma_min": float(values[-1]),
+        "optimum_sigma_max": float(values[0]),
+        "initial_distance": float(np.linalg.norm(W1 @ W2.T - optimum)),
+        "sigma_min_squared": smallest(W1) ** 2 + smallest(W2) ** 2,
+        "sigma_max_squared": norm(W1) ** 2 + norm(W2) ** 2,
+    }
+
+
+def _gap_two_layer(problem: Arrays, weights: Arrays) -> float:
+    return _least_squares(problem["X"], problem["Y"], weights["W1"] @ weights["W2"].T)
+
+
+def _linear_resnet(problem: Arrays, weights: Arrays) -> dict[str, float]:
+    A, B, X = weights["A"], weights["B"], problem["X"]
+    return {
+        "initial_gap": _gap_linear_resnet(problem, weights),
+        "norm_A": norm(A),
+        "norm_B": norm(B),
+        "sigma_min_A": smallest(A.T),
+        "sigma_min_B": smallest(B),
+        "norm_X": norm(X),
+        "sigma_min_X": float(np.linalg.svd(X, compute_uv=False)[-1]),
+        "weight_norm": float(np.linalg.norm(weights["W"])),
+    }
+
+
+def _gap_linear_resnet(problem: Arrays, weights: Arrays) -> float:
+    end = weights["A"]
+    for W in weights["W"]:
+        end = end + W @ end
+    return _least_squares(problem["X"], problem["Y"], (weights["B"] @ end).T)
+
+
+def _equilibrium(problem: Arrays, weights: Arrays) -> Array:
+    injected = problem["X"] @ weights["W"]
+    Z = np.zeros_like(injected)
+    for _ in range(2000):
+        before, Z = Z, np.maximum(float(weights["gamma"]) * (Z @ weights["A"]) + injected, 0.0)
+        if np.array_equal(before, Z):
+            break
+    return Z
+
+
+def _implicit(problem: Arrays, weights: Arrays) -> dict[str, float]:
+    Z = _equilibrium(problem, weights)
+    return {
+        "initial_gap": _gap_implicit(problem, weights),
+        "gamma": float(weights["gamma"]),
+        "norm_X": norm(problem["X"]),
+        "norm_A": norm(weights["A"]),
+        "norm_b": norm(weights["b"]),
+        "sigma_min_Z": smallest(Z),
+        "norm_Z": norm(Z),
+    }
+
+
+def _gap_implicit(problem: Arrays, weights: Arrays) -> float:
+    return 0.5 * float(np.linalg.norm(_equilibrium(problem, weights) @ weights["b"] - problem["Y"]) ** 2)
+
+
+def _step_sizes(problem: Arrays, weights: Arrays) -> dict[str, float]:
+    values = [np.linalg.svd(M, compute_uv=False) for M in problem["M"]]
+    beta = weights["beta"]
+    nonzero = [s[s > 1e-13 * s[0]] for s in values]
+    return {
+        "initial_gap": _gap_step_sizes(problem, weights),
+        "range_low": float(weights["range"][0]),
+        "range_high": float(weights["range"][1]),
+        "smoothness_ratio": max(float(s[0] ** 2 / b) for s, b in zip(values, beta, strict=True)),
+        "convexity_ratio": min(float(s[-1] ** 2 / b) for s, b in zip(nonzero, beta, strict=True)),
+    }
+
+
+def _gap_step_sizes(problem: Arrays, weights: Arrays) -> float:
+    each = zip(problem["M"], problem["Y"], weights["x"], strict=True)
+    return sum(_least_squares(M, y[:, None], x[:, None]) for M, y, x in each)
+
+
+def _inverse(problem: Arrays, weights: Arrays) -> dict[str, float]:
+    lower, upper = (float(end) for end in problem["interval"])
+    e = np.linspace(1.0 - upper, 1.0 - lower, 2001)
+    found = {"lower": lower, "upper": upper, "initial_gap": float(np.abs(e).max())}
+    found["deviation"] = float(np.abs(weights["C"] - 1.0).max())
+    with np.errstate(all="ignore"):
+        for k, row in enumerate(weights["C"], 1):
+            e = 1.0 - (1.0 - e) * np.polynomial.polynomial.polyval(e, row)
+            found[f"residual[{k}]"] = float(
+                np.abs(e).max()
+            )  # no more than the largest value, which is all that is needed
+    return found
+
+
+MEASURE: dict[str, Callable[[Arrays, Arrays], dict[str, float]]] = {
+    "two-layer": _two_layer,
+    "linear-resnet": _linear_resnet,
+    "implicit": _implicit,
+    "step-sizes": _step_sizes,
+    "inverse": _inverse,
+}
+GAP: dict[str, Callable[[Arrays, Arrays], float]] = {
+    "two-layer": _gap_two_layer,
+    "linear-resnet": _gap_linear_resnet,
+    "implicit": _gap_implicit,
+    "step-sizes": _gap_step_sizes,
+}
+FIXED = {"linear-resnet": ("A", "B"), "implicit": ("gamma",), "step-sizes": ("beta", "range")}
+
+
+def untrue(directory: Path, good: Mapping[str, Any]) -> str | None:
+    """Why what the directory claims is not true, or is not what a certificate looks like; ``None`` where it is true.
+
+    Args:
+        directory: a run that the checker accepted.
+        good: the certificate of an honest run of the system; the other must be of the same form, with other numbers.
+    """
+    certificates = {file.name: file.read_bytes() for file in directory.glob("certificate*.json")}
+    if certificates.keys() != {"certificate.json"}:
+        return "it has later certificates"  # no good run of the fuzzer has
+    try:
+        record = json.loads(certificates["certificate.json"], object_pairs_hook=_once)
+        problem = load((directory / "problem.safetensors").read_bytes())
+        initial = load((directory / "initial.safetensors").read_bytes())
+        stored = {
+            file.relative_to(directory).as_posix(): load(file.read_bytes()) for file in directory.rglob("*.safetensors")
+        }
+    except (ValueError, SafetensorError) as error:
+        return f"another reader refuses it ({error})"
+    shape = _differs(record, good)
+    if shape is not None:
+        return shape
+    # what else lies beside stored weights is the trainer's state, which nothing is claimed of
+    read = [problem, initial, *({name: each[name] for name in initial if name in each} for each in stored.values())]
+    if not all(np.isfinite(array).all() for each in read for array in each.values()):
+        return "an array is not finite"
+    hashes = {f"problem/{k}": _digest(v) for k, v in problem.items()}
+    if record["arrays"] != hashes | {f"initial/{k}": _digest(v) for k, v in initial.items()}:
+        return "the arrays are not those of the certificate"
+    why = _certificate(record, problem, initial)
+    if why is not None or record["system"] not in GAP:
+        return why
+    owner = hashlib.sha256(certificates["certificate.json"]).digest()
+    schedule = _schedule(record)
+    for path in stored.keys() - {"problem.safetensors", "initial.safetensors"}:
+        weights = stored[path]
+        if weights["certificate"].tobytes() != owner:
+            return f"{path} belongs to another certificate"
+        if any(not np.array_equal(weights[k], initial[k]) for k in FIXED.get(record["system"], ())):
+            return f"{path} has other fixed weights"
+        t, gap = int(weights["iteration"]), GAP[record["system"]](problem, weights)
+        if not gap <= _bound(schedule, t) * (1.0 + ROUNDING) + 1e-25:
+            return f"{path}: the gap {gap} exceeds {_bound(schedule, t)}"
+    return None
+
+
+def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) -> str | None:
+    theorem, directions = THEOREMS[record["theorem"]], DIRECTIONS[record["system"]]
+    q: dict[str, Any] = {name: float.fromhex(text) for name, text in record["quantities"].items()}
+    measured = MEASURE[record["system"]](problem, initial)
+    for name in set(theorem.base) & q.keys():
+        upper, value = directions[name] == "upper", measured[name]
+        room = ROUNDING * abs(value) + 1e-13
+        if not (q[name] >= value - room if upper else q[name] <= value + room):
+            return f"{name} is {q[name]}, and the arrays have {value}"
+    q |= {name: value for name, value in record["problem"].items() if name != "kind"}
+    for name, value in theorem.derived(q).items():
+        if not abs(q[name] - value) <= 5e-9 * abs(value) + 1e-300:
+            return f"derived {name} is {q[name]}, not {value}"
+    conditions = theorem.conditions(q)
+    if len(conditions) != len(record["conditions"]) or not all(map(_holds, conditions)):
+        return "a condition fails"
+    for condition, text in zip(conditions, record["conditions"], strict=True):
+        for side, value in (("left", condition.left), ("right", condition.right)):
+            if not abs(float.fromhex(text[side]) - float(value)) <= 1e-5 * abs(float(value)) + 1e-300:
+                return f"the {side} side of a condition is {text[side]}, not {value}"
+    published, theirs, conclusion = _schedule(record), theorem.schedule(q), record["conclusion"]
+    times = sorted({0, 1, 2, 3, 10, 100, 10**4, *(s.start + d for s in (*published, *theirs) for d in (0, 1))})
+    numbers = [x for s in published for x in (s.level, s.decrease, s.sharp_step, s.contraction_step)]
+    if min(numbers) < 0.0 or max(s.decrease for s in published) >= 1.0:
+        return "a segment has a number out of range"
+    for t in times:
+        if not _log(_bound(published, t)) >= _log(_bound(theirs, t)) - 1e-8 * (1.0 + t * theirs[0].decrease):
+            return f"the bound after {t} iterations is {_bound(published, t)}, and the theorem's {_bound(theirs, t)}"
+    for segment, their in zip(published, theirs, strict=True):
+        if not (segment.step <= their.step * (1.0 + 1e-6) and segment.decrease <= their.decrease * (1.0 + 1e-6)):
+            return f"{segment} promises more than the theorem's {their}"
+    if not 1.0 >= float.fromhex(conclusion["rate"]) >= 1.0 - min(s.decrease for s in published) - 1e-15:
+        return "the rate is not the schedule's"
+    if not float.fromhex(conclusion["initial_gap"]) == q["initial_gap"] == published[0].level:
+        return "the gap is not one number"
+    return None if float.fromhex(conclusion["step_size"]) == published[0].step else "the step is not one number"
+
+
+def _holds(condition: Inequality) -> bool:
+    left, right = float(condition.left), float(condition.right)
+    room = ROUNDING * max(abs(left), abs(right))
+    return left <= right + room if condition.relation in ("<", "<=") else left >= right - room
+
+
+def _schedule(record: Mapping[str, Any]) -> Schedule:
+    return [Segment(s[0], s[1], *map(float.fromhex, s[2:])) for s in record["conclusion"]["schedule"]]
+
+
+def _bound(schedule: Schedule, t: int) -> float:
+    return next(segment for segment in reversed(schedule) if segment.start <= t).at(t)
+
+
+def _log(x: float) -> float:
+    return math.log(x) if x > 0.0 else -math.inf
+
+
+def _digest(array: Array) -> str:
+    return hashlib.sha256(f"{array.dtype.str}{array.shape}".encode() + array.tobytes()).hexdigest()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is repeated")
+    return found
+
+
+def _differs(value: Any, good: Any, where: str = "certificate") -> str | None:
+    """Where the form of two JSON values differs: keys, types, texts that are no numbers or hashes."""
+    if type(value) is not type(good):
+        return f"{where} is a {type(value).__name__}"
+    if isinstance(value, dict):
+        if value.keys() != good.keys():
+            return f"{where} has other keys"
+        return next(filter(None, (_differs(value[key], good[key], f"{where}/{key}") for key in value)), None)
+    if isinstance(value, list):
+        if len(value) != len(good):
+            return f"{where} has another length"
+        return next(
+            filter(None, (_differs(a, b, f"{where}/{i}") for i, (a, b) in enumerate(zip(value, good, strict=True)))),
+            None,
+        )
+    if isinstance(value, str) and value != good:
+        if where.startswith("certificate/arrays/"):
+            return None
+        if not good.startswith(("0x", "-0x")):
+            return f"{where} is {value!r}"
+        try:
+            return None if math.isfinite(float.fromhex(value)) else f"{where} is not finite"
+        except (ValueError, OverflowError):
+            return f"{where} is no number"
+    return f"{where} is {value!r}" if isinstance(value, bool | int) and value != good else None

@@ -1,0 +1,88 @@
+"""A small run directory of every system that the checker accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import step_sizes_reference as reference
+import torch
+from deconvolution_pictures import kernel
+from tamper import safetensors
+from torch import Tensor
+
+import surefoot as sf
+from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
+
+ITERATIONS = 12
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    """Seeded Gaussian numbers in float64."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def two_layer(path: Path, seed: int = 0) -> None:
+    """A two-layer linear network of width 6 on 8 rows, by the theorem ``constant``."""
+    loss = sf.SquaredLoss(normal(8, 3, seed=seed + 1), normal(8, 2, seed=seed + 2))
+    net = sf.nn.TwoLayerLinear.gaussian(3, 2, 6, std=1.0, seed=seed)
+    certificate = sf.certify(net, loss, "two-layer/constant")
+    sf.descend(
+        net, loss, max_iterations=ITERATIONS, tolerance=1e-14, certificate=certificate, directory=path, progress=False
+    )
+
+
+def linear_resnet(path: Path, seed: int = 0) -> None:
+    """A linear ResNet of two layers, by the theorem ``gd``."""
+    loss = sf.SquaredLoss(normal(8, 2, seed=seed), normal(8, 2, seed=seed + 1))
+    net = sf.nn.LinearResNet.modified_identity(2, 2, 4, 2, 60.0 + seed)
+    certificate = sf.certify(net, loss, "linear-resnet/gd")
+    sf.descend(
+        net, loss, max_iterations=ITERATIONS, tolerance=1e-12, certificate=certificate, directory=path, progress=False
+    )
+
+
+def implicit(path: Path, seed: int = 0) -> None:
+    """An implicit ReLU network on five rows, by the theorem ``measured``."""
+    X, y = normal(5, 4, seed=seed), normal(5, seed=seed + 1).sign()
+    X = X / X.norm(dim=1, keepdim=True)
+    net, loss = sf.nn.ImplicitReLU.certifiable(X, y, 20, seed=seed), sf.SquaredLoss(X, y)
+    certificate = sf.certify(net, loss, "implicit/measured")
+    sf.descend(
+        net, loss, max_iterations=ITERATIONS, tolerance=1e-3, certificate=certificate, directory=path, progress=False
+    )
+
+
+def step_sizes(path: Path, seed: int = 0) -> None:
+    """Learned step sizes on two least-squares problems, by the theorem ``rate``."""
+    arrays = reference.batch("least-squares-batch", seed, 2, 3, 4)
+    at = reference.weights(arrays, 0.9, 1.9)
+    made = reference.certificate("step-sizes/rate", "least-squares-batch", arrays, at)
+    files = {"problem.safetensors": arrays, "initial.safetensors": at}
+    files |= reference.checkpoints(reference.run(arrays, at, ITERATIONS), at, made, 6)
+    reference.directory_of(path, files, made, safetensors)
+
+
+def inverse(path: Path, seed: int = 0) -> None:
+    """A learned matrix inverse of three layers, by the theorem ``interval``; there are no checkpoints."""
+    net = sf.nn.LearnedInverse.ones(3, 3 + seed)
+    net.save_certificate(path, (0.2, 1.5 + 0.1 * seed))
+
+
+def deconvolution(path: Path, seed: int = 0) -> None:
+    """Sparse deconvolution of a small picture by the linearised ADMM."""
+    blur = PeriodicBlur(kernel(3, 2, seed), (6, 5))
+    picture = torch.rand(6, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    problem = DeconvolutionProblem(picture, blur, 0.05)
+    sf.descend(LADMM(0.5), problem, max_iterations=ITERATIONS, tolerance=0.0, directory=path, progress=False)
+
+
+SYSTEMS: dict[str, Callable[..., None]] = {
+    "two-layer": two_layer,
+    "linear-resnet": linear_resnet,
+    "implicit": implicit,
+    "step-sizes": step_sizes,
+    "inverse": inverse,
+    "deconvolution": deconvolution,
+}
+"""``SYSTEMS[name](path, seed)`` writes a run of the system; another seed is another run of the same sizes."""
