@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from io import TextIOWrapper
+from threading import Timer
 from typing import Any, TextIO
 
 import tyro
@@ -28,9 +29,11 @@ from ._core.team import RankLostError, together
 # short paragraphs: the parser does not wrap them
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
 
-Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad input; 3 undecided; 4 diverged, or no progress.
+Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad input; 3 undecided; 4 diverged, stuck, or a rank lost.
 
 SUREFOOT_DEBUG=1 in the environment shows the traceback of an error."""
+NOTICE = 20.0
+"""Seconds after which a program that waits for the other ranks of its job says so."""
 PARSER = (
     tyro.conf.OmitArgPrefixes,
     tyro.conf.OmitSubcommandPrefixes,
@@ -79,9 +82,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _shared(program: Callable[[], int]) -> int:
     """Run it on rank 0 of those that ``torchrun`` started, the others helping; without torchrun, run it."""
-    if "RANK" not in os.environ or os.environ.get("WORLD_SIZE", "1") == "1":
+    size = os.environ.get("WORLD_SIZE", "1")
+    if "RANK" not in os.environ or size == "1":
         return program()
-    return together(program) or int(Exit.YES)
+    text = f"waiting for the other ranks of a job of {size} processes, as RANK and WORLD_SIZE are set"
+    waiting = Timer(NOTICE, _complain, [text])
+    waiting.daemon = True
+
+    def begun() -> int:
+        waiting.cancel()
+        return program()
+
+    try:
+        if os.environ["RANK"] == "0":
+            waiting.start()
+        return together(begun) or int(Exit.YES)
+    finally:
+        waiting.cancel()
 
 
 def _parse(arguments: Sequence[str]) -> Command:

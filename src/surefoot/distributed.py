@@ -1,4 +1,4 @@
-"""Several processes on one job, started by ``torchrun``: ``run`` gives a program the other ranks as helpers."""
+"""Several processes on one job, started by ``torchrun``: ``run`` lets the other ranks do parts of a program's sums."""
 
 from ._core.team import RankLostError
 from ._core.team import together as run

@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--level",
         choices=["fast", "exact"],
         default="fast",
-        help="fast: trusts numpy's matrix products within their a-priori error; exact: trusts FLINT and integers instead",
+        help="fast: trusts numpy's matrix products within their a-priori error; exact: trusts FLINT and integers instead, some "
+        "twenty times as slow",
     )
     parser.add_argument(
         "--data", metavar="FILE", help="safetensors file of the arrays of a large problem, which the run does not hold"
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--replay",
         action="store_true",
-        help="also replay exact gradient descent with the steps of trace.jsonl, and compare the stored weights (claim L3)",
+        help="also replay exact gradient descent of a linear network with the steps of trace.jsonl, and compare the stored "
+        "weights (claim L3)",
     )
     parser.add_argument(
         "--verbose", action="store_true", help="print every check, also those of each stored checkpoint"

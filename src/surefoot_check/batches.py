@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import EXP_ERROR, FAST, Level, down, up
+from .bounds import EXP_ERROR, FAST, Level, difference_with_error, down, frobenius_upper, up
 from .gram_bounds import extreme_bounds, norm_bounds
 from .problems import TINY, ULP, Array, Interval, Problem, arb_matrix, ball, root_down, squared
 
@@ -69,12 +69,12 @@ class Batch(Problem, ABC):
 
     def minus(self, v: Vector, w: Array) -> Vector:
         """v - w."""
-        value, error = self.level.difference(v.value, w)
+        value, error = difference_with_error(v.value, w)
         return Vector(value, up(v.error + error))
 
     def norm(self, v: Vector) -> float:
         """Upper bound of the Euclidean norm of v."""
-        return up(self.level.frobenius(v.value) + v.error)
+        return up(frobenius_upper(v.value) + v.error)
 
     def adjoint(self, p: int, v: Vector) -> Vector:
         """M_pᵀ v."""
@@ -197,7 +197,7 @@ class PenalisedBatch(Batch):
         point = self._residual(p, x)
         v = self.adjoint(p, Vector(self._signed(p, point)))
         excess = np.maximum(np.abs(v.value) - lam, 0.0)
-        norm = up(self.level.frobenius(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
+        norm = up(frobenius_upper(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
         # the quotient first: the square of a small norm underflows, and a small l2 would bring it back
         value = down(self._dual_value(p, point) - up(norm * up(norm / down(2.0 * l2))))
         return Dual(point, value) if value > scaled.value else scaled
@@ -289,13 +289,13 @@ class LassoBatch(PenalisedBatch):
     def _residual_vector(self, p: int, x: Array) -> Vector:
         """Y_p - M_p x."""
         image = self.image(p, x)
-        value, error = self.level.difference(self.Y[p], image.value)
+        value, error = difference_with_error(self.Y[p], image.value)
         return Vector(value, up(image.error + error))
 
     def _objective(self, p: int, x: Array) -> Interval:
         residual = self._residual_vector(p, x)
         low, high = self._penalty(p, x)
-        least = max(0.0, down(self.level.frobenius(residual.value) * (1.0 - 1e-12) - residual.error, 2))
+        least = max(0.0, down(frobenius_upper(residual.value) * (1.0 - 1e-12) - residual.error, 2))
         return max(0.0, down(down(0.5 * least * least, 2) + low)), up(up(0.5 * self.norm(residual) ** 2, 3) + high)
 
     def _residual(self, p: int, x: Array) -> Array:
@@ -315,7 +315,7 @@ class LassoBatch(PenalisedBatch):
         """½‖ρ-θ‖² + Σ(lam|x_i| - x_i(Mᵀθ)_i), ρ = Y - Mx: the duality gap in a form whose terms are not negative."""
         residual = self._residual_vector(p, x)
         bounds = [super()._gap_bound(p, x)]
-        size = self.level.frobenius(x)
+        size = frobenius_upper(x)
         for point in (self.duals[p].point, self.dual(p, x).point):
             half = self.norm(self.minus(residual, point))
             v = self.adjoint(p, Vector(point))

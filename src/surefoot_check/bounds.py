@@ -6,8 +6,9 @@ a-priori model of a computed sum of k products, in any order, with or without fu
     |fl(A B) - A B| <= gamma_k |A| |B| + k eta   entrywise,   gamma_k = k u / (1 - k u),
 
 with u = 2^-53 and eta = 2^-1074 (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section
-3.1). LAPACK is not trusted: its factors are witnesses, whose residual and loss of orthogonality are bounded
-(``spectra``). Level ``exact`` (module ``exact``) computes the same primitives in integers, and trusts no product of numpy's.
+3.1), and of a Cholesky factorisation that completes (`factorisation_error`). Otherwise LAPACK is not trusted: its
+factors are witnesses, whose residual and loss of orthogonality are bounded (``spectra``). Level ``exact`` (module
+``exact``) computes the same primitives in integers, and trusts no product of numpy's.
 
 Every scalar below is rounded outwards with `up` and `down`. Matrices are first scaled by an exact power of
 two, so that the largest entry lies in [1/2, 1): nothing overflows, and an entry that underflows in the
@@ -34,6 +35,10 @@ EXP_ERROR = 16 * UNIT_ROUNDOFF
 BLOCK = 64
 # Up to this many multiplications, `product_error` forms |A| |B| instead of bounding its norm.
 ABSOLUTE_PRODUCT_COST = 1 << 23
+
+
+class NotFiniteError(ValueError):
+    """A number overflowed, or is none: there is no bound."""
 
 
 def self_test() -> None:
@@ -115,7 +120,7 @@ def up(x: float, operations: int = 1) -> float:
         ValueError: x is NaN, or `operations` is out of range.
     """
     if math.isnan(x):
-        raise ValueError("up/down: x is NaN; check that the inputs are finite")
+        raise NotFiniteError("up/down: x is NaN; check that the inputs are finite")
     if not 0 <= operations <= 1 << 40:
         raise ValueError(f"up/down: operations is {operations}; it must lie between 0 and 2^40")
     if math.isinf(x):  # an overflowed negative value lies below -max: the bound above it is -max
@@ -145,7 +150,7 @@ def finite(A: np.ndarray, name: str, two_dimensional: bool = True) -> Array:
     if two_dimensional and A.ndim != 2:
         raise ValueError(f"{name} has shape {A.shape}; it must have two dimensions")
     if not bool(np.isfinite(A).all()):
-        raise ValueError(f"{name} contains NaN or infinity; every entry must be finite")
+        raise NotFiniteError(f"{name} contains NaN or infinity; every entry must be finite")
     return A
 
 
@@ -293,7 +298,7 @@ def signed_gram(X: Array, signs: Array | None = None) -> tuple[Array, float]:
     return S, up(error + rounding + math.ldexp(float(S.size), -1074), 2)
 
 
-def difference(A: Array, B: Array) -> tuple[Array, float]:
+def difference_with_error(A: Array, B: Array) -> tuple[Array, float]:
     """C and e with ||C - (A - B)||_F <= e: each entry is rounded once, by at most u |C|; a difference never underflows."""
     C = A - B
     return C, up(UNIT_ROUNDOFF * frobenius_upper(C))
@@ -363,16 +368,13 @@ def cross_entropy(logits: Array, labels: NDArray[np.int64]) -> tuple[float, floa
 class Level:
     """What a check trusts: primitives with the same contracts, from which every formula is made once for all levels.
 
-    Each returns float64 matrices that are exactly what they are, with upper bounds of Frobenius norms.
+    Each returns float64 matrices that are exactly what they are, with upper bounds of Frobenius norms. Single elementwise
+    operations and norms, IEEE 754 rounded outwards, are the same at all levels: `difference_with_error`, `frobenius_upper`.
     """
 
     name: str
-    frobenius: Callable[[Array], float]
-    """‖A‖_F of an array of any shape."""
     product: Callable[[Any, Array], tuple[Array, float]]
     """C, and e ≥ ‖C - AB‖_F."""
-    difference: Callable[[Array, Array], tuple[Array, float]]
-    """C, and e ≥ ‖C - (A - B)‖_F."""
     scaled_columns: Callable[[Array, Array], tuple[Array, float]]
     """C, and e ≥ ‖C - A diag(s)‖_F."""
     signed_gram: Callable[..., tuple[Array, float]]
@@ -398,9 +400,7 @@ class Level:
 
 FAST = Level(
     name="fast",
-    frobenius=frobenius_upper,
     product=product_with_error,
-    difference=difference,
     scaled_columns=scaled_columns,
     signed_gram=signed_gram,
     indefiniteness=indefiniteness,

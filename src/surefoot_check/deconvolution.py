@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import FAST, Level, down, up
+from .bounds import FAST, Level, down, frobenius_upper, up
 from .image_operators import (
     COLUMNS,
     ROWS,
@@ -215,9 +215,9 @@ def base_quantities(
         if quantities is not None and quantities.get(name) != value:
             raise FormatError(f"certificate: {name} is not {value!r}, the one that is stored")
     change, reached = _measured(problem, weights)
-    size = problem.level.frobenius(problem.observed)
+    size = frobenius_upper(problem.observed)
     norms = {
-        name: Approximation.exact(weights[key], problem.level).bounds()
+        name: Approximation.exact(weights[key]).bounds()
         for name, key in zip(("start_latent", "start_coefficients", "start_multiplier"), ITERATE, strict=True)
     }
     return {
@@ -242,7 +242,7 @@ def _measured(problem: Problem, weights: Mapping[str, Array]) -> tuple[Interval,
     changes: list[Interval] = []
     objectives: list[float] = []
     for blur, picture, *iterate in zip(problem.blurs, problem.pictures, *flat, strict=True):
-        y, z, x, mu = (Approximation.exact(array, problem.level) for array in (picture, *iterate))
+        y, z, x, mu = (Approximation.exact(array) for array in (picture, *iterate))
         apart = z - problem.wavelet.synthesis(x)
         residual = blur.observed(blur.convolved(z)) - y
         slope = blur.adjoint(residual) + mu + apart.times(beta)
@@ -267,12 +267,12 @@ def _change(
 ) -> Interval:
     """Enclosure of V of one image, from x, μ, z - Wᵀx and Bᵀ(Bz - y) + μ + β(z - Wᵀx)."""
     # dz = -α(αM + I)⁻¹ slope from a witness; (αM + I)⁻¹ ⪯ I makes its residual a bound of its error
-    witness = Approximation.exact(blur.solved(slope.value, alpha), problem.level)
+    witness = Approximation.exact(blur.solved(slope.value, alpha))
     if not np.isfinite(witness.value).all():
         return 0.0, math.inf
     layers = blur.convolved(witness)
     defect = (blur.majorized(layers).times(alpha) + witness + slope.times(alpha)).norm()
-    ahead = apart + Approximation(witness.value, defect, problem.level)
+    ahead = apart + Approximation(witness.value, defect)
     dx = (x + problem.wavelet.analysis(mu + ahead.times(beta)).times(gamma)).shrunk(problem.penalty, gamma) - x
     dmu = (ahead - problem.wavelet.synthesis(dx)).times(beta)
     low, high = sum_of(

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import bounds
-from .bounds import Array, Level, cholesky_factor, frobenius_upper, up
+from .bounds import Array, Level, NotFiniteError, cholesky_factor, frobenius_upper, up
 
 BITS = 62
 """Magnitudes below 2^62 are shifted as 64-bit integers, and multiplied fastest by FLINT."""
@@ -54,10 +54,10 @@ Integers = NDArray[np.int64]
 def _parts(A: Array) -> tuple[Integers, Integers]:
     """Odd numbers or zeros n and powers k (int64, of A's shape): A = n 2^k entrywise, exactly; k is 0 where A is.
 
-    Read from the bits of the floats: sign, 11 bits of exponent, 52 of fraction. ``ValueError`` if A is not finite.
+    Read from the bits of the floats: sign, 11 bits of exponent, 52 of fraction. ``NotFiniteError`` if A is not finite.
     """
     if not np.isfinite(A).all():
-        raise ValueError("the matrix contains NaN or infinity; every entry must be finite")
+        raise NotFiniteError("the matrix contains NaN or infinity; every entry must be finite")
     bits: Integers = np.ascontiguousarray(A, dtype=np.float64).view(np.int64)
     biased = (bits >> 52) & 0x7FF
     magnitude = (bits & ((1 << 52) - 1)) | ((biased > 0).astype(np.int64) << 52)
@@ -260,7 +260,7 @@ def scaled_columns(A: Array, s: Array) -> tuple[Array, float]:
     """C near A diag(s), of short entries, and e ≥ ‖C - A diag(s)‖_F."""
     C, error = bounds.scaled_columns(A, s)
     short = witness(C)
-    moved, rounding = bounds.difference(short, C)
+    moved, rounding = bounds.difference_with_error(short, C)
     return short, up(error + up(frobenius_upper(moved) + rounding))
 
 
@@ -326,9 +326,7 @@ def witness(A: Array) -> Array:
 
 EXACT = Level(
     name="exact",
-    frobenius=frobenius_upper,
     product=product,
-    difference=bounds.difference,
     scaled_columns=scaled_columns,
     signed_gram=signed_gram,
     indefiniteness=indefiniteness,

@@ -201,7 +201,7 @@ def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
         return 0.0, math.inf
     v = level.witness(np.asarray(solved[:, None] / largest, dtype=np.float64))
     image, error = level.product(adjoint, v)
-    size, norm = level.frobenius(v), level.frobenius(image)
+    size, norm = frobenius_upper(v), frobenius_upper(image)
     # a norm exceeds the true one by less than 1e-12 of it
     low = down(down(norm * (1.0 - 1e-12) - error, 2) / size)
     return max(0.0, low), up(up(norm + error) / down(size * (1.0 - 1e-12), 2))

@@ -34,12 +34,11 @@ class Approximation:
 
     value: Array
     error: float
-    level: Level
 
     @classmethod
-    def exact(cls, value: Array, level: Level) -> Approximation:
+    def exact(cls, value: Array) -> Approximation:
         """The array itself."""
-        return cls(value, 0.0, level)
+        return cls(value, 0.0)
 
     def __add__(self, other: Approximation) -> Approximation:
         return self._rounded(self.value + other.value, self.error + other.error)
@@ -67,18 +66,18 @@ class Approximation:
 
     def norm(self) -> float:
         """Upper bound of the Euclidean norm of what the array stands for."""
-        return up(self.level.frobenius(self.value) + self.error)
+        return up(frobenius_upper(self.value) + self.error)
 
     def bounds(self) -> Interval:
         """Enclosure of the Euclidean norm of the array as it is."""
-        high = self.level.frobenius(self.value)
+        high = frobenius_upper(self.value)
         return (down(high * BELOW, 2) if high > NEGLIGIBLE else 0.0), high
 
     def _rounded(self, value: Array, error: float, underflow: bool = False) -> Approximation:
         """The result of an elementwise operation on operands of that error (itself the result of one operation)."""
-        rounding = up(UNIT_ROUNDOFF * self.level.frobenius(value))
+        rounding = up(UNIT_ROUNDOFF * frobenius_upper(value))
         tiny = ETA * value.size if underflow else 0.0
-        return Approximation(value, up(up(error) + rounding + tiny, 2), self.level)
+        return Approximation(value, up(up(error) + rounding + tiny, 2))
 
 
 def sum_of(terms: Sequence[Interval]) -> Interval:
@@ -143,10 +142,10 @@ class Convolution:
                     windows = np.concatenate([padded[top + a : bottom + a, left : left + width] for a in taps], axis=1)
                     product, rounding = self._level.product(windows, band)
                     block = block + product
-                    error = up(error + rounding + up(UNIT_ROUNDOFF * self._level.frobenius(block)), 2)
+                    error = up(error + rounding + up(UNIT_ROUNDOFF * frobenius_upper(block)), 2)
                 result[top:bottom, left:right] = block
                 errors.append(error)
-        return Approximation(result, up(up(self.norm * z.error) + joined(errors)), z.level)
+        return Approximation(result, up(up(self.norm * z.error) + joined(errors)))
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class Blur:
             return sums[0]
         terms = len(sums) + 1  # of each row: products, any of which may underflow, and their sum
         rows = up(float((self.weights * np.reshape(sums, (-1, 1, 1))).sum(axis=0).max()) + terms * ETA, terms)
-        ones = Approximation.exact(np.ones(self.weights.shape[1:]), self.level)
+        ones = Approximation.exact(np.ones(self.weights.shape[1:]))
         columns = self.adjoint(ones)
         return up(math.sqrt(up(rows * up(float(columns.value.max()) + columns.error))))
 
@@ -201,7 +200,7 @@ class Blur:
 
     def observed(self, layers: list[Approximation]) -> Approximation:
         """Bz of the K_j z."""
-        parts = [Approximation(v.value[self._window], v.error, v.level) for v in layers]
+        parts = [Approximation(v.value[self._window], v.error) for v in layers]
         if self.weights is None:
             return parts[0]
         weighted = [part.weighted(w) for part, w in zip(parts, self.weights, strict=True)]
@@ -214,7 +213,7 @@ class Blur:
         for part, convolution in zip(parts, self._convolutions, strict=True):
             grid = np.zeros(self.domain)
             grid[self._window] = part.value
-            found.append(convolution.adjoint(Approximation(grid, part.error, part.level)))
+            found.append(convolution.adjoint(Approximation(grid, part.error)))
         return _added(found)
 
     def majorized(self, layers: list[Approximation]) -> Approximation:
@@ -229,8 +228,8 @@ class Blur:
         values = [v.value.copy() for v in layers]
         if self.weights is None:  # what the crop removes
             values[0][self._window] = 0.0
-            return squared(*Approximation.exact(values[0], self.level).bounds())
-        exact = [Approximation.exact(v, self.level) for v in values]
+            return squared(*Approximation.exact(values[0]).bounds())
+        exact = [Approximation.exact(v) for v in values]
         whole = sum_of(
             [product_of(squared(*v.bounds()), (c, c)) for v, c in zip(exact, self.scales.tolist(), strict=True)]
         )
@@ -294,7 +293,7 @@ class Wavelet:
             rows[top:bottom] = block
             errors.append(rounding)
         part[:] = rows.T if along_columns else rows
-        return Approximation(value, up(up(self._growth * x.error) + joined(errors)), x.level)
+        return Approximation(value, up(up(self._growth * x.error) + joined(errors)))
 
     def _split(self, v: Array) -> tuple[Array, float]:
         """The bands of each row: (low-pass, the odd sample, high-pass)."""

@@ -30,7 +30,19 @@ from typing import Any
 
 import numpy as np
 
-from .bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, minus_multiple, scaled, times_power, up
+from .bounds import (
+    FAST,
+    UNIT_ROUNDOFF,
+    Array,
+    Level,
+    difference_with_error,
+    down,
+    frobenius_upper,
+    minus_multiple,
+    scaled,
+    times_power,
+    up,
+)
 from .gram_bounds import CLOSE, SMALL, Interval, margin, norm_bounds, scaled_back, singular_extremes
 from .spectra import imbalance_eigenvalue_bounds
 
@@ -83,7 +95,6 @@ def _of_gram(W1: Array, W2: Array, level: Level) -> Imbalance | tuple[Interval, 
     if not (np.isfinite(G).all() and math.isfinite(error)):
         return None
     P, N, C = (np.ascontiguousarray(block) for block in (G[:n, :n], G[n:, n:], G[:n, n:]))
-    scale = math.ldexp(1.0, 2 * exponent)
     high1, high2 = norm_bounds(Z[:n], level, (P, error)), norm_bounds(Z[n:], level, (N, error))
     norms = scaled_back(high1, 0.0, exponent), scaled_back(high2, 0.0, exponent)
     estimates = _estimates(G, n)
@@ -102,7 +113,7 @@ def _of_gram(W1: Array, W2: Array, level: Level) -> Imbalance | tuple[Interval, 
             return norms
         ends.append((max(0.0, down(down(low * low) - up(beyond * beyond))), first))
         ends.append((nth, up(float(np.diag(own).min()) + error)))
-    plus, nth, minus, mth = ((low * scale, high * scale) for low, high in ends)
+    plus, nth, minus, mth = (scaled_back(bounds, 0.0, 2 * exponent) for bounds in ends)
     return Imbalance(norms, plus, nth, minus, mth)
 
 
@@ -139,20 +150,20 @@ def _confirmed(
     if not np.isfinite(E).all():
         return None
     E = level.witness(E)
-    size = level.frobenius(E)
+    size = frobenius_upper(E)
     NE, product_error = level.product(operand, E)
     minus, scaling_error = level.scaled_columns(E, np.full(E.shape[1], -s))
-    HE, rounding = level.difference(NE, minus)
+    HE, rounding = difference_with_error(NE, minus)
     HE_error = up(product_error + scaling_error + rounding, 3)
-    K, rounding = level.difference(2.0 * cross.T, HE)
+    K, rounding = difference_with_error(2.0 * cross.T, HE)
     K_error = up(HE_error + rounding)
     EK, EK_error = level.product(np.ascontiguousarray(E.T), K)
-    half, half_rounding = level.difference(EK, -EK.T)  # twice the symmetric part
-    T, T_rounding = level.difference(own, 0.5 * half)
+    half, half_rounding = difference_with_error(EK, -EK.T)  # twice the symmetric part
+    T, T_rounding = difference_with_error(own, 0.5 * half)
     total = EK_error + size * K_error + 0.5 * half_rounding + T_rounding + (1.0 + size * size) * error + 1e-300 * T.size
     if sign > 0:
-        rho, rounding = level.difference(np.ascontiguousarray(cross.T), HE)
-        rho_norm = level.frobenius(rho) + rounding + HE_error + (1.0 + size) * error
+        rho, rounding = difference_with_error(np.ascontiguousarray(cross.T), HE)
+        rho_norm = frobenius_upper(rho) + rounding + HE_error + (1.0 + size) * error
         total += rho_norm * rho_norm / s
     total = up(total, 16)
     diagonal = np.diag(T)

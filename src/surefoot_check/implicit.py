@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import FAST, Level, down, gamma, up
+from .bounds import FAST, Level, difference_with_error, down, frobenius_upper, gamma, up
 from .gram_bounds import cheap_norm, extreme_bounds, norm_bounds
 from .problems import LARGEST_PRODUCT, TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
 from .theorems.implicit import MASSES, NODES, node_places
@@ -96,12 +96,12 @@ def equilibrium(problem: Samples, weights: Mapping[str, Array], norm_A: float | 
     if not np.isfinite(scale * product + Phi).all():
         return Enclosed(Phi, math.inf)
     scaled, scaling_error = level.scaled_columns(product, np.full(product.shape[1], scale))
-    argument, adding_error = level.difference(scaled, -Phi)
+    argument, adding_error = difference_with_error(scaled, -Phi)
     following = np.maximum(argument, 0.0)
     # ω: the product, its scaling by γ, the sum with Φ, and Φ itself
     rounding = up(scale * product_error + scaling_error + adding_error + features_error, 4)
-    moved, moving_error = level.difference(following, Z)
-    change = up(level.frobenius(moved) + moving_error)
+    moved, moving_error = difference_with_error(following, Z)
+    change = up(frobenius_upper(moved) + moving_error)
     return Enclosed(following, up(up(q * change + rounding, 2) / down(1.0 - q), 2))
 
 
@@ -139,7 +139,7 @@ def _times(Z: Array, A: Array, level: Level) -> tuple[Array, float]:
     if level is not FAST:
         return product, error
     # the blocks of the product make its constant at most that of all m terms in any order
-    return product, min(error, up(gamma(len(A)) * level.frobenius(Z) * cheap_norm(A) + TINY * Z.size, 4))
+    return product, min(error, up(gamma(len(A)) * frobenius_upper(Z) * cheap_norm(A) + TINY * Z.size, 4))
 
 
 def residual(problem: Samples, weights: Mapping[str, Array], Z: Enclosed) -> Enclosed:
@@ -148,20 +148,20 @@ def residual(problem: Samples, weights: Mapping[str, Array], Z: Enclosed) -> Enc
     if not b.any():
         return Enclosed(-problem.Y, 0.0)
     outputs, error = level.product(Z.value, b)
-    difference, rounding = level.difference(outputs, problem.Y)
+    difference, rounding = difference_with_error(outputs, problem.Y)
     return Enclosed(difference, up(error + rounding + Z.error * cheap_norm(b), 4))
 
 
 def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the loss."""
     assert isinstance(problem, Samples)
-    return _half_square(residual(problem, weights, equilibrium(problem, weights)), problem.level)
+    return _half_square(residual(problem, weights, equilibrium(problem, weights)))
 
 
-def _half_square(r: Enclosed, level: Level) -> float:
+def _half_square(r: Enclosed) -> float:
     if r.vanishes:
         return 0.0
-    norm = up(level.frobenius(r.value) + r.error)
+    norm = up(frobenius_upper(r.value) + r.error)
     return up(0.5 * norm * norm, 2)
 
 
@@ -217,7 +217,7 @@ class Measured:
         """Z Zᵀ (N, N), exactly symmetric, error included that of Z."""
         Z, level = self.Z.value, self.problem.level
         G, error = level.signed_gram(Z, np.ones(Z.shape[1]))
-        return Enclosed(G, up(error + self.Z.error * (2.0 * level.frobenius(Z) + self.Z.error), 5))
+        return Enclosed(G, up(error + self.Z.error * (2.0 * frobenius_upper(Z) + self.Z.error), 5))
 
     @cached_property
     def eigenvectors(self) -> tuple[Array, Array]:
@@ -256,7 +256,7 @@ class Measured:
         )
         r = self.residual
         C, rounding = level.product(np.ascontiguousarray(U.T), r.value)
-        moved = up(a * up(level.frobenius(r.value) + r.error) + (1.0 + a) * r.error + rounding, 4)
+        moved = up(a * up(frobenius_upper(r.value) + r.error) + (1.0 + a) * r.error + rounding, 4)
         squares = (C**2).sum(axis=1)
         nodes = np.array(places)
         left = np.clip(np.searchsorted(nodes, values, side="right") - 1, 0, NODES - 2)
@@ -296,7 +296,7 @@ def base_quantities(
         "norm_A": at.norm_A,
         "norm_X": norm_bounds(problem.X, problem.level),
         "norm_b": norm_bounds(weights["b"], problem.level),
-        "initial_gap": (0.0, _half_square(at.residual, problem.level)),
+        "initial_gap": (0.0, _half_square(at.residual)),
     }
     if "node_min" in quantities and "node_max" in quantities:
         found |= at.spectral(quantities["node_min"], quantities["node_max"])
@@ -306,7 +306,7 @@ def base_quantities(
         found["sigma_min_Z"] = max(0.0, down(low - error)), up(high + error)
         found["norm_Z"] = max(0.0, down(norm_low - error)), up(norm_high + error)
         found["norm_W"] = norm_bounds(weights["W"], problem.level)
-        frobenius = problem.level.frobenius(problem.X)
+        frobenius = frobenius_upper(problem.X)
         found["frobenius_X"] = down(frobenius * (1.0 - 1e-12)), frobenius
     return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}
 

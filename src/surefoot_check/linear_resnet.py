@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import FAST, Level, down, up
+from .bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
 from .exact import float_above
 from .gram_bounds import norm_at_most, norm_bounds
 from .problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix, ball
@@ -60,16 +60,16 @@ def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | boo
     return {"d": d, "k": k, "m": weights["A"].shape[0], "depth": len(weights["W"]), "quadratic": problem.quadratic}
 
 
-def _layers(W: Array, level: Level) -> tuple[Array, Array]:
+def _layers(W: Array) -> tuple[Array, Array]:
     """P_l = I + W_l and a bound of the rounding of each, in Frobenius norm."""
     minus = -np.eye(W.shape[1])
-    layers = [level.difference(layer, minus) for layer in W]
+    layers = [difference_with_error(layer, minus) for layer in W]
     return np.array([layer for layer, _ in layers]), np.array([error for _, error in layers])
 
 
 def end_to_end(weights: Mapping[str, Array], level: Level = FAST) -> Product:
     """(B P_L … P_1 A)ᵀ (d, k) with its error."""
-    P, rounding = _layers(weights["W"], level)
+    P, rounding = _layers(weights["W"])
     value, error = weights["A"], 0.0
     for layer, e in zip(P, rounding, strict=True):
         value, error = _times(level, layer, norm_bounds(layer, level)[1], float(e), value, error)
@@ -106,14 +106,14 @@ def _times(
     ``norm`` bounds the spectral norm of ``left`` as stored.
     """
     product, rounding = level.product(left, right)
-    error = rounding + norm * right_error + left_error * level.frobenius(right)
+    error = rounding + norm * right_error + left_error * frobenius_upper(right)
     return product, up(error + left_error * right_error, 6)
 
 
 def measure(weights: Mapping[str, Array], X: Array, level: Level = FAST) -> Measured:
     """Bounds of the singular values of all A_l, B_l, P_l and of the norms of all M_ij; X is the stored design (r, d)."""
     A, B, W = weights["A"], weights["B"], weights["W"]
-    P, rounding = _layers(W, level)
+    P, rounding = _layers(W)
     depth = len(P)
     layers = [(layer, float(e)) for layer, e in zip(P, rounding, strict=True)]
     p_low, p = _extremes(layers, level)
@@ -182,10 +182,12 @@ def _products_of_norms(p: Array) -> Array:
     """Upper bounds of p_{i+1} … p_{j-1} for i < j."""
     depth = len(p)
     result = np.zeros((depth, depth))
-    with np.errstate(over="ignore"):
-        for i in range(depth - 1):
-            result[i, i + 1 :] = np.cumprod(np.append(1.0, p[i + 1 : -1]))
-    return np.triu(result * (1.0 + 1e-9) + SQUARES_VANISH, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for j in range(1, depth):
+            # from small factors, before large ones, a product may vanish
+            result[: j - 1, j] = result[: j - 1, j - 1] * p[j - 1] + SQUARES_VANISH
+            result[j - 1, j] = 1.0
+    return np.triu(result * (1.0 + 1e-9), 1)
 
 
 def _products_are_sharp(P: Array, bound: float) -> bool:
@@ -209,7 +211,7 @@ def _norms_of_products(P: Array, rounding: Array, p: Array) -> Array:
         result[i, i + 1] = 1.0
     product, error = P[1:-1], rounding[1:-1]
     slack = _slack(m)
-    frobenius = np.sqrt((P**2).sum((1, 2))) * slack
+    frobenius = np.sqrt((P**2).sum((1, 2))) * slack + SQUARES_VANISH
     gamma = 2.0 * m * ULP
     for length in range(1, depth - 1):
         norms = _norms(product) + error
@@ -220,7 +222,7 @@ def _norms_of_products(P: Array, rounding: Array, p: Array) -> Array:
         # the next layer from the left: layer i + length + 1 (0-based) times the product of layers i + 1 … i + length
         left = slice(length + 1, depth - 1)
         shorter, shorter_error = product[:-1], error[:-1]
-        size = np.sqrt((shorter**2).sum((1, 2))) * slack
+        size = np.sqrt((shorter**2).sum((1, 2))) * slack + SQUARES_VANISH
         error = (gamma * frobenius[left] * size + p[left] * shorter_error + rounding[left] * size) * (
             1.0 + 1e-6
         ) + 1e-300
@@ -255,7 +257,7 @@ def base_quantities(
     A, B, W = weights["A"], weights["B"], weights["W"]
     result: dict[str, Interval] = {
         "initial_gap": (0.0, gap_upper(problem, weights)),
-        "weight_norm": (0.0, problem.level.frobenius(W)),
+        "weight_norm": (0.0, frobenius_upper(W)),
     }
     for name, matrix in (("A", A), ("B", B), ("X", problem.design)):
         lower, upper = singular_value_bounds(matrix, problem.level)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError
-from .bounds import FAST, Level, down, up
+from .bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
 from .gram_bounds import singular_extremes
 
 Array = np.ndarray
@@ -111,8 +111,8 @@ class LinearMapProblem(Problem, ABC):
     def distance(self, W: Product) -> Interval:
         """Enclosure of ‖W - W*‖_F."""
         witness = self.optimum()
-        difference, rounding = self.level.difference(W.value, witness.value)
-        norm = self.level.frobenius(difference)
+        difference, rounding = difference_with_error(W.value, witness.value)
+        norm = frobenius_upper(difference)
         error = up(W.error + witness.error + rounding, 2)
         return max(0.0, down(norm * (1.0 - 1e-12) - error)), up(norm + error)
 
@@ -136,32 +136,32 @@ class LinearLeastSquares:
     def image_norm(self, V: Array, error: float) -> float:
         """Upper bound of ‖X V'‖_F over all ‖V' - V‖_F ≤ error."""
         image, rounding = self.level.product(self.X, V)
-        return up(self.level.frobenius(image) + rounding + self.norm[1] * error, 4)
+        return up(frobenius_upper(image) + rounding + self.norm[1] * error, 4)
 
     def residual(self, V: Array) -> tuple[Array, float]:
         """X V - Y and its error."""
         image, rounding = self.level.product(self.X, V)
-        value, error = self.level.difference(image, self.Y)
+        value, error = difference_with_error(image, self.Y)
         return value, up(rounding + error)
 
     def residual_norm(self, V: Array, error: float) -> float:
         """Upper bound of ‖X V' - Y‖_F over all ‖V' - V‖_F ≤ error."""
         value, rounding = self.residual(V)
-        return up(self.level.frobenius(value) + rounding + self.norm[1] * error, 4)
+        return up(frobenius_upper(value) + rounding + self.norm[1] * error, 4)
 
     @cached_property
     def stationarity(self) -> float:
         """Upper bound of ‖Xᵀ(XŴ - Y)‖_F."""
         value, error = self.residual(self.witness)
         gradient, rounding = self.level.product(self.X.T, value)
-        return up(self.level.frobenius(gradient) + rounding + self.norm[1] * error, 4)
+        return up(frobenius_upper(gradient) + rounding + self.norm[1] * error, 4)
 
     def gap_upper(self, V: Array, error: float) -> float:
         """Upper bound of the gap at V: sqrt(gap) ≤ ‖X(V-Ŵ)‖/√2 + ‖Xᵀ(XŴ-Y)‖/√(2μ); no cancellation near the optimum."""
         mu = self.curvature[0][0]
         if mu <= 0.0:
             return float("inf")
-        difference, rounding = self.level.difference(V, self.witness)
+        difference, rounding = difference_with_error(V, self.witness)
         image = self.image_norm(difference, up(error + rounding))
         root = up(image / root_down(2.0) + self.stationarity / root_down(down(2.0 * mu)), 6)
         if not self.unique:  # full row rank: the optimal value is 0, and the residual itself bounds the gap
@@ -301,15 +301,15 @@ class Softmax(LinearMapProblem):
         """Upper bound of ‖∇ℓ(W)‖_F: of N∇ℓ(W) = Xᵀ(p - targets) + N l2 W, over N."""
         rows, level = len(self.labels), self.level
         p, error = self._probabilities(W)
-        residual, rounding = level.difference(p, self._targets)
+        residual, rounding = difference_with_error(p, self._targets)
         data, data_error = level.product(self.X.T, residual)
         data_error = up(data_error + self._norm[1] * up(error + rounding), 2)
         weight = rows * self.l2
         penalty, penalty_error = level.scaled_columns(W.value, np.full(self.shape[1], -weight))
         # N l2 is rounded, by at most u
-        penalty_error = up(penalty_error + weight * (W.error + ULP * level.frobenius(W.value)), 6)
-        gradient, rounding = level.difference(data, penalty)
-        return up((level.frobenius(gradient) + data_error + penalty_error + rounding) / rows, 5)
+        penalty_error = up(penalty_error + weight * (W.error + ULP * frobenius_upper(W.value)), 6)
+        gradient, rounding = difference_with_error(data, penalty)
+        return up((frobenius_upper(gradient) + data_error + penalty_error + rounding) / rows, 5)
 
     @cached_property
     def stationarity(self) -> float:
@@ -322,7 +322,7 @@ class Softmax(LinearMapProblem):
         logits, error = self._logits(W)
         low, high = self.level.cross_entropy(logits, self.labels)
         # the cross-entropy of a row is √2-Lipschitz in its logits; the mean over rows gives 1/√N by Cauchy-Schwarz
-        size = self.level.frobenius(W.value)
+        size = frobenius_upper(W.value)
         penalty = 0.5 * self.l2 * size * size
         rounding = (
             1.5 * error / float(np.sqrt(rows))

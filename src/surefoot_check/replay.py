@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb, arb_mat
 
 from . import linear_resnet
-from .bounds import up
+from .bounds import frobenius_upper, up
 from .gram_bounds import norm_at_most
 from .problems import LARGEST, Array, LinearMapProblem, Softmax, arb_matrix, ball
 from .run_files import Checkpoint
@@ -41,7 +41,7 @@ FIRST_BITS, MOST_BITS = 128, 1 << 14
 SPARE_BITS = 24
 """Bits that the centre has below the radius."""
 MAX_WORK = 4 * 10**9
-"""Largest number of multiplications of one attempt, in units of 128 bits: some minutes. Beyond it the answer is undecided."""
+"""Largest number of multiplications of all attempts, in units of 128 bits: some minutes. Beyond it the answer is undecided."""
 MAX_ENTRIES = 5 * 10**6
 """Largest number of entries of the problem and of the weights: about a gigabyte as balls."""
 OVERHEAD = 10**5
@@ -192,7 +192,7 @@ class _Descent(ABC):
         floats = [_floats(M) for M in self.centre]
         if not (self.radius < self.scale and all((np.abs(M) <= LARGEST).all() for M in floats)):
             raise OverflowError("the weights exceed 1e50, or the errors the weights")
-        rounding = 2.0**-52 * sum(map(self.problem.level.frobenius, floats)) + 1e-300
+        rounding = 2.0**-52 * sum(map(frobenius_upper, floats)) + 1e-300
         return floats, up(float(self.radius) + rounding, 8 + len(floats))
 
 
@@ -237,7 +237,7 @@ class _TwoLayer(_Descent):
         """Upper bound of ‖V‖."""
         tall = np.ascontiguousarray(V if V.shape[0] >= V.shape[1] else V.T)
         claim = float(np.linalg.norm(V, 2)) * (1.0 + 1e-6)
-        return min(self.problem.level.frobenius(V), norm_at_most(tall, claim, self.problem.level))
+        return min(frobenius_upper(V), norm_at_most(tall, claim, self.problem.level))
 
     def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
         Z = np.concatenate([weights["W1"], weights["W2"]])
@@ -355,9 +355,9 @@ def replay_run(
     if entries > MAX_ENTRIES:
         return [(f"exact descent with {entries} numbers", None, f"at most {MAX_ENTRIES} are tried")]
     multiplications = _multiplications(system, arrays, initial, len(steps), len(checkpoints))
-    bits = FIRST_BITS
+    bits, spent = FIRST_BITS, 0
     while True:
-        cost = len(steps) * OVERHEAD + multiplications * bits // FIRST_BITS
+        cost = spent + len(steps) * OVERHEAD + multiplications * bits // FIRST_BITS
         if bits > MOST_BITS or cost > MAX_WORK:
             need = f"some {cost:.0e} multiplications; at most {MOST_BITS} bits and {MAX_WORK:.0e} are tried"
             return [(f"exact descent of {len(steps)} steps, which takes {bits} bits or more", None, need)]
@@ -367,6 +367,7 @@ def replay_run(
             narrow = descent.enough_bits() > FIRST_BITS
         if narrow or all(holds is not None for _, holds, _ in found):
             return found
+        spent += (cost - spent) * (reached + 1) // (len(steps) + 1)
         # errors grow by about as many bits in every step
         bits = min(max(3 * bits // 2, bits * (len(steps) + 1) // (reached + 1) + 2 * SPARE_BITS), 4 * bits)
 

@@ -195,7 +195,7 @@ def _low_rank_imbalance(Z: Array, signs: Array, level: Level) -> tuple[Array, Ar
         return None
     residual = level.residual(Z.T, Q, R)
     # ||Q R|| <= sqrt(1 + a) ||R||_F: sum and root, then the product. ||F||: two products and a sum.
-    norm = up(up(math.sqrt(1.0 + defect), 2) * level.frobenius(R))
+    norm = up(up(math.sqrt(1.0 + defect), 2) * frobenius_upper(R))
     perturbation = up(2.0 * residual * norm + residual * residual, 3)
     M, forming_error = level.signed_gram(R, signs)
     lower, upper = symmetric_eigenvalue_bounds(M, level)

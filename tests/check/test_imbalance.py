@@ -128,3 +128,12 @@ def test_what_has_no_sharp_proof_falls_back(level: Level, monkeypatch: pytest.Mo
                 low, high = getattr(found, name)
                 assert low <= max(value, 0) <= high, name
                 assert math.isfinite(high)
+
+
+def test_an_eigenvalue_below_the_range_of_floats_is_not_zero() -> None:
+    """2^-1080, exactly known: its upper bound is the least float."""
+    W1, W2 = np.eye(2, 5) * 2.0**-150, np.zeros((1, 5))
+    W2[0, 3] = 2.0**-540
+    found = from_gram(W1, W2, EXACT)
+    for low, high in (found.minus, found.mth):
+        assert low == 0.0 < high

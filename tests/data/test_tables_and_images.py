@@ -133,6 +133,6 @@ def test_folder_errors(tmp_path):
     whole = (tmp_path / "a.png").read_bytes()
     for content in (b"", b"hello", whole[:30], whole[:45]):
         (flat / "a.png").write_bytes(content)
-        refuses(flat, "a.png: not a readable image")
+        refuses(flat, "a.png: not a readable PNG or JPEG image")
     Image.fromarray(np.ones((1, 1), np.float32)).save(flat / "a.png", format="TIFF")
     refuses(flat, "a.png: not a readable PNG or JPEG image")

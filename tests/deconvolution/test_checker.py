@@ -186,7 +186,7 @@ def test_convolutions_err_by_no_more_than_they_say(
     taps = st.lists(st.floats(0.0, 2.0), min_size=math.prod(size), max_size=math.prod(size))
     filled = np.array(data.draw(taps)).reshape(size)
     operator, K = Convolution(filled, level), convolution(filled, shape, Fraction)
-    found = (operator.adjoint if adjoint else operator)(Approximation.exact(image, level))
+    found = (operator.adjoint if adjoint else operator)(Approximation.exact(image))
     exact = (K.T if adjoint else K) @ exactly(image, Fraction).ravel()
     assert distance_squared(exact, found.value) <= Fraction(found.error) ** 2
     assert max(sum(row) for row in K) <= Fraction(operator.norm)
@@ -208,10 +208,10 @@ def test_wavelet_transforms_err_by_no_more_than_they_say(
     image = np.array(data.draw(count)).reshape(shape)
     filters = OrthonormalWavelet(shape, name, 2).filters.numpy()
     operator, W = Wavelet(filters, shape, 2, level), wavelet(filters, shape, 2, Fraction)
-    found = (operator.synthesis if inverse else operator.analysis)(Approximation(image, 0.0, level))
+    found = (operator.synthesis if inverse else operator.analysis)(Approximation(image, 0.0))
     exact = (W.T if inverse else W) @ exactly(image, Fraction).ravel()
     assert distance_squared(exact, found.value) <= Fraction(found.error) ** 2
-    carried = (operator.synthesis if inverse else operator.analysis)(Approximation(image, 1.0, level))
+    carried = (operator.synthesis if inverse else operator.analysis)(Approximation(image, 1.0))
     assert carried.error >= max(1.0, found.error)
 
 
@@ -229,7 +229,7 @@ def test_large_operators_agree_with_the_transforms_of_the_product() -> None:
     taps, image = generator.random((40, 90)), generator.standard_normal((270, 150))
     taps /= taps.sum()
     blur, W = PeriodicBlur(torch.from_numpy(taps), image.shape), OrthonormalWavelet((270, 150), "sym8", 4)
-    given_image, tensor = Approximation.exact(image, FAST), torch.from_numpy(image)
+    given_image, tensor = Approximation.exact(image), torch.from_numpy(image)
     K, V = Convolution(taps, FAST), Wavelet(W.filters.numpy(), (270, 150), 4, FAST)
     for found, expected in (
         (K(given_image), blur.forward(tensor)),

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -311,34 +312,31 @@ class SignalBarzilaiBorwein(Signal, BarzilaiBorwein): ...
 class SignalConstant(Signal, CertifiedConstant): ...
 
 
-def main(directory: Path, part: str) -> None:
+def main(directory: Path) -> None:
     """On rank 0 of the processes."""
     other = int((directory / "1.pid").read_text())
-    if part == "faults":
-        stopping = SignalBarzilaiBorwein().signal_at_stop(signal.SIGTERM, [os.getpid(), other])
-        run = descend(dense, stopping, WHOLE, directory / "stopped")
-        print(run.status.value, run.iterations, flush=True)
-        losing = SignalConstant().signal_at_stop(signal.SIGKILL, [other])
-        descend(certifiable, losing, WHOLE, directory / "lost")
-    else:
-        descend(dense, "barzilai-borwein", WHOLE, directory / "whole")
-        descend(dense, "barzilai-borwein", WHOLE, directory / "stopped", resume=True)
-        descend(certifiable, None, WHOLE, directory / "certified")
+    descend(dense, "barzilai-borwein", WHOLE, directory / "whole")
+    for number in (signal.SIGTERM, signal.SIGINT):  # the other process is to ignore both
+        os.kill(other, number)
+    descend(certifiable, None, WHOLE, directory / "certified")
+    stopping = SignalBarzilaiBorwein().signal_at_stop(signal.SIGTERM, [os.getpid(), other])
+    run = descend(dense, stopping, WHOLE, directory / "stopped")
+    print(run.status.value, run.iterations, flush=True)
+    shutil.copytree(directory / "stopped", directory / "resumed-alone")
+    descend(dense, "barzilai-borwein", WHOLE, directory / "stopped", resume=True)
+    losing = SignalConstant().signal_at_stop(signal.SIGKILL, [other])
+    descend(certifiable, losing, WHOLE, directory / "lost")
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
-    """Runs of two processes, the first of which is lost at its end, and how the two jobs ended."""
-    directory = tmp_path_factory.mktemp("jobs")
-    faults = run_ranks([__file__, str(directory), "faults"], 2, 120.0)
-    shutil.copytree(directory / "stopped", directory / "resumed-alone")
-    good = run_ranks([__file__, str(directory), "good"], 2, 120.0)
-    return directory, faults, good
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[CompletedProcess[str]]]:
+    """Runs of two processes, one of which is lost at the end, and how they ended."""
+    directory = tmp_path_factory.mktemp("job")
+    return directory, run_ranks([__file__, str(directory)], 2, 120.0)
 
 
-def test_two_processes_run_as_one(jobs: tuple[Path, Any, Any]) -> None:
-    directory, _, good = jobs
-    assert [(done.returncode, done.stderr) for done in good] == [(0, ""), (0, "")]
+def test_two_processes_run_as_one(job: tuple[Path, list[CompletedProcess[str]]]) -> None:
+    directory, _ = job
     differ_by_rounding(sf.Run.load(directory / "whole"), descend(dense, "barzilai-borwein", WHOLE))
     run = sf.Run.load(directory / "certified")
     differ_by_rounding(run, descend(certifiable, None, WHOLE))
@@ -346,18 +344,18 @@ def test_two_processes_run_as_one(jobs: tuple[Path, Any, Any]) -> None:
     assert check(directory / "certified").outcome is Outcome.ACCEPT
 
 
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(jobs: tuple[Path, Any, Any]) -> None:
-    directory, faults, _ = jobs
-    assert faults[0].stdout.split() == ["interrupted", str(STOP)]
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(job: tuple[Path, list[CompletedProcess[str]]]) -> None:
+    directory, results = job
+    assert results[0].stdout.split() == ["interrupted", str(STOP)]
     whole = sf.Run.load(directory / "whole")
     same(sf.Run.load(directory / "stopped"), whole)
     differ_by_rounding(descend(dense, "barzilai-borwein", WHOLE, directory / "resumed-alone", resume=True), whole)
 
 
-def test_a_rank_that_was_killed_leaves_a_checkpoint(jobs: tuple[Path, Any, Any]) -> None:
-    directory, faults, _ = jobs
-    assert [done.returncode for done in faults] == [1, -signal.SIGKILL]
-    assert "RankLostError: " in faults[0].stderr and "--resume" in faults[0].stderr
+def test_a_rank_that_was_killed_leaves_a_checkpoint(job: tuple[Path, list[CompletedProcess[str]]]) -> None:
+    directory, results = job
+    assert [done.returncode for done in results] == [1, -signal.SIGKILL], results
+    assert "RankLostError: " in results[0].stderr and "--resume" in results[0].stderr
     run = descend(certifiable, None, WHOLE, directory / "lost", resume=True)
     differ_by_rounding(run, sf.Run.load(directory / "certified"))
     assert run.certified and run.audit().holds
@@ -367,4 +365,4 @@ def test_a_rank_that_was_killed_leaves_a_checkpoint(jobs: tuple[Path, Any, Any])
 if __name__ == "__main__":
     place = Path(sys.argv[1])
     (place / f"{os.environ['RANK']}.pid").write_text(str(os.getpid()))
-    sf.distributed.run(lambda: main(place, sys.argv[2]))
+    sf.distributed.run(lambda: main(place))

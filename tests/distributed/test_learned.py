@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 import shared_trainings
@@ -24,13 +25,21 @@ def same(found: Run, expected: Run, tolerance: float = ROUNDING) -> None:
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
-def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
-    """Every training on several ranks, of which some have no share."""
-    out = tmp_path_factory.mktemp("ranks") / "found.json"
-    results = run_ranks([shared_trainings.__file__, str(out)], request.param, TIMEOUT)
-    assert all(result.returncode == 0 for result in results), results[0].stderr + results[1].stderr
+def job(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[CompletedProcess[str]]]:
+    """Every training on several ranks, of which some have no share, and a run that one process begins and that the ranks end."""
+    place = tmp_path_factory.mktemp("ranks")
+    kept_run(place / "begun", BEGUN)
+    return place, run_ranks([shared_trainings.__file__, str(place)], request.param, TIMEOUT)
+
+
+@pytest.fixture(scope="module")
+def shared(job: tuple[Path, list[CompletedProcess[str]]]) -> dict[str, dict]:
+    place, results = job
+    assert (place / "found.json").exists(), results
     assert "Warning" not in "".join(result.stderr for result in results)
-    return json.loads(out.read_text())
+    return json.loads((place / "found.json").read_text())
 
 
 @pytest.mark.parametrize("name", TRAININGS)
@@ -40,15 +49,15 @@ def test_training_is_that_of_one_process(name: str, shared: dict[str, dict]) -> 
     assert not any(shared[name]["held"]), "no rank keeps anything of a training that ended"
 
 
-def test_a_run_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
-    """One process begins, two ranks end; two ranks begin and one is lost, one process ends."""
+def test_a_run_goes_on_with_another_number_of_ranks(job: tuple[Path, list[CompletedProcess[str]]]) -> None:
+    """One process begins, the ranks end; the ranks begin and one is lost, one process ends."""
+    place, results = job
     whole = kept_run(None, EPOCHS)
-    kept_run(tmp_path / "begun", BEGUN)
-    results = run_ranks([shared_trainings.__file__, str(tmp_path / "found.json"), str(tmp_path)], 2, TIMEOUT)
-    same(json.loads((tmp_path / "found.json").read_text()), whole)
+    same(json.loads((place / "resumed.json").read_text()), whole)
     assert results[1].returncode == 9
-    assert results[0].returncode != 0 and "RankLostError" in results[0].stderr and "--resume" in results[0].stderr
-    assert (tmp_path / "lost" / "checkpoints").is_dir() and not (tmp_path / "lost" / "result.json").exists()
-    same(kept_run(tmp_path / "lost", EPOCHS, resume=True), whole)
-    written = json.loads((tmp_path / "lost" / "result.json").read_text())
+    for other in (results[0], *results[2:]):
+        assert other.returncode == 1 and "RankLostError" in other.stderr and "--resume" in other.stderr
+    assert (place / "lost" / "checkpoints").is_dir() and not (place / "lost" / "result.json").exists()
+    same(kept_run(place / "lost", EPOCHS, resume=True), whole)
+    written = json.loads((place / "lost" / "result.json").read_text())
     assert len(written["losses"]) == EPOCHS + 1 > LOST

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 import shared_sweeps
 from ranks import run_ranks
-from shared_sweeps import SWEEPS
+from shared_sweeps import CUT_OFF, SWEEPS
+
+from surefoot._experiments import inverse_tables
 
 TIMEOUT = 300.0
-
-
-def sweep(directory: Path, *names: str, dies: int = 0) -> list[CompletedProcess[str]]:
-    return run_ranks([shared_sweeps.__file__, str(directory), str(dies), *names], 2, TIMEOUT)
 
 
 def computed(directory: Path, rank: int) -> list[list[object]]:
@@ -30,11 +29,16 @@ def parts(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every sweep on two ranks."""
+def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[CompletedProcess[str]]]:
+    """Every sweep on two ranks, and one of them once more, until rank 1 is lost."""
     directory = tmp_path_factory.mktemp("ranks")
-    results = sweep(directory, *SWEEPS)
-    assert [result.returncode for result in results] == [0, 0], results[0].stderr + results[1].stderr
+    return directory, run_ranks([shared_sweeps.__file__, str(directory)], 2, TIMEOUT)
+
+
+@pytest.fixture
+def shared(job: tuple[Path, list[CompletedProcess[str]]]) -> Path:
+    directory, results = job
+    assert (directory / "tables").exists(), results
     return directory
 
 
@@ -50,16 +54,24 @@ def test_both_ranks_compute_parts(shared: Path) -> None:
     assert not [part for part in first if part in second]
 
 
-def test_a_lost_rank_leaves_what_was_finished_and_a_second_start_takes_it(tmp_path: Path) -> None:
-    """Five parts, the second of rank 1 never comes: the fourth and the fifth are missing."""
-    lost = sweep(tmp_path, "inverse", dies=2)
-    assert lost[0].returncode != 0 and "RankLostError" in lost[0].stderr and "start the job again" in lost[0].stderr
-    assert lost[1].returncode == 9
-    left = parts(tmp_path / "inverse")
-    assert len(left) == 3
-    for rank in (0, 1):
-        (tmp_path / f"rank-{rank}").unlink()
-    again = sweep(tmp_path, "inverse")
-    assert [result.returncode for result in again] == [0, 0]
-    assert [len(computed(tmp_path, rank)) for rank in (0, 1)] == [1, 1]
-    assert len(parts(tmp_path / "inverse")) == 5 and parts(tmp_path / "inverse").items() >= left.items()
+def test_a_lost_rank_leaves_what_was_finished_and_a_second_start_takes_it(
+    job: tuple[Path, list[CompletedProcess[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five parts, the second of rank 1 never comes: the fourth and the fifth are missing, and one process computes them."""
+    place, results = job
+    assert results[0].returncode == 1 and "RankLostError" in results[0].stderr
+    assert "start the job again" in results[0].stderr and results[1].returncode == 9
+    lost = place / "lost"
+    left = parts(lost / CUT_OFF)
+    assert len(left) == 3 == len(computed(lost, 0)) + len(computed(lost, 1))
+    again: list[object] = []
+    original = inverse_tables.computed
+
+    def counted(**arguments: Any) -> Any:
+        again.append(arguments)
+        return original(**arguments)
+
+    monkeypatch.setattr(inverse_tables, "computed", counted)
+    shared_sweeps.numbers(CUT_OFF, lost)
+    assert len(again) == 2
+    assert len(parts(lost / CUT_OFF)) == 5 and parts(lost / CUT_OFF).items() >= left.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,8 @@ def test_gradient_is_that_of_the_matrices(objective: str, shape: tuple[int, ...]
     A[0, :, 0] = 0.0
     A[1] = A[1, :, :1] @ A[1, :1, :]
     C = 1.0 + 0.1 * torch.randn(3, 4, dtype=DOUBLE, generator=generator)
-    found = [
-        training._objectives(Net(C, "gram"), A, domain, objective == "last", "A") for domain in ("spectral", "matrices")
-    ]
+    last, held = objective == "last", ExitStack()  # one process: nothing is held
+    found = [training._objectives(Net(C, "gram"), A, domain, last, "A", held) for domain in ("spectral", "matrices")]
     (value, gradient), (other, expected) = found[0][0](C), found[1][0](C)
     assert value == pytest.approx(other, rel=1e-12)
     torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-14)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from surefoot_check import linear_resnet as rigorous
+from surefoot_check.bounds import FAST
+from surefoot_check.exact import EXACT
 from surefoot_check.theorems.linear_resnet import constants
 
 
@@ -64,3 +66,44 @@ def test_the_norm_between_two_layers_covers_the_rounding_of_a_product_that_cance
         at = rigorous.measure({"A": np.eye(m), "B": np.eye(m), "W": W}, np.eye(m))
         assert at.between[0, 3] >= exact
     assert too_small > 1
+
+
+def test_constants_where_the_squares_of_the_norms_vanish() -> None:
+    """A = 1e-170, B = 1e50: squares of δ are no floats; lost, they would leave μ > 0 on a ball with P_1 = P_2 = 0 in it."""
+    A, B, W = np.array([[1e-170]]), np.array([[1e50]]), np.zeros((2, 1, 1))
+    at = rigorous.measure({"A": A, "B": B, "W": W}, np.ones((1, 1)))
+    assert constants(at, 10.0).pl_constant == 0.0
+    near = constants(at, 0.5)
+    # two gradients BA P of P ≥ 1 - x, x² + y² ≤ 1/4, and at most 1 + x
+    assert 0.0 < near.pl_constant <= 1e-240 * 2.0 * (1.0 - 0.5 / math.sqrt(2.0)) ** 2
+    assert near.gauss_newton >= 1e-240 * 2.0 * (1.0 + 0.5 / math.sqrt(2.0)) ** 2
+
+
+def test_constants_below_the_range_of_floats_are_not_proved() -> None:
+    at = rigorous.measure(
+        {"A": np.full((1, 1), 1e-170), "B": np.ones((1, 1)), "W": np.zeros((1, 1, 1))}, np.ones((1, 1))
+    )
+    on_ball = constants(at, 0.0)
+    assert on_ball.pl_constant == 0.0 and on_ball.gauss_newton > 0.0
+
+
+def test_the_norm_of_small_layers_before_large_ones_does_not_vanish() -> None:
+    """1e-200 · 1e-200 is no float, but ten layers of 1e40 later the product is 1."""
+    P = np.eye(2) * np.array([1.0, 1e-200, 1e-200, *[1e40] * 10, 1.0])[:, None, None]
+    P[1:3] = P[1:3, ::-1]  # I + W is exact off the diagonal only
+    W = P - np.eye(2)
+    with np.errstate(over="ignore", invalid="ignore"):  # products of the large ones alone are infinite
+        found = rigorous._between(P, np.zeros(14), np.abs(P).max(axis=(1, 2)), FAST)
+    assert (W[1:3].diagonal(axis1=1, axis2=2) == -1.0).all() and found[0, 13] >= 1.0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_lemma_in_balls_of_few_layers(depth: int) -> None:
+    """Sums over no layers at all are balls, too."""
+    weights = {"A": np.diag([1.0, 0.7]), "B": np.diag([2.0, 3.0]), "W": np.zeros((depth, 2, 2))}
+    floats, balls = (
+        rigorous.quantities_on_ball(rigorous.measure(weights, np.eye(2), level), 0.1, level) for level in (FAST, EXACT)
+    )
+    assert floats.keys() == balls.keys() == {"pl_constant", "gauss_newton", "bilinear"}
+    for name, (low, high) in floats.items():
+        assert balls[name] == pytest.approx((low, high), rel=1e-8)

@@ -253,3 +253,16 @@ def test_a_run_certified_along_the_way_is_accepted_from_there_on(tmp_path: Path)
     for file in (tmp_path / "run").glob("certificate-*.json"):
         file.unlink()
     assert "nothing is claimed" in "\n".join(lines(check(tmp_path / "run")))
+
+
+@pytest.mark.parametrize("level", ["fast", "exact"])
+def test_products_that_overflow_are_no_verdict(level: str, good_run: GoodRun, tmp_path: Path) -> None:
+    """Nine matrices of entries near 1e50 with the right hashes: nothing is wrong for certain, and no bound is finite."""
+    run = StoredRun.read(good_run("local"))
+    for weights in (arrays for file, arrays in run.arrays.items() if file != "problem.safetensors"):
+        weights["W"] = np.repeat(weights["W"], 2, axis=0) + 9e49
+    run.certificate["problem"]["depth"] *= 2
+    run.seal()
+    run.write(tmp_path / "run")
+    report = check(tmp_path / "run", level)
+    assert report.outcome is Outcome.UNDECIDED and "overflow" in "\n".join(lines(report)), "\n".join(lines(report))

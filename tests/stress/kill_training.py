@@ -35,7 +35,8 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
-from trainings import TRAININGS, differences, normal
+from good_runs import normal
+from trainings import TRAININGS, differences
 
 import surefoot as sf
 from surefoot import cli

@@ -19,10 +19,8 @@ from tamper import SCHEDULE, Array, Change, Record, StoredRun, Tampering, encode
 from surefoot_check.systems import DIRECTIONS
 from surefoot_check.theorems import THEOREMS
 
-NOT_NUMBERS: list[Any] = [
-    *("nan", "inf", "-inf", "0x1.0000000000000p+1024", "0x1p99999999", "0.5", "1e-3", "", "0x1.8p+0"),
-    *(0.5, 1, math.nan, math.inf, True, None, [], {}),
-]
+NOT_FINITE: list[Any] = ["nan", "inf", "-inf", math.nan, math.inf, "0x1.0000000000000p+1024", "0x1p99999999"]
+NOT_NUMBERS: list[Any] = ["0.5", "1e-3", "", "0x1.8p+0", 0.5, 1, True, None, [], {}]
 OTHER_TYPES: list[Any] = [None, True, 1, 1.5, "x", [], {}, [[]]]
 
 
@@ -90,7 +88,10 @@ def fields(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
         old = get(record, path)
         where = named(path)
         yield case(f"{where} missing", drop(path))
-        replaced = NOT_NUMBERS[number % 3 :: 3] if is_number(old) else OTHER_TYPES[number % 2 :: 2]
+        # in turn, so that every field has some of each kind
+        replaced = OTHER_TYPES[number % 3 :: 3]
+        if is_number(old):
+            replaced = NOT_FINITE[number % 4 :: 4] + NOT_NUMBERS[number % 4 :: 4]
         for value in replaced:
             if type(value) is not type(old) or value != old:
                 yield case(f"{where} is {value!r}", field(path, value))

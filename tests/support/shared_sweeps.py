@@ -1,7 +1,8 @@
-"""Sweeps of experiments, small, in one process or under a job of several ranks: ``python shared_sweeps.py DIR DIES NAME ...``.
+"""Sweeps of experiments, small, in one process or under a job of several ranks: ``python shared_sweeps.py DIR``.
 
-Every rank writes which parts it computed to DIR/rank-N; rank 0 keeps the parts in DIR/NAME and writes the tables to DIR/tables.
-Rank 1 ends without a word when it is to compute part number DIES, counted from 1; 0 is never.
+Every rank writes which parts it computed to DIR/rank-N; rank 0 keeps the parts of each in DIR/NAME and writes the tables to
+DIR/tables. Then the ranks begin the sweep ``CUT_OFF`` again, in DIR/lost, and rank 1 ends without a word when it is to compute
+part number ``DIES`` of it, counted from 1.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from surefoot._experiments import (
 from surefoot._experiments.result import Experiment
 
 SIZE = step_sizes_runs.Size(6, 4, 8, 3)
+CUT_OFF, DIES = "inverse", 2
 TUNED = {"repeats": 2, "limit": 20, "tuning": 10, "samples": 40, "factors": (0.5, 1.0), "d": 3}
 
 
@@ -61,8 +63,8 @@ def numbers(name: str, directory: Path) -> Any:
     return json.loads(json.dumps(found.to_dict()["tables"] if isinstance(found, Experiment) else found))
 
 
-def watched(rank: int, directory: Path, dies: int) -> Callable[[Message, Memory], Message]:
-    """``compute_part`` that writes what it computes, and ends rank 1 at one of its parts."""
+def watched(rank: int, directory: Path, dies: int = 0) -> Callable[[Message, Memory], Message]:
+    """``compute_part`` that writes what it computes, and ends rank 1 at one of its parts; 0 is never."""
     original, count = finished.compute_part, 0
 
     @functools.wraps(original)
@@ -79,13 +81,18 @@ def watched(rank: int, directory: Path, dies: int) -> Callable[[Message, Memory]
     return compute_part
 
 
-def main(directory: Path, names: list[str]) -> None:
-    found = {name: numbers(name, directory) for name in names}
+def main(directory: Path) -> None:
+    found = {name: numbers(name, directory) for name in SWEEPS}
     (directory / "tables").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     where = Path(sys.argv[1])
-    finished.compute_part = watched(int(os.environ["RANK"]), where, int(sys.argv[2]))
-    sf.distributed.run(lambda: main(where, sys.argv[3:]))
+    original = finished.compute_part
+    finished.compute_part = watched(int(os.environ["RANK"]), where)
+    sf.distributed.run(lambda: main(where))
+    (where / "lost").mkdir(exist_ok=True)
+    finished.compute_part = original
+    finished.compute_part = watched(int(os.environ["RANK"]), where / "lost", DIES)
+    sf.distributed.run(lambda: numbers(CUT_OFF, where / "lost"))

@@ -1,8 +1,8 @@
 """Trainings of learned solvers, small, in one process or under a job of several ranks.
 
-``python shared_trainings.py OUT``: rank 0 writes to OUT, as JSON, the losses and weights of each training, and what every rank
-still held of it at its end. ``python shared_trainings.py OUT DIR``: it resumes the run in DIR/begun and starts one in DIR/lost,
-of which rank 1 ends without a word.
+``python shared_trainings.py DIR``: rank 0 writes to DIR/found.json the losses and weights of each training, and what every rank
+still held of it at its end; then it resumes the run in DIR/begun, to DIR/resumed.json, and starts one in DIR/lost, of which
+rank 1 ends without a word.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ def main(out: Path) -> None:
     out.write_text(json.dumps(results))
 
 
-def resume_and_lose(out: Path, directory: Path) -> None:
+def resume_and_lose(directory: Path) -> None:
     """See the module."""
-    out.write_text(json.dumps(kept_run(directory / "begun", EPOCHS, resume=True)))
+    (directory / "resumed.json").write_text(json.dumps(kept_run(directory / "begun", EPOCHS, resume=True)))
     kept_run(directory / "lost", EPOCHS)
 
 
@@ -161,10 +161,8 @@ def end_after(calls: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    target, *directories = map(Path, sys.argv[1:])
-    if directories:
-        if os.environ["RANK"] == "1":
-            end_after(EPOCHS - BEGUN + 1 + LOST)  # a resumed run evaluates where it was cut off once more
-        sf.distributed.run(lambda: resume_and_lose(target, *directories))
-    else:
-        sf.distributed.run(lambda: main(target))
+    place = Path(sys.argv[1])
+    sf.distributed.run(lambda: main(place / "found.json"))
+    if os.environ["RANK"] == "1":
+        end_after(EPOCHS - BEGUN + 1 + LOST)  # a resumed run evaluates where it was cut off once more
+    sf.distributed.run(lambda: resume_and_lose(place))

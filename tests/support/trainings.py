@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from good_runs import normal
 from safetensors.torch import load as load_tensors
-from torch import Tensor
 
 import surefoot as sf
 from surefoot._deconvolution import training as deconvolution
@@ -24,11 +24,6 @@ UNREPEATABLE = {"seconds", "rule.seconds"}
 
 Training = Callable[..., object]
 """``train(directory, resume, steps)``; without steps, ``STEPS`` of them."""
-
-
-def normal(*shape: int, seed: int) -> Tensor:
-    """Seeded Gaussian numbers in float64."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def two_layer(directory: Path, resume: bool = False, steps: int = STEPS) -> object:

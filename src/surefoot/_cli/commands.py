@@ -82,7 +82,7 @@ class Check:
         ),
     ] = "fast"
     replay: Flag = False
-    """Also replay exact gradient descent with the recorded steps, in rigorous arithmetic, and compare the stored weights."""
+    """Also replay exact gradient descent of a linear network, rigorously, and compare the stored weights (claim L3)."""
     data: ProblemFile = None
     json: Json = False
 

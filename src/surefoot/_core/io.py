@@ -97,7 +97,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _safetensors(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    """The file piece by piece: the header's length, the header, the entries. Wide dtypes come first, so that all are aligned."""
+    """The file piece by piece: the header's length, the header, the entries. Wide dtypes come first, so that all are aligned.
+
+    Why not the safetensors package: its ``save`` has the whole file in memory; its ``save_file`` opens the file itself, refuses
+    tensors that share memory, and reports a full disk without the system's error. ``read_tensors`` reads with the package.
+    """
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header: dict[str, object] = {}
     end = 0

@@ -52,16 +52,17 @@ def statistics_of_shards(own: Callable[[], Triangle], group: dist.ProcessGroup |
     """On every rank of a process group that calls it with what reduces its own rows: the statistics of all rows.
 
     Raises:
-        ValueError: on every rank, where the rows of one cannot be used.
+        ValueError: on every rank, where the rows of one cannot be read or used.
     """
+    cause: Exception | None = None
     try:
         answer = _encoded(own())
-    except (TypeError, ValueError) as error:  # the other ranks wait for an answer
-        answer = Message({"error": f"{error} (on rank {dist.get_rank(group)})"})
+    except Exception as error:  # of any kind: the other ranks wait for an answer
+        cause, answer = error, Message({"error": f"{error} (on rank {dist.get_rank(group)})"})
     answers = gathered(answer, group)
     errors = [answer.facts["error"] for answer in answers if "error" in answer.facts]
     if errors:
-        raise ValueError("; ".join(errors))
+        raise ValueError("; ".join(errors)) from cause
     return statistics_of(merge([_decoded(answer) for answer in answers]))
 
 

@@ -29,10 +29,12 @@ T = TypeVar("T")
 PACKAGE = __name__.partition(".")[0]
 PATIENCE = timedelta(days=30)
 """How long a rank waits for another one that lives; a dead one is noticed at once, by its closed connection."""
+ARRIVAL = timedelta(minutes=5)
+"""How long ranks wait for the others to come: one that ended before has no connection yet, and is not noticed."""
 REFUSALS: dict[str, type[Exception]] = {
     kind.__name__: kind for kind in (ValueError, TypeError, OSError, MemoryError, FloatingPointError)
 }
-"""Errors that rank 0 raises as another rank raised them."""
+"""Errors that rank 0 raises as another rank raised them, those of subclasses as the class that is here."""
 
 
 class RankLostError(RuntimeError):
@@ -79,10 +81,14 @@ class Team:
 
     Attributes:
         size: number of ranks, this one included; at least 2.
+
+    Args:
+        size: as above.
+        group: what messages go through; by default the process group of all ranks.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self, size: int, group: dist.ProcessGroup | None = None) -> None:
+        self.size, self._group = size, group
         self._memory: Memory = {}
         self._idle = True
 
@@ -113,17 +119,15 @@ class Team:
         self._idle = False
         with _lost("while the work was dealt out"):
             for rank in range(1, self.size):
-                _send(Message({**name, "facts": own[rank].facts}, own[rank].tensors), rank)
+                _send(Message({**name, "facts": own[rank].facts}, own[rank].tensors).encode(), rank, self._group)
         try:
             with alone():  # as on the other ranks, so that a job may run what would be shared otherwise
                 found[0] = job(own[0], self._memory)
-        except (
-            Exception
-        ) as error:  # the answers of the others are taken all the same: they would be mistaken for later ones
-            failed = error
+        except Exception as error:
+            failed = error  # raised below: the answers of the others are taken first, or they would be mistaken for later ones
         for rank in range(1, self.size):
             with _lost("while its answer was awaited", rank):
-                answer = _receive(rank)
+                answer = _receive(rank, self._group)
             error = answer.facts.get("error")
             if error is None:
                 found[rank] = Message(answer.facts["facts"], answer.tensors)
@@ -139,10 +143,12 @@ class Team:
         not listen: the end of this process tells them."""
         for rank in range(1, self.size) if self._idle else ():
             with suppress(RuntimeError):  # it is gone already
-                _send(Message({"job": None}), rank)
+                _send(Message({"job": None}).encode(), rank, self._group)
 
 
 _current: Team | None = None
+_joined = False
+"""Whether this process is in ``together``, on any rank."""
 
 
 def team() -> Team | None:
@@ -152,7 +158,9 @@ def team() -> Team | None:
 
 
 def together(program: Callable[[], T]) -> T | None:
-    """Run a program on rank 0, with the other ranks of the job as its helpers.
+    """Run a program on rank 0, with the other ranks of the job doing parts of its sums. Within another one it is just called.
+
+    Where there is no process group yet, ranks meet as the environment says, and that group remains the default one.
 
     Args:
         program: called on rank 0. Within it, sums over rows, problems or settings are shared where a system can do so.
@@ -162,19 +170,19 @@ def together(program: Callable[[], T]) -> T | None:
 
     Raises:
         RuntimeError: not started by ``torchrun``, and no process group is initialised.
-        RankLostError: on the other ranks: rank 0 ended without dismissing them.
+        ValueError: what ``torchrun`` sets in the environment is set in part, or wrong.
+        RankLostError: not all ranks came; on the other ranks: rank 0 ended without dismissing them.
     """
-    global _current
-    started = not dist.is_initialized()
-    if started:
-        if "RANK" not in os.environ:
-            raise RuntimeError("there are no ranks to share the work; start the program with torchrun")
-        dist.init_process_group("gloo", timeout=PATIENCE)
+    global _current, _joined
+    if _joined:  # the other ranks serve the outer one
+        return program()
+    group = _meet()
+    _joined = True
     try:
         if dist.get_rank() > 0:
-            _serve()
+            _serve(group)
             return None
-        before, _current = _current, Team(dist.get_world_size()) if dist.get_world_size() > 1 else None
+        before, _current = _current, Team(dist.get_world_size(), group) if dist.get_world_size() > 1 else None
         try:
             return program()
         finally:
@@ -182,9 +190,29 @@ def together(program: Callable[[], T]) -> T | None:
                 _current.dismiss()
             _current = before
     finally:
-        if started:
-            with suppress(RuntimeError):  # a rank is gone
-                dist.destroy_process_group()
+        _joined = False
+        with suppress(RuntimeError):  # a rank is gone
+            dist.destroy_process_group(group)
+
+
+def _meet() -> dist.ProcessGroup:
+    """Meet the other ranks of the job, in a group of its own: that of a user may be of another backend, or of less patience."""
+    first = not dist.is_initialized()
+    if first and "RANK" not in os.environ:
+        raise RuntimeError("there are no ranks to share the work; start the program with torchrun")
+    advice = "start the program with torchrun; without a job of several processes, unset RANK and WORLD_SIZE"
+    try:
+        if first:  # and kept until the process ends: the same ranks cannot meet twice at one address
+            dist.init_process_group("gloo", timeout=ARRIVAL)
+        group = dist.new_group(backend="gloo", timeout=PATIENCE)
+    except ValueError as error:
+        raise ValueError(f"RANK and WORLD_SIZE are set, but not as for a job ({error}); {advice}") from error
+    except RuntimeError as error:
+        raise RankLostError(
+            f"not all ranks of the job came, or not within {ARRIVAL.seconds} s ({_reason(error)}); {advice}"
+        ) from error
+    assert isinstance(group, dist.ProcessGroup)
+    return group
 
 
 def gathered(message: Message, group: dist.ProcessGroup | None = None) -> list[Message]:
@@ -201,7 +229,7 @@ def gathered(message: Message, group: dist.ProcessGroup | None = None) -> list[M
     return [Message.decode(one[: int(length)]) for one, length in zip(found, lengths, strict=True)]
 
 
-def _serve() -> None:
+def _serve(group: dist.ProcessGroup) -> None:
     """Work for rank 0 until it says that there is no more."""
     memory: Memory = {}
     # rank 0 decides when a run ends: it needs the other ranks until its checkpoint is written
@@ -209,16 +237,18 @@ def _serve() -> None:
     try:
         while True:
             with _lost("before the program was done", 0):
-                request = _receive(0)
+                request = _receive(0, group)
             if request.facts["job"] is None:
                 return
             try:
                 answer = member(request.facts["job"])(Message(request.facts["facts"], request.tensors), memory)
-                reply = Message({"facts": answer.facts}, answer.tensors)
+                reply = Message({"facts": answer.facts}, answer.tensors).encode()
             except Exception as error:
-                reply = Message({"error": type(error).__name__, "text": str(error)})
+                known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in REFUSALS), None)
+                text = str(error) if known else f"{type(error).__name__}: {error}"
+                reply = Message({"error": known or type(error).__name__, "text": text}).encode()
             with _lost("before the program was done", 0):
-                _send(reply, 0)
+                _send(reply, 0, group)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -248,17 +278,17 @@ def alone() -> Iterator[None]:
         _current = before
 
 
-def _send(message: Message, rank: int) -> None:
-    content = message.encode()
-    dist.send(torch.tensor([len(content)]), rank)
-    dist.send(content, rank)
+def _send(content: Tensor, rank: int, group: dist.ProcessGroup | None) -> None:
+    """A message as bytes."""
+    dist.send(torch.tensor([len(content)]), rank, group)
+    dist.send(content, rank, group)
 
 
-def _receive(rank: int) -> Message:
+def _receive(rank: int, group: dist.ProcessGroup | None) -> Message:
     size = torch.zeros(1, dtype=torch.int64)
-    dist.recv(size, rank)
+    dist.recv(size, rank, group)
     content = torch.empty(int(size), dtype=torch.uint8)
-    dist.recv(content, rank)
+    dist.recv(content, rank, group)
     return Message.decode(content)
 
 
@@ -269,8 +299,12 @@ def _lost(when: str, rank: int | None = None) -> Iterator[None]:
         yield
     except RuntimeError as error:
         who = "a rank" if rank is None else f"rank {rank}"
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise RankLostError(
-            f"{who} of the job was lost {when} ({reason}); what was written before is kept: start the job again, a run with "
-            "--resume"
+            f"{who} of the job was lost {when} ({_reason(error)}); what was written before is kept: start the job again, a run "
+            "with --resume"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """What an error of ``torch.distributed`` says, in one line."""
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

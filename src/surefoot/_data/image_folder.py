@@ -72,7 +72,7 @@ def _read(file: Path) -> Tensor:
 
     try:
         with bounded(), Image.open(file, formats=FORMATS) as image:
-            pixels = _pixels(image, file)
+            pixels = read_pixels(image, file)
     except (OSError, SyntaxError, EOFError, ValueError, *too_large()) as error:
         if isinstance(error, DataError):
             raise
@@ -99,7 +99,7 @@ def too_large() -> tuple[type[Exception], ...]:
     return Image.DecompressionBombError, Image.DecompressionBombWarning
 
 
-def _pixels(image: Any, file: Path) -> np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]:
+def read_pixels(image: Any, file: Path) -> np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]:
     """Grey (H, W) or colour (H, W, 3) as uint8, or grey of 16 bits as uint16."""
     if image.mode.startswith("I;16"):
         return np.asarray(image).astype(np.uint16)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .arrays import real_array
 from .errors import DataError, MissingSourceError
-from .numpy_files import UNREADABLE, _member, _objects
+from .numpy_files import UNREADABLE, read_member, refused_objects
 from .pictures import read_picture
 from .sizes import require_at_most
 
@@ -68,7 +68,7 @@ def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
         chosen = names[0] if name is None else name
         if chosen not in names:
             raise DataError(f"{path}: has no array {chosen!r}; arrays found: {', '.join(names) or 'none'}")
-        return _member(archive, chosen, path)
+        return read_member(archive, chosen, path)
 
 
 def _from_npy(path: Path) -> npt.NDArray[np.generic]:
@@ -77,7 +77,7 @@ def _from_npy(path: Path) -> npt.NDArray[np.generic]:
             found = np.load(path, mmap_mode="r", allow_pickle=False)  # takes no memory for what a header claims
     except UNREADABLE as error:
         if "Python objects" in str(error):
-            raise _objects(str(path)) from error
+            raise refused_objects(str(path)) from error
         raise DataError(
             f"{path}: cannot be read ({error}); the file may be truncated: save it with numpy.save"
         ) from error

@@ -49,7 +49,7 @@ def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: flo
         raise DataError(f"{path}: not a readable .npz archive ({error})") from error
     with archive:
         chosen = _choose(path, list(archive.keys()), prefix)
-        arrays = {role: _member(archive, key, path) for role, key in chosen.items()}
+        arrays = {role: read_member(archive, key, path) for role, key in chosen.items()}
 
     inputs_key = chosen["inputs"]
     what = {role: f"{path}: array {key!r}" for role, key in chosen.items()}
@@ -122,7 +122,8 @@ def _choose(path: Path, keys: list[str], prefix: str | None) -> dict[str, str]:
     return {role: key for role, key in wanted.items() if key in keys}
 
 
-def _member(archive: Any, key: str, path: Path) -> npt.NDArray[Any]:
+def read_member(archive: Any, key: str, path: Path) -> npt.NDArray[Any]:
+    """An array of an open .npz archive; ``DataError`` where it cannot be read or is not what the archive says."""
     try:
         _require_honest(archive, key, path)
         return archive[key]
@@ -130,7 +131,7 @@ def _member(archive: Any, key: str, path: Path) -> npt.NDArray[Any]:
         raise
     except UNREADABLE as error:
         if "Object arrays" in str(error):
-            raise _objects(f"{path}: array {key!r}") from error
+            raise refused_objects(f"{path}: array {key!r}") from error
         raise DataError(f"{path}: array {key!r} cannot be read ({error}); the archive may be truncated") from error
 
 
@@ -165,12 +166,13 @@ def _map(path: Path) -> np.memmap:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except UNREADABLE as error:
         if "Python objects" in str(error):
-            raise _objects(str(path)) from error
+            raise refused_objects(str(path)) from error
         raise DataError(f"{path}: cannot be memory-mapped ({error}); the file may be truncated") from error
     return mapped
 
 
-def _objects(what: str) -> DataError:
+def refused_objects(what: str) -> DataError:
+    """The error about an array of Python objects."""
     return DataError(f"{what} holds Python objects, which are never unpickled; save it as an array of numbers")
 
 

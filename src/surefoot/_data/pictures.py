@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import DataError, MissingSourceError
-from .image_folder import FORMATS, _pixels, bounded, too_large
+from .image_folder import FORMATS, bounded, read_pixels, too_large
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 COMPRESSION = 6
@@ -74,7 +74,7 @@ def read_picture(path: Path) -> Picture:
                 kept = True
             else:
                 shown = _upright(ImageOps, image)
-                pixels = _pixels(shown, path)
+                pixels = read_pixels(shown, path)
                 # the profile of inks says nothing about red, green and blue
                 kept = image.mode in ("RGB", "RGBA", "P", "PA", "L", "LA", "I;16")
             turned = image.getexif().get(0x0112, 1) != 1

@@ -38,8 +38,6 @@ PRINTED = {(7, 4): -1.0, (7, 9): -4.6, (2, 9): 0.32}
 """log10 of the test loss of LD-Minv at (K, L), from the text to Figure 1(a)."""
 NEAR = 0.5
 """Decades within which a printed number counts as explained."""
-LEVEL = 1e-8
-"""Of the test loss of D-Minv, as the paper puts it, beyond K = 15."""
 
 Points = Sequence[tuple[int, int]]
 

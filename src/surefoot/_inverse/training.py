@@ -152,12 +152,12 @@ def train(
 
 
 def _objectives(
-    net: LearnedInverse, value: Any, domain: str, last: bool, name: str, held: ExitStack | None = None
+    net: LearnedInverse, value: Any, domain: str, last: bool, name: str, held: ExitStack
 ) -> tuple[Gradient, Measure]:
     """The loss with its gradient, and the test loss, of matrices that the ranks of a job share until ``held`` is closed."""
     A = check_matrices(name, value).double().to(net.coefficients.device)
     common = Message({"c0": net.c0, "last": last, "name": name})
-    total = SharedSum(SpectralTerms if domain == "spectral" else MatrixTerms, common, held or ExitStack())
+    total = SharedSum(SpectralTerms if domain == "spectral" else MatrixTerms, common, held)
     total.take(len(A), {}, {"A": A})
 
     def loss(C: Tensor) -> tuple[float, Tensor]:

@@ -22,6 +22,9 @@ from .statement import SLACK
 
 Array = np.ndarray
 
+UNDERFLOW = 1e-150
+"""Added outwards to roots of sums of squares and to products of norms, of which some in floats may vanish."""
+
 DIRECTIONS: dict[str, str] = {
     "initial_gap": "upper",  # ½‖R‖_F²
     "pl_constant": "lower",  # μ(ϱ) = Σ w_l²: ‖∇‖_F² ≥ 2 μ gap on the ball
@@ -87,14 +90,16 @@ def _smaller_bound(x: Array, y: Array) -> Array:
 
 def _deviations(at: Measured, radius: Number) -> _Deviations:
     depth = len(at.a)
-    m2 = at.between * at.between
     delta, epsilon = np.zeros_like(at.a), np.zeros_like(at.b)
     a_bar, b_bar = at.a.copy(), at.b.copy()
     for layer in range(1, depth):
-        delta[layer] = radius * np.sqrt(m2[:layer, layer] @ (a_bar[:layer] * a_bar[:layer]))
+        # the squares of products, not products of squares: those of two small factors vanish beside a large one
+        terms = at.between[:layer, layer] * a_bar[:layer]
+        delta[layer] = radius * (np.sqrt(terms @ terms) + UNDERFLOW)
         a_bar[layer] += delta[layer]
     for layer in range(depth - 2, -1, -1):
-        epsilon[layer] = radius * np.sqrt(m2[layer, layer + 1 :] @ (b_bar[layer + 1 :] * b_bar[layer + 1 :]))
+        terms = at.between[layer, layer + 1 :] * b_bar[layer + 1 :]
+        epsilon[layer] = radius * (np.sqrt(terms @ terms) + UNDERFLOW)
         b_bar[layer] += epsilon[layer]
     return _Deviations(delta, a_bar, epsilon, b_bar)
 
@@ -112,6 +117,7 @@ def _pl_constant(at: Measured, radius: Number, moved: _Deviations) -> Number:
         share = radius * np.sqrt(_all_but_one(inverse)) * (1.0 + SLACK)
         product = np.exp(_all_but_one(log_low) - _rounding_of_sums(log_low))
         w = _larger(w, at.b_low[-1] * at.a_low[0] * product * _larger(1.0 - share - SLACK, 0.0))
+    w = _larger(w - UNDERFLOW, 0.0)
     return (w * w).sum() * (1.0 - 4.0 * SLACK)
 
 
@@ -123,7 +129,7 @@ def constants(at: Measured, radius: Number) -> Constants:
     m2, m_bar = at.between * at.between, at.between.copy()
     m_bar2 = m2.copy()
     for j in range(2, depth):  # m̄_ij = m_ij + d_ij, column by column
-        m_bar[: j - 1, j] += radius * np.sqrt(m_bar2[: j - 1, :j] @ m2[:j, j])
+        m_bar[: j - 1, j] += radius * (np.sqrt(m_bar2[: j - 1, :j] @ m2[:j, j]) + UNDERFLOW)
         m_bar2[: j - 1, j] = m_bar[: j - 1, j] * m_bar[: j - 1, j]
     # the multiplicative forms, which recover the paper's theorem at W = 0
     scale = at.b[-1] * at.a[0]
@@ -131,9 +137,10 @@ def constants(at: Measured, radius: Number) -> Constants:
         log_p, inverse = np.log(at.p), 1.0 / (at.p * at.p)
         rounding = _rounding_of_sums(log_p)
         without_one = np.exp(_all_but_one(log_p) + rounding + radius * np.sqrt(_all_but_one(inverse)))
-        z = _smaller_bound(a_bar * b_bar, scale * without_one)
+        z = _smaller_bound(a_bar * b_bar, scale * without_one) + UNDERFLOW
         without_two = np.exp(_all_but_two(log_p) + rounding + radius * np.sqrt(_all_but_two(inverse)))
-        M = np.triu(_smaller_bound(b_bar[None, :] * m_bar * a_bar[:, None], scale * without_two), 1)
+        direct = b_bar[None, :] * a_bar[:, None] * m_bar
+        M = np.triu(_smaller_bound(direct, scale * without_two) + UNDERFLOW, 1)
     return Constants(
         pl_constant=_pl_constant(at, radius, moved),
         gauss_newton=(z * z).sum() * (1.0 + 4.0 * SLACK),
@@ -157,7 +164,8 @@ def _all_but_two(terms: Array) -> Array:
 
 def _sums_around(terms: Array) -> tuple[Array, Array]:
     """Σ_{t<l} and Σ_{t>l} for every l (L,)."""
-    before, after = np.zeros_like(terms), np.zeros_like(terms)
+    nothing = type(terms.flat[0])(0)  # of the arithmetic in use: what is sqrt of it for one or two layers
+    before, after = np.full(len(terms), nothing, terms.dtype), np.full(len(terms), nothing, terms.dtype)
     before[1:] = np.cumsum(terms[:-1])
     after[:-1] = np.cumsum(terms[:0:-1])[::-1]
     return before, after
