@@ -286,7 +286,9 @@ def header(random: Random, content: bytes, donor: bytes) -> bytes:
         others = parted(donor)[0]
     except (ValueError, RecursionError):
         return content
-    if not entries or not all(isinstance(entry, dict) and "shape" in entry for entry in entries.values()):
+    if not entries or not all(
+        isinstance(entry, dict) and {"shape", "data_offsets"} <= entry.keys() for entry in entries.values()
+    ):
         return content
     name = random.choice(list(entries))
     entry = entries[name]
