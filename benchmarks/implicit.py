@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,16 +101,16 @@ def problem(gamma: float) -> Problem:
     return Problem(X, y, gamma, weights[-2], weights[-1], start)
 
 
-class Method:
+class Method(ABC):
     """One way to compute the loss and its gradient at ``data.after``."""
 
     def __init__(self, data: Problem) -> None:
         self.data = data
         self.weights = [w.clone().requires_grad_() for w in data.after]
 
+    @abstractmethod
     def fixed_point(self, Phi: Tensor) -> Tensor:
         """Z from Φ."""
-        raise NotImplementedError
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """Z and the loss."""

@@ -53,22 +53,6 @@ MAY_BE_ABSENT = NEED_UNIQUE_MINIMISER | set(RESIDUALS)
 """Those, and the residuals of layers that a learned inverse does not have; its theorems fail without one that it has."""
 
 LEVELS = {level.name: level for level in (FAST, EXACT)}
-EXACT_THEOREMS = {
-    *(f"two-layer/{name}" for name in ("drift", "contraction", "constant", "corrected", "sharp")),
-    *(
-        "linear-resnet/local",
-        "linear-resnet/gd",
-        "implicit/spectral",
-        "implicit/measured",
-        "implicit/gd",
-        "inverse/interval",
-        "inverse/order",
-    ),
-    *(f"step-sizes/{name}" for name in ("monotone", "rate", "prox-monotone", "prox-rate")),
-    "deconvolution/ladmm",
-}
-"""Theorems of whose base quantities and gaps no product, factorisation, exponential or logarithm of numpy is trusted at level
-``exact``; of others, that level says undecided where ``fast`` accepts."""
 
 
 class Outcome(StrEnum):
@@ -178,9 +162,6 @@ def check(
         report.add("files", f"the check needs more memory than there is ({error})", Outcome.UNDECIDED)
     finally:
         flint.ctx.prec = before
-    if level != FAST.name and report.theorem not in EXACT_THEOREMS and report.outcome is Outcome.ACCEPT:
-        why = "its base quantities are computed in floating point; level fast accepts"
-        report.add("L1", f"{report.theorem} has no level {level}: {why}", Outcome.UNDECIDED)
     return report
 
 
@@ -194,7 +175,6 @@ def _check_run(path: Path, report: Report, level: Level, data: Path | None, repl
         raise FormatError(NO_CLAIM)
     report.theorem = first.theorem.id
     arrays, hashes = read_problem(path, data)
-    level = level if first.theorem.id in EXACT_THEOREMS else FAST
     load = LOADERS.get(first.system, partial(load_problem, level=level))
     problem = load(first.kind, arrays)
     stored = read_safetensors(path / "initial.safetensors")

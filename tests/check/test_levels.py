@@ -20,8 +20,7 @@ from changes import GoodRun, once
 from corpus import CASES
 
 import surefoot as sf
-from surefoot_check import checker, linear_resnet
-from surefoot_check.__main__ import main
+from surefoot_check import linear_resnet
 from surefoot_check.bounds import FAST, Level
 from surefoot_check.checker import Outcome, check, lines
 from surefoot_check.exact import EXACT
@@ -226,15 +225,6 @@ def test_the_level_is_an_option_and_is_named_in_the_report(good_run: GoodRun) ->
     assert "level exact" in next(lines(check(good_run("drift"), "exact")))
     with pytest.raises(ValueError, match="level is 'best'; it must be fast or exact"):
         check(good_run("drift"), "best")
-
-
-def test_a_theorem_without_exact_is_undecided_and_says_why(
-    good_run: GoodRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(checker, "EXACT_THEOREMS", set())
-    assert main([str(good_run("drift")), "--level", "exact"]) == 3
-    assert "two-layer/drift has no level exact: its base quantities" in capsys.readouterr().out
-    assert main([str(good_run("drift"))]) == 0
 
 
 @pytest.mark.parametrize("name", ["local", "far"])

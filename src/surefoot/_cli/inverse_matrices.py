@@ -1,4 +1,3 @@
-# ruff: noqa: TID253 - only the program itself imports this module
 """The matrices that a learned inverse or a learned SVD is trained on: from a file, or random."""
 
 from __future__ import annotations

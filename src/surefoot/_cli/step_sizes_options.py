@@ -1,4 +1,3 @@
-# ruff: noqa: TID253 - only the program itself imports this module
 """The options of learned step sizes, as dataclasses from which the parser and the help texts are made."""
 
 from __future__ import annotations
