@@ -8,6 +8,7 @@ import learned_lasso
 import linalg
 import linear_resnet
 import memory
+import rows
 import step_sizes
 import stiefel
 import two_layer_baselines
@@ -29,6 +30,7 @@ def main() -> None:
         linalg,
         stiefel,
         memory,
+        rows,
     ):
         module.main()
 
