@@ -1,7 +1,7 @@
 """One process against the ranks of a job: wall time of the reduction of a file, of implicit networks, and of step sizes.
 
-Run it twice, and compare: ``python benchmarks/ranks.py``, and ``torchrun --nproc-per-node=2 benchmarks/ranks.py``. Each rank has one
-thread, so that a job needs as many cores as ranks.
+Run it twice, and compare: ``python benchmarks/ranks.py``, and ``torchrun --nproc-per-node=2 benchmarks/ranks.py``. Each rank has
+one thread, so that a job needs as many cores as ranks.
 """
 
 from __future__ import annotations
