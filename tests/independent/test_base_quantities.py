@@ -1,0 +1,131 @@
+"""Every published base quantity of every theorem against an independent definition of it, and mutations of each.
+
+Certifier and checker share their enclosures: a wrong line there would make a false certificate and accept it. What they share is
+compared here with ``tests/support/independent``, which imports nothing of either.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import enclosed
+import independent
+import pytest
+from enclosed import Stored
+
+from surefoot_check.bounds import FAST
+from surefoot_check.exact import EXACT
+from surefoot_check.systems import SYSTEMS
+from surefoot_check.theorems import THEOREMS
+
+COVERED = ("two-layer",)
+"""The systems that have an independent definition."""
+
+
+def module(package: str, system: str) -> ModuleType:
+    """The module of a system in ``independent`` or ``instances``."""
+    return import_module(f"{package}.{system.replace('-', '_')}")
+
+
+@cache
+def builders(theorem: str) -> dict[str, Callable[[], Stored]]:
+    """The cases of a theorem by name."""
+    return module("instances", theorem.split("/")[0]).instances(theorem)
+
+
+@cache
+def built(theorem: str, family: str) -> Stored:
+    """One of them, certified."""
+    return builders(theorem)[family]()
+
+
+def theorems() -> list[str]:
+    """Those of the systems that are covered."""
+    return [name for name in THEOREMS if name.split("/")[0] in COVERED]
+
+
+def cases() -> list[tuple[str, str]]:
+    """Every family of every theorem."""
+    return [(theorem, family) for theorem in theorems() for family in builders(theorem)]
+
+
+def enclosing(system: str, name: str) -> Callable[..., dict[str, tuple[float, float]]]:
+    """The innermost function, shared by certifier and checker, that encloses the quantity."""
+    shared = getattr(module("instances", system), "shared", None)
+    return (shared and shared(name)) or SYSTEMS[system].base_quantities
+
+
+@pytest.mark.parametrize(("theorem", "family"), cases())
+def test_published_quantities_are_safe_and_sharp(theorem: str, family: str) -> None:
+    at = built(theorem, family)
+    truth = enclosed.references(module("independent", at.system), at)
+    assert set(at.base) <= truth.keys(), "a base quantity has no independent definition"
+    wrong = enclosed.wrongly_published(at, truth)
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("level", [FAST, EXACT], ids=lambda level: level.name)
+@pytest.mark.parametrize(("theorem", "family"), cases())
+def test_enclosures_contain_the_truth(theorem: str, family: str, level: enclosed.Level) -> None:
+    at = built(theorem, family)
+    wrong = enclosed.wrongly_enclosed(at, enclosed.references(module("independent", at.system), at), level)
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("level", [FAST, EXACT], ids=lambda level: level.name)
+@pytest.mark.parametrize(("theorem", "family"), cases())
+def test_bounds_of_the_gap_contain_it(theorem: str, family: str, level: enclosed.Level) -> None:
+    at = built(theorem, family)
+    why = enclosed.wrong_gap(module("independent", at.system).gap, at, level)
+    assert why is None, why
+
+
+@pytest.mark.parametrize(("theorem", "name"), [(t, name) for t in theorems() for name in THEOREMS[t].base])
+def test_a_wrong_enclosure_is_noticed(theorem: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certifier and checker both use one on its unsafe side: on the first family of each kind of problem that has it, not 0."""
+    system = theorem.split("/")[0]
+    definitions, seen = module("independent", system), set()
+    for family, build in builders(theorem).items():
+        good = built(theorem, family)
+        if good.kind in seen or name not in good.base:
+            continue
+        by = enclosed.unsafe_factor(system, name, enclosed.references(definitions, good)[name])
+        if by is None:
+            continue
+        seen.add(good.kind)
+        with monkeypatch.context() as patch:
+            enclosed.mutate(patch, enclosing(system, name), name, by)
+            at = build()
+            truth = enclosed.references(definitions, at)
+            wrong = enclosed.wrongly_published(at, truth) | enclosed.wrongly_enclosed(at, truth)
+        assert name in wrong, f"{family}: {name} times {by} is not noticed"
+    assert seen, "no family has this quantity, away from 0"
+
+
+def test_every_base_quantity_has_a_definition() -> None:
+    """Also those that a theorem will have: the mutations above run over ``base`` of every theorem."""
+    for theorem in theorems():
+        found = {name for family in builders(theorem) for name in built(theorem, family).base}
+        assert found == set(THEOREMS[theorem].base)
+
+
+def test_definitions_import_neither_certifier_nor_checker() -> None:
+    """Nor does any module of the tests that they import."""
+    package = Path(independent.__file__).parent
+    waiting, seen = set(package.glob("*.py")), set()
+    while waiting:
+        file = waiting.pop()
+        seen.add(file)
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            for top in (name.split(".")[0] for name in names):
+                assert top not in ("surefoot", "surefoot_check", "torch", "importlib"), f"{file.name} imports {top}"
+                found = package.parent / f"{top}.py"
+                waiting |= {found} - seen if found.exists() else set()
+    assert {file.stem for file in seen} >= {system.replace("-", "_") for system in COVERED}
