@@ -26,6 +26,16 @@ def test_import_surefoot_loads_no_heavy_module() -> None:
     assert added & HEAVY == set()
 
 
+def test_the_library_and_its_command_line_start_without_the_experiments() -> None:
+    assert "surefoot_experiments" not in loaded_by("import surefoot, surefoot.cli")
+
+
+def test_import_experiments_loads_no_heavy_module() -> None:
+    added = loaded_by("import surefoot_experiments") - loaded_by("import torch, numpy")
+    assert "surefoot_experiments" in added
+    assert added & HEAVY == set()
+
+
 @pytest.mark.parametrize("module", ["surefoot_check", "surefoot_check.__main__"])
 def test_import_checker_loads_neither_torch_nor_surefoot(module: str) -> None:
     loaded = loaded_by(f"import {module}")

@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot import _experiments, cli
+import surefoot_experiments
+from surefoot import cli
 from surefoot._cli import demo, listing, screen
 from surefoot._core.audit import Audit, AuditLine
 from surefoot._core.system import SYSTEMS
-from surefoot._experiments import Experiment, Finding, Plot, Table
 from surefoot_check.theorems import THEOREMS
+from surefoot_experiments import Experiment, Finding, Plot, Table
 
 COMMANDS = ["demo", "certify", "train", "deblur", "check", "report", "reproduce", "list"]
 
@@ -174,7 +175,7 @@ def test_list_is_complete(run) -> None:
         assert {r["name"] for r in rules} == set(system.rules)
         assert all(r["certified_by"] == sorted(system.rules[r["name"]].certified_by) for r in rules)
     assert [d["name"] for d in found["data_sets"]] == list(sf.data.names())
-    assert found["experiments"] == _experiments.names()
+    assert found["experiments"] == surefoot_experiments.names()
     assert all(r["step"] and "\n" not in r["step"] for r in found["step_rules"])
     outcome = run("list")
     assert outcome.code == 0
@@ -214,7 +215,7 @@ def tiny_experiment(name: str, **given: object) -> Experiment:
 
 
 def test_reproduce(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_experiments, "reproduce", tiny_experiment)
+    monkeypatch.setattr(surefoot_experiments, "reproduce", tiny_experiment)
     outcome = run("reproduce", "two-layer/fig1", "--full", "--seed", "3", "--out", tmp_path / "out")
     assert (outcome.code, outcome.err) == (0, "")
     for text in ("1,000", "1.25", "sharp", "agrees", "differs", "It is 1.", "full = True, seed = 3"):
@@ -233,14 +234,14 @@ def test_reproduce(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_reproduce_goes_on_in_a_directory_with_finished_runs_of_its_own(run, tmp_path: Path, monkeypatch) -> None:
     given = []
 
-    def cut_short(name: str, **options: Any) -> _experiments.Experiment:
+    def cut_short(name: str, **options: Any) -> surefoot_experiments.Experiment:
         given.append(options["data"])
         (options["directory"] / "runs").mkdir(exist_ok=True, parents=True)
         if len(given) == 1:
             raise KeyboardInterrupt
         return tiny_experiment(name, **{**options, "directory": None})
 
-    monkeypatch.setattr(_experiments, "reproduce", cut_short)
+    monkeypatch.setattr(surefoot_experiments, "reproduce", cut_short)
     out = ["--out", tmp_path / "out"]
     images = ["--data", tmp_path]
     assert run("reproduce", "implicit/fig1", *out, *images).code == 130

@@ -12,7 +12,7 @@ import shared_sweeps
 from ranks import run_ranks
 from shared_sweeps import CUT_OFF, SWEEPS
 
-from surefoot._experiments import inverse_tables
+from surefoot_experiments import inverse_tables
 
 TIMEOUT = 300.0
 

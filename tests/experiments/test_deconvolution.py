@@ -10,12 +10,12 @@ import pytest
 import torch
 from deconvolution_pictures import photos
 
-from surefoot import _experiments
-from surefoot._experiments import deconvolution_data, deconvolution_methods
-from surefoot._experiments import deconvolution_table4 as table
-from surefoot._experiments.result import Experiment
+import surefoot_experiments
 from surefoot.deconvolution import PeriodicBlur, ValidBlur, aligned_psnr, psnr
 from surefoot.nn import LearnedDeconvolution
+from surefoot_experiments import deconvolution_data, deconvolution_methods
+from surefoot_experiments import deconvolution_table4 as table
+from surefoot_experiments.result import Experiment
 
 TINY: dict[str, Any] = {
     "images": 1,
@@ -133,18 +133,20 @@ def test_peers_are_left_out_where_absent(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_reproduce_hands_on_data_and_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "deconvolution/table4" in _experiments.names()
+    assert "deconvolution/table4" in surefoot_experiments.names()
     seen: dict[str, Any] = {}
 
     def record(**given: Any) -> Experiment:
         seen.update(given)
         return Experiment("deconvolution/table4", "", "", (), (), (), {})
 
-    entry = _experiments.EXPERIMENTS["deconvolution/table4"]
+    entry = surefoot_experiments.EXPERIMENTS["deconvolution/table4"]
     monkeypatch.setitem(
-        _experiments.EXPERIMENTS, "deconvolution/table4", _experiments._Entry(record, entry.quick, True, True, True)
+        surefoot_experiments.EXPERIMENTS,
+        "deconvolution/table4",
+        surefoot_experiments._Entry(record, entry.quick, True, True, True),
     )
-    _experiments.reproduce("deconvolution/table4", data=tmp_path, weights=tmp_path / "net", seed=3)
+    surefoot_experiments.reproduce("deconvolution/table4", data=tmp_path, weights=tmp_path / "net", seed=3)
     assert (seen["data"], seen["weights"], seen["seed"], seen["images"]) == (tmp_path, tmp_path / "net", 3, 20)
     with pytest.raises(ValueError, match="takes no trained network"):
-        _experiments.reproduce("two-layer/fig1", weights="net")
+        surefoot_experiments.reproduce("two-layer/fig1", weights="net")

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot import _experiments
-from surefoot._experiments import implicit_certified as certified
-from surefoot._experiments import implicit_data as datasets
-from surefoot._experiments import implicit_figures as figures
-from surefoot._experiments import implicit_runs as runs
-from surefoot._experiments.implicit_runs import Setting, Training
-from surefoot._experiments.result import Experiment
+import surefoot_experiments
 from surefoot.data import DataError, MissingSourceError
+from surefoot_experiments import implicit_certified as certified
+from surefoot_experiments import implicit_data as datasets
+from surefoot_experiments import implicit_figures as figures
+from surefoot_experiments import implicit_runs as runs
+from surefoot_experiments.implicit_runs import Setting, Training
+from surefoot_experiments.result import Experiment
 
 NAMES = [f"implicit/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "table1")]
 TINY = {"samples": 24, "epochs": 3}
@@ -52,13 +52,13 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_names() -> None:
-    found = [name for name in _experiments.names() if name.startswith("implicit/")]
+    found = [name for name in surefoot_experiments.names() if name.startswith("implicit/")]
     assert found == [*NAMES, "implicit/certificates", "implicit/tradeoff"]
 
 
 def test_data_are_refused_where_an_experiment_draws_its_own() -> None:
     with pytest.raises(ValueError, match="two-layer/fig1 draws its own"):
-        _experiments.reproduce("two-layer/fig1", data="anywhere")
+        surefoot_experiments.reproduce("two-layer/fig1", data="anywhere")
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_data_are_refused_where_an_experiment_draws_its_own() -> None:
 def test_finished_runs_are_kept_and_read_again(
     name: str, quick: dict[str, object], files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = dataclasses.replace(_experiments.EXPERIMENTS[name], quick=quick)
-    monkeypatch.setitem(_experiments.EXPERIMENTS, name, entry)
+    entry = dataclasses.replace(surefoot_experiments.EXPERIMENTS[name], quick=quick)
+    monkeypatch.setitem(surefoot_experiments.EXPERIMENTS, name, entry)
     lines: list[str] = []
-    experiment = _experiments.reproduce(name, directory=tmp_path, progress=lines.append)
+    experiment = surefoot_experiments.reproduce(name, directory=tmp_path, progress=lines.append)
     assert sorted(p.name for p in tmp_path.glob("*.png")) == files
     assert all((tmp_path / file).read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for file in files)
-    kept = sorted((tmp_path / _experiments.RUNS).iterdir())
+    kept = sorted((tmp_path / surefoot_experiments.RUNS).iterdir())
     assert len(kept) == len(lines)
     record = json.loads(json.dumps(experiment.to_dict(), allow_nan=False))
     assert sorted(record["figures"]) == files
@@ -93,13 +93,13 @@ def test_finished_runs_are_kept_and_read_again(
     kept[0].write_text("{")  # damaged: run again, and written again
     with monkeypatch.context() as patched, pytest.raises(AssertionError, match="run again"):
         patched.setattr(runs, "train", refuse)
-        _experiments.reproduce(name, directory=tmp_path)
-    assert _experiments.reproduce(name, directory=tmp_path).tables == experiment.tables
+        surefoot_experiments.reproduce(name, directory=tmp_path)
+    assert surefoot_experiments.reproduce(name, directory=tmp_path).tables == experiment.tables
     with monkeypatch.context() as patched:
         patched.setattr(runs, "train", refuse)
-        assert _experiments.reproduce(name, directory=tmp_path).tables == experiment.tables
+        assert surefoot_experiments.reproduce(name, directory=tmp_path).tables == experiment.tables
         with pytest.raises(AssertionError, match="run again"):
-            _experiments.reproduce(name, directory=tmp_path, seed=1)
+            surefoot_experiments.reproduce(name, directory=tmp_path, seed=1)
 
 
 # -- data ----------------------------------------

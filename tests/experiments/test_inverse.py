@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from surefoot import _experiments
-from surefoot._experiments import inverse_figures as figures
-from surefoot._experiments import inverse_tables as tables
-from surefoot._experiments import svd_table
-from surefoot._experiments.result import Experiment
+import surefoot_experiments
 from surefoot._inverse import coefficients
 from surefoot._inverse.spectra import Spectra
+from surefoot_experiments import inverse_figures as figures
+from surefoot_experiments import inverse_tables as tables
+from surefoot_experiments import svd_table
+from surefoot_experiments.result import Experiment
 
 NAMES = ["inverse/fig1a", "inverse/fig1b", "inverse/fig1c", "inverse/table1", "inverse/table2", "svd/table3"]
 FEW: dict[str, Any] = {"epochs": 5, "train": 2, "test": 3}
@@ -30,7 +30,7 @@ def finding(experiment: Experiment, start: str) -> Any:
 
 
 def test_names() -> None:
-    assert [name for name in _experiments.names() if name.split("/")[0] in ("inverse", "svd")] == NAMES
+    assert [name for name in surefoot_experiments.names() if name.split("/")[0] in ("inverse", "svd")] == NAMES
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_names() -> None:
 def test_an_experiment_runs_and_reads_what_it_kept(
     name: str, run: Any, quick: dict[str, Any], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = dataclasses.replace(_experiments.EXPERIMENTS[name], run=run, quick=quick)
-    monkeypatch.setitem(_experiments.EXPERIMENTS, name, entry)
-    first = _experiments.reproduce(name, directory=tmp_path)
+    entry = dataclasses.replace(surefoot_experiments.EXPERIMENTS[name], run=run, quick=quick)
+    monkeypatch.setitem(surefoot_experiments.EXPERIMENTS, name, entry)
+    first = surefoot_experiments.reproduce(name, directory=tmp_path)
     assert (tmp_path / file).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert [plot.file for plot in first.figures] == [file]
     record = json.loads(json.dumps(first.to_dict(), allow_nan=False))
@@ -82,11 +82,11 @@ def test_an_experiment_runs_and_reads_what_it_kept(
     assert all(f["why"] and f["claim"] and f["measured"] for f in record["findings"])
     if not entry.cache:
         return
-    kept = {p: p.read_bytes() for p in (tmp_path / _experiments.RUNS).rglob("*") if p.is_file()}
+    kept = {p: p.read_bytes() for p in (tmp_path / surefoot_experiments.RUNS).rglob("*") if p.is_file()}
     assert kept
-    second = _experiments.reproduce(name, directory=tmp_path)
+    second = surefoot_experiments.reproduce(name, directory=tmp_path)
     assert second.tables[0] == first.tables[0]
-    assert {p: p.read_bytes() for p in (tmp_path / _experiments.RUNS).rglob("*") if p.is_file()} == kept
+    assert {p: p.read_bytes() for p in (tmp_path / surefoot_experiments.RUNS).rglob("*") if p.is_file()} == kept
 
 
 # -- figure 1 --------------------------------------------

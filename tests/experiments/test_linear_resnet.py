@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot import _experiments
-from surefoot._experiments import linear_resnet_certified as certified
-from surefoot._experiments import linear_resnet_instances as instances
-from surefoot._experiments import linear_resnet_training as training
-from surefoot._experiments.result import Experiment
-from surefoot._experiments.two_layer_instances import repeat_generator
+import surefoot_experiments
+from surefoot_experiments import linear_resnet_certified as certified
+from surefoot_experiments import linear_resnet_instances as instances
+from surefoot_experiments import linear_resnet_training as training
+from surefoot_experiments.result import Experiment
+from surefoot_experiments.two_layer_instances import repeat_generator
 
 SMALL = {"d": 2, "samples": 60, "repeats": 2}
 FIGURE_A = {**SMALL, "depth": 3, "limit": 1200, "tuning": 100, "factors": (0.25, 1.0, 4.0)}
@@ -52,7 +52,7 @@ def cells(experiment: Experiment) -> dict[tuple[str, str], dict[str, object]]:
 
 
 def test_names_are_those_of_the_paper() -> None:
-    found = [name for name in _experiments.names() if name.startswith("linear-resnet/")]
+    found = [name for name in surefoot_experiments.names() if name.startswith("linear-resnet/")]
     assert found == [f"linear-resnet/{part}" for part in ("fig1a", "fig1b", "fig1c", "fig1d", "sgd", "certified")]
 
 
@@ -72,10 +72,10 @@ def test_reproduce_writes_figures_and_plain_values(
     name: str, run: partial[Experiment], files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"a": FIGURE_A, "c": FIGURE_C}.get(name[-1], {**CERTIFIED, "networks": CERTIFIED["networks"][1:]})
-    entry = dataclasses.replace(_experiments.EXPERIMENTS[name], run=run, quick={**small, "repeats": 1})
-    monkeypatch.setitem(_experiments.EXPERIMENTS, name, entry)
+    entry = dataclasses.replace(surefoot_experiments.EXPERIMENTS[name], run=run, quick={**small, "repeats": 1})
+    monkeypatch.setitem(surefoot_experiments.EXPERIMENTS, name, entry)
     lines: list[str] = []
-    experiment = _experiments.reproduce(name, directory=tmp_path, progress=lines.append, seed=3)
+    experiment = surefoot_experiments.reproduce(name, directory=tmp_path, progress=lines.append, seed=3)
     assert sorted(p.name for p in tmp_path.iterdir()) == files
     assert all((tmp_path / file).read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for file in files)
     assert lines
@@ -300,7 +300,7 @@ def test_without_a_run_that_arrives_the_smallest_gap_is_best() -> None:
 
 
 def test_sgd_theorem_is_kept() -> None:
-    found = _experiments.reproduce("linear-resnet/sgd")
+    found = surefoot_experiments.reproduce("linear-resnet/sgd")
     assert found.findings[0].agrees and found.findings[1].agrees is None
     assert found.table("Theorem 3.8 against runs").column("bound kept by") == [32]
     assert all(found.table("theorems").column("hypotheses hold"))

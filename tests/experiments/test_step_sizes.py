@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 
-from surefoot import _experiments
-from surefoot._experiments import step_sizes_ablation as ablation
-from surefoot._experiments import step_sizes_lasso as lasso
-from surefoot._experiments import step_sizes_lista as lista
-from surefoot._experiments import step_sizes_runs as runs
-from surefoot._experiments import step_sizes_training as training
-from surefoot._experiments.result import Experiment
-from surefoot._experiments.step_sizes_runs import Setting, Size
+import surefoot_experiments
 from surefoot._step_sizes.learned_solver import LassoSolution, LassoSolver
 from surefoot._step_sizes.problems import Lasso
 from surefoot._step_sizes.training_loss import training_loss
 from surefoot._step_sizes.unrolled import smoothness_of
+from surefoot_experiments import step_sizes_ablation as ablation
+from surefoot_experiments import step_sizes_lasso as lasso
+from surefoot_experiments import step_sizes_lista as lista
+from surefoot_experiments import step_sizes_runs as runs
+from surefoot_experiments import step_sizes_training as training
+from surefoot_experiments.result import Experiment
+from surefoot_experiments.step_sizes_runs import Setting, Size
 
 TINY = Size(6, 4, 8, 3)
 TALL = Size(4, 6, 8, 3)
@@ -43,7 +43,7 @@ def finding(experiment: Experiment, start: str) -> Any:
 
 
 def test_names() -> None:
-    found = [name for name in _experiments.names() if name.startswith("step-sizes/")]
+    found = [name for name in surefoot_experiments.names() if name.startswith("step-sizes/")]
     assert found == [*NAMES, *(f"step-sizes/{part}" for part in ("table1", "fig10", "fig11", "ranges", "lasso"))]
 
 
@@ -79,20 +79,20 @@ def test_an_experiment_runs_and_reads_what_it_kept(
 ) -> None:
     monkeypatch.setattr(runs, "ITERATIONS", 10)
     name = f"step-sizes/{name}"
-    entry = dataclasses.replace(_experiments.EXPERIMENTS[name], run=run, quick=quick)
-    monkeypatch.setitem(_experiments.EXPERIMENTS, name, entry)
-    first = _experiments.reproduce(name, directory=tmp_path)
+    entry = dataclasses.replace(surefoot_experiments.EXPERIMENTS[name], run=run, quick=quick)
+    monkeypatch.setitem(surefoot_experiments.EXPERIMENTS, name, entry)
+    first = surefoot_experiments.reproduce(name, directory=tmp_path)
     assert (tmp_path / files).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert [plot.file for plot in first.figures] == [files]
     record = json.loads(json.dumps(first.to_dict(), allow_nan=False))
     assert record["name"] == name
     assert all(f["why"] and f["claim"] and f["measured"] for f in record["findings"])
-    kept = {p: p.read_bytes() for p in (tmp_path / _experiments.RUNS).rglob("*") if p.is_file()}
+    kept = {p: p.read_bytes() for p in (tmp_path / surefoot_experiments.RUNS).rglob("*") if p.is_file()}
     assert kept
-    second = _experiments.reproduce(name, directory=tmp_path)
+    second = surefoot_experiments.reproduce(name, directory=tmp_path)
     assert second.tables == first.tables
     assert second.findings == first.findings
-    assert {p for p in (tmp_path / _experiments.RUNS).rglob("*") if p.is_file()} == set(kept)
+    assert {p for p in (tmp_path / surefoot_experiments.RUNS).rglob("*") if p.is_file()} == set(kept)
 
 
 # -- training runs ---------------------------------------

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from surefoot import _experiments
+import surefoot_experiments
 from surefoot._core.certificate import Certificate
-from surefoot._experiments import two_layer_bounds as bounds
-from surefoot._experiments import two_layer_instances as instances
-from surefoot._experiments import two_layer_rates as rates
-from surefoot._experiments import two_layer_rules as rules
-from surefoot._experiments import two_layer_width as width
-from surefoot._experiments.result import Experiment, Table
 from surefoot._report import charts
 from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
+from surefoot_experiments import two_layer_bounds as bounds
+from surefoot_experiments import two_layer_instances as instances
+from surefoot_experiments import two_layer_rates as rates
+from surefoot_experiments import two_layer_rules as rules
+from surefoot_experiments import two_layer_width as width
+from surefoot_experiments.result import Experiment, Table
 
 FIG1 = {"widths": (20, 60), "noises": (0.1, 1.0), "repeats": 2, "n": 3}
 FIG2 = {"widths": (60,), "noises": (0.1,), "repeats": 2, "ill_conditioned": (4.0, 20, 0.1), "n": 3}
@@ -63,13 +63,13 @@ def small_instance(seed: int = 0, noise: float = 0.1, kappa: float = 1.0) -> ins
 
 
 def test_names_are_those_of_the_paper() -> None:
-    found = [name for name in _experiments.names() if name.startswith("two-layer/")]
+    found = [name for name in surefoot_experiments.names() if name.startswith("two-layer/")]
     assert found == [f"two-layer/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "table3")]
 
 
 def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ValueError, match=r"unknown experiment 'two-layer/fig9'; did you mean 'two-layer/fig"):
-        _experiments.reproduce("two-layer/fig9")
+        surefoot_experiments.reproduce("two-layer/fig9")
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
 def test_reproduce_writes_figures_and_plain_values(
     name: str, small: dict[str, object], files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = dataclasses.replace(_experiments.EXPERIMENTS[name], quick=small)
-    monkeypatch.setitem(_experiments.EXPERIMENTS, name, entry)
+    entry = dataclasses.replace(surefoot_experiments.EXPERIMENTS[name], quick=small)
+    monkeypatch.setitem(surefoot_experiments.EXPERIMENTS, name, entry)
     lines: list[str] = []
-    experiment = _experiments.reproduce(name, directory=tmp_path / "made", progress=lines.append, seed=3)
+    experiment = surefoot_experiments.reproduce(name, directory=tmp_path / "made", progress=lines.append, seed=3)
     assert sorted(p.name for p in (tmp_path / "made").iterdir()) == files
     assert all((tmp_path / "made" / file).read_bytes().startswith(b"\x89PNG\r\n\x1a\n") for file in files)
     assert lines

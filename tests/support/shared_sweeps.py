@@ -20,7 +20,7 @@ import torch
 
 import surefoot as sf
 from surefoot._core.team import Memory, Message
-from surefoot._experiments import (
+from surefoot_experiments import (
     finished,
     implicit_certified,
     implicit_figures,
@@ -31,7 +31,7 @@ from surefoot._experiments import (
     two_layer_rates,
     two_layer_width,
 )
-from surefoot._experiments.result import Experiment
+from surefoot_experiments.result import Experiment
 
 SIZE = step_sizes_runs.Size(6, 4, 8, 3)
 CUT_OFF, DIES = "inverse", 2

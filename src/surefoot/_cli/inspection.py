@@ -11,7 +11,7 @@ from .errors import Exit
 from .screen import Screen, finite, number, print_json
 
 if TYPE_CHECKING:
-    from .._experiments.result import Cell, Experiment
+    from surefoot_experiments.result import Cell, Experiment
 
 NUMBERS = "numbers.json"
 """What ``reproduce --out`` writes beside the plots."""
@@ -66,17 +66,18 @@ def _refuse_without_trajectory(directory: Path) -> None:
 
 def run_reproduce(options: Reproduce) -> int:
     """``surefoot reproduce``."""
-    from .. import _experiments
+    import surefoot_experiments
+
     from .._core.io import write_json
     from .._core.validate import unknown
 
-    known = list(_experiments.names())
+    known = list(surefoot_experiments.names())
     if options.name not in known:
         raise unknown("experiment", options.name, known)
     directory = None if options.out is None else Path(options.out)
     if directory is not None:
         _refuse_other(directory, options.name)
-    experiment = _experiments.reproduce(
+    experiment = surefoot_experiments.reproduce(
         options.name,
         full=options.full,
         directory=directory,
@@ -99,8 +100,9 @@ def _refuse_other(directory: Path, name: str) -> None:
 
     An experiment that was cut short leaves its finished runs and no numbers; the same one goes on with them.
     """
+    from surefoot_experiments import RUNS
+
     from .._core.io import read_json
-    from .._experiments import RUNS
     from .training import refuse_existing
 
     if (directory / RUNS).is_dir():

@@ -6,9 +6,9 @@ import inspect
 import re
 from typing import Any
 
+import surefoot_experiments
 from surefoot_check.theorems import THEOREMS
 
-from .. import _experiments
 from .. import data as datasets
 from .._core.steps import StepRule
 from .._core.system import SYSTEMS
@@ -48,7 +48,7 @@ def run_list(options: List) -> int:
     screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in found["data_sets"]])
     screen.say(f"  {PATHS}", style="dim")
     screen.heading("Experiments", "surefoot reproduce PAPER/FIGURE")
-    shared = dict.fromkeys(_experiments.shared(), "shared")
+    shared = dict.fromkeys(surefoot_experiments.shared(), "shared")
     screen.table(("name", "several ranks"), [(name, shared.get(name, "one works")) for name in found["experiments"]])
     return Exit.YES
 
@@ -79,7 +79,7 @@ def _everything() -> dict[str, Any]:
             for rule, systems in _rules().items()
         ],
         "data_sets": [{"name": name, "contents": DATA_SETS[name]} for name in datasets.names()],
-        "experiments": list(_experiments.names()),
+        "experiments": list(surefoot_experiments.names()),
     }
 
 

@@ -26,7 +26,8 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 T = TypeVar("T")
-PACKAGE = __name__.partition(".")[0]
+PACKAGES = frozenset({"surefoot", "surefoot_experiments"})
+"""Those of this distribution whose functions other ranks are asked to run."""
 PATIENCE = timedelta(days=30)
 """How long a rank waits for another one that lives; a dead one is noticed at once, by its closed connection."""
 ARRIVAL = timedelta(minutes=5)
@@ -260,10 +261,10 @@ def name_of(member: Any) -> str:
 
 
 def member(name: str) -> Any:
-    """The function or class of this package with that name."""
+    """The function or class of ``PACKAGES`` with that name."""
     module, _, found = name.partition(":")
-    if module.partition(".")[0] != PACKAGE:
-        raise ValueError(f"{name} is not of {PACKAGE}")
+    if module.partition(".")[0] not in PACKAGES:
+        raise ValueError(f"{name} is not of {' or '.join(sorted(PACKAGES))}")
     return getattr(importlib.import_module(module), found)
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
-from .._core.io import RunDirectoryError
-from .._core.team import alone, team
-from .._step_sizes.baselines import trace
-from .._step_sizes.compare import Comparison, compare, improvement, learned_trace
-from .._step_sizes.network import StepSizeNet
-from .._step_sizes.problems import LeastSquares
-from .._step_sizes.training import TrainStatus, train
+from surefoot._core.io import RunDirectoryError
+from surefoot._core.team import alone, team
+from surefoot._step_sizes.baselines import trace
+from surefoot._step_sizes.compare import Comparison, compare, improvement, learned_trace
+from surefoot._step_sizes.network import StepSizeNet
+from surefoot._step_sizes.problems import LeastSquares
+from surefoot._step_sizes.training import TrainStatus, train
+
 from .finished import Part, hashed, kept, kept_all
 from .result import Cell, Progress
 

@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from surefoot._core.certificate import Certificate
+from surefoot._core.descent import certify, descend
+from surefoot._core.losses import SquaredLoss
+from surefoot._linear_resnet.network import LinearResNet, sufficient_alpha
 from surefoot_check.theorems import linear_resnet_gd, linear_resnet_local
 
-from .._core.certificate import Certificate
-from .._core.descent import certify, descend
-from .._core.losses import SquaredLoss
-from .._linear_resnet.network import LinearResNet, sufficient_alpha
 from .draws import repeat_generator
 from .linear_resnet_instances import (
     OPEN,

@@ -13,8 +13,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .._core.io import RunDirectoryError, read_json, write_json
-from .._core.team import Memory, Message, Team, member, name_of, team
+from surefoot._core.io import RunDirectoryError, read_json, write_json
+from surefoot._core.team import Memory, Message, Team, member, name_of, team
+
 from .result import Progress
 
 FORMAT = 1

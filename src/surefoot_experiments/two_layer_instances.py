@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surefoot._core.certificate import Certificate, evaluate
+from surefoot._core.descent import certify, descend
+from surefoot._core.losses import SquaredLoss
+from surefoot._core.run import Run
+from surefoot._core.steps import StepRule
+from surefoot._two_layer.network import TwoLayerLinear
 from surefoot_check.theorems import THEOREMS
 from surefoot_check.theorems import two_layer as tl
 from surefoot_check.theorems.statement import iterations_to
 from surefoot_check.theorems.two_layer_corrected import C_EXPONENT, D_EXPONENT, SAFETY
 
-from .._core.certificate import Certificate, evaluate
-from .._core.descent import certify, descend
-from .._core.losses import SquaredLoss
-from .._core.run import Run
-from .._core.steps import StepRule
-from .._two_layer.network import TwoLayerLinear
 from .draws import gaussian
 from .draws import repeat_generator as repeat_generator  # the experiments on these instances draw by it
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core.io import write_atomic
+from surefoot._core.io import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

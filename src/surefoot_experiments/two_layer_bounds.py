@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from surefoot._core.run import Run
+from surefoot._report import charts
 from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
 
-from .._core.run import Run
-from .._report import charts
 from .result import Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (
     CORRECTED,

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from surefoot._core.certificate import Certificate, evaluate
+from surefoot._core.descent import certify, descend
+from surefoot._core.run import Run
+from surefoot._core.samples import SampleLoss
+from surefoot._implicit.network import ImplicitReLU
+from surefoot._implicit.scale import NotCertifiable
+from surefoot._implicit.system import step_choices
+from surefoot._report import charts
 from surefoot_check.theorems import implicit_gd, implicit_measured, implicit_spectral
 from surefoot_check.theorems.statement import Theorem, iterations_to
 
-from .._core.certificate import Certificate, evaluate
-from .._core.descent import certify, descend
-from .._core.run import Run
-from .._core.samples import SampleLoss
-from .._implicit.network import ImplicitReLU
-from .._implicit.scale import NotCertifiable
-from .._implicit.system import step_choices
-from .._report import charts
 from .finished import Part, kept_all
 from .implicit_data import DIGITS, PAPER, TwoClass, available, described, draw
 from .linear_resnet_instances import median

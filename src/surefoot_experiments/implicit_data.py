@@ -9,12 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from surefoot._core.samples import SampleLoss
+from surefoot._data.dataset import Data
+from surefoot._data.errors import MissingSourceError
+from surefoot._data.loading import load
 from surefoot_check.arrays import digest
-
-from .._core.samples import SampleLoss
-from .._data.dataset import Data
-from .._data.errors import MissingSourceError
-from .._data.loading import load
 
 PAPER = "Gradient Descent Optimizes Infinite-Depth ReLU Implicit Networks with Linear Widths"
 FILES: dict[str, tuple[str, tuple[int, ...]]] = {

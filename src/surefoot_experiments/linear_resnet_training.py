@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from .._core.losses import SquaredLoss
-from .._linear_resnet.network import LinearNet, LinearResNet
-from .._report import charts
+from surefoot._core.losses import SquaredLoss
+from surefoot._linear_resnet.network import LinearNet, LinearResNet
+from surefoot._report import charts
+
 from .draws import repeat_generator
 from .finished import Part, kept_all
 from .linear_resnet_instances import (

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .._inverse import coefficients
-from .._inverse.spectra import Spectra
-from .._linalg.pinv import pinv
-from .._report import charts
+from surefoot._inverse import coefficients
+from surefoot._inverse.spectra import Spectra
+from surefoot._linalg.pinv import pinv
+from surefoot._report import charts
+
 from .draws import repeat_generator
 from .finished import Part, kept_all
 from .inverse_figures import BOUND, FORMAT, PAPER, RULES, chebyshev, computed, logarithm

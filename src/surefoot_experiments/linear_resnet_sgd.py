@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .._linear_resnet.network import LinearResNet
-from .._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, SGDGuarantee, certify_sgd, descend_sgd
-from .._report import charts
+from surefoot._linear_resnet.network import LinearResNet
+from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, SGDGuarantee, certify_sgd, descend_sgd
+from surefoot._report import charts
+
 from .draws import gaussian
 from .linear_resnet_instances import PAPER, median
 from .result import Experiment, Finding, Plot, Progress, Table

@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surefoot._report import charts
+from surefoot._step_sizes.compare import Comparison
 from surefoot_check.theorems.step_sizes_as_printed import layer_quantities, log10, right_sides
 
-from .._report import charts
-from .._step_sizes.compare import Comparison
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import (
     COLUMNS,

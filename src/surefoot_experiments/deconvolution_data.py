@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._deconvolution.training_data import LUMINANCE, TrainingData, read_arrays, shake_kernels, tiled
+from surefoot._deconvolution.training_data import LUMINANCE, TrainingData, read_arrays, shake_kernels, tiled
 
 IMAGES, KERNELS, REAL = "bsd68_gray.npz", "levin_kernels.npz", "levin_real_blur.npz"
 COUNT = 8

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from surefoot._core.losses import SquaredLoss
+from surefoot._linear_resnet.batched import Batch
+from surefoot._linear_resnet.engine import Iterate, SubspaceEngine
+from surefoot._linear_resnet.network import LinearNet, LinearResNet
+from surefoot._linear_resnet.reduction import reduce
 from surefoot_check.theorems import linear_resnet_gd
 
-from .._core.losses import SquaredLoss
-from .._linear_resnet.batched import Batch
-from .._linear_resnet.engine import Iterate, SubspaceEngine
-from .._linear_resnet.network import LinearNet, LinearResNet
-from .._linear_resnet.reduction import reduce
 from .draws import gaussian
 
 PAPER = "On the Global Convergence of Training Deep Linear ResNets"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from .._report import charts
-from .._step_sizes.baselines import trace
-from .._step_sizes.learned_solver import WEIGHTS, LassoSolver
-from .._step_sizes.problems import Lasso
+from surefoot._report import charts
+from surefoot._step_sizes.baselines import trace
+from surefoot._step_sizes.learned_solver import WEIGHTS, LassoSolver
+from surefoot._step_sizes.problems import Lasso
+
 from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core.certificate import Certificate
-from .._core.losses import LinearMapLoss
-from .._core.run import Run
-from .._core.steps import Backtracking, StepRule, make
-from .._report import charts
-from .._two_layer.steps import RULES as STEP_RULES
+from surefoot._core.certificate import Certificate
+from surefoot._core.losses import LinearMapLoss
+from surefoot._core.run import Run
+from surefoot._core.steps import Backtracking, StepRule, make
+from surefoot._report import charts
+from surefoot._two_layer.steps import RULES as STEP_RULES
+
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (
     CONTRACTION,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .._report import charts
-from .._step_sizes.draws import matrices
-from .._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
-from .._step_sizes.problems import Lasso
+from surefoot._report import charts
+from surefoot._step_sizes.draws import matrices
+from surefoot._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
+from surefoot._step_sizes.problems import Lasso
+
 from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT, PAPER, percent

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from surefoot._deconvolution.learned import LearnedDeconvolution
+from surefoot._deconvolution.metrics import aligned_psnr, psnr, ssim
+from surefoot._deconvolution.noise import estimate_noise
+from surefoot._deconvolution.operators import Blur, PeriodicBlur, ValidBlur
+from surefoot._deconvolution.problem import DEFAULT_WAVELET
+from surefoot._deconvolution.training import train
+from surefoot._report import charts
 from surefoot_check.arrays import digest
 
-from .._deconvolution.learned import LearnedDeconvolution
-from .._deconvolution.metrics import aligned_psnr, psnr, ssim
-from .._deconvolution.noise import estimate_noise
-from .._deconvolution.operators import Blur, PeriodicBlur, ValidBlur
-from .._deconvolution.problem import DEFAULT_WAVELET
-from .._deconvolution.training import train
-from .._report import charts
 from . import deconvolution_data
 from .deconvolution_data import TestData
 from .deconvolution_methods import (

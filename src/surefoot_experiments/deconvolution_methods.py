@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._deconvolution.admm import LADMM
-from .._deconvolution.learned import LearnedDeconvolution
-from .._deconvolution.operators import Blur
-from .._deconvolution.problem import DeconvolutionProblem, default_penalty
-from .._deconvolution.wiener import gradient_wiener, wiener
+from surefoot._deconvolution.admm import LADMM
+from surefoot._deconvolution.learned import LearnedDeconvolution
+from surefoot._deconvolution.operators import Blur
+from surefoot._deconvolution.problem import DeconvolutionProblem, default_penalty
+from surefoot._deconvolution.wiener import gradient_wiener, wiener
 
 BETA = 10.0
 """β over λ: the fastest of 3, 5, 10, 20 and 30 for noise of 1-3 % on training photographs, within a few iterations."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .._orthogonal.learned_svd import LearnedSVD
-from .._orthogonal.svd_accuracy import Decomposition, accuracy, lapack
-from .._orthogonal.svd_objective import objective
-from .._report import charts
+from surefoot._orthogonal.learned_svd import LearnedSVD
+from surefoot._orthogonal.svd_accuracy import Decomposition, accuracy, lapack
+from surefoot._orthogonal.svd_objective import objective
+from surefoot._report import charts
+
 from .draws import repeat_generator
 from .finished import Part, kept_all
 from .result import Cell, Experiment, Finding, Plot, Progress, Table

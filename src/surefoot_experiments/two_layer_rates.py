@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .._core.run import Run
+from surefoot._core.run import Run
+
 from .finished import Part, kept_all
 from .result import Cell, Experiment, Finding, Progress, Table
 from .two_layer_instances import (

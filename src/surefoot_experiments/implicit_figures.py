@@ -9,7 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._report import charts
+from surefoot._report import charts
+
 from .draws import repeat_generator
 from .implicit_data import FILES, PAPER, TwoClass, available, described, draw
 from .implicit_runs import INCREMENT, LIMIT, Setting, Training, trainings

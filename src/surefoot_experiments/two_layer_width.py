@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .._core.losses import SquaredLoss
-from .._report import charts
-from .._two_layer.iterate import squared_extremes
+from surefoot._core.losses import SquaredLoss
+from surefoot._report import charts
+from surefoot._two_layer.iterate import squared_extremes
+
 from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
 from .two_layer_instances import (

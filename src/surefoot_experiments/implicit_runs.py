@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._implicit.engine import WeightEngine, Weights
-from .._implicit.equilibrium import solve
-from .._implicit.network import ImplicitReLU
-from .._implicit.solvers import SolverMemory
+from surefoot._implicit.engine import WeightEngine, Weights
+from surefoot._implicit.equilibrium import solve
+from surefoot._implicit.network import ImplicitReLU
+from surefoot._implicit.solvers import SolverMemory
+
 from .finished import Part, kept_all
 from .implicit_data import TwoClass
 from .result import Progress

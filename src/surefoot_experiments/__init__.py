@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._core.validate import unknown
+from surefoot._core.validate import unknown
+
 from .deconvolution_table4 import table4 as deconvolution_solvers
 from .implicit_certified import certificates, tradeoff
 from .implicit_figures import ALL, gammas, iterations, steps, widths
