@@ -107,7 +107,7 @@ def widths(
             "The operator norm stays about what it was at the start, gamma.",
             f"gamma |A(k)| differs from {GAMMA:g} by at most {deviation:.1%}",
             deviation <= FLAT,
-            f"Agreement means at most {FLAT:.0%} at every epoch, width and data set. The measured value is an upper bound.",
+            f"Agreement means at most {FLAT:.0%} at every epoch, width and data set.",
         )
     )
     return _experiment(name, "The width of an implicit network", "section 7.1", runs, findings, about, "width")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 from pathlib import Path
 
@@ -417,6 +418,15 @@ def test_gradient_flow_follows_the_lazy_model_at_large_scale() -> None:
     assert flow.status is sf.RunStatus.CONVERGED
     torch.testing.assert_close(flow.outputs[:, :, 0] - y, predicted, rtol=0.0, atol=1e-3 * float(y.norm()))
     assert flow.gaps[-1] == pytest.approx(0.5 * float(((big(X) - y).detach() ** 2).sum()), rel=1e-9)
+
+
+def test_gradient_flow_follows_the_scalar_case_with_its_own_tolerances() -> None:
+    with (Path(__file__).parents[1] / "cases" / "implicit_relu.json").open() as file:
+        case = next(case for case in json.load(file)["cases"] if case["kind"] == "gradient_flow")
+    inputs = {name: torch.tensor(value, dtype=torch.float64) for name, value in case["inputs"].items()}
+    net = sf.nn.ImplicitReLU(inputs["W"], inputs["A"], inputs["b"], case["inputs"]["gamma"])
+    flow = sf.gradient_flow(net, sf.SquaredLoss(inputs["X"], inputs["y"]), inputs["t"])
+    assert flow.gaps == pytest.approx(case["expected"]["loss"], rel=case["rtol"], abs=0.0)
 
 
 def test_gradient_flow_ends_with_a_status() -> None:

@@ -172,9 +172,33 @@ def least_squares(directory: Path) -> sf.Run:
     return sf.descend(net, problems, certificate=found, directory=directory, max_iterations=9)  # pyright: ignore[reportArgumentType]
 
 
+def deconvolution(directory: Path) -> sf.Run:
+    """A bound D/t, and gaps that are changes of the iterate."""
+    blur = sf.deconvolution.PeriodicBlur(torch.full((3, 3), 1.0 / 9.0, dtype=torch.float64), (16, 16))
+    picture = torch.rand(1, 1, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    problem = sf.deconvolution.DeconvolutionProblem(picture, blur, 0.05, "db2")
+    return sf.descend(sf.deconvolution.LADMM(1.0), problem, directory=directory, max_iterations=9)
+
+
+def truncated(directory: Path) -> sf.Run:
+    """A direction of the data within the tolerance of the numerical rank."""
+    X = torch.tensor([[1.0, 0.0], [0.0, 1e-16], [0.0, 0.0]], dtype=torch.float64)
+    loss = sf.SquaredLoss(X, torch.tensor([1.0, 5.0, 0.0], dtype=torch.float64))
+    return sf.descend(network(loss), loss, directory=directory, max_iterations=5)
+
+
+def collinear(directory: Path) -> sf.Run:
+    """A guaranteed count of no practical use."""
+    loss = problem()
+    X, Y = (torch.as_tensor(array).clone() for array in loss.samples or ())
+    X[:, 1] = X[:, 0] + 1e-6 * X[:, 1]
+    loss = sf.SquaredLoss(X, Y)
+    return sf.descend(network(loss), loss, directory=directory, max_iterations=5)
+
+
 RUNS = (
     certified, again, narrow, unregularised, paper, diverged, interrupted, unmoved, optimal, resnet, resnet_paper,
-    implicit, implicit_measured, implicit_paper, ill_posed, lasso, lasso_rate, least_squares,
+    implicit, implicit_measured, implicit_paper, ill_posed, lasso, lasso_rate, least_squares, deconvolution,
 )  # fmt: skip
 
 
@@ -253,7 +277,7 @@ def test_report_is_complete_and_self_contained(make, reports) -> None:
     assert len(set(structure.ids)) == len(structure.ids)
     assert "http" not in page
     assert "@import" not in page
-    assert page.count("<svg") >= 2
+    assert page.count("<svg") >= (1 if make is deconvolution else 2)  # no steps, and margins too small to see
     assert not [file for file in directory.rglob(".*") if file.is_file()]  # no temporary file is left
     text = words(page)
     order = [
@@ -319,6 +343,7 @@ def test_linear_resnet_certified_from_a_later_iteration_on(reports) -> None:
         lasso,
         lasso_rate,
         least_squares,
+        deconvolution,
     ],
     ids=lambda make: make.__name__,
 )
@@ -362,6 +387,42 @@ def test_rate_that_ends_before_the_target_is_no_promise(reports) -> None:
     assert run.certificate.step_size and not math.isfinite(run.guaranteed_iterations(0.0))
     assert "no limit" not in text
     assert "Guaranteed iterations none the" in text
+
+
+@pytest.mark.parametrize("make", [lasso_rate, deconvolution], ids=lambda make: make.__name__)
+def test_sublinear_bound_is_named_and_drawn_as_what_it_is(reports, make: Callable[[Path], sf.Run]) -> None:
+    run, _, page = reports(make)
+    text = words(page)
+    bound = f"{number(run.certificate.claim.constant)}/t"
+    assert f"keep the gap at most {bound} after t iterations" in text
+    assert f"Guaranteed gap after t iterations {bound}" in text
+    assert "of no practical use" in text and run.certificate.advice in text
+    assert f"bound of {run.certificate.theorem}" in page[page.index("<svg") :]
+    for false in ("gives no rate", "no guaranteed bound to draw", "the rate does not", "no rate"):
+        assert false not in text[: text.index("Theorems compared")]
+
+
+def test_deconvolution_is_not_called_gradient_descent_on_a_loss(reports) -> None:
+    _, _, page = reports(deconvolution)
+    text = words(page)
+    for false in ("loss minus optimal value", "gradient descent", "Distance of the loss", "weights", "First step"):
+        assert false not in text.replace("initial weights", "").replace("initial/weights", "")
+    assert "Gap: change from an iterate to the next" in text
+    assert "so that the exact iteration of the linearised ADMM obeys the bound" in text
+    assert "Parameters alpha = 1, beta = 1, gamma = 1" in text
+
+
+def test_reduced_data_and_counts_of_no_practical_use_are_in_the_verdict(tmp_path: Path) -> None:
+    run = truncated(tmp_path / "cut")
+    text = undrawn(sf.Run.load(run.directory or ""))
+    assert run.certificate.cut is not None
+    assert f"The guarantee speaks of reduced data: {run.certificate.cut.text}." in text
+    assert "1 of 2 directions of the data dropped" in text and "by up to 12.5" in text
+    slow = collinear(tmp_path / "slow")
+    text = undrawn(sf.Run.load(slow.directory or ""))
+    assert slow.certificate.practical is False and "columns 0, 1 of X are nearly collinear" in slow.certificate.advice
+    assert f"of no practical use. Why, and what would help: {slow.certificate.advice}" in text
+    assert "to the target; of no practical use" in text
 
 
 def test_quantities_of_one_name_are_a_family() -> None:

@@ -111,10 +111,24 @@ def test_fails_where_alpha1_is_zero(theorem: str) -> None:
     assert "width" in certificate.suggestion
 
 
+def test_a_narrow_network_may_converge_and_is_not_told_otherwise() -> None:
+    """A realisable target of rank 1, with one hidden unit."""
+    g = torch.Generator().manual_seed(1)
+    X = torch.linalg.qr(torch.randn(3, 3, generator=g, dtype=torch.float64)).Q * 2.0
+    u, v = (torch.randn(3, 1, generator=g, dtype=torch.float64) for _ in range(2))
+    loss = sf.SquaredLoss(X, X @ (u @ v.T))
+    net = sf.nn.TwoLayerLinear.gaussian(3, 3, 1, seed=0)
+    certificate = sf.certify(net, loss)
+    assert not certificate.holds
+    assert "no rate is possible" not in str(certificate) and "cannot" not in certificate.suggestion
+    run = sf.descend(net, loss, 0.02, max_iterations=2000, tolerance=1e-12)
+    assert run.gaps[-1] <= 1e-12 * run.gaps[0] and not run.certified
+
+
 def test_fails_below_the_rank_with_its_own_suggestion() -> None:
     certificate = sf.certify(*draw(0, "squared", 3, 3, 2))
     assert certificate.status is sf.CertificateStatus.FAILS
-    assert "cannot represent every W" in certificate.suggestion
+    assert "not certified, as this theorem needs h >= min(n, m)" in certificate.suggestion
 
 
 def test_fails_without_strong_convexity() -> None:

@@ -74,6 +74,7 @@ def load(options: Rows, labels: bool = False) -> Table:
         "columns": columns,
         "inputs": options.inputs,
         "targets": kind,
+        "prepared": "; ".join(train.notes),
     }
     return Table(
         train,

@@ -84,6 +84,7 @@ def load_samples(options: Implicit) -> Samples:
         "classes": list(labels) if kind == "classes" and labels is not None else None,
         "parallel_groups": len(report.groups),
         "zero_rows": len(report.zero_rows),
+        "prepared": "; ".join(data.notes),
         "merged": merged,
         "unmerged": unmerged,
     }

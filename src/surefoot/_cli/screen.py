@@ -12,8 +12,9 @@ from surefoot_check.theorems import implicit_flow
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
+from .._core.claims import VACUOUS, Kind
 from .._core.run import Run
-from .._report.wording import by_family
+from .._report.wording import MANY, by_family
 
 TARGETS = (1e-2, 1e-6, 1e-10)
 """Relative gaps for which guaranteed iterations are shown."""
@@ -21,8 +22,6 @@ TARGETS_OF = {"implicit": (1e-2, 1e-3, 1e-6)}
 """The same by system, where they differ."""
 COLLINEAR = 1e8
 """Condition numbers above this slow gradient descent so much that the inputs should be whitened."""
-MANY = 1e9
-"""Counts above this say no more than that: nobody runs so many iterations."""
 HARDLY = 1e-2
 """Features that moved by less than this part of their norm are as good as fixed."""
 PLAIN_WIDTH = 120
@@ -108,6 +107,10 @@ class Screen:
         self.table(("", "hypothesis", "left", "", "right", "margin"), rows, numeric=(2, 4, 5))
         if certificate.holds:
             self.pairs(_guaranteed(certificate))
+        if certificate.practical is False:
+            self.say(f"  {VACUOUS}: {certificate.advice}" if certificate.advice else f"  {VACUOUS}", style="yellow")
+        if certificate.cut is not None:
+            self.say(f"  reduced: {certificate.cut.text}", style="yellow" if certificate.cut.below else "")
         if certificate.suggestion:
             self.say(f"  suggestion: {advice or certificate.suggestion}", style="yellow")
 
@@ -200,23 +203,31 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     counts = ", ".join(f"{count(certificate.iterations_to(target))} to {target:g}" for target in targets)
     if certificate.theorem == implicit_flow.THEOREM.id:  # its schedule counts units of time
         return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
-    finite = math.isfinite(certificate.iterations_to(targets[0]))
-    if certificate.system == "inverse":
-        return {"layers": f"{counts} (relative to ‖AA⁺ - AX_0‖), guaranteed"}
-    if certificate.system == "deconvolution":
-        return {"guarantee": "it converges; the change V from iterate to iterate never increases"}
-    if certificate.system == "step-sizes":
+    claim = certificate.claim
+    if claim.kind is Kind.LEVELS:
+        of = "‖AA⁺ - AX_0‖" if certificate.system == "inverse" else "the initial gap"
         return {
-            "steps": "whatever the network proposes, with any weights",
-            "iterations": f"{counts} (relative gap), guaranteed"
-            if finite
-            else "no rate: only that the gap never grows",
+            "layers" if certificate.system == "inverse" else "iterations": f"{counts} (relative to {of}), guaranteed"
         }
-    return {
-        "first step": f"{number(certificate.step_size)} guaranteed; the gap falls by a factor of "
-        f"{number(certificate.rate, 8)} a step at worst",
-        "iterations": f"{counts} (relative gap), guaranteed" if finite else "no rate: only that the gap never grows",
-    }
+    if certificate.system == "deconvolution":
+        items = {"guarantee": "it converges; the change V from iterate to iterate never increases"}
+    elif certificate.system == "step-sizes":
+        items = {"steps": "whatever the network proposes, with any weights"}
+    elif claim.kind is Kind.RATE:
+        worst = number(certificate.rate, 8)
+        worst = f"1 - {number(claim.decrease)}" if worst == "1" and claim.decrease > 0.0 else worst
+        items = {
+            "first step": f"{number(certificate.step_size)} guaranteed; the gap falls by a factor of {worst} a step at worst"
+        }
+    else:
+        items = {"first step": f"{number(certificate.step_size)} guaranteed"}
+    if claim.kind is Kind.SUBLINEAR:
+        items["bound"] = f"at most {number(claim.constant)}/t after t iterations"
+    if claim.converges:
+        items["iterations"] = f"{counts} (relative gap), guaranteed"
+    else:
+        items["iterations"] = "no rate: only that the gap never grows"
+    return items
 
 
 def _table_rows(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -230,7 +241,9 @@ def _table_rows(facts: Mapping[str, Any]) -> dict[str, str]:
         "network": facts["network"],
     }
     if condition is not None and condition > COLLINEAR and facts["inputs"] != "whiten":
-        items["beware"] = f"columns are nearly collinear (condition number {condition:.2g}): use --inputs whiten"
+        items["beware"] = f"columns are nearly collinear or badly scaled (κ = {condition:.2g}): use --inputs whiten"
+    if facts["prepared"]:
+        items["prepared"] = facts["prepared"]
     return items
 
 
@@ -246,6 +259,8 @@ def _drawn_samples(facts: Mapping[str, Any]) -> dict[str, str]:
     else:
         targets = f"{len(classes)} classes, one-hot"
     items = {"rows": f"{rows}{_held_out(facts)}", "inputs": _inputs(facts), "targets": targets}
+    if facts["prepared"]:
+        items["prepared"] = facts["prepared"]
     if facts["merged"]:
         items["merged"] = facts["merged"]
     if facts["unmerged"]:
@@ -341,6 +356,14 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
         "iterations_to": {f"{target:g}": certificate.iterations_to(target) if holds else None for target in targets},
         "optimal_value": certificate.optimal_value,
         "rule": certificate.rule,
+        "claim": {
+            "kind": certificate.claim.kind.value,
+            "text": certificate.claim.kind.text,
+            "constant": certificate.claim.constant,
+        },
+        "practical": certificate.practical,
+        "advice": certificate.advice,
+        "reduced": None if certificate.cut is None else certificate.cut.to_dict(),
         "suggestion": certificate.suggestion,
     }
 

@@ -17,6 +17,9 @@ from surefoot_check.arrays import digest, parse_hex
 from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
 from surefoot_check.theorems.statement import SLACK, iterations_to
 
+from . import claims
+from .claims import Claim, Kind
+from .statistics import Cut
 from .validate import unknown
 
 FORMAT = "surefoot-certificate/1"
@@ -82,6 +85,10 @@ class Certificate:
         suggestion: what would make it hold; empty where it does.
         problem: kind of the loss, and the sizes.
         arrays: sha256 of each array it speaks of.
+        advice: of a certificate that holds with a count of no practical use: why the count is so large, as measured, and what
+            lowers it. Of ``certify``; not in the file.
+        cut: what the reduction of the data to its numerical rank dropped; the certificate speaks of what is left. Of ``certify``;
+            a run keeps its text in config.json.
 
     Step size, rate, bound and iteration count are guarantees where ``holds``. A refuted theorem keeps its claims, so that an
     audit can show where a run breaks them; they guarantee nothing.
@@ -99,6 +106,8 @@ class Certificate:
     suggestion: str = ""
     problem: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, str] = field(default_factory=dict)
+    advice: str = field(default="", compare=False)
+    cut: Cut | None = field(default=None, compare=False)
 
     @property
     def holds(self) -> bool:
@@ -121,6 +130,18 @@ class Certificate:
         if not self.schedule:
             return None
         return min(1.0, math.nextafter(1.0 - min(segment.decrease for segment in self.schedule), math.inf))
+
+    @property
+    def claim(self) -> Claim:
+        """What it guarantees about the gap: a rate, a sublinear bound, levels, that it never grows, or nothing."""
+        return claims.claim(self.theorem, self.holds, self.schedule, self.quantities)
+
+    @property
+    def practical(self) -> bool | None:
+        """Whether at most 10⁶ iterations to a relative gap of 10⁻⁶ are guaranteed; ``None`` where no fall to 0 is."""
+        if not self.claim.converges or not self.step_size:
+            return None
+        return self.iterations_to(claims.TARGET) <= claims.PRACTICAL
 
     def bound(self, t: int) -> float:
         """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` where a hypothesis fails.
@@ -250,20 +271,34 @@ class Certificate:
 
     def __str__(self) -> str:
         lines = [f"{self.theorem} {self.status.value}: {self.status.text}", *(f"  {c}" for c in self.conditions)]
-        if self.holds and self.schedule[-1].start > 0 and self.schedule[-1].step == 0.0:  # of layers, not of steps
-            last = self.schedule[-1]
-            lines.append(
-                f"  guaranteed gap {last.level:.6g} after {last.start} iterations, {self.initial_gap:.6g} at the start"
-            )
-        elif self.holds:
-            count = self.iterations_to(1e-10)
-            lines.append(
-                f"  first step {self.step_size:.6g}, rate {self.rate:.6g}, "
-                + (f"relative gap 1e-10 within {count:,} iterations" if math.isfinite(count) else "no rate")
-            )
+        if self.holds:
+            lines.append(f"  {self._promise()}")
+        if self.practical is False:
+            lines.append(f"  {claims.VACUOUS}: {self.advice}" if self.advice else f"  {claims.VACUOUS}")
+        if self.cut is not None:
+            lines.append(f"  reduced: {self.cut.text}")
         if self.suggestion:
             lines.append(f"  suggestion: {self.suggestion}")
         return "\n".join(lines)
+
+    def _promise(self) -> str:
+        """The guarantee in a line."""
+        count = self.iterations_to(1e-10)
+        within = "not down to a relative gap of 1e-10"
+        if math.isfinite(count):
+            within = f"relative gap 1e-10 within {count:,} iterations"
+        last = self.schedule[-1]
+        match self.claim.kind:
+            case Kind.RATE:
+                rate = f"{self.rate:.6g}"
+                rate = f"1 - {self.claim.decrease:.3g}" if rate == "1" else rate
+                return f"first step {self.step_size:.6g}, rate {rate}, {within}"
+            case Kind.SUBLINEAR:
+                return f"gap at most {self.claim.constant:.6g}/t after t iterations, {within}"
+            case Kind.LEVELS:
+                return f"guaranteed gap {last.level:.6g} after {last.start} iterations, {self.initial_gap:.6g} at the start"
+            case _:
+                return f"first step {self.step_size:.6g}, {self.claim.kind.text}"
 
 
 def require_arrays(certificate: Certificate, found: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ def certify(
         raise ValueError("pass a loss or an interval, not both")
     problem = system.problem(loss if interval is None else interval)
     name = find(theorem or system.default_theorem, system.name).id
-    return system.certify(net, problem, name)
+    found = replace(system.certify(net, problem, name), cut=getattr(problem, "cut", None))
+    return replace(found, advice=system.advice(net, problem, found)) if found.practical is False else found
 
 
 def descend(
@@ -186,6 +188,8 @@ class _Descent:
             "absolute_tolerance": absolute_tolerance,
             "certify_every": certify_every,
             "max_iterations": max_iterations,
+            "advice": self.certificate.advice,
+            "reduced": "" if loss.cut is None else loss.cut.text,
         }
         self.rule.start(loss.reduced, self.certificate)
         if self.directory is not None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .row_shares import reduce_rows, statistics_of_shards
 from .small import Array, SmallLoss, SmallQuadratic
-from .statistics import LeastSquaresStatistics, Triangle, reduce_blocks, row_blocks, triangle
+from .statistics import Cut, LeastSquaresStatistics, Triangle, reduce_blocks, row_blocks, triangle
 from .validate import as_tensor, real
 
 ROUNDING = 64 * torch.finfo(torch.float64).eps
@@ -53,6 +53,8 @@ class Loss(ABC):
     optimal_value: float
     basis: Tensor | None = None
     """Orthonormal columns of the subspace that the problem was reduced to, if it was."""
+    cut: Cut | None = None
+    """What a reduction of the data to its numerical rank dropped; ``None`` where nothing was."""
 
     @cached_property
     def reduced(self) -> Loss:
@@ -223,7 +225,7 @@ class SquaredLoss(QuadraticLoss):
 
     def _set(self, statistics: LeastSquaresStatistics) -> None:
         self.statistics = statistics
-        self.basis = statistics.basis
+        self.basis, self.cut = statistics.basis, statistics.cut
         self.shape = (statistics.columns, statistics.target.shape[1])
         self.optimal_value = statistics.offset
         self.smoothness, self.strong_convexity = _constants(("X", "Y"), statistics.design, statistics.target)
@@ -311,6 +313,8 @@ class MatrixSensing(QuadraticLoss):
         self._design = s.design if s.basis is None else s.design @ s.basis.T
         self._target = s.target
         self.optimal_value = s.offset
+        # directions that no measurement sees stay: only what was taken for rounding was dropped
+        self.cut = s.cut if s.cut is not None and s.cut.below else None
         self.unique_optimum = self._design.shape[0] == n * m
         self.smoothness, self.strong_convexity = _constants(("A", "y"), self._design, self._target)
 

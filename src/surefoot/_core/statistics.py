@@ -7,7 +7,7 @@ R ← qr([R; block]). For a memory-mapped file only one block at a time is copie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -17,6 +17,52 @@ from .validate import as_tensor, finite
 
 BLOCK_BYTES = 64 << 20
 """Size of one block of rows in float64."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a reduction to the numerical rank dropped; the certificate speaks of what is left.
+
+    Attributes:
+        directions: how many X has, its number of columns.
+        kept: how many are left, the numerical rank.
+        below: how many were dropped because their singular value, as computed, is at most ``tolerance``, which may be rounding
+            and may be data. The others do not occur in X at all, and to drop them changes nothing.
+        tolerance: max(N, n) eps times the largest singular value.
+        largest_dropped, smallest_kept: singular values as computed; ``largest_dropped`` is 0 where ``below`` is.
+        optimal_loss: the loss that W can no longer lower: the optimal value of the problem as given may be lower than that of the
+            reduced one by this much, and a gap of the problem as given larger, where the dropped singular values are not 0.
+    """
+
+    directions: int
+    kept: int
+    below: int
+    tolerance: float
+    largest_dropped: float
+    smallest_kept: float
+    optimal_loss: float
+
+    @property
+    def text(self) -> str:
+        """In one sentence or two."""
+        absent = self.directions - self.kept - self.below
+        parts = []
+        if self.below:
+            parts.append(
+                f"{self.below} of {self.directions} directions of the data dropped, whose singular values are at most "
+                f"{self.largest_dropped:.3g}, within the tolerance {self.tolerance:.3g} (smallest kept: "
+                f"{self.smallest_kept:.3g}): unless they are exactly 0, the optimal value of the data as given is lower, and the "
+                f"gap to it larger, by up to {self.optimal_loss:.6g}"
+            )
+        if absent:
+            parts.append(
+                f"{absent} of {self.directions} directions dropped that do not occur in the data, which changes nothing"
+            )
+        return "; ".join(parts)
+
+    def to_dict(self) -> dict[str, float | str]:
+        """In plain values, with the text."""
+        return {**asdict(self), "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -33,6 +79,8 @@ class LeastSquaresStatistics:
     basis: Tensor | None
     rows: int
     columns: int
+    cut: Cut | None = None
+    """What was dropped; ``None`` where nothing was."""
 
 
 def row_blocks(X: Tensor | np.ndarray, Y: Tensor | np.ndarray) -> Iterator[tuple[Tensor, Tensor]]:
@@ -153,8 +201,19 @@ def _full_rank(design: Tensor, target: Tensor, offset: float, rows: int) -> Leas
     design = design[:, used]
     # an SVD of the triangle is as good as one of X: R has the singular values of X up to rounding
     U, s, Vh = torch.linalg.svd(design, full_matrices=False)
-    rank = int((s > max(rows, n) * torch.finfo(torch.float64).eps * s[0]).sum())
-    basis = None
+    tolerance = max(rows, n) * torch.finfo(torch.float64).eps * float(s[0])
+    rank = int((s > tolerance).sum())
+    basis = cut = None
+    if rank < n:
+        cut = Cut(
+            directions=n,
+            kept=rank,
+            below=len(s) - rank,
+            tolerance=tolerance,
+            largest_dropped=float(s[rank]) if rank < len(s) else 0.0,
+            smallest_kept=float(s[rank - 1]),
+            optimal_loss=0.5 * float(((U[:, rank:].T @ target) ** 2).sum()),
+        )
     if rank < kept:
         rotated = U[:, :rank].T @ target
         if rank < len(target):  # otherwise the rows are independent and the data is interpolated: no rounding noise
@@ -170,4 +229,4 @@ def _full_rank(design: Tensor, target: Tensor, offset: float, rows: int) -> Leas
     if rank < n:
         basis = torch.zeros(n, rank, dtype=design.dtype, device=design.device)
         basis[used] = inner
-    return LeastSquaresStatistics(design.contiguous(), target.contiguous(), offset, basis, rows, n)
+    return LeastSquaresStatistics(design.contiguous(), target.contiguous(), offset, basis, rows, n, cut)

@@ -67,6 +67,10 @@ class System(Protocol):
         """Evaluate a theorem at the network's current weights."""
         ...
 
+    def advice(self, net: Any, loss: Any, certificate: Certificate) -> str:
+        """Why a certificate that holds guarantees a count of no practical use, as measured, and what lowers it."""
+        ...
+
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """The step rule for ``descend``'s argument."""
         ...

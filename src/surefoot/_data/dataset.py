@@ -28,6 +28,7 @@ class Data:
         name: name of the source.
         licence: terms of the data where known, or None.
         feature_names: one name per column of X, or None.
+        notes: what preparing the inputs has dropped, a sentence each.
 
     Every method is pure: it returns a new `Data` and leaves this one as it was. Two `Data` compare by
     identity.
@@ -43,6 +44,7 @@ class Data:
     name: str = "data"
     licence: str | None = None
     feature_names: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         rows = len(self.X)
@@ -151,7 +153,11 @@ class Data:
         names = self.feature_names
         if names is not None:
             names = tuple(name for name, kept in zip(names, varies.tolist(), strict=True) if kept)
-        return self._with_inputs(standardised, "standardise()", names)
+        constant = int((~varies).sum())
+        note = (
+            f"standardising dropped {constant} of {len(varies)} columns, constant on the train rows" if constant else ""
+        )
+        return self._with_inputs(standardised, "standardise()", names, note)
 
     def whiten(self) -> Data:
         """Centre X and map it to principal axes of unit variance: on the N train rows XᵀX = N I.
@@ -181,7 +187,16 @@ class Data:
         whitened = whitened - whitened[train].mean(0)
         values, vectors = torch.linalg.eigh(whitened[train].mT @ whitened[train] / count)
         whitened = whitened @ (vectors * values.rsqrt()) @ vectors.mT
-        return self._with_inputs(whitened, "whiten()", None)
+        dropped = X.shape[1] - int(kept.sum())
+        note = ""
+        if dropped:
+            largest = f"{float(sigma[~kept].max()):.3g}" if not bool(kept.all()) else "0"
+            note = (
+                f"whitening dropped {dropped} of {X.shape[1]} directions, whose singular values are at most {largest}, within "
+                f"the tolerance {rounding:.3g} (smallest kept: {float(sigma[kept].min()):.3g}): what the targets have there "
+                "cannot be fitted"
+            )
+        return self._with_inputs(whitened, "whiten()", None, note)
 
     def one_hot(self, centred: bool = True) -> Data:
         """Set Y (N, C) from the labels: column j is the indicator of the j-th smallest label.
@@ -264,7 +279,8 @@ class Data:
             split=None if self.split is None else self.split[keep],
         )
 
-    def _with_inputs(self, X: Tensor, caller: str, feature_names: tuple[str, ...] | None) -> Data:
+    def _with_inputs(self, X: Tensor, caller: str, feature_names: tuple[str, ...] | None, note: str) -> Data:
         if not torch.isfinite(X).all():
             raise DataError(f"{self.name}: {caller} overflowed; rescale the columns of X")
-        return replace(self, X=X, feature_names=feature_names)
+        notes = (*self.notes, note) if note else self.notes
+        return replace(self, X=X, feature_names=feature_names, notes=notes)

@@ -209,9 +209,9 @@ class LADMM(nn.Module):
             TypeError: a problem that is not float64.
             ValueError: numbers or sizes beyond those of certificates.
         """
-        from .system import certificate
+        from .._core.descent import certify
 
-        return certificate(self, problem)
+        return certify(self, problem)
 
 
 def soft(x: Tensor, threshold: float | Tensor) -> Tensor:

@@ -93,6 +93,13 @@ class DeconvolutionSystem:
         """
         return certificate(net, loss.problem, theorem)
 
+    def advice(self, net: LADMM, loss: SparseLoss, certificate: Certificate) -> str:
+        """D/t is a worst case; what lowers D, and what to stop at."""
+        return (
+            f"D/t with D = {certificate.claim.constant:.3g} is a bound for the worst case; a larger penalty lowers D; stop where "
+            "the change, which is measured, is small enough"
+        )
+
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """The method's own iteration, and no other."""
         if steps is None or isinstance(steps, IterationRule) or steps == RULE:

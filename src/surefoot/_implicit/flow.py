@@ -47,8 +47,8 @@ def gradient_flow(
     times: Sequence[float] | Tensor,
     *,
     method: str = "RK45",
-    relative_tolerance: float = 1e-6,
-    absolute_tolerance: float = 1e-9,
+    relative_tolerance: float = 1e-11,
+    absolute_tolerance: float = 1e-14,
     max_evaluations: int = 100_000,
 ) -> Flow:
     """Integrate θ' = -∇L(θ) from the network's weights, which are set to those at the last time reached.
@@ -63,7 +63,8 @@ def gradient_flow(
         loss: ``sf.SquaredLoss(X, Y)``.
         times: increasing, from 0 or later.
         method: of ``scipy.integrate.solve_ivp``; ``LSODA`` where the flow is stiff.
-        relative_tolerance, absolute_tolerance: of the integrator, per step.
+        relative_tolerance, absolute_tolerance: of the integrator, per step. The gap falls by orders of magnitude: an error
+            that is small beside the weights need not be small beside a late gap.
         max_evaluations: limit on the gradients computed.
 
     Raises:

@@ -84,6 +84,10 @@ class ImplicitSystem:
             suggestion=_suggestion(net, loss, statement.id) if failed else "",
         )
 
+    def advice(self, net: ImplicitReLU, loss: SampleLoss, certificate: Certificate) -> str:
+        """The spectrum of the features, the rows that are nearly parallel, and what lowers the count."""
+        return _slow(loss, certificate.quantities)
+
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """See ``_core.steps.make``."""
         return make(steps, certificate, self.rules)
@@ -212,6 +216,20 @@ def step_choices(theorem: str, base: Mapping[str, float]) -> Iterator[dict[str, 
         yield {}
 
 
+def _slow(loss: SampleLoss, q: Mapping[str, float]) -> str:
+    """Why the count is large."""
+    if "node_min" not in q:
+        return "use the theorem implicit/spectral, which follows the spectrum of the features and needs far fewer iterations"
+    text = f"the spectrum of Z Zᵀ reaches from {q['node_min']:.3g} to {q['node_max']:.3g}"
+    rows = loss.X / torch.linalg.vector_norm(loss.X, dim=1, keepdim=True)
+    cosines = (rows @ rows.T).fill_diagonal_(-1.0)
+    first, second = divmod(int(cosines.argmax()), len(rows))
+    return (
+        f"{text}; the nearest to parallel are rows {first} and {second} of X (cosine {float(cosines[first, second]):.6g}): "
+        "whiten the inputs, or take fewer rows"
+    )
+
+
 def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str) -> str:
     """What would make the theorem hold."""
     N = len(loss.X)
@@ -225,6 +243,6 @@ def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str) -> str:
     if theorem in (implicit_measured.THEOREM.id, implicit_spectral.THEOREM.id):
         return (
             "the weights are too small for their features to stay put: sf.nn.ImplicitReLU.certifiable(X, y, width) chooses their "
-            "scale, gamma and the step; or train and certify again along the run (certify_every)"
+            "scale, gamma and the step (training these further does not help: b only grows)"
         )
     return "use the theorem implicit/spectral, whose conditions are weaker by many orders of magnitude"

@@ -118,6 +118,10 @@ class InverseSystem:
         loss = Spectrum(problem["interval"].tolist())
         return LearnedInverse(weights["C"], interval=(loss.lower, loss.upper)), loss
 
+    def advice(self, net: LearnedInverse, loss: Any, certificate: Certificate) -> str:
+        """None: layers are few."""
+        return ""
+
     def rule(self, steps: Any, certificate: Certificate | None) -> StepRule:
         """Refused."""
         _refuse()

@@ -18,6 +18,7 @@ from surefoot_check.theorems.statement import SLACK, Schedule
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
+from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
 from .._core.small import Array
@@ -76,6 +77,10 @@ class LinearResNetSystem:
             optimal_value=float(loss.optimal_value),
             suggestion=_suggestion(statement.id, sizes, failed),
         )
+
+    def advice(self, net: LinearResNet, loss: LinearMapLoss, certificate: Certificate) -> str:
+        """The condition number of the data, the curvature that the layers add, and what lowers the count."""
+        return "; ".join(part for part in (conditioning(loss), _layers(loss, certificate.quantities)) if part)
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """See ``_core.steps.make``."""
@@ -164,6 +169,17 @@ def _base_quantities(
             f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): scale the data to order 1"
         )
     return {name: published[name] for name in statement.base} | choices
+
+
+def _layers(loss: LinearMapLoss, q: Mapping[str, float]) -> str:
+    """What besides the data makes the count large."""
+    kappa = loss.smoothness / loss.strong_convexity
+    if not ("pl_constant" in q and q["smoothness"] > LARGE * kappa * q["pl_constant"]):
+        return ""
+    return (
+        f"the network's curvature K0/mu = {q['smoothness'] / q['pl_constant']:.3g} is far above that of the data, {kappa:.3g}: "
+        "use the modified identity with a larger alpha, or scale the targets down"
+    )
 
 
 def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]) -> str:

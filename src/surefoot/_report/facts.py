@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot_check.theorems import THEOREMS
+from surefoot_check.theorems.deconvolution_ladmm import RULE as LADMM
 from surefoot_check.theorems.step_sizes import RULE as LEARNED
 
 from .._core.audit import Audit, AuditLine
@@ -14,6 +15,7 @@ from .._core.certificate import Certificate, CertificateStatus
 from .._core.io import RunDirectoryError
 from .._core.run import Run
 from .._core.system import Recertification, system_named
+from .wording import TERMS, Terms
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,18 @@ class Facts:
 
     @property
     def learned_steps(self) -> bool:
-        """Whether a network proposes each coordinate's step, so that no number is the step of an iteration."""
+        """Whether a network proposes each coordinate's step."""
         return self.run.certificate.rule == LEARNED
+
+    @property
+    def stepless(self) -> bool:
+        """Whether no number is the step of an iteration: the method has steps of its own."""
+        return self.run.certificate.rule in (LEARNED, LADMM)
+
+    @property
+    def terms(self) -> Terms:
+        """What the words stand for in this run's system."""
+        return TERMS.get(self.run.certificate.system, Terms())
 
     @property
     def in_force(self) -> list[Recertification]:
@@ -114,10 +126,10 @@ class Facts:
 
     @property
     def bounds(self) -> list[Bound]:
-        """The bounds with a rate at the initial weights, equal ones together; refuted theorems give none."""
+        """The bounds that fall, at the initial weights, equal ones together; refuted theorems give none."""
         found: dict[tuple[object, ...], Bound] = {}
         for certificate in self.theorems:
-            if not certificate.holds or not any(segment.decrease > 0.0 for segment in certificate.schedule):
+            if not certificate.claim.bounds:
                 continue
             names = found[certificate.schedule].theorems if certificate.schedule in found else ()
             reached = self.reaches(Recertification(0, certificate))

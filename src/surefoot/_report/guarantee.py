@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from .._core.claims import PRACTICAL, Kind
 from .._core.status import RunStatus
+from .._core.system import Recertification
 from .facts import Facts, gap_of
 from .markup import Markup, paragraph, text
 from .wording import count, iterations, number, relation
@@ -30,33 +32,60 @@ def _guaranteed(facts: Facts) -> Markup:
     run, phase = facts.run, facts.in_force[0]
     certificate = phase.certificate
     since = "Before the first step" if phase.iteration == 0 else f"At iteration {count(phase.iteration)}"
-    by = f"{since}, theorem {certificate.theorem} guarantees for these weights and data that"
-    rate = any(segment.decrease > 0.0 for segment in certificate.schedule)
+    by = f"{since}, theorem {certificate.theorem} guarantees for {facts.terms.subject} that"
     own = facts.reaches(phase)
     start = gap_of(certificate) if phase.iteration else facts.initial_gap
     if start <= facts.target:
         sentence = (
             f"{by} nothing is left to do: the gap {number(start)} is within the target {number(facts.target)} already."
         )
-    elif not rate:
-        sentence = (
-            f"{by} steps of the rule {run.rule} never raise the gap; it gives no rate and no number of iterations."
-        )
-    elif not own < math.inf:
-        sentence = (
-            f"{by} steps of the rule {run.rule} lower the gap at a rate that does not reach the target "
-            f"{number(facts.target)}."
-        )
     else:
-        sentence = (
-            f"{by} steps of the rule {run.rule} bring the gap from {number(start)} to {number(facts.target)} "
-            f"{'within' if phase.iteration == 0 else 'by iteration'} "
-            f"{iterations(own) if phase.iteration == 0 else count(own)}."
-        )
+        sentence = f"{by} steps of the rule {run.rule} {_promise(facts, phase, start, own)}."
     best = facts.guaranteed_iterations
     again = f"Certificates taken along the run lower that to {iterations(best)}." if best < own else ""
     before = "" if phase.iteration == 0 else f"Before that nothing was guaranteed: {facts.why_not[0]}."
-    return paragraph(sentence, again, before)
+    return Markup(f"{paragraph(sentence, again, before)}{_use(facts, best)}{_reduced(facts)}")
+
+
+def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> str:
+    """What the steps do to the gap, by the kind of the claim."""
+    claim, target = phase.certificate.claim, number(facts.target)
+    after = "iterations" if phase.iteration == 0 else "further iterations"
+    within = f"within {iterations(own)}" if phase.iteration == 0 else f"by iteration {count(own)}"
+    reached = f"bring the gap from {number(start)} to {target} {within}"
+    match claim.kind:
+        case Kind.RATE:
+            return reached if own < math.inf else f"lower the gap at a rate that does not reach the target {target}"
+        case Kind.SUBLINEAR:
+            bound = f"keep the gap at most {number(claim.constant)}/t after t {after}"
+            return (
+                f"{bound}, and so {reached}"
+                if own < math.inf
+                else f"{bound}; the published schedule ends above the target {target}"
+            )
+        case Kind.LEVELS:
+            last = phase.certificate.schedule[-1]
+            most = f"bound the gap by {number(last.level)} after {iterations(last.start)}, and no lower"
+            return reached if own < math.inf else f"{most}: the target {target} is not reached"
+        case _:
+            return "never raise the gap; it gives no rate and no number of iterations"
+
+
+def _use(facts: Facts, best: float) -> Markup:
+    """Whether anybody can run so many iterations, and what would lower them."""
+    advice = facts.run.config.get("advice")
+    if best <= PRACTICAL or not facts.in_force[0].certificate.claim.converges:
+        return Markup("")
+    why = [Markup("<b>Why, and what would help:</b>"), advice] if isinstance(advice, str) and advice else []
+    return paragraph("The bound is true and, at this target, of no practical use.", *why)
+
+
+def _reduced(facts: Facts) -> Markup:
+    """What the reduction of the data dropped."""
+    reduced = facts.run.config.get("reduced")
+    if not (isinstance(reduced, str) and reduced):
+        return Markup("")
+    return paragraph(Markup("<b>The guarantee speaks of reduced data:</b>"), f"{reduced}.")
 
 
 def _nothing(facts: Facts) -> Markup:
@@ -69,7 +98,7 @@ def _nothing(facts: Facts) -> Markup:
     )
     if sides:
         theorem = facts.run.certificate.theorem
-        parts = [paragraph(f"{theorem} asks for what these weights and data do not meet:"), Markup(f"<ul>{sides}</ul>")]
+        parts = [paragraph(f"{theorem} asks for what {facts.terms.subject} do not meet:"), Markup(f"<ul>{sides}</ul>")]
     else:
         parts = [paragraph(f"{reason[:1].upper()}{reason[1:]}.")]
     if suggestion:

@@ -11,6 +11,7 @@ from surefoot_check.arrays import digest
 from surefoot_check.theorems import THEOREMS
 
 from .._core.certificate import Certificate
+from .._core.claims import PRACTICAL, Claim, Kind
 from .._core.run import large
 from .._core.status import RunStatus
 from .facts import Facts, gap_of
@@ -24,7 +25,7 @@ from .wording import (
     SYMBOLS,
     by_family,
     count,
-    factor,
+    fall,
     margin,
     number,
     plain,
@@ -77,7 +78,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n"
-        f"<footer>surefoot {text(version)}. Gap: loss minus optimal value "
+        f"<footer>surefoot {text(version)}. Gap: {text(facts.terms.gap)} "
         f"({text(number(run.certificate.optimal_value, 6))}). Numbers are rounded for reading; "
         f"{code('certificate.json')} holds them exactly.</footer>\n</body>\n</html>\n"
     )
@@ -94,13 +95,16 @@ def _subject(facts: Facts) -> Markup:
         lines.append(paragraph(Markup("<b>Data:</b>"), data["data"] + (f", {number(rows)} rows" if rows else "")))
     if isinstance(data.get("network"), str):
         lines.append(paragraph(Markup("<b>Network:</b>"), data["network"]))
+    for name, label in (("prepared", "Prepared:"), ("merged", "Merged:")):
+        if isinstance(data.get(name), str) and data[name]:
+            lines.append(paragraph(Markup(f"<b>{label}</b>"), data[name]))
     return Markup("".join(lines))
 
 
 def _key_numbers(facts: Facts) -> Markup:
     run = facts.run
     start = facts.in_force[0] if facts.in_force else None
-    decrease = _worst(start.certificate) if start and start.certificate.schedule else None
+    claim = start.certificate.claim if start else Claim(Kind.NOTHING)
     since = ""
     if start and start.iteration > 0:
         since = f" since the certificate found in iteration {count(start.iteration)}"
@@ -112,12 +116,12 @@ def _key_numbers(facts: Facts) -> Markup:
         ("Final gap", number(facts.final_gap), reduced),
         ("Target", number(facts.target), _target(facts)),
         ("Iterations run", count(run.iterations), ""),
-        ("Guaranteed iterations", *_guaranteed_iterations(facts, decrease)),
+        ("Guaranteed iterations", *_guaranteed_iterations(facts, claim)),
         _steps_taken(facts),
         (
-            "Guaranteed factor of the gap",
-            "none" if decrease is None else factor(decrease),
-            f"in every iteration{since}, at worst" if decrease else "",
+            "Guaranteed gap after t iterations" if claim.kind is Kind.SUBLINEAR else "Guaranteed factor of the gap",
+            fall(claim) or "none",
+            f"in every iteration{since}, at worst" if claim.kind is Kind.RATE and claim.decrease else "",
         ),
         ("Step rule", run.rule, "covered by the theorem" if run.rule_certified else "not covered by the theorem"),
         ("Engine", run.engine, ENGINES.get(run.engine, "")),
@@ -131,13 +135,14 @@ def _key_numbers(facts: Facts) -> Markup:
     return section("Key numbers", keys(items))
 
 
-def _guaranteed_iterations(facts: Facts, decrease: float | None) -> tuple[str, str]:
+def _guaranteed_iterations(facts: Facts, claim: Claim) -> tuple[str, str]:
     """The number, and what it is about."""
     if not facts.in_force:
         return "none", "no certificate covers this run"
     if facts.guaranteed_iterations < math.inf:
-        return count(facts.guaranteed_iterations), "to the target"
-    return "none", "the rate does not reach the target" if decrease else "the theorem gives no rate to the target"
+        useless = facts.guaranteed_iterations > PRACTICAL
+        return count(facts.guaranteed_iterations), "to the target" + ("; of no practical use" if useless else "")
+    return "none", "the bound does not reach the target" if claim.bounds else "the theorem gives no rate to the target"
 
 
 def _steps_taken(facts: Facts) -> tuple[str, str, str]:
@@ -150,13 +155,12 @@ def _steps_taken(facts: Facts) -> tuple[str, str, str]:
             f"{number(min(r['lowest'] for r in rows))} … {number(max(r['highest'] for r in rows))}" if rows else "none"
         )
         return "Relative steps P taken", taken, f"the network's range: {number(low)} … {number(high)}; a step is P/β"
+    if facts.stepless:
+        names = ("alpha", "beta", "gamma")
+        values = ", ".join(f"{name} = {number(certificate.quantities.get(name, math.nan))}" for name in names)
+        return "Parameters", values, "fixed; the method has no other steps"
     first = number(certificate.step_size) if certificate.step_size else "none"
     return "First step taken", number(run.step_sizes[0]) if run.step_sizes else "none", f"that of the theorem: {first}"
-
-
-def _worst(certificate: Certificate) -> float:
-    """The least guaranteed decrease of an iteration, that of the certificate's ``rate``."""
-    return min(segment.decrease for segment in certificate.schedule)
 
 
 def _target(facts: Facts) -> str:
@@ -207,7 +211,7 @@ def _plots(facts: Facts, drawings: Mapping[str, str]) -> Markup:
     figures = [
         figure(drawings["gap"], "gap", f"Gap at every iterate, on a logarithmic scale. {covered} {low}"),
     ]
-    if not facts.learned_steps:
+    if not facts.stepless:
         figures.append(figure(drawings["steps"], "steps", f"Step sizes taken, on a logarithmic scale. {floor}"))
     if any(c.margin is not None and abs(c.margin) >= VISIBLE for c in run.certificate.conditions):
         caption = (
@@ -255,12 +259,20 @@ def _phases(facts: Facts) -> Markup:
                 verdict(certificate.holds),
                 numeric(number(gap_of(certificate))),
                 numeric(number(certificate.step_size) if certificate.step_size else ""),
-                numeric(factor(_worst(certificate)) if certificate.schedule else ""),
+                numeric(fall(certificate.claim)),
                 numeric(count(facts.reaches(phase)) if certificate.schedule else "none"),
                 "yes" if followed and certificate.holds else "no",
             ]
         )
-    head = ["#iteration", "theorem", "#gap there", "#step", "#factor of the gap", "#target by iteration", "followed"]
+    head = [
+        "#iteration",
+        "theorem",
+        "#gap there",
+        "#step",
+        "#factor or bound of the gap",
+        "#target by iteration",
+        "followed",
+    ]
     return section(
         "Certificates along the run",
         paragraph(
@@ -283,16 +295,16 @@ def _comparison(facts: Facts) -> Markup:
                     certificate.theorem, "this run" if certificate is facts.theorems[0] else _why_not(certificate)
                 ),
                 verdict(certificate.holds, no=certificate.status.value),
-                *([] if facts.learned_steps else [numeric(number(certificate.schedule[0].step) if shown else "")]),
-                numeric(factor(_worst(certificate)) if shown else ""),
+                *([] if facts.stepless else [numeric(number(certificate.schedule[0].step) if shown else "")]),
+                numeric(fall(certificate.claim)),
                 numeric(count(bound.iterations) if bound else "no rate" if shown else "none"),
             ]
         )
     for name, reason in facts.unevaluated.items():
-        empty = [numeric("")] * (1 if facts.learned_steps else 2)
+        empty = [numeric("")] * (1 if facts.stepless else 2)
         rows.append([_theorem(name, reason), "not evaluated", *empty, numeric("none")])
-    step = [] if facts.learned_steps else ["#first step"]
-    head = ["theorem", "status", *step, "#factor of the gap", "#iterations to the target"]
+    step = [] if facts.stepless else ["#first step"]
+    head = ["theorem", "status", *step, "#factor or bound of the gap", "#iterations to the target"]
     note = "Every theorem of this kind of network at the same initial weights. Each speaks of its own step rule."
     return section("Theorems compared", paragraph(note, kind="soft"), table(head, rows))
 
@@ -345,7 +357,10 @@ def _arrays(facts: Facts) -> Markup:
 
 def _settings(facts: Facts) -> Markup:
     problem = [(f"problem, {name}", value) for name, value in facts.run.certificate.problem.items()]
-    entries = [*problem, *_flat({k: v for k, v in facts.run.config.items() if k != "evaluation"})]
+    entries = [
+        *problem,
+        *_flat({k: v for k, v in facts.run.config.items() if k not in ("evaluation", "advice", "reduced")}),
+    ]
     return section(
         "Settings", table(["setting", "value"], [[name, Cell(plain(value), "text")] for name, value in entries])
     )
@@ -368,8 +383,7 @@ def _check(facts: Facts) -> Markup:
     claims = [
         (
             "L1",
-            "The hypotheses hold for exactly these arrays, so that exact gradient descent with any steps that the "
-            "theorem allows obeys the bound.",
+            f"The hypotheses hold for exactly these arrays, so that {facts.terms.method} obeys the bound.",
             "It speaks of exact arithmetic; whether this run took such steps is for the audit to say.",
         ),
         (

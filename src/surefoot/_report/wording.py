@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .._core.certificate import Condition
+from .._core.claims import Claim, Kind
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -132,19 +134,70 @@ STEP_SIZES: dict[str, tuple[str, str]] = {
     "linear": ("ωσ", "share of the gap that every step takes at least, by strong convexity"),
     "curvature": ("γ", "1/gap grows by at least γ a step: the sublinear rate"),
 }
+DECONVOLUTION: dict[str, tuple[str, str]] = {
+    "initial_gap": ("V₀", "change of the first iteration: ‖w₁ − w₀‖² in the norm of the method"),
+    "alpha": ("α", "parameter of the z-step"),
+    "beta": ("β", "penalty parameter of the method"),
+    "gamma": ("γ", "parameter of the x-step"),
+    "penalty": ("λ", "weight of ‖x‖₁ in the objective"),
+    "transform_norm": ("‖W‖", "largest singular value of the wavelet transform"),
+    "blur_norm": ("‖B‖", "largest singular value of the blur"),
+    "majorizer_excess": ("s", "bound of ‖S‖, S = M − BᵀB + (1/α − β)I"),
+    "objective_bound": ("F", "objective at some point: at least its optimal value"),
+    "start_latent": ("‖z₀‖", "size of the picture that the iteration starts from"),
+    "start_coefficients": ("‖x₀‖", "size of the coefficients that it starts from"),
+    "start_multiplier": ("‖μ₀‖", "size of the multiplier that it starts from"),
+    "distance_bound": ("D", "bound of ‖w₀ − w*‖² to a solution w*: the change after t iterations is at most D/t"),
+}
 SYMBOLS: dict[str, dict[str, tuple[str, str]]] = {
     "two-layer": TWO_LAYER,
     "linear-resnet": LINEAR_RESNET,
     "implicit": IMPLICIT,
     "step-sizes": STEP_SIZES,
+    "deconvolution": DECONVOLUTION,
 }
 """By system: symbol and one-line meaning of the quantities of certificates; families such as mass[0] by their name."""
 
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run's words stand for.
+
+    Attributes:
+        gap: what the gap is the name of.
+        title: of its plot.
+        method: what exact iterations are, for the claim L1.
+        subject: what a certificate is of.
+    """
+
+    gap: str = "loss minus optimal value"
+    title: str = "Distance of the loss to its optimum (gap)"
+    method: str = "exact gradient descent with any steps that the theorem allows"
+    subject: str = "these weights and data"
+
+
+TERMS = {
+    "step-sizes": Terms(
+        "objective minus optimal value, summed over the problems",
+        "Distance of the objective to its optimum (gap)",
+        "the exact iteration, gradient or proximal, with any relative steps in the network's range",
+        "these problems and the range of the network's steps",
+    ),
+    "deconvolution": Terms(
+        "change from an iterate to the next, squared, in the norm of the method (V), whose limit is 0; it is no distance of the "
+        "objective to its optimum",
+        "Change from an iterate to the next (gap)",
+        "the exact iteration of the linearised ADMM",
+        "this picture and this start",
+    ),
+}
+"""By system, where it is not gradient descent on the loss of a network."""
 PROBLEMS = {
     "samples": "squared loss",
     "least-squares-batch": "least-squares problems",
     "lasso-batch": "LASSO problems",
     "logistic-batch": "logistic-regression problems",
+    "deconvolution": "sparse deconvolution",
 }
 """What a run is about, by the kind of its problem; others are the loss of that name."""
 
@@ -233,6 +286,21 @@ def factor(decrease: float) -> str:
     if decrease == 0.0:
         return "1 (no rate)"
     return number(1.0 - decrease) if decrease >= 0.01 else f"1 − {number(decrease)}"
+
+
+def fall(claim: Claim) -> str:
+    """What is left of the gap, in a few words."""
+    match claim.kind:
+        case Kind.RATE:
+            return factor(claim.decrease or claim.final) + ("" if claim.decrease else " in the end")
+        case Kind.SUBLINEAR:
+            return f"{number(claim.constant)}/t"
+        case Kind.LEVELS:
+            return "by iteration"
+        case Kind.MONOTONE:
+            return factor(0.0)
+        case Kind.NOTHING:
+            return ""
 
 
 def margin(value: float | None) -> str:

@@ -123,6 +123,10 @@ class StepSizesSystem:
             suggestion=_suggestion(statement.id, bool(sizes["proximal"]), net),
         )
 
+    def advice(self, net: StepSizeNet, loss: BatchLoss, certificate: Certificate) -> str:
+        """Which of range and problems makes the rate small, and what lowers the count."""
+        return _slow(certificate.theorem, certificate.quantities)
+
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """The network's own steps, and no other."""
         if steps is None or isinstance(steps, Learned) or steps == Learned.name:
@@ -220,6 +224,25 @@ def _a_posteriori(
     factors = shared.a_posteriori(q, [a["lowest"] for a, _ in steps], [a["highest"] for a, _ in steps])
     for (_, b), factor in zip(steps, factors[1:], strict=True):
         yield int(b["iteration"]), b["gap"], factor * trace[0]["gap"] + noise(b["gap"], resolution)
+
+
+def _slow(theorem: str, q: Mapping[str, float]) -> str:
+    """Why the rate is small."""
+    room = 2.0 - q["range_high"] * q["smoothness_ratio"]
+    if theorem == step_sizes_rate.THEOREM.id:
+        part, problems = q["range_low"] * q["convexity_ratio"], q["smoothness_ratio"] / q["convexity_ratio"]
+        remedy = "scale or whiten the columns of the matrices"
+    else:
+        convexity = q["loss_convexity_ratio"] + q["penalty_convexity_ratio"]
+        part, problems = q["range_low"] * convexity, q["smoothness_ratio"] / convexity if convexity > 0.0 else math.inf
+        remedy = "use l2 > 0 where the loss has it, or matrices of full column rank with less collinear columns"
+    if room < part:
+        return f"the range leaves 2 - hi s = {room:.3g} to the largest step that is allowed: use a smaller upper end"
+    if q["range_low"] < 0.1:
+        return f"the network may take steps as small as {q['range_low']:.3g}/beta: use a larger lower end of the range, such as 1"
+    if math.isinf(problems):
+        return f"no part of the objective is strongly convex, so that the bound is c/t: {remedy}"
+    return f"the worst condition number of the problems is {problems:.3g}: {remedy}"
 
 
 def _suggestion(theorem: str, proximal: bool, net: StepSizeNet) -> str:

@@ -23,6 +23,7 @@ from .._core.certificate import (
     find,
     publish,
 )
+from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
 from .._core.problems import loss_of
 from .._core.steps import StepRule, make
@@ -84,8 +85,8 @@ def _suggestion(quantities: Mapping[str, float], loss: LinearMapLoss, width: int
     if any("alpha1" in name for name in failed):
         if width < min(n, m):
             return (
-                f"width {width} is below min(n, m) = {min(n, m)}: the network cannot represent every W, so no rate is "
-                f"possible; use width >= {n + m}"
+                f"width {width} is below min(n, m) = {min(n, m)}: not certified, as this theorem needs h >= min(n, m) "
+                f"(training may converge where the minimiser has a rank that low); use width >= {n + m}"
             )
         if width < n + m:
             return f"alpha1 > 0 almost surely for random weights of width >= n + m = {n + m}; this network has {width}"
@@ -96,6 +97,23 @@ def _suggestion(quantities: Mapping[str, float], loss: LinearMapLoss, width: int
     if any("eta0" in name or "Delta" in name for name in failed):
         return "no admissible first step was found in floating point; use theorem='two-layer/drift'"
     return ""
+
+
+def _spread(net: TwoLayerLinear, loss: LinearMapLoss, q: Mapping[str, float]) -> str:
+    """What besides the data makes the count large: alpha2/alpha1, which is the weights' share of the condition number."""
+    if not ("alpha1" in q and q["alpha2"] > LARGE * q["alpha1"]):
+        return ""
+    text = f"the weights pass the gradient on unevenly, alpha2/alpha1 = {q['alpha2'] / q['alpha1']:.3g}"
+    n, m = loss.reduced.shape
+    if net.width < 2 * (n + m):
+        return f"{text}: use a width of at least 2 (n + m) = {2 * (n + m)}"
+    imbalance = max(q["lambda_plus"], q["lambda_minus"])
+    if q["beta2"] > imbalance:
+        return (
+            f"{text}, as the map to learn, of norm up to beta2 = {q['beta2']:.3g}, is large beside their imbalance "
+            f"{imbalance:.3g}: scale the targets down or the weights up"
+        )
+    return f"{text}, as their imbalance is: draw W1 and W2 independently with one scale"
 
 
 class TwoLayerSystem:
@@ -142,6 +160,10 @@ class TwoLayerSystem:
             return replace(found, status=CertificateStatus.REFUTED, suggestion=suggestion)
         coincides = "for n = m this coincides with 'two-layer/corrected', which the checker accepts"
         return replace(found, suggestion=coincides) if found.holds else found
+
+    def advice(self, net: TwoLayerLinear, loss: LinearMapLoss, certificate: Certificate) -> str:
+        """The condition number of the data, the imbalance of the weights beside the map to learn, and what lowers the count."""
+        return "; ".join(part for part in (conditioning(loss), _spread(net, loss, certificate.quantities)) if part)
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
         """See ``_core.steps.make``."""

@@ -88,6 +88,9 @@ class LinearisedADMM(Theorem):
             for start, end, level in zip(starts, ends, levels, strict=True)
         ]
 
+    def sublinear(self, q: Quantities) -> Number | None:
+        return distance(q)
+
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         # no level is above V_0; where each may be lower than the one before is for D/t to say
         yield from chain(q, [replace(segment, level=schedule[0].level) for segment in schedule])

@@ -134,6 +134,11 @@ class Theorem(ABC):
     def schedule(self, q: Quantities) -> Schedule:
         """The guaranteed gap by iteration, in floats, where the conditions hold."""
 
+    def sublinear(self, q: Quantities) -> Number | None:
+        """c of a guarantee that the gap after t ≥ 1 iterations is at most c/t, which the schedule follows in steps, at these
+        quantities; ``None`` for a theorem without such a guarantee. For people: what is checked is the schedule."""
+        return None
+
     @abstractmethod
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         """What must be certain for ``schedule`` to be guaranteed, given the conditions."""

@@ -87,6 +87,10 @@ class ProximalRate(Theorem):
             time, level = time + count, segments[-1].at(time + count)
         return [*segments, Segment(time, None, level, fall, low)]
 
+    def sublinear(self, q: Quantities) -> Number | None:
+        """1/γ: A_1 ≤ κ/(4γ) ≤ 1/γ, so that A_{1+n} ≤ A_1/(1 + nγA_1) = 1/(1/A_1 + nγ) ≤ 1/(γ(1+n))."""
+        return 1.0 / curvature(q)
+
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
         fall, gamma = linear(q), curvature(q)
