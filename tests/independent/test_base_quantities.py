@@ -23,8 +23,10 @@ from surefoot_check.exact import EXACT
 from surefoot_check.systems import SYSTEMS
 from surefoot_check.theorems import THEOREMS
 
-COVERED = ("two-layer",)
+COVERED = ("two-layer", "implicit", "step-sizes", "inverse")
 """The systems that have an independent definition."""
+UNCERTIFIED = ("step-sizes/as-printed", "inverse/training")
+"""Theorems without certificates; their numbers are those of ``test_uncertified_theorems``."""
 
 
 def module(package: str, system: str) -> ModuleType:
@@ -46,7 +48,7 @@ def built(theorem: str, family: str) -> Stored:
 
 def theorems() -> list[str]:
     """Those of the systems that are covered."""
-    return [name for name in THEOREMS if name.split("/")[0] in COVERED]
+    return [name for name in THEOREMS if name.split("/")[0] in COVERED and name not in UNCERTIFIED]
 
 
 def cases() -> list[tuple[str, str]]:

@@ -196,7 +196,7 @@ def _sign(system: str, name: str) -> int:
 
 def unsafe_factor(system: str, name: str, of: Reference) -> float | None:
     """What moves the quantity to its unsafe side by 1 + max(2 slack, 0.01); ``None`` where floats do not resolve the quantity."""
-    if of.value == 0 or of.slack >= 0.4 * abs(of.value):
+    if of.value == 0 or of.slack >= 0.6 * abs(of.value):
         return None
     size = float(1 + max(2 * of.slack / abs(of.value), mpf(LEAST)))
     return 1.0 / size if _sign(system, name) > 0 else size
