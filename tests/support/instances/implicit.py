@@ -88,6 +88,12 @@ def _kinks() -> Arrays:
     return {"X": X, "Y": np.eye(3)[:, :1], "W": W, "A": A, "b": np.ones((6, 1)) / 8, "gamma": np.array(0.5)}
 
 
+def _not_converged() -> Arrays:
+    """All units are active and A is orthogonal: so near 1, the iteration is far from its end when it is stopped."""
+    arrays = {name: np.abs(array) for name, array in _drawn(12).items()}
+    return arrays | {"A": np.roll(np.eye(6), 1, axis=1), "gamma": np.array(0.9995)}
+
+
 def families() -> dict[str, Callable[[], Arrays]]:
     """Samples and weights by name."""
     return {
@@ -101,6 +107,7 @@ def families() -> dict[str, Callable[[], Arrays]]:
         "nearly dead units": _nearly_dead,
         "kinks": _kinks,
         "contraction near 1": lambda: _drawn(7, contraction=0.9995),
+        "not converged": _not_converged,
         "no contraction": lambda: _drawn(8, contraction=1.0001),
         "too narrow": lambda: _drawn(9, N=4, m=3),
         "tiny": lambda: _sized(1e-9, 10),
