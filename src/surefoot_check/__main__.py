@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from .checker import check, lines
+from .text import visible
 
 CTRL_C = 130
 BROKEN_PIPE = 141
@@ -40,6 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "weights (claim L3)",
     )
     parser.add_argument(
+        "--time-limit",
+        metavar="SECONDS",
+        type=float,
+        help="after so many seconds what is not decided is undecided; by default there is no limit",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="print every check, also those of each stored checkpoint"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -47,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:
-        report = check(options.directory, options.level, options.data, options.replay)
+        report = check(options.directory, options.level, options.data, options.replay, options.time_limit)
         print(
             json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report, options.verbose)),
             flush=True,
@@ -60,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("surefoot-check: interrupted", file=sys.stderr)
         return CTRL_C
     except (OSError, ValueError, RuntimeError, MemoryError) as error:
-        print(f"surefoot-check: {error or type(error).__name__}", file=sys.stderr)
+        print(f"surefoot-check: {visible(str(error) or type(error).__name__)}", file=sys.stderr)
         return 2
     return report.outcome.exit_code
 

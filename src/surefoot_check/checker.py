@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -27,21 +27,23 @@ from .exact import EXACT
 from .inverse import Spectrum
 from .problems import Array, LinearMapProblem, Problem, Samples, ball, load_problem
 from .run_files import (
+    FINAL,
     MAX_REPLAYED_BYTES,
     MAX_TRACE_BYTES,
     NO_CLAIM,
     Certificate,
     Checkpoint,
-    Checkpoints,
     Heading,
-    iteration_in,
+    StoredWeights,
     later_certificates,
     read_problem,
     read_steps,
 )
 from .systems import DIRECTIONS, LOADERS, SYSTEMS
-from .theorems import Inequality, Schedule
+from .text import visible
+from .theorems import Inequality
 from .theorems.inverse import RESIDUALS
+from .time_limit import TimeUp, time_limit
 
 PRECISION = 128
 """Bits of the ball arithmetic."""
@@ -70,26 +72,45 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Line:
-    """One check: what was claimed, both sides, and the verdict on it."""
+    """One check: what was claimed, both sides, and the verdict on it; texts are escaped, as they may hold names from files."""
 
     claim: str
     name: str
     outcome: Outcome
     detail: str = ""
 
+    def __post_init__(self) -> None:
+        for text in ("name", "detail"):
+            object.__setattr__(self, text, visible(getattr(self, text)))
+
     def __str__(self) -> str:
         mark = {"accept": "ok", "reject": "REJECT", "undecided": "UNDECIDED"}[self.outcome.value]
         return f"{mark:>9}  {self.claim}  {self.name}" + (f"  [{self.detail}]" if self.detail else "")
 
 
+@dataclass(frozen=True)
+class Phase:
+    """A certificate and the iteration from which it is in force, for ever."""
+
+    start: int
+    certificate: Certificate
+
+    def bound(self, iteration: int) -> Any:
+        """The gap that it guarantees at an iteration of the run, in ball arithmetic."""
+        schedule, passed = self.certificate.schedule, iteration - self.start
+        segment = schedule[bisect_right(schedule, passed, key=lambda s: s.start) - 1]
+        return ball(segment.level) * (1 - ball(segment.decrease)) ** (passed - segment.start)
+
+
 @dataclass
 class Report:
-    """All checks of one run directory."""
+    """All checks of one run directory. ``notes`` say what an accepted run leaves open. Every text is printable as it is."""
 
     directory: str
     theorem: str = ""
     level: str = FAST.name
     lines: list[Line] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def outcome(self) -> Outcome:
@@ -110,6 +131,7 @@ class Report:
             "theorem": self.theorem,
             "level": self.level,
             "outcome": self.outcome.value,
+            "notes": list(self.notes),
             "checks": [
                 {"claim": x.claim, "name": x.name, "outcome": x.outcome.value, "detail": x.detail} for x in self.lines
             ],
@@ -117,7 +139,11 @@ class Report:
 
 
 def check(
-    directory: str | Path, level: str = FAST.name, data: str | Path | None = None, replay: bool = False
+    directory: str | Path,
+    level: str = FAST.name,
+    data: str | Path | None = None,
+    replay: bool = False,
+    seconds: float | None = None,
 ) -> Report:
     """Check the certificates and checkpoints of a run directory.
 
@@ -129,9 +155,10 @@ def check(
             never loaded whole, and must not be changed meanwhile.
         replay: also check claim L3: replay exact gradient descent with the steps of trace.jsonl, and compare the stored weights.
             Undecided for systems without a replay.
+        seconds: limit on the time; what is not decided then is undecided. Only in the main thread, and not on Windows.
 
     Raises:
-        ValueError: no such level, or ``data`` for a run that holds its arrays.
+        ValueError: no such level, ``data`` for a run that holds its arrays, or no possible limit.
         NotADirectoryError: there is no such directory.
         FileNotFoundError: there is no such file, or ``data`` is needed.
         RuntimeError: this machine's floating-point arithmetic fails the self-test.
@@ -146,11 +173,12 @@ def check(
     self_test()
     import flint
 
-    report = Report(str(path), level=level)
+    report = Report(visible(str(path)), level=level)
     before = flint.ctx.prec
     flint.ctx.prec = PRECISION
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is infinite or no number proves nothing
+        # what is infinite or no number proves nothing
+        with time_limit(seconds), np.errstate(over="ignore", invalid="ignore"):
             _check_run(path, report, LEVELS[level], None if data is None else Path(data), replay)
     except FormatError as error:
         report.add("files", str(error), Outcome.REJECT)
@@ -158,6 +186,10 @@ def check(
         report.add("files", f"bounds of these arrays overflow ({error})", Outcome.UNDECIDED)
     except np.linalg.LinAlgError as error:
         report.add("files", f"LAPACK gave no witness ({error})", Outcome.UNDECIDED)
+    except TimeUp:
+        report.add(
+            "files", f"the check was not finished within the time limit of {seconds:g} seconds", Outcome.UNDECIDED
+        )
     except MemoryError as error:
         report.add("files", f"the check needs more memory than there is ({error})", Outcome.UNDECIDED)
     finally:
@@ -171,7 +203,7 @@ def _check_run(path: Path, report: Report, level: Level, data: Path | None, repl
         raise FormatError(f"{path} holds a network, and its certificate lies in a directory of its own: check {inside}")
     first = Heading.read(path / "certificate.json")
     later = later_certificates(path)
-    if not first.claims and not later:
+    if first.certificate is None and not later:
         raise FormatError(NO_CLAIM)
     report.theorem = first.theorem.id
     arrays, hashes = read_problem(path, data)
@@ -182,38 +214,86 @@ def _check_run(path: Path, report: Report, level: Level, data: Path | None, repl
     initial = system.read_weights(stored, problem, "initial.safetensors")
     if stored.keys() != initial.keys():
         raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of {', '.join(initial)}")
-    phases: list[tuple[int, Certificate]] = []
-    if first.claims:
-        phases.append((0, Certificate.read(path / "certificate.json")))
-        _check_certificate(phases[0][1], problem, hashes, initial, report)
-    checkpoints = Checkpoints(path, system, problem, initial, first.sha256)
-    for file in later:
-        certificate = Certificate.read(file)
-        start = iteration_in(file.stem.removeprefix("certificate-"), file)
-        checkpoint = checkpoints.get(f"{start:09d}.safetensors")
-        if checkpoint is None:
-            raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
-        _check_certificate(certificate, problem, hashes, checkpoint.weights, report, f" (from iteration {start})")
-        if certificate.theorem is not first.theorem:
-            raise FormatError(f"{file.name}: is of another theorem than the run")
-        phases.append((start, certificate))
-    if not first.claims:
-        report.add("L1", f"nothing is claimed before iteration {phases[0][0]}", Outcome.ACCEPT)
-    if report.outcome is not Outcome.ACCEPT:
-        return
-    # The iterate where a phase ends was reached under its conditions: it lies under that bound and the next one.
-    ends = [*(start for start, _ in phases[1:]), math.inf]
-    newest = 0
-    for name in sorted(checkpoints):
-        checkpoint = checkpoints[name]  # one at a time
-        newest = max(newest, checkpoint.iteration)
-        for (start, certificate), end in zip(phases, ends, strict=True):
-            if start <= checkpoint.iteration <= end:
-                _check_gap(name, checkpoint, checkpoint.iteration - start, certificate, problem, report)
-    if "final.safetensors" in checkpoints and checkpoints["final.safetensors"].iteration < newest:
-        report.add("L2", "final.safetensors is older than the newest checkpoint; resume the run", Outcome.UNDECIDED)
+    run = _Run(problem, hashes, later, report)
+    if first.certificate is not None:
+        run.begin(0, first.certificate, initial)
+    else:
+        report.add("L1", f"nothing is claimed before iteration {min(later)}", Outcome.ACCEPT)
+    weights = StoredWeights(path, system, problem, initial, first.sha256)
+    kept = run.follow(weights, keep=replay)
     if replay and report.outcome is Outcome.ACCEPT:
-        _check_replay(path, first.system, problem, arrays, initial, checkpoints, phases, report)
+        _check_replay(path, first.system, problem, arrays, initial, weights.size, kept, run.phases, report)
+    _note_what_was_not_checked(first.system, weights, replay, report)
+
+
+class _Run:
+    """A run's certificates, each in force from the weights on that it speaks of, and stored weights held against all of them."""
+
+    def __init__(self, problem: Problem, hashes: Mapping[str, str], later: Mapping[int, Path], report: Report) -> None:
+        self.problem, self.hashes, self.report = problem, hashes, report
+        self.later = dict(later)
+        self.phases: list[Phase] = []
+
+    def begin(self, start: int, certificate: Certificate, weights: Mapping[str, Array]) -> None:
+        """Claim L1 of a certificate for these weights, and that it promises there at most what is promised already."""
+        suffix = f" (from iteration {start})" if start else ""
+        _check_certificate(certificate, self.problem, self.hashes, weights, self.report, suffix)
+        for phase in self.phases:
+            name = f"{certificate.name} promises at its start at most what {phase.certificate.name} promises there"
+            level = ball(certificate.schedule[0].level)
+            _decide(Inequality(name, level, "<=", phase.bound(start)), f"L1{suffix}", self.report)
+        self.phases.append(Phase(start, certificate))
+
+    def follow(self, stored: StoredWeights, keep: bool) -> dict[str, Checkpoint]:
+        """Claim L2 of all stored weights, and L1 of the later certificates; the weights are returned if they are to be kept."""
+        kept: dict[str, Checkpoint] = {}
+        lines: list[Line] = []
+        newest = 0
+        small_enough = stored.size <= MAX_REPLAYED_BYTES
+        for name, checkpoint in stored:
+            if name != FINAL:
+                newest = max(newest, checkpoint.iteration)
+                self._begin_at(checkpoint)
+            if self.report.outcome is Outcome.REJECT:
+                return {}  # of L1: what is promised is not known
+            in_force = [phase for phase in self.phases if phase.start <= checkpoint.iteration]
+            if in_force and self.report.outcome is Outcome.ACCEPT:
+                lines.append(_check_gap(name, checkpoint, in_force, self.problem))
+            if keep and small_enough:
+                kept[name] = checkpoint
+            if name == FINAL and checkpoint.iteration < newest:
+                older = "final.safetensors is older than the newest checkpoint; resume the run"
+                lines.append(Line("L2", older, Outcome.UNDECIDED))
+        for start, file in self.later.items():
+            raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
+        if self.report.outcome is Outcome.ACCEPT:
+            self.report.lines += lines
+        return kept
+
+    def _begin_at(self, checkpoint: Checkpoint) -> None:
+        file = self.later.pop(checkpoint.iteration, None)
+        if file is None:
+            return
+        certificate = Certificate.read(file)
+        if self.phases and certificate.theorem is not self.phases[0].certificate.theorem:
+            raise FormatError(f"{file.name}: is of another theorem than the run")
+        self.begin(checkpoint.iteration, certificate, checkpoint.weights)
+
+
+def _note_what_was_not_checked(system: str, stored: StoredWeights, replay: bool, report: Report) -> None:
+    """What an accepted run does not say, so that nobody reads more out of it."""
+    if not len(stored):
+        report.notes.append("no weights beyond the initial ones are stored: L2 says nothing of this run")
+    elif not stored.has_final:
+        report.notes.append(
+            "final.safetensors is missing: L2 speaks of the checkpoints only, and not of how the run ended"
+        )
+    if not replay:
+        from .replay import REPLAYED  # here, as it imports python-flint
+
+        option = "; --replay checks it" if system in REPLAYED else f": there is no replay of systems of kind {system}"
+        report.notes.append(f"L3 not checked{option}")
+    report.notes.append("optimal_value is informative and not checked; no claim depends on it")
 
 
 # -- L1 ----------------------------------------------------------------------------------------------------------------
@@ -365,27 +445,24 @@ def _check_conclusion(certificate: Certificate, q: Mapping[str, Any], claim: str
 # -- L2 ----------------------------------------------------------------------------------------------------------------
 
 
-def _check_gap(
-    name: str, checkpoint: Checkpoint, passed: int, certificate: Certificate, problem: Problem, report: Report
-) -> None:
-    """Claim L2 for one checkpoint: its gap, bounded rigorously, lies under the guaranteed bound."""
-    bound = _bound(certificate.schedule, passed)
-    system = SYSTEMS[certificate.system]
-    gap = system.gap_upper(problem, checkpoint.weights)
-    inequality = Inequality(f"{name}: gap after {checkpoint.iteration} iterations", ball(gap), "<=", bound)
-    if inequality.certain:
-        _decide(inequality, "L2", report)
-        return
-    lower, upper = system.gap_exact(problem, checkpoint.weights)
-    if lower is not None and lower > bound:
-        detail = f"{_text(lower)} > {_text(bound)}; the steps did not keep the theorem's conditions"
-        report.add("L2", inequality.name, Outcome.REJECT, detail)
-        return
-    decided = Inequality(inequality.name, upper, "<=", bound)
-    if decided.certain:
-        _decide(decided, "L2", report)
-    else:  # only an upper bound of the gap lies above: that proves nothing
-        report.add("L2", decided.name, Outcome.UNDECIDED, f"at most {_text(upper)}, guaranteed {_text(bound)}")
+def _check_gap(name: str, checkpoint: Checkpoint, in_force: Sequence[Phase], problem: Problem) -> Line:
+    """Claim L2 for one checkpoint: its gap, bounded rigorously, lies under the guaranteed bound of every certificate in force.
+
+    The line is that of the least bound; of one that is broken, if there is one.
+    """
+    system = SYSTEMS[in_force[0].certificate.system]
+    bounds = [(phase.certificate.name, phase.bound(checkpoint.iteration)) for phase in in_force]
+    owner, least = min(bounds, key=lambda item: float(item[1].upper()))
+    what = f"{name}: gap after {checkpoint.iteration} iterations, by {owner}"
+    upper = ball(system.gap_upper(problem, checkpoint.weights))
+    if not all(bool(upper <= bound) for _, bound in bounds):
+        lower, upper = system.gap_exact(problem, checkpoint.weights)
+        if lower is not None and lower > least:
+            detail = f"{_text(lower)} > {_text(least)}; the steps did not keep the theorem's conditions"
+            return Line("L2", what, Outcome.REJECT, detail)
+        if not all(bool(upper <= bound) for _, bound in bounds):  # an upper bound of the gap above it proves nothing
+            return Line("L2", what, Outcome.UNDECIDED, f"at most {_text(upper)}, guaranteed {_text(least)}")
+    return _decision(Inequality(what, upper, "<=", least), "L2")
 
 
 # -- L3 ----------------------------------------------------------------------------------------------------------------
@@ -397,11 +474,12 @@ def _check_replay(
     problem: Problem,
     arrays: Mapping[str, Array],
     initial: Mapping[str, Array],
-    checkpoints: Checkpoints,
-    phases: list[tuple[int, Certificate]],
+    size: int,
+    stored: Mapping[str, Checkpoint],
+    phases: Sequence[Phase],
     report: Report,
 ) -> None:
-    """Claim L3: exact descent with the recorded steps lies under the guaranteed bound, and stored weights are its iterates."""
+    """Claim L3: exact descent with the recorded steps lies under the guaranteed bounds, and stored weights are its iterates."""
     from .replay import REPLAYED, replay_run  # here, as it imports python-flint
 
     if system not in REPLAYED or not isinstance(problem, LinearMapProblem):
@@ -411,33 +489,29 @@ def _check_replay(
     if trace.is_file() and trace.stat().st_size > MAX_TRACE_BYTES:
         report.add("L3", f"trace.jsonl has more than {MAX_TRACE_BYTES} bytes: too long for a replay", Outcome.UNDECIDED)
         return
-    if checkpoints.size > MAX_REPLAYED_BYTES:
+    if size > MAX_REPLAYED_BYTES:
         what = f"stored weights have more than {MAX_REPLAYED_BYTES} bytes: too many for a replay"
         report.add("L3", what, Outcome.UNDECIDED)
         return
-    steps = read_steps(trace)
-    ends = [*(start for start, _ in phases[1:]), len(steps)]
 
     def bounds(iteration: int) -> Iterator[tuple[Any, bool]]:
-        for (start, certificate), end in zip(phases, ends, strict=True):
-            if start <= iteration <= end:
-                yield _bound(certificate.schedule, iteration - start), start == 0
+        for phase in phases:
+            if phase.start <= iteration:
+                yield phase.bound(iteration), phase.start == 0
 
     outcomes = {True: Outcome.ACCEPT, False: Outcome.REJECT, None: Outcome.UNDECIDED}
-    for name, holds, detail in replay_run(system, problem, arrays, initial, dict(checkpoints), steps, bounds):
+    for name, holds, detail in replay_run(system, problem, arrays, initial, stored, read_steps(trace), bounds):
         report.add("L3", name, outcomes[holds], detail)
-
-
-def _bound(schedule: Schedule, iteration: int) -> Any:
-    """The guaranteed gap after ``iteration`` iterations, in ball arithmetic."""
-    segment = schedule[bisect_right(schedule, iteration, key=lambda s: s.start) - 1]
-    return ball(segment.level) * (1 - ball(segment.decrease)) ** (iteration - segment.start)
 
 
 # -- balls -------------------------------------------------------------------------------------------------------------
 
 
 def _decide(inequality: Inequality, claim: str, report: Report) -> None:
+    report.lines.append(_decision(inequality, claim))
+
+
+def _decision(inequality: Inequality, claim: str) -> Line:
     """Accept what is certain, reject what is certainly false, leave the rest undecided."""
     opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}[inequality.relation]
     if inequality.certain:
@@ -448,7 +522,7 @@ def _decide(inequality: Inequality, claim: str, report: Report) -> None:
         outcome = Outcome.UNDECIDED
     sides = f"{_text(inequality.left)} {inequality.relation} {_text(inequality.right)}"
     margin = inequality.margin
-    report.add(claim, inequality.name, outcome, sides + ("" if margin is None else f", margin 10^{margin:.2f}"))
+    return Line(claim, inequality.name, outcome, sides + ("" if margin is None else f", margin 10^{margin:.2f}"))
 
 
 def _agrees(published: float | None, value: Any, tolerance: float = CONSISTENT) -> bool:
@@ -476,4 +550,6 @@ def lines(report: Report, verbose: bool = False) -> Iterator[str]:
             what = "stored weights lie under the guaranteed bound" if claim == "L2" else "checks"
             yield str(Line(claim, f"{accepted} {what}", Outcome.ACCEPT))
         yield from (str(line) for line in found if not (short and line.outcome is Outcome.ACCEPT))
+    if report.outcome is Outcome.ACCEPT:
+        yield from (f"     note  {note}" for note in report.notes)
     yield f"outcome: {report.outcome.value}"

@@ -32,11 +32,15 @@ from .problems import Array, Problem
 from .systems import System
 from .theorems import THEOREMS, Schedule, Segment, Theorem
 
-FORMAT = "surefoot-certificate/1"
+FORMAT = "surefoot-certificate/2"
+"""Format of the certificates that are written: a later one of a run promises at most what those before it promise then."""
+FORMATS = ("surefoot-certificate/1", FORMAT)
+"""Formats that are read. The fields are the same, and so are the rules of this checker: a run of the first format that breaks
+the rule of the second is rejected too."""
 MAX_SEGMENTS = 10_000
 MAX_CERTIFICATE_BYTES = 8 << 20
 """Limits on untrusted work: an honest schedule has some hundred segments, and each costs a tenth of a millisecond."""
-MAX_LATER_CERTIFICATES = 10_000
+MAX_LATER_CERTIFICATES = 1_000
 MAX_LATER_BYTES = 256 << 20
 MAX_CHECKPOINTS = 100_000
 """Limits on the number of files; of checkpoints one is in memory at a time …"""
@@ -44,6 +48,7 @@ MAX_REPLAYED_BYTES = 1 << 30
 """… and all of them for a replay."""
 ELSEWHERE = "surefoot-problem/1"
 """Format of problem.json, which stands for the arrays of a large problem."""
+FINAL = "final.safetensors"
 MAX_DECLARATION_BYTES = 1 << 20
 MAX_TRACE_BYTES = 32 << 20
 """A row has some 400 bytes; one of a million hostile ones, ten microseconds."""
@@ -59,7 +64,7 @@ CONDITION_FIELDS = {"name", "left", "relation", "right", "holds", "margin"}
 
 
 def iteration_in(text: str, file: Path) -> int:
-    """The iteration in a file's name."""
+    """The iteration ``text`` in a file's name."""
     if not (text.isascii() and text.isdigit() and len(text) == 9):
         raise FormatError(f"{file.name}: the name must hold an iteration of nine digits")
     return int(text)
@@ -85,8 +90,8 @@ def _open(path: Path) -> tuple[dict[str, object], Theorem, bytes]:
     if not isinstance(record, dict):
         raise FormatError("certificate: not an object")
     record = cast("dict[str, object]", record)
-    if record.get("format") != FORMAT:
-        raise FormatError(f"certificate: format {record.get('format')!r} is not {FORMAT!r}")
+    if record.get("format") not in FORMATS:
+        raise FormatError(f"certificate: format {record.get('format')!r} is not one of {', '.join(FORMATS)}")
     name = record.get("theorem")
     theorem = THEOREMS.get(name) if isinstance(name, str) else None
     if theorem is None:
@@ -102,30 +107,10 @@ def _open(path: Path) -> tuple[dict[str, object], Theorem, bytes]:
 
 
 @dataclass(frozen=True)
-class Heading:
-    """What a run's first certificate says before any claim: the run may be certified at a later iterate only."""
-
-    theorem: Theorem
-    system: str
-    kind: object
-    claims: bool
-    sha256: bytes
-
-    @classmethod
-    def read(cls, path: Path) -> Heading:
-        """Read a first certificate that holds, or says that its hypotheses fail and claims nothing."""
-        record, theorem, sha256 = _open(path)
-        if (record.get("status"), record.get("claims")) not in (("holds", list(theorem.claims)), ("fails", [])):
-            raise FormatError(NO_CLAIM)
-        kind = _field(record, "problem", dict).get("kind")
-        claims = record["status"] == "holds"
-        return cls(theorem, theorem.id.split("/")[0], kind, claims, sha256)
-
-
-@dataclass(frozen=True)
 class Certificate:
     """A certificate file, typed; nothing in it is believed."""
 
+    name: str
     theorem: Theorem
     system: str
     kind: object
@@ -138,12 +123,15 @@ class Certificate:
     step_size: float
     rate: float
     schedule: Schedule
-    sha256: bytes
 
     @classmethod
     def read(cls, path: Path) -> Certificate:
         """Read a certificate that claims a guarantee by a theorem that can give one."""
-        record, theorem, sha256 = _open(path)
+        record, theorem, _ = _open(path)
+        return cls._of(record, theorem, path.name)
+
+    @classmethod
+    def _of(cls, record: dict[str, object], theorem: Theorem, name: str) -> Certificate:
         if record.get("status") != "holds" or record.get("claims") != list(theorem.claims):
             raise FormatError(NO_CLAIM)
         _exactly(record, FIELDS, "certificate")
@@ -159,6 +147,7 @@ class Certificate:
                 raise FormatError("certificate: conditions must be objects")
             _exactly(cast("dict[str, object]", condition), CONDITION_FIELDS, "certificate: condition")
         return cls(
+            name=name,
             theorem=theorem,
             system=theorem.id.split("/")[0],
             kind=problem.pop("kind", None),
@@ -171,8 +160,34 @@ class Certificate:
             step_size=parse_hex(conclusion.get("step_size"), "step_size"),
             rate=parse_hex(conclusion.get("rate"), "rate"),
             schedule=_schedule(conclusion.get("schedule")),
-            sha256=sha256,
         )
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a run's first certificate says: which theorem of which system, and what it guarantees from the start, if anything.
+
+    A run may be certified at a later iterate only: then its first certificate says that its hypotheses fail.
+    """
+
+    theorem: Theorem
+    kind: object
+    sha256: bytes
+    certificate: Certificate | None
+
+    @property
+    def system(self) -> str:
+        """The name of the theorem's system."""
+        return self.theorem.id.split("/")[0]
+
+    @classmethod
+    def read(cls, path: Path) -> Heading:
+        """Read a first certificate that holds, or says that its hypotheses fail and claims nothing."""
+        record, theorem, sha256 = _open(path)
+        if (record.get("status"), record.get("claims")) == ("fails", []):
+            return cls(theorem, _field(record, "problem", dict).get("kind"), sha256, None)
+        certificate = Certificate._of(record, theorem, path.name)
+        return cls(theorem, certificate.kind, sha256, certificate)
 
 
 def _schedule(value: object) -> Schedule:
@@ -257,6 +272,10 @@ class Checkpoint:
     iteration: int
     weights: dict[str, Array]
 
+    def has_weights_of(self, other: Checkpoint) -> bool:
+        """Whether the weights are those of the other one."""
+        return all(np.array_equal(array, other.weights[name]) for name, array in self.weights.items())
+
     @classmethod
     def read(
         cls, path: Path, system: System, problem: Problem, initial: Mapping[str, Array], certificate: bytes
@@ -280,64 +299,60 @@ class Checkpoint:
         return cls(int(iteration), weights)
 
 
-class Checkpoints(Mapping[str, Checkpoint]):
-    """The stored weights by file name: those in checkpoints/ and the final ones; a run cut short may have neither.
+class StoredWeights:
+    """The weights stored along a run: those in checkpoints/, and the final ones. A run cut short may have neither.
 
-    A file is read, validated and compared with its name each time that it is asked for, and not kept: ``FormatError`` may be
-    raised then.
+    Each file is read once, validated and compared with its name; ``FormatError`` may be raised then.
     """
 
     def __init__(
         self, path: Path, system: System, problem: Problem, initial: Mapping[str, Array], owner: bytes
     ) -> None:
         self._read = lambda file: Checkpoint.read(file, system, problem, initial, owner)
-        self._folder, self._final = path / "checkpoints", path / "final.safetensors"
+        self._folder, self._final = path / "checkpoints", path / FINAL
         self._names: dict[str, int] = {}
         if os.path.lexists(self._folder):
             if self._folder.is_symlink() or not self._folder.is_dir():
                 raise FormatError("checkpoints: is not a directory")
             self._names = files_named(self._folder, "", ".safetensors", MAX_CHECKPOINTS)
-        if self._final.name in self._names:
-            raise FormatError(f"checkpoints/{self._final.name}: the name must hold an iteration of nine digits")
-        if os.path.lexists(self._final):
-            last = self._read(self._final)
-            same = self.get(f"{last.iteration:09d}.safetensors", last)
-            if not all(np.array_equal(last.weights[k], same.weights[k]) for k in last.weights):
-                raise FormatError(f"{self._final.name}: differs from the checkpoint of its iteration {last.iteration}")
-            self._names[self._final.name] = self._final.lstat().st_size
-
-    @property
-    def size(self) -> int:
-        """Bytes of all the files."""
-        return sum(self._names.values())
-
-    def __getitem__(self, name: str) -> Checkpoint:
-        if name not in self._names:
-            raise KeyError(name)
-        if name == self._final.name:
-            return self._read(self._final)
-        checkpoint = self._read(self._folder / name)
-        if name != f"{checkpoint.iteration:09d}.safetensors":
-            raise FormatError(f"checkpoints/{name} says that it is of iteration {checkpoint.iteration}")
-        return checkpoint
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        for name in self._names:
+            iteration_in(name.removesuffix(".safetensors"), self._folder / name)
+        self.has_final = os.path.lexists(self._final)
+        self.size = sum(self._names.values()) + (self._final.lstat().st_size if self.has_final else 0)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._names) + self.has_final
+
+    def __iter__(self) -> Iterator[tuple[str, Checkpoint]]:
+        """File names and weights: the checkpoints in the order of their iterations, then the final weights."""
+        last = self._read(self._final) if self.has_final else None
+        for name in self._names:
+            checkpoint = self._read(self._folder / name)
+            if name != f"{checkpoint.iteration:09d}.safetensors":
+                raise FormatError(f"checkpoints/{name} says that it is of iteration {checkpoint.iteration}")
+            if last is not None and last.iteration == checkpoint.iteration and not last.has_weights_of(checkpoint):
+                raise FormatError(f"{FINAL}: differs from the checkpoint of its iteration {last.iteration}")
+            yield name, checkpoint
+        if last is not None:
+            yield FINAL, last
 
 
-def later_certificates(path: Path) -> list[Path]:
-    """The files of the certificates along the way, in the order of their iterations."""
+def later_certificates(path: Path) -> dict[int, Path]:
+    """The files of the certificates along the way by their iterations, in this order; each starts after 0."""
     found = files_named(path, "certificate", ".json", MAX_LATER_CERTIFICATES)
     found.pop("certificate.json", None)
     if sum(found.values()) > MAX_LATER_BYTES:
         raise FormatError(f"{path}: the later certificates have more than {MAX_LATER_BYTES} bytes; certify less often")
-    return [path / name for name in found]
+    files = {_start_of(path / name): path / name for name in found}
+    if 0 in files:
+        raise FormatError(
+            f"{files[0].name}: a later certificate starts after iteration 0; that of 0 is certificate.json"
+        )
+    return files
+
+
+def _start_of(file: Path) -> int:
+    return iteration_in(file.name.removeprefix("certificate-").removesuffix(".json"), file)
 
 
 def files_named(folder: Path, start: str, end: str, limit: int) -> dict[str, int]:

@@ -88,9 +88,13 @@ def test_an_honest_run_is_accepted(
     assert run.certificate.holds
     report = check(tmp_path / "run")
     assert report.outcome is Outcome.ACCEPT, failures(report)
-    # every checkpoint and the final weights were compared with the bound; at a phase with both bounds
+    # every checkpoint and the final weights were compared with all bounds in force; the line names the least
     stored = len(list((tmp_path / "run" / "checkpoints").iterdir())) + 1
-    assert sum(line.claim == "L2" for line in report.lines) >= stored + len(run.adopted)
+    judged = [line.name for line in report.lines if line.claim == "L2"]
+    assert len(judged) == stored and all("certificate" in name for name in judged)
+    assert sum("promises at its start at most" in line.name for line in report.lines) == sum(
+        range(len(run.adopted) + 1)
+    )
     assert sum(line.claim.startswith("L1 (from") and "sha256" in line.name for line in report.lines) == len(run.adopted)
 
 
@@ -473,7 +477,7 @@ def test_the_report_names_both_sides(good_run: GoodRun) -> None:
     report = check(good_run("drift"))
     text = "\n".join(lines(report, verbose=True))
     assert "enclosure" in text and " <= " in text and "margin 10^" in text
-    assert len(text.splitlines()) == len(report.lines) + 2
+    assert len(text.splitlines()) == len(report.lines) + len(report.notes) + 2
     short = list(lines(report))
     assert len(short) < len(text.splitlines()) and any(
         "stored weights lie under the guaranteed bound" in x for x in short

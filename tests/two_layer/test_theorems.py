@@ -75,7 +75,7 @@ def certified(theorem: str) -> list[sf.Certificate]:
 
 def inputs(certificate: sf.Certificate, theorem: Theorem) -> dict[str, Any]:
     """Base quantities, parameters and sizes: what a checker starts from."""
-    names = {*theorem.base, "budget", "decrease", "initial_step", "c", "d"}
+    names = {*theorem.base, *theorem.choices}
     sizes = {k: v for k, v in certificate.problem.items() if k != "kind"}
     return {**{k: v for k, v in certificate.quantities.items() if k in names}, **sizes}
 
@@ -365,7 +365,10 @@ def test_a_budget_outside_0_and_1_is_not_proved(budget: float) -> None:
 def test_parameters_out_of_range_are_not_proved(theorem: str) -> None:
     statement = THEOREMS[theorem]
     for certificate in certified(theorem)[:4]:
-        for changes in ({"c": 1.0}, {"c": 0.0}, {"d": 1.0}, {"initial_step": 1.01 * certificate.quantities["eta_max"]}):
+        published = certificate.quantities
+        wrong = [{name: value} for name in ("e1", "e2") for value in (1e300, -1.0, 0.99 * published[name])]
+        wrong += [{"c": 1.0}, {"c": 0.0}, {"d": 1.0}, {"initial_step": 1.01 * published["eta_max"]}]
+        for changes in wrong:
             q = balls(certificate, statement) | {k: flint.arb(v) for k, v in changes.items()}
             assert uncertain(statement, q, list(certificate.schedule)) is not None, changes
 

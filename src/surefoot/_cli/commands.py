@@ -82,6 +82,8 @@ class Check:
     ] = "fast"
     replay: Flag = False
     """Also replay exact gradient descent of a linear network, rigorously, and compare the stored weights (claim L3)."""
+    time_limit: float | None = None
+    """Seconds after which what is not decided is undecided."""
     data: ProblemFile = None
     json: Json = False
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
+from surefoot_check.text import visible
+
 
 class Exit(IntEnum):
     """Exit codes of the command line."""
@@ -33,9 +35,9 @@ class NoCertificate(Exception):
 
 
 def message_of(error: BaseException) -> str:
-    """One line that says what went wrong."""
+    """One line that says what went wrong, printable whatever names it holds."""
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return visible(" ".join(text.split()), limit=10_000)

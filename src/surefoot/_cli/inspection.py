@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surefoot_check.text import visible
+
 from .commands import Check, Report, Reproduce
 from .errors import Exit
 from .screen import Screen, finite, number, print_json
@@ -21,7 +23,7 @@ def run_check(options: Check) -> int:
     """``surefoot check``."""
     from surefoot_check.checker import check, lines
 
-    report = check(options.directory, options.level, options.data, options.replay)
+    report = check(options.directory, options.level, options.data, options.replay, options.time_limit)
     if options.json:
         print_json(report.to_dict())
     else:
@@ -37,9 +39,8 @@ def run_report(options: Report) -> int:
 
     _refuse_without_trajectory(Path(options.directory))
     path = write_report(options.directory, options.data)
-    print(path)
-    for plot in sorted((path.parent / "plots").glob("*.png")):
-        print(plot)
+    for file in (path, *sorted((path.parent / "plots").glob("*.png"))):
+        print(visible(str(file)))
     return Exit.YES
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from surefoot_check.text import visible
 from surefoot_check.theorems import implicit_flow
 
 from .._core.audit import Audit
@@ -29,7 +30,7 @@ PLAIN_WIDTH = 120
 
 
 class Screen:
-    """Text and tables on standard output; nothing if ``silent``."""
+    """Text and tables on standard output; nothing if ``silent``. Texts may hold names from files: they are made harmless here."""
 
     def __init__(self, silent: bool = False) -> None:
         from rich.console import Console
@@ -41,14 +42,14 @@ class Screen:
 
     def say(self, text: str, style: str = "") -> None:
         """One paragraph; markup is not interpreted."""
-        self.console.print(text, style=style, markup=False)
+        self.console.print(_harmless(text), style=style, markup=False)
 
     def heading(self, title: str, detail: str = "") -> None:
         """A title with what it is about."""
         from rich.text import Text
 
         self.console.print()
-        self.console.print(Text.assemble((title, "bold cyan"), f"  {detail}" if detail else ""))
+        self.console.print(Text.assemble((title, "bold cyan"), f"  {_harmless(detail)}" if detail else ""))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> None:
         """A table; the columns with these indices are aligned to the right. Markup is not interpreted."""
@@ -61,7 +62,7 @@ class Screen:
         for index, name in enumerate(columns):
             table.add_column(name, justify="right" if index in right else "left", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+            table.add_row(*(Text(_harmless(cell), style=_STYLES.get(cell, "")) for cell in row))
         self.console.print(table)
 
     def pairs(self, items: Mapping[str, str]) -> None:
@@ -71,7 +72,7 @@ class Screen:
 
         table = Table.grid(padding=(0, 2))
         for name, value in items.items():
-            table.add_row(Text(f"  {name}", style="dim"), Text(value))
+            table.add_row(Text(f"  {_harmless(name)}", style="dim"), Text(_harmless(value)))
         self.console.print(table)
 
     def following(self, detail: str, commands: Mapping[str, str]) -> None:
@@ -79,9 +80,9 @@ class Screen:
         from rich.text import Text
 
         self.console.print()
-        self.console.print(Text.assemble(("Next", "bold cyan"), f"  {detail}"), soft_wrap=True)
+        self.console.print(Text.assemble(("Next", "bold cyan"), f"  {_harmless(detail)}"), soft_wrap=True)
         for command, purpose in commands.items():
-            self.console.print(Text.assemble(f"  {command}", (f"  # {purpose}", "dim")), soft_wrap=True)
+            self.console.print(Text.assemble(f"  {_harmless(command)}", (f"  # {purpose}", "dim")), soft_wrap=True)
 
     # -- parts that several commands share ---------------------------------------------------------------------------
 
@@ -195,6 +196,11 @@ class Screen:
             )
         self.heading("Features")
         self.pairs(items)
+
+
+def _harmless(text: str) -> str:
+    """The text line by line, without what could draw over other lines."""
+    return "\n".join(visible(line, len(line)) for line in text.split("\n"))
 
 
 def _guaranteed(certificate: Certificate) -> dict[str, str]:
@@ -389,7 +395,7 @@ def audit_record(audit: Audit) -> dict[str, Any]:
 
 def print_json(record: Any) -> None:
     """Valid JSON on standard output; a number that is not finite becomes null."""
-    sys.stdout.write(json.dumps(finite(record), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(finite(record), indent=1, allow_nan=False) + "\n")
 
 
 def finite(value: Any) -> Any:

@@ -125,14 +125,17 @@ def common_checks(trace: Rows, bound: Callable[[int], float] | None, resolution:
     one's own noted about its steps."""
     checks: list[Check] = []
     if bound is not None:
-        rows = (
-            (int(r["iteration"]), r["gap"], bound(int(r["iteration"])) + noise(r["gap"], resolution)) for r in trace
-        )
-        checks.append(("the gap stays under the guaranteed bound", rows))
+        checks.append(under_bound(trace, bound, resolution))
     if any("defect" in r for r in trace):
         rows = ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r)
         checks.append(("each iterate is a gradient step from the one before (relative defect)", rows))
     return checks
+
+
+def under_bound(trace: Rows, bound: Callable[[int], float], resolution: float) -> Check:
+    """The check that every gap lies under a guaranteed bound."""
+    rows = ((int(r["iteration"]), r["gap"], bound(int(r["iteration"])) + noise(r["gap"], resolution)) for r in trace)
+    return "the gap stays under the guaranteed bound", rows
 
 
 def constant_step(trace: Rows, eta: float) -> Check:

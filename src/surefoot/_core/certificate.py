@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from surefoot_check.arrays import digest, parse_hex
+from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
 from surefoot_check.theorems.statement import SLACK, iterations_to
 
@@ -21,8 +22,6 @@ from . import claims
 from .claims import Claim, Kind
 from .statistics import Cut
 from .validate import unknown
-
-FORMAT = "surefoot-certificate/1"
 
 
 class CertificateStatus(StrEnum):
@@ -89,6 +88,7 @@ class Certificate:
             lowers it. Of ``certify``; not in the file.
         cut: what the reduction of the data to its numerical rank dropped; the certificate speaks of what is left. Of ``certify``;
             a run keeps its text in config.json.
+        format: of its file.
 
     Step size, rate, bound and iteration count are guarantees where ``holds``. A refuted theorem keeps its claims, so that an
     audit can show where a run breaks them; they guarantee nothing.
@@ -108,6 +108,7 @@ class Certificate:
     arrays: Mapping[str, str] = field(default_factory=dict)
     advice: str = field(default="", compare=False)
     cut: Cut | None = field(default=None, compare=False)
+    format: str = FORMAT
 
     @property
     def holds(self) -> bool:
@@ -169,10 +170,27 @@ class Certificate:
             raise ValueError(f"relative_gap is {relative_gap!r}; it must be a positive number")
         return iterations_to(list(self.schedule), relative_gap) if self.schedule else math.inf
 
+    def promises_at_most(self, earlier: Certificate, start: int, floor: float) -> bool:
+        """Whether this certificate's bound, from iteration ``start`` of ``earlier`` on, lies under that of ``earlier``.
+
+        Compared is until ``earlier`` guarantees a gap of ``floor``: smaller ones are rounding. Between the ends of segments both
+        bounds are geometric, so that the ends decide.
+        """
+        if not (self.schedule and earlier.schedule):
+            return not earlier.schedule
+        end = earlier.iterations_to(floor / earlier.initial_gap) if floor > 0.0 else math.inf
+        starts = {start, *(s.start + start for s in self.schedule), *(s.start for s in earlier.schedule)}
+        compared = {t for t in starts | {t - 1 for t in starts} if start <= t <= end}
+        if end < math.inf:
+            compared.add(max(start, int(end)))
+        elif self.schedule[-1].decrease < earlier.schedule[-1].decrease:
+            return False
+        return all(self.bound(t - start) <= (1.0 - SLACK) * earlier.bound(t) for t in compared)
+
     def to_json(self) -> str:
         """The certificate file: sorted keys, hexadecimal floats, no infinities (an unbounded quantity is left out)."""
         record: dict[str, Any] = {
-            "format": FORMAT,
+            "format": self.format,
             "system": self.system,
             "theorem": self.theorem,
             "theorem_version": self.version,
@@ -228,9 +246,9 @@ class Certificate:
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"the certificate is not valid JSON ({error}); it may have been cut off") from error
         found = record.get("format") if isinstance(record, dict) else None
-        if found != FORMAT:
+        if found not in FORMATS:
             raise ValueError(
-                f"the certificate has format {found!r}; this version reads {FORMAT!r}: use the version that wrote it"
+                f"the certificate has format {found!r}; this version reads {', '.join(FORMATS)}: use the version that wrote it"
             )
         try:
             conclusion = record.get("conclusion", {"schedule": []})
@@ -260,6 +278,7 @@ class Certificate:
                 suggestion=record["suggestion"],
                 problem=record["problem"],
                 arrays=record["arrays"],
+                format=found,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the certificate is malformed ({error!r}); restore the file or certify again") from error

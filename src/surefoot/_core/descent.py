@@ -337,7 +337,11 @@ class _Descent:
         return RunStatus.RUNNING
 
     def _recertify(self, first: float) -> None:
-        """Evaluate the theorem at the current weights; follow it where it guarantees fewer iterations in total."""
+        """Evaluate the theorem at the current weights; follow it where it guarantees fewer iterations in total.
+
+        And no larger gap at any iteration: every certificate stays in force, and its bound is guaranteed by steps that follow
+        another one only where that one's lies under it.
+        """
         # the reduced weights themselves: by way of the network they would be rounded where the data is rank deficient
         net = self.system.at(self.net, self.engine.weights())
         found = Recertification(self.iteration, self.system.certify(net, self.loss.reduced, self.certificate.theorem))
@@ -345,7 +349,12 @@ class _Descent:
         phases = [Recertification(0, self.certificate), *self.adopted]
         remaining = min(p.iterations_to(target) for p in phases) - self.iteration
         needed = found.iterations_to(target) - self.iteration
-        if not (found.certificate.holds and needed < math.inf and needed <= WORTHWHILE * remaining):
+        worthwhile = found.certificate.holds and needed < math.inf and needed <= WORTHWHILE * remaining
+        if not worthwhile or not all(
+            found.certificate.promises_at_most(p.certificate, self.iteration - p.iteration, self.resolution)
+            for p in phases
+            if p.certificate.holds
+        ):
             self.recertified.append(found)
             return
         if self.directory is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from surefoot_check.run_files import ELSEWHERE
 
 from . import trace as traces
-from .audit import Audit, AuditLine, merged
+from .audit import Audit, AuditLine, line, merged, under_bound
 from .certificate import Certificate, digests
 from .checkpoints import seal
 from .io import (
@@ -114,20 +114,22 @@ class Run:
         return min(phase.iterations_to(target) for phase in self.phases)
 
     def audit(self) -> Audit:
-        """Check every inequality of the certificates in force along the trace, each over all its phases."""
+        """Check every inequality along the trace: those of steps over the phase that each certificate rules, its bound from its
+        start to the end of the run."""
         system = system_named(self.certificate.system)
         phases = self.phases
         lines: list[AuditLine] = []
         for index, phase in enumerate(phases):
             last = index + 1 == len(phases)
             end = len(self.rows) - 1 if last else phases[index + 1].iteration
-            rows = [
-                {**row, "iteration": row["iteration"] - phase.iteration} for row in self.rows[phase.iteration : end + 1]
-            ]
+            rest = [{**row, "iteration": row["iteration"] - phase.iteration} for row in self.rows[phase.iteration :]]
+            rows = rest[: end + 1 - phase.iteration]
             if not last:
-                rows[-1].pop("step", None)  # taken under the next certificate
-            part = system.audit(rows, phase.certificate, self.resolution)
-            lines += [_shifted(found, phase.iteration) for found in part.lines]
+                rows[-1] = {k: v for k, v in rows[-1].items() if k != "step"}  # taken under the next certificate
+            part = list(system.audit(rows, phase.certificate, self.resolution).lines)
+            if not last and phase.certificate.holds:
+                part.append(line(*under_bound(rest[len(rows) :], phase.certificate.bound, self.resolution)))
+            lines += [_shifted(found, phase.iteration) for found in part]
         return Audit(
             phases[-1].certificate.theorem, merged(lines), self.resolution, any(p.certificate.holds for p in phases)
         )

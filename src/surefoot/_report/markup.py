@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from .wording import clean
+from surefoot_check.text import visible
 
 
 class Markup(str):
@@ -14,7 +14,7 @@ class Markup(str):
 
 def text(value: str, limit: int = 2000) -> Markup:
     """Any text, escaped; markup as it is."""
-    return value if isinstance(value, Markup) else Markup(escape(clean(value, limit)))
+    return value if isinstance(value, Markup) else Markup(escape(visible(value, limit)))
 
 
 def code(value: str) -> Markup:

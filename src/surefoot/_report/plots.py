@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from surefoot_check.text import visible
+
 from .._core.certificate import Certificate, Condition
 from .._core.status import RunStatus
 from .facts import Facts
-from .wording import clean, count, margin, number, power_of_ten, sides
+from .wording import count, margin, number, power_of_ten, sides
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,7 +176,9 @@ def _gap(facts: Facts) -> Figure:
     last = max(run.iterations, len(run.rows) - 1)
     for index, bound in enumerate(bounds):
         own = run.certificate.theorem in bound.theorems and bool(facts.in_force)
-        name = clean(" and ".join(bound.theorems), 90) + (" (followed by this run)" if own else " (for its own steps)")
+        name = visible(" and ".join(bound.theorems), 90) + (
+            " (followed by this run)" if own else " (for its own steps)"
+        )
         label = f"bound of {name}: {_reached(facts.target, bound.iterations)}"
         style = {"color": BOUNDS[index % 4], "linestyle": DASHES[index % 4]}
         axes.plot(*_curve(bound.certificate, 0, max(last, 1)), linewidth=1.4, label=label, **style)
@@ -234,7 +238,7 @@ def _steps(facts: Facts) -> Figure:
         linewidth=1.6,
         marker=marker,
         markersize=4,
-        label=f"taken ({clean(run.rule, 60)})",
+        label=f"taken ({visible(run.rule, 60)})",
     )
     floor = [_floor(facts, t) for t in _grid(0, last)]
     known = [step for step in floor if step == step]
@@ -261,7 +265,7 @@ def _floor(facts: Facts, iteration: int) -> float:
 
 def _conditions(certificate: Certificate) -> Figure:
     found = certificate.conditions
-    figure, axes = _axes(f"Hypotheses of {clean(certificate.theorem, 60)}", 0.8 + 0.62 * max(len(found), 1))
+    figure, axes = _axes(f"Hypotheses of {visible(certificate.theorem, 60)}", 0.8 + 0.62 * max(len(found), 1))
     margins = [c.margin for c in found if c.margin is not None and math.isfinite(c.margin)]
     widest = max([abs(value) for value in margins], default=0.0)
     reach = 1.1 * max(widest, 0.5)
@@ -295,7 +299,7 @@ def _bar(axes: Axes, row: int, condition: Condition, left: float, right: float) 
         "textcoords": "offset points",
         "annotation_clip": False,
     }
-    name = f"{'✓' if condition.holds else '✗'} {clean(condition.name, 95)}"
+    name = f"{'✓' if condition.holds else '✗'} {visible(condition.name, 95)}"
     axes.annotate(name, (0.0, row - 0.32), xytext=(4, 0), va="center", fontsize=9.5, **place)
     if condition.margin is None or not math.isfinite(condition.margin):
         text = f"{verdict}: {sides(condition)}"

@@ -333,9 +333,3 @@ def plain(value: Any) -> str:
     if isinstance(value, int | float):
         return number(value)
     return str(value)
-
-
-def clean(text: str, limit: int = 400) -> str:
-    """Text without control characters, at most ``limit`` long: names come from files that anyone may have written."""
-    visible = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return visible if len(visible) <= limit else visible[: limit - 1] + "…"

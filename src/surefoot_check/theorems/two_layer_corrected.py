@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from ..numbers import Number, Quantities, exp, power, sqrt
+from ..numbers import Number, Quantities, exp, log, power, smaller, sqrt
 from . import two_layer as tl
 from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
 
@@ -21,6 +21,8 @@ C_EXPONENT, D_EXPONENT = 0.5, 1.01
 """c and d of the paper's experiments."""
 SAFETY = 0.999
 """η0 is this share of η_max (the paper leaves it open)."""
+ROOT_ACCURACY = 1e-6
+"""Relative error granted to the published roots e1 and e2; bisection leaves some 1e-15."""
 
 
 def barred(q: Quantities, eta: Number) -> dict[str, Number]:
@@ -68,6 +70,24 @@ def budget_root(q: Quantities, below: float) -> float:
         return 4.0 * q["smoothness"] * q["initial_gap"] * eta * eta - right
 
     return _first_crossing(excess, below)
+
+
+def _positive_rate_limit(q: Quantities) -> Number:
+    """e3: where μ̄ reaches 0, log(1 + α1/(2α2))^(1/c)."""
+    return power(log(1.0 + q["alpha1"] / (2.0 * q["alpha2"])), 1.0 / q["c"])
+
+
+def _limits(q: Quantities) -> Iterator[Inequality]:
+    """The published roots are roots up to their accuracy, or e2 the end e3 of its range, and η0 is below all limits."""
+    e1, e2, at = q["e1"], q["e2"], barred(q, q["e2"])
+    yield Inequality("e1 solves eta K_bar0 = 1 from below", e1 * barred(q, e1)["k_bar"], "<=", 1.0 + ROOT_ACCURACY)
+    yield Inequality("e1 solves eta K_bar0 = 1 from above", e1 * barred(q, e1)["k_bar"], ">=", 1.0 - ROOT_ACCURACY)
+    left = 4.0 * q["smoothness"] * q["initial_gap"] * e2 * e2
+    right = (1.0 - 1.0 / exp(power(e2, q["c"]))) * at["delta_loss"]
+    yield Inequality("e2 keeps the imbalance close", left * (1.0 - ROOT_ACCURACY), "<=", right)
+    if not e2 >= q["e3"] * (1.0 - ROOT_ACCURACY):
+        yield Inequality("e2 is where it no longer stays close", left * (1.0 + ROOT_ACCURACY), ">=", right)
+    yield Inequality("the first step is at most eta_max", q["initial_step"], "<=", q["eta_max"])
 
 
 def _positive_bracket(q: Quantities) -> float:
@@ -120,22 +140,21 @@ class Corrected(Theorem):
         "optimum_sigma_min",
         "optimum_sigma_max",
     )
-    choices = ("c", "d", "initial_step", "e1", "e2", "e3", "eta_max")
+    choices = ("c", "d", "initial_step", "e1", "e2")
     _alpha1: ClassVar = staticmethod(tl.alpha1)
 
     def parameters(self, q: Quantities) -> dict[str, float]:
-        """c, d and η0 = 0.999 η_max, η_max = min(e1, e2, e3); the three are also published."""
+        """c, d, the roots e1 and e2, and η0 = 0.999 η_max, η_max = min(e1, e2, e3)."""
         values = {"c": C_EXPONENT, "d": D_EXPONENT, **{k: q[k] for k in ("c", "d") if k in q}, "initial_step": 0.0}
         if not (q["strong_convexity"] > 0.0 and "initial_distance" in q and q["initial_gap"] > 0.0):
             return values
         q = {**q, **values}
         q.update(self.derived(q))
         if q["alpha1"] > 0.0:
-            values["e3"] = math.log1p(q["alpha1"] / (2.0 * q["alpha2"])) ** (1.0 / q["c"])
+            e3 = _positive_rate_limit(q)
             values["e1"] = k_bar_root(q)
-            values["e2"] = budget_root(q, values["e3"])
-            values["eta_max"] = min(values["e1"], values["e2"], values["e3"])
-            values["initial_step"] = SAFETY * values["eta_max"]
+            values["e2"] = budget_root(q, e3)
+            values["initial_step"] = SAFETY * min(values["e1"], values["e2"], e3)
         return values
 
     def derived(self, q: Quantities) -> dict[str, Number]:
@@ -155,6 +174,9 @@ class Corrected(Theorem):
             at = barred({**q, **values}, eta)
             values |= {"mu_bar": at["mu_bar"], "K_bar0": at["k_bar"], "rho_bar": 1.0 - at["rate_loss"]}
             values["delta"] = 1.0 - at["delta_loss"]
+        if "e1" in q and "e2" in q:
+            values["e3"] = _positive_rate_limit({**q, **values})
+            values["eta_max"] = smaller(smaller(q["e1"], q["e2"]), values["e3"])
         return values
 
     def conditions(self, q: Quantities) -> list[Inequality]:
@@ -192,7 +214,9 @@ class Corrected(Theorem):
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
-        at = barred({**q, **self.derived(q)}, q["initial_step"])
+        q = {**q, **self.derived(q)}
+        at = barred(q, q["initial_step"])
+        yield from _limits(q)
         yield Inequality("c is between 0 and 1", q["c"] * (1.0 - q["c"]), ">", 0.0)
         yield Inequality("d is above 1", q["d"], ">", 1.0)
         for segment in schedule:

@@ -1,0 +1,41 @@
+"""A limit on the time of a check: work on hostile or very large input ends, and the answer is that it is undecided."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class TimeUp(BaseException):
+    """The time is up. No ``Exception``, so that nothing on the way takes it for its own."""
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Raise `TimeUp` in the body after so many seconds of wall time, or as soon as the one operation of a library that is at work
+    then has ended; without ``seconds`` there is no limit.
+
+    Raises:
+        ValueError: not a positive number, or this is not the main thread, or there are no timers on this system.
+    """
+    if seconds is None:
+        yield
+        return
+    if not 0.0 < seconds < math.inf:
+        raise ValueError(f"the time limit is {seconds!r}; it must be a positive number of seconds")
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        raise ValueError("a time limit needs the main thread of a process on a system with timers (not Windows)")
+
+    def up(number: int, frame: object) -> None:
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
