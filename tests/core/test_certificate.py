@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hashlib
 import json
 import math
 import re
@@ -133,7 +134,9 @@ def test_truncated_file(cut: int) -> None:
 
 @pytest.mark.parametrize("text", ["[]", "3", '"surefoot-certificate/1"', "null", "{}"])
 def test_json_that_is_no_certificate(text: str) -> None:
-    with pytest.raises(ValueError, match=r"format None; this version reads 'surefoot-certificate/1'"):
+    with pytest.raises(
+        ValueError, match=r"format None; this version reads surefoot-certificate/1, surefoot-certificate/2"
+    ):
         sf.Certificate.from_json(text)
 
 
@@ -143,8 +146,15 @@ def test_deeply_nested_json() -> None:
 
 
 def test_other_version(record: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"format 'surefoot-certificate/2'.*use the version that wrote it"):
-        sf.Certificate.from_json(json.dumps({**record, "format": "surefoot-certificate/2"}))
+    with pytest.raises(ValueError, match=r"format 'surefoot-certificate/3'.*use the version that wrote it"):
+        sf.Certificate.from_json(json.dumps({**record, "format": "surefoot-certificate/3"}))
+
+
+def test_a_file_of_the_first_format_keeps_its_format_and_its_digest(record: dict[str, Any]) -> None:
+    text = json.dumps({**record, "format": "surefoot-certificate/1"}, sort_keys=True, indent=1) + "\n"
+    certificate = sf.Certificate.from_json(text)
+    assert certificate.to_json() == text
+    assert certificate.digest == hashlib.sha256(text.encode()).hexdigest()
 
 
 FIELDS = ["system", "theorem", "theorem_version", "status", "problem", "arrays", "quantities", "conditions"]

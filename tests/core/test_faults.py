@@ -198,7 +198,7 @@ def test_config_that_is_no_object(run_directory: Path, config: str) -> None:
 
 def test_certificate_of_another_version(run_directory: Path) -> None:
     path = run_directory / "certificate.json"
-    path.write_text(path.read_text().replace("surefoot-certificate/1", "surefoot-certificate/9"))
+    path.write_text(path.read_text().replace("surefoot-certificate/2", "surefoot-certificate/9"))
     with pytest.raises(sf.RunDirectoryError, match=r"certificate.json: .*format 'surefoot-certificate/9'"):
         sf.Run.load(run_directory)
 
