@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -112,6 +112,14 @@ def opened(at: Stored, level: Level) -> tuple[Any, dict[str, Array]]:
     loader = LOADERS.get(at.system)
     problem = loader(at.kind, arrays) if loader is not None else load_problem(at.kind, arrays, level)
     return problem, SYSTEMS[at.system].read_weights(at.weights, problem, "initial.safetensors")
+
+
+def moved(at: Stored) -> Stored:
+    """The same with the weights that change moved at random, by a thousandth."""
+    draw = np.random.default_rng(0)
+    fixed = SYSTEMS[at.system].FIXED
+    weights = {k: v if k in fixed else v * (1.0 + 1e-3 * draw.standard_normal(v.shape)) for k, v in at.weights.items()}
+    return replace(at, weights=weights)
 
 
 def wrongly_published(at: Stored, truth: Mapping[str, Reference]) -> dict[str, str]:

@@ -78,3 +78,9 @@ def root_of_squares(terms: Iterable[mpf]) -> mpf:
 def of_norms(value: mpf, size: mpf, relative: float = 2e-6) -> mpf:
     """Slack of a singular value or eigenvalue of a matrix of norm ``size``: a part of itself, or rounding of the matrix."""
     return relative * abs(value) + 4096 * UNIT * size
+
+
+def largest_seen(A: Matrix) -> mpf:
+    """‖Av‖/‖v‖ for a v near the first right singular vector: a lower bound of the norm, and near it."""
+    v = exact(np.linalg.svd(np.array(A.tolist(), dtype=np.float64))[2][0])
+    return frobenius(A * v) / frobenius(v)
