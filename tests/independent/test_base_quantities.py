@@ -23,7 +23,7 @@ from surefoot_check.exact import EXACT
 from surefoot_check.systems import SYSTEMS
 from surefoot_check.theorems import THEOREMS
 
-COVERED = ("two-layer", "linear-resnet", "implicit", "step-sizes", "inverse")
+COVERED = ("two-layer", "linear-resnet", "implicit", "step-sizes", "inverse", "deconvolution")
 """The systems that have an independent definition."""
 UNCERTIFIED = ("step-sizes/as-printed", "inverse/training")
 """Theorems without certificates; their numbers are those of ``test_uncertified_theorems``."""

@@ -88,38 +88,45 @@ def wavelet(filters: Array, shape: tuple[int, int], levels: int, number: Number)
     return np.stack(columns, axis=1)
 
 
+def operators(problem: dict[str, Array], shape: tuple[int, int], number: Number) -> tuple[Array, Array, Array]:
+    """B, M and W of one image as matrices."""
+    kernels = problem["kernel"] if problem["kernel"].ndim == 3 else problem["kernel"][None]
+    K = [convolution(kernel, shape, number) for kernel in kernels]
+    C = identity(shape[0] * shape[1], number) if problem["periodic"][0] else crop(kernels[0], shape, number)
+    if "weights" in problem:
+        layers = exactly(problem["weights"].reshape(len(K), -1), number)
+        B = sum(w[:, None] * (C @ k) for w, k in zip(layers, K, strict=True))
+        scales = exactly(problem["scales"], number)
+        M = sum(c * (k.T @ k) for c, k in zip(scales, K, strict=True))
+    else:
+        B, M = C @ K[0], K[0].T @ K[0]
+    return B, M, wavelet(problem["filters"], shape, int(problem["levels"][0]), number)
+
+
+def identity(size: int, number: Number) -> Array:
+    """I."""
+    found = np.full((size, size), number(0.0), dtype=object)
+    np.fill_diagonal(found, number(1.0))
+    return found
+
+
 def change(problem: dict[str, Array], weights: dict[str, Array]) -> Any:
     """V of one image at the stored iterate, as an mpf of ``DIGITS`` digits."""
     with mpmath.workdps(DIGITS):
         number = mpmath.mpf
-        shape = weights["z"].shape
-        kernels = problem["kernel"] if problem["kernel"].ndim == 3 else problem["kernel"][None]
-        K = [convolution(kernel, shape, number) for kernel in kernels]
-        C = np.diag([number(1.0)] * (shape[0] * shape[1])).astype(object)
-        C[C == 0] = number(0.0)
-        if not problem["periodic"][0]:
-            C = crop(kernels[0], shape, number)
-        if "weights" in problem:
-            layers = exactly(problem["weights"].reshape(len(K), -1), number)
-            B = sum(w[:, None] * (C @ k) for w, k in zip(layers, K, strict=True))
-            scales = exactly(problem["scales"], number)
-            M = sum(c * (k.T @ k) for c, k in zip(scales, K, strict=True))
-        else:
-            B, M = C @ K[0], K[0].T @ K[0]
-        W = wavelet(problem["filters"], shape, int(problem["levels"][0]), number)
+        B, M, W = operators(problem, weights["z"].shape, number)
         y = exactly(problem["observed"].ravel(), number)
         z, x, mu = (exactly(weights[key].ravel(), number) for key in ("z", "x", "multiplier"))
         alpha, beta, gamma = exactly(weights["parameters"][:3], number)
         threshold = gamma * number(float(problem["penalty"][0]))
         slope = B.T @ (B @ z - y) + mu + beta * (z - W.T @ x)
-        identity = np.full(M.shape, number(0.0), dtype=object)
-        np.fill_diagonal(identity, number(1.0))
-        system = mpmath.matrix((alpha * M + identity).tolist())
+        one = identity(len(M), number)
+        system = mpmath.matrix((alpha * M + one).tolist())
         dz = np.array(list(mpmath.lu_solve(system, mpmath.matrix([-alpha * s for s in slope]))), dtype=object)
         moved = x + gamma * (W @ (mu + beta * (z + dz - W.T @ x)))
         after = np.array([mpmath.sign(m) * max(abs(m) - threshold, number(0.0)) for m in moved], dtype=object)
         dmu = beta * (z + dz - W.T @ after)
-        S = M - B.T @ B + (1 / alpha - beta) * identity
+        S = M - B.T @ B + (1 / alpha - beta) * one
         dx = after - x
         return dz @ (S @ dz) + dx @ dx / gamma + dmu @ dmu / beta
 
