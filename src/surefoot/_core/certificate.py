@@ -170,23 +170,6 @@ class Certificate:
             raise ValueError(f"relative_gap is {relative_gap!r}; it must be a positive number")
         return iterations_to(list(self.schedule), relative_gap) if self.schedule else math.inf
 
-    def promises_at_most(self, earlier: Certificate, start: int, floor: float) -> bool:
-        """Whether this certificate's bound, from iteration ``start`` of ``earlier`` on, lies under that of ``earlier``.
-
-        Compared is until ``earlier`` guarantees a gap of ``floor``: smaller ones are rounding. Between the ends of segments both
-        bounds are geometric, so that the ends decide.
-        """
-        if not (self.schedule and earlier.schedule):
-            return not earlier.schedule
-        end = earlier.iterations_to(floor / earlier.initial_gap) if floor > 0.0 else math.inf
-        starts = {start, *(s.start + start for s in self.schedule), *(s.start for s in earlier.schedule)}
-        compared = {t for t in starts | {t - 1 for t in starts} if start <= t <= end}
-        if end < math.inf:
-            compared.add(max(start, int(end)))
-        elif self.schedule[-1].decrease < earlier.schedule[-1].decrease:
-            return False
-        return all(self.bound(t - start) <= (1.0 - SLACK) * earlier.bound(t) for t in compared)
-
     def to_json(self) -> str:
         """The certificate file: sorted keys, hexadecimal floats, no infinities (an unbounded quantity is left out)."""
         record: dict[str, Any] = {

@@ -350,11 +350,7 @@ class _Descent:
         remaining = min(p.iterations_to(target) for p in phases) - self.iteration
         needed = found.iterations_to(target) - self.iteration
         worthwhile = found.certificate.holds and needed < math.inf and needed <= WORTHWHILE * remaining
-        if not worthwhile or not all(
-            found.certificate.promises_at_most(p.certificate, self.iteration - p.iteration, self.resolution)
-            for p in phases
-            if p.certificate.holds
-        ):
+        if not worthwhile or not all(found.promises_at_most(p, self.resolution) for p in phases if p.certificate.holds):
             self.recertified.append(found)
             return
         if self.directory is not None:
