@@ -583,7 +583,7 @@ def test_uncovered_step_rule_is_said_to_be_so(reports) -> None:
     assert "NOTHING IS GUARANTEED" in text
     assert "'constant', of which the theorem does not speak" in text
     assert "not covered by the theorem" in text
-    assert "diverged: the next gap is far above this scale" in page
+    assert "diverged: the last gap is far above this scale" in page
 
 
 def test_interrupted_run_without_steps_and_at_the_optimum(reports) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import surefoot_check
 
+from .._core.audit import Audit
 from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.status import RunStatus
@@ -155,6 +156,11 @@ def _checked(options: TrainTwoLayer, problem: Problem, certificate: Certificate,
     return Case(options, problem, certificate, trained, surefoot_check.check(options.out))
 
 
+def _audited(audit: Audit) -> str:
+    """In a word."""
+    return "VIOLATED" if audit.violations else "holds" if audit.holds else "does not hold"
+
+
 def _summary(screen: Screen, cases: list[Case]) -> None:
     screen.heading("Summary", f"iterations to a gap of {TOLERANCE:g} times the initial one")
     screen.table(
@@ -167,7 +173,7 @@ def _summary(screen: Screen, cases: list[Case]) -> None:
                 count(case.trained.run.guaranteed_iterations(TOLERANCE)),
                 count(case.trained.run.iterations),
                 number(case.trained.scores["test_accuracy"], 3),
-                "holds" if case.trained.run.audit().holds else "VIOLATED",
+                _audited(case.trained.run.audit()),
                 case.check.outcome.value,
             )
             for case in cases

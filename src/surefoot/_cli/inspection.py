@@ -10,7 +10,7 @@ from surefoot_check.text import visible
 
 from .commands import Check, Report, Reproduce
 from .errors import Exit
-from .screen import Screen, finite, number, print_json
+from .screen import Screen, number, print_json
 
 if TYPE_CHECKING:
     from surefoot_experiments.result import Cell, Experiment
@@ -88,7 +88,7 @@ def run_reproduce(options: Reproduce) -> int:
         weights=options.weights,
     )
     if directory is not None:
-        write_json(directory / NUMBERS, finite(experiment.to_dict()))
+        write_json(directory / NUMBERS, experiment.to_dict())
     if options.json:
         print_json(experiment.to_dict())
     else:

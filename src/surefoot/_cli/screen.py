@@ -14,6 +14,7 @@ from surefoot_check.theorems import implicit_flow
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.claims import VACUOUS, Kind
+from .._core.io import plain
 from .._core.run import Run
 from .._report.wording import MANY, by_family
 
@@ -128,12 +129,14 @@ class Screen:
     def audit(self, audit: Audit, certified: bool) -> None:
         """Every inequality along the run, its phases taken together."""
         verdict = "VIOLATED" if audit.violations else audit.verdict
+        if audit.violations and audit.incomplete:
+            verdict += f"; {audit.incomplete}"
         if not certified:
             verdict += " (an uncertified run claims none of this)"
         self.heading("Audit", f"{audit.theorem}: {verdict}")
         rows = [
             (
-                "not checked" if line.checked == 0 else "holds" if line.holds else "VIOLATED",
+                line.verdict,
                 line.name,
                 count(line.checked),
                 number(line.worst),
@@ -182,7 +185,7 @@ class Screen:
 
     def features(self, run: Run) -> None:
         """How far the features of an implicit network moved."""
-        first, last = run.rows[0], run.rows[-1]
+        first, last = run.rows[0], run.measured_rows[-1]
         moved = relative_movement(run)
         items = {
             "movement": f"at most {number(moved, 3)} of their norm",
@@ -333,7 +336,7 @@ def margin(condition: Condition) -> str:
 def relative_movement(run: Run) -> float | None:
     """Largest distance of an implicit network's features to the first ones, per norm of those; ``None`` if that is 0."""
     norm = run.config["data"]["feature_norm"]
-    return max(row["feature_movement"] for row in run.rows) / norm if norm > 0.0 else None
+    return max(row["feature_movement"] for row in run.measured_rows) / norm if norm > 0.0 else None
 
 
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
@@ -379,6 +382,8 @@ def audit_record(audit: Audit) -> dict[str, Any]:
     return {
         "theorem": audit.theorem,
         "holds": audit.holds,
+        "verdict": audit.verdict,
+        "incomplete": audit.incomplete,
         "lines": [
             {
                 "name": line.name,
@@ -387,6 +392,7 @@ def audit_record(audit: Audit) -> dict[str, Any]:
                 "at": line.at,
                 "first_violation": line.first_violation,
                 "checked": line.checked,
+                "unchecked": line.unchecked,
             }
             for line in audit.lines
         ],
@@ -395,15 +401,4 @@ def audit_record(audit: Audit) -> dict[str, Any]:
 
 def print_json(record: Any) -> None:
     """Valid JSON on standard output; a number that is not finite becomes null."""
-    sys.stdout.write(json.dumps(finite(record), indent=1, allow_nan=False) + "\n")
-
-
-def finite(value: Any) -> Any:
-    """Plain values as JSON has them: a number that is not finite becomes ``None``."""
-    if isinstance(value, Mapping):
-        return {str(k): finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    sys.stdout.write(json.dumps(plain(record), indent=1, allow_nan=False) + "\n")

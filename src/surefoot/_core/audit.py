@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+
+from .certificate import Certificate
 
 TOLERANCE = 1e-9
 """Relative slack of an audited inequality between floating-point measurements; rounding reaches about 1e-12."""
@@ -15,7 +18,8 @@ class AuditLine:
     """One inequality left ≤ right checked at every iteration.
 
     ``worst`` is the largest ratio left/right seen (below 1 is inside; ``None`` if it never applied), ``at`` where;
-    ``first_violation`` the first iteration at which it failed.
+    ``first_violation`` the first iteration at which it failed; ``unchecked`` the number of steps above rounding noise at which it
+    could not be checked, as a measurement is missing.
     """
 
     name: str
@@ -24,13 +28,22 @@ class AuditLine:
     at: int | None
     first_violation: int | None
     checked: int
+    unchecked: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """``holds``, ``VIOLATED``, or ``not checked``: not at all, or not at every step that needs it."""
+        if not self.holds:
+            return "VIOLATED"
+        return "not checked" if self.unchecked or not self.checked else "holds"
 
     def __str__(self) -> str:
+        verdict = self.verdict if self.holds else f"{self.verdict} first at iteration {self.first_violation}"
+        missing = f" at {self.unchecked} steps" if self.unchecked else ""
         if self.checked == 0:
-            return f"not checked: {self.name}"
-        verdict = "holds" if self.holds else f"VIOLATED first at iteration {self.first_violation}"
+            return f"{verdict}{missing}: {self.name}"
         worst = "" if self.worst is None else f", worst ratio {self.worst:.6g} at iteration {self.at}"
-        return f"{verdict}: {self.name} ({self.checked} iterations{worst})"
+        return f"{verdict}{missing}: {self.name} ({self.checked} iterations{worst})"
 
 
 @dataclass(frozen=True)
@@ -42,12 +55,16 @@ class Audit:
     resolution: float
     guaranteed: bool = True
     """Whether the certificate holds; otherwise only what holds for every run was checked, and nothing was guaranteed."""
+    incomplete: str = ""
+    """Why no audit of this trace can hold, whatever its rows say: the run failed, or its end is not on record."""
 
     @property
     def holds(self) -> bool:
-        """Whether no inequality was violated. So it is with nothing to check, as in an uncertified run without a step; see
-        ``verdict``."""
-        return self.violations == 0
+        """Whether no inequality was violated, each was checked at every step that needs it, and the run came to a proper end.
+
+        So it is with nothing to check, as in an uncertified run without a step; see ``verdict``.
+        """
+        return not (self.violations or self.unchecked or self.incomplete)
 
     @property
     def violations(self) -> int:
@@ -55,23 +72,35 @@ class Audit:
         return sum(not line.holds for line in self.lines)
 
     @property
+    def unchecked(self) -> int:
+        """Number of inequalities that were not checked at every step that needs them."""
+        return sum(line.unchecked > 0 for line in self.lines)
+
+    @property
     def verdict(self) -> str:
-        """``no violation``, ``violations``, or ``nothing could be checked``."""
+        """``no violation``, ``violations``, ``not everything was checked``, why the trace is incomplete, or ``nothing could be
+        checked``."""
         if self.violations:
             return "violations"
+        if self.incomplete:
+            return f"does not hold, {self.incomplete}"
+        if self.unchecked:
+            return "not everything was checked"
         return "no violation" if any(line.checked for line in self.lines) else "nothing could be checked"
 
     def __str__(self) -> str:
         head = f"audit against {self.theorem}: {self.verdict}"
+        if self.violations and self.incomplete:
+            head += f", and {self.incomplete}"
         if not self.guaranteed:
             head += " of what holds for every run; the theorem's hypotheses fail, so nothing was guaranteed"
         return "\n".join([head, *(f"  {line}" for line in self.lines)])
 
 
-def line(name: str, rows: Iterable[tuple[int, float, float]]) -> AuditLine:
-    """An audit line from (iteration, left, right) for left ≤ right.
+def line(name: str, rows: Iterable[tuple[int, float, float]], needed: int = 0) -> AuditLine:
+    """An audit line from (iteration, left, right) for left ≤ right, which ``needed`` steps need.
 
-    A violation is a left side above the right one by more than 1e-9 of it, or a NaN.
+    A violation is a left side above the right one by more than 1e-9 of it, a NaN, or a right side that bounds nothing.
     """
     worst: float | None = None
     at: int | None = None
@@ -79,14 +108,15 @@ def line(name: str, rows: Iterable[tuple[int, float, float]]) -> AuditLine:
     count = 0
     for iteration, left, right in rows:
         count += 1
-        if not left <= right * (1.0 + math.copysign(TOLERANCE, right)) and first is None:
+        inside = left <= right * (1.0 + math.copysign(TOLERANCE, right)) and right < math.inf
+        if not inside and first is None:
             first = iteration
         ratio = left / right if right > 0.0 else (0.0 if left <= 0.0 else math.inf)
-        if math.isnan(ratio):
+        if math.isnan(left) or not right < math.inf:
             worst, at = math.inf, iteration
         elif left > 0.0 and (worst is None or ratio > worst):
             worst, at = ratio, iteration
-    return AuditLine(name, first is None, worst, at, first, count)
+    return AuditLine(name, first is None, worst, at, first, count, max(needed - count, 0))
 
 
 def merged(lines: Iterable[AuditLine]) -> tuple[AuditLine, ...]:
@@ -106,18 +136,35 @@ def merged(lines: Iterable[AuditLine]) -> tuple[AuditLine, ...]:
             larger.at,
             min(violations, default=None),
             before.checked + part.checked,
+            before.unchecked + part.unchecked,
         )
     return tuple(found.values())
 
 
 def noise(gap: float, resolution: float) -> float:
     """What rounding can add to a gap: it moves sqrt(gap) by up to sqrt(resolution)."""
-    return 2.0 * math.sqrt(gap * resolution) + resolution
+    return 2.0 * math.sqrt(gap) * math.sqrt(resolution) + resolution
 
 
 Rows = list[dict[str, float]]
-Check = tuple[str, Iterator[tuple[int, float, float]]]
+Lines = Iterator[tuple[int, float, float]]
+Check = tuple[str, Lines]
 """What an audit line says, and its (iteration, left, right)."""
+
+
+def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], resolution: float) -> Audit:
+    """The audit of a trace by these checks. Each has something to say of every step above rounding noise: where it says less, a
+    measurement is missing."""
+    above = (math.isinf(resolution) or a["gap"] > resolution for a, _ in pairwise(trace) if "step" in a)
+    needed = sum(above)
+    return Audit(
+        certificate.theorem, tuple(line(name, rows, needed) for name, rows in checks), resolution, certificate.holds
+    )
+
+
+def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) -> Lines:
+    """A check of one measurement at every iterate that has it: of one that diverged only the gap is recorded."""
+    return ((int(r["iteration"]), *sides(r[name])) for r in trace if name in r)
 
 
 def common_checks(trace: Rows, bound: Callable[[int], float] | None, resolution: float) -> list[Check]:
@@ -127,7 +174,7 @@ def common_checks(trace: Rows, bound: Callable[[int], float] | None, resolution:
     if bound is not None:
         checks.append(under_bound(trace, bound, resolution))
     if any("defect" in r for r in trace):
-        rows = ((int(r["iteration"]), r["defect"], 1e-10) for r in trace if "defect" in r)
+        rows = each(trace, "defect", lambda defect: (defect, 1e-10))
         checks.append(("each iterate is a gradient step from the one before (relative defect)", rows))
     return checks
 
@@ -140,5 +187,6 @@ def under_bound(trace: Rows, bound: Callable[[int], float], resolution: float) -
 
 def constant_step(trace: Rows, eta: float) -> Check:
     """The check that every step is η."""
-    rows = ((int(r["iteration"]), abs(r["step"] - eta), 0.0) for r in trace if "step" in r)
-    return "every step is that of the certificate (difference)", rows
+    return "every step is that of the certificate (difference)", each(
+        trace, "step", lambda step: (abs(step - eta), 0.0)
+    )

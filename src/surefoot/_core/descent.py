@@ -298,16 +298,16 @@ class _Descent:
         iterate = self.engine.iterate
         gap = iterate.gap
         failure = self.engine.failure
+        row: dict[str, float] = {"iteration": self.iteration, "gap": gap}
         if failure is None and not gap <= DIVERGED * max(first, self.resolution):
-            return RunStatus.DIVERGED
-        row: dict[str, float] = {"iteration": self.iteration, **iterate.measurements}
-        finite = all(math.isfinite(value) for value in row.values())
+            failure = RunStatus.DIVERGED  # nothing else is measured so far off, where it may overflow
+        else:
+            row |= iterate.measurements
+        if failure is None and not all(math.isfinite(value) for value in row.values()):
+            failure = RunStatus.DIVERGED
         if failure is not None:
-            if finite:
-                self.rows.append(row)
+            self.rows.append(traces.finite_or_nan(row))
             return failure
-        if not finite:
-            return RunStatus.DIVERGED
         status = RunStatus.RUNNING
         if gap <= target:
             status = RunStatus.CONVERGED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import tempfile
@@ -78,8 +79,19 @@ def write_atomic(path: Path, content: bytes | Iterable[bytes | memoryview]) -> N
 
 
 def write_json(path: Path, record: Any) -> None:
-    """Write JSON with sorted keys, atomically."""
-    write_atomic(path, (json.dumps(record, sort_keys=True, indent=1) + "\n").encode())
+    """Write JSON with sorted keys, atomically; null for what is not finite."""
+    write_atomic(path, (json.dumps(plain(record), sort_keys=True, indent=1, allow_nan=False) + "\n").encode())
+
+
+def plain(value: Any) -> Any:
+    """Plain values as JSON has them: a number that is not finite becomes ``None``."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def read_json(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,14 @@ class Run:
 
     @property
     def gaps(self) -> list[float]:
-        """Gap (loss minus optimal value) of each iterate, the initial one first."""
+        """Gap (loss minus optimal value) of each iterate, the initial one first. The last is NaN where a run ended for want of a
+        finite one."""
         return [row["gap"] for row in self.rows]
+
+    @property
+    def measured_rows(self) -> list[traces.Row]:
+        """The rows with all measurements: of an iterate that diverged there is the gap alone."""
+        return [row for row in self.rows if row.keys() - {"step"} != {"iteration", "gap"}]
 
     @property
     def step_sizes(self) -> list[float]:
@@ -115,7 +121,10 @@ class Run:
 
     def audit(self) -> Audit:
         """Check every inequality along the trace: those of steps over the phase that each certificate rules, its bound from its
-        start to the end of the run."""
+        start to the end of the run.
+
+        No audit of a run that failed, or that was cut off, holds.
+        """
         system = system_named(self.certificate.system)
         phases = self.phases
         lines: list[AuditLine] = []
@@ -131,7 +140,11 @@ class Run:
                 part.append(line(*under_bound(rest[len(rows) :], phase.certificate.bound, self.resolution)))
             lines += [_shifted(found, phase.iteration) for found in part]
         return Audit(
-            phases[-1].certificate.theorem, merged(lines), self.resolution, any(p.certificate.holds for p in phases)
+            phases[-1].certificate.theorem,
+            merged(lines),
+            self.resolution,
+            any(p.certificate.holds for p in phases),
+            "" if self.status.complete else self.status.text,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -251,7 +264,7 @@ class Run:
 def _shifted(found: AuditLine, offset: int) -> AuditLine:
     at = None if found.at is None else found.at + offset
     first = None if found.first_violation is None else found.first_violation + offset
-    return AuditLine(found.name, found.holds, found.worst, at, first, found.checked)
+    return replace(found, at=at, first_violation=first)
 
 
 def read_certificate(path: Path) -> Certificate:

@@ -23,6 +23,11 @@ class RunStatus(StrEnum):
         return self in (RunStatus.DIVERGED, RunStatus.COLLAPSED, RunStatus.ILL_POSED)
 
     @property
+    def complete(self) -> bool:
+        """Whether all that the run did is on record and its last iterate can be used; of other runs no audit holds."""
+        return self is not RunStatus.RUNNING and not self.failed
+
+    @property
     def text(self) -> str:
         """What happened and what to do."""
         return {

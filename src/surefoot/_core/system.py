@@ -102,11 +102,17 @@ class System(Protocol):
         ...
 
     def recorded(self, net: Any, loss: Any) -> dict[str, Tensor]:
-        """The trained weights that a trace compares from row to row."""
+        """Copies of the network's own weights, which a trace compares from row to row: the trained ones, none left out by a
+        reduction, and those that must stay as they are."""
+        ...
+
+    def measure_step(self, net: Any, loss: Any, before: Mapping[str, Tensor], step: float) -> dict[str, float]:
+        """What a trace records of the step that led to the current weights from those ``recorded`` a row earlier, where the audit
+        asks for it."""
         ...
 
     def gradient(self, net: Any, loss: Any) -> dict[str, Tensor]:
-        """The gradient of the loss in the recorded weights."""
+        """The gradient of the loss in those recorded weights that are trained."""
         ...
 
     def rebuild(self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> tuple[Any, Loss]:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +14,27 @@ from torch import Tensor
 
 from .audit import Audit
 from .certificate import Certificate, digests, require_arrays
-from .io import RunDirectoryError, write_atomic
+from .io import RunDirectoryError, plain, write_atomic
 from .losses import Loss
 from .system import system_of
 
 Row = dict[str, float]
+UNFINISHED = "the last step was announced and what it led to was not recorded: call trace.record(net) after it"
+
+
+def finite_or_nan(row: Row) -> Row:
+    """The row as it reads back from its file: what is not finite is NaN."""
+    return {name: value if math.isfinite(value) else math.nan for name, value in row.items()}
 
 
 def encode(rows: Iterable[Row]) -> str:
-    """Rows as JSON lines (plain decimals that read back to the same floats)."""
-    return "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows)
+    """Rows as JSON lines (plain decimals that read back to the same floats; null for what is not finite)."""
+    return "".join(json.dumps(plain(row), sort_keys=True, allow_nan=False) + "\n" for row in rows)
 
 
 def read(path: Path) -> list[Row]:
-    """Rows of a ``trace.jsonl``; an unfinished last line (a killed run) is dropped, any other damage is an error."""
+    """Rows of a ``trace.jsonl``, with NaN for null; an unfinished last line (a killed run) is dropped, any other damage is an
+    error."""
     try:
         lines = path.read_text().split("\n")
     except FileNotFoundError as error:
@@ -47,7 +55,7 @@ def read(path: Path) -> list[Row]:
             raise RunDirectoryError(
                 f"{path} is damaged at line {number + 1} ({error}); restore it or run again"
             ) from error
-        rows.append(row)
+        rows.append({name: math.nan if value is None else value for name, value in row.items()})
     return rows
 
 
@@ -103,8 +111,9 @@ class Trace:
     """A recorder for a training loop of one's own.
 
     Call ``record(net, step_size)`` before each update, and ``record(net)`` after the last; then ``sf.audit(trace, certificate)``.
-    The recorder also checks that each iterate is a gradient step of that size from the one before, and the audit says so. Its
-    first row must be of the weights that the certificate speaks of.
+    The recorder also checks that each iterate is a gradient step of that size from the one before, and the audit says so: in all
+    of the network's weights, also where the data is rank deficient and the theorems speak of a part of them. Its first row must
+    be of the weights that the certificate speaks of.
 
     Args:
         loss: the loss that is minimised.
@@ -117,9 +126,13 @@ class Trace:
         self._digests: dict[str, str] = {}
         self.resolution = 0.0
         self._expected: dict[str, Tensor] | None = None
+        self._trained: list[str] = []
+        self._last: dict[str, Tensor] = {}
 
     def record(self, net: Any, step_size: float | None = None) -> None:
         """Record the current weights, and the step that will be taken from them.
+
+        Weights that are not finite are refused. No audit of a trace that ends with the step that led to them holds.
 
         Raises:
             TypeError: a network of an unknown or of another kind than before.
@@ -140,13 +153,16 @@ class Trace:
         weights = system.recorded(net, loss)
         if self._expected is not None:
             moved = sum(float(((weights[k] - v) ** 2).sum()) for k, v in self._expected.items())
-            size = sum(float((v**2).sum()) for v in self._expected.values())
+            size = sum(float((self._expected[k] ** 2).sum()) for k in self._trained)
             row["defect"] = math.sqrt(moved / size) if size > 0.0 else math.sqrt(moved)
+            row |= system.measure_step(net, loss, self._last, self.rows[-1]["step"])
+        self._last = weights
         if step_size is not None:
             row["step"] = float(step_size)
             gradient = system.gradient(net, loss)
-            self._expected = {k: weights[k] - step_size * gradient[k] for k in weights}
-        self.rows.append(row)
+            self._trained = list(gradient)
+            self._expected = {k: W - step_size * gradient[k] if k in gradient else W for k, W in weights.items()}
+        self.rows.append(finite_or_nan(row))
 
     @property
     def gaps(self) -> list[float]:
@@ -174,4 +190,5 @@ def audit(trace: Trace, certificate: Certificate) -> Audit:
             f"the trace is of {system.name!r}, the certificate of {certificate.system!r}; certify the recorded network"
         )
     require_arrays(certificate, trace._digests)
-    return system.audit(trace.rows, certificate, trace.resolution)
+    found = system.audit(trace.rows, certificate, trace.resolution)
+    return replace(found, incomplete=UNFINISHED) if "step" in trace.rows[-1] else found

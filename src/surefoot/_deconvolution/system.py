@@ -20,7 +20,7 @@ from surefoot_check.bounds import up
 from surefoot_check.theorems import deconvolution_ladmm as ladmm
 from surefoot_check.theorems.deconvolution_ladmm import RULE
 
-from .._core.audit import Audit, common_checks, line, noise
+from .._core.audit import Audit, Check, audited, common_checks, noise
 from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
@@ -137,6 +137,10 @@ class DeconvolutionSystem:
             "sf.Trace is for training loops; sf.descend(ladmm, problem) records the iterations of the solver"
         )
 
+    def measure_step(self, net: LADMM, loss: SparseLoss, before: Mapping[str, Tensor], step: float) -> dict[str, float]:
+        """Never asked, as ``recorded`` refuses."""
+        return {}
+
     def gradient(self, net: LADMM, loss: SparseLoss) -> NoReturn:
         """Refused, as ``recorded``."""
         self.recorded(net, loss)
@@ -158,12 +162,11 @@ class DeconvolutionSystem:
         """Check along a trace that V never increases and stays under the bound, and that the objective has a lower bound."""
         if certificate.holds:
             # that of the start is less than that of a solution much larger than the picture: a small penalty, or hardly a blur
-            resolution = max([resolution, *(row["rounding"] for row in trace)])
+            resolution = max([resolution, *(row["rounding"] for row in trace if "rounding" in row)])
         rows = ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in pairwise(trace))
-        checks = [line("the change V never increases", rows)] if certificate.holds else []
-        bound = certificate.bound if certificate.holds else None
-        checks += [line(name, found) for name, found in common_checks(trace, bound, resolution)]
-        return Audit(certificate.theorem, tuple(checks), resolution, certificate.holds)
+        checks: list[Check] = [("the change V never increases", rows)] if certificate.holds else []
+        checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
+        return audited(certificate, trace, checks, resolution)
 
 
 def certificate(

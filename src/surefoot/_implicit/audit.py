@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
 from surefoot_check.theorems import implicit_measured, implicit_spectral
 
-from .._core.audit import Audit, common_checks, constant_step, line, noise
+from .._core.audit import Audit, Check, Lines, audited, common_checks, constant_step, each, noise
 from .._core.certificate import Certificate
 from .engine import LOWER
 
 Row = dict[str, float]
-Lines = Iterator[tuple[int, float, float]]
 OURS = (implicit_spectral.THEOREM.id, implicit_measured.THEOREM.id)
 
 
@@ -25,16 +24,14 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         certificate: bounds are audited only where it holds.
         resolution: the gap that rounding alone can cause.
     """
-    checks: list[tuple[str, Lines]] = [
-        ("well posed: gamma |A| < 1", ((int(r["iteration"]), r["contraction"], 1.0) for r in trace))
-    ]
+    checks: list[Check] = [("well posed: gamma |A| < 1", each(trace, "contraction", lambda found: (found, 1.0)))]
     if certificate.holds and certificate.theorem in OURS:
         q = certificate.quantities
         # steps whose gradient is rounding noise prove nothing either way
         steps = [(a, b) for a, b in pairwise(trace) if "step" in a and a["gap"] > resolution]
         checks += [
             ("the map stays a contraction: sum |A' - A| <= rho", _drift(steps, q)),
-            ("|b| <= B", ((int(r["iteration"]), r["output_norm"], q["B"]) for r in trace)),
+            ("|b| <= B", each(trace, "output_norm", lambda found: (found, q["B"]))),
             ("features stay near: sum |Z' - Z| <= f sigma", _movement(steps, q)),
             ("hidden steps are small: at most 1 + delta times the bound of Lemma 1", _hidden(steps, q)),
             ("the output step is accurate: |h| <= tau |r|", _defect(steps, q)),
@@ -43,7 +40,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     if certificate.holds:
         checks.append(constant_step(trace, certificate.schedule[0].step))
     checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
-    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds)
+    return audited(certificate, trace, checks, resolution)
 
 
 def _movement(steps: list[tuple[Row, Row]], q: Mapping[str, float]) -> Lines:

@@ -106,6 +106,20 @@ class NetworkIterate(ABC):
         size = rows.features_upper + rows.error
         return (step + product + rows.error * rows.residual_upper + size * self.residual_error) * UPPER
 
+    def measured_step(self, eta: float, after: Self) -> dict[str, float]:
+        """What the audit asks of a step η to an iterate that was reached with gradients computed elsewhere.
+
+        The output step then differs from the one that ``output_defect`` bounds, and the hidden weights moved as far as they did.
+        """
+        old, new = self.at, after.at
+        other = frobenius_upper(old.b - new.b - eta * self.gradient.b) / eta
+        return {
+            "output_defect": (self.output_defect(eta, new.b) + other) * UPPER,
+            "hidden_A": 2.0 * frobenius_upper(old.A - new.A) / eta * UPPER,
+            "hidden_W": 2.0 * frobenius_upper(old.W - new.W) / eta * UPPER,
+            "feature_step": after.summary.step,
+        }
+
     def norm_after(self, eta: float) -> float:
         """Upper bound of ‖A‖ a step η on: ‖A‖ + η‖∂A‖_F."""
         return (self.norm_A + eta * frobenius_upper(self.gradient.A)) * UPPER

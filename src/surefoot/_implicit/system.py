@@ -146,9 +146,16 @@ class ImplicitSystem:
         return 0.5 * error * error if math.isfinite(error) else 0.0
 
     def recorded(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
-        """The trained weights."""
-        weights = self.reduced(net, loss)
-        return {name: weights[name] for name in ("W", "A", "b")}
+        """The trained weights, and γ."""
+        return self.reduced(net, loss)
+
+    def measure_step(
+        self, net: ImplicitReLU, loss: SampleLoss, before: Mapping[str, Tensor], step: float
+    ) -> dict[str, float]:
+        """How far features and hidden weights moved, and how far the output step may be from the exact one."""
+        norm = spectral_norm_upper(before["A"])
+        last = Iterate(loss, Weights.of(before), net.gamma, norm, SolverMemory())
+        return last.measured_step(step, last.after(Weights.of(self.reduced(net, loss)), net.norm_A()))
 
     def gradient(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
         """The gradient in the trained weights, relu'(0) = 0."""

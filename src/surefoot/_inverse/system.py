@@ -142,6 +142,10 @@ class InverseSystem:
         """Refused."""
         _refuse()
 
+    def measure_step(self, net: Any, loss: Any, before: Mapping[str, Tensor], step: float) -> dict[str, float]:
+        """Refused."""
+        _refuse()
+
     def gradient(self, net: Any, loss: Any) -> dict[str, Tensor]:
         """Refused."""
         _refuse()

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import pairwise
 
 from surefoot_check.theorems import linear_resnet_local as local
 
-from .._core.audit import Audit, common_checks, constant_step, line, noise
+from .._core.audit import Audit, Check, Lines, audited, common_checks, constant_step, noise
 from .._core.certificate import Certificate
 
 Row = dict[str, float]
 PROGRESS = "progress: gap' <= (1 - (2-gamma) mu min(eta, gamma/K)) gap, or on schedule"
-
-Lines = Iterator[tuple[int, float, float]]
 
 
 def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audit:
@@ -26,7 +23,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         resolution: the gap that rounding of the weights alone can cause.
     """
     steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
-    checks: list[tuple[str, Lines]] = [
+    checks: list[Check] = [
         (
             "the gap never increases",
             ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps),
@@ -37,7 +34,11 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         checks += [
             (
                 "Polyak-Lojasiewicz: 2 mu gap <= |grad|^2",
-                ((int(r["iteration"]), 2.0 * q["pl_constant"] * r["gap"], r["gradient_squared"]) for r in trace),
+                (
+                    (int(r["iteration"]), 2.0 * q["pl_constant"] * r["gap"], r["gradient_squared"])
+                    for r in trace
+                    if "gradient_squared" in r
+                ),
             ),
             (
                 PROGRESS,
@@ -52,7 +53,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     elif certificate.holds:
         checks.append(constant_step(trace, certificate.schedule[0].step))
     checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
-    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds)
+    return audited(certificate, trace, checks, resolution)
 
 
 def _progress(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:

@@ -119,11 +119,18 @@ class LinearResNetSystem:
         return map_resolution(loss, ends * layers * len(reduced.W) ** 0.5)
 
     def recorded(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:
-        """The trained weights at full width: the subspace is that of zero weights only."""
-        return {"W": _engine(net, loss, subspace=False).weights()["W"]}
+        """The trained weights at full width, as the subspace is that of zero weights only, and the fixed ends."""
+        weights = {"W": net.W, "A": net.A, "B": net.B}
+        return {name: tensor.detach().clone() for name, tensor in weights.items()}
+
+    def measure_step(
+        self, net: LinearResNet, loss: LinearMapLoss, before: Mapping[str, Tensor], step: float
+    ) -> dict[str, float]:
+        """Nothing more."""
+        return {}
 
     def gradient(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:
-        """The gradient in the recorded weights."""
+        """The gradient in the trained weights."""
         return {"W": torch.from_numpy(_engine(net, loss, subspace=False).iterate.gradient).to(net.W.device)}
 
     def rebuild(

@@ -127,6 +127,8 @@ def _outcome(facts: Facts) -> str:
         )
     if not facts.in_force or facts.contradicted:
         return done
+    if not facts.audit.holds:
+        return f"{done} The audit does not hold: {facts.audit.incomplete or facts.audit.verdict}."
     checked = max((line.checked for line in facts.lines), default=0)
     if not checked:
         return f"{done} There was nothing to audit."

@@ -54,9 +54,10 @@ def features_of(facts: Facts) -> Features | None:
     q = run.certificate.quantities
     sigma = q.get("sigma", q.get("sigma_min_Z"))
     known = bool(facts.in_force) and facts.in_force[0].iteration == 0 and "f" in q and sigma is not None
+    measured = run.measured_rows
     return Features(
-        movement=[row["feature_movement"] / norm for row in run.rows],
-        contraction=[row["contraction"] for row in run.rows],
+        movement=[row["feature_movement"] / norm for row in measured],
+        contraction=[row["contraction"] for row in measured],
         allowed=q["f"] * sigma / norm if known and sigma is not None else None,
         dead=len(dead_units(Z)),
     )

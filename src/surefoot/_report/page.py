@@ -34,10 +34,9 @@ from .wording import (
 )
 
 LAST_OF_FAILED = {
-    RunStatus.DIVERGED: "the last one recorded; the next is not finite or above a million times the initial gap",
+    RunStatus.DIVERGED: "not finite, or above a million times the initial gap",
     RunStatus.COLLAPSED: "where every unit is 0 on every sample; the weights kept are those of the newest checkpoint",
-    RunStatus.ILL_POSED: "the last one recorded; the next is where the equilibrium may not exist; the weights kept are those "
-    "of the newest checkpoint",
+    RunStatus.ILL_POSED: "where the equilibrium may not exist; the weights kept are those of the newest checkpoint",
 }
 """What the last recorded gap of a failed run is."""
 
@@ -224,7 +223,7 @@ def _plots(facts: Facts, drawings: Mapping[str, str]) -> Markup:
 def _audit(facts: Facts) -> Markup:
     rows = [
         [
-            verdict(line.holds, no="violated") if line.checked else Cell("not checked"),
+            Cell(line.verdict) if line.verdict == "not checked" else verdict(line.holds, no="violated"),
             Cell(line.name, "text"),
             numeric(count(line.checked)),
             numeric("" if line.worst is None else number(line.worst)),
@@ -237,6 +236,8 @@ def _audit(facts: Facts) -> Markup:
         "Every inequality of the theorem, checked with the recorded measurements. The ratio is left side over right "
         "side: up to 1 it holds (rounding of 10⁻⁹ is allowed)."
     )
+    if facts.audit.incomplete:
+        note += f" No audit of this run holds: {facts.audit.incomplete}."
     if facts.audit.violations and not facts.in_force:
         note += " The theorem does not cover this run's steps: a violation here contradicts nothing."
     head = ["", "inequality", "#checks", "#worst ratio", "#at iteration", "#first violation"]

@@ -14,6 +14,7 @@ import numpy as np
 from surefoot_check.text import visible
 
 from .._core.certificate import Certificate, Condition
+from .._core.run import Run
 from .._core.status import RunStatus
 from .facts import Facts
 from .wording import count, margin, number, power_of_ten, sides
@@ -195,18 +196,23 @@ def _gap(facts: Facts) -> Figure:
             marked, [values[t] for t in marked], "o", markersize=7, markerfacecolor=PAPER, markeredgecolor=RUN,
             markeredgewidth=1.6, label="stored checkpoint, open to the checker",
         )  # fmt: skip
-    seen = [value for value in values if value > 0.0] or [
+    seen = [value for value in values[: _drawn(run)] if value > 0.0] or [
         b.certificate.initial_gap for b in bounds if b.certificate.initial_gap > 0.0
     ]
     seen += _levels(axes, facts, seen or [1.0])
     if run.status is RunStatus.DIVERGED:
-        text = "diverged: the next gap is far above this scale"
+        text = "diverged: the last gap is far above this scale"
         axes.text(0.99, 0.05, text, transform=axes.transAxes, ha="right", color=BAD)
     axes.set_ylabel("gap")
     iteration_axis(axes, last)
     logarithmic(axes, seen)
     figure.legend(loc="outside lower left")
     return figure
+
+
+def _drawn(run: Run) -> int:
+    """How many gaps the scale is made for: not the one that diverged."""
+    return run.iterations if run.status is RunStatus.DIVERGED else len(run.rows)
 
 
 def _levels(axes: Axes, facts: Facts, values: Sequence[float]) -> list[float]:

@@ -18,7 +18,7 @@ class Iterate:
 
     def __init__(self, net: StepSizeNet, problems: Problems, inverse: Tensor, x: Tensor) -> None:
         self._net, self._problems, self._inverse, self.x = net, problems, inverse, x
-        self.gap = max(0.0, float(problems.gap(x).sum()))
+        self.gap = max(float(problems.gap(x).sum()), 0.0)  # in this order NaN stays
 
     @cached_property
     def gradient(self) -> Tensor:

@@ -7,7 +7,7 @@ part of any claim: the theorems hold for whatever it says, within its range.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from surefoot_check.theorems import step_sizes as shared
 from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_rate
 from surefoot_check.theorems.statement import Schedule
 
-from .._core.audit import Audit, common_checks, line, noise
+from .._core.audit import Audit, Check, Lines, audited, common_checks, noise
 from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
@@ -34,8 +34,6 @@ from .unrolled import check_net, check_problems, smoothness_of
 KINDS: dict[str, type[Problems]] = {kind.kind: kind for kind in (LeastSquares, Lasso, Logistic)}
 ROUNDING = 64 * torch.finfo(torch.float64).eps
 """Relative error granted to a computed objective."""
-
-Lines = Iterator[tuple[int, float, float]]
 
 
 class BatchLoss(Loss):
@@ -177,6 +175,12 @@ class StepSizesSystem:
         """Refused: see ``gradient``."""
         raise TypeError("sf.Trace is for training loops; sf.descend(net, problems) records the iterations of a solver")
 
+    def measure_step(
+        self, net: StepSizeNet, loss: BatchLoss, before: Mapping[str, Tensor], step: float
+    ) -> dict[str, float]:
+        """Never asked, as ``recorded`` refuses."""
+        return {}
+
     def gradient(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, Tensor]:
         """Refused: a solver is not trained by gradient descent on its iterates."""
         raise TypeError("sf.Trace is for training loops; sf.descend(net, problems) records the iterations of a solver")
@@ -193,7 +197,7 @@ class StepSizesSystem:
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """Check the theorem's inequalities along a trace: the range of P, the decrease, and the bound."""
         steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
-        checks: list[tuple[str, Lines]] = [
+        checks: list[Check] = [
             (
                 "the objective never increases",
                 ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps),
@@ -210,9 +214,7 @@ class StepSizesSystem:
                     ("a posteriori: the product of the observed factors", _a_posteriori(trace, steps, q, resolution))
                 )
         checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
-        return Audit(
-            certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds
-        )
+        return audited(certificate, trace, checks, resolution)
 
 
 def _a_posteriori(

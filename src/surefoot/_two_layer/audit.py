@@ -11,12 +11,11 @@ from surefoot_check.theorems.two_layer_constant import ConstantStep
 from surefoot_check.theorems.two_layer_corrected import Corrected, step_cap
 from surefoot_check.theorems.two_layer_drift import DECREASE, Drift
 
-from .._core.audit import Audit, common_checks, constant_step, line, noise
+from .._core.audit import Audit, Lines, audited, common_checks, constant_step, each, noise
 from .._core.certificate import Certificate
 from .floor import KAPPA, Budget, floor
 
 Row = dict[str, float]
-Lines = Iterator[tuple[int, float, float]]
 
 
 def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audit:
@@ -47,10 +46,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             *_path(steps, certificate, resolution),
             (
                 "s-(t) stays at least (1-theta) alpha1",
-                (
-                    (int(r["iteration"]), certificate.quantities["guaranteed_sigma"], r["sigma_min_squared"])
-                    for r in trace
-                ),
+                each(trace, "sigma_min_squared", lambda found: (certificate.quantities["guaranteed_sigma"], found)),
             ),
         ]
         if isinstance(theorem, ConstantStep):
@@ -60,7 +56,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             ("steps lie between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t)", _paper_steps(steps, certificate))
         )
     checks += common_checks(trace, certificate.bound if certificate.schedule else None, resolution)
-    return Audit(certificate.theorem, tuple(line(name, rows) for name, rows in checks), resolution, certificate.holds)
+    return audited(certificate, trace, checks, resolution)
 
 
 def _monotone(steps: list[tuple[Row, Row]], resolution: float) -> Lines:
@@ -91,7 +87,7 @@ def _spent(steps: list[tuple[Row, Row]]) -> Iterator[tuple[Row, Row, float, floa
     """Each step with its drift and the drift spent before it."""
     spent = 0.0
     for a, b in steps:
-        drift = a["step"] ** 2 * a["drift_per_step"]
+        drift = a["step"] * a["step"] * a["drift_per_step"]
         yield a, b, drift, spent
         spent += drift
 

@@ -215,13 +215,19 @@ class TwoLayerSystem:
         return map_resolution(loss, (squared_extremes(W1)[1] * squared_extremes(W2)[1]) ** 0.5)
 
     def recorded(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
-        """The reduced weights."""
-        return self.reduced(net, loss)
+        """The network's own weights, also the part that the reduction leaves out: gradient descent leaves it as it is."""
+        return {"W1": net.W1.detach().clone(), "W2": net.W2.detach().clone()}
+
+    def measure_step(
+        self, net: TwoLayerLinear, loss: LinearMapLoss, before: Mapping[str, Tensor], step: float
+    ) -> dict[str, float]:
+        """Nothing more."""
+        return {}
 
     def gradient(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
-        """The gradient in the reduced weights."""
-        W1, W2 = reduced_weights(net, loss)
-        g = loss.reduced.gradient(W1 @ W2.T)
+        """The gradient in the network's own weights."""
+        W1, W2 = net.W1.detach(), net.W2.detach()
+        g = loss.gradient(W1 @ W2.T)
         return {"W1": g @ W2, "W2": g.T @ W1}
 
     def rebuild(
