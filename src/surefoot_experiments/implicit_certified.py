@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,11 @@ from surefoot._report import charts
 from surefoot_check.theorems import implicit_gd, implicit_measured, implicit_spectral
 from surefoot_check.theorems.statement import Theorem, iterations_to
 
+from .draws import repeat_generator
 from .finished import Part, kept_all
 from .implicit_data import DIGITS, PAPER, TwoClass, available, described, draw
-from .linear_resnet_instances import median
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
-from .two_layer_instances import repeat_generator
+from .summaries import median
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,17 +200,12 @@ def _one_draw(drawn: TwoClass, width: int, seed: int, executed: bool) -> _Draw:
     return _Draw(counts, scales, True, needed, sum(not line.holds for line in run.audit().lines))
 
 
-def _median(values: Iterable[float | None]) -> float | None:
-    """With ``None`` as infinity."""
-    return median([math.inf if value is None else value for value in values])
-
-
 def _cells(size: Size, draws: Sequence[_Draw]) -> tuple[Cell, ...]:
-    counts = (_median(d.counts[name] for d in draws) for name in LABELS)
+    counts = (median(d.counts[name] for d in draws) for name in LABELS)
     run = [d for d in draws if d.executed]
-    needed = _median(d.needed for d in run) if run else None
+    needed = median(d.needed for d in run) if run else None
     runs, violations = (len(run), sum(d.violations for d in run)) if run else (None, None)
-    scales = (_median(d.scales[name] for d in draws) for name in (SPECTRAL.id, GD.id))
+    scales = (median(d.scales[name] for d in draws) for name in (SPECTRAL.id, GD.id))
     return *size, *counts, needed, runs, violations, *scales
 
 
@@ -219,11 +214,11 @@ def _certificate_findings(rows: Mapping[Size, Sequence[_Draw]]) -> tuple[Finding
     within = [draw for draw in run if draw.needed is not None]
     violations = sum(draw.violations for draw in run)
     excess = [(draw.counts[SPECTRAL.id] or 0.0) / draw.needed for draw in within if draw.needed]
-    scales = {size: _median(draw.scales[GD.id] for draw in draws) for size, draws in rows.items()}
+    scales = {size: median(draw.scales[GD.id] for draw in draws) for size, draws in rows.items()}
     held = {size: scale for size, scale in scales.items() if scale is not None}
     counts: list[str] = []
     for size in held:
-        paper, ours = (_median(draw.counts[name] for draw in rows[size]) for name in (GD.id, SPECTRAL.id))
+        paper, ours = (median(draw.counts[name] for draw in rows[size]) for name in (GD.id, SPECTRAL.id))
         if paper is not None and ours is not None:
             counts.append(f"N = {size[0]}, m = {size[1]}: {paper:.1e}, {paper / ours:.0e} times implicit/spectral's")
     return (

@@ -21,12 +21,12 @@ from .linear_resnet_instances import (
     PAPER,
     TARGET,
     first_iterate,
-    median,
     opposing_data,
     reached,
     theorem_step,
 )
 from .result import Cell, Experiment, Finding, Progress, Table
+from .summaries import median
 
 LOCAL, GD = linear_resnet_local.THEOREM.id, linear_resnet_gd.THEOREM.id
 
@@ -64,14 +64,6 @@ NETWORKS = (
     Kind(40, 10, "3.1"),
 )
 DEEP = (Kind(200, 100), *NETWORKS)
-
-
-class Found(NamedTuple):
-    """The first certified iterate of a run: its number, its relative gap, and the certificate there."""
-
-    iteration: int
-    relative_gap: float
-    certificate: Certificate
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -170,9 +169,3 @@ def _together(net: LinearResNet, loss: SquaredLoss, etas: Sequence[float], limit
                 break
             batch.move()
     return runs
-
-
-def median(values: Sequence[float]) -> float | None:
-    """The median; ``None`` where it is infinite."""
-    value = float(statistics.median(values))
-    return value if math.isfinite(value) else None

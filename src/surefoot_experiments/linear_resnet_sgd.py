@@ -11,8 +11,9 @@ from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, SGDGuarantee, 
 from surefoot._report import charts
 
 from .draws import gaussian
-from .linear_resnet_instances import PAPER, median
+from .linear_resnet_instances import PAPER
 from .result import Experiment, Finding, Plot, Progress, Table
+from .summaries import median
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,13 +23,13 @@ from .linear_resnet_instances import (
     Network,
     best_step,
     descent,
-    median,
     opposing_data,
     reached,
     theorem_step,
     unit_step,
 )
 from .result import Experiment, Finding, Plot, Progress, Table
+from .summaries import median
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,9 @@ from surefoot._core.run import Run
 from surefoot._report import charts
 from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
 
+from .draws import repeat_generator
 from .result import Experiment, Finding, Plot, Progress, Table
+from .summaries import mean, rank_correlation
 from .two_layer_instances import (
     CORRECTED,
     DRIFT,
@@ -21,10 +23,7 @@ from .two_layer_instances import (
     conditioning,
     guaranteed,
     local_smoothness,
-    mean,
-    rank_correlation,
     reached,
-    repeat_generator,
     section_4,
 )
 

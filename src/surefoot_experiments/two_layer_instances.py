@@ -22,7 +22,6 @@ from surefoot_check.theorems.statement import iterations_to
 from surefoot_check.theorems.two_layer_corrected import C_EXPONENT, D_EXPONENT, SAFETY
 
 from .draws import gaussian
-from .draws import repeat_generator as repeat_generator  # the experiments on these instances draw by it
 
 PAPER = "A Local Polyak-Lojasiewicz and Descent Lemma of Gradient Descent for Overparametrized Linear Models"
 
@@ -137,26 +136,3 @@ def final_factor(gaps: Sequence[float]) -> float:
     """Mean factor of the gap per iteration over the last quarter of a run."""
     last = max(1, (len(gaps) - 1) // 4)
     return (gaps[-1] / gaps[-1 - last]) ** (1.0 / last)
-
-
-def mean(values: Sequence[float]) -> float | None:
-    """The mean, ``None`` where a value is infinite."""
-    return sum(values) / len(values) if all(map(math.isfinite, values)) else None
-
-
-def deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation (of the repeats themselves, not an estimate), ``None`` where a value is infinite."""
-    centre = mean(values)
-    return None if centre is None else math.sqrt(sum((v - centre) ** 2 for v in values) / len(values))
-
-
-def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
-    """Spearman's; ties share the mean rank; 0 where one side is constant."""
-
-    def ranks(values: Sequence[float]) -> list[float]:
-        return [sum(v < value for v in values) + 0.5 * (sum(v == value for v in values) - 1) for value in values]
-
-    a, b = torch.tensor(ranks(x), dtype=torch.float64), torch.tensor(ranks(y), dtype=torch.float64)
-    a, b = a - a.mean(), b - b.mean()
-    size = float(a.norm() * b.norm())
-    return float(a @ b) / size if size > 0.0 else 0.0

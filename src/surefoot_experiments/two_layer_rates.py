@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from surefoot._core.run import Run
 
+from .draws import repeat_generator
 from .finished import Part, kept_all
 from .result import Cell, Experiment, Finding, Progress, Table
+from .summaries import mean
 from .two_layer_instances import (
     CONTRACTION,
     CORRECTED,
@@ -18,8 +20,6 @@ from .two_layer_instances import (
     TARGET,
     final_factor,
     local_smoothness,
-    mean,
-    repeat_generator,
     section_4,
 )
 

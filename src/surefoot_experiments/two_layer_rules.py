@@ -15,7 +15,9 @@ from surefoot._core.steps import Backtracking, StepRule, make
 from surefoot._report import charts
 from surefoot._two_layer.steps import RULES as STEP_RULES
 
+from .draws import repeat_generator
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
+from .summaries import deviation, mean
 from .two_layer_instances import (
     CONTRACTION,
     CORRECTED,
@@ -25,13 +27,10 @@ from .two_layer_instances import (
     TARGET,
     Instance,
     conditioning,
-    deviation,
     guaranteed,
     guaranteed_for_any_loss,
     local_smoothness,
-    mean,
     reached,
-    repeat_generator,
     section_4,
 )
 

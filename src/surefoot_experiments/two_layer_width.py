@@ -13,8 +13,10 @@ from surefoot._core.losses import SquaredLoss
 from surefoot._report import charts
 from surefoot._two_layer.iterate import squared_extremes
 
+from .draws import repeat_generator
 from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
+from .summaries import mean
 from .two_layer_instances import (
     CORRECTED,
     DRIFT,
@@ -24,10 +26,8 @@ from .two_layer_instances import (
     conditioning,
     final_factor,
     gaussian,
-    mean,
     noisy_teacher,
     orthogonal,
-    repeat_generator,
 )
 
 if TYPE_CHECKING:

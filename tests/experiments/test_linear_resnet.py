@@ -16,8 +16,8 @@ import surefoot_experiments
 from surefoot_experiments import linear_resnet_certified as certified
 from surefoot_experiments import linear_resnet_instances as instances
 from surefoot_experiments import linear_resnet_training as training
+from surefoot_experiments.draws import repeat_generator
 from surefoot_experiments.result import Experiment
-from surefoot_experiments.two_layer_instances import repeat_generator
 
 SMALL = {"d": 2, "samples": 60, "repeats": 2}
 FIGURE_A = {**SMALL, "depth": 3, "limit": 1200, "tuning": 100, "factors": (0.25, 1.0, 4.0)}

@@ -16,11 +16,13 @@ import surefoot_experiments
 from surefoot._core.certificate import Certificate
 from surefoot._report import charts
 from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
+from surefoot_experiments import summaries
 from surefoot_experiments import two_layer_bounds as bounds
 from surefoot_experiments import two_layer_instances as instances
 from surefoot_experiments import two_layer_rates as rates
 from surefoot_experiments import two_layer_rules as rules
 from surefoot_experiments import two_layer_width as width
+from surefoot_experiments.draws import repeat_generator
 from surefoot_experiments.result import Experiment, Table
 
 FIG1 = {"widths": (20, 60), "noises": (0.1, 1.0), "repeats": 2, "n": 3}
@@ -56,7 +58,7 @@ def table3() -> Experiment:
 
 
 def small_instance(seed: int = 0, noise: float = 0.1, kappa: float = 1.0) -> instances.Instance:
-    return instances.section_4(40, noise, instances.repeat_generator(seed, 0), n=3, kappa=kappa)
+    return instances.section_4(40, noise, repeat_generator(seed, 0), n=3, kappa=kappa)
 
 
 # -- the registry ----------------------------------------
@@ -287,15 +289,15 @@ def test_noise_is_what_separates_the_start_from_the_optimum() -> None:
     """For orthogonal X the gap at the start is half the squared noise, whatever the weights."""
     gaps = []
     for repeat in range(40):
-        instance = instances.section_4(50, 2.0, instances.repeat_generator(0, repeat))
+        instance = instances.section_4(50, 2.0, repeat_generator(0, repeat))
         gaps.append(instance.loss.gap(instance.W1 @ instance.W2.T))
     assert np.mean(gaps) == pytest.approx(0.5 * 100 * 4.0, rel=0.07)  # three standard errors
 
 
 def test_a_repeat_is_fixed_by_seed_and_number() -> None:
-    first = instances.section_4(30, 1.0, instances.repeat_generator(5, 1))
-    again = instances.section_4(30, 1.0, instances.repeat_generator(5, 1))
-    other = instances.section_4(30, 1.0, instances.repeat_generator(5, 2))
+    first = instances.section_4(30, 1.0, repeat_generator(5, 1))
+    again = instances.section_4(30, 1.0, repeat_generator(5, 1))
+    other = instances.section_4(30, 1.0, repeat_generator(5, 2))
     assert torch.equal(first.W1, again.W1)
     assert not torch.equal(first.W1, other.W1)
 
@@ -309,15 +311,15 @@ def test_drift_for_any_loss_is_the_guarantee_of_the_same_problem_without_theorem
 def test_rank_correlation_is_spearmans() -> None:
     x, y = [3.0, 1.0, 4.0, 1.0, 5.0, math.inf], [2.0, 7.0, 1.0, 8.0, 2.0, 8.0]
     ranks = [3.0, 1.5, 4.0, 1.5, 5.0, 6.0], [2.5, 4.0, 1.0, 5.5, 2.5, 5.5]
-    assert instances.rank_correlation(x, y) == pytest.approx(np.corrcoef(*ranks)[0, 1])
-    assert instances.rank_correlation(x, [1.0] * 6) == 0.0
+    assert summaries.rank_correlation(x, y) == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    assert summaries.rank_correlation(x, [1.0] * 6) == 0.0
 
 
 def test_means_of_what_was_not_reached_are_none() -> None:
-    assert instances.mean([1.0, 3.0]) == 2.0
-    assert instances.deviation([1.0, 3.0]) == 1.0
-    assert instances.mean([1.0, math.inf]) is None
-    assert instances.deviation([1.0, math.inf]) is None
+    assert summaries.mean([1.0, 3.0]) == 2.0
+    assert summaries.deviation([1.0, 3.0]) == 1.0
+    assert summaries.mean([1.0, math.inf]) is None
+    assert summaries.deviation([1.0, math.inf]) is None
 
 
 def test_final_factor_is_that_of_the_last_quarter() -> None:
