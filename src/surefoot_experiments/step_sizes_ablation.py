@@ -13,7 +13,8 @@ from surefoot._report import charts
 
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import COLUMNS, GD, PAPER, SIZES, Run, Setting, Size, beside, marks, percent, rows, run_all
-from .step_sizes_training import CLEAR, about
+from .step_sizes_training_runs import about
+from .step_sizes_training_verdict import CLEAR
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

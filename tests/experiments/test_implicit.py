@@ -16,6 +16,7 @@ import surefoot as sf
 import surefoot_experiments
 from surefoot.data import DataError, MissingSourceError
 from surefoot_experiments import implicit_certified as certified
+from surefoot_experiments import implicit_certified_runs as drawn
 from surefoot_experiments import implicit_data as datasets
 from surefoot_experiments import implicit_figures as figures
 from surefoot_experiments import implicit_runs as runs
@@ -260,18 +261,18 @@ def net(small: datasets.TwoClass) -> sf.nn.ImplicitReLU:
     return sf.nn.ImplicitReLU.certifiable(small.X, small.Y, 60)
 
 
-@pytest.mark.parametrize("statement", [certified.MEASURED, certified.GD], ids=lambda s: s.id)
-def test_least_scale_is_least(statement: certified.Theorem, small: datasets.TwoClass, net: sf.nn.ImplicitReLU) -> None:
-    start = certified.scaled(net, 1.0, 0.1)
+@pytest.mark.parametrize("statement", [drawn.MEASURED, drawn.GD], ids=lambda s: s.id)
+def test_least_scale_is_least(statement: drawn.Theorem, small: datasets.TwoClass, net: sf.nn.ImplicitReLU) -> None:
+    start = drawn.scaled(net, 1.0, 0.1)
     base = certify(start, small, statement.id).quantities
-    factor = certified.least_scale(statement, {name: base[name] for name in statement.base})
+    factor = drawn.least_scale(statement, {name: base[name] for name in statement.base})
     assert factor is not None
-    far = certify(certified.scaled(start, 2.0**20), small, statement.id).iterations_to(certified.RATIO)
-    at = certify(certified.scaled(start, factor * 1.001), small, statement.id)
+    far = certify(drawn.scaled(start, 2.0**20), small, statement.id).iterations_to(drawn.RATIO)
+    at = certify(drawn.scaled(start, factor * 1.001), small, statement.id)
     assert at.holds
-    assert at.iterations_to(certified.RATIO) <= 1.02 * far
-    below = certify(certified.scaled(start, factor * 2.0**-0.125), small, statement.id)
-    assert not below.holds or below.iterations_to(certified.RATIO) > certified.LOOSE * far
+    assert at.iterations_to(drawn.RATIO) <= 1.02 * far
+    below = certify(drawn.scaled(start, factor * 2.0**-0.125), small, statement.id)
+    assert not below.holds or below.iterations_to(drawn.RATIO) > drawn.LOOSE * far
 
 
 def certify(net: sf.nn.ImplicitReLU, data: datasets.TwoClass, theorem: str) -> sf.Certificate:
@@ -279,26 +280,26 @@ def certify(net: sf.nn.ImplicitReLU, data: datasets.TwoClass, theorem: str) -> s
 
 
 def test_smallest_certified_scale(small: datasets.TwoClass, net: sf.nn.ImplicitReLU) -> None:
-    factor = certified.smallest_certified(net, small.loss)
+    factor = drawn.smallest_certified(net, small.loss)
     assert factor is not None
     assert factor < 1.0
-    assert certify(certified.scaled(net, factor), small, certified.SPECTRAL.id).holds
-    assert not certify(certified.scaled(net, factor * 2.0**-0.125), small, certified.SPECTRAL.id).holds
-    tiny = certified.scaled(net, 2.0**-12)
-    assert certified.smallest_certified(tiny, small.loss) is None
+    assert certify(drawn.scaled(net, factor), small, drawn.SPECTRAL.id).holds
+    assert not certify(drawn.scaled(net, factor * 2.0**-0.125), small, drawn.SPECTRAL.id).holds
+    tiny = drawn.scaled(net, 2.0**-12)
+    assert drawn.smallest_certified(tiny, small.loss) is None
 
 
 def test_certificates() -> None:
     experiment = certified.certificates(((6, 60), (40, 20)), 2, 10)
     first, second = experiment.tables[0].records()
-    counts = [first[label] for label in certified.LABELS.values()]
+    counts = [first[label] for label in drawn.LABELS.values()]
     assert all(isinstance(count, int | float) for count in counts)
     spectral, measured, paper = (float(count or 0) for count in counts)
     assert spectral < measured < paper
     assert 0 < float(first["needed"] or 0) <= spectral
     assert (first["runs"], first["violations"]) == (2, 0)
     # narrower than the samples are many: no theorem applies
-    assert [second[label] for label in certified.LABELS.values()] == [None] * 3
+    assert [second[label] for label in drawn.LABELS.values()] == [None] * 3
     assert second["needed"] is None
     assert [f.agrees for f in experiment.findings] == [False, None, True]
     assert experiment.figures[0].draw().axes[0].get_yscale() == "log"
@@ -311,7 +312,7 @@ def test_finished_draws_are_read_again(tmp_path: Path, monkeypatch: pytest.Monke
     def refuse(*_: object) -> None:
         raise AssertionError("a finished draw was made again")
 
-    monkeypatch.setattr(certified, "_one_draw", refuse)
+    monkeypatch.setattr(drawn, "_one_draw", refuse)
     assert certified.certificates(**arguments).tables == first.tables
     with pytest.raises(AssertionError, match="made again"):
         certified.certificates(**arguments, seed=1)

@@ -16,7 +16,9 @@ import surefoot_experiments
 from surefoot_experiments import linear_resnet_certified as certified
 from surefoot_experiments import linear_resnet_instances as instances
 from surefoot_experiments import linear_resnet_training as training
+from surefoot_experiments import linear_resnet_training_runs as training_runs
 from surefoot_experiments.draws import repeat_generator
+from surefoot_experiments.linear_resnet_training_verdict import SIMILAR
 from surefoot_experiments.result import Experiment
 
 SMALL = {"d": 2, "samples": 60, "repeats": 2}
@@ -100,13 +102,13 @@ def test_identity_is_stuck_where_the_others_converge(figure_a: Experiment) -> No
     found = cells(figure_a)
     assert set(found) == {
         (label, step)
-        for label in (training.IDENTITY, training.MODIFIED, training.GAUSSIAN)
-        for step in (training.THEOREM, training.GRID)
+        for label in (training_runs.IDENTITY, training_runs.MODIFIED, training_runs.GAUSSIAN)
+        for step in (training_runs.THEOREM, training_runs.GRID)
     }
-    for label in (training.MODIFIED, training.GAUSSIAN):
-        theorem, grid = (found[label, step]["iterations"] for step in (training.THEOREM, training.GRID))
+    for label in (training_runs.MODIFIED, training_runs.GAUSSIAN):
+        theorem, grid = (found[label, step]["iterations"] for step in (training_runs.THEOREM, training_runs.GRID))
         assert 0.0 < float(grid or 0) <= float(theorem or math.inf) < math.inf
-    assert found[training.IDENTITY, training.THEOREM]["iterations"] is None
+    assert found[training_runs.IDENTITY, training_runs.THEOREM]["iterations"] is None
     assert [f.agrees for f in figure_a.findings] == [True, None, True, True]
 
 
@@ -125,19 +127,19 @@ def test_the_table_has_the_initial_loss_of_each_transformation(figure_a: Experim
     for repeat in range(2):
         loss = instances.opposing_data(repeat_generator(0, repeat), d=2, samples=60)
         expected.append(loss.value(torch.zeros(2, 2, dtype=torch.float64)))  # BA = 0
-    assert losses[training.MODIFIED] == pytest.approx(sum(expected) / 2)
-    assert losses[training.IDENTITY] > losses[training.MODIFIED]  # it starts at the wrong sign
+    assert losses[training_runs.MODIFIED] == pytest.approx(sum(expected) / 2)
+    assert losses[training_runs.IDENTITY] > losses[training_runs.MODIFIED]  # it starts at the wrong sign
 
 
 def test_depth_slows_standard_networks_only(figure_c: Experiment) -> None:
     found = cells(figure_c)
     for depth in (2, 6):
-        ours, theirs = (found[f"{kind}, L = {depth}", training.THEOREM] for kind in ("ResNet", "standard"))
+        ours, theirs = (found[f"{kind}, L = {depth}", training_runs.THEOREM] for kind in ("ResNet", "standard"))
         assert float(ours["iterations"] or math.inf) < float(theirs["iterations"] or math.inf)
-    shallow, deep = (float(found[f"ResNet, L = {depth}", training.THEOREM]["iterations"] or 0) for depth in (2, 6))
-    assert max(shallow, deep) <= training.SIMILAR * min(shallow, deep)
+    shallow, deep = (float(found[f"ResNet, L = {depth}", training_runs.THEOREM]["iterations"] or 0) for depth in (2, 6))
+    assert max(shallow, deep) <= SIMILAR * min(shallow, deep)
     shallow, deep = (
-        float(found[f"standard, L = {depth}", training.THEOREM]["last relative gap"] or 0) for depth in (2, 6)
+        float(found[f"standard, L = {depth}", training_runs.THEOREM]["last relative gap"] or 0) for depth in (2, 6)
     )
     assert instances.TARGET < shallow < deep  # after the same number of iterations
     assert figure_c.findings[0].agrees is True
@@ -148,10 +150,10 @@ def test_a_step_that_diverges_after_tuning_gives_way_to_the_next_smaller_one() -
     """Tuned on one iteration, 16 looks best; it diverges later."""
     loss = small_loss()
     net = sf.nn.LinearResNet.gaussian(3, 3, 12, 2, seed=0)
-    runs: training.Runs = {}
+    runs: training_runs.Runs = {}
     factors = [2.0**j for j in range(6)]
-    training._both_steps(runs, "net", net, loss, factors, 1, 40)
-    found = runs["net", training.GRID]
+    training_runs._both_steps(runs, "net", net, loss, factors, 1, 40)
+    found = runs["net", training_runs.GRID]
     assert found.gaps[0][-1] <= found.gaps[0][0]
     assert len(found.gaps[0]) > 2
     (factor,) = found.factors
@@ -162,10 +164,10 @@ def test_a_step_that_diverges_after_tuning_gives_way_to_the_next_smaller_one() -
 
 
 def test_escape_is_where_the_plateau_is_halved() -> None:
-    flat = [1.0] * (training.PLATEAU + 1)
-    assert training.escape([*flat, 0.6, 0.4, 0.1]) == training.PLATEAU + 2
-    assert training.escape(flat) == math.inf
-    assert training.escape([1.0, 1e-7]) == math.inf
+    flat = [1.0] * (training_runs.PLATEAU + 1)
+    assert training_runs.escape([*flat, 0.6, 0.4, 0.1]) == training_runs.PLATEAU + 2
+    assert training_runs.escape(flat) == math.inf
+    assert training_runs.escape([1.0, 1e-7]) == math.inf
 
 
 # -- the table ----------------------------------------

@@ -24,6 +24,7 @@ from surefoot_experiments import step_sizes_runs as runs
 from surefoot_experiments import step_sizes_training as training
 from surefoot_experiments.result import Experiment
 from surefoot_experiments.step_sizes_runs import Setting, Size
+from surefoot_experiments.step_sizes_training_runs import CONDITIONS, shortfalls
 
 TINY = Size(6, 4, 8, 3)
 TALL = Size(4, 6, 8, 3)
@@ -180,9 +181,9 @@ def test_fresh_problems_are_others() -> None:
 
 
 def test_conditions_fall_short_by_many_orders_and_more_for_larger_expansions() -> None:
-    small = training.shortfalls(Setting(TINY, expansion=1.0))
-    large = training.shortfalls(Setting(TINY, expansion=100.0))
-    assert all(small[name] > 0.0 for name in training.CONDITIONS)
+    small = shortfalls(Setting(TINY, expansion=1.0))
+    large = shortfalls(Setting(TINY, expansion=100.0))
+    assert all(small[name] > 0.0 for name in CONDITIONS)
     assert large["13a"] > 1000.0 * small["13a"]
     assert all(math.isfinite(value) for value in large.values())
 

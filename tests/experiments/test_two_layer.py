@@ -22,8 +22,10 @@ from surefoot_experiments import two_layer_instances as instances
 from surefoot_experiments import two_layer_rates as rates
 from surefoot_experiments import two_layer_rules as rules
 from surefoot_experiments import two_layer_width as width
+from surefoot_experiments import two_layer_width_runs as width_runs
 from surefoot_experiments.draws import repeat_generator
 from surefoot_experiments.result import Experiment, Table
+from surefoot_experiments.two_layer_width_verdict import ALMOST
 
 FIG1 = {"widths": (20, 60), "noises": (0.1, 1.0), "repeats": 2, "n": 3}
 FIG2 = {"widths": (60,), "noises": (0.1,), "repeats": 2, "ill_conditioned": (4.0, 20, 0.1), "n": 3}
@@ -229,13 +231,13 @@ def test_condition_number_is_that_of_the_operator() -> None:
         g = g.reshape(n, n)
         columns.append(torch.cat([(g @ instance.W2).flatten(), (g.T @ instance.W1).flatten()]))
     s = torch.linalg.svdvals(torch.stack(columns, 1))
-    assert width.condition_number(instance) == pytest.approx(float(s[0] / s[-1]), rel=1e-10)
+    assert width_runs.condition_number(instance) == pytest.approx(float(s[0] / s[-1]), rel=1e-10)
 
 
 def test_plain_descent_contracts_by_the_condition_number_of_the_data() -> None:
     instance = small_instance(kappa=4.0)
-    gaps = width.plain_descent(instance)
-    assert gaps[-1] <= width.RELATIVE * gaps[0]
+    gaps = width_runs.plain_descent(instance)
+    assert gaps[-1] <= width_runs.RELATIVE * gaps[0]
     clear = [gap for gap in gaps if gap > 1e-6 * gaps[0]]  # far above what rounding does to a gap
     assert len(clear) > 5
     assert max(b / a for a, b in pairwise(clear)) <= (1.0 - 1.0 / 4.0) ** 2 * (1.0 + 1e-9)
@@ -243,16 +245,16 @@ def test_plain_descent_contracts_by_the_condition_number_of_the_data() -> None:
 
 def test_overparametrised_runs_are_compared_with_plain_descent(figure4: Experiment) -> None:
     cells = {(r["noise variance"], r["width"], r["method"]): r for r in figure4.tables[0].records()}
-    assert len(cells) == 2 * 2 * (1 + len(width.RULES))
+    assert len(cells) == 2 * 2 * (1 + len(width_runs.RULES))
     for record in cells.values():
         assert float(record["iterations"] or 0) > 0.0
         assert 0.0 < float(record["final factor"] or 0) < 1.0
     # more noise makes the paper's schedule slower, but not the rules without a schedule
     slow, fast = (float(cells[v, 300, "paper-rho"]["iterations"] or 0) for v in (0.1, 0.001))
     assert slow > 1.5 * fast
-    plain = float(cells[0.1, 300, width.PLAIN]["iterations"] or 0)
-    assert figure4.findings[0].agrees is (slow <= width.ALMOST * plain)
-    assert float(cells[0.1, 300, "certified-bb"]["iterations"] or 0) <= width.ALMOST * plain
+    plain = float(cells[0.1, 300, width_runs.PLAIN]["iterations"] or 0)
+    assert figure4.findings[0].agrees is (slow <= ALMOST * plain)
+    assert float(cells[0.1, 300, "certified-bb"]["iterations"] or 0) <= ALMOST * plain
 
 
 # -- table 3 ----------------------------------------
