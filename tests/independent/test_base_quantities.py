@@ -7,6 +7,7 @@ compared here with ``tests/support/independent``, which imports nothing of eithe
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -17,9 +18,13 @@ import enclosed
 import independent
 import pytest
 from enclosed import Stored
+from instances.two_layer import families
 
+import surefoot as sf
 from surefoot_check.bounds import FAST
+from surefoot_check.checker import Outcome, check
 from surefoot_check.exact import EXACT
+from surefoot_check.problems import Quadratic
 from surefoot_check.systems import SYSTEMS
 from surefoot_check.theorems import THEOREMS
 
@@ -114,6 +119,22 @@ def test_a_wrong_enclosure_is_noticed(theorem: str, name: str, monkeypatch: pyte
             wrong = enclosed.wrongly_published(at, truth) | enclosed.wrongly_enclosed(at, truth)
         assert name in wrong, f"{family}: {name} times {by} is not noticed"
     assert seen, "no family has this quantity, away from 0"
+
+
+@pytest.mark.parametrize("level", [FAST.name, EXACT.name])
+def test_the_checker_alone_accepts_what_it_shares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    """Why there is a second implementation: with a doubled μ in what both use, a false certificate passes every check."""
+    right = Quadratic.strong_convexity
+    monkeypatch.setattr(Quadratic, "strong_convexity", lambda problem: tuple(2.0 * end for end in right(problem)))
+    weights, loss = families()["random"]()
+    net = sf.nn.TwoLayerLinear(*weights)
+    start = copy.deepcopy(net)  # which descent moves
+    sf.descend(net, loss, max_iterations=20, directory=tmp_path, progress=False)
+    assert check(tmp_path, level=level, replay=True).outcome is Outcome.ACCEPT
+    at = enclosed.certified(start, loss, "two-layer/drift")
+    truth = enclosed.references(module("independent", "two-layer"), at)
+    assert "strong_convexity" in enclosed.wrongly_published(at, truth)
+    assert "strong_convexity" in enclosed.wrongly_enclosed(at, truth)
 
 
 def test_every_base_quantity_has_a_definition() -> None:

@@ -395,7 +395,9 @@ def _check(facts: Facts) -> Markup:
     ]
     claimed = (
         "It recomputes every quantity from the stored arrays in rigorous arithmetic, without PyTorch and without the "
-        "code that trained."
+        "code that trained. Trusted are IEEE arithmetic, numpy's matrix products (at level exact FLINT in their place), the "
+        "theorems, and the formulas of their quantities, which made the certificate, too: tests compare those with a second "
+        "implementation."
         if holds
         else "The certificate of the initial weights claims nothing, because its hypotheses do not hold: "
         "there is nothing to accept."
