@@ -272,7 +272,7 @@ def test_nearly_collinear_columns_are_said_to_be_so(run, tmp_path: Path) -> None
     np.savetxt(tmp_path / "t.csv", np.column_stack([X, X[:, 0]]), delimiter=",")
     data = ["certify", "two-layer", "--data", tmp_path / "t.csv"]
     said = " ".join(run(*data).out.split())
-    assert "columns are nearly collinear (condition number " in said
+    assert "columns are nearly collinear or badly scaled (κ = " in said
     assert "): use --inputs whiten" in said
     assert "nearly collinear" not in run(*data, "--inputs", "whiten").out
 

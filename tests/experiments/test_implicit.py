@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,50 @@ def test_finished_runs_are_kept_and_read_again(
         assert surefoot_experiments.reproduce(name, directory=tmp_path).tables == experiment.tables
         with pytest.raises(AssertionError, match="run again"):
             surefoot_experiments.reproduce(name, directory=tmp_path, seed=1)
+
+
+# -- the page and the program ----------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+
+
+def section(name: str) -> str:
+    """What the page has between the command of an experiment and the next one."""
+    return PAGE.split(f"surefoot reproduce {name} --out DIR")[1].split("surefoot reproduce")[0]
+
+
+@pytest.mark.parametrize("name", ["implicit/fig3", "implicit/fig5"])
+def test_the_norm_on_the_page_is_that_of_its_table_and_so_is_the_verdict(name: str) -> None:
+    text = section(name)
+    rows = [[cell.strip() for cell in line.replace("\\|", "!").split("|")] for line in text.splitlines()]
+    head = next(row for row in rows if "run" in row)
+    largest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if len(row) == len(head) and row[head.index("run")].startswith("eta = "):
+            data = row[head.index("data")] if "data" in head else "Fashion-MNIST"
+            largest[data, row[head.index("run")]] = float(row[head.index("largest gamma!A!")])
+    (claim,) = (row for row in rows if row[1:] and row[1] == "With eta = 0.01 the operator norm rises fast.")
+    found = re.findall(r"([A-Z][\w-]*): to ([\d.]+) gamma, ([\d.]+) gamma with 0.001", claim[2])
+    assert len(found) == len({data for data, _ in largest})
+    for data, fast, slow in found:
+        assert float(fast) == pytest.approx(largest[data, "eta = 0.01"] / figures.GAMMA, abs=0.011)
+        assert float(slow) == pytest.approx(largest[data, "eta = 0.001"] / figures.GAMMA, abs=0.011)
+    agrees = all(float(fast) > 1.0 + figures.FLAT and float(fast) > float(slow) for _, fast, slow in found)
+    assert claim[3] == ("agrees" if agrees else "**differs**")
+
+
+def test_the_program_prints_the_norms_of_the_page() -> None:
+    """On digits, with the quick settings: a bound with its slack is a third higher."""
+    quick = {**surefoot_experiments.EXPERIMENTS["implicit/fig5"].quick}
+    found = figures.steps("implicit/fig5", ["MNIST"], etas=(1e-2, 1e-3), **quick)
+    printed = re.search(r"digits: to ([\d.]+) gamma, ([\d.]+) gamma with 0.001", found.findings[1].measured)
+    stated = re.search(
+        r"rises to ([\d.]+) gamma with eta = 0.01 and to ([\d.]+) gamma with 0.001", section("implicit/fig5")
+    )
+    assert printed is not None and stated is not None
+    for ours, page in zip(printed.groups(), stated.groups(), strict=True):
+        assert float(ours) == pytest.approx(float(page), abs=0.011)
+    assert found.findings[1].agrees is False
 
 
 # -- data ----------------------------------------

@@ -189,7 +189,7 @@ class Screen:
         moved = relative_movement(run)
         items = {
             "movement": f"at most {number(moved, 3)} of their norm",
-            "contraction": f"γ‖A‖ {number(first['contraction'])} → {number(last['contraction'])}",
+            "contraction": f"γ‖A‖ at most {number(first['contraction'])} → {number(last['contraction'])}",
         }
         if moved is not None and moved < HARDLY:
             items["meaning"] = (
@@ -277,7 +277,7 @@ def _drawn_samples(facts: Mapping[str, Any]) -> dict[str, str]:
     items |= {
         "loss": "squared; the guarantees speak of its way to 0",
         "network": facts["network"],
-        "contraction": f"γ‖A‖ = {number(facts['contraction'])} (below 1: the equilibrium exists)",
+        "contraction": f"γ‖A‖ at most {number(facts['contraction'])} (below 1: the equilibrium exists)",
     }
     if facts["dead_units"]:
         items["dead units"] = f"{count(facts['dead_units'])} of {count(facts['width'])} are 0 on every row"

@@ -250,6 +250,6 @@ def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str) -> str:
     if theorem in (implicit_measured.THEOREM.id, implicit_spectral.THEOREM.id):
         return (
             "the weights are too small for their features to stay put: sf.nn.ImplicitReLU.certifiable(X, y, width) chooses their "
-            "scale, gamma and the step (training these further does not help: b only grows)"
+            "scale, gamma and the step (training does not: the theorem asks for a small b, and b grows)"
         )
     return "use the theorem implicit/spectral, whose conditions are weaker by many orders of magnitude"

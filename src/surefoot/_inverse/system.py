@@ -185,6 +185,7 @@ def _suggestion(net: LearnedInverse, loss: Spectrum, published: Mapping[str, flo
     chebyshev = f"LearnedInverse.chebyshev({net.layers}, {net.terms}, ({loss.lower:g}, {loss.upper:g}))"
     if last >= 1.0:
         return (
-            f"these coefficients are of no use on the whole interval; {chebyshev} has the smallest worst residual there"
+            f"these coefficients leave a residual of 1 or more somewhere on the interval; {chebyshev} has the smallest worst "
+            "residual there"
         )
     return "use inverse/interval, which holds for any coefficients"

@@ -194,9 +194,17 @@ def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]
     if failed == [DEPTH]:
         return f"use at most {rigorous.DEEPEST} layers, or train without a guarantee"
     if sizes["m"] < max(sizes["d"], sizes["k"]):
-        return f"width {sizes['m']} is below max(inputs, outputs): use a width of at least {sizes['d'] + sizes['k']}"
-    if theorem != local.THEOREM.id:
-        return "use the theorem linear-resnet/local and certify again along the run: it certifies as soon as that is possible"
+        least = sizes["d"] + sizes["k"]
+        return (
+            f"width {sizes['m']} is below max(inputs, outputs): use a width of at least {least}, such as the modified identity "
+            "with a sufficient alpha"
+        )
+    if theorem != local.THEOREM.id and not any("full rank" in name for name in failed):
+        return "use the theorem linear-resnet/local, which asks for less, at any iterate"
+    if any("full rank" in name or "loses rank" in name for name in failed):
+        return (
+            "A or B, or a layer, has no full rank: draw them anew, or use the modified identity with a sufficient alpha"
+        )
     return (
         "the gap is too large for these weights: train and certify again along the run, use a larger width, or the modified "
         "identity with a sufficient alpha, which is certified from the start"

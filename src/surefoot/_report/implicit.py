@@ -64,7 +64,7 @@ def features_of(facts: Facts) -> Features | None:
 
 
 def plot(found: Features) -> tuple[bytes, str]:
-    """Movement of the features and γ‖A‖ against the iteration: PNG and SVG."""
+    """Movement of the features and the bound of γ‖A‖ against the iteration: PNG and SVG."""
     return rendered("features", lambda: _figure(found))
 
 
@@ -78,7 +78,7 @@ def features(facts: Facts, found: Features, drawing: str) -> Markup:
         ("Samples N", count(N), f"{count(d)} inputs, {count(p)} output{'' if p == 1 else 's'}"),
         ("Width m", count(m), f"units that are 0 on every sample at the start (dead): {count(found.dead)}"),
         (
-            "γ‖A‖",
+            "γ‖A‖, upper bound",
             number(found.contraction[-1]),
             f"at the end; {number(found.contraction[0])} at the start; γ is {number(gamma)}",
         ),
@@ -91,7 +91,8 @@ def features(facts: Facts, found: Features, drawing: str) -> Markup:
     )
     caption = (
         "Above: distance of the features Z to those at the start, relative to their norm, on a logarithmic scale. "
-        f"Below: γ‖A‖, the contraction factor of the fixed-point map; the equilibrium exists while it is below 1.{bound}"
+        "Below: an upper bound of γ‖A‖, the contraction factor of the fixed-point map; the equilibrium exists while it is "
+        f"below 1.{bound}"
     )
     return section("Features", paragraph(_sentence(facts, moved)), keys(items), figure(drawing, "features", caption))
 
@@ -126,10 +127,10 @@ def _figure(found: Features) -> Figure:
     iteration_axis(above, last)
     logarithmic(above, seen)
     above.set_xlabel("")
-    below.set_title("Contraction factor γ‖A‖")
+    below.set_title("Upper bound of the contraction factor γ‖A‖")
     below.plot(range(len(found.contraction)), found.contraction, color=RUN, linewidth=2.0, marker=marker, markersize=4)
     below.axhline(1.0, color=FAINT, linestyle=":", linewidth=1.2)
     below.set_ylim(0.0, 1.08 * max(1.0, *found.contraction))
-    below.set_ylabel("γ‖A‖")
+    below.set_ylabel("bound of γ‖A‖")
     iteration_axis(below, last)
     return drawn

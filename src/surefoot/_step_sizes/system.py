@@ -18,7 +18,7 @@ from surefoot_check import step_sizes as rigorous
 from surefoot_check.arrays import FormatError
 from surefoot_check.problems import load_problem
 from surefoot_check.theorems import step_sizes as shared
-from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_rate
+from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_prox_rate, step_sizes_rate
 from surefoot_check.theorems.statement import Schedule
 
 from .._core.audit import Audit, Check, Lines, audited, common_checks, noise
@@ -257,4 +257,6 @@ def _suggestion(theorem: str, proximal: bool, net: StepSizeNet) -> str:
         return f"{reach}: build it with a range up to 2"
     if theorem == step_sizes_rate.THEOREM.id:
         return "a rate needs a range inside (0, 2), such as (1, 1.95), and matrices of full rank; else use step-sizes/monotone"
-    return "use step-sizes/monotone, or step-sizes/prox-monotone with a penalty"
+    if theorem == step_sizes_prox_rate.THEOREM.id:
+        return "a rate needs a range inside (0, 2), such as (0.5, 1.5); else use step-sizes/prox-monotone"
+    return "the steps reach 2/smoothness: use a range with a smaller upper end, such as (0, 1.95)"

@@ -73,7 +73,9 @@ def _sizes(loss: LinearMapLoss, width: int) -> dict[str, int | bool]:
     return {"n": loss.shape[0], "m": loss.shape[1], "h": width, "quadratic": loss.quadratic}
 
 
-def _suggestion(quantities: Mapping[str, float], loss: LinearMapLoss, width: int, failed: list[str]) -> str:
+def _suggestion(
+    quantities: Mapping[str, float], loss: LinearMapLoss, width: int, failed: list[str], moving: bool
+) -> str:
     """What would make the theorem hold."""
     n, m = loss.reduced.shape
     if any("mu > 0" in name for name in failed):
@@ -90,13 +92,12 @@ def _suggestion(quantities: Mapping[str, float], loss: LinearMapLoss, width: int
             )
         if width < n + m:
             return f"alpha1 > 0 almost surely for random weights of width >= n + m = {n + m}; this network has {width}"
-        return (
-            "the weights are balanced and far from the optimum: draw W1 and W2 independently (Gaussian), raise their "
-            "scale, or train first and certify again at a later iterate (certify_every)"
-        )
-    if any("eta0" in name or "Delta" in name for name in failed):
-        return "no admissible first step was found in floating point; use theorem='two-layer/drift'"
-    return ""
+        drawn = "the weights are balanced and far from the optimum: draw W1 and W2 independently (Gaussian)"
+        # near a minimiser of full rank the margin alone is enough; weights of 0 never get there
+        if quantities.get("optimum_sigma_min", 0.0) > 0.0 and moving:
+            return f"{drawn}, or train first and certify again at a later iterate (certify_every)"
+        return drawn
+    return "no admissible first step was found in floating point; use theorem='two-layer/drift'"
 
 
 def _spread(net: TwoLayerLinear, loss: LinearMapLoss, q: Mapping[str, float]) -> str:
@@ -151,7 +152,7 @@ class TwoLayerSystem:
             problem={"kind": loss.reduced.kind, **sizes},
             arrays=digests(loss.reduced.arrays(), self.reduced(net, loss)),
             optimal_value=float(loss.optimal_value),
-            suggestion=_suggestion(quantities, loss, net.width, failed),
+            suggestion=_suggestion(quantities, loss, net.width, failed, bool(net.W1.any()) or bool(net.W2.any())),
         )
         if statement.provable:
             return found
