@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._cli.screen import certificate_record, finite
+from surefoot._cli.screen import certificate_record
 from surefoot._core.claims import PRACTICAL, TARGET, Kind, claim
 from surefoot._core.conditioning import conditioning
+from surefoot._core.io import plain
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 from surefoot_check.theorems import Segment
 
@@ -76,7 +77,7 @@ def test_the_kind_of_claim_and_what_follows_from_it(name: str) -> None:
     assert found.converges == (kind in (Kind.RATE, Kind.SUBLINEAR))
     assert ("there is no rate" in text) == (kind is Kind.MONOTONE)
     assert ("/t after t iterations" in text) == (kind is Kind.SUBLINEAR)
-    record = json.loads(json.dumps(finite(certificate_record(certificate)), allow_nan=False))
+    record = json.loads(json.dumps(plain(certificate_record(certificate)), allow_nan=False))
     assert record["claim"]["kind"] == kind.value and record["claim"]["text"] == kind.text
     assert record["practical"] == certificate.practical and record["advice"] == certificate.advice
     assert (certificate.practical is None) == (not found.converges)
