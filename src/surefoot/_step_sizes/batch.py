@@ -229,6 +229,17 @@ class Problems(ABC):
         """F_p at the reference minimiser (N,) float64."""
         return self.double._value(self.optimum())
 
+    @property
+    def gap_resolution(self) -> Tensor:
+        """What the rounding of the reference minimiser's objective can add to a gap (N,) float64.
+
+        With δ the rounding of M x̂, the loss moves by ‖∇ℓ‖δ + δ²/2 at most.
+        """
+        p, reference = self.double, self.optimum()
+        image = p._image(reference)
+        delta = EPS * p._frobenius * reference.norm(dim=1)
+        return delta * p.outer_gradient(image).norm(dim=1) + 0.5 * delta.square()
+
     def gap(self, x: Tensor) -> Tensor:
         """F_p(x_p) less ``optimal_value`` (N,) float64; a value, where ``gap_bound`` is a bound."""
         return self.double._value(x.double()) - self.optimal_value

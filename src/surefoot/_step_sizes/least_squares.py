@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,6 +11,23 @@ from torch import Tensor
 
 from .batch import EPS, Problems
 from .draws import generator_of, matrices, spread
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Orthonormal bases U (b, r) of the ranges of some of the matrices of a batch: F - F* = ½‖Uᵀ(Mx - Y)‖², with no minimiser.
+
+    Attributes:
+        problems: which ones.
+        bases: U, one a problem.
+        left: ‖Y - UUᵀY‖; 0 where M has full row rank.
+        rounding: what rounding moves sqrt(2 gap) by.
+    """
+
+    problems: list[int]
+    bases: list[Tensor]
+    left: list[float]
+    rounding: list[float]
 
 
 class LeastSquares(Problems):
@@ -80,8 +98,55 @@ class LeastSquares(Problems):
 
     def gap(self, x: Tensor) -> Tensor:
         # without the cancellation of F - F*
-        p, reference = self.double, self.optimum()
-        return 0.5 * p._image(x.double() - reference).square().sum(1)
+        p, x = self.double, x.double()
+        found = 0.5 * p._image(x - self.optimum()).square().sum(1)
+        spans = self._spans
+        for k, U in zip(spans.problems, spans.bases, strict=True):
+            residual = p.M[k] @ x[k] - p.Y[k]
+            found[k] = 0.5 * (U.T @ residual).square().sum()
+        return found
+
+    @cached_property
+    def optimal_value(self) -> Tensor:
+        """F_p at the reference minimiser (N,) float64, or ½‖Y - UUᵀY‖² where that minimiser is too large to evaluate it."""
+        found, spans = super().optimal_value.clone(), self._spans
+        for k, left in zip(spans.problems, spans.left, strict=True):
+            found[k] = 0.5 * left**2
+        return found
+
+    @cached_property
+    def _witness_rounding(self) -> Tensor:
+        """What the rounding of M x̂ moves sqrt(2 gap) by (N,)."""
+        return EPS * self.double._frobenius * self.optimum().norm(dim=1)
+
+    @cached_property
+    def _spans(self) -> Spans:
+        """Bases for the problems whose reference minimiser is so large that the rounding of M x̂ shows in their first gap.
+
+        The rank is that which the reference minimiser is of: singular values below eps max(b, d) σ_1 count as 0.
+        """
+        p = self.double
+        useless = self._witness_rounding > EPS**0.5 * p.Y.norm(dim=1)
+        spans = Spans([], [], [], [])
+        for k in useless.nonzero().flatten().tolist():
+            U, s, _ = torch.linalg.svd(p.M[k], full_matrices=False)
+            kept = s > EPS * max(self.rows, self.columns) * s[0]
+            U, s = U[:, kept], s[kept]
+            size = float(p.Y[k].norm())
+            left = float((p.Y[k] - U @ (U.T @ p.Y[k])).norm()) if U.shape[1] < self.rows else 0.0
+            spans.problems.append(k)
+            spans.bases.append(U)
+            spans.left.append(left)
+            # rounding turns the last vectors by eps σ_1/σ_r, towards what the range leaves out
+            spans.rounding.append(EPS * (size + float(s[0] / s[-1]) * left))
+        return spans
+
+    @property
+    def gap_resolution(self) -> Tensor:
+        error, spans = self._witness_rounding.clone(), self._spans
+        for k, rounding in zip(spans.problems, spans.rounding, strict=True):
+            error[k] = rounding
+        return 0.5 * error.square()
 
     def optimum(self, tolerance: float | None = None, max_iterations: int = 200_000) -> Tensor:
         """The minimisers of least norm (N, d) float64, by a direct method; the arguments do not matter."""

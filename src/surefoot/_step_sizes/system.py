@@ -166,10 +166,10 @@ class StepSizesSystem:
         return self.engine(net, loss, "auto").iterate.measurements
 
     def resolution(self, net: StepSizeNet, loss: BatchLoss) -> float:
-        """Of the rounding of the objectives at 0 and at the optimum."""
+        """Of the rounding of the objectives at 0 and at the optimum, and of the minimiser that gaps are measured by."""
         problems = loss.problems
-        largest = torch.maximum(problems._value(problems.start()).double(), problems.optimal_value).sum()
-        return ROUNDING * float(largest)
+        largest = ROUNDING * torch.maximum(problems._value(problems.start()).double(), problems.optimal_value)
+        return float(torch.maximum(largest, problems.gap_resolution).sum())
 
     def recorded(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, Tensor]:
         """Refused: see ``gradient``."""
