@@ -21,6 +21,7 @@ from enclosed import Stored
 from instances.two_layer import families
 
 import surefoot as sf
+from surefoot_check import gram_bounds, imbalance
 from surefoot_check.bounds import FAST
 from surefoot_check.checker import Outcome, check
 from surefoot_check.exact import EXACT
@@ -97,6 +98,18 @@ def test_bounds_of_the_gap_contain_it(theorem: str, family: str, level: enclosed
     for at in (start, enclosed.moved(start)):
         why = enclosed.wrong_gap(module("independent", at.system).gap, at, level)
         assert why is None, why
+
+
+@pytest.mark.parametrize("theorem", ["two-layer/drift", "linear-resnet/local"])
+def test_methods_for_large_arrays(theorem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Screens by Cholesky factorisations and the imbalance from one Gram matrix, on the same small arrays."""
+    monkeypatch.setattr(gram_bounds, "SMALL", 0)
+    monkeypatch.setattr(imbalance, "SMALL", 0)
+    for family, build in builders(theorem).items():
+        at = build()
+        truth = enclosed.references(module("independent", at.system), at)
+        wrong = enclosed.wrongly_published(at, truth) | enclosed.wrongly_enclosed(at, truth)
+        assert not wrong, (family, wrong)
 
 
 @pytest.mark.parametrize(("theorem", "name"), [(t, name) for t in theorems() for name in THEOREMS[t].base])
