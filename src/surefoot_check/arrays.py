@@ -41,6 +41,15 @@ class FormatError(ValueError):
     """A file or field is malformed; the message names it and says what was wrong."""
 
 
+def within(name: str, array: np.ndarray, largest: float) -> None:
+    """``FormatError`` that names the limit unless every entry of ``array`` is a number of at most that magnitude."""
+    if not (np.abs(array) <= largest).all():
+        # of a NaN the largest is NaN
+        raise FormatError(
+            f"{name} has entries that are not finite or exceed {largest:.0e}: the largest is {np.abs(array).max():.3g}"
+        )
+
+
 def digest(array: np.ndarray) -> str:
     """SHA-256 of dtype, shape and bytes.
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .bounds import EXP_ERROR, FAST, Level, difference_with_error, down, frobenius_upper, up
 from .gram_bounds import extreme_bounds, norm_bounds
 from .problems import TINY, ULP, Array, Interval, Problem, arb_matrix, ball, root_down, squared
@@ -434,8 +434,7 @@ def load_batch(kind: str, arrays: dict[str, Array], level: Level = FAST) -> Batc
         array = arrays[name]
         if array.ndim != dimensions or array.dtype != np.float64 or array.size == 0:
             raise FormatError(f"array {name!r} has shape {array.shape} and dtype {array.dtype}")
-        if not (np.abs(array) <= LARGEST).all():
-            raise FormatError(f"array {name!r} has entries that are not finite or exceed {LARGEST:.0e}")
+        within(f"array {name!r}", array, LARGEST)
     N, b, d = arrays["M"].shape
     if N > MOST:
         raise FormatError(f"the batch has {N} problems; at most {MOST} are checked")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .bounds import FAST, Level, down, frobenius_upper, up
 from .image_operators import (
     COLUMNS,
@@ -323,8 +323,7 @@ def _reals(arrays: Mapping[str, Array], name: str, largest: float, where: str = 
     array = arrays.get(name)
     if array is None or array.dtype != np.float64 or array.size == 0:
         raise FormatError(f"{where}array {name!r} is missing or not of float64")
-    if not (np.abs(array) <= largest).all():
-        raise FormatError(f"{where}array {name!r} has entries that are not finite or exceed {largest:.0e}")
+    within(f"{where}array {name!r}", array, largest)
     return array
 
 

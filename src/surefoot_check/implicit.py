@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .bounds import FAST, Level, difference_with_error, down, frobenius_upper, gamma, up
 from .gram_bounds import cheap_norm, extreme_bounds, norm_bounds
 from .problems import LARGEST_PRODUCT, TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
@@ -44,8 +44,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
         array = arrays.get(key)
         if array is None or array.dtype != np.float64 or array.ndim != dimensions or array.size == 0:
             raise FormatError(f"{name}: {key} is missing or malformed")
-        if not (np.abs(array) <= LARGEST).all():
-            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
+        within(f"{name}: {key}", array, LARGEST)
         weights[key] = array
     A, W, b, _ = weights.values()
     m = len(A)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .problems import Array, Problem, ball
 from .problems import Interval as Enclosure
 from .theorems.inverse import MAX_LAYERS, RESIDUALS
@@ -73,8 +73,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
         raise FormatError(f"{name}: C is missing or malformed")
     if C.shape[0] > MAX_LAYERS or C.shape[1] > MAX_TERMS:
         raise FormatError(f"{name}: C has shape {C.shape}; at most {MAX_LAYERS} layers of {MAX_TERMS} terms are read")
-    if not (np.abs(C) <= LARGEST).all():
-        raise FormatError(f"{name}: C has entries that are not finite or exceed {LARGEST:.0e}")
+    within(f"{name}: C", C, LARGEST)
     return {"C": C}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
 from .exact import float_above
 from .gram_bounds import norm_at_most, norm_bounds
@@ -39,8 +39,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
         array = arrays.get(key)
         if array is None or array.dtype != np.float64 or array.ndim != dimensions or array.size == 0:
             raise FormatError(f"{name}: {key} is missing or malformed")
-        if not (np.abs(array) <= LARGEST).all():
-            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
+        within(f"{name}: {key}", array, LARGEST)
         weights[key] = array
     A, B, W = weights.values()
     if len(W) > DEEPEST:

@@ -32,6 +32,16 @@ def exp(x: Number) -> Number:
         return math.inf
 
 
+def expm1(x: Number) -> Number:
+    """``exp(x) - 1`` without cancellation; a float overflow becomes ``inf``."""
+    if not isinstance(x, float | int):
+        return x.expm1()
+    try:
+        return math.expm1(x)
+    except OverflowError:
+        return math.inf
+
+
 def log(x: Number) -> Number:
     """Natural logarithm."""
     return math.log(x) if isinstance(x, float | int) else x.log()

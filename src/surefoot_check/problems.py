@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
 from .gram_bounds import singular_extremes
 
@@ -372,8 +372,8 @@ def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) ->
         array = arrays[name]
         if array.ndim != dimensions or array.dtype != dtype or array.size == 0:
             raise FormatError(f"array {name!r} has shape {array.shape} and dtype {array.dtype}")
-        if dtype is np.float64 and not (np.abs(array) <= LARGEST).all():
-            raise FormatError(f"array {name!r} has entries that are not finite or exceed {LARGEST:.0e}")
+        if dtype is np.float64:
+            within(f"array {name!r}", array, LARGEST)
         return array
 
     names = {

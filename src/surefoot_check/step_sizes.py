@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .batches import Batch, LeastSquaresBatch, PenalisedBatch
 from .bounds import down, up
 from .problems import Array, Interval, Problem, ball
@@ -43,13 +43,19 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
     x, beta, interval = weights["x"], weights["beta"], weights["range"]
     if x.shape != (problem.count, problem.columns) or beta.shape != (problem.count,) or interval.shape != (2,):
         raise FormatError(f"{name}: x, beta and range do not fit each other or the problem")
-    if not (np.abs(x) <= LARGEST).all():
-        raise FormatError(f"{name}: x has entries that exceed {LARGEST:.0e}")
-    if not ((beta >= BETAS[0]) & (beta <= BETAS[1])).all():
-        raise FormatError(f"{name}: beta has entries outside {BETAS[0]:.0e} .. {BETAS[1]:.0e}")
+    within(f"{name}: x", x, LARGEST)
+    require_betas(f"{name}: beta", beta)
     if not 0.0 <= interval[0] <= interval[1]:
         raise FormatError(f"{name}: range is {interval[0]} .. {interval[1]}; it must be increasing and not negative")
     return weights
+
+
+def require_betas(name: str, beta: Array) -> None:
+    """``FormatError`` unless every entry is admissible."""
+    if not ((beta >= BETAS[0]) & (beta <= BETAS[1])).all():
+        raise FormatError(
+            f"{name} has entries outside {BETAS[0]:.0e} .. {BETAS[1]:.0e}: they are {beta.min():.3g} .. {beta.max():.3g}"
+        )
 
 
 def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import FormatError
+from .arrays import FormatError, within
 from .bounds import FAST, Level, down, up
 from .gram_bounds import singular_extremes
 from .imbalance import measure
@@ -31,8 +31,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
         W = arrays.get(key)
         if W is None or W.dtype != np.float64 or W.ndim != 2 or W.shape[0] != rows or W.size == 0:
             raise FormatError(f"{name}: {key} is missing or does not fit the problem")
-        if not (np.abs(W) <= LARGEST).all():
-            raise FormatError(f"{name}: {key} has entries that are not finite or exceed {LARGEST:.0e}")
+        within(f"{name}: {key}", W, LARGEST)
         weights[key] = W
     if weights["W1"].shape[1] != weights["W2"].shape[1]:
         raise FormatError(f"{name}: W1 and W2 differ in width")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from torch import Tensor
 
-from surefoot_check.arrays import digest, parse_hex
+from surefoot_check.arrays import FormatError, digest, parse_hex
+from surefoot_check.bounds import NotFiniteError
 from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
 from surefoot_check.theorems.statement import SLACK, iterations_to
@@ -22,6 +25,9 @@ from . import claims
 from .claims import Claim, Kind
 from .statistics import Cut
 from .validate import unknown
+
+EXTREME = "the data or the weights are too large or too small"
+SCALE = "scale the data and the weights to order 1"
 
 
 class CertificateStatus(StrEnum):
@@ -154,7 +160,10 @@ class Certificate:
             raise ValueError(f"t is {t}; iterations are counted from 0")
         if not self.schedule:
             return math.inf
-        return self.segment(t).at(t)
+        segment = self.segment(t)
+        return max(
+            segment.at(t), min(segment.level, sys.float_info.min)
+        )  # what underflows is not 0, and lies below that
 
     def segment(self, t: int) -> Segment:
         """The segment of the schedule, which must not be empty, that iteration ``t`` ≥ 0 belongs to."""
@@ -322,12 +331,32 @@ def publish(
     }
 
 
+@contextmanager
+def checkable(what: str, advice: str) -> Iterator[None]:
+    """What is beyond the checker's limits, or overflows on the way to a bound, is a ``ValueError`` that says what to do."""
+    try:
+        yield
+    except (FormatError, NotFiniteError, ArithmeticError) as error:
+        raise ValueError(f"{what} out of the range of certificates: {error}; {advice}") from error
+
+
 def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, float], list[Inequality], Schedule]:
-    """A theorem in floats: all quantities, conditions, and the schedule (empty unless every condition holds)."""
-    quantities = {**base, **theorem.parameters(base)}
-    conditions = theorem.conditions(quantities)
-    schedule = theorem.schedule(quantities) if all(c.certain for c in conditions) else []
-    return {**quantities, **theorem.derived(quantities)}, conditions, schedule
+    """A theorem in floats: all quantities, conditions, and the schedule (empty unless every condition holds).
+
+    Raises:
+        ValueError: base quantities that are missing, or so large or small that a number of the theorem overflows or vanishes.
+    """
+    try:
+        quantities = {**base, **theorem.parameters(base)}
+        conditions = theorem.conditions(quantities)
+        schedule = theorem.schedule(quantities) if all(c.certain for c in conditions) else []
+        return {**quantities, **theorem.derived(quantities)}, conditions, schedule
+    except (
+        ArithmeticError,
+        ValueError,
+        KeyError,
+    ) as error:  # a quantity that overflowed is left out of the measured ones
+        raise ValueError(f"{theorem.id} cannot be evaluated in float64 ({error!r}): {EXTREME}; {SCALE}") from error
 
 
 def conclude(
@@ -341,7 +370,7 @@ def conclude(
     optimal_value: float,
     suggestion: str,
 ) -> Certificate:
-    """The certificate of a theorem as evaluated: it holds if every condition does.
+    """The certificate of a theorem as evaluated: it holds if every condition does, and every number that it publishes is usable.
 
     Args:
         theorem: the statement.
@@ -352,6 +381,10 @@ def conclude(
         optimal_value: ℓ*.
         suggestion: what would make it hold; dropped where it does.
     """
+    if all(condition.holds for condition in conditions):
+        unusable = [_impossible(what) for what in _unusable(theorem, quantities, schedule, optimal_value)]
+        if unusable:
+            conditions, schedule, suggestion = [*conditions, *unusable], [], f"{EXTREME}: {SCALE}"
     holds = all(condition.holds for condition in conditions)
     return Certificate(
         system=theorem.id.split("/")[0],
@@ -367,6 +400,31 @@ def conclude(
         problem=problem,
         arrays=arrays,
     )
+
+
+def _unusable(
+    theorem: Theorem, quantities: Mapping[str, float], schedule: Schedule, optimal_value: float
+) -> Iterator[str]:
+    """What a published number must be and is not: finite, and of gaps and steps positive."""
+    numbers = {**quantities, "optimal_value": optimal_value}
+    yield from (f"{name} is a finite number" for name, value in numbers.items() if not math.isfinite(value))
+    if not schedule:
+        yield "there is a schedule"
+    for index, segment in enumerate(schedule):
+        where = f"segment {index} of the schedule"
+        if not (0.0 <= segment.level < math.inf and 0.0 <= segment.decrease < 1.0 and 0.0 <= segment.step < math.inf):
+            yield f"{where}: its gap, decrease and step are finite, not negative, and the decrease is below 1"
+            return
+        if segment.level == 0.0 < schedule[0].level:
+            yield f"{where}: its gap is positive"
+            return
+        if theorem.positive_steps and segment.level > 0.0 and segment.step == 0.0:
+            yield f"{where}: its step is positive"
+            return
+
+
+def _impossible(name: str) -> Condition:
+    return Condition(name, 0.0, ">", 0.0, False, None)
 
 
 def digests(problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dict[str, str]:

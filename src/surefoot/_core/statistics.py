@@ -197,7 +197,7 @@ def _full_rank(design: Tensor, target: Tensor, offset: float, rows: int) -> Leas
     used = (design != 0).any(0)
     kept = int(used.sum())
     if kept == 0:
-        raise ValueError("X is zero; there is nothing to learn from it")
+        raise ValueError("X is zero; there is nothing to learn from it: pass at least one row that is not zero")
     design = design[:, used]
     # an SVD of the triangle is as good as one of X: R has the singular values of X up to rounding
     U, s, Vh = torch.linalg.svd(design, full_matrices=False)

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from surefoot_check import deconvolution as rigorous
-from surefoot_check.arrays import FormatError
 from surefoot_check.bounds import up
 from surefoot_check.theorems import deconvolution_ladmm as ladmm
 from surefoot_check.theorems.deconvolution_ladmm import RULE
 
 from .._core.audit import Audit, Check, audited, common_checks, noise
-from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
+from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.validate import unknown
@@ -214,14 +213,10 @@ def _enclosed(net: LADMM, loss: SparseLoss, start: State) -> dict[str, tuple[flo
         {name: tensor.cpu().numpy() for name, tensor in arrays.items()}
         for arrays in (loss.arrays(), weights_of(net, start))
     )
-    try:
+    usual = "pass a smaller picture, intensities of about 0..1, and parameters of usual size"
+    with checkable("the problem is", usual):
         stored = rigorous.load_problem(problem)
         return rigorous.base_quantities(stored, rigorous.read_weights(weights, stored, "start"))
-    except FormatError as error:
-        raise ValueError(
-            f"the problem is out of the range of certificates: {error}; pass a smaller picture, intensities of about 0..1, and "
-            "parameters of usual size"
-        ) from error
 
 
 def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[str, tuple[float, float]]:

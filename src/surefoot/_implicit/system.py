@@ -16,7 +16,7 @@ from surefoot_check.theorems.implicit import DIRECTIONS
 from surefoot_check.theorems.statement import Schedule, Theorem, iterations_to
 
 from .._core.audit import Audit
-from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
+from .._core.certificate import SCALE, Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
@@ -59,11 +59,12 @@ class ImplicitSystem:
         """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
         statement = find(theorem, self.name)
         weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
-        problem = load_problem("samples", {name: tensor.cpu().numpy() for name, tensor in loss.arrays().items()})
-        assert isinstance(problem, Samples)
-        rigorous.read_weights(weights, problem, "net")
-        sizes = rigorous.sizes(problem, weights)
-        base = measure(problem, weights, statement)
+        with checkable("the network or the data is", SCALE):
+            problem = load_problem("samples", {name: tensor.cpu().numpy() for name, tensor in loss.arrays().items()})
+            assert isinstance(problem, Samples)
+            rigorous.read_weights(weights, problem, "net")
+            sizes = rigorous.sizes(problem, weights)
+            base = measure(problem, weights, statement)
         quantities: Mapping[str, float] = {}
         schedule: Schedule = []
         missing = [name for name in statement.base if name not in base]

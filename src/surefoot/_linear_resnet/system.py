@@ -17,7 +17,7 @@ from surefoot_check.theorems.linear_resnet import DIRECTIONS
 from surefoot_check.theorems.statement import SLACK, Schedule
 
 from .._core.audit import Audit
-from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
+from .._core.certificate import SCALE, Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
@@ -54,18 +54,19 @@ class LinearResNetSystem:
         """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
         statement = find(theorem, self.name)
         weights = self.reduced(net, loss)
-        problem, arrays = _stored(loss, weights)
-        sizes = rigorous.sizes(problem, arrays)
         schedule: Schedule = []
-        if net.depth > rigorous.DEEPEST:
-            gap = rigorous.gap_upper(problem, arrays)
-            quantities: Mapping[str, Any] = {"initial_gap": gap} if math.isfinite(gap) else {}
-            conditions = [Condition(DEPTH, float(net.depth), "<=", float(rigorous.DEEPEST), False, None)]
-        else:
-            rigorous.read_weights(arrays, problem, "net")
-            base = _base_quantities(statement, problem, arrays, float(loss.optimal_value))
-            quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
-            conditions = [Condition.of(inequality) for inequality in inequalities]
+        with checkable("the network or the data is", SCALE):
+            problem, arrays = _stored(loss, weights)
+            sizes = rigorous.sizes(problem, arrays)
+            if net.depth > rigorous.DEEPEST:
+                gap = rigorous.gap_upper(problem, arrays)
+                quantities: Mapping[str, Any] = {"initial_gap": gap} if math.isfinite(gap) else {}
+                conditions = [Condition(DEPTH, float(net.depth), "<=", float(rigorous.DEEPEST), False, None)]
+            else:
+                rigorous.read_weights(arrays, problem, "net")
+                base = _base_quantities(statement, problem, arrays, float(loss.optimal_value))
+                quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
+                conditions = [Condition.of(inequality) for inequality in inequalities]
         failed = [condition.name for condition in conditions if not condition.holds]
         return conclude(
             statement,
@@ -172,9 +173,7 @@ def _base_quantities(
         choices = {"gamma": GAMMA, "radius": radius}
     missing = [name for name in statement.base if name not in published]
     if missing:
-        raise ValueError(
-            f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): scale the data to order 1"
-        )
+        raise ValueError(f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): {SCALE}")
     return {name: published[name] for name in statement.base} | choices
 
 

@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from surefoot_check import step_sizes as rigorous
-from surefoot_check.arrays import FormatError
+from surefoot_check.arrays import within
+from surefoot_check.batches import LARGEST
 from surefoot_check.problems import load_problem
 from surefoot_check.theorems import step_sizes as shared
 from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_prox_rate, step_sizes_rate
 from surefoot_check.theorems.statement import Schedule
 
 from .._core.audit import Audit, Check, Lines, audited, common_checks, noise
-from .._core.certificate import Certificate, Condition, conclude, digests, evaluate, find, publish
+from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.validate import unknown
@@ -32,6 +33,7 @@ from .problems import Lasso, LeastSquares, Logistic, Problems
 from .unrolled import check_net, check_problems, smoothness_of
 
 KINDS: dict[str, type[Problems]] = {kind.kind: kind for kind in (LeastSquares, Lasso, Logistic)}
+RESCALE = "rescale the problems"
 ROUNDING = 64 * torch.finfo(torch.float64).eps
 """Relative error granted to a computed objective."""
 
@@ -40,6 +42,10 @@ class BatchLoss(Loss):
     """The total objective of a batch; gaps are measured from the sum of the optimal values."""
 
     def __init__(self, problems: Problems) -> None:
+        with checkable("loss is", RESCALE):  # before the search for the reference minimisers
+            for name, array in problems.data().items():
+                within(f"array {name!r}", array.double().cpu().numpy(), LARGEST)
+            rigorous.require_betas("beta", smoothness_of(problems, None).cpu().numpy())
         self.problems = problems
         self.kind = problems.kind
         self.optimal_value = float(problems.optimal_value.sum())
@@ -81,11 +87,10 @@ class StepSizesSystem:
         """Evaluate ``theorem`` for iterations from 0 with the network's range; ``monotone`` stands for its proximal form where
         there is a penalty."""
         weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
-        try:
+        with checkable("loss is", RESCALE):
             problem = load_problem(loss.kind, {name: tensor.numpy() for name, tensor in loss.arrays().items()})
             rigorous.read_weights(weights, problem, "beta")
-        except FormatError as error:
-            raise ValueError(f"loss is out of the range of certificates: {error}; rescale the problems") from error
+            enclosures = rigorous.base_quantities(problem, weights)
         sizes = rigorous.sizes(problem, weights)
         if theorem == self.default_theorem and sizes["proximal"]:
             theorem = step_sizes_prox_monotone.THEOREM.id
@@ -95,7 +100,6 @@ class StepSizesSystem:
                 f"{statement.id} is about training the network and proves nothing (docs/theorems/step-sizes.md, section 8); "
                 "surefoot reproduce step-sizes/table1 evaluates its conditions"
             )
-        enclosures = rigorous.base_quantities(problem, weights)
         published = publish(enclosures, shared.DIRECTIONS)
         published |= {name: enclosures[name][0] for name in rigorous.EXACT}
         base = {name: published[name] for name in statement.base if name in published}

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from torch import Tensor
 
-from surefoot_check.problems import load_problem
+from surefoot_check.arrays import within
+from surefoot_check.problems import LARGEST, load_problem
 from surefoot_check.theorems import two_layer as tl
 from surefoot_check.two_layer import base_quantities
 
 from .._core.audit import Audit
 from .._core.certificate import (
+    SCALE,
     SLACK,
     Certificate,
     CertificateStatus,
     Condition,
+    checkable,
     conclude,
     digests,
     evaluate,
@@ -37,6 +41,8 @@ from .steps import RULES
 
 OVERFLOW = 1e100
 """Gap from which products of a few such numbers overflow."""
+REACH = 1e150
+"""Limit of numbers whose squares are measured."""
 
 
 def reduced_weights(net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Tensor, Tensor]:
@@ -65,8 +71,27 @@ def measure_quantities(net: TwoLayerLinear, loss: LinearMapLoss, slack: float = 
     W1, W2 = (W.cpu().numpy() for W in reduced_weights(net, loss))
     reduced = loss.reduced
     arrays = {name: array.cpu().numpy() for name, array in reduced.arrays().items()}
-    enclosures = base_quantities(load_problem(reduced.kind, arrays), {"W1": W1, "W2": W2})
-    return {**publish(enclosures, tl.DIRECTIONS, slack), **_sizes(reduced, W1.shape[1])}
+    with checkable("the network or the data is", SCALE):
+        for name, W in (("W1", W1), ("W2", W2)):
+            within(f"net: {name}", W, LARGEST)
+        published = publish(
+            base_quantities(load_problem(reduced.kind, arrays), {"W1": W1, "W2": W2}), tl.DIRECTIONS, slack
+        )
+        _require_reach(published)
+    return {**published, **_sizes(reduced, W1.shape[1])}
+
+
+def _require_reach(published: Mapping[str, float]) -> None:
+    """Raise ``OverflowError`` where what a step measures would overflow: squares of up to K^(3/2) L s+ ≥ ‖𝒳C‖."""
+    gap, s_plus = published.get("initial_gap", math.inf), published.get("sigma_max_squared", math.inf)
+    if not gap < OVERFLOW:
+        raise OverflowError(f"the initial gap is {gap:.3g}; at most {OVERFLOW:.0e} can be descended from in float64")
+    reach = published["smoothness"] ** 1.5 * gap * s_plus
+    if not reach < REACH:
+        raise OverflowError(
+            f"smoothness^1.5 times the initial gap {gap:.3g} times |W1|^2 + |W2|^2 = {s_plus:.3g} is {reach:.3g}; "
+            f"at most {REACH:.0e} can be descended from in float64"
+        )
 
 
 def _sizes(loss: LinearMapLoss, width: int) -> dict[str, int | bool]:
@@ -135,13 +160,7 @@ class TwoLayerSystem:
         measured = measure_quantities(net, loss)
         sizes = _sizes(loss.reduced, net.width)
         base = {name: measured[name] for name in (*statement.base, *sizes) if name in measured}
-        try:
-            quantities, inequalities, schedule = evaluate(statement, base)
-        except (ArithmeticError, KeyError) as error:  # a quantity that overflowed is left out of the measured ones
-            raise ValueError(
-                f"{statement.id} cannot be evaluated in float64 ({error!r}): the initial gap or the weights are too large "
-                "or too small; scale the data and the weights to order 1"
-            ) from error
+        quantities, inequalities, schedule = evaluate(statement, base)
         conditions = [Condition.of(inequality) for inequality in inequalities]
         failed = [condition.name for condition in conditions if not condition.holds]
         found = conclude(

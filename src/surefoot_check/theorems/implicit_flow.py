@@ -34,6 +34,7 @@ class GradientFlow(Theorem):
     reference = "Gradient Descent Optimizes Infinite-Depth ReLU Implicit Networks with Linear Widths, Theorem 4.2"
     provable = False
     rule = "constant"
+    positive_steps = False
     base = ("initial_gap", "gamma", "frobenius_X", "norm_A", "norm_W", "norm_b", "sigma_min_Z")
     choices = ("C1", "C2", "C3")
 

@@ -27,6 +27,7 @@ class Interval(Theorem):
     reference = "surefoot, docs/theorems/inverse.md, Theorem 2"
     claims = shared.CLAIMS
     rule = shared.RULE
+    positive_steps = False
     base = ("lower", "upper", "initial_gap", *shared.RESIDUALS)
     choices = ()
 

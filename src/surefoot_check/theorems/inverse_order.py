@@ -26,6 +26,7 @@ class Order(Theorem):
     reference = "Fast and Differentiable Matrix Inverse and Its Extension to SVD, Lemma 1"
     claims = shared.CLAIMS
     rule = shared.RULE
+    positive_steps = False
     base = ("lower", "upper", "initial_gap", "deviation")
     choices = ()
 

@@ -112,6 +112,9 @@ class Theorem(ABC):
     about the flow, or its constants have no rigorous bounds here."""
     claims: ClassVar[tuple[str, ...]] = ("L1", "L2")
     """What a certificate that holds claims: L1 its hypotheses and schedule, L2 that stored iterates lie under the bound."""
+    positive_steps: ClassVar[bool] = True
+    """Whether every step of its schedule is positive above the optimum. False for layers and a flow, which have none, and for
+    learned steps, which may be 0."""
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]

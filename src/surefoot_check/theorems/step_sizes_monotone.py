@@ -21,6 +21,7 @@ class Monotone(Theorem):
     statement = "For any relative steps in [lo, hi], hi <= 2, the objective never increases, whatever the network."
     reference = "surefoot, docs/theorems/step-sizes.md, Theorem 1"
     rule = shared.RULE
+    positive_steps = False
     base = ("initial_gap", "range_low", "range_high", "smoothness_ratio")
     choices = ()
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from ..numbers import Number, Quantities, exp, log, power, smaller, sqrt
+from ..numbers import Number, Quantities, exp, expm1, log, power, smaller, sqrt
 from . import two_layer as tl
 from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
 
@@ -30,7 +30,7 @@ def barred(q: Quantities, eta: Number) -> dict[str, Number]:
     K, mu, gap = q["smoothness"], q["strong_convexity"], q["initial_gap"]
     r0 = sqrt(2.0 * K * gap)
     growth = exp(power(eta, q["c"]))
-    mu_bar = mu * (q["alpha1"] + 2.0 * q["alpha2"] * (1.0 - growth))
+    mu_bar = mu * (q["alpha1"] - 2.0 * q["alpha2"] * expm1(power(eta, q["c"])))
     k_bar = r0 + 6.0 * K * K * q["beta2"] * gap * eta * eta + K * growth * q["alpha2"] * (1.0 + 3.0 * r0 * eta)
     x = 2.0 * mu_bar * eta - mu_bar * k_bar * eta * eta
     return {"mu_bar": mu_bar, "k_bar": k_bar, "rate_loss": x, "delta_loss": x - power(eta, q["d"]) * (1.0 - x)}
@@ -191,7 +191,6 @@ class Corrected(Theorem):
         if not eta > 0.0:
             return [*conditions, Inequality("first step: eta0 > 0", eta, ">", 0.0)]
         at = barred(q, eta)
-        growth = exp(power(eta, q["c"]))
         left = 4.0 * q["smoothness"] * q["initial_gap"] * eta * eta
         return [
             *conditions,
@@ -202,7 +201,7 @@ class Corrected(Theorem):
                 "imbalance stays close: 4 K L0 eta0^2 < (1-exp(-eta0^c))(1-Delta)",
                 left,
                 "<",
-                (1.0 - 1.0 / growth) * at["delta_loss"],
+                -expm1(-power(eta, q["c"])) * at["delta_loss"],
             ),
         ]
 
