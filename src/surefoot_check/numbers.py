@@ -47,6 +47,11 @@ def log(x: Number) -> Number:
     return math.log(x) if isinstance(x, float | int) else x.log()
 
 
+def log1p(x: Number) -> Number:
+    """``log(1 + x)`` without cancellation."""
+    return math.log1p(x) if isinstance(x, float | int) else x.log1p()
+
+
 def larger(x: Number, y: Number) -> Number:
     """Maximum (of balls: a ball that contains the maximum)."""
     if isinstance(x, float | int) and isinstance(y, float | int):

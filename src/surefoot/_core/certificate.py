@@ -415,8 +415,8 @@ def _unusable(
         if not (0.0 <= segment.level < math.inf and 0.0 <= segment.decrease < 1.0 and 0.0 <= segment.step < math.inf):
             yield f"{where}: its gap, decrease and step are finite, not negative, and the decrease is below 1"
             return
-        if segment.level == 0.0 < schedule[0].level:
-            yield f"{where}: its gap is positive"
+        if segment.level < sys.float_info.min and schedule[0].level > 0.0:
+            yield f"{where}: its gap does not vanish"
             return
         if theorem.positive_steps and segment.level > 0.0 and segment.step == 0.0:
             yield f"{where}: its step is positive"

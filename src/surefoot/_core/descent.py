@@ -274,10 +274,14 @@ class _Descent:
         checkpoints.save(
             self.directory,
             checkpoints.Checkpoint(
-                self.iteration, dict(self.engine.weights()), self.engine.state(), self.rule.state(), len(self.adopted)
+                self.iteration, dict(self._weights()), self.engine.state(), self.rule.state(), len(self.adopted)
             ),
             self.certificate.digest,
         )
+
+    def _weights(self) -> Mapping[str, Tensor]:
+        """Those of the engine; before the first step the initial ones to the bit, which an engine may have rotated and back."""
+        return self.engine.weights() if self.iteration else self.initial
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -364,7 +368,7 @@ class _Descent:
         self._checkpoint()  # again, now that the rule follows it
 
     def _finish(self, status: RunStatus, stopped_by: int | None) -> Run:
-        weights = {name: tensor.contiguous().clone() for name, tensor in self.engine.weights().items()}
+        weights = {name: tensor.contiguous().clone() for name, tensor in self._weights().items()}
         if status.failed:
             weights = self._last_good()
         self.system.write(self.net, self.loss, weights)

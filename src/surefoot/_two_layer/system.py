@@ -127,7 +127,7 @@ def _suggestion(
 
 def _spread(net: TwoLayerLinear, loss: LinearMapLoss, q: Mapping[str, float]) -> str:
     """What besides the data makes the count large: alpha2/alpha1, which is the weights' share of the condition number."""
-    if not ("alpha1" in q and q["alpha2"] > LARGE * q["alpha1"]):
+    if not q.get("alpha2", 0.0) > LARGE * q.get("alpha1", 0.0):  # without a unique minimiser there is no alpha2
         return ""
     text = f"the weights pass the gradient on unevenly, alpha2/alpha1 = {q['alpha2'] / q['alpha1']:.3g}"
     n, m = loss.reduced.shape

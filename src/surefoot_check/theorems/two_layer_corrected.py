@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
-from ..numbers import Number, Quantities, exp, expm1, log, power, smaller, sqrt
+from ..numbers import Number, Quantities, exp, expm1, log1p, power, smaller, sqrt
 from . import two_layer as tl
 from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
 
@@ -74,7 +74,7 @@ def budget_root(q: Quantities, below: float) -> float:
 
 def _positive_rate_limit(q: Quantities) -> Number:
     """e3: where μ̄ reaches 0, log(1 + α1/(2α2))^(1/c)."""
-    return power(log(1.0 + q["alpha1"] / (2.0 * q["alpha2"])), 1.0 / q["c"])
+    return power(log1p(q["alpha1"] / (2.0 * q["alpha2"])), 1.0 / q["c"])
 
 
 def _limits(q: Quantities) -> Iterator[Inequality]:
@@ -83,10 +83,13 @@ def _limits(q: Quantities) -> Iterator[Inequality]:
     yield Inequality("e1 solves eta K_bar0 = 1 from below", e1 * barred(q, e1)["k_bar"], "<=", 1.0 + ROOT_ACCURACY)
     yield Inequality("e1 solves eta K_bar0 = 1 from above", e1 * barred(q, e1)["k_bar"], ">=", 1.0 - ROOT_ACCURACY)
     left = 4.0 * q["smoothness"] * q["initial_gap"] * e2 * e2
-    right = (1.0 - 1.0 / exp(power(e2, q["c"]))) * at["delta_loss"]
-    yield Inequality("e2 keeps the imbalance close", left * (1.0 - ROOT_ACCURACY), "<=", right)
+    kept = -expm1(-power(e2, q["c"]))
+    right = kept * at["delta_loss"]
+    # 1 - Δ is a difference of terms of this size, and cancels where e2 is close to 2/K̄_0, or to (2μ̄)^(1/(d-1))
+    error = ROOT_ACCURACY * (left + kept * (2.0 * at["mu_bar"] * e2 + power(e2, q["d"])))
+    yield Inequality("e2 keeps the imbalance close", left - error, "<=", right)
     if not e2 >= q["e3"] * (1.0 - ROOT_ACCURACY):
-        yield Inequality("e2 is where it no longer stays close", left * (1.0 + ROOT_ACCURACY), ">=", right)
+        yield Inequality("e2 is where it no longer stays close", left + error, ">=", right)
     yield Inequality("the first step is at most eta_max", q["initial_step"], "<=", q["eta_max"])
 
 
