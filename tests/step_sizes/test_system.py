@@ -221,7 +221,9 @@ def test_wrong_losses_networks_and_arguments() -> None:
 
 def test_scales_beyond_the_certificates_are_named() -> None:
     problems = MAKERS["least-squares"](0)
-    with pytest.raises(ValueError, match=r"out of the range of certificates: beta: .*; rescale the problems"):
+    with pytest.raises(
+        ValueError, match=r"out of the range of certificates: beta has entries outside .*; rescale the problems"
+    ):
         sf.certify(random_net(), LeastSquares(1e-60 * problems.M, 1e-60 * problems.Y))
     with pytest.raises(ValueError, match=r"array 'Y' has entries .* exceed 1e\+40; rescale the problems"):
         sf.certify(random_net(), LeastSquares(problems.M, 1e100 * problems.Y))

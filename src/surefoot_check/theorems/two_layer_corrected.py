@@ -19,6 +19,8 @@ from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_wit
 
 C_EXPONENT, D_EXPONENT = 0.5, 1.01
 """c and d of the paper's experiments."""
+LEAST_GROWTH = 2.0**-53
+"""Least η0^c, by which the imbalance may grow."""
 SAFETY = 0.999
 """η0 is this share of η_max (the paper leaves it open)."""
 ROOT_ACCURACY = 1e-6
@@ -157,7 +159,9 @@ class Corrected(Theorem):
             e3 = _positive_rate_limit(q)
             values["e1"] = k_bar_root(q)
             values["e2"] = budget_root(q, e3)
-            values["initial_step"] = SAFETY * min(values["e1"], values["e2"], e3)
+            eta = SAFETY * min(values["e1"], values["e2"], e3)
+            # else exp(η^c) is 1 in floats: such a step, of 1e-32 and less, is none
+            values["initial_step"] = eta if eta ** q["c"] >= LEAST_GROWTH else 0.0
         return values
 
     def derived(self, q: Quantities) -> dict[str, Number]:
