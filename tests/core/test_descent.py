@@ -181,7 +181,7 @@ def test_every_status_says_what_happened(status: sf.RunStatus) -> None:
 
 def test_weights_beyond_float64_are_refused_before_the_first_step(tmp_path: Path) -> None:
     net = sf.nn.TwoLayerLinear.gaussian(5, 3, 12, std=1e30)
-    with pytest.raises(ValueError, match="at the initial weights; scale the data or the weights"):
+    with pytest.raises(ValueError, match="can be descended from in float64; scale the data and the weights"):
         descend(net, directory=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
