@@ -14,10 +14,10 @@ from report import one_thread, table
 
 import surefoot as sf
 from surefoot_check import Outcome, check
-from surefoot_check.bounds import FAST
-from surefoot_check.exact import EXACT
-from surefoot_check.gram_bounds import extreme_bounds, inverse_bound
-from surefoot_check.spectra import singular_value_bounds
+from surefoot_check.rigor.bounds import FAST
+from surefoot_check.rigor.exact import EXACT
+from surefoot_check.rigor.gram import extreme_bounds, inverse_bound
+from surefoot_check.rigor.spectra import singular_value_bounds
 
 SIZE = 1000
 CONDITIONS = (10.0, 1e3, 1e6, 1e9)

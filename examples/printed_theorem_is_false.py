@@ -5,7 +5,7 @@ theorem with the corrected α1 claims less, and is right (docs/errata.md, E.3).
 """
 
 import surefoot as sf
-from surefoot_check.theorems.two_layer_corrected import barred
+from surefoot_check.two_layer.corrected import barred
 
 ETA = 1e-4
 

@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
@@ -21,11 +20,9 @@ from typing import Any, cast
 import numpy as np
 
 from .arrays import FormatError, digest, parse_hex, read_safetensors
-from .bounds import FAST, Level, NotFiniteError, self_test
-from .deconvolution import Deconvolution
-from .exact import EXACT
-from .inverse import Spectrum
-from .problems import Array, LinearMapProblem, Problem, Samples, ball, load_problem
+from .problems import Array, LinearMapProblem, Problem, ball
+from .rigor.bounds import FAST, Level, NotFiniteError, self_test
+from .rigor.exact import EXACT
 from .run_files import (
     FINAL,
     MAX_REPLAYED_BYTES,
@@ -39,21 +36,15 @@ from .run_files import (
     read_problem,
     read_steps,
 )
-from .systems import DIRECTIONS, LOADERS, SYSTEMS
+from .statement import Inequality
+from .systems import SYSTEMS
 from .text import visible
-from .theorems import Inequality
-from .theorems.inverse import RESIDUALS
 from .time_limit import TimeUp, time_limit
 
 PRECISION = 128
 """Bits of the ball arithmetic."""
 CONSISTENT = 1e-9
 """Relative agreement asked of published values that are derived from the base quantities."""
-NEED_UNIQUE_MINIMISER = {"optimum_sigma_min", "optimum_sigma_max", "initial_distance"}
-"""Base quantities that a theorem does without where they do not exist."""
-MAY_BE_ABSENT = NEED_UNIQUE_MINIMISER | set(RESIDUALS)
-"""Those, and the residuals of layers that a learned inverse does not have; its theorems fail without one that it has."""
-
 LEVELS = {level.name: level for level in (FAST, EXACT)}
 
 
@@ -207,10 +198,9 @@ def _check_run(path: Path, report: Report, level: Level, data: Path | None, repl
         raise FormatError(NO_CLAIM)
     report.theorem = first.theorem.id
     arrays, hashes = read_problem(path, data)
-    load = LOADERS.get(first.system, partial(load_problem, level=level))
-    problem = load(first.kind, arrays)
-    stored = read_safetensors(path / "initial.safetensors")
     system = SYSTEMS[first.system]
+    problem = system.load(first.kind, arrays, level)
+    stored = read_safetensors(path / "initial.safetensors")
     initial = system.read_weights(stored, problem, "initial.safetensors")
     if stored.keys() != initial.keys():
         raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of {', '.join(initial)}")
@@ -289,9 +279,9 @@ def _note_what_was_not_checked(system: str, stored: StoredWeights, replay: bool,
             "final.safetensors is missing: L2 speaks of the checkpoints only, and not of how the run ended"
         )
     if not replay:
-        from .replay import REPLAYED  # here, as it imports python-flint
-
-        option = "; --replay checks it" if system in REPLAYED else f": there is no replay of systems of kind {system}"
+        option = (
+            "; --replay checks it" if SYSTEMS[system].replay else f": there is no replay of systems of kind {system}"
+        )
         report.notes.append(f"L3 not checked{option}")
     report.notes.append("optimal_value is informative and not checked; no claim depends on it")
 
@@ -327,14 +317,14 @@ def _check_certificate(
     ):
         report.add(claim, "sizes and kind of the problem", Outcome.REJECT, f"{certificate.sizes} against {sizes}")
         return
-    if isinstance(problem, Samples | Spectrum | Deconvolution) and certificate.optimal_value != 0.0:
+    if system.measured_from_zero and certificate.optimal_value != 0.0:
         report.add(claim, "gaps are measured from 0", Outcome.REJECT, f"optimal value {certificate.optimal_value}")
         return
     enclosures = system.base_quantities(problem, weights, certificate.quantities)
     needed = [name for name in certificate.theorem.base if name in enclosures]
-    for name in sorted(set(certificate.theorem.base) - set(needed) - MAY_BE_ABSENT):
+    for name in sorted(set(certificate.theorem.base) - set(needed) - system.optional):
         report.add(claim, f"base quantity {name} has no finite bound for these arrays", Outcome.UNDECIDED)
-    directions = DIRECTIONS[certificate.system]
+    directions = system.directions
     for group, members in groupby(needed, lambda name: name.partition("[")[0]):
         names = list(members)
         checks = [
@@ -480,9 +470,10 @@ def _check_replay(
     report: Report,
 ) -> None:
     """Claim L3: exact descent with the recorded steps lies under the guaranteed bounds, and stored weights are its iterates."""
-    from .replay import REPLAYED, replay_run  # here, as it imports python-flint
+    from .replay import replay_run  # here, as it imports python-flint
 
-    if system not in REPLAYED or not isinstance(problem, LinearMapProblem):
+    kind = SYSTEMS[system].replay
+    if kind is None or not isinstance(problem, LinearMapProblem):
         report.add("L3", f"there is no replay of systems of kind {system}", Outcome.UNDECIDED)
         return
     trace = path / "trace.jsonl"
@@ -500,7 +491,7 @@ def _check_replay(
                 yield phase.bound(iteration), phase.start == 0
 
     outcomes = {True: Outcome.ACCEPT, False: Outcome.REJECT, None: Outcome.UNDECIDED}
-    for name, holds, detail in replay_run(system, problem, arrays, initial, stored, read_steps(trace), bounds):
+    for name, holds, detail in replay_run(kind(), problem, arrays, initial, stored, read_steps(trace), bounds):
         report.add("L3", name, outcomes[holds], detail)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from .arrays import FormatError, within
-from .bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
-from .gram_bounds import singular_extremes
+from .rigor.bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
+from .rigor.gram import singular_extremes
 
 Array = np.ndarray
 Interval = tuple[float, float]
@@ -359,14 +359,8 @@ def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) ->
 
     Arrays by kind: squared X (N, n), Y (N, m), optimum (n, m); sensing A (M, n, m), y (M,), optimum (n, m);
     softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples
-    X (N, d), Y (N, p); those of ``batches`` and ``deconvolution`` as said there.
+    X (N, d), Y (N, p).
     """
-    from . import batches, deconvolution  # which build on this module
-
-    if isinstance(kind, str) and kind in batches.NAMES:
-        return batches.load_batch(kind, arrays, level)
-    if kind == deconvolution.KIND:
-        return deconvolution.load_problem(arrays, level)
 
     def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
         array = arrays[name]

@@ -24,10 +24,8 @@ import flint
 import numpy as np
 from flint import arb, arb_mat
 
-from . import linear_resnet
-from .bounds import frobenius_upper, up
-from .gram_bounds import norm_at_most
 from .problems import LARGEST, Array, LinearMapProblem, Softmax, arb_matrix, ball
+from .rigor.bounds import frobenius_upper, up
 from .run_files import Checkpoint
 
 TOLERANCE = 1e-6
@@ -51,19 +49,19 @@ Finding = tuple[str, bool | None, str]
 """What was checked, whether it holds (``None``: undecided), and both sides."""
 
 
-def _norm(*matrices: Any) -> tuple[Any, Any]:
+def frobenius(*matrices: Any) -> tuple[Any, Any]:
     """Lower and upper bound of the Frobenius norm of all entries together."""
     total = sum((x * x for M in matrices for x in M.entries()), arb(0))
     return total.abs_lower().sqrt().lower(), total.abs_upper().sqrt().upper()
 
 
-def _entries(M: Any) -> Any:
+def entry_sum(M: Any) -> Any:
     """Sum of the entries; of balls around 0, one whose radius is the sum of theirs, and at least their norm."""
     rows, columns = M.nrows(), M.ncols()
     return (arb_mat(1, rows, [1] * rows) * M * arb_mat(columns, 1, [1] * columns))[0, 0]
 
 
-def _floats(M: Any) -> Array:
+def floats_of(M: Any) -> Array:
     """Midpoints in floats, each within an ulp."""
     return np.array([float(x) for x in M.entries()]).reshape(M.nrows(), M.ncols())
 
@@ -71,7 +69,7 @@ def _floats(M: Any) -> Array:
 # -- losses ------------------------------------------------------------------------------------------------------------
 
 
-class _LeastSquares:
+class LeastSquares:
     """½‖XV - Y‖² of V: the end-to-end map, or for matrix sensing its entries as one column."""
 
     def __init__(self, problem: LinearMapProblem, arrays: Mapping[str, Array]) -> None:
@@ -82,7 +80,7 @@ class _LeastSquares:
         self.witness = arb_matrix(arrays["optimum"].reshape(-1, columns))
         self.shape, self.columns = problem.shape, columns
         self.stationarity = self.XT * (self.X * self.witness - arb_matrix(targets))
-        residual = _norm(self.stationarity)[1]
+        residual = frobenius(self.stationarity)[1]
         self.excess = (residual * residual / (2 * ball(problem.strong_convexity()[0]))).upper()
 
     def at(self, P: Any) -> tuple[Any, Any, Any]:
@@ -95,14 +93,14 @@ class _LeastSquares:
         return arb_mat(*self.shape, gradient.entries()), gap.lower(), (gap + self.excess).upper()
 
 
-class _CrossEntropy:
+class CrossEntropy:
     """Mean cross-entropy of softmax(XP) plus (l2/2)‖P‖²."""
 
     def __init__(self, problem: Softmax, arrays: Mapping[str, Array]) -> None:
         self.X, self.XT, self.labels = arb_matrix(arrays["X"]), arb_matrix(arrays["X"].T), problem.labels.tolist()
         self.l2 = ball(problem.l2)
         gradient, self.optimum = self._evaluate(arb_matrix(arrays["optimum"]))
-        residual = _norm(gradient)[1]
+        residual = frobenius(gradient)[1]
         self.excess = (residual * residual / (2 * self.l2)).upper()
 
     def _evaluate(self, P: Any) -> tuple[Any, Any]:
@@ -130,7 +128,7 @@ class _CrossEntropy:
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """At a centre: the gradient (balls), bounds of its norm and of the gap there; g and b on the ball around it."""
 
     gradient: list[Any]
@@ -141,7 +139,7 @@ class _Look:
     bend: Any
 
 
-class _Descent(ABC):
+class Descent(ABC):
     """The centre, a list of matrices, and the radius of exact descent."""
 
     centre: list[Any]
@@ -151,22 +149,27 @@ class _Descent(ABC):
 
     def __init__(self, problem: LinearMapProblem, arrays: Mapping[str, Array]) -> None:
         self.problem = problem
-        self.loss = _CrossEntropy(problem, arrays) if isinstance(problem, Softmax) else _LeastSquares(problem, arrays)
+        self.loss = CrossEntropy(problem, arrays) if isinstance(problem, Softmax) else LeastSquares(problem, arrays)
+
+    @staticmethod
+    @abstractmethod
+    def multiplications(arrays: Mapping[str, Array], weights: Mapping[str, Array], steps: int, stored: int) -> int:
+        """About how many there are in a replay of so many steps with so many stored weights."""
 
     @abstractmethod
-    def look(self) -> _Look:
+    def look(self) -> Look:
         """What a step from here needs."""
 
     @abstractmethod
     def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
         """Of stored weights: by name, bounds of the distance from exact descent, and of the size that it is relative to."""
 
-    def step(self, here: _Look, eta: float) -> None:
+    def step(self, here: Look, eta: float) -> None:
         """Take a step of exact descent."""
         step = ball(eta)
         balls = [M - G * step for M, G in zip(self.centre, here.gradient, strict=True)]
         self.centre = [M.mid() for M in balls]
-        rounded = sum((_entries(M - N) for M, N in zip(balls, self.centre, strict=True)), arb(0)).abs_upper()
+        rounded = sum((entry_sum(M - N) for M, N in zip(balls, self.centre, strict=True)), arb(0)).abs_upper()
         factor = (1 + step * here.bend).max(step * (here.gauss_newton + here.bend) - 1)
         self.radius = (factor * self.radius + rounded).upper()
 
@@ -177,7 +180,7 @@ class _Descent(ABC):
         ratio = self.scale / self.radius
         return max(64, int(float(ratio.log()) / math.log(2.0)) + SPARE_BITS) if ratio > 1 else 64
 
-    def gap(self, here: _Look) -> tuple[Any, Any]:
+    def gap(self, here: Look) -> tuple[Any, Any]:
         """Bounds of the gap of exact descent."""
         moved = here.slope * self.radius
         moved += (here.gauss_newton + here.bend) * self.radius * self.radius / 2
@@ -189,144 +192,26 @@ class _Descent(ABC):
         Raises:
             OverflowError: errors are as large as the weights, or these too large for products in floats.
         """
-        floats = [_floats(M) for M in self.centre]
+        floats = [floats_of(M) for M in self.centre]
         if not (self.radius < self.scale and all((np.abs(M) <= LARGEST).all() for M in floats)):
             raise OverflowError("the weights exceed 1e50, or the errors the weights")
         rounding = 2.0**-52 * sum(map(frobenius_upper, floats)) + 1e-300
         return floats, up(float(self.radius) + rounding, 8 + len(floats))
 
 
-class _TwoLayer(_Descent):
-    """V (n+m, r) in place of Z = [W1; W2] (n+m, h): descent commutes with rotations of the hidden units, which leave the map and
-    the Gram matrix as they are.
-
-    Where h > n+m, V is a computed Cholesky factor of ZZᵀ. Any V is within ‖VVᵀ - ZZᵀ‖_*^½ of a rotated Z (Powers and
-    Størmer 1970, for the square roots of the two), and the trace norm is at most √(n+m) times the Frobenius norm.
-    """
-
-    def __init__(
-        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
-    ) -> None:
-        super().__init__(problem, arrays)
-        Z = arb_matrix(np.concatenate([weights["W1"], weights["W2"]]))
-        self.radius = arb(0)
-        if Z.ncols() > Z.nrows():
-            with flint.ctx.workprec(2 * bits + 64):
-                G = Z * Z.transpose()
-                Z = _cholesky(G, bits)
-                difference = _norm(Z * Z.transpose() - G)[1]
-                self.radius = (arb(Z.nrows()).sqrt() * difference).sqrt().upper()
-        n, _ = problem.shape
-        rows = Z.tolist()
-        self.centre = [arb_mat(rows[:n]), arb_mat(rows[n:])]
-        self.scale = _norm(Z)[1]
-
-    def look(self) -> _Look:
-        V1, V2 = self.centre
-        E, low, high = self.loss.at(V1 * V2.transpose())
-        floats, e = self.float_ball()
-        norms = [ball(up(self._spectral(V) + e)) for V in floats]
-        size = sum((norm * norm for norm in norms), arb(0))
-        K = ball(self.problem.smoothness()[1])
-        # the map is √size-Lipschitz on the ball, and ∇ℓ K-Lipschitz
-        steepness, lipschitz = _norm(E)[1], size.sqrt()
-        bend = steepness + K * lipschitz * self.radius
-        return _Look([E * V2, E.transpose() * V1], steepness * lipschitz, low, high, K * size, bend)
-
-    def _spectral(self, V: Array) -> float:
-        """Upper bound of ‖V‖."""
-        tall = np.ascontiguousarray(V if V.shape[0] >= V.shape[1] else V.T)
-        claim = float(np.linalg.norm(V, 2)) * (1.0 + 1e-6)
-        return min(frobenius_upper(V), norm_at_most(tall, claim, self.problem.level))
-
-    def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
-        Z = np.concatenate([weights["W1"], weights["W2"]])
-        value, error = self.problem.level.product(Z, np.ascontiguousarray(Z.T))
-        V = arb_mat([row for M in self.centre for row in M.tolist()])
-        n, m = self.problem.shape
-        exact = V * V.transpose()
-        difference = exact - arb_matrix(value)
-        # ‖ZZᵀ - VVᵀ‖_F ≤ 2‖V‖e + e², and a block is no farther
-        moved = (2 * _norm(V)[1] + self.radius) * self.radius
-        around, gram = moved + ball(error), _norm(exact)
-        found: list[tuple[str, Any, Any, Any, Any]] = []
-        for name, rows, columns in (("map", slice(n), slice(n, n + m)), ("Gram matrix", slice(None), slice(None))):
-            block, apart = (arb_mat([row[columns] for row in M.tolist()[rows]]) for M in (exact, difference))
-            (near, far), (least, most) = _norm(apart), _norm(block)
-            least, most = least + ball(FLOOR) * gram[0] - 2 * moved, most + ball(FLOOR) * gram[1] + 2 * moved
-            found.append((name, near - around, far + around, least, most))
-        return found
-
-
-def _cholesky(G: Any, bits: int) -> Any:
-    """A matrix L with LLᵀ near G + σI, σ = 4^-bits max G_ii: a witness, made of midpoints."""
-    size = G.nrows()
-    shift = max(G[i, i].mid() for i in range(size)) * arb(2) ** (-2 * bits)
-    L: list[list[Any]] = []
-    for i in range(size):
-        row: list[Any] = []
-        for j in range(i):
-            rest = G[i, j] - sum((x * y for x, y in zip(row, L[j], strict=False)), arb(0))
-            row.append((rest / L[j][j]).mid())
-        rest = G[i, i].mid() + shift - sum((x * x for x in row), arb(0)).mid()
-        row.append((rest.max(shift)).sqrt().mid())
-        L.append(row)
-    return arb_mat([row + [arb(0)] * (size - len(row)) for row in L])
-
-
-class _LinearResNet(_Descent):
-    """W itself, on the stored reduced arrays; g = Σz² and b = ‖R‖ λ_max(M) of Lemma 3 on the ball."""
-
-    def __init__(
-        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
-    ) -> None:
-        super().__init__(problem, arrays)
-        self.ends = {name: weights[name] for name in ("A", "B")}
-        self.A, self.B = (arb_matrix(weights[name]) for name in ("A", "B"))
-        self.identity = arb_matrix(np.eye(weights["A"].shape[0]))
-        self.design = arrays["X"]
-        self.centre, self.radius = [arb_matrix(layer) for layer in weights["W"]], arb(0)
-        self.scale = _norm(*(self.identity + W for W in self.centre))[1]
-
-    def look(self) -> _Look:
-        layers = [self.identity + W for W in self.centre]
-        forward = [self.A]
-        for P in layers:
-            forward.append(P * forward[-1])
-        gradient, low, high = self.loss.at((self.B * forward.pop()).transpose())
-        backward = [self.B]
-        for P in layers[:0:-1]:
-            backward.append(backward[-1] * P)
-        gradients = [
-            (before * gradient * after).transpose() for before, after in zip(forward, reversed(backward), strict=True)
-        ]
-        floats, radius = self.float_ball()
-        with np.errstate(over="ignore", invalid="ignore"):  # infinite constants decide nothing
-            measured = linear_resnet.measure({**self.ends, "W": np.array(floats)}, self.design, self.problem.level)
-            on_ball = linear_resnet.quantities_on_ball(measured, radius, self.problem.level)
-        g, bilinear = (ball(on_ball.get(name, (0.0, math.inf))[1]) for name in ("gauss_newton", "bilinear"))
-        residual = (2 * high).sqrt()
-        bend = (residual + g.sqrt() * self.radius) * bilinear
-        return _Look(gradients, residual * g.sqrt(), low, high, g, bend)
-
-    def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
-        low, high = _norm(*(M - arb_matrix(W) for M, W in zip(self.centre, weights["W"], strict=True)))
-        size, e = _norm(*self.centre), self.radius
-        floor = ball(FLOOR) * arb(len(self.centre) * self.identity.nrows()).sqrt()
-        return [("weights", low - e, high + e, size[0] - e + floor, size[1] + e + floor)]
-
-
-_DESCENTS: dict[str, type[_TwoLayer] | type[_LinearResNet]] = {"two-layer": _TwoLayer, "linear-resnet": _LinearResNet}
-"""How each system's exact descent is enclosed."""
-REPLAYED = frozenset(_DESCENTS)
-"""Systems of which runs can be replayed."""
+def multiplications_of_loss(arrays: Mapping[str, Array]) -> int:
+    """About how many there are in one gradient of the loss."""
+    design = arrays["X"] if "X" in arrays else arrays["A"]
+    outputs = 1 if "y" in arrays else arrays["optimum"].shape[1]
+    each = 2 * design.size * outputs
+    return each + 100 * len(design) * outputs if "labels" in arrays else each  # exponentials
 
 
 # -- the replay --------------------------------------------------------------------------------------------------------
 
 
 def replay_run(
-    system: str,
+    kind: type[Descent],
     problem: LinearMapProblem,
     arrays: Mapping[str, Array],
     initial: Mapping[str, Array],
@@ -334,9 +219,10 @@ def replay_run(
     steps: Sequence[float],
     bounds: Callable[[int], Iterable[tuple[Any, bool]]],
 ) -> list[Finding]:
-    """Replay a run of one of the systems in ``REPLAYED`` and compare its stored weights.
+    """Replay a run and compare its stored weights.
 
     Args:
+        kind: how exact descent of the run's system is enclosed.
         arrays, initial: the problem's arrays and the initial weights, as validated by their readers.
         checkpoints: the stored weights by file name.
         steps: of the iterations, positive floats.
@@ -354,7 +240,7 @@ def replay_run(
     entries = sum(array.size for array in (*arrays.values(), *initial.values()))
     if entries > MAX_ENTRIES:
         return [(f"exact descent with {entries} numbers", None, f"at most {MAX_ENTRIES} are tried")]
-    multiplications = _multiplications(system, arrays, initial, len(steps), len(checkpoints))
+    multiplications = kind.multiplications(arrays, initial, len(steps), len(checkpoints))
     bits, spent = FIRST_BITS, 0
     while True:
         cost = spent + len(steps) * OVERHEAD + multiplications * bits // FIRST_BITS
@@ -362,7 +248,7 @@ def replay_run(
             need = f"some {cost:.0e} multiplications; at most {MOST_BITS} bits and {MAX_WORK:.0e} are tried"
             return [(f"exact descent of {len(steps)} steps, which takes {bits} bits or more", None, need)]
         with flint.ctx.workprec(bits):
-            descent = _DESCENTS[system](problem, arrays, initial, bits)
+            descent = kind(problem, arrays, initial, bits)
             found, reached = _follow(descent, checkpoints, steps, bounds, bits)
             narrow = descent.enough_bits() > FIRST_BITS
         if narrow or all(holds is not None for _, holds, _ in found):
@@ -372,26 +258,8 @@ def replay_run(
         bits = min(max(3 * bits // 2, bits * (len(steps) + 1) // (reached + 1) + 2 * SPARE_BITS), 4 * bits)
 
 
-def _multiplications(
-    system: str, arrays: Mapping[str, Array], weights: Mapping[str, Array], steps: int, stored: int
-) -> int:
-    """How many, about."""
-    design = arrays["X"] if "X" in arrays else arrays["A"]
-    outputs = 1 if "y" in arrays else arrays["optimum"].shape[1]
-    each = 2 * design.size * outputs
-    if "labels" in arrays:
-        each += 100 * len(design) * outputs  # exponentials
-    if system == "two-layer":
-        (n, h), m = weights["W1"].shape, len(weights["W2"])
-        factor = (n + m) ** 2 * (h + 4 * (n + m)) if h > n + m else 0
-        return steps * (each + 3 * n * m * min(h, n + m)) + stored * (n + m) ** 2 * h + factor
-    depth, q, _ = weights["W"].shape
-    ends = weights["A"].shape[1] + weights["B"].shape[0]
-    return steps * (each + 2 * depth * q * q * ends + depth * depth * (q**3 + depth) // 40)
-
-
 def _follow(
-    descent: _Descent,
+    descent: Descent,
     checkpoints: Mapping[str, Checkpoint],
     steps: Sequence[float],
     bounds: Callable[[int], Iterable[tuple[Any, bool]]],

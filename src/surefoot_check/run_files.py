@@ -29,8 +29,9 @@ from .arrays import (
     read_safetensors,
 )
 from .problems import Array, Problem
-from .systems import System
-from .theorems import THEOREMS, Schedule, Segment, Theorem
+from .statement import Schedule, Segment, Theorem
+from .system import System
+from .systems import THEOREMS
 
 FORMAT = "surefoot-certificate/2"
 """Format of the certificates that are written: a later one of a run promises at most what those before it promise then."""
@@ -290,9 +291,9 @@ class Checkpoint:
         weights = system.read_weights(arrays, problem, path.name)
         if any(weights[k].shape != initial[k].shape for k in weights):
             raise FormatError(f"{path.name}: the shapes differ from those of the initial weights")
-        if any(not np.array_equal(weights[k], initial[k]) for k in system.FIXED):
+        if any(not np.array_equal(weights[k], initial[k]) for k in system.fixed):
             raise FormatError(
-                f"{path.name}: {' or '.join(system.FIXED)} differs from the initial one, and is not trained"
+                f"{path.name}: {' or '.join(system.fixed)} differs from the initial one, and is not trained"
             )
         if int(iteration) == 0 and not all(np.array_equal(weights[k], initial[k]) for k in weights):
             raise FormatError(f"{path.name}: is of iteration 0 and differs from the initial weights")

@@ -16,8 +16,10 @@ from surefoot._core.samples import SampleLoss
 from surefoot._implicit.network import ImplicitReLU
 from surefoot._implicit.scale import NotCertifiable
 from surefoot._implicit.system import step_choices
-from surefoot_check.theorems import implicit_gd, implicit_measured, implicit_spectral
-from surefoot_check.theorems.statement import Theorem, iterations_to
+from surefoot_check.implicit import gd as implicit_gd
+from surefoot_check.implicit import measured as implicit_measured
+from surefoot_check.implicit import spectral as implicit_spectral
+from surefoot_check.statement import Theorem, iterations_to
 
 from .implicit_data import TwoClass
 

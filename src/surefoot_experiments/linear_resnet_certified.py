@@ -13,7 +13,8 @@ from surefoot._core.certificate import Certificate
 from surefoot._core.descent import certify, descend
 from surefoot._core.losses import SquaredLoss
 from surefoot._linear_resnet.network import LinearResNet, sufficient_alpha
-from surefoot_check.theorems import linear_resnet_gd, linear_resnet_local
+from surefoot_check.linear_resnet import gd as linear_resnet_gd
+from surefoot_check.linear_resnet import local as linear_resnet_local
 
 from .draws import repeat_generator
 from .linear_resnet_instances import (

@@ -14,7 +14,7 @@ from surefoot._linear_resnet.batched import Batch
 from surefoot._linear_resnet.engine import Iterate, SubspaceEngine
 from surefoot._linear_resnet.network import LinearNet, LinearResNet
 from surefoot._linear_resnet.reduction import reduce
-from surefoot_check.theorems import linear_resnet_gd
+from surefoot_check.linear_resnet import gd as linear_resnet_gd
 
 from .draws import gaussian
 

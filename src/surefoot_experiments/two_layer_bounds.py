@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from surefoot._core.run import Run
 from surefoot._report import charts
-from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
+from surefoot_check.two_layer.corrected import smoothness_ahead
 
 from .draws import repeat_generator
 from .result import Experiment, Finding, Plot, Progress, Table

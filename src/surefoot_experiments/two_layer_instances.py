@@ -16,10 +16,10 @@ from surefoot._core.losses import SquaredLoss
 from surefoot._core.run import Run
 from surefoot._core.steps import StepRule
 from surefoot._two_layer.network import TwoLayerLinear
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems import two_layer as tl
-from surefoot_check.theorems.statement import iterations_to
-from surefoot_check.theorems.two_layer_corrected import C_EXPONENT, D_EXPONENT, SAFETY
+from surefoot_check.statement import iterations_to
+from surefoot_check.systems import THEOREMS
+from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.corrected import C_EXPONENT, D_EXPONENT, SAFETY
 
 from .draws import gaussian
 

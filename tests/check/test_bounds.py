@@ -25,9 +25,9 @@ from adversarial_matrices import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot_check import bounds, spectra
-from surefoot_check.exact import EXACT
-from surefoot_check.gram_bounds import norm_bounds
+from surefoot_check.rigor import bounds, spectra
+from surefoot_check.rigor.exact import EXACT
+from surefoot_check.rigor.gram import norm_bounds
 
 
 @pytest.mark.parametrize(("name", "seed"), QUICK)

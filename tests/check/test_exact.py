@@ -24,9 +24,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from surefoot_check import exact
-from surefoot_check.bounds import FAST, Level, difference_with_error
-from surefoot_check.gram_bounds import (
+from surefoot_check.rigor import exact
+from surefoot_check.rigor.bounds import FAST, Level, difference_with_error
+from surefoot_check.rigor.gram import (
     _by_cholesky,
     extreme_bounds,
     inverse_bound,
@@ -34,7 +34,7 @@ from surefoot_check.gram_bounds import (
     norm_at_most,
     singular_extremes,
 )
-from surefoot_check.spectra import singular_value_bounds
+from surefoot_check.rigor.spectra import singular_value_bounds
 
 LEVELS = pytest.mark.parametrize("level", [FAST, exact.EXACT], ids=["fast", "exact"])
 finite = st.floats(allow_nan=False, allow_infinity=False)

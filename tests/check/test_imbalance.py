@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from adversarial_matrices import orthogonal, reference_eigenvalues
 
-from surefoot_check import imbalance
-from surefoot_check.bounds import FAST, Level
-from surefoot_check.exact import EXACT
-from surefoot_check.spectra import imbalance_eigenvalue_bounds
+from surefoot_check.rigor.bounds import FAST, Level
+from surefoot_check.rigor.exact import EXACT
+from surefoot_check.rigor.spectra import imbalance_eigenvalue_bounds
+from surefoot_check.two_layer import imbalance
 
 LEVELS = pytest.mark.parametrize("level", [FAST, EXACT], ids=["fast", "exact"])
 NAMES = ("plus", "nth", "minus", "mth")

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,12 @@ from changes import GoodRun, once
 from corpus import CASES
 
 import surefoot as sf
-from surefoot_check import linear_resnet
-from surefoot_check.bounds import FAST, Level
 from surefoot_check.checker import Outcome, check, lines
-from surefoot_check.exact import EXACT
+from surefoot_check.linear_resnet import enclosures as linear_resnet
 from surefoot_check.problems import Squared, load_problem
-from surefoot_check.systems import DIRECTIONS, LOADERS, SYSTEMS
+from surefoot_check.rigor.bounds import FAST, Level
+from surefoot_check.rigor.exact import EXACT
+from surefoot_check.systems import SYSTEMS
 
 LEVELS = ("fast", "exact")
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
@@ -148,10 +147,10 @@ def test_moved_quantities_are_not_accepted_at_level_exact(
     count = 0
     for quantity, text in original["quantities"].items():
         value = float.fromhex(text)
-        if quantity not in DIRECTIONS[system] or quantity.startswith(("mass", "kappa")) or value == 0.0:
+        if quantity not in SYSTEMS[system].directions or quantity.startswith(("mass", "kappa")) or value == 0.0:
             continue  # masses and κ are published with more slack than that
         count += 1
-        moved = value * (1.0 + (1e-6 if DIRECTIONS[system][quantity] == "lower" else -1e-6))
+        moved = value * (1.0 + (1e-6 if SYSTEMS[system].directions[quantity] == "lower" else -1e-6))
         run.certificates["certificate.json"] = tamper.reevaluated(original, {quantity: moved}, {})
         run.seal()
         directory = tmp_path / f"{count}"
@@ -165,8 +164,7 @@ def enclosures(directory: Path, level: Level) -> dict[str, tuple[float, float]]:
     run = tamper.StoredRun.read(directory)
     certificate = run.certificate
     system = SYSTEMS[certificate["system"]]
-    load = LOADERS.get(certificate["system"], partial(load_problem, level=level))
-    problem = load(certificate["problem"]["kind"], run.arrays["problem.safetensors"])
+    problem = system.load(certificate["problem"]["kind"], run.arrays["problem.safetensors"], level)
     weights = system.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
     published = {name: float.fromhex(text) for name, text in certificate["quantities"].items()}
     return system.base_quantities(problem, weights, published)

@@ -11,10 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from surefoot_check import replay
+from surefoot_check.linear_resnet.replay import LinearResNet
 from surefoot_check.problems import arb_matrix, load_problem
+from surefoot_check.replay import FLOOR, CrossEntropy, LeastSquares
+from surefoot_check.two_layer.replay import TwoLayer
 
 mpmath.mp.dps = 60
+DESCENTS = {"two-layer": TwoLayer, "linear-resnet": LinearResNet}
 
 
 def exact(A: np.ndarray) -> Any:
@@ -114,7 +117,7 @@ def test_descent_of_60_digits_stays_in_the_ball(
     exactly = [exact(M) + mpmath.mpf(start) / mpmath.mpf(total) * exact(D) for M, D in zip(Z, directions, strict=True)]
     ends = [] if system == "two-layer" else [exact(weights[name]) for name in ("A", "B")]
     with flint.ctx.workprec(bits):
-        descent = replay._DESCENTS[system](problem, arrays, weights, bits)
+        descent = DESCENTS[system](problem, arrays, weights, bits)
         descent.radius = flint.arb(start) * flint.arb(1.0 + 1e-12)
         descent.radius = descent.radius.upper()
         for _ in range(6):
@@ -140,7 +143,7 @@ def test_a_wide_network_is_replaced_by_a_square_one_with_the_same_gram(rank: int
     Z = rng.standard_normal((n + m, rank)) @ rng.standard_normal((rank, h))
     exactly = [exact(Z[:n]), exact(Z[n:])]
     with flint.ctx.workprec(128):
-        descent = replay._DESCENTS["two-layer"](problem, arrays, {"W1": Z[:n], "W2": Z[n:]}, 128)
+        descent = DESCENTS["two-layer"](problem, arrays, {"W1": Z[:n], "W2": Z[n:]}, 128)
         assert descent.radius < flint.arb(2) ** -115 and descent.centre[0].ncols() == n + m
         for _ in range(10):
             V = midpoints(flint.arb_mat([row for M in descent.centre for row in M.tolist()]))
@@ -161,14 +164,14 @@ def test_distances_of_stored_weights_are_enclosed() -> None:
     weights = random_weights("two-layer", 3, 3, 2)
     stored = {name: W * 1.001 for name, W in weights.items()}
     with flint.ctx.workprec(128):
-        descent = replay._DESCENTS["two-layer"](problem, arrays, weights, 128)
+        descent = DESCENTS["two-layer"](problem, arrays, weights, 128)
         found = {name: rest for name, *rest in descent.defects(stored)}
     Z, S = (np.concatenate([w["W1"], w["W2"]]) for w in (weights, stored))
     gram, other = exact(Z) * exact(Z).T, exact(S) * exact(S).T
     for name, part in (("map", (slice(0, 3), slice(3, 5))), ("Gram matrix", (slice(0, 5), slice(0, 5)))):
         low, high, least, most = (number(x.mid()) for x in found[name])
         distance = norm(gram[part[0], part[1]] - other[part[0], part[1]])
-        size = norm(gram[part[0], part[1]]) + mpmath.mpf(replay.FLOOR) * norm(gram)
+        size = norm(gram[part[0], part[1]]) + mpmath.mpf(FLOOR) * norm(gram)
         assert (
             low <= distance <= high
             and least <= size * (1 + mpmath.mpf(10) ** -30)
@@ -187,7 +190,7 @@ def test_the_gap_of_softmax_and_sensing_is_enclosed() -> None:
     for kind, arrays in (("softmax", softmax), ("sensing", sensing)):
         problem = load_problem(kind, arrays)
         for step in range(60):  # Newton-like: gradient descent to a good witness
-            loss = replay._CrossEntropy(problem, arrays) if kind == "softmax" else replay._LeastSquares(problem, arrays)
+            loss = CrossEntropy(problem, arrays) if kind == "softmax" else LeastSquares(problem, arrays)
             gradient = loss.at(arb_matrix(arrays["optimum"]))[0]
             floats = np.array([float(x) for x in gradient.entries()]).reshape(3, 2)
             arrays = {**arrays, "optimum": arrays["optimum"] - floats / problem.smoothness()[1]}

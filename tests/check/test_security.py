@@ -190,7 +190,7 @@ def limited(action: str, imports: str, arguments: Iterable[Path]) -> list[str]:
 
 def refused(*directories: Path) -> list[str]:
     """The reports of checks in little memory, which must not accept, and must not fail for lack of it."""
-    texts = limited(CHECK, "surefoot_check, flint, surefoot_check.exact", directories)
+    texts = limited(CHECK, "surefoot_check, flint, surefoot_check.rigor.exact", directories)
     assert len(texts) == len(directories)
     assert all(text.startswith("reject") for text in texts), texts
     return texts

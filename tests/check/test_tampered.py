@@ -16,7 +16,7 @@ from every_system import KINDS, changed, copied, thin
 from good_runs import SYSTEMS
 
 from surefoot_check.checker import Outcome, check, lines
-from surefoot_check.theorems.two_layer import DIRECTIONS
+from surefoot_check.two_layer.constants import DIRECTIONS
 
 RUNS = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
 

@@ -22,7 +22,7 @@ from surefoot import cli
 from surefoot._cli import demo, listing, screen
 from surefoot._core.audit import Audit, AuditLine
 from surefoot._core.system import SYSTEMS
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import THEOREMS
 from surefoot_experiments import Experiment, Finding, Plot, Table
 
 COMMANDS = ["demo", "certify", "train", "deblur", "check", "report", "reproduce", "list"]

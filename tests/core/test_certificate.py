@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot_check.theorems.statement import Segment, iterations_to
+from surefoot_check.statement import Segment, iterations_to
 
 F64 = torch.float64
 THEOREMS = [

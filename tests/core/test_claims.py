@@ -16,7 +16,7 @@ from surefoot._core.claims import PRACTICAL, TARGET, Kind, claim
 from surefoot._core.conditioning import conditioning
 from surefoot._core.io import plain
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
-from surefoot_check.theorems import Segment
+from surefoot_check.statement import Segment
 
 DOUBLE = torch.float64
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import surefoot as sf
 from surefoot._core.system import Recertification
 from surefoot_check import Outcome, check
-from surefoot_check.theorems.statement import Segment
+from surefoot_check.statement import Segment
 
 
 def problem(seed: int) -> tuple[sf.SquaredLoss, sf.nn.TwoLayerLinear]:

@@ -13,7 +13,7 @@ from good_runs import normal
 
 import surefoot as sf
 from surefoot_check.checker import Outcome, check
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import THEOREMS
 
 EXPONENTS = [-150, -100, -75, -45, -30, -18, -9, 9, 18, 30, 45, 75, 100, 150]
 DIRECTIONS = [

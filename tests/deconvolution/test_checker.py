@@ -33,12 +33,12 @@ from surefoot.deconvolution import (
     ValidBlur,
 )
 from surefoot_check import Outcome, check
-from surefoot_check import deconvolution as rigorous
 from surefoot_check.arrays import FormatError
-from surefoot_check.bounds import FAST, Level
-from surefoot_check.exact import EXACT
-from surefoot_check.image_operators import Approximation, Convolution, Wavelet
-from surefoot_check.image_operators import Blur as CheckedBlur
+from surefoot_check.deconvolution import enclosures as rigorous
+from surefoot_check.deconvolution.operators import Approximation, Convolution, Wavelet
+from surefoot_check.deconvolution.operators import Blur as CheckedBlur
+from surefoot_check.rigor.bounds import FAST, Level
+from surefoot_check.rigor.exact import EXACT
 
 Array = np.ndarray
 BLURS = blurs()
@@ -110,7 +110,7 @@ def stored(solver: LADMM, problem: DeconvolutionProblem, state: State) -> tuple[
 
 def enclosure(arrays: dict[str, Array], weights: dict[str, Array], level: Level) -> tuple[float, float]:
     """That of V."""
-    problem = rigorous.load_problem(arrays, level)
+    problem = rigorous.load_problem(rigorous.KIND, arrays, level)
     lower, upper = rigorous.gap_exact(problem, rigorous.read_weights(weights, problem, "iterate"))
     assert float(upper) == rigorous.gap_upper(problem, weights)
     return float(lower or 0.0), float(upper)
@@ -255,7 +255,7 @@ def published(run: StoredRun, name: str) -> float:
 
 def enclosed(run: StoredRun) -> dict[str, tuple[float, float]]:
     """The base quantities of the arrays as they are."""
-    problem = rigorous.load_problem(run.arrays["problem.safetensors"])
+    problem = rigorous.load_problem(rigorous.KIND, run.arrays["problem.safetensors"])
     return rigorous.base_quantities(problem, rigorous.read_weights(run.weights, problem, "initial.safetensors"))
 
 
@@ -501,4 +501,4 @@ def test_hostile_sizes_are_refused_before_any_work() -> None:
     ):
         hostile = arrays | {"observed": np.zeros(observed), "kernel": np.zeros(taps), "periodic": np.array([0])}
         with pytest.raises(FormatError, match="more than is checked"):
-            rigorous.load_problem(hostile)
+            rigorous.load_problem(rigorous.KIND, hostile)

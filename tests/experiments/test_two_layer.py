@@ -15,7 +15,7 @@ import torch
 import surefoot_experiments
 from surefoot._core.certificate import Certificate
 from surefoot._report import charts
-from surefoot_check.theorems.two_layer_corrected import smoothness_ahead
+from surefoot_check.two_layer.corrected import smoothness_ahead
 from surefoot_experiments import summaries
 from surefoot_experiments import two_layer_bounds as bounds
 from surefoot_experiments import two_layer_instances as instances

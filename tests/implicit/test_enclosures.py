@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
-from surefoot_check import implicit as rigorous
 from surefoot_check.arrays import FormatError, digest
 from surefoot_check.checker import Outcome, check
-from surefoot_check.gram_bounds import cheap_norm, extreme_bounds, norm_bounds
+from surefoot_check.implicit import enclosures as rigorous
+from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
 from surefoot_check.problems import Samples, load_problem
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems.implicit import DIRECTIONS, MASSES, NODES, node_places
+from surefoot_check.rigor.gram import cheap_norm, extreme_bounds, norm_bounds
+from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 Weights = dict[str, Array]
@@ -470,7 +470,8 @@ def test_weights_that_do_not_fit_are_refused(name: str, value: Array) -> None:
 
 
 def test_each_system_refuses_the_other_kind_of_problem() -> None:
-    from surefoot_check import linear_resnet, two_layer
+    from surefoot_check.linear_resnet import enclosures as linear_resnet
+    from surefoot_check.two_layer import enclosures as two_layer
 
     samples = load_problem("samples", {"X": np.ones((2, 1)), "Y": np.ones((2, 1))})
     squared = load_problem("squared", {"X": np.ones((2, 1)), "Y": np.ones((2, 1)), "optimum": np.ones((1, 1))})

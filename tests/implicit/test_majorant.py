@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from surefoot._core.certificate import evaluate
 from surefoot_check.checker import PRECISION
+from surefoot_check.implicit import spectral
+from surefoot_check.implicit.constants import MASSES, NODES, node_places
 from surefoot_check.problems import ball
-from surefoot_check.theorems import Schedule
-from surefoot_check.theorems import implicit_spectral as spectral
-from surefoot_check.theorems.implicit import MASSES, NODES, node_places
-from surefoot_check.theorems.statement import iterations_to
+from surefoot_check.statement import Schedule, iterations_to
 
 Array = np.ndarray
 Values = dict[str, Any]

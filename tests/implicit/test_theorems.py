@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from surefoot._core.certificate import evaluate
+from surefoot_check.implicit import gd, measured, spectral
+from surefoot_check.implicit.constants import INFLATION, MASSES, NODES, node_places
 from surefoot_check.problems import ball
-from surefoot_check.theorems import THEOREMS, Schedule
-from surefoot_check.theorems import implicit_gd as gd
-from surefoot_check.theorems import implicit_measured as measured
-from surefoot_check.theorems import implicit_spectral as spectral
-from surefoot_check.theorems.implicit import INFLATION, MASSES, NODES, node_places
+from surefoot_check.statement import Schedule
+from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 Values = dict[str, Any]

@@ -21,13 +21,13 @@ from enclosed import Stored
 from instances.two_layer import families
 
 import surefoot as sf
-from surefoot_check import gram_bounds, imbalance
-from surefoot_check.bounds import FAST
 from surefoot_check.checker import Outcome, check
-from surefoot_check.exact import EXACT
 from surefoot_check.problems import Quadratic
-from surefoot_check.systems import SYSTEMS
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.rigor import gram as gram_bounds
+from surefoot_check.rigor.bounds import FAST
+from surefoot_check.rigor.exact import EXACT
+from surefoot_check.systems import SYSTEMS, THEOREMS
+from surefoot_check.two_layer import imbalance
 
 UNCERTIFIED = ("step-sizes/as-printed", "inverse/training")
 """Theorems without certificates; their numbers are those of ``test_uncertified_theorems``."""

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._inverse.spectra import Spectra
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems.step_sizes_as_printed import layer_quantities
+from surefoot_check.step_sizes.as_printed import layer_quantities
+from surefoot_check.systems import THEOREMS
 
 MATRICES = {
     "random": normal(2, 4, 6, seed=1),

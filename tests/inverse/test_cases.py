@@ -12,8 +12,8 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._inverse.spectra import Spectra
-from surefoot_check.inverse import Spectrum, base_quantities
-from surefoot_check.theorems.inverse import RESIDUALS
+from surefoot_check.inverse.constants import RESIDUALS
+from surefoot_check.inverse.enclosures import Spectrum, base_quantities
 
 Case = dict[str, Any]
 OTHERS = {"cayley", "svd_derivs", "svd_step"}

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surefoot as sf
-from surefoot_check import inverse as rigorous
-from surefoot_check.inverse import Spectrum, base_quantities
-from surefoot_check.theorems.inverse import RESIDUALS
+from surefoot_check.inverse import enclosures as rigorous
+from surefoot_check.inverse.constants import RESIDUALS
+from surefoot_check.inverse.enclosures import Spectrum, base_quantities
 
 DOUBLE = torch.float64
 

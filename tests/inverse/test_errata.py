@@ -15,7 +15,7 @@ from surefoot._inverse.floor import floor
 from surefoot._inverse.iteration import unrolled
 from surefoot._inverse.spectra import Spectra
 from surefoot._linalg import matrix_polynomial
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import THEOREMS
 
 DOUBLE = torch.float64
 

@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from surefoot_check import linear_resnet as rigorous
-from surefoot_check.bounds import FAST
-from surefoot_check.exact import EXACT
-from surefoot_check.theorems.linear_resnet import constants
+from surefoot_check.linear_resnet import enclosures as rigorous
+from surefoot_check.linear_resnet.constants import constants
+from surefoot_check.rigor.bounds import FAST
+from surefoot_check.rigor.exact import EXACT
 
 
 @pytest.mark.parametrize("small", [1e-3, 1e-8, 1e-9, 1e-12])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.system import system_of
-from surefoot_check.theorems import linear_resnet_gd as gd
+from surefoot_check.linear_resnet import gd
 
 F64 = torch.float64
 RTOL, ATOL = 1e-8, 1e-10

@@ -20,7 +20,7 @@ from surefoot._core import checkpoints
 from surefoot._linear_resnet import sgd
 from surefoot._linear_resnet.engine import Iterate
 from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, batch_of
-from surefoot_check.theorems import linear_resnet_sgd as theorems
+from surefoot_check.linear_resnet import sgd as theorems
 
 CASES = {
     case["name"]: case

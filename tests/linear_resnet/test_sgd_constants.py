@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from surefoot_check.theorems import linear_resnet_sgd as theorems
+from surefoot_check.linear_resnet import sgd as theorems
 
 Q = {
     "norm_A": 2.0,

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 import surefoot as sf
 from surefoot._linear_resnet.radius import least_radius
-from surefoot_check import linear_resnet as rigorous
+from surefoot_check.linear_resnet import enclosures as rigorous
+from surefoot_check.linear_resnet.constants import Constants, Measured, constants
 from surefoot_check.problems import ball
-from surefoot_check.theorems import THEOREMS, Segment
-from surefoot_check.theorems.linear_resnet import Constants, Measured, constants
+from surefoot_check.statement import Segment
+from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 F64 = torch.float64

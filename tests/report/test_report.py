@@ -25,7 +25,7 @@ from surefoot._report.facts import Facts
 from surefoot._report.page import page as document
 from surefoot._report.wording import SYMBOLS, by_family, count, factor, margin, number
 from surefoot._two_layer.system import TwoLayerSystem
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import THEOREMS
 
 VOID = {"meta", "br", "link", "img"}
 PLOTS = ("gap", "steps", "conditions")

@@ -216,4 +216,6 @@ def test_a_bound_far_below_the_rounding_of_the_objective(good_run: GoodRun, tmp_
     run.write(tmp_path / "run")
     report = check(tmp_path / "run")
     assert report.outcome is Outcome.ACCEPT, "\n".join(lines(report))
-    assert any(line.name == f"{t:09d}.safetensors: gap after {t} iterations" for line in report.lines)
+    assert any(
+        line.name == f"{t:09d}.safetensors: gap after {t} iterations, by certificate.json" for line in report.lines
+    )

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import step_sizes_reference as reference
 
-from surefoot_check import step_sizes
-from surefoot_check.problems import load_problem
+from surefoot_check.step_sizes import enclosures as step_sizes
+from surefoot_check.step_sizes.batches import load_problem
 
 
 def loaded(kind: str, **arrays: Any) -> Any:

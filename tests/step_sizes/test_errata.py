@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from surefoot._core.certificate import evaluate
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems import step_sizes_as_printed as printed
+from surefoot_check.step_sizes import as_printed as printed
+from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 CASES = {

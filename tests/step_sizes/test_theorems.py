@@ -15,15 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot._core.certificate import evaluate
-from surefoot_check import step_sizes
 from surefoot_check.arrays import FormatError
-from surefoot_check.batches import Batch
-from surefoot_check.bounds import up
 from surefoot_check.checker import PRECISION
-from surefoot_check.problems import ball, load_problem
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems import step_sizes as shared
-from surefoot_check.theorems import step_sizes_prox_rate as prox_rate
+from surefoot_check.problems import ball
+from surefoot_check.problems import load_problem as load_samples
+from surefoot_check.rigor.bounds import up
+from surefoot_check.step_sizes import constants as shared
+from surefoot_check.step_sizes import enclosures as step_sizes
+from surefoot_check.step_sizes import prox_rate
+from surefoot_check.step_sizes.batches import Batch, load_problem
+from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 
@@ -549,7 +550,7 @@ def test_malformed_weights_are_refused(key: str, value: Any) -> None:
 
 
 def test_networks_of_other_systems_do_not_solve_batches() -> None:
-    samples = load_problem("samples", {"X": np.ones((2, 2)), "Y": np.ones((2, 1))})
+    samples = load_samples("samples", {"X": np.ones((2, 2)), "Y": np.ones((2, 1))})
     with pytest.raises(FormatError, match="do not solve a problem of kind 'samples'"):
         step_sizes.read_weights({}, samples, "test")
 

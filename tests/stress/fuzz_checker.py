@@ -21,10 +21,10 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType, SimpleNamespace
-from typing import Any, cast
+from types import FrameType
+from typing import Any
 
 import torch
 
@@ -35,9 +35,9 @@ from fuzz import Files, Fuzzer, Harness, Input, files_of
 from good_runs import SYSTEMS
 
 from surefoot_check import checker
-from surefoot_check.bounds import Level
 from surefoot_check.problems import Array, Problem
-from surefoot_check.systems import System
+from surefoot_check.rigor.bounds import Level
+from surefoot_check.system import System
 
 CHUNK = 500
 HANG = 60
@@ -82,15 +82,13 @@ class Remembered:
 
     def install(self) -> None:
         """Let the checker use it."""
-        load, systems = checker.load_problem, dict(checker.SYSTEMS)
+        checker.SYSTEMS = {name: self._system(name, system) for name, system in checker.SYSTEMS.items()}
 
-        def load_problem(kind: object, arrays: Mapping[str, Array], level: Level) -> Problem:
-            return self._once((repr(kind), level.name), arrays, lambda: load(kind, dict(arrays), level))
+    def _system(self, name: str, system: System) -> System:
+        def load(kind: object, arrays: Mapping[str, Array], level: Level) -> Problem:
+            key = (name, repr(kind), level.name)
+            return self._once(key, arrays, lambda: system.load(kind, dict(arrays), level))
 
-        checker.load_problem = load_problem
-        checker.SYSTEMS = {name: cast(System, self._system(name, system)) for name, system in systems.items()}
-
-    def _system(self, name: str, system: System) -> SimpleNamespace:
         def base_quantities(problem: Problem, weights: Mapping[str, Array], q: Mapping[str, float]) -> Any:
             key = (name, id(problem), *(q.get(choice) for choice in ("radius", "node_min", "node_max")))
             return self._once(key, weights, lambda: system.base_quantities(problem, weights, q), problem)
@@ -98,8 +96,7 @@ class Remembered:
         def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> Any:
             return self._once((name, id(problem)), weights, lambda: system.gap_upper(problem, weights), problem)
 
-        own = {key: getattr(system, key) for key in ("FIXED", "read_weights", "sizes", "gap_exact")}
-        return SimpleNamespace(**own, base_quantities=base_quantities, gap_upper=gap_upper)
+        return replace(system, load=load, base_quantities=base_quantities, gap_upper=gap_upper)
 
     def _once(self, key: tuple[Any, ...], arrays: Mapping[str, Array], make: Callable[[], Any], *alive: Any) -> Any:
         whole = (*key, *((name, v.dtype.str, v.shape, v.tobytes()) for name, v in sorted(arrays.items())))

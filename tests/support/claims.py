@@ -18,8 +18,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from surefoot_check.systems import DIRECTIONS
-from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment
+from surefoot_check.statement import Inequality, Schedule, Segment
+from surefoot_check.systems import SYSTEMS, THEOREMS
 
 Array = np.ndarray
 Arrays = Mapping[str, Array]
@@ -211,7 +211,7 @@ def untrue(directory: Path, good: Mapping[str, Any]) -> str | None:
 
 
 def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) -> str | None:
-    theorem, directions = THEOREMS[record["theorem"]], DIRECTIONS[record["system"]]
+    theorem, directions = THEOREMS[record["theorem"]], SYSTEMS[record["system"]].directions
     q: dict[str, Any] = {name: float.fromhex(text) for name, text in record["quantities"].items()}
     measured = MEASURE[record["system"]](problem, initial)
     for name in set(theorem.base) & q.keys():

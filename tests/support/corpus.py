@@ -13,8 +13,8 @@ import numpy as np
 from changes import edit, faster, field, reevaluate, scaled
 from tamper import SCHEDULE, Array, Change, StoredRun, Tampering, get, put, reevaluated
 
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems.two_layer import DIRECTIONS
+from surefoot_check.systems import THEOREMS
+from surefoot_check.two_layer.constants import DIRECTIONS
 
 CASES: list[Tampering] = []
 

@@ -22,11 +22,10 @@ from mpmath import mp, mpf
 from surefoot._core.certificate import Certificate, digests
 from surefoot._core.system import system_of
 from surefoot_check import checker
-from surefoot_check.bounds import FAST, Level
-from surefoot_check.problems import Interval, load_problem
-from surefoot_check.systems import DIRECTIONS, LOADERS, SYSTEMS
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems.statement import SLACK
+from surefoot_check.problems import Interval
+from surefoot_check.rigor.bounds import FAST, Level
+from surefoot_check.statement import SLACK
+from surefoot_check.systems import SYSTEMS, THEOREMS
 
 Array = np.ndarray
 Arrays = Mapping[str, Array]
@@ -109,15 +108,14 @@ def _evaluated(module: ModuleType, key: _Key) -> dict[str, Reference]:
 def opened(at: Stored, level: Level) -> tuple[Any, dict[str, Array]]:
     """Problem and weights as the checker reads them."""
     arrays = dict(at.problem)
-    loader = LOADERS.get(at.system)
-    problem = loader(at.kind, arrays) if loader is not None else load_problem(at.kind, arrays, level)
+    problem = SYSTEMS[at.system].load(at.kind, arrays, level)
     return problem, SYSTEMS[at.system].read_weights(at.weights, problem, "initial.safetensors")
 
 
 def moved(at: Stored) -> Stored:
     """The same with the weights that change moved at random, by a thousandth."""
     draw = np.random.default_rng(0)
-    fixed = SYSTEMS[at.system].FIXED
+    fixed = SYSTEMS[at.system].fixed
     weights = {k: v if k in fixed else v * (1.0 + 1e-3 * draw.standard_normal(v.shape)) for k, v in at.weights.items()}
     return replace(at, weights=weights)
 
@@ -199,7 +197,7 @@ def _in_balls(compute: Callable[[], Any]) -> Any:
 
 def _sign(system: str, name: str) -> int:
     """The direction in which the quantity must err."""
-    return 1 if DIRECTIONS[system][name] == "upper" else -1
+    return 1 if SYSTEMS[system].directions[name] == "upper" else -1
 
 
 def unsafe_factor(system: str, name: str, of: Reference) -> float | None:
@@ -229,3 +227,6 @@ def mutate(
     assert places
     for module, key in places:
         patch.setattr(module, key, wrong)
+    for key, system in SYSTEMS.items():
+        if system.base_quantities is enclosing:
+            patch.setitem(SYSTEMS, key, replace(system, base_quantities=wrong))

@@ -16,8 +16,7 @@ import numpy as np
 from changes import faster, field, scaled
 from tamper import SCHEDULE, Array, Change, Record, StoredRun, Tampering, encoded, get, put, reevaluated
 
-from surefoot_check.systems import DIRECTIONS
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import SYSTEMS, THEOREMS
 
 NOT_FINITE: list[Any] = ["nan", "inf", "-inf", math.nan, math.inf, "0x1.0000000000000p+1024", "0x1p99999999"]
 NOT_NUMBERS: list[Any] = ["0.5", "1e-3", "", "0x1.8p+0", 0.5, 1, True, None, [], {}]
@@ -175,7 +174,7 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
             changes[f"theorem and system {name}"] = both(
                 field(("theorem",), name), field(("system",), name.split("/")[0])
             )
-    for system_name in DIRECTIONS:
+    for system_name in SYSTEMS:
         if system_name != system:
             changes[f"system {system_name}"] = field(("system",), system_name)
     changes |= {f"version {version!r}": field(("theorem_version",), version) for version in (0, 2, 1.0, True, "1")}
@@ -230,7 +229,7 @@ def looser(index: int, column: int, factor: float) -> Change:
 
 def unsafe(system: str, name: str, part: float) -> Change:
     """A base quantity moved in the direction that promises more, everything else recomputed by the theorem."""
-    sign = 1.0 if DIRECTIONS[system][name] == "lower" else -1.0
+    sign = 1.0 if SYSTEMS[system].directions[name] == "lower" else -1.0
 
     def change(run: StoredRun) -> None:
         value = float.fromhex(run.certificate["quantities"][name])

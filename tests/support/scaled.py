@@ -16,7 +16,7 @@ from good_runs import normal
 import surefoot as sf
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 from surefoot_check.checker import Outcome, check
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import THEOREMS
 
 Instance = tuple[Any, Any]
 """A network and its loss; ``None`` for a learned inverse, which has its interval."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
-from surefoot_check import step_sizes
 from surefoot_check.arrays import digest
-from surefoot_check.problems import load_problem
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems.step_sizes import DIRECTIONS
+from surefoot_check.step_sizes import enclosures as step_sizes
+from surefoot_check.step_sizes.batches import load_problem
+from surefoot_check.step_sizes.constants import DIRECTIONS
+from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 Arrays = dict[str, Array]

@@ -17,7 +17,8 @@ import numpy as np
 
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition
 from surefoot_check.arrays import digest, read_safetensors
-from surefoot_check.theorems import THEOREMS, Segment
+from surefoot_check.statement import Segment
+from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 Record = dict[str, Any]

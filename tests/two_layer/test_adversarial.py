@@ -19,8 +19,8 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._two_layer.engines import Engine
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems import two_layer as tl
+from surefoot_check.systems import THEOREMS
+from surefoot_check.two_layer import constants as tl
 
 KINDS = ["squared", "squared-low-rank", "sensing", "sensing-deficient", "softmax"]
 WEIGHTS = ["gaussian", "low-rank", "nearly-balanced", "one-layer-small", "near-optimum"]

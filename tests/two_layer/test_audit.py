@@ -14,7 +14,7 @@ import surefoot as sf
 from surefoot._core.system import system_of
 from surefoot._two_layer.engines import WeightEngine
 from surefoot._two_layer.system import reduced_weights
-from surefoot_check.theorems import two_layer as tl
+from surefoot_check.two_layer import constants as tl
 
 MONOTONE = "the gap never increases"
 DESCENT = "descent of Theorem I: L' <= L - (eta - eta^2 K'(eta)/2) |grad L|^2"

@@ -20,10 +20,10 @@ import surefoot as sf
 from surefoot._two_layer.engines import ENGINES, Engine
 from surefoot._two_layer.iterate import Iterate
 from surefoot._two_layer.system import measure_quantities, reduced_weights
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems import two_layer as tl
-from surefoot_check.theorems.two_layer_corrected import barred
-from surefoot_check.theorems.two_layer_drift import DECREASE, KAPPA
+from surefoot_check.systems import THEOREMS
+from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.corrected import barred
+from surefoot_check.two_layer.drift import DECREASE, KAPPA
 
 Case = dict[str, Any]
 CONSTANT, TRAJECTORY = 1e-8, 1e-6

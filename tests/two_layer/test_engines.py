@@ -16,7 +16,7 @@ from surefoot._core.system import system_of
 from surefoot._two_layer.engines import ENGINES, GramEngine, WeightEngine
 from surefoot._two_layer.iterate import GRAM_LIMIT
 from surefoot._two_layer.system import reduced_weights
-from surefoot_check.theorems import two_layer as tl
+from surefoot_check.two_layer import constants as tl
 
 
 def close(expected: Any, rel: float) -> Any:

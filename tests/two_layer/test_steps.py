@@ -18,7 +18,7 @@ from surefoot._two_layer.engines import Engine
 from surefoot._two_layer.iterate import Quartic
 from surefoot._two_layer.steps import DRIFT, PAPER, first_critical_point
 from surefoot._two_layer.system import TwoLayerSystem
-from surefoot_check.theorems import two_layer as tl
+from surefoot_check.two_layer import constants as tl
 
 KINDS = ["squared", "sensing", "sensing-deficient", "softmax"]
 RULES = list(TwoLayerSystem.rules)

@@ -16,10 +16,10 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.certificate import evaluate
-from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
-from surefoot_check.theorems import two_layer as tl
-from surefoot_check.theorems.statement import iterations_to
-from surefoot_check.theorems.two_layer_drift import BUDGETS, COARSE, SEGMENT, TARGET, Drift, Level
+from surefoot_check.statement import Inequality, Schedule, Segment, Theorem, iterations_to
+from surefoot_check.systems import THEOREMS
+from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.drift import BUDGETS, COARSE, SEGMENT, TARGET, Drift, Level
 
 RATES = ["two-layer/drift", "two-layer/contraction", "two-layer/constant", "two-layer/corrected"]
 """The theorems that claim a rate and are true."""

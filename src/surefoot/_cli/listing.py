@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import surefoot_experiments
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import THEOREMS
 
 from .. import data as datasets
 from .._core.steps import StepRule

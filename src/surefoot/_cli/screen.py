@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from surefoot_check.implicit import flow as implicit_flow
 from surefoot_check.text import visible
-from surefoot_check.theorems import implicit_flow
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot_check.theorems import implicit_flow, linear_resnet_gd
+from surefoot_check.implicit import flow as implicit_flow
+from surefoot_check.linear_resnet import gd as linear_resnet_gd
 
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend

@@ -16,10 +16,10 @@ from typing import Any
 from torch import Tensor
 
 from surefoot_check.arrays import FormatError, digest, parse_hex
-from surefoot_check.bounds import NotFiniteError
+from surefoot_check.rigor.bounds import NotFiniteError
 from surefoot_check.run_files import FORMAT, FORMATS
-from surefoot_check.theorems import THEOREMS, Inequality, Schedule, Segment, Theorem
-from surefoot_check.theorems.statement import SLACK, iterations_to
+from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem, iterations_to
+from surefoot_check.systems import THEOREMS
 
 from . import claims
 from .claims import Claim, Kind

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from surefoot_check.theorems import THEOREMS, Segment
+from surefoot_check.statement import Segment
+from surefoot_check.systems import THEOREMS
 
 PRACTICAL = 1e6
 """More iterations than this are no plan: a count above it is true and of no practical use."""

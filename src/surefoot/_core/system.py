@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from surefoot_check.theorems.statement import SLACK
+from surefoot_check.statement import SLACK
 
 from .audit import Audit
 from .certificate import Certificate

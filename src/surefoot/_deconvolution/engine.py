@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from surefoot_check.theorems.deconvolution_ladmm import RULE
+from surefoot_check.deconvolution.ladmm import RULE
 
 from .._core.status import RunStatus
 from .admm import LADMM, State

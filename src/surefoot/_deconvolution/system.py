@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from surefoot_check import deconvolution as rigorous
-from surefoot_check.bounds import up
-from surefoot_check.theorems import deconvolution_ladmm as ladmm
-from surefoot_check.theorems.deconvolution_ladmm import RULE
+from surefoot_check.deconvolution import enclosures as rigorous
+from surefoot_check.deconvolution import ladmm
+from surefoot_check.deconvolution.ladmm import RULE
+from surefoot_check.rigor.bounds import up
 
 from .._core.audit import Audit, Check, audited, common_checks, noise
 from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
@@ -215,7 +215,7 @@ def _enclosed(net: LADMM, loss: SparseLoss, start: State) -> dict[str, tuple[flo
     )
     usual = "pass a smaller picture, intensities of about 0..1, and parameters of usual size"
     with checkable("the problem is", usual):
-        stored = rigorous.load_problem(problem)
+        stored = rigorous.load_problem(rigorous.KIND, problem)
         return rigorous.base_quantities(stored, rigorous.read_weights(weights, stored, "start"))
 
 

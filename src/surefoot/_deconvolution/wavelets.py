@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from surefoot_check.image_operators import filter_defect, outwards
+from surefoot_check.deconvolution.operators import filter_defect, outwards
 
 from .._core.validate import positive_integer, unknown
 from .operators import Shape, _shape

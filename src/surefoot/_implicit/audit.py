@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from surefoot_check.theorems import implicit_measured, implicit_spectral
+from surefoot_check.implicit import measured as implicit_measured
+from surefoot_check.implicit import spectral as implicit_spectral
 
 from .._core.audit import Audit, Check, Lines, audited, common_checks, constant_step, each, noise
 from .._core.certificate import Certificate

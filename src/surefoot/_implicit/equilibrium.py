@@ -15,7 +15,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from surefoot_check.bounds import down, up
+from surefoot_check.rigor.bounds import down, up
 
 from .._core.validate import nonnegative, positive_integer, unknown
 from .finished_rows import FinishedRows

@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from surefoot_check.bounds import down, up
+from surefoot_check.rigor.bounds import down, up
 
 LANCZOS_STEPS = 40
 MARGINS = (1e-9, 1e-7, 1e-5, 1e-3, 3e-2)

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from surefoot_check.implicit import spectral
 from surefoot_check.problems import Samples
-from surefoot_check.theorems import implicit_spectral as spectral
-from surefoot_check.theorems.statement import iterations_to
+from surefoot_check.statement import iterations_to
 
 from .._core.losses import SCALE
 from .._core.samples import SampleLoss

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surefoot_check import implicit as rigorous
+from surefoot_check.implicit import enclosures as rigorous
+from surefoot_check.implicit import measured as implicit_measured
+from surefoot_check.implicit import spectral as implicit_spectral
+from surefoot_check.implicit.constants import DIRECTIONS
 from surefoot_check.problems import Samples, load_problem
-from surefoot_check.theorems import implicit_measured, implicit_spectral
-from surefoot_check.theorems.implicit import DIRECTIONS
-from surefoot_check.theorems.statement import Schedule, Theorem, iterations_to
+from surefoot_check.statement import Schedule, Theorem, iterations_to
 
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, Condition, checkable, conclude, digests, evaluate, find, publish

@@ -7,7 +7,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from surefoot_check.theorems.inverse import MAX_LAYERS
+from surefoot_check.inverse.constants import MAX_LAYERS
 
 from .._core.validate import integer
 from .._linalg import chebyshev as optimal

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surefoot_check.inverse import KIND, LARGEST
+from surefoot_check.inverse.enclosures import KIND, LARGEST
 
 from .._core.losses import Loss
 

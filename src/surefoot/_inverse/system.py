@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 from torch import Tensor
 
-from surefoot_check import inverse as rigorous
-from surefoot_check.theorems import inverse as shared
-from surefoot_check.theorems import inverse_interval
+from surefoot_check.inverse import constants as shared
+from surefoot_check.inverse import enclosures as rigorous
+from surefoot_check.inverse import interval as inverse_interval
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish

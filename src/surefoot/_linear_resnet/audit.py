@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from surefoot_check.theorems import linear_resnet_local as local
+from surefoot_check.linear_resnet import local
 
 from .._core.audit import Audit, Check, Lines, audited, common_checks, constant_step, noise
 from .._core.certificate import Certificate

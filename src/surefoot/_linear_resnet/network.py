@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from surefoot_check.theorems import linear_resnet_local as local
+from surefoot_check.linear_resnet import local
 
 from .._core.losses import SquaredLoss
 from .._core.validate import integer, positive_integer, real

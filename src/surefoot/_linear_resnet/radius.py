@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from surefoot_check.theorems.linear_resnet import Measured, pl_constant
+from surefoot_check.linear_resnet.constants import Measured, pl_constant
 
 INFLATION = 1.0 + 1e-6
 """Iterates approach the least fixed point from below and certify nothing; the result is inflated and verified by the theorem."""

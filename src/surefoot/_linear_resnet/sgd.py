@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot_check import linear_resnet as rigorous
 from surefoot_check.arrays import digest
-from surefoot_check.bounds import frobenius_upper, product_error, up
+from surefoot_check.linear_resnet import enclosures as rigorous
+from surefoot_check.linear_resnet import sgd as theorems
+from surefoot_check.linear_resnet.constants import DIRECTIONS
 from surefoot_check.problems import ULP, Squared, load_problem
-from surefoot_check.theorems import linear_resnet_sgd as theorems
-from surefoot_check.theorems.linear_resnet import DIRECTIONS
+from surefoot_check.rigor.bounds import frobenius_upper, product_error, up
 
 from .._core import checkpoints
 from .._core import trace as traces

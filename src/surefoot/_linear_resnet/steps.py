@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from surefoot_check.theorems import linear_resnet_local as local
-from surefoot_check.theorems.statement import SLACK
+from surefoot_check.linear_resnet import local
+from surefoot_check.statement import SLACK
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surefoot_check import linear_resnet as rigorous
+from surefoot_check.linear_resnet import enclosures as rigorous
+from surefoot_check.linear_resnet import local
+from surefoot_check.linear_resnet.constants import DIRECTIONS
 from surefoot_check.problems import Squared, load_problem
-from surefoot_check.theorems import Theorem
-from surefoot_check.theorems import linear_resnet_local as local
-from surefoot_check.theorems.linear_resnet import DIRECTIONS
-from surefoot_check.theorems.statement import SLACK, Schedule
+from surefoot_check.statement import SLACK, Schedule, Theorem
 
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, Condition, checkable, conclude, digests, evaluate, find, publish

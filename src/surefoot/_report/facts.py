@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems.deconvolution_ladmm import RULE as LADMM
-from surefoot_check.theorems.step_sizes import RULE as LEARNED
+from surefoot_check.deconvolution.ladmm import RULE as LADMM
+from surefoot_check.step_sizes.constants import RULE as LEARNED
+from surefoot_check.systems import THEOREMS
 
 from .._core.audit import Audit, AuditLine
 from .._core.certificate import Certificate, CertificateStatus

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from surefoot_check.arrays import digest
-from surefoot_check.theorems import THEOREMS
+from surefoot_check.systems import THEOREMS
 
 from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind

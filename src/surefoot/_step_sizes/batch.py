@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot_check.bounds import down, up
-from surefoot_check.gram_bounds import extreme_bounds
+from surefoot_check.rigor.bounds import down, up
+from surefoot_check.rigor.gram import extreme_bounds
 
 from .._core.validate import as_tensor, finite, integer, nonnegative
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from surefoot_check.gram_bounds import extreme_bounds
+from surefoot_check.rigor.gram import extreme_bounds
 
 from .._core.shared_sum import SharedSum, Terms, assign, flat
 from .._core.team import Message, member, name_of

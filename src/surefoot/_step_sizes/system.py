@@ -14,13 +14,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from surefoot_check import step_sizes as rigorous
 from surefoot_check.arrays import within
-from surefoot_check.batches import LARGEST
-from surefoot_check.problems import load_problem
-from surefoot_check.theorems import step_sizes as shared
-from surefoot_check.theorems import step_sizes_monotone, step_sizes_prox_monotone, step_sizes_prox_rate, step_sizes_rate
-from surefoot_check.theorems.statement import Schedule
+from surefoot_check.statement import Schedule
+from surefoot_check.step_sizes import constants as shared
+from surefoot_check.step_sizes import enclosures as rigorous
+from surefoot_check.step_sizes import monotone as step_sizes_monotone
+from surefoot_check.step_sizes import prox_monotone as step_sizes_prox_monotone
+from surefoot_check.step_sizes import prox_rate as step_sizes_prox_rate
+from surefoot_check.step_sizes import rate as step_sizes_rate
+from surefoot_check.step_sizes.batches import LARGEST, load_problem
 
 from .._core.audit import Audit, Check, Lines, audited, common_checks, noise
 from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish

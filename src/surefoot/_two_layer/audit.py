@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems import two_layer as tl
-from surefoot_check.theorems.two_layer_constant import ConstantStep
-from surefoot_check.theorems.two_layer_corrected import Corrected, step_cap
-from surefoot_check.theorems.two_layer_drift import DECREASE, Drift
+from surefoot_check.systems import THEOREMS
+from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.constant import ConstantStep
+from surefoot_check.two_layer.corrected import Corrected, step_cap
+from surefoot_check.two_layer.drift import DECREASE, Drift
 
 from .._core.audit import Audit, Lines, audited, common_checks, constant_step, each, noise
 from .._core.certificate import Certificate

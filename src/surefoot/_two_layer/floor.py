@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from surefoot_check.theorems import THEOREMS
-from surefoot_check.theorems import two_layer as tl
-from surefoot_check.theorems.two_layer_drift import DECREASE, KAPPA, Drift
+from surefoot_check.systems import THEOREMS
+from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.drift import DECREASE, KAPPA, Drift
 
 from .._core.certificate import Certificate
 

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 from torch.linalg import svdvals
 
-from surefoot_check.theorems import two_layer as tl
+from surefoot_check.two_layer import constants as tl
 
 from .._core.losses import LinearMapLoss
 from .._core.small import Array, SmallQuadratic

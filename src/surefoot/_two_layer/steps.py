@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from surefoot_check.theorems import two_layer as tl
-from surefoot_check.theorems.two_layer_corrected import smoothness_ahead, step_cap
+from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.corrected import smoothness_ahead, step_cap
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from surefoot_check.arrays import within
 from surefoot_check.problems import LARGEST, load_problem
-from surefoot_check.theorems import two_layer as tl
-from surefoot_check.two_layer import base_quantities
+from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.enclosures import base_quantities
 
 from .._core.audit import Audit
 from .._core.certificate import (

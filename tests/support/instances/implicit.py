@@ -12,9 +12,9 @@ from enclosed import Array, Stored, certified
 
 import surefoot as sf
 from surefoot._implicit.system import measure
-from surefoot_check import implicit as rigorous
+from surefoot_check.implicit import enclosures as rigorous
+from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.problems import Samples
-from surefoot_check.theorems import implicit_spectral
 
 Arrays = dict[str, Array]
 

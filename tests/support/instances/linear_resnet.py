@@ -9,7 +9,7 @@ from enclosed import Stored, certified
 from torch import Tensor
 
 import surefoot as sf
-from surefoot_check import linear_resnet
+from surefoot_check.linear_resnet import enclosures as linear_resnet
 
 from .arrays import DOUBLE, graded, normal, with_values
 

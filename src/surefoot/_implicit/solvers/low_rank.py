@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from surefoot_check.bounds import up
+from surefoot_check.rigor.bounds import up
 
 from ..norms import accumulated, product_roundoff, row_norms_upper
 from .base import Solver

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from surefoot_check.bounds import up
+from surefoot_check.rigor.bounds import up
 
 from ..norms import accumulated, matrix_norm_upper, product_roundoff
 

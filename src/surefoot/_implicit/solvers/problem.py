@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from surefoot_check.bounds import up
+from surefoot_check.rigor.bounds import up
 
 from ..norms import accumulated, matrix_norm_upper, product_roundoff, row_norms_upper
 from .model import LowRankModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from surefoot_check.bounds import up
+from surefoot_check.rigor.bounds import up
 
 from ..norms import row_norms_upper
 from .base import Solver

@@ -1,0 +1,20 @@
+"""Deconvolution by linearised ADMM: enclosures of what a certificate rests on, and one theorem a file."""
+
+from __future__ import annotations
+
+from ..system import System
+from . import enclosures, ladmm
+
+SYSTEM = System(
+    name="deconvolution",
+    theorems=(ladmm.THEOREM,),
+    directions=ladmm.DIRECTIONS,
+    load=enclosures.load_problem,
+    read_weights=enclosures.read_weights,
+    sizes=enclosures.sizes,
+    base_quantities=enclosures.base_quantities,
+    gap_upper=enclosures.gap_upper,
+    gap_exact=enclosures.gap_exact,
+    fixed=enclosures.FIXED,
+    measured_from_zero=True,
+)

@@ -1,0 +1,84 @@
+"""What the theorems on learned matrix inverses share (docs/theorems/inverse.md).
+
+A network of K layers X_{k+1} = X_k Σ_{l<L} C_kl (I - A X_k)^l starts from X_0 = Aᵀ/c0. Its problem is an interval
+[lower, upper] of σ²/c0 over the nonzero singular values σ of A, and its *gap* after k layers is the largest ‖AA⁺ -
+AX_k‖ of all such matrices. An iteration is a layer; after the last one nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ..numbers import Number, Quantities, exp, log, sqrt
+from ..statement import Inequality, Schedule, Segment
+
+MAX_LAYERS = 64
+RESIDUALS = tuple(f"residual[{k}]" for k in range(1, MAX_LAYERS + 1))
+"""Names of the gaps after 1, 2, … layers."""
+
+DIRECTIONS: dict[str, str] = {
+    # the published interval lies inside the stored one, for which the residuals were bounded
+    "lower": "upper",
+    "upper": "lower",
+    "initial_gap": "upper",  # max |1 - σ²/c0|
+    "deviation": "upper",  # max |C - 1|
+    **dict.fromkeys(RESIDUALS, "upper"),
+}
+"""Every base quantity and the direction in which its published value must err."""
+
+CLAIMS = ("L1",)
+"""There are no iterates to store: the claim is about all matrices of the interval."""
+RULE = "layers"
+"""The step rule: one layer after the other."""
+
+
+def degree(q: Quantities) -> int:
+    """L^K, the degree in σ²/c0 of the residual after the last layer."""
+    return int(q["L"]) ** int(q["K"])
+
+
+def best_possible(q: Quantities) -> Number:
+    """1/T_N((u+l)/(u-l)), N = L^K: no coefficients have a smaller worst residual on [l, u] (docs, Proposition 4)."""
+    outer, inner = sqrt(q["upper"]), sqrt(q["lower"])
+    decay = exp(-degree(q) * log((outer + inner) / (outer - inner)))
+    return 2.0 * decay / (1.0 + decay * decay)
+
+
+def common(q: Quantities) -> dict[str, Number]:
+    """The derived quantities of both theorems."""
+    return {"degree": float(degree(q)) + 0.0 * q["initial_gap"], "best_possible": best_possible(q)}
+
+
+def proper(q: Quantities) -> list[Inequality]:
+    """The hypotheses on the interval."""
+    return [
+        Inequality("the interval is positive: lower > 0", q["lower"], ">", 0.0),
+        Inequality("the interval has a length: lower < upper", q["lower"], "<", q["upper"]),
+    ]
+
+
+def layered(q: Quantities, level: Callable[[int], float]) -> Schedule:
+    """One segment for each layer's gap, ``level(k)`` for k ≥ 1; the last one is endless."""
+    count = int(q["K"])
+    levels = [float(q["initial_gap"]), *(level(k) for k in range(1, count + 1))]
+    return [Segment(k, 1 if k < count else None, value, 0.0) for k, value in enumerate(levels)]
+
+
+def of_layers(q: Quantities, schedule: Schedule, level: Callable[[int], Number]) -> Iterator[Inequality]:
+    """The obligations of such a schedule: a segment for every layer, and each level is at least the gap ``level(k)``."""
+    yield Inequality("there is a segment for each layer", len(schedule), "<=", int(q["K"]) + 1)
+    yield Inequality("no layer is left out", len(schedule), ">=", int(q["K"]) + 1)
+    for k, segment in enumerate(schedule):
+        where = f"segment {k}"
+        yield Inequality(f"{where}: starts at its layer", segment.start, "<=", k)
+        yield Inequality(f"{where}: does not start before its layer", segment.start, ">=", k)
+        if k + 1 < len(schedule):
+            count = -1 if segment.count is None else segment.count
+            yield Inequality(f"{where}: lasts one layer", count, "<=", 1)
+            yield Inequality(f"{where}: ends after its layer", count, ">=", 1)
+        elif segment.count is not None:
+            yield Inequality("the last segment is endless", 1.0, "<", 0.0)
+        yield Inequality(f"{where}: the gap is constant", segment.decrease, "<=", 0.0)
+        yield Inequality(f"{where}: there are no steps", segment.step, "<=", 0.0)
+        gap = q["initial_gap"] if k == 0 else level(k)
+        yield Inequality(f"{where}: level is at least the gap", segment.level, ">=", gap)

@@ -1,0 +1,297 @@
+"""Rigorous enclosures of the base quantities of deep linear ResNets on concrete arrays.
+
+Weights A (m, d), B (k, m), W (L, m, m) on a squared loss with stored X (r, d), Y (r, k): f(x) = B (I+W_L) … (I+W_1) A x, and the
+end-to-end map of the problem is (B … A)ᵀ (d, k). Errors of products accumulate along the layers and are carried with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..arrays import FormatError, within
+from ..problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix, ball
+from ..rigor.bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
+from ..rigor.exact import float_above
+from ..rigor.gram import norm_at_most, norm_bounds
+from ..rigor.spectra import singular_value_bounds
+from .constants import Measured, constants
+
+DEEPEST = 512
+"""Largest depth: a check measures L²/2 products and takes time of order L³."""
+SQUARINGS = 6
+SHARP = 1.04
+"""Products of norms that exceed the norm of the product by no more than this are not replaced by measured norms, which exceed
+it by as much."""
+SQUARES_VANISH = 1e-150
+"""Covers matrices whose entries have squares that underflow."""
+SHAPES = {"A": 2, "B": 2, "W": 3}
+FIXED: tuple[str, ...] = ("A", "B")
+"""Weights that training does not change."""
+
+
+def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+    """A (m, d), B (k, m), W (L, m, m), float64, of the arrays of the file ``name``."""
+    weights: dict[str, Array] = {}
+    for key, dimensions in SHAPES.items():
+        array = arrays.get(key)
+        if array is None or array.dtype != np.float64 or array.ndim != dimensions or array.size == 0:
+            raise FormatError(f"{name}: {key} is missing or malformed")
+        within(f"{name}: {key}", array, LARGEST)
+        weights[key] = array
+    A, B, W = weights.values()
+    if len(W) > DEEPEST:
+        raise FormatError(f"{name}: W has {len(W)} layers; certificates are checked up to {DEEPEST}")
+    if not isinstance(problem, Squared):
+        raise FormatError(f"{name}: linear ResNets are certified for the squared loss only")
+    d, k = problem.shape
+    if A.shape[1] != d or B.shape[0] != k or B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
+        raise FormatError(f"{name}: A, B and W do not fit each other or the problem")
+    return weights
+
+
+def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+    """d, k, width m, depth L."""
+    assert isinstance(problem, Squared)
+    d, k = problem.shape
+    return {"d": d, "k": k, "m": weights["A"].shape[0], "depth": len(weights["W"]), "quadratic": problem.quadratic}
+
+
+def _layers(W: Array) -> tuple[Array, Array]:
+    """P_l = I + W_l and a bound of the rounding of each, in Frobenius norm."""
+    minus = -np.eye(W.shape[1])
+    layers = [difference_with_error(layer, minus) for layer in W]
+    return np.array([layer for layer, _ in layers]), np.array([error for _, error in layers])
+
+
+def end_to_end(weights: Mapping[str, Array], level: Level = FAST) -> Product:
+    """(B P_L … P_1 A)ᵀ (d, k) with its error."""
+    P, rounding = _layers(weights["W"])
+    value, error = weights["A"], 0.0
+    for layer, e in zip(P, rounding, strict=True):
+        value, error = _times(level, layer, norm_bounds(layer, level)[1], float(e), value, error)
+    value, error = _times(level, weights["B"], norm_bounds(weights["B"], level)[1], 0.0, value, error)
+    return Product(np.ascontiguousarray(value.T), error)
+
+
+def exact_map(weights: Mapping[str, Array]) -> Any:
+    """The same as an ``arb_mat``."""
+    identity = arb_matrix(np.eye(weights["A"].shape[0]))
+    value = arb_matrix(weights["A"])
+    for layer in weights["W"]:
+        value = (identity + arb_matrix(layer)) * value
+    return (arb_matrix(weights["B"]) * value).transpose()
+
+
+def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+    """Rigorous upper bound of the gap."""
+    assert isinstance(problem, Squared)
+    return problem.gap_upper(end_to_end(weights, problem.level))
+
+
+def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+    """Bounds of the gap in ball arithmetic."""
+    assert isinstance(problem, Squared)
+    return problem.gap_exact(end_to_end(weights, problem.level), lambda: exact_map(weights))
+
+
+def _times(
+    level: Level, left: Array, norm: float, left_error: float, right: Array, right_error: float
+) -> tuple[Array, float]:
+    """The product of two matrices that are each known up to an error in Frobenius norm, and the error of it.
+
+    ``norm`` bounds the spectral norm of ``left`` as stored.
+    """
+    product, rounding = level.product(left, right)
+    error = rounding + norm * right_error + left_error * frobenius_upper(right)
+    return product, up(error + left_error * right_error, 6)
+
+
+def measure(weights: Mapping[str, Array], X: Array, level: Level = FAST) -> Measured:
+    """Bounds of the singular values of all A_l, B_l, P_l and of the norms of all M_ij; X is the stored design (r, d)."""
+    A, B, W = weights["A"], weights["B"], weights["W"]
+    P, rounding = _layers(W)
+    depth = len(P)
+    layers = [(layer, float(e)) for layer, e in zip(P, rounding, strict=True)]
+    p_low, p = _extremes(layers, level)
+    forward = [_times(level, A, 0.0, 0.0, np.ascontiguousarray(X.T), 0.0)]
+    for layer in range(depth - 1):
+        forward.append(_times(level, P[layer], float(p[layer]), float(rounding[layer]), *forward[-1]))
+    backward = [(B, 0.0)]
+    for layer in range(depth - 1, 0, -1):
+        value, error = backward[-1]
+        value, error = _times(level, P[layer].T, float(p[layer]), float(rounding[layer]), value.T, error)
+        backward.append((value.T, error))
+    backward.reverse()
+    (a_low, a), (b_low, b) = (_extremes(matrices, level) for matrices in (forward, backward))
+    # σ_r of an m × r matrix is its last singular value only if m ≥ r; likewise for B_l (k × m)
+    if A.shape[0] < X.shape[0]:
+        a_low = np.zeros(depth)
+    if B.shape[1] < B.shape[0]:
+        b_low = np.zeros(depth)
+    return Measured(a, a_low, b, b_low, p, p_low, _between(P, rounding, p, level))
+
+
+def _extremes(matrices: list[tuple[Array, float]], level: Level) -> tuple[Array, Array]:
+    """Lower bounds of the smallest and upper bounds of the largest singular value of each matrix."""
+    low, high = np.empty(len(matrices)), np.empty(len(matrices))
+    for i, (value, error) in enumerate(matrices):
+        lower, upper = singular_value_bounds(np.ascontiguousarray(value), level)
+        low[i], high[i] = max(0.0, down(float(lower[-1]) - error)), up(float(upper[0]) + error)
+    return low, high
+
+
+def _slack(m: int) -> float:
+    """1 + the relative error of the norms of m × m matrices below.
+
+    Each squaring of ``_norms`` errs by γ_m ‖G‖_F² ≤ m γ_m ‖G‖², by as much again because the computed G is not exactly
+    symmetric, and the roots halve that each time: 4 m² u in all. A sum of m² squares is within m² u.
+    """
+    return 1.0 + 1e-9 + 8.0 * ULP * m * m
+
+
+def _between(P: Array, rounding: Array, p: Array, level: Level) -> Array:
+    """Upper bounds of ‖P_{j-1} … P_{i+1}‖ for i < j: the product of the norms, or a smaller measured norm of the product."""
+    result = _products_of_norms(p)
+    if len(P) < 3 or not _products_are_sharp(P, result[0, -1]):
+        measured = _norms_of_products(P, rounding, p)
+        if level is not FAST:
+            measured = _confirmed(P, rounding, p, measured, result, level)
+        result = np.minimum(result, measured)
+    return result
+
+
+def _confirmed(P: Array, rounding: Array, p: Array, claimed: Array, known: Array, level: Level) -> Array:
+    """Upper bounds near ``claimed``, proved by the level's primitives one by one; those above ``known`` are left open."""
+    result = np.full_like(claimed, np.inf)
+    for i in range(len(P) - 1):
+        result[i, i + 1] = 1.0
+        value, error = P[i + 1], float(rounding[i + 1])
+        for j in range(i + 2, len(P)):
+            if claimed[i, j] < known[i, j]:
+                result[i, j] = up(norm_at_most(value, float(claimed[i, j]), level) + error)
+            if j < len(P) - 1:
+                value, error = _times(level, P[j], float(p[j]), float(rounding[j]), value, error)
+    return result
+
+
+def _products_of_norms(p: Array) -> Array:
+    """Upper bounds of p_{i+1} … p_{j-1} for i < j."""
+    depth = len(p)
+    result = np.zeros((depth, depth))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for j in range(1, depth):
+            # from small factors, before large ones, a product may vanish
+            result[: j - 1, j] = result[: j - 1, j - 1] * p[j - 1] + SQUARES_VANISH
+            result[j - 1, j] = 1.0
+    return np.triu(result * (1.0 + 1e-9), 1)
+
+
+def _products_are_sharp(P: Array, bound: float) -> bool:
+    """Whether the product of all inner norms is close to the norm of the product of these layers.
+
+    It then is so for every part of them, as ‖M‖ ≤ ‖left part‖ ‖M_ij‖ ‖right part‖. This saves time and has no part in the
+    rigour of the bounds.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = P[1]
+        for layer in P[2:-1]:
+            whole = layer @ whole
+    return bool(np.isfinite(whole).all()) and bound <= SHARP * float(np.linalg.norm(whole, 2))
+
+
+def _norms_of_products(P: Array, rounding: Array, p: Array) -> Array:
+    """Upper bounds of ‖P_{j-1} … P_{i+1}‖ for i < j, measured on products of equal length together; in time L² m³."""
+    depth, m = P.shape[0], P.shape[1]
+    result = np.zeros((depth, depth))
+    for i in range(depth - 1):
+        result[i, i + 1] = 1.0
+    product, error = P[1:-1], rounding[1:-1]
+    slack = _slack(m)
+    frobenius = np.sqrt((P**2).sum((1, 2))) * slack + SQUARES_VANISH
+    gamma = 2.0 * m * ULP
+    for length in range(1, depth - 1):
+        norms = _norms(product) + error
+        for i, norm in enumerate(norms):
+            result[i, i + length + 1] = norm * slack
+        if length + 2 >= depth:
+            break
+        # the next layer from the left: layer i + length + 1 (0-based) times the product of layers i + 1 … i + length
+        left = slice(length + 1, depth - 1)
+        shorter, shorter_error = product[:-1], error[:-1]
+        size = np.sqrt((shorter**2).sum((1, 2))) * slack + SQUARES_VANISH
+        error = (gamma * frobenius[left] * size + p[left] * shorter_error + rounding[left] * size) * (
+            1.0 + 1e-6
+        ) + 1e-300
+        product = P[left] @ shorter
+    return result
+
+
+def _norms(M: Array) -> Array:
+    """Upper bounds of the spectral norms of a batch (b, m, m): min(‖(MᵀM)^64‖_F^(1/128), 1 + ‖M - I‖_F)."""
+    near_identity = 1.0 + np.sqrt(((M - np.eye(M.shape[1])) ** 2).sum((1, 2)))
+    G = M.transpose(0, 2, 1) @ M
+    logarithm = np.zeros(len(M))
+    weight = 1.0
+    for squaring in range(SQUARINGS + 1):
+        size = np.sqrt((G**2).sum((1, 2)))
+        logarithm += weight * np.log(np.maximum(size, 1e-300))
+        if squaring == SQUARINGS:
+            break
+        G = G / np.maximum(size, 1e-300)[:, None, None]
+        G = G @ G
+        weight *= 0.5
+    return np.minimum(np.exp(0.5 * logarithm), near_identity) * _slack(M.shape[1]) + SQUARES_VANISH
+
+
+def base_quantities(
+    problem: Problem,
+    weights: Mapping[str, Array],
+    quantities: Mapping[str, float],
+) -> dict[str, Interval]:
+    """Enclosures of the quantities in ``theorems.linear_resnet.DIRECTIONS``; those on the ball if ``quantities`` has a radius."""
+    assert isinstance(problem, Squared)
+    A, B, W = weights["A"], weights["B"], weights["W"]
+    result: dict[str, Interval] = {
+        "initial_gap": (0.0, gap_upper(problem, weights)),
+        "weight_norm": (0.0, frobenius_upper(W)),
+    }
+    for name, matrix in (("A", A), ("B", B), ("X", problem.design)):
+        lower, upper = singular_value_bounds(matrix, problem.level)
+        result[f"norm_{name}"] = float(lower[0]), float(upper[0])
+        result[f"sigma_min_{name}"] = max(0.0, float(lower[-1])), float(upper[-1])
+    if A.shape[0] < A.shape[1]:  # the theorems mean λ_min(AᵀA) and λ_min(BBᵀ), not the last singular value
+        result["sigma_min_A"] = (0.0, 0.0)
+    if B.shape[1] < B.shape[0]:
+        result["sigma_min_B"] = (0.0, 0.0)
+    if not W.any():
+        result["weight_norm"] = (0.0, 0.0)
+    radius = quantities.get("radius")
+    if radius is not None and 0.0 <= radius < np.inf:
+        result |= quantities_on_ball(measure(weights, problem.design, problem.level), radius, problem.level)
+    return _finite(result)
+
+
+def _finite(enclosures: Mapping[str, Interval]) -> dict[str, Interval]:
+    return {name: (float(a), float(b)) for name, (a, b) in enclosures.items() if np.isfinite([a, b]).all()}
+
+
+def quantities_on_ball(measured: Measured, radius: float, level: Level = FAST) -> dict[str, Interval]:
+    """Enclosures of the constants of Lemma 3, in balls but for level ``fast``; their far ends allow for the rounding of another
+    evaluation of it."""
+    if level is FAST:
+        on_ball = constants(measured, radius)
+        mu, gauss_newton, bilinear = map(float, (on_ball.pl_constant, on_ball.gauss_newton, on_ball.bilinear))
+    else:
+        balls = np.frompyfunc(ball, 1, 1)
+        on_ball = constants(Measured(*(balls(bounds) for bounds in vars(measured).values())), ball(radius))
+        mu = max(0.0, -float_above(-on_ball.pl_constant))
+        gauss_newton, bilinear = float_above(on_ball.gauss_newton), float_above(ball(0.0) + on_ball.bilinear)
+    enclosures = {
+        "pl_constant": (mu, mu * (1.0 + 1e-6)),
+        "gauss_newton": (gauss_newton * (1.0 - 1e-6), gauss_newton),
+        "bilinear": (bilinear * (1.0 - 1e-6), bilinear),
+    }
+    return _finite(enclosures)

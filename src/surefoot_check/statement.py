@@ -1,0 +1,175 @@
+"""What a theorem is to this package: base quantities, conditions, a guaranteed schedule, and its proof
+obligations."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from .numbers import Number, Quantities, exp, log
+
+Relation = Literal["<", "<=", ">", ">="]
+
+SLACK = 1e-9
+"""Relative distance that a published number keeps from what was computed: far above rounding, far below what matters."""
+
+
+@dataclass(frozen=True)
+class Inequality:
+    """One inequality with both sides, in floats or balls."""
+
+    name: str
+    left: Number
+    relation: Relation
+    right: Number
+
+    @property
+    def certain(self) -> bool:
+        """Whether it certainly holds (NaN, and balls that overlap, count as not certain)."""
+        match self.relation:
+            case "<":
+                return bool(self.left < self.right)
+            case "<=":
+                return bool(self.left <= self.right)
+            case ">":
+                return bool(self.left > self.right)
+            case ">=":
+                return bool(self.left >= self.right)
+
+    @property
+    def margin(self) -> float | None:
+        """log10 of the ratio of the larger to the smaller side as the relation wants it (positive: it holds).
+
+        ``None`` where a ratio says nothing: a side that is not positive.
+        """
+        left, right = float(self.left), float(self.right)
+        if not (left > 0.0 and right > 0.0 and math.isfinite(left) and math.isfinite(right)):
+            return None
+        ratio = math.log10(left) - math.log10(right)
+        return -ratio if self.relation in ("<", "<=") else ratio
+
+
+@dataclass(frozen=True)
+class Segment:
+    """From iteration ``start``, for ``count`` iterations (``None``: for ever), the guaranteed gap falls by the factor
+    ``1 - decrease`` an iteration, from ``level``. One of the two steps is the witness for the checker: the floor step
+    of the theorem (by Theorem I, or by Theorem III) that achieves that decrease; the other is 0."""
+
+    start: int
+    count: int | None
+    level: float
+    decrease: float
+    sharp_step: float = 0.0
+    contraction_step: float = 0.0
+
+    def at(self, iteration: int) -> float:
+        """Guaranteed gap at ``iteration`` ≥ start, rounded up."""
+        passed = iteration - self.start
+        if passed == 0 or self.decrease == 0.0:
+            return self.level
+        return self.level * exp(passed * math.log1p(-self.decrease)) * (1.0 + 1e-12)
+
+    @property
+    def step(self) -> float:
+        """The floor step."""
+        return max(self.sharp_step, self.contraction_step)
+
+
+Schedule = list[Segment]
+
+
+def iterations_to(schedule: Schedule, relative_gap: float) -> float:
+    """Smallest t with guaranteed gap ≤ relative_gap times the first level; ``math.inf`` if there is none."""
+    target = relative_gap * schedule[0].level
+    if target == 0.0 < schedule[0].level:  # it underflows; no bound in floats reaches it
+        return math.inf
+    for segment in schedule:
+        if segment.level <= target:
+            return segment.start
+        if segment.decrease > 0.0:
+            count = math.ceil((math.log(segment.level) - math.log(target) + 2e-12) / -math.log1p(-segment.decrease))
+            if segment.count is None or count <= segment.count:
+                return segment.start + count
+    return math.inf
+
+
+class Theorem(ABC):
+    """A convergence theorem for one system.
+
+    ``base`` names the quantities that are measured on the arrays. ``parameters`` are free choices that are
+    published with them. Every method takes the quantities as floats or balls.
+    """
+
+    id: ClassVar[str]
+    version: ClassVar[int] = 1
+    statement: ClassVar[str]
+    reference: ClassVar[str]
+    provable: ClassVar[bool] = True
+    """False for a theorem that is evaluated and never accepted of a run: its statement as printed is false, or is
+    about the flow, or its constants have no rigorous bounds here."""
+    claims: ClassVar[tuple[str, ...]] = ("L1", "L2")
+    """What a certificate that holds claims: L1 its hypotheses and schedule, L2 that stored iterates lie under the bound."""
+    positive_steps: ClassVar[bool] = True
+    """Whether every step of its schedule is positive above the optimum. False for layers and a flow, which have none, and for
+    learned steps, which may be 0."""
+    rule: ClassVar[str]
+    """The step rule it speaks of by default."""
+    base: ClassVar[tuple[str, ...]]
+    choices: ClassVar[tuple[str, ...]]
+    """Names of what ``parameters`` returns."""
+
+    @abstractmethod
+    def parameters(self, q: Quantities) -> dict[str, float]:
+        """The free choices of the theorem at these base quantities, in floats."""
+
+    @abstractmethod
+    def derived(self, q: Quantities) -> dict[str, Number]:
+        """Quantities that follow from base and parameters, by their symbols in ASCII."""
+
+    @abstractmethod
+    def conditions(self, q: Quantities) -> list[Inequality]:
+        """The hypotheses, each with both sides."""
+
+    @abstractmethod
+    def schedule(self, q: Quantities) -> Schedule:
+        """The guaranteed gap by iteration, in floats, where the conditions hold."""
+
+    def sublinear(self, q: Quantities) -> Number | None:
+        """c of a guarantee that the gap after t ≥ 1 iterations is at most c/t, which the schedule follows in steps, at these
+        quantities; ``None`` for a theorem without such a guarantee. For people: what is checked is the schedule."""
+        return None
+
+    @abstractmethod
+    def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
+        """What must be certain for ``schedule`` to be guaranteed, given the conditions."""
+
+
+def chain(q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
+    """The obligations that every schedule has: it starts at the initial gap, without gaps or overlaps, and each
+    level is at least what the segment before leaves."""
+    one = 1.0 + 0.0 * q["initial_gap"]  # of the arithmetic in use
+    expected_start, reached = 0, q["initial_gap"]
+    for index, segment in enumerate(schedule):
+        where = f"segment {index}"
+        yield Inequality(f"{where}: starts where the one before ends", segment.start, "<=", expected_start)
+        yield Inequality(f"{where}: leaves no iteration out", segment.start, ">=", expected_start)
+        yield Inequality(f"{where}: level is at least the gap reached", segment.level, ">=", reached)
+        yield Inequality(f"{where}: decrease is not negative", segment.decrease, ">=", 0.0)
+        yield Inequality(f"{where}: decrease is below 1", segment.decrease, "<", 1.0)
+        if segment.count is None:
+            yield Inequality(f"{where}: only the last is endless", index, ">=", len(schedule) - 1)
+            return
+        yield Inequality(f"{where}: has iterations", segment.count, ">=", 1)
+        expected_start = segment.start + segment.count
+        reached = segment.level * exp(segment.count * log(one - segment.decrease))
+    yield Inequality("the last segment is endless", 1.0, "<", 0.0)
+
+
+def starts_with(segment: Segment, step: Number) -> Iterator[Inequality]:
+    """The obligations of a segment whose one step is the published first step."""
+    yield Inequality("the step is at most the first step", segment.sharp_step, "<=", step)
+    yield Inequality("the step is at least the first step", segment.sharp_step, ">=", step)
+    yield Inequality("there is no other step", segment.contraction_step, "<=", 0.0)

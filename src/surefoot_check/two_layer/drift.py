@@ -1,0 +1,180 @@
+"""``two-layer/drift``: the drift budget (the default theorem of two-layer linear networks).
+
+Statement. Let ℓ be K-smooth and μ-PL, and let α1 > 0 bound s-(0) through imbalance and margin. If every step keeps
+the drift d_t = η²(‖G1‖² + ‖G2‖²) within κ(θα1 - Q_t)(1 - L_{t+1}/L_t), Q_t the drift spent, and lowers the gap at
+least as much as the floor step does, then s-(t) ≥ (1-θ)α1 for all t and L_t is at most the schedule
+L̂_{t+1} = (1 - v(L̂_t)) L̂_t, where v does not increase with its argument.
+Reference: docs/theorems/two-layer-drift.md (Theorems II, 5 and III of the project; no counterpart in the paper).
+
+Because v(L) does not increase with L, the rate at a level holds at every lower gap: a schedule of a few hundred
+segments of constant rate is as valid as the recursion itself, and checks in milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..numbers import Number, Quantities, smaller, sqrt
+from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, iterations_to
+from . import constants as tl
+
+KAPPA = 0.5
+"""κ of the budget condition (T); ½ minimises the time spent under the cap."""
+DECREASE = 0.5
+"""c: floor steps lower the gap by at least c·η‖∇L‖²."""
+BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
+"""The grid of θ, the share of α1 that may be spent."""
+TARGET = 1e-12
+"""Relative gap for which θ is chosen."""
+FLOOR = 1e-36
+"""Relative gap after which the schedule goes on with its last rate."""
+LATEST = 1e15
+"""Iteration after which it does so in any case: counts stay exact in float64, and within the 64 bits of a file."""
+SEGMENT = math.log(10.0) / 16.0
+"""Longest segment, as a decrease of ln L: the loss against the recursion is below the change of v over it."""
+COARSE = 4.0 * SEGMENT
+"""The same where schedules are only compared."""
+
+
+class Level:
+    """The constants k̂, l̂, û, ŝ, cap of Theorem 5 at a guaranteed gap L, in floats or balls."""
+
+    def __init__(self, q: Quantities, gap: Number) -> None:
+        K, mu = q["smoothness"], q["strong_convexity"]
+        spendable = q["budget"] * q["alpha1"]
+        self.sigma = (1.0 - q["budget"]) * q["alpha1"]
+        if "optimum_sigma_max" in q:
+            beta2 = tl.margin_above(q, tl.gap_radius(q, gap))
+            s_plus = tl.sigma_max_squared_along(q, beta2, spendable)
+            w = smaller(beta2, 0.5 * s_plus)
+        else:  # path form (Theorem 6): the iterates stay within sqrt(2 L0/(μ s_*))/c of the start
+            length = sqrt(2.0 * q["initial_gap"] / (mu * self.sigma)) / DECREASE
+            root = sqrt(q["sigma_max_squared"]) + length
+            s_plus = root * root
+            w = 0.5 * s_plus
+        r = sqrt(2.0 * K * gap)
+        self.k = (K * s_plus + r, K * s_plus * r, 0.5 * K * w * r * r)
+        self.lower, self.upper = mu * self.sigma, K * s_plus
+        self.curvature = K * sqrt(K) * w * sqrt(2.0 * gap)
+        self.cap = KAPPA * spendable / sqrt(q["initial_gap"] * gap)  # κ y_t / L_t ≥ this, by Theorem II with κ = ½
+
+    def sharp_decrease(self, eta: Number) -> Number:
+        """v(L) of Theorem 5 at the floor step η."""
+        return 2.0 * self.lower * tl.sharp_gain(eta, self.k)
+
+    def contraction_decrease(self, eta: Number) -> Number:
+        """v_III(L) at the floor step η: 1 - f² = (1 - f)(1 + f)."""
+        loss = eta * self.lower - eta * eta * self.curvature
+        return loss * (2.0 - loss)
+
+
+class Drift(Theorem):
+    """Theorem II with the advance count of Theorem 5, and of Theorem III for quadratic losses."""
+
+    id = "two-layer/drift"
+    statement = (
+        "Gradient descent whose steps keep the drift budget and do at least as well as the floor step keeps "
+        "s-(t) >= (1 - budget) alpha1, and its gap stays under the schedule."
+    )
+    reference = "surefoot, docs/theorems/two-layer-drift.md"
+    rule = "certified-bb"
+    base = (
+        "smoothness",
+        "strong_convexity",
+        "lambda_plus",
+        "lambda_minus",
+        "lambda_n",
+        "lambda_m",
+        "initial_gap",
+        "optimum_sigma_min",
+        "optimum_sigma_max",
+        "sigma_max_squared",
+    )
+    choices = ("budget", "decrease")
+    use_sharp = True
+
+    def uses_contraction(self, q: Quantities) -> bool:
+        """Theorem III applies to quadratic losses; in the path form every step must satisfy (S), which it does not give."""
+        return bool(q["quadratic"]) and "optimum_sigma_max" in q
+
+    def parameters(self, q: Quantities) -> dict[str, float]:
+        """θ (``budget``) from a fixed grid, the one with the fewest guaranteed iterations; and c (``decrease``)."""
+        best, best_count = BUDGETS[len(BUDGETS) // 2], math.inf
+        if all(c.certain for c in self.conditions({**q, "budget": best, "decrease": DECREASE})):
+            for budget in BUDGETS:
+                chosen = {**q, "budget": budget, "decrease": DECREASE}
+                count = iterations_to(self.schedule(chosen, TARGET, COARSE), TARGET)
+                if count < best_count:
+                    best, best_count = budget, count
+        return {"budget": best, "decrease": DECREASE}
+
+    def derived(self, q: Quantities) -> dict[str, Number]:
+        values: dict[str, Number] = {}
+        if q["strong_convexity"] > 0.0:
+            radius = tl.gap_radius(q, q["initial_gap"])
+            values["radius"] = radius
+            values["beta1"] = tl.margin_below(q, radius)
+            if "optimum_sigma_max" in q:
+                values["beta2"] = tl.margin_above(q, radius)
+                values["alpha2"] = tl.alpha2(q, values["beta2"])
+        values["alpha1"] = tl.alpha1(q, values.get("beta1", 0.0))
+        values["guaranteed_sigma"] = (1.0 - q["budget"]) * values["alpha1"]
+        return values
+
+    def conditions(self, q: Quantities) -> list[Inequality]:
+        return [
+            Inequality("strong convexity (or PL constant): mu > 0", q["strong_convexity"], ">", 0.0),
+            Inequality("imbalance and margin: alpha1 > 0", self.derived(q)["alpha1"], ">", 0.0),
+        ]
+
+    def schedule(self, q: Quantities, floor: float = FLOOR, segment: float = SEGMENT) -> Schedule:
+        q = {**q, **self.derived(q)}
+        gap, start, segments = float(q["initial_gap"]), 0, []
+        if gap == 0.0:
+            return [Segment(0, None, 0.0, 0.0)]
+        lowest = max(gap * floor, 1e-290)
+        while True:
+            level = Level(q, gap)
+            sharp = tl.sharp_floor(level.k, level.cap) if self.use_sharp else 0.0
+            contraction = (
+                tl.contraction_floor(level.lower, level.upper, level.curvature, level.cap)
+                if self.uses_contraction(q)
+                else 0.0
+            )
+            by_sharp, by_contraction = level.sharp_decrease(sharp), level.contraction_decrease(contraction)
+            sharp, contraction = (sharp, 0.0) if by_sharp >= by_contraction else (0.0, contraction)
+            decrease = max(by_sharp, by_contraction, 0.0) * (1.0 - SLACK)
+            length = segment / -math.log1p(-decrease) if decrease > 0.0 else math.inf
+            if gap <= lowest or start + length > LATEST:
+                segments.append(Segment(start, None, gap, decrease, sharp, contraction))
+                return segments
+            count = max(1, int(length))
+            segments.append(Segment(start, count, gap, decrease, sharp, contraction))
+            start += count
+            gap = segments[-1].at(start)
+
+    def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
+        yield from chain(q, schedule)
+        yield Inequality("0 < theta", q["budget"], ">", 0.0)
+        yield Inequality("theta < 1", q["budget"], "<", 1.0)
+        yield Inequality("c is at most the theorem's", q["decrease"], "<=", DECREASE)
+        yield Inequality("c is at least the theorem's", q["decrease"], ">=", DECREASE)
+        q = {**q, **self.derived(q)}
+        for index, segment in enumerate(schedule):
+            if segment.level == 0.0:
+                continue
+            level = Level(q, segment.level + 0.0 * q["initial_gap"])
+            sharp, contraction = segment.sharp_step, segment.contraction_step
+            floor, decrease = sharp == contraction == 0.0, 0.0
+            if self.use_sharp and contraction == 0.0:
+                floor = tl.sharp_floor_holds(sharp, level.k, level.cap)
+                decrease = level.sharp_decrease(sharp)
+            elif self.uses_contraction(q) and sharp == 0.0:
+                floor = tl.contraction_floor_holds(contraction, level.lower, level.upper, level.curvature, level.cap)
+                decrease = level.contraction_decrease(contraction)
+            yield Inequality(f"segment {index}: its step is a floor step", 1.0 if floor else 0.0, ">", 0.0)
+            yield Inequality(f"segment {index}: the floor step achieves the decrease", decrease, ">=", segment.decrease)
+
+
+THEOREM = Drift()
