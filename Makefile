@@ -37,8 +37,9 @@ demo: $(STAMP) ## the main job on bundled real data, end to end
 	$(BIN)/surefoot demo
 
 # One process for each core, and one thread in each; a file's tests stay together, so that its fixtures are made once.
+# CORETYPE=Nehalem, for example, makes numpy's and scipy's OpenBLAS use those kernels: results differ by rounding.
 test: $(STAMP) ## the tests, without those marked slow
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(if $(CORETYPE),OPENBLAS_CORETYPE=$(CORETYPE)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-slow: $(STAMP) ## the tests marked slow
 	$(BIN)/python -m pytest -m slow

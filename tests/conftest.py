@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,11 @@ torch.set_num_threads(1)
 
 # The tests are no package: the modules that several of them share are found by name.
 sys.path.append(str(Path(__file__).resolve().with_name("support")))
+
+# What starts the tests may ignore these (nohup, a shell's background); the programs under test would inherit that.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
