@@ -1,7 +1,7 @@
 """The program ``surefoot``: one command line over the library.
 
 Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad usage or input; 3 undecided; 4 diverged, collapsed, ill posed or no
-progress; 130 and 143 after Ctrl-C and SIGTERM.
+progress; 130, 143 and 129 after Ctrl-C, SIGTERM and SIGHUP.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def test_resume(run, copied: Path, tmp_path: Path) -> None:
     assert refused.code == 2 and "--layers" in refused.err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_interrupted(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int) -> None:
     original = training._Task.drawn
 

@@ -233,7 +233,7 @@ def test_resume_of_a_damaged_run(run, table: Path, tmp_path: Path, name: str) ->
 
 
 @pytest.mark.usefixtures("without_report")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signal_keeps_a_checkpoint(
     run, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
 ) -> None:

@@ -146,7 +146,7 @@ class SignalAfter(sf.steps.StepRule):
         return 1e-4
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_after_the_iteration(tmp_path: Path, number: int) -> None:
     before = signal.getsignal(number)
     run = descend(None, None, SignalAfter(number, 17), directory=tmp_path / "run")

@@ -330,6 +330,22 @@ def test_a_second_sigterm_waits_for_the_checkpoint_too() -> None:
         assert stop.signal_number == signal.SIGTERM
 
 
+def test_a_hangup_asks_to_stop_unless_it_is_ignored() -> None:
+    """``nohup`` ignores it for what it starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.signal_number == signal.SIGHUP
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.signal_number is None and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_progress_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     sf.descend(network(), sf.SquaredLoss(X, Y), max_iterations=5)
     assert capsys.readouterr() == ("", "")

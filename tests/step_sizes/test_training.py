@@ -197,7 +197,7 @@ def test_resume_takes_an_earlier_checkpoint_when_the_newest_is_damaged(tmp_path:
     assert same(run, whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_with_a_checkpoint(tmp_path: Path, number: signal.Signals) -> None:
     stop = True
 

@@ -7,7 +7,7 @@
 Each system is trained once without interruption, and once with a checkpoint before every step, which holds what any checkpoint
 must hold. Then runs are killed one to three times each, resumed after each kill as a user would, and compared with those two:
 every file, byte for byte, but for the elapsed times that ``trainings.UNREPEATABLE`` names. Prints a table; exit code 1 on any
-difference, and where SIGTERM does not end a training with exit code 143 and a hint how to go on.
+difference, and where SIGTERM or SIGHUP does not end a training with exit code 143 or 129 and a hint how to go on.
 
 Children are forked from a process that has imported everything, so that a kill falls into the training and not into imports.
 """
@@ -455,8 +455,8 @@ def _one_run(
         else:
             tally.wrong.append(f"{directory.parent.name}: a child ended with {code}")
             return
-        if code == 143 and b"resume with: surefoot train" not in log.read_bytes()[said:]:
-            tally.wrong.append(f"{directory.parent.name}: SIGTERM without a hint")
+        if code in (129, 143) and b"resume with: surefoot train" not in log.read_bytes()[said:]:
+            tally.wrong.append(f"{directory.parent.name}: {moment.name} without a hint")
     if code:
         tally.wrong.append(f"{directory.parent.name}: did not end")
 

@@ -150,9 +150,9 @@ def _short(screen: Screen, options: TrainTwoLayer, title: str) -> Case:
 
 def _checked(options: TrainTwoLayer, problem: Problem, certificate: Certificate, trained: Trained) -> Case:
     if trained.run.status is RunStatus.INTERRUPTED:
-        if trained.run.stopped_by == signal.SIGTERM:
-            raise SystemExit(int(Exit.TERMINATED))
-        raise KeyboardInterrupt
+        if trained.run.stopped_by == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(int(Exit.of_signal(trained.run.stopped_by)))
     return Case(options, problem, certificate, trained, surefoot_check.check(options.out))
 
 

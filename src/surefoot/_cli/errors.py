@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
@@ -17,9 +18,15 @@ class Exit(IntEnum):
     USAGE = 2
     UNDECIDED = 3
     FAILED = 4
+    HANGUP = 129
     CTRL_C = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
+
+    @classmethod
+    def of_signal(cls, number: int | None) -> Exit:
+        """After the signal that interrupted a run; Ctrl-C where it is not known."""
+        return cls(128 + (number or signal.SIGINT))
 
 
 class NoCertificate(Exception):

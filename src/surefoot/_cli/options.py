@@ -36,7 +36,7 @@ def train_exits(
     """End the help text of a form of ``train`` with its exit codes; ``kept`` says what a signal leaves behind."""
     return _ending(
         f"Exit code: 0 done (certified or not: it says which), 1 {one},\n"
-        f"4 {four}, 130 after Ctrl-C, 143 after SIGTERM (both keep {kept})."
+        f"4 {four}, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (all keep {kept})."
     )
 
 

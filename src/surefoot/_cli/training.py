@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -39,10 +38,10 @@ SETTINGS = "settings.json"
 
 
 def interrupted(options: AnyTrain, where: str, stopped_by: int | None) -> int:
-    """Say after Ctrl-C or SIGTERM how to go on; the exit code."""
+    """Say after Ctrl-C, SIGTERM or SIGHUP how to go on; the exit code."""
     hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
     print(f"surefoot: interrupted {where}; {hint}", file=sys.stderr)
-    return Exit.TERMINATED if stopped_by == signal.SIGTERM else Exit.CTRL_C
+    return Exit.of_signal(stopped_by)
 
 
 def run_certify(options: CertifySystem) -> int:

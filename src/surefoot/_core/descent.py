@@ -92,7 +92,7 @@ def descend(
         config: settings to keep in config.json.
 
     Returns:
-        The run; its status says how it ended. Ctrl-C and SIGTERM end it after the current iteration, with a checkpoint.
+        The run; its status says how it ended. Ctrl-C, SIGTERM and SIGHUP end it after the current iteration, with a checkpoint.
 
     Raises:
         TypeError, ValueError: bad arguments; a certificate of other arrays.

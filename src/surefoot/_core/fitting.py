@@ -118,7 +118,7 @@ class Fitting:
         epochs: steps, those before a resume included.
         patience: how many epochs without a lower loss end the training, if any number does.
         files: where checkpoints go and where the newest one comes from, if anywhere.
-        held: until it is closed, SIGINT and SIGTERM end the training at the next record.
+        held: until it is closed, SIGINT, SIGTERM and SIGHUP end the training at the next record.
 
     Attributes:
         epoch, weights, status: as said.

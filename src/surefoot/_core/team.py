@@ -3,7 +3,8 @@
 Only rank 0 reads options, decides, and writes files, so that a run with several processes has the files, the signals and the
 checkpoints of a run with one. It sends a part of the work to every rank by ``Team.call`` and adds up the answers in the order
 of the ranks: the same number of ranks gives the same bits, another number the same up to the rounding of sums. Messages are
-plain values and tensors (JSON and safetensors); no pickle.
+plain values and tensors (JSON and safetensors); no pickle. A rank that died is noticed by its closed connection, one that is
+stopped by its silence (``pulse``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -25,11 +27,15 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from . import pulse
+from .interrupts import STOPPING
+from .pulse import Pulse
+
 T = TypeVar("T")
 PACKAGES = frozenset({"surefoot", "surefoot_experiments"})
 """Those of this distribution whose functions other ranks are asked to run."""
 PATIENCE = timedelta(days=30)
-"""How long a rank waits for another one that lives; a dead one is noticed at once, by its closed connection."""
+"""How long a rank waits for a message of another one that lives."""
 ARRIVAL = timedelta(minutes=5)
 """How long ranks wait for the others to come: one that ended before has no connection yet, and is not noticed."""
 REFUSALS: dict[str, type[Exception]] = {
@@ -39,7 +45,7 @@ REFUSALS: dict[str, type[Exception]] = {
 
 
 class RankLostError(RuntimeError):
-    """Another process of the job ended or cannot be reached."""
+    """Another process of the job ended, is stopped, or cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +92,11 @@ class Team:
     Args:
         size: as above.
         group: what messages go through; by default the process group of all ranks.
+        signs: of life, of the other ranks.
     """
 
-    def __init__(self, size: int, group: dist.ProcessGroup | None = None) -> None:
-        self.size, self._group = size, group
+    def __init__(self, size: int, group: dist.ProcessGroup | None = None, signs: Pulse | None = None) -> None:
+        self.size, self._group, self._signs = size, group, signs
         self._memory: Memory = {}
         self._idle = True
 
@@ -109,7 +116,7 @@ class Team:
             The answers in the order of the ranks.
 
         Raises:
-            RankLostError: a rank ended, or cannot be reached.
+            RankLostError: a rank ended, is stopped, or cannot be reached.
             Exception: what the job raised on this rank, or on another (an error of an unusual type as ``RuntimeError``); all
                 ranks can then be called again.
         """
@@ -118,17 +125,20 @@ class Team:
         failed: Exception | None = None
         found = [Message()] * self.size
         self._idle = False
-        with _lost("while the work was dealt out"):
-            for rank in range(1, self.size):
+        with _lost("while the work was dealt out", self._signs):
+            sent = [
                 _send(Message({**name, "facts": own[rank].facts}, own[rank].tensors).encode(), rank, self._group)
+                for rank in range(1, self.size)
+            ]
         try:
             with alone():  # as on the other ranks, so that a job may run what would be shared otherwise
                 found[0] = job(own[0], self._memory)
         except Exception as error:
             failed = error  # raised below: the answers of the others are taken first, or they would be mistaken for later ones
         for rank in range(1, self.size):
-            with _lost("while its answer was awaited", rank):
-                answer = _receive(rank, self._group)
+            with _lost("while its answer was awaited", self._signs, rank):
+                answer = _receive(rank, self._group, self._signs)
+                _done(sent[rank - 1], self._signs)
             error = answer.facts.get("error")
             if error is None:
                 found[rank] = Message(answer.facts["facts"], answer.tensors)
@@ -142,9 +152,9 @@ class Team:
     def dismiss(self) -> None:
         """Tell the other ranks that there is nothing more to do. Where a call was cut off they may be about to answer, and would
         not listen: the end of this process tells them."""
-        for rank in range(1, self.size) if self._idle else ():
-            with suppress(RuntimeError):  # it is gone already
-                _send(Message({"job": None}).encode(), rank, self._group)
+        if self._idle:
+            with suppress(RankLostError):
+                self.call(part, Message())
 
 
 _current: Team | None = None
@@ -171,29 +181,49 @@ def together(program: Callable[[], T]) -> T | None:
 
     Raises:
         RuntimeError: not started by ``torchrun``, and no process group is initialised.
-        ValueError: what ``torchrun`` sets in the environment is set in part, or wrong.
-        RankLostError: not all ranks came; on the other ranks: rank 0 ended without dismissing them.
+        ValueError: what ``torchrun`` sets in the environment is set in part, or wrong; so is ``SUREFOOT_RANK_TIMEOUT``.
+        RankLostError: not all ranks came; on the other ranks: rank 0 is stopped, or ended without dismissing them.
     """
     global _current, _joined
     if _joined:  # the other ranks serve the outer one
         return program()
-    group = _meet()
-    _joined = True
-    try:
-        if dist.get_rank() > 0:
-            _serve(group)
-            return None
-        before, _current = _current, Team(dist.get_world_size(), group) if dist.get_world_size() > 1 else None
+    with _met(pulse.limit()) as (group, signs):
+        _joined = True
         try:
-            return program()
+            if dist.get_rank() > 0:
+                _serve(group, signs)
+                return None
+            before, _current = (
+                _current,
+                Team(dist.get_world_size(), group, signs) if dist.get_world_size() > 1 else None,
+            )
+            try:
+                return program()
+            finally:
+                if _current is not None:
+                    _current.dismiss()
+                _current = before
         finally:
-            if _current is not None:
-                _current.dismiss()
-            _current = before
+            _joined = False
+
+
+@contextmanager
+def _met(seconds: float | None) -> Iterator[tuple[dist.ProcessGroup, Pulse | None]]:
+    """The group of all ranks, until the end of the context. A rank that is silent for so many seconds is lost: waiting for
+    messages of the group ends."""
+    group, signs = _meet(), None
+    try:
+        if seconds is not None and dist.get_world_size() > 1:
+            signs = Pulse(dist.get_rank(), seconds)
+            with _lost("before the program began"):
+                addresses = [message.facts for message in gathered(Message(signs.address), group)]
+            signs.listen(addresses)
+        yield group, signs
     finally:
-        _joined = False
         with suppress(RuntimeError):  # a rank is gone
             dist.destroy_process_group(group)
+        if signs is not None:
+            signs.close()
 
 
 def _meet() -> dist.ProcessGroup:
@@ -205,7 +235,7 @@ def _meet() -> dist.ProcessGroup:
     try:
         if first:  # and kept until the process ends: the same ranks cannot meet twice at one address
             dist.init_process_group("gloo", timeout=ARRIVAL)
-        group = dist.new_group(backend="gloo", timeout=PATIENCE)
+        group = dist.new_group(backend="gloo", timeout=ARRIVAL)
     except ValueError as error:
         raise ValueError(f"RANK and WORLD_SIZE are set, but not as for a job ({error}); {advice}") from error
     except RuntimeError as error:
@@ -230,29 +260,39 @@ def gathered(message: Message, group: dist.ProcessGroup | None = None) -> list[M
     return [Message.decode(one[: int(length)]) for one, length in zip(found, lengths, strict=True)]
 
 
-def _serve(group: dist.ProcessGroup) -> None:
+def _serve(group: dist.ProcessGroup, signs: Pulse | None) -> None:
     """Work for rank 0 until it says that there is no more."""
     memory: Memory = {}
     # rank 0 decides when a run ends: it needs the other ranks until its checkpoint is written
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
     try:
+        sent: Sent = []
         while True:
-            with _lost("before the program was done", 0):
-                request = _receive(0, group)
-            if request.facts["job"] is None:
-                return
+            with _lost("before the program was done", signs, 0):
+                request = _receive(0, group, signs)
+                _done(sent, signs)
+            job = request.facts["job"]
             try:
-                answer = member(request.facts["job"])(Message(request.facts["facts"], request.tensors), memory)
+                answer = member(job)(Message(request.facts["facts"], request.tensors), memory)
                 reply = Message({"facts": answer.facts}, answer.tensors).encode()
             except Exception as error:
                 known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in REFUSALS), None)
                 text = str(error) if known else f"{type(error).__name__}: {error}"
                 reply = Message({"error": known or type(error).__name__, "text": text}).encode()
-            with _lost("before the program was done", 0):
-                _send(reply, 0, group)
+            with _lost("before the program was done", signs, 0):
+                sent = _send(reply, 0, group)
+            if job == name_of(part):
+                with suppress(RuntimeError):  # rank 0 did not wait
+                    _done(sent, signs)
+                return
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def part(request: Message, memory: Memory) -> Message:
+    """On a rank: nothing more; it leaves once its answer is sent."""
+    return Message()
 
 
 def name_of(member: Any) -> str:
@@ -279,29 +319,43 @@ def alone() -> Iterator[None]:
         _current = before
 
 
-def _send(content: Tensor, rank: int, group: dist.ProcessGroup | None) -> None:
-    """A message as bytes."""
-    dist.send(torch.tensor([len(content)]), rank, group)
-    dist.send(content, rank, group)
+Sent = list[dist.Work]
+"""A message on its way; kept until it has arrived."""
 
 
-def _receive(rank: int, group: dist.ProcessGroup | None) -> Message:
+def _send(content: Tensor, rank: int, group: dist.ProcessGroup | None) -> Sent:
+    """A message as bytes. Nobody waits for its arrival before the answer comes, or the next request."""
+    works = [dist.isend(part, rank, group) for part in (torch.tensor([len(content)]), content)]
+    return [work for work in works if work is not None]  # none on a rank outside of the group
+
+
+def _receive(rank: int, group: dist.ProcessGroup | None, signs: Pulse | None) -> Message:
     size = torch.zeros(1, dtype=torch.int64)
-    dist.recv(size, rank, group)
+    _done([dist.irecv(size, rank, group)], signs)
     content = torch.empty(int(size), dtype=torch.uint8)
-    dist.recv(content, rank, group)
+    _done([dist.irecv(content, rank, group)], signs)
     return Message.decode(content)
 
 
+def _done(works: Sequence[dist.Work | None], signs: Pulse | None) -> None:
+    """Wait for all of them."""
+    for work in works:
+        if work is not None:
+            wait = partial(work.wait, PATIENCE)
+            wait() if signs is None else signs.unless_lost(wait)
+
+
 @contextmanager
-def _lost(when: str, rank: int | None = None) -> Iterator[None]:
-    """Within the context, a failed connection is a ``RankLostError`` that says when, and of which rank."""
+def _lost(when: str, signs: Pulse | None = None, rank: int | None = None) -> Iterator[None]:
+    """Within the context, a failed connection is a ``RankLostError`` that says when, and of which rank: the silent one, if that
+    is why the connection was cut off."""
     try:
         yield
     except RuntimeError as error:
+        rank, reason = (signs and signs.lost) or (rank, _reason(error))
         who = "a rank" if rank is None else f"rank {rank}"
         raise RankLostError(
-            f"{who} of the job was lost {when} ({_reason(error)}); what was written before is kept: start the job again, a run "
+            f"{who} of the job was lost {when} ({reason}); what was written before is kept: start the job again, a run "
             "with --resume"
         ) from error
 

@@ -246,8 +246,8 @@ def descend_sgd(
         resume: continue from the newest checkpoint; ``net`` must hold the initial weights again.
 
     Returns:
-        The run; its status says how it ended. Ctrl-C and SIGTERM end it after the current iteration, with a checkpoint. After a
-        divergence the network has the newest checkpoint's weights, without a directory its initial ones.
+        The run; its status says how it ended. Ctrl-C, SIGTERM and SIGHUP end it after the current iteration, with a checkpoint.
+        After a divergence the network has the newest checkpoint's weights, without a directory its initial ones.
 
     Raises:
         TypeError, ValueError: bad data or arguments; a guarantee of other arrays.

@@ -95,7 +95,7 @@ def train(
         resume: continue from the newest checkpoint, exactly as if the run had not been cut off.
 
     Returns:
-        The run. A non-finite loss ends it with status "diverged", Ctrl-C and SIGTERM with "interrupted", no exception.
+        The run. A non-finite loss ends it with status "diverged", Ctrl-C, SIGTERM and SIGHUP with "interrupted".
 
     Raises:
         TypeError, ValueError: bad arguments, or combinations that are none.
