@@ -10,6 +10,7 @@ from enclosed import Stored, certified
 from torch import Tensor
 
 from surefoot._deconvolution.admm import State
+from surefoot._deconvolution.wavelets import OrthonormalWavelet
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur
 
 from .arrays import DOUBLE, normal
@@ -42,6 +43,9 @@ def families() -> dict[str, Callable[[], tuple[LADMM, DeconvolutionProblem]]]:
     return {
         "periodic": lambda: of(LADMM(0.5), periodic, picture(5, 4)),
         "periodic, long filters": lambda: of(LADMM(0.5), periodic, picture(5, 4), 0.05, "sym4"),
+        "two levels, odd picture": lambda: of(
+            Started(0.5), PeriodicBlur(kernel(3, 2), (5, 6)), picture(5, 6), 0.05, OrthonormalWavelet((5, 6), "db2", 2)
+        ),
         "valid": lambda: of(LADMM(0.5), valid, picture(*valid.range)),
         "varying, periodic": lambda: of(
             LADMM(0.5), SpatiallyVaryingBlur(varying, weights(2, 4, 4), "periodic"), picture(4, 4)
