@@ -147,7 +147,9 @@ class Descent(ABC):
     scale: Any
     """Size of the numbers that are added up in the weights, at the start."""
 
-    def __init__(self, problem: LinearMapProblem, arrays: Mapping[str, Array]) -> None:
+    def __init__(
+        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
+    ) -> None:
         self.problem = problem
         self.loss = CrossEntropy(problem, arrays) if isinstance(problem, Softmax) else LeastSquares(problem, arrays)
 

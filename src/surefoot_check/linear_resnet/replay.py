@@ -20,7 +20,7 @@ class LinearResNet(Descent):
     def __init__(
         self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
     ) -> None:
-        super().__init__(problem, arrays)
+        super().__init__(problem, arrays, weights, bits)
         self.ends = {name: weights[name] for name in ("A", "B")}
         self.A, self.B = (arb_matrix(weights[name]) for name in ("A", "B"))
         self.identity = arb_matrix(np.eye(weights["A"].shape[0]))

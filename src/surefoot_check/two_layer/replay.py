@@ -26,7 +26,7 @@ class TwoLayer(Descent):
     def __init__(
         self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
     ) -> None:
-        super().__init__(problem, arrays)
+        super().__init__(problem, arrays, weights, bits)
         Z = arb_matrix(np.concatenate([weights["W1"], weights["W2"]]))
         self.radius = arb(0)
         if Z.ncols() > Z.nrows():
