@@ -272,6 +272,7 @@ def _follow(
     for file, checkpoint in checkpoints.items():
         stored.setdefault(checkpoint.iteration, []).append(file)
     end, worst = "", (-math.inf, "", "")
+    first: int | None = None  # iteration at which something is guaranteed
     for t in range(len(steps) + 1):
         flint.ctx.prec = min(bits, descent.enough_bits())
         try:
@@ -285,6 +286,7 @@ def _follow(
                 what = f"exact descent lies under the guaranteed bound after {t} iterations ({bits} bits)"
                 return [(what, holds, f"gap {_text(low)} .. {_text(high)}, bound {_text(bound)}")], t
             end = f"at the end {_text(high)} <= {_text(bound)}"
+            first = t if first is None else first
         for file in stored.get(t, []):
             for what, near, far, least, most in descent.defects(checkpoints[file].weights):
                 if not far <= ball(TOLERANCE) * least:
@@ -296,8 +298,13 @@ def _follow(
         if t < len(steps):
             descent.step(here, steps[t])
     defect, what, file = worst
+    since = "" if first == 0 else f" from iteration {first} on"
     return [
-        (f"exact descent, {len(steps)} steps in {bits} bits, lies under the guaranteed bound at each", True, end),
+        (
+            f"exact descent, {len(steps)} steps in {bits} bits, lies under the guaranteed bound at each{since}",
+            True,
+            end,
+        ),
         (
             f"{len(checkpoints)} stored weights are those of exact descent",
             True,

@@ -6,19 +6,16 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import step_sizes_reference as reference
 import tamper
-import torch
 from changes import GoodRun, once
 from corpus import CASES
+from theorem_runs import OTHERS
 
-import surefoot as sf
 from surefoot_check.checker import Outcome, check, lines
 from surefoot_check.linear_resnet import enclosures as linear_resnet
 from surefoot_check.problems import Squared, load_problem
@@ -28,85 +25,13 @@ from surefoot_check.systems import SYSTEMS
 
 LEVELS = ("fast", "exact")
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
-STEP_SIZES = {
-    "monotone": ("step-sizes/monotone", "least-squares-batch", 0.0, 2.0),
-    "rate": ("step-sizes/rate", "least-squares-batch", 0.9, 1.9),
-    "prox-monotone": ("step-sizes/prox-monotone", "lasso-batch", 0.5, 2.0),
-    "lasso": ("step-sizes/prox-rate", "lasso-batch", 0.8, 1.6),
-    "logistic": ("step-sizes/prox-rate", "logistic-batch", 1.0, 1.5),
-}
-
-
-def _normal(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def _resnet(name: str, path: Path) -> None:
-    net = sf.nn.LinearResNet.modified_identity(3, 2, 8, 4, 60.0)
-    if name == "far":  # products of layers whose norms the product of the layers' norms overstates
-        net = sf.nn.LinearResNet(_normal(6, 3, seed=3), _normal(2, 6, seed=4), 0.1 * _normal(4, 6, 6, seed=5))
-    X, Y = _normal(30, 3, seed=0), _normal(30, 2, seed=1)
-    if name == "far":
-        Y = (net(X) + 0.001 * _normal(30, 2, seed=6)).detach()
-    loss = sf.SquaredLoss(X, Y)
-    theorem = "linear-resnet/gd" if name == "gd" else None
-    _descend(net, loss, theorem, path, steps=None if name == "gd" else "smooth")
-
-
-def _implicit(name: str, path: Path) -> None:
-    X, y = _normal(6, 5, seed=0), _normal(6, seed=1)
-    X = X / X.norm(dim=1, keepdim=True)
-    net = sf.nn.ImplicitReLU.certifiable(X, y, 24, seed=0)
-    if name == "gd":  # the paper's condition asks for larger weights
-        W, A, b = (weight.detach() for weight in (net.W, net.A, net.b))
-        net = sf.nn.ImplicitReLU(1e4 * W, 1e4 * A, b, net.gamma / 1e4)
-    _descend(net, sf.SquaredLoss(X, y), f"implicit/{name}", path)
-
-
-def _descend(net: Any, loss: Any, theorem: str | None, path: Path, steps: str | None = None) -> None:
-    certificate = sf.certify(net, loss, theorem)
-    assert certificate.holds, str(certificate)
-    sf.descend(net, loss, steps, 10, certificate=certificate, directory=path, progress=False)
-
-
-def _step_sizes(name: str, path: Path) -> None:
-    theorem, kind, low, high = STEP_SIZES[name]
-    arrays = reference.batch(kind, 5, 3, *((8, 4) if name == "logistic" else (4, 6)))
-    if name == "logistic":
-        arrays["l2"] = np.array([0.5, 0.3, 0.4])
-        arrays = reference.with_minimisers(arrays)
-    at = reference.weights(arrays, low, high)
-    made = reference.certificate(theorem, kind, arrays, at)
-    assert made.holds
-    files = {"problem.safetensors": arrays, "initial.safetensors": at}
-    files |= reference.checkpoints(reference.run(arrays, at, 16), at, made, 4)
-    reference.directory_of(path, files, made, tamper.safetensors)
-
-
-def _inverse(name: str, path: Path) -> None:
-    if name == "order":
-        sf.nn.LearnedInverse.ones(6, 3).save_certificate(path, (0.02, 1.0), "inverse/order")
-    else:
-        sf.nn.LearnedInverse.chebyshev(4, 4, (1e-3, 1.0)).save_certificate(path)
-
-
-OTHERS: dict[str, tuple[Callable[[str, Path], None], str]] = {
-    **{f"linear-resnet {name}": (_resnet, name) for name in ("gd", "local", "far")},
-    **{f"implicit {name}": (_implicit, name) for name in ("spectral", "measured", "gd")},
-    **{f"step-sizes {name}": (_step_sizes, name) for name in STEP_SIZES},
-    **{f"inverse {name}": (_inverse, name) for name in ("interval", "order")},
-}
 
 
 @pytest.fixture(scope="module")
 def other_run(tmp_path_factory: pytest.TempPathFactory) -> GoodRun:
     """``other_run(name)``: a run of another system than two-layer networks, made once."""
 
-    def make(name: str, path: Path) -> None:
-        maker, variant = OTHERS[name]
-        maker(variant, path)
-
-    return once(tmp_path_factory, make)
+    return once(tmp_path_factory, lambda name, path: OTHERS[name](path))
 
 
 @pytest.mark.parametrize("level", LEVELS)

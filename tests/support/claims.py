@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import deconvolution_reference
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
@@ -129,6 +132,20 @@ def _step_sizes(problem: Arrays, weights: Arrays) -> dict[str, float]:
     }
 
 
+def _gap_deconvolution(problem: Arrays, weights: Arrays) -> float:
+    """V from its formulas with dense matrices; half a second for each new iterate."""
+    iterate = {name: weights[name] for name in ("z", "x", "multiplier", "parameters")}
+    key = tuple(
+        (name, A.dtype.str, A.shape, A.tobytes()) for each in (problem, iterate) for name, A in sorted(each.items())
+    )
+    if key not in _CHANGES:
+        _CHANGES[key] = float(deconvolution_reference.change(dict(problem), iterate))
+    return _CHANGES[key]
+
+
+_CHANGES: dict[tuple[Any, ...], float] = {}
+
+
 def _gap_step_sizes(problem: Arrays, weights: Arrays) -> float:
     each = zip(problem["M"], problem["Y"], weights["x"], strict=True)
     return sum(_least_squares(M, y[:, None], x[:, None]) for M, y, x in each)
@@ -160,53 +177,110 @@ GAP: dict[str, Callable[[Arrays, Arrays], float]] = {
     "linear-resnet": _gap_linear_resnet,
     "implicit": _gap_implicit,
     "step-sizes": _gap_step_sizes,
+    "deconvolution": _gap_deconvolution,
 }
-FIXED = {"linear-resnet": ("A", "B"), "implicit": ("gamma",), "step-sizes": ("beta", "range")}
+FIXED = {
+    "linear-resnet": ("A", "B"),
+    "implicit": ("gamma",),
+    "step-sizes": ("beta", "range"),
+    "deconvolution": ("parameters",),
+}
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """A certificate in force from an iteration on."""
+
+    start: int
+    record: Mapping[str, Any]
+
+    @property
+    def schedule(self) -> Schedule:
+        return _schedule(self.record)
 
 
 def untrue(directory: Path, good: Mapping[str, Any]) -> str | None:
-    """Why what the directory claims is not true, or is not what a certificate looks like; ``None`` where it is true.
+    """Why what the directory claims is not true, or is not what certificates look like; ``None`` where it is true.
+
+    What it claims: every certificate is true of the weights of its iteration, later ones weaken nothing that was promised before,
+    and every stored iterate lies under the bounds of all certificates that are in force by then. Of deconvolution, and of
+    theorems whose constants are not measured here, only those bounds are.
 
     Args:
         directory: a run that the checker accepted.
-        good: the certificate of an honest run of the system; the other must be of the same form, with other numbers.
+        good: the certificate of an honest run of the system; all others must be of the same form, with other numbers. The first
+            one may fail and claim nothing, where a later one claims something.
     """
-    certificates = {file.name: file.read_bytes() for file in directory.glob("certificate*.json")}
-    if certificates.keys() != {"certificate.json"}:
-        return "it has later certificates"  # no good run of the fuzzer has
     try:
-        record = json.loads(certificates["certificate.json"], object_pairs_hook=_once)
+        texts = {file.name: file.read_bytes() for file in directory.glob("certificate*.json")}
+        records = {name: json.loads(text, object_pairs_hook=_once) for name, text in texts.items()}
         problem = load((directory / "problem.safetensors").read_bytes())
         initial = load((directory / "initial.safetensors").read_bytes())
-        stored = {
-            file.relative_to(directory).as_posix(): load(file.read_bytes()) for file in directory.rglob("*.safetensors")
-        }
+        paths = [*directory.glob("final.safetensors"), *directory.glob("checkpoints/*.safetensors")]
+        stored = {path.relative_to(directory).as_posix(): load(path.read_bytes()) for path in paths}
     except (ValueError, SafetensorError) as error:
         return f"another reader refuses it ({error})"
-    shape = _differs(record, good)
-    if shape is not None:
-        return shape
     # what else lies beside stored weights is the trainer's state, which nothing is claimed of
     read = [problem, initial, *({name: each[name] for name in initial if name in each} for each in stored.values())]
     if not all(np.isfinite(array).all() for each in read for array in each.values()):
         return "an array is not finite"
+    phases: list[_Phase] = []
+    first = records.pop("certificate.json")
+    if (first.get("status"), first.get("claims"), bool(records)) != ("fails", [], True):
+        phases.append(_Phase(0, first))
+    for name, record in sorted(records.items()):
+        found = re.fullmatch(r"certificate-([0-9]{9})\.json", name)
+        if found is None or int(found[1]) == 0 or f"checkpoints/{found[1]}.safetensors" not in stored:
+            return f"{name} speaks of no stored iterate after the start"
+        phases.append(_Phase(int(found[1]), record))
+    for index, phase in enumerate(phases):
+        weights = stored[f"checkpoints/{phase.start:09d}.safetensors"] if phase.start else initial
+        why = _certified(phase.record, good, problem, {name: weights[name] for name in initial})
+        if why is not None:
+            return f"from iteration {phase.start}: {why}"
+        promised = [bound(earlier.schedule, phase.start - earlier.start) for earlier in phases[:index]]
+        if not phase.schedule[0].level <= min(promised, default=math.inf) * (1.0 + ROUNDING):
+            return f"from iteration {phase.start}: {phase.schedule[0].level} is more than was promised, {min(promised)}"
+    if good["system"] in GAP:
+        owner = hashlib.sha256(texts["certificate.json"]).digest()
+        return next(
+            filter(None, (_stored(*item, good, problem, initial, phases, owner) for item in stored.items())), None
+        )
+    return None
+
+
+def _certified(record: Any, good: Mapping[str, Any], problem: Arrays, weights: Arrays) -> str | None:
+    """Why a certificate is not true of the weights that it speaks of."""
+    shape = _differs(record, good)
+    if shape is not None:
+        return shape
     hashes = {f"problem/{k}": _digest(v) for k, v in problem.items()}
-    if record["arrays"] != hashes | {f"initial/{k}": _digest(v) for k, v in initial.items()}:
+    if record["arrays"] != hashes | {f"initial/{k}": _digest(v) for k, v in weights.items()}:
         return "the arrays are not those of the certificate"
-    why = _certificate(record, problem, initial)
-    if why is not None or record["system"] not in GAP:
-        return why
-    owner = hashlib.sha256(certificates["certificate.json"]).digest()
-    schedule = _schedule(record)
-    for path in stored.keys() - {"problem.safetensors", "initial.safetensors"}:
-        weights = stored[path]
-        if weights["certificate"].tobytes() != owner:
-            return f"{path} belongs to another certificate"
-        if any(not np.array_equal(weights[k], initial[k]) for k in FIXED.get(record["system"], ())):
-            return f"{path} has other fixed weights"
-        t, gap = int(weights["iteration"]), GAP[record["system"]](problem, weights)
-        if not gap <= _bound(schedule, t) * (1.0 + ROUNDING) + 1e-25:
-            return f"{path}: the gap {gap} exceeds {_bound(schedule, t)}"
+    return _certificate(record, problem, weights) if record["system"] in MEASURE else None
+
+
+def _stored(
+    path: str,
+    weights: Arrays,
+    good: Mapping[str, Any],
+    problem: Arrays,
+    initial: Arrays,
+    phases: Sequence[_Phase],
+    owner: bytes,
+) -> str | None:
+    """Why stored weights are not as the certificates promise."""
+    system = good["system"]
+    if weights["certificate"].tobytes() != owner:
+        return f"{path} belongs to another certificate"
+    if any(not np.array_equal(weights[k], initial[k]) for k in FIXED.get(system, ())):
+        return f"{path} has other fixed weights"
+    t, gap = int(weights["iteration"]), GAP[system](problem, weights)
+    for phase in phases:
+        if t >= phase.start:
+            promised = bound(phase.schedule, t - phase.start)
+            if not gap <= promised * (1.0 + ROUNDING) + 1e-25:
+                return f"{path}: the gap {gap} exceeds {promised} of the certificate from iteration {phase.start}"
     return None
 
 
@@ -214,6 +288,8 @@ def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) ->
     theorem, directions = THEOREMS[record["theorem"]], SYSTEMS[record["system"]].directions
     q: dict[str, Any] = {name: float.fromhex(text) for name, text in record["quantities"].items()}
     measured = MEASURE[record["system"]](problem, initial)
+    if not set(theorem.base) & q.keys() <= measured.keys():
+        return None
     for name in set(theorem.base) & q.keys():
         upper, value = directions[name] == "upper", measured[name]
         room = ROUNDING * abs(value) + 1e-13
@@ -231,13 +307,15 @@ def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) ->
             if not abs(float.fromhex(text[side]) - float(value)) <= 1e-5 * abs(float(value)) + 1e-300:
                 return f"the {side} side of a condition is {text[side]}, not {value}"
     published, theirs, conclusion = _schedule(record), theorem.schedule(q), record["conclusion"]
+    if [(s.start, s.count) for s in published] != [(s.start, s.count) for s in theirs]:
+        return "the segments are not the theorem's"
     times = sorted({0, 1, 2, 3, 10, 100, 10**4, *(s.start + d for s in (*published, *theirs) for d in (0, 1))})
     numbers = [x for s in published for x in (s.level, s.decrease, s.sharp_step, s.contraction_step)]
     if min(numbers) < 0.0 or max(s.decrease for s in published) >= 1.0:
         return "a segment has a number out of range"
     for t in times:
-        if not _log(_bound(published, t)) >= _log(_bound(theirs, t)) - 1e-8 * (1.0 + t * theirs[0].decrease):
-            return f"the bound after {t} iterations is {_bound(published, t)}, and the theorem's {_bound(theirs, t)}"
+        if not _log(bound(published, t)) >= _log(bound(theirs, t)) - 1e-8 * (1.0 + t * theirs[0].decrease):
+            return f"the bound after {t} iterations is {bound(published, t)}, and the theorem's {bound(theirs, t)}"
     for segment, their in zip(published, theirs, strict=True):
         if not (segment.step <= their.step * (1.0 + 1e-6) and segment.decrease <= their.decrease * (1.0 + 1e-6)):
             return f"{segment} promises more than the theorem's {their}"
@@ -258,7 +336,8 @@ def _schedule(record: Mapping[str, Any]) -> Schedule:
     return [Segment(s[0], s[1], *map(float.fromhex, s[2:])) for s in record["conclusion"]["schedule"]]
 
 
-def _bound(schedule: Schedule, t: int) -> float:
+def bound(schedule: Schedule, t: int) -> float:
+    """The guaranteed gap after t iterations."""
     return next(segment for segment in reversed(schedule) if segment.start <= t).at(t)
 
 
@@ -285,6 +364,10 @@ def _differs(value: Any, good: Any, where: str = "certificate") -> str | None:
         if value.keys() != good.keys():
             return f"{where} has other keys"
         return next(filter(None, (_differs(value[key], good[key], f"{where}/{key}") for key in value)), None)
+    if (
+        where == "certificate/conclusion/schedule"
+    ):  # as many segments as the numbers ask for: those are the theorem's to say
+        return None if value and all(map(_is_segment, value)) else f"{where} is no list of segments"
     if isinstance(value, list):
         if len(value) != len(good):
             return f"{where} has another length"
@@ -297,8 +380,21 @@ def _differs(value: Any, good: Any, where: str = "certificate") -> str | None:
             return None
         if not good.startswith(("0x", "-0x")):
             return f"{where} is {value!r}"
-        try:
-            return None if math.isfinite(float.fromhex(value)) else f"{where} is not finite"
-        except (ValueError, OverflowError):
-            return f"{where} is no number"
+        return None if _is_number(value) else f"{where} is no finite number"
     return f"{where} is {value!r}" if isinstance(value, bool | int) and value != good else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a hexadecimal float."""
+    try:
+        return value.startswith(("0x", "-0x")) and math.isfinite(float.fromhex(value))
+    except (AttributeError, ValueError, OverflowError):
+        return False
+
+
+def _is_segment(value: Any) -> bool:
+    """Whether it is start, count or nothing, and four numbers."""
+    if not isinstance(value, list) or len(value) != 6:
+        return False
+    start, count, *numbers = value
+    return type(start) is int and (count is None or type(count) is int) and all(map(_is_number, numbers))

@@ -229,7 +229,7 @@ for _name in ("name", "left", "relation", "right", "holds", "margin"):
 for _name in ("kind", "n", "m", "h", "quadratic"):
     case(f"problem without {_name}", lambda run, name=_name: run.certificate["problem"].pop(name))
 for _key, _value in {
-    "format": "surefoot-certificate/2",
+    "format": "surefoot-certificate/3",
     "system": "linear-resnet",
     "theorem": "two-layer/unknown",
     "theorem_version": 2,

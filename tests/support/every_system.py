@@ -179,7 +179,7 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
             changes[f"system {system_name}"] = field(("system",), system_name)
     changes |= {f"version {version!r}": field(("theorem_version",), version) for version in (0, 2, 1.0, True, "1")}
     changes |= {
-        f"format {text!r}": field(("format",), text) for text in ("surefoot-certificate/2", "", "surefoot-run/1")
+        f"format {text!r}": field(("format",), text) for text in ("surefoot-certificate/3", "", "surefoot-run/1")
     }
     for name in record["quantities"]:
         if name in theorem.base:

@@ -12,11 +12,16 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from random import Random
 
+from adding import Runs
+from additions import JUDGED, REFUSED, applied
 from claims import untrue
 from mutations import BOMBS, OF_ARRAYS, OF_BYTES, OF_JSON, bomb, parted
+from safetensors.numpy import load
+from tamper import StoredRun, Tampering
 
 from surefoot_check.checker import Outcome, check
 
@@ -29,6 +34,10 @@ CERTIFICATE, PROBLEM, INITIAL, FINAL = (
 )
 LIMIT = 2.0
 """Seconds that a check of these small runs may take, whatever is in them."""
+
+
+ADDED = 0.15
+"""Share of the inputs that have something more than a run writes, instead of something changed."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,13 @@ def files_of(directory: Path) -> Files:
     checkpoints = sorted((directory / "checkpoints").glob("*.safetensors"))
     paths = [directory / name for name in (CERTIFICATE, PROBLEM, INITIAL, FINAL)] + checkpoints[-2:-1]
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths if path.exists()}
+
+
+def stored_run(files: Files) -> StoredRun:
+    """The run that the files are."""
+    certificates = {path: json.loads(content) for path, content in files.items() if path.endswith(".json")}
+    arrays = {path: load(content) for path, content in files.items() if path.endswith(".safetensors")}
+    return StoredRun(certificates, arrays)
 
 
 def digests(content: bytes) -> dict[str, str]:
@@ -90,6 +106,20 @@ class Fuzzer:
     runs: Mapping[str, Files]
     donors: tuple[Files, ...] = ()
 
+    @cached_property
+    def _stored(self) -> dict[str, StoredRun]:
+        return {name: stored_run(files) for name, files in self.runs.items()}
+
+    @cached_property
+    def _additions(self) -> dict[str, list[Tampering]]:
+        """What each run may be given besides: the additions of content of the corpus."""
+        found: dict[str, list[Tampering]] = {}
+        for name, run in self._stored.items():
+            runs = Runs(run, run, self._stored)
+            cases = (case for family in (*REFUSED.values(), *JUDGED.values()) for case in family(name, runs))
+            found[name] = [case for case in cases if case.after is None]
+        return found
+
     def input(self, seed: int | str) -> Input:
         """The input of this seed; it differs from the good run in some file."""
         random = Random(seed)
@@ -101,6 +131,8 @@ class Fuzzer:
     def _draw(self, random: Random) -> Input:
         name = random.choice(list(self.runs))
         good = self.runs[name]
+        if random.random() < ADDED:
+            return self._added(random, name)
         others = (*self.donors, *self.runs.values())
         files, hows = dict(good), []
         for _ in range(random.choice((1, 1, 1, 2, 3))):
@@ -125,6 +157,11 @@ class Fuzzer:
         }
         changed |= dict.fromkeys(good.keys() - files.keys())
         return Input(name, changed, "; ".join(hows), tied)
+
+    def _added(self, random: Random, name: str) -> Input:
+        """Several additions together, which may hide each other."""
+        cases = random.choices(self._additions[name], k=random.choice((1, 2, 2, 3)))
+        return Input(name, applied(cases, self._stored[name]), "; ".join(case.name for case in cases), True)
 
     def _file(self, random: Random, files: Files, path: str, other: Files) -> str:
         """A file missing, in the place of another, or added under another name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,8 +117,13 @@ def encoded(record: Record, indent: int | None) -> bytes:
     return (json.dumps(record, sort_keys=True, indent=indent) + "\n").encode()
 
 
-def reevaluated(record: Record, base: Mapping[str, float], choices: Mapping[str, float] | None = None) -> Record:
-    """The certificate with other base quantities or choices, and everything else recomputed by the theorem."""
+def reevaluated(
+    record: Record,
+    base: Mapping[str, float],
+    choices: Mapping[str, float] | None = None,
+    schedule: Sequence[Segment] | None = None,
+) -> Record:
+    """The certificate with other base quantities or choices, and everything else recomputed by the theorem; or a schedule."""
     theorem = THEOREMS[record["theorem"]]
     sizes = {k: v for k, v in record["problem"].items() if k != "kind"}
     old = {name: float.fromhex(text) for name, text in record["quantities"].items()}
@@ -135,7 +140,7 @@ def reevaluated(record: Record, base: Mapping[str, float], choices: Mapping[str,
             status=CertificateStatus.HOLDS,
             conditions=tuple(Condition.of(c) for c in conditions),
             quantities=quantities,
-            schedule=tuple(theorem.schedule(q)),
+            schedule=tuple(theorem.schedule(q) if schedule is None else schedule),
             optimal_value=float.fromhex(record["optimal_value"]),
             rule=record["rule"],
             problem=record["problem"],

@@ -239,6 +239,8 @@ class Spectral(Theorem):
         assert at is not None
         yield Inequality("one segment for each block, and an endless one", len(schedule), ">=", len(at.marks))
         yield Inequality("no segment beyond", len(schedule), "<=", len(at.marks))
+        yield Inequality("the blocks reach the horizon", at.marks[-1], ">=", q["horizon"])
+        yield Inequality("no block lies beyond the horizon", at.marks[-1], "<=", q["horizon"])
         one: Any = 1.0 + 0.0 * q["eta"]
         step = q["eta"] * (q["node_min"] - perturbation(q))
         for index, ((first, last), segment) in enumerate(zip(_levels(q, at), schedule, strict=False)):

@@ -89,6 +89,7 @@ def _limits(q: Quantities) -> Iterator[Inequality]:
     right = kept * at["delta_loss"]
     # 1 - Δ is a difference of terms of this size, and cancels where e2 is close to 2/K̄_0, or to (2μ̄)^(1/(d-1))
     error = ROOT_ACCURACY * (left + kept * (2.0 * at["mu_bar"] * e2 + power(e2, q["d"])))
+    yield Inequality("e2 lies in its range", e2 * (1.0 - ROOT_ACCURACY), "<=", q["e3"])  # beyond, mu_bar is negative
     yield Inequality("e2 keeps the imbalance close", left - error, "<=", right)
     if not e2 >= q["e3"] * (1.0 - ROOT_ACCURACY):
         yield Inequality("e2 is where it no longer stays close", left + error, ">=", right)
