@@ -60,7 +60,8 @@ def files_of(directory: Path) -> Files:
 def stored_run(files: Files) -> StoredRun:
     """The run that the files are."""
     certificates = {path: json.loads(content) for path, content in files.items() if path.endswith(".json")}
-    arrays = {path: load(content) for path, content in files.items() if path.endswith(".safetensors")}
+    # sorted, as the package returns arrays in any order
+    arrays = {path: dict(sorted(load(text).items())) for path, text in files.items() if path.endswith(".safetensors")}
     return StoredRun(certificates, arrays)
 
 
