@@ -36,7 +36,7 @@ from .run_files import (
     read_problem,
     read_steps,
 )
-from .statement import Inequality
+from .statement import Inequality, Theorem
 from .systems import SYSTEMS
 from .text import visible
 from .time_limit import TimeUp, time_limit
@@ -204,7 +204,7 @@ def _check_run(path: Path, report: Report, level: Level, data: Path | None, repl
     initial = system.read_weights(stored, problem, "initial.safetensors")
     if stored.keys() != initial.keys():
         raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of {', '.join(initial)}")
-    run = _Run(problem, hashes, later, report)
+    run = _Run(first.theorem, problem, hashes, later, report)
     if first.certificate is not None:
         run.begin(0, first.certificate, initial)
     else:
@@ -219,8 +219,10 @@ def _check_run(path: Path, report: Report, level: Level, data: Path | None, repl
 class _Run:
     """A run's certificates, each in force from the weights on that it speaks of, and stored weights held against all of them."""
 
-    def __init__(self, problem: Problem, hashes: Mapping[str, str], later: Mapping[int, Path], report: Report) -> None:
-        self.problem, self.hashes, self.report = problem, hashes, report
+    def __init__(
+        self, theorem: Theorem, problem: Problem, hashes: Mapping[str, str], later: Mapping[int, Path], report: Report
+    ) -> None:
+        self.theorem, self.problem, self.hashes, self.report = theorem, problem, hashes, report
         self.later = dict(later)
         self.phases: list[Phase] = []
 
@@ -265,7 +267,7 @@ class _Run:
         if file is None:
             return
         certificate = Certificate.read(file)
-        if self.phases and certificate.theorem is not self.phases[0].certificate.theorem:
+        if certificate.theorem is not self.theorem:  # also where the first certificate fails: the report names its own
             raise FormatError(f"{file.name}: is of another theorem than the run")
         self.begin(checkpoint.iteration, certificate, checkpoint.weights)
 

@@ -27,6 +27,7 @@ OF_PHASES = (
     "late_violations",
     "several_phases",
     "failing_first_and_more",
+    "failing_first_of_another",
     "true_phases",
     "failing_first",
 )

@@ -279,3 +279,34 @@ def failing_first_and_more(system: str, runs: Runs) -> Iterator[Tampering]:
         if (status, claimed) != ("fails", []):
             change = owned(both(with_certificate("certificate.json", first_record), holds))
             yield case(system, f"status {status!r}, claims {claimed!r}, then one that holds", change)
+
+
+@iterated
+def failing_first_of_another(system: str, runs: Runs) -> Iterator[Tampering]:
+    """``certificate.json`` fails, and a later one that holds is of another theorem or system, or the other way round.
+
+    Refused: a report names the theorem of ``certificate.json``, and what is proved is by that.
+    """
+    run = runs.run
+    t = next(t for t in iterations(run) if t)
+    fails = {**run.certificate, "status": "fails", "claims": []}
+    record = certified(run, t)
+    for name, theorem in THEOREMS.items():
+        if name == record["theorem"]:
+            continue
+        named = {
+            "theorem": name,
+            "system": name.partition("/")[0],
+            "claims": list(theorem.claims),
+            "rule": theorem.rule,
+        }
+        theirs = next(
+            (copy.deepcopy(r.certificate) for r in runs.all.values() if r.certificate["theorem"] == name), record
+        )
+        for what, other in (("named", record), ("its own", theirs)):
+            made = {**other, **named, "theorem_version": theorem.version, "arrays": record["arrays"]}
+            changes = with_certificate("certificate.json", fails), with_certificate(later(t), made)
+            yield case(system, f"fails, later {name}, {what}", owned(both(*changes)))
+        first = {**fails, **named, "claims": []}
+        changes = with_certificate("certificate.json", first), with_certificate(later(t), record)
+        yield case(system, f"fails as {name}", owned(both(*changes)))

@@ -13,6 +13,7 @@ from added_files import odd_checkpoints, other_files, read_files
 from added_phases import (
     failing_first,
     failing_first_and_more,
+    failing_first_of_another,
     foreign_phases,
     late_violations,
     odd_names,
@@ -27,7 +28,15 @@ from tamper import StoredRun, Tampering, encoded, safetensors
 REFUSED: dict[str, Family] = {
     family.__name__: family
     for family in (
-        *(weaker_phases, late_violations, several_phases, odd_names, foreign_phases, failing_first_and_more),
+        *(
+            weaker_phases,
+            late_violations,
+            several_phases,
+            odd_names,
+            foreign_phases,
+            failing_first_and_more,
+            failing_first_of_another,
+        ),
         *(more_fields, more_inputs, odd_headers, read_files, odd_checkpoints),
     )
 }
