@@ -15,8 +15,8 @@ import torch
 from report import one_thread, table
 from torch import Tensor
 
-from surefoot._step_sizes.learned_solver import WEIGHTS, LassoSolver
-from surefoot._step_sizes.problems import Lasso
+from surefoot._lasso.learned_solver import WEIGHTS, LassoSolver
+from surefoot._problems import Lasso
 
 ACCURACY = 1e-4
 LAMBDAS = ("0.1", "0.1 max|A'b|", "0.01")

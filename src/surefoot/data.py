@@ -6,7 +6,7 @@ from ._data.errors import DataError as DataError
 from ._data.errors import MissingSourceError as MissingSourceError
 from ._data.loading import load as load
 from ._data.loading import names as names
-from ._implicit.rows import merge_rows as merge_rows
-from ._implicit.rows import parallel_rows as parallel_rows
+from ._data.parallel_rows import merge_rows as merge_rows
+from ._data.parallel_rows import parallel_rows as parallel_rows
 
 __all__ = ["Data", "DataError", "MissingSourceError", "load", "merge_rows", "names", "parallel_rows"]

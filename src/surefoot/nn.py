@@ -1,16 +1,16 @@
 """Networks with certificates."""
 
 from ._deconvolution.learned import LearnedDeconvolution
+from ._equilibrium.fixed_point import SolveInfo, SolveStatus
+from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus
-from ._implicit.fixed_point import SolveInfo, SolveStatus
-from ._implicit.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 from ._implicit.network import ImplicitReLU, NotWellPosed
 from ._implicit.scale import NotCertifiable
 from ._implicit.solvers import SolverMemory
 from ._inverse.network import LearnedInverse
+from ._lasso.lista import LISTA, LISTACPSS
 from ._linear_resnet.network import LinearNet, LinearResNet
 from ._orthogonal.learned_svd import LearnedSVD, LearnedSVDResult, SVDInfo, SVDStatus
-from ._step_sizes.lista import LISTA, LISTACPSS
 from ._step_sizes.network import StepSizeNet
 from ._two_layer.network import TwoLayerLinear
 

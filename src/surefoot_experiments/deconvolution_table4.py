@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from surefoot._core import charts
 from surefoot._deconvolution.learned import LearnedDeconvolution
 from surefoot._deconvolution.metrics import aligned_psnr, psnr, ssim
 from surefoot._deconvolution.noise import estimate_noise
 from surefoot._deconvolution.operators import Blur, PeriodicBlur, ValidBlur
 from surefoot._deconvolution.problem import DEFAULT_WAVELET
 from surefoot._deconvolution.training import train
-from surefoot._report import charts
 from surefoot_check.arrays import digest
 
 from . import deconvolution_data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from surefoot._report import charts
+from surefoot._core import charts
 
 from .implicit_certified_runs import LABELS, RATIO
 from .result import Table

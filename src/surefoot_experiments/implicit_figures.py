@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surefoot._report import charts
+from surefoot._core import charts
 
 from .draws import repeat_generator
 from .implicit_data import FILES, PAPER, TwoClass, available, described, draw

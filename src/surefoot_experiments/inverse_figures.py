@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from surefoot._core import charts
 from surefoot._inverse import coefficients
 from surefoot._inverse.network import LearnedInverse
 from surefoot._inverse.spectra import Spectra
-from surefoot._report import charts
 
 from .draws import repeat_generator
 from .finished import Part, kept_all

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from surefoot._core import charts
 from surefoot._inverse import coefficients
 from surefoot._inverse.spectra import Spectra
 from surefoot._linalg.pinv import pinv
-from surefoot._report import charts
 
 from .draws import repeat_generator
 from .finished import Part, kept_all

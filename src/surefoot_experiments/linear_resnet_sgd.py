@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from surefoot._core import charts
 from surefoot._linear_resnet.network import LinearResNet
 from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, SGDGuarantee, certify_sgd, descend_sgd
-from surefoot._report import charts
 
 from .draws import gaussian
 from .linear_resnet_instances import PAPER

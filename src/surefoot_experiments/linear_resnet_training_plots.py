@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from surefoot._report import charts
+from surefoot._core import charts
 
 from .linear_resnet_training_runs import GRID, THEOREM, Runs
 

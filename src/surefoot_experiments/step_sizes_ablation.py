@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surefoot._report import charts
+from surefoot._core import charts
 
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import COLUMNS, GD, PAPER, SIZES, Run, Setting, Size, beside, marks, percent, rows, run_all

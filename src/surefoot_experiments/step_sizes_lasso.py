@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from surefoot._report import charts
+from surefoot._core import charts
+from surefoot._lasso.learned_solver import WEIGHTS, LassoSolver
+from surefoot._problems import Lasso
 from surefoot._step_sizes.baselines import trace
-from surefoot._step_sizes.learned_solver import WEIGHTS, LassoSolver
-from surefoot._step_sizes.problems import Lasso
 
 from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from surefoot._report import charts
-from surefoot._step_sizes.draws import matrices
-from surefoot._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
-from surefoot._step_sizes.problems import Lasso
+from surefoot._core import charts
+from surefoot._lasso.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
+from surefoot._problems import Lasso
+from surefoot._problems.draws import matrices
 
 from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table

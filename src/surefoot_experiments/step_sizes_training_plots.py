@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from surefoot._report import charts
+from surefoot._core import charts
 from surefoot._step_sizes.compare import Comparison
 
 from .step_sizes_runs import (

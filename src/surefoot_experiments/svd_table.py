@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from surefoot._core import charts
 from surefoot._orthogonal.learned_svd import LearnedSVD
 from surefoot._orthogonal.svd_accuracy import Decomposition, accuracy, lapack
 from surefoot._orthogonal.svd_objective import objective
-from surefoot._report import charts
 
 from .draws import repeat_generator
 from .finished import Part, kept_all

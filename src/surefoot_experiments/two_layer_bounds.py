@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from surefoot._core import charts
 from surefoot._core.run import Run
-from surefoot._report import charts
 from surefoot_check.two_layer.corrected import smoothness_ahead
 
 from .draws import repeat_generator

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from surefoot._core import charts
 from surefoot._core.certificate import Certificate
 from surefoot._core.losses import LinearMapLoss
 from surefoot._core.run import Run
 from surefoot._core.steps import Backtracking, StepRule, make
-from surefoot._report import charts
 from surefoot._two_layer.steps import RULES as STEP_RULES
 
 from .draws import repeat_generator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from surefoot._report import charts
+from surefoot._core import charts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import surefoot_experiments
-from surefoot._step_sizes.learned_solver import LassoSolution, LassoSolver
-from surefoot._step_sizes.problems import Lasso
+from surefoot._lasso.learned_solver import LassoSolution, LassoSolver
+from surefoot._problems import Lasso
 from surefoot._step_sizes.training_loss import training_loss
 from surefoot._step_sizes.unrolled import smoothness_of
 from surefoot_experiments import step_sizes_ablation as ablation

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import surefoot_experiments
+from surefoot._core import charts
 from surefoot._core.certificate import Certificate
-from surefoot._report import charts
 from surefoot_check.two_layer.corrected import smoothness_ahead
 from surefoot_experiments import summaries
 from surefoot_experiments import two_layer_bounds as bounds

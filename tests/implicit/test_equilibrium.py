@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from surefoot._implicit.equilibrium import DEFAULT_TOLERANCE, Equilibrium, EquilibriumStatus, solve
+from surefoot._implicit.equilibrium import DEFAULT_TOLERANCE, Equilibrium, EquilibriumStatus, dead_units, solve
 from surefoot._implicit.norms import spectral_norm_upper
 from surefoot._implicit.solvers import SOLVERS, SolverMemory
 
@@ -328,3 +328,8 @@ def test_bad_arguments(arguments: dict[str, Any], error: type[Exception], messag
     }
     with pytest.raises(error, match=message):
         solve(**(good | arguments))
+
+
+def test_dead_units() -> None:
+    Z = torch.tensor([[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 0.0, 1.0]], dtype=torch.float64)
+    assert dead_units(Z).tolist() == [0, 2]

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 import surefoot as sf
+from surefoot._equilibrium.layer import EquilibriumError
 from surefoot._implicit.equilibrium import EquilibriumStatus
-from surefoot._implicit.layer import EquilibriumError
 from surefoot._implicit.network import ImplicitReLU, NotWellPosed
 from surefoot._implicit.solvers import SolverMemory
 

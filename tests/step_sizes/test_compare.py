@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from surefoot._lasso.learned_solver import LassoSolver
+from surefoot._lasso.lista import LISTA
 from surefoot._step_sizes.baselines import Trace, names, trace
 from surefoot._step_sizes.compare import Comparison, compare, improvement, learned_trace
-from surefoot._step_sizes.learned_solver import LassoSolver
-from surefoot._step_sizes.lista import LISTA
 from surefoot._step_sizes.network import StepSizeNet
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
 

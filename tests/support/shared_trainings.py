@@ -22,7 +22,7 @@ from surefoot._core import shared_sum
 from surefoot._core.team import Memory, Message, team
 from surefoot._deconvolution.training import train as train_deconvolution
 from surefoot._deconvolution.training_data import TILE, TrainingData, shake_kernels
-from surefoot._step_sizes.lista import train_lista
+from surefoot._lasso.lista import train_lista
 from surefoot._step_sizes.training_loss import ProblemTerms
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, train
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.samples import SampleLoss
 from .._core.softmax import SoftmaxRegression
+from .._implicit.equilibrium import dead_units
 from .._implicit.network import ImplicitReLU
-from .._implicit.rows import dead_units
 from .._implicit.scale import NotCertifiable
 from .._implicit.system import ImplicitSystem
 from .._linear_resnet.network import LinearResNet, sufficient_alpha

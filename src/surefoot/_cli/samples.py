@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import data as datasets
-from .._implicit.rows import RowReport, merge_rows, parallel_rows
+from .._data.parallel_rows import RowReport, merge_rows, parallel_rows
 from .options import Implicit
 from .rows import Table, in_memory, scaled, target_kind
 

@@ -412,3 +412,8 @@ class _Solution:
         errors = torch.full((self.Phi.shape[0],), math.inf, dtype=torch.float64, device=self.Phi.device)
         solver = self.solver.name if hasattr(self, "solver") else self.requested
         return Equilibrium(torch.full_like(self.Phi, math.nan), self.iterations, math.inf, errors, status, solver)
+
+
+def dead_units(Z: Tensor) -> Tensor:
+    """Indices of the units that are 0 on all rows of Z (N, m), int64. They bound the rank of Z by the number of the others."""
+    return (Z == 0).all(dim=0).nonzero().flatten()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.validate import as_tensor, finite, positive_integer
+from .._equilibrium.layer import EquilibriumError
 from . import adjoint
 from .adjoint import (
     Adjoint,
@@ -23,7 +24,6 @@ from .adjoint import (
 from .autograd import Call, EquilibriumFunction
 from .equilibrium import Equilibrium, EquilibriumStatus, solve
 from .gram import gram_matrix
-from .layer import EquilibriumError
 from .norms import NormWatch, frobenius_upper, product_row_errors
 from .solvers import SolverMemory
 

@@ -16,8 +16,8 @@ from surefoot_check.statement import iterations_to
 from .._core.losses import SCALE
 from .._core.samples import SampleLoss
 from .._core.validate import positive_integer
+from .._data.parallel_rows import parallel_rows
 from .network import ImplicitReLU
-from .rows import parallel_rows
 from .system import TARGET, measure, step_choices
 
 LOOSE = 1.01

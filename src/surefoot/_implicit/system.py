@@ -24,11 +24,11 @@ from .._core.samples import SampleLoss, sample_loss
 from .._core.steps import StepRule, make
 from .._core.team import team
 from .._core.validate import network_weight, unknown
+from .._data.parallel_rows import parallel_rows
 from .audit import audit
 from .engine import Iterate, WeightEngine
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
-from .rows import parallel_rows
 from .share import Weights
 from .shared import SharedEngine
 from .solvers import SolverMemory

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._core.system import system_named
+from .._implicit.equilibrium import dead_units
 from .._implicit.network import ImplicitReLU
-from .._implicit.rows import dead_units
 from .facts import Facts
 from .markup import Markup, figure, keys, paragraph, section
 from .plots import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from .._core.validate import integer, unknown
-from .lasso import Lasso
-from .least_squares import LeastSquares
-from .logistic import Logistic
-from .problems import Problems
-from .unrolled import proximal_step
+from .._problems import Problems
+from .._problems.batch import proximal_step
+from .._problems.lasso import Lasso
+from .._problems.least_squares import LeastSquares
+from .._problems.logistic import Logistic
 
 Method = Callable[[Any, int], Iterator[Tensor]]
 """The iterates x_0 = 0, x_1 … (N, d), at least T+1 of them, from the problems it is for and T."""

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from .._core.io import write_atomic
 from .._core.validate import positive_integer
+from .._lasso.learned_solver import LassoSolver
+from .._lasso.lista import UnrolledISTA
+from .._problems import Lasso, Problems
 from .baselines import Trace, names, trace
-from .learned_solver import LassoSolver
-from .lista import UnrolledISTA
 from .network import Smoothness, StepSizeNet
-from .problems import Lasso, Problems
 from .training_loss import Fresh
 
 Learned = StepSizeNet | LassoSolver | UnrolledISTA
@@ -119,7 +119,7 @@ class Comparison:
         Raises:
             OSError: a failed write.
         """
-        from .._report.charts import COLOURS, Curve, draw, finish, grid
+        from .._core.charts import COLOURS, Curve, draw, finish, grid
 
         panels = [("training problems", [row.training for row in self.rows])]
         fresh = [row.fresh for row in self.rows if row.fresh is not None]

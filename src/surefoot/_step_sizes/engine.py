@@ -8,9 +8,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .._problems import Problems
+from .._problems.batch import proximal_step
 from .network import StepSizeNet
-from .problems import Problems
-from .unrolled import proximal_step
 
 
 class Iterate:

@@ -16,7 +16,7 @@ from .._core.io import RunDirectoryError, read_tensors, write_tensors
 from .._core.validate import integer, positive_integer, real
 
 if TYPE_CHECKING:
-    from .problems import Problems
+    from .._problems import Problems
     from .unrolled import Solution
 
 Smoothness = float | Tensor | str | None

@@ -29,9 +29,9 @@ from .._core.certificate import Certificate, Condition, checkable, conclude, dig
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.validate import unknown
+from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .engine import SolverEngine
 from .network import StepSizeNet
-from .problems import Lasso, LeastSquares, Logistic, Problems
 from .unrolled import check_net, check_problems, smoothness_of
 
 KINDS: dict[str, type[Problems]] = {kind.kind: kind for kind in (LeastSquares, Lasso, Logistic)}

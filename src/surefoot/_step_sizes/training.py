@@ -17,9 +17,9 @@ from .._core.optimizers import FirstOrder
 from .._core.shared_sum import assign, flat
 from .._core.validate import as_tensor, nonnegative, positive_integer, unknown
 from .._core.validate import integer as checked_integer
+from .._problems import Problems
 from .network import Smoothness, StepSizeNet
 from .optimizers import LBFGS, OPTIMIZERS, RATES, LineSearch
-from .problems import Problems
 from .training_loss import Fresh, RunLoss
 from .unrolled import Gradient, check_net, check_problems
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from .._core.shared_sum import SharedSum, Terms, assign, flat
 from .._core.team import Memory, Message, team
+from .._problems import LeastSquares, Problems
 from .network import Smoothness, StepSizeNet
-from .problems import LeastSquares, Problems
 from .system import KINDS
 from .unrolled import (
     Gradient,

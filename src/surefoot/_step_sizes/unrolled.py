@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from .._core.validate import as_tensor, finite, integer, nonnegative, unknown
+from .._problems import Problems
+from .._problems.batch import proximal_step
 from .network import Smoothness, StepSizeNet
-from .problems import Problems
 
 Gradient = Literal["exact", "detached"]
 AUTHORS = 0.9999
@@ -128,11 +129,6 @@ def solve(
         products=problems.products - before,
         trajectory=torch.stack(kept) if trajectory else None,
     )
-
-
-def proximal_step(problems: Problems, x: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
-    """prox(x - step ∇f(x)) with the same step (N, d) in the prox, as Theorem 4.1 needs."""
-    return problems.prox(x - step * gradient, step)
 
 
 def final_objective(net: StepSizeNet, problems: Problems, iterations: int, inverse: Tensor, start: Tensor) -> Tensor:

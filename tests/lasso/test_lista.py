@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from surefoot._lasso.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
 from surefoot._step_sizes.baselines import trace
-from surefoot._step_sizes.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
 from surefoot.learned import Lasso, LeastSquares
 
 F64 = torch.float64

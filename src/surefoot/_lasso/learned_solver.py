@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from .._core.validate import finite, integer, nonnegative, positive_integer, real
+from .._problems.batch import soft
+from .._problems.lasso import Lasso
 from .accelerated import accelerated
-from .batch import soft
-from .lasso import Lasso
 from .quasi_newton import Memory
 from .safeguard import Point, Rounding, accepted, line_minimum, proximal_point, required_decrease
 

@@ -16,7 +16,7 @@ from sklearn.linear_model import Lasso as ScikitLasso
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._step_sizes.unrolled import proximal_step
+from surefoot._problems.batch import proximal_step
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
 
 F64 = torch.float64

@@ -1,4 +1,4 @@
-"""Duplicate, parallel and all-zero rows, and dead units."""
+"""Duplicate, parallel and all-zero rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from surefoot._data.parallel_rows import merge_rows, parallel_rows
 from surefoot._implicit.network import ImplicitReLU
-from surefoot._implicit.rows import dead_units, merge_rows, parallel_rows
 
 F64 = torch.float64
 
@@ -187,11 +187,6 @@ def test_refused(X: Any, Y: Any, error: type[Exception], message: str) -> None:
 def test_refused_tolerance() -> None:
     with pytest.raises(ValueError, match=r"tolerance is -1\.0"):
         parallel_rows(normal(0, 2, 2), tolerance=-1.0)
-
-
-def test_dead_units() -> None:
-    Z = torch.tensor([[0.0, 1.0, 0.0, 2.0], [0.0, 0.0, 0.0, 1.0]], dtype=F64)
-    assert dead_units(Z).tolist() == [0, 2]
 
 
 def test_merging_that_overflows_is_refused() -> None:

@@ -19,9 +19,9 @@ from surefoot_check.rigor.gram import extreme_bounds
 from .._core.shared_sum import SharedSum, Terms, assign, flat
 from .._core.team import Message, member, name_of
 from .._core.validate import as_tensor, finite, integer, nonnegative, positive_integer, real
-from .batch import soft
-from .lasso import Lasso
-from .problems import Problems
+from .._problems import Problems
+from .._problems.batch import soft
+from .._problems.lasso import Lasso
 
 
 class UnrolledISTA(nn.Module, ABC):

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from surefoot._step_sizes import learned_solver
-from surefoot._step_sizes.learned_solver import LassoSolver
-from surefoot._step_sizes.problems import Lasso, LeastSquares
-from surefoot._step_sizes.quasi_newton import Memory
+from surefoot._lasso import learned_solver
+from surefoot._lasso.learned_solver import LassoSolver
+from surefoot._lasso.quasi_newton import Memory
+from surefoot._problems import Lasso, LeastSquares
 
 
 def drawn(count: int = 4, lam: float = 0.05, seed: int = 0, rows: int = 30, columns: int = 60) -> Lasso:

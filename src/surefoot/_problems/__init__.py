@@ -1,4 +1,4 @@
-"""The problem batches."""
+"""Batches of problems of equal size: least squares, LASSO and logistic regression, with their draws."""
 
 from .batch import Problems
 from .lasso import Lasso

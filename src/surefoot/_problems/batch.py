@@ -371,3 +371,8 @@ def accelerated_optimum(problems: Problems, tolerance: float, max_iterations: in
         f"iterations, {float(excess[worst]):.3g} times what tolerance={tolerance:g} asks; call problems.optimum with a larger "
         "tolerance or max_iterations, whose result is kept"
     )
+
+
+def proximal_step(problems: Problems, x: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
+    """prox(x - step ∇f(x)) with the same step (N, d) in the prox."""
+    return problems.prox(x - step * gradient, step)

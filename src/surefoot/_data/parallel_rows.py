@@ -1,7 +1,7 @@
-"""Rows of X and units of Z that make Z rank deficient: duplicate, parallel and zero rows, and dead units.
+"""Rows of X that are zero, duplicate or parallel, and their merging.
 
-The network is positively homogeneous, f(κx) = κ f(x) for κ > 0. A row κx has the equilibrium κz, so that Z has two parallel
-rows and σ_min(Z) = 0; no theorem about the interpolation of all labels applies before such rows are merged.
+A positively homogeneous network, f(κx) = κ f(x) for κ > 0, gives parallel rows parallel features Z, so that σ_min(Z) = 0; no
+theorem about the interpolation of all labels applies before such rows are merged.
 """
 
 from __future__ import annotations
@@ -200,11 +200,6 @@ def merge_rows(X: Any, Y: Any, tolerance: float | None = None) -> MergedRows:
     return MergedRows(
         merged_X[kept], merged_Y[kept].to(labels.dtype).reshape(shape), constant, position, report, conflicts
     )
-
-
-def dead_units(Z: Tensor) -> Tensor:
-    """Indices of the units that are 0 on all rows of Z (N, m), int64. They bound the rank of Z by the number of the others."""
-    return (Z == 0).all(dim=0).nonzero().flatten()
 
 
 def _rows(name: str, value: Any) -> Tensor:

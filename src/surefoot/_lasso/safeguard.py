@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .lasso import Lasso
+from .._problems.lasso import Lasso
 
 
 @dataclass(frozen=True)

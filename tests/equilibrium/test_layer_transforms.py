@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from surefoot._implicit.layer import EquilibriumError, EquilibriumLayer
+from surefoot._equilibrium.layer import EquilibriumError, EquilibriumLayer
 
 
 def draw(*shape, seed=0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .batch import soft
+from .._problems.batch import soft
 
 
 class Memory:

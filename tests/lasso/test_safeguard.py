@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from surefoot._step_sizes.accelerated import accelerated
-from surefoot._step_sizes.problems import Lasso
-from surefoot._step_sizes.safeguard import (
+from surefoot._lasso.accelerated import accelerated
+from surefoot._lasso.safeguard import (
     Point,
     Rounding,
     accepted,
@@ -18,6 +17,7 @@ from surefoot._step_sizes.safeguard import (
     proximal_point,
     required_decrease,
 )
+from surefoot._problems import Lasso
 
 
 def small(dtype: torch.dtype, seed: int, count: int = 4, spread: float = 0.0) -> Lasso:

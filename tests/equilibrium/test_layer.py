@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from surefoot._implicit.fixed_point import SolveStatus
-from surefoot._implicit.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
+from surefoot._equilibrium.fixed_point import SolveStatus
+from surefoot._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 
 
 def draw(*shape, seed=0, dtype=torch.float64):

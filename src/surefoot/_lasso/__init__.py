@@ -1,0 +1,1 @@
+"""LASSO: networks that unroll ISTA, and a learned solver with a safeguard."""
