@@ -49,12 +49,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--verbose", action="store_true", help="print every check, also those of each stored checkpoint"
     )
+    parser.add_argument(
+        "--system",
+        metavar="MODULE",
+        action="append",
+        default=[],
+        help="also check runs of the SYSTEM of this module, whose code is then run; may be given again",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args(arguments)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:
-        report = check(options.directory, options.level, options.data, options.replay, options.time_limit)
+        report = check(
+            options.directory, options.level, options.data, options.replay, options.time_limit, options.system
+        )
         print(
             json.dumps(report.to_dict(), indent=1) if options.json else "\n".join(lines(report, options.verbose)),
             flush=True,

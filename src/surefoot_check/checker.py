@@ -37,7 +37,8 @@ from .run_files import (
     read_steps,
 )
 from .statement import Inequality, Theorem
-from .systems import SYSTEMS
+from .system import System
+from .systems import with_modules
 from .text import visible
 from .time_limit import TimeUp, time_limit
 
@@ -100,6 +101,8 @@ class Report:
     directory: str
     theorem: str = ""
     level: str = FAST.name
+    modules: tuple[str, ...] = ()
+    """Of other people's systems, named by whoever asked for the check; their code was run."""
     lines: list[Line] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -121,6 +124,7 @@ class Report:
             "directory": self.directory,
             "theorem": self.theorem,
             "level": self.level,
+            "modules": list(self.modules),
             "outcome": self.outcome.value,
             "notes": list(self.notes),
             "checks": [
@@ -135,6 +139,7 @@ def check(
     data: str | Path | None = None,
     replay: bool = False,
     seconds: float | None = None,
+    systems: Sequence[str] = (),
 ) -> Report:
     """Check the certificates and checkpoints of a run directory.
 
@@ -147,15 +152,19 @@ def check(
         replay: also check claim L3: replay exact gradient descent with the steps of trace.jsonl, and compare the stored weights.
             Undecided for systems without a replay.
         seconds: limit on the time; what is not decided then is undecided. Only in the main thread, and not on Windows.
+        systems: modules of other people's systems, each with a ``SYSTEM``; their code is run. Nothing in a
+            directory can name code.
 
     Raises:
-        ValueError: no such level, ``data`` for a run that holds its arrays, or no possible limit.
+        ValueError: no such level, a module without a system of its own, ``data`` for a run that holds its arrays, or no
+            possible limit.
         NotADirectoryError: there is no such directory.
         FileNotFoundError: there is no such file, or ``data`` is needed.
         RuntimeError: this machine's floating-point arithmetic fails the self-test.
     """
     if level not in LEVELS:
         raise ValueError(f"level is {level!r}; it must be {' or '.join(LEVELS)}")
+    known = with_modules(systems)
     path = Path(directory)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is not a directory; pass the directory of a run")
@@ -164,13 +173,13 @@ def check(
     self_test()
     import flint
 
-    report = Report(visible(str(path)), level=level)
+    report = Report(visible(str(path)), level=level, modules=tuple(visible(name) for name in systems))
     before = flint.ctx.prec
     flint.ctx.prec = PRECISION
     try:
         # what is infinite or no number proves nothing
         with time_limit(seconds), np.errstate(over="ignore", invalid="ignore"):
-            _check_run(path, report, LEVELS[level], None if data is None else Path(data), replay)
+            _check_run(path, report, LEVELS[level], None if data is None else Path(data), replay, known)
     except FormatError as error:
         report.add("files", str(error), Outcome.REJECT)
     except (NotFiniteError, OverflowError) as error:
@@ -188,23 +197,25 @@ def check(
     return report
 
 
-def _check_run(path: Path, report: Report, level: Level, data: Path | None, replay: bool) -> None:
+def _check_run(
+    path: Path, report: Report, level: Level, data: Path | None, replay: bool, systems: Mapping[str, System]
+) -> None:
     inside = path / "certificate"
     if not (path / "certificate.json").exists() and (inside / "certificate.json").exists():
         raise FormatError(f"{path} holds a network, and its certificate lies in a directory of its own: check {inside}")
-    first = Heading.read(path / "certificate.json")
+    first = Heading.read(path / "certificate.json", systems)
     later = later_certificates(path)
     if first.certificate is None and not later:
         raise FormatError(NO_CLAIM)
     report.theorem = first.theorem.id
     arrays, hashes = read_problem(path, data)
-    system = SYSTEMS[first.system]
+    system = first.system
     problem = system.load(first.kind, arrays, level)
     stored = read_safetensors(path / "initial.safetensors")
     initial = system.read_weights(stored, problem, "initial.safetensors")
     if stored.keys() != initial.keys():
         raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of {', '.join(initial)}")
-    run = _Run(first.theorem, problem, hashes, later, report)
+    run = _Run(first.theorem, problem, hashes, later, systems, report)
     if first.certificate is not None:
         run.begin(0, first.certificate, initial)
     else:
@@ -212,17 +223,23 @@ def _check_run(path: Path, report: Report, level: Level, data: Path | None, repl
     weights = StoredWeights(path, system, problem, initial, first.sha256)
     kept = run.follow(weights, keep=replay)
     if replay and report.outcome is Outcome.ACCEPT:
-        _check_replay(path, first.system, problem, arrays, initial, weights.size, kept, run.phases, report)
-    _note_what_was_not_checked(first.system, weights, replay, report)
+        _check_replay(path, system, problem, arrays, initial, weights.size, kept, run.phases, report)
+    _note_what_was_not_checked(system, weights, replay, report)
 
 
 class _Run:
     """A run's certificates, each in force from the weights on that it speaks of, and stored weights held against all of them."""
 
     def __init__(
-        self, theorem: Theorem, problem: Problem, hashes: Mapping[str, str], later: Mapping[int, Path], report: Report
+        self,
+        theorem: Theorem,
+        problem: Problem,
+        hashes: Mapping[str, str],
+        later: Mapping[int, Path],
+        systems: Mapping[str, System],
+        report: Report,
     ) -> None:
-        self.theorem, self.problem, self.hashes, self.report = theorem, problem, hashes, report
+        self.theorem, self.problem, self.hashes, self.systems, self.report = theorem, problem, hashes, systems, report
         self.later = dict(later)
         self.phases: list[Phase] = []
 
@@ -266,13 +283,13 @@ class _Run:
         file = self.later.pop(checkpoint.iteration, None)
         if file is None:
             return
-        certificate = Certificate.read(file)
+        certificate = Certificate.read(file, self.systems)
         if certificate.theorem is not self.theorem:  # also where the first certificate fails: the report names its own
             raise FormatError(f"{file.name}: is of another theorem than the run")
         self.begin(checkpoint.iteration, certificate, checkpoint.weights)
 
 
-def _note_what_was_not_checked(system: str, stored: StoredWeights, replay: bool, report: Report) -> None:
+def _note_what_was_not_checked(system: System, stored: StoredWeights, replay: bool, report: Report) -> None:
     """What an accepted run does not say, so that nobody reads more out of it."""
     if not len(stored):
         report.notes.append("no weights beyond the initial ones are stored: L2 says nothing of this run")
@@ -281,9 +298,7 @@ def _note_what_was_not_checked(system: str, stored: StoredWeights, replay: bool,
             "final.safetensors is missing: L2 speaks of the checkpoints only, and not of how the run ended"
         )
     if not replay:
-        option = (
-            "; --replay checks it" if SYSTEMS[system].replay else f": there is no replay of systems of kind {system}"
-        )
+        option = "; --replay checks it" if system.replay else f": there is no replay of systems of kind {system.name}"
         report.notes.append(f"L3 not checked{option}")
     report.notes.append("optimal_value is informative and not checked; no claim depends on it")
 
@@ -310,7 +325,7 @@ def _check_certificate(
         report.add(claim, f"the arrays are those of the certificate: {', '.join(differing)} differ", Outcome.REJECT)
         return
     report.add(claim, "the arrays are those of the certificate (sha256)", Outcome.ACCEPT)
-    system = SYSTEMS[certificate.system]
+    system = certificate.system
     sizes = system.sizes(problem, weights)
     if (
         certificate.kind != problem.kind
@@ -442,7 +457,7 @@ def _check_gap(name: str, checkpoint: Checkpoint, in_force: Sequence[Phase], pro
 
     The line is that of the least bound; of one that is broken, if there is one.
     """
-    system = SYSTEMS[in_force[0].certificate.system]
+    system = in_force[0].certificate.system
     bounds = [(phase.certificate.name, phase.bound(checkpoint.iteration)) for phase in in_force]
     owner, least = min(bounds, key=lambda item: float(item[1].upper()))
     what = f"{name}: gap after {checkpoint.iteration} iterations, by {owner}"
@@ -462,7 +477,7 @@ def _check_gap(name: str, checkpoint: Checkpoint, in_force: Sequence[Phase], pro
 
 def _check_replay(
     path: Path,
-    system: str,
+    system: System,
     problem: Problem,
     arrays: Mapping[str, Array],
     initial: Mapping[str, Array],
@@ -474,9 +489,9 @@ def _check_replay(
     """Claim L3: exact descent with the recorded steps lies under the guaranteed bounds, and stored weights are its iterates."""
     from .replay import replay_run  # here, as it imports python-flint
 
-    kind = SYSTEMS[system].replay
+    kind = system.replay
     if kind is None or not isinstance(problem, LinearMapProblem):
-        report.add("L3", f"there is no replay of systems of kind {system}", Outcome.UNDECIDED)
+        report.add("L3", f"there is no replay of systems of kind {system.name}", Outcome.UNDECIDED)
         return
     trace = path / "trace.jsonl"
     if trace.is_file() and trace.stat().st_size > MAX_TRACE_BYTES:
@@ -532,9 +547,9 @@ def _text(x: Any) -> str:
 
 def lines(report: Report, verbose: bool = False) -> Iterator[str]:
     """The report as text. Accepted checks of checkpoints and of later certificates are one line each, unless ``verbose``."""
-    yield f"surefoot-check: {report.directory}" + (
-        f" ({report.theorem}, level {report.level})" if report.theorem else ""
-    )
+    what = f" ({report.theorem}, level {report.level})" if report.theorem else ""
+    code = f", with the code of {', '.join(report.modules)}, which you named" if report.modules else ""
+    yield f"surefoot-check: {report.directory}{what}{code}"
     for claim, group in groupby(report.lines, key=lambda line: line.claim):
         found = list(group)
         accepted = sum(line.outcome is Outcome.ACCEPT for line in found)

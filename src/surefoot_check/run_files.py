@@ -31,7 +31,6 @@ from .arrays import (
 from .problems import Array, Problem
 from .statement import Schedule, Segment, Theorem
 from .system import System
-from .systems import THEOREMS
 
 FORMAT = "surefoot-certificate/2"
 """Format of the certificates that are written: a later one of a run promises at most what those before it promise then."""
@@ -84,8 +83,18 @@ def _exactly(record: Mapping[str, object], names: set[str], what: str) -> None:
         raise FormatError(f"{what}: the fields differ from those of the format ({differing})")
 
 
-def _open(path: Path) -> tuple[dict[str, object], Theorem, bytes]:
-    """A certificate's record, the theorem it names, which must be one that can give a guarantee, and the file's sha256."""
+@dataclass(frozen=True)
+class _Opened:
+    """A certificate's record, the system and the theorem that it names, and the file's sha256."""
+
+    record: dict[str, object]
+    system: System
+    theorem: Theorem
+    sha256: bytes
+
+
+def _open(path: Path, systems: Mapping[str, System]) -> _Opened:
+    """A certificate of one of these systems; its theorem must be one that can give a guarantee."""
     content = read_bytes(path, MAX_CERTIFICATE_BYTES)  # once: what is hashed is what was read
     record = parse_json(content, str(path))
     if not isinstance(record, dict):
@@ -94,17 +103,18 @@ def _open(path: Path) -> tuple[dict[str, object], Theorem, bytes]:
     if record.get("format") not in FORMATS:
         raise FormatError(f"certificate: format {record.get('format')!r} is not one of {', '.join(FORMATS)}")
     name = record.get("theorem")
-    theorem = THEOREMS.get(name) if isinstance(name, str) else None
-    if theorem is None:
+    system = systems.get(name.split("/")[0]) if isinstance(name, str) else None
+    theorem = None if system is None else next((t for t in system.theorems if t.id == name), None)
+    if system is None or theorem is None:
         raise FormatError(f"certificate: unknown theorem {name!r}")
     if not theorem.provable:
         raise FormatError(
             f"{theorem.id} is false as printed, or nothing of it is proved here from a run; no run of it is accepted"
         )
     version = _field(record, "theorem_version", int)
-    if version != theorem.version or record.get("system") != theorem.id.split("/")[0]:
+    if version != theorem.version or record.get("system") != system.name:
         raise FormatError("certificate: theorem version or system does not match the theorem")
-    return record, theorem, hashlib.sha256(content).digest()
+    return _Opened(record, system, theorem, hashlib.sha256(content).digest())
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,7 @@ class Certificate:
 
     name: str
     theorem: Theorem
-    system: str
+    system: System
     kind: object
     sizes: dict[str, object]
     hashes: dict[str, object]
@@ -126,13 +136,13 @@ class Certificate:
     schedule: Schedule
 
     @classmethod
-    def read(cls, path: Path) -> Certificate:
-        """Read a certificate that claims a guarantee by a theorem that can give one."""
-        record, theorem, _ = _open(path)
-        return cls._of(record, theorem, path.name)
+    def read(cls, path: Path, systems: Mapping[str, System]) -> Certificate:
+        """Read a certificate that claims a guarantee by a theorem, of one of the systems, that can give one."""
+        return cls._of(_open(path, systems), path.name)
 
     @classmethod
-    def _of(cls, record: dict[str, object], theorem: Theorem, name: str) -> Certificate:
+    def _of(cls, opened: _Opened, name: str) -> Certificate:
+        record, theorem = opened.record, opened.theorem
         if record.get("status") != "holds" or record.get("claims") != list(theorem.claims):
             raise FormatError(NO_CLAIM)
         _exactly(record, FIELDS, "certificate")
@@ -150,7 +160,7 @@ class Certificate:
         return cls(
             name=name,
             theorem=theorem,
-            system=theorem.id.split("/")[0],
+            system=opened.system,
             kind=problem.pop("kind", None),
             sizes=problem,
             hashes=dict(_field(record, "arrays", dict)),
@@ -171,24 +181,21 @@ class Heading:
     A run may be certified at a later iterate only: then its first certificate says that its hypotheses fail.
     """
 
+    system: System
     theorem: Theorem
     kind: object
     sha256: bytes
     certificate: Certificate | None
 
-    @property
-    def system(self) -> str:
-        """The name of the theorem's system."""
-        return self.theorem.id.split("/")[0]
-
     @classmethod
-    def read(cls, path: Path) -> Heading:
+    def read(cls, path: Path, systems: Mapping[str, System]) -> Heading:
         """Read a first certificate that holds, or says that its hypotheses fail and claims nothing."""
-        record, theorem, sha256 = _open(path)
+        opened = _open(path, systems)
+        record, named = opened.record, (opened.system, opened.theorem)
         if (record.get("status"), record.get("claims")) == ("fails", []):
-            return cls(theorem, _field(record, "problem", dict).get("kind"), sha256, None)
-        certificate = Certificate._of(record, theorem, path.name)
-        return cls(theorem, certificate.kind, sha256, certificate)
+            return cls(*named, _field(record, "problem", dict).get("kind"), opened.sha256, None)
+        certificate = Certificate._of(opened, path.name)
+        return cls(*named, certificate.kind, opened.sha256, certificate)
 
 
 def _schedule(value: object) -> Schedule:

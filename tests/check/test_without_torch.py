@@ -15,6 +15,7 @@ from changes import GoodRun, once
 from good_runs import SYSTEMS
 
 import surefoot_check
+from surefoot_check.checker import lines
 
 ABSENT = ("torch", "surefoot", "safetensors", "scipy", "sklearn", "matplotlib", "rich", "tyro", "numba", "pywt")
 REQUIRED = (np, flint)
@@ -71,7 +72,7 @@ def test_every_system_is_accepted_and_refused_there_as_here(
     done = run(bare, good_run(system))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("outcome: accept\n")
-    here = [str(line) for line in surefoot_check.check(good_run(system)).lines]
+    here = list(lines(surefoot_check.check(good_run(system)), verbose=True))[1:-1]
     assert run(bare, good_run(system), "--verbose").stdout.splitlines()[1:-1] == here
     shutil.copytree(good_run(system), tmp_path / "run")
     text = (tmp_path / "run" / "certificate.json").read_text()

@@ -34,7 +34,7 @@ from claims import MEASURE
 from fuzz import Files, Fuzzer, Harness, Input, files_of
 from good_runs import SYSTEMS
 
-from surefoot_check import checker
+from surefoot_check import checker, systems
 from surefoot_check.problems import Array, Problem
 from surefoot_check.rigor.bounds import Level
 from surefoot_check.system import System
@@ -82,7 +82,7 @@ class Remembered:
 
     def install(self) -> None:
         """Let the checker use it."""
-        checker.SYSTEMS = {name: self._system(name, system) for name, system in checker.SYSTEMS.items()}
+        systems.SYSTEMS = {name: self._system(name, system) for name, system in systems.SYSTEMS.items()}
 
     def _system(self, name: str, system: System) -> System:
         def load(kind: object, arrays: Mapping[str, Array], level: Level) -> Problem:

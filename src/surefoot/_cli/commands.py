@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg, subcommand
+from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from .deblur_options import Deblur
 from .deconvolution_options import TrainDeconvolution
@@ -84,6 +84,14 @@ class Check:
     """Also replay exact gradient descent of a linear network, rigorously, and compare the stored weights (claim L3)."""
     time_limit: float | None = None
     """Seconds after which what is not decided is undecided."""
+    system: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(
+            metavar="MODULE",
+            help="Also check runs of the SYSTEM of this module, whose code is then run; may be given again.",
+            help_behavior_hint="",
+        ),
+    ] = ()
     data: ProblemFile = None
     json: Json = False
 

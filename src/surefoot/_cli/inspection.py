@@ -23,7 +23,7 @@ def run_check(options: Check) -> int:
     """``surefoot check``."""
     from surefoot_check.checker import check, lines
 
-    report = check(options.directory, options.level, options.data, options.replay, options.time_limit)
+    report = check(options.directory, options.level, options.data, options.replay, options.time_limit, options.system)
     if options.json:
         print_json(report.to_dict())
     else:
