@@ -5,6 +5,7 @@ trajectory; hand over a certificate that an independent checker accepts or rejec
 """
 
 from . import data, deconvolution, distributed, learned, linalg, nn, optim, sgd, steps
+from . import systems as _systems  # noqa: F401 - it fills the registry
 from ._core.audit import Audit, AuditLine
 from ._core.certificate import Certificate, CertificateStatus, Condition
 from ._core.descent import certify, descend
@@ -13,23 +14,8 @@ from ._core.losses import Loss, MatrixSensing, SquaredLoss
 from ._core.run import Run
 from ._core.softmax import SoftmaxRegression
 from ._core.status import RunStatus
-from ._core.system import register
 from ._core.trace import Trace, audit
-from ._deconvolution.system import DeconvolutionSystem
 from ._implicit.flow import Flow, gradient_flow
-from ._implicit.system import ImplicitSystem
-from ._inverse.system import InverseSystem
-from ._linear_resnet.system import LinearResNetSystem
-from ._step_sizes.system import StepSizesSystem
-from ._two_layer.system import TwoLayerSystem
-
-register(TwoLayerSystem())
-register(LinearResNetSystem())
-register(ImplicitSystem())
-register(StepSizesSystem())
-register(InverseSystem())
-register(DeconvolutionSystem())
-del register, TwoLayerSystem, LinearResNetSystem, ImplicitSystem, StepSizesSystem, InverseSystem, DeconvolutionSystem
 
 __version__ = "0.1.0"
 

@@ -1,7 +1,7 @@
 """Step-size rules."""
 
+from ._core.registry import rule_names as names
 from ._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
-from ._core.system import rule_names as names
 from ._implicit.steps import CertifiedConstant, WellPosed
 from ._linear_resnet.steps import Smooth
 from ._two_layer.steps import (

@@ -21,7 +21,7 @@ import surefoot_experiments
 from surefoot import cli
 from surefoot._cli import demo, listing, screen
 from surefoot._core.audit import Audit, AuditLine
-from surefoot._core.system import SYSTEMS
+from surefoot._core.registry import SYSTEMS
 from surefoot_check.systems import THEOREMS
 from surefoot_experiments import Experiment, Finding, Plot, Table
 

@@ -18,7 +18,7 @@ from torch import Tensor
 import surefoot as sf
 from surefoot._cli.screen import audit_record
 from surefoot._core.audit import audited, each, line
-from surefoot._core.system import system_of
+from surefoot._core.registry import system_of
 
 F64 = torch.float64
 DEFECT = "each iterate is a gradient step from the one before (relative defect)"
@@ -148,7 +148,7 @@ def loop(net: Any, loss: Any, step: float, steps: int, after: Callable[[], None]
     trace, system = sf.Trace(loss), system_of(net)
     for _ in range(steps):
         trace.record(net, step)
-        gradient = system.gradient(net, system.problem(loss))
+        gradient = system.gradient(net, system.problem(net, loss))
         with torch.no_grad():
             for name, value in gradient.items():
                 parameter = getattr(net, name)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import surefoot as sf
-from surefoot._core.system import Recertification
+from surefoot._core.recertification import Recertification
 from surefoot_check import Outcome, check
 from surefoot_check.statement import Segment
 

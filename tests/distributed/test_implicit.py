@@ -211,7 +211,7 @@ def test_what_travels_does_not_depend_on_the_number_of_rows() -> None:
 
 def _engine(net: sf.nn.ImplicitReLU, loss: sf.SquaredLoss, ranks: Team) -> SharedEngine:
     system = ImplicitSystem()
-    samples = system.problem(loss)
+    samples = system.problem(net, loss)
     return SharedEngine(samples, Weights.of(system.reduced(net, samples)), net.gamma, ranks)
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
+from surefoot._core.registry import system_named
 from surefoot._core.samples import SampleLoss
-from surefoot._core.system import system_named
 from surefoot._implicit.engine import Iterate, WeightEngine, Weights
 from surefoot._implicit.flow import linearised
 from surefoot._implicit.norms import spectral_norm_upper

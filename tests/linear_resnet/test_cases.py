@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._core.system import system_of
+from surefoot._core.registry import system_of
 from surefoot_check.linear_resnet import gd
 
 F64 = torch.float64

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.certificate import digests
-from surefoot._core.system import system_of
+from surefoot._core.registry import system_of
 from surefoot._linear_resnet.engine import SubspaceEngine
 from surefoot._linear_resnet.reduction import reduce
 from surefoot._linear_resnet.system import LinearResNetSystem

@@ -20,10 +20,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import surefoot as sf
 from surefoot import _report
 from surefoot._core.audit import AuditLine, merged
+from surefoot._core.registry import system_named
 from surefoot._report import plots
 from surefoot._report.facts import Facts
 from surefoot._report.page import page as document
-from surefoot._report.wording import SYMBOLS, by_family, count, factor, margin, number
+from surefoot._report.wording import by_family, count, factor, margin, number
 from surefoot._two_layer.system import TwoLayerSystem
 from surefoot_check.systems import THEOREMS
 
@@ -350,7 +351,7 @@ def test_linear_resnet_certified_from_a_later_iteration_on(reports) -> None:
 def test_every_quantity_has_a_symbol_and_a_meaning(reports, make: Callable[[Path], sf.Run]) -> None:
     run, _, page = reports(make)
     text = words(page)
-    known = SYMBOLS[run.certificate.system]
+    known = system_named(run.certificate.system).words.symbols
     single, families = by_family(run.certificate.quantities)
     for name in single:
         symbol, meaning = known[name]

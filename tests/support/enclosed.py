@@ -20,7 +20,7 @@ from independent.reference import DIGITS, Reference
 from mpmath import mp, mpf
 
 from surefoot._core.certificate import Certificate, digests
-from surefoot._core.system import system_of
+from surefoot._core.registry import system_of
 from surefoot_check import checker
 from surefoot_check.problems import Interval
 from surefoot_check.rigor.bounds import FAST, Level
@@ -68,7 +68,7 @@ def certified(net: Any, loss: Any, theorem: str) -> Stored:
     import surefoot as sf
 
     system = system_of(net)
-    problem = system.problem(loss)
+    problem = system.problem(net, loss)
     arrays = getattr(problem, "reduced", problem).arrays()
     return stored(sf.certify(net, loss, theorem), arrays, system.reduced(net, problem))
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._core.system import system_of
+from surefoot._core.registry import system_of
 from surefoot._two_layer.engines import WeightEngine
 from surefoot._two_layer.system import reduced_weights
 from surefoot_check.two_layer import constants as tl

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import surefoot as sf
-from surefoot._core.system import system_of
+from surefoot._core.registry import system_of
 from surefoot._two_layer.engines import ENGINES, GramEngine, WeightEngine
 from surefoot._two_layer.iterate import GRAM_LIMIT
 from surefoot._two_layer.system import reduced_weights

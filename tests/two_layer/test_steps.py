@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._core.system import system_of
+from surefoot._core.registry import system_of
 from surefoot._two_layer.engines import Engine
 from surefoot._two_layer.iterate import Quartic
 from surefoot._two_layer.steps import DRIFT, PAPER, first_critical_point

@@ -10,8 +10,9 @@ import surefoot_experiments
 from surefoot_check.systems import THEOREMS
 
 from .. import data as datasets
+from .._core.registry import SYSTEMS
 from .._core.steps import StepRule
-from .._core.system import SYSTEMS
+from .._core.system import Certifiable, Descendable
 from .commands import List
 from .errors import Exit
 from .screen import Screen, print_json
@@ -58,6 +59,7 @@ def _everything() -> dict[str, Any]:
         "systems": [
             {"name": s.name, "network": _summary(s.network).split(";")[0], "default_theorem": s.default_theorem}
             for s in SYSTEMS
+            if isinstance(s, Certifiable)
         ],
         "theorems": [
             {
@@ -86,7 +88,7 @@ def _everything() -> dict[str, Any]:
 def _rules() -> dict[type[StepRule], list[str]]:
     """Every step rule with the systems that have it; rules of one name may differ by system."""
     found: dict[type[StepRule], list[str]] = {}
-    for system in SYSTEMS:
+    for system in (s for s in SYSTEMS if isinstance(s, Descendable)):
         for rule in system.rules.values():
             found.setdefault(rule, []).append(system.name)
     return found

@@ -17,10 +17,10 @@ from surefoot_check.linear_resnet import gd as linear_resnet_gd
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, read_json, run_directory, unused, write_json
+from .._core.registry import descendable_of
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
-from .._core.system import system_of
 from .._implicit.system import ImplicitSystem
 from .commands import AnyTrain
 from .errors import Exit, NoCertificate, message_of
@@ -232,7 +232,7 @@ def _rule(options: TrainSystem, problem: Problem, certificate: Certificate) -> S
     """The rule of the options; ``None`` for the constant step of a theorem that does not hold."""
     if options.steps is None and certificate.rule == Constant.name and not certificate.step_size:
         return None
-    return system_of(problem.net).rule(parse_steps(options.steps), certificate)
+    return descendable_of(problem.net).rule(parse_steps(options.steps), certificate)
 
 
 def _missing_guarantee(certificate: Certificate, rule: str, covered: bool) -> str:

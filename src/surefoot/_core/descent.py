@@ -18,10 +18,12 @@ from .certificate import Certificate, digests, find, require_arrays
 from .interrupts import StopRequest
 from .io import RunDirectoryError, read_json, read_tensors, run_directory, write_atomic, write_json
 from .progress import Update, progress_line
+from .recertification import Recertification
+from .registry import descendable_of, system_of
 from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
 from .steps import StepRule
-from .system import Engine, Recertification, System, system_of
+from .system import Engine, Recordable
 from .validate import folder, integer, nonnegative, positive_integer
 
 WORTHWHILE = 0.9
@@ -30,9 +32,7 @@ DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
 
 
-def certify(
-    net: Any, loss: Any = None, theorem: str | None = None, *, interval: tuple[float, float] | None = None
-) -> Certificate:
+def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any) -> Certificate:
     """Evaluate a convergence theorem on a network, loss and initial weights, before training.
 
     A hypothesis that fails is not an error: the certificate's ``status``, ``conditions`` and ``suggestion`` say so.
@@ -41,17 +41,17 @@ def certify(
         net: a network of ``sf.nn``; float64 weights.
         loss: a loss of ``sf``, or for ``sf.nn.StepSizeNet`` a batch of problems of ``sf.learned``. None for a learned inverse.
         theorem: an id such as ``"two-layer/drift"``; by default that of the network's system.
-        interval: of ``sf.nn.LearnedInverse``, in place of a loss: (l, u), bounds of σ²/c0 over the nonzero singular values σ; by
-            default the net's own. The iterations of the certificate are layers, its gap the worst ‖AA⁺ - AX_k‖.
+        given: what a system takes by name. ``sf.nn.LearnedInverse``: ``interval=(l, u)``, in place of a loss.
 
     Raises:
-        TypeError: an unknown kind of network, or weights that are not float64.
+        TypeError: an unknown kind of network, a name that its system does not take, or weights that are not float64.
         ValueError: shapes that do not fit, non-finite weights, or an unknown theorem.
     """
     system = system_of(net)
-    if interval is not None and loss is not None:
-        raise ValueError("pass a loss or an interval, not both")
-    problem = system.problem(loss if interval is None else interval)
+    for name in given.keys() - set(system.given):
+        taken = f", or {' and '.join(system.given)} by name" if system.given else ""
+        raise TypeError(f"{system.network_name} takes no {name}; pass a loss{taken}")
+    problem = system.problem(net, loss, **given)
     name = find(theorem or system.default_theorem, system.name).id
     found = replace(system.certify(net, problem, name), cut=getattr(problem, "cut", None))
     return replace(found, advice=system.advice(net, problem, found)) if found.practical is False else found
@@ -84,7 +84,7 @@ def descend(
         certificate: of these very weights and data; by default ``certify(net, loss)``.
         certify_every: evaluate the theorem again every so many iterations; where that guarantees convergence in at most nine
             tenths of the iterations that remain, the steps follow the new certificate from there on (``run.adopted``).
-        engine: ``"auto"``, or by name: ``"gram"`` or ``"weights"`` for two layers, ``"subspace"`` for ResNets.
+        engine: ``"auto"``, or by name, where the system has several; an unknown name lists them.
         directory: write the run there as it goes; must not exist or be empty, unless ``resume``.
         resume: continue the run in ``directory`` from its newest checkpoint, with the same result as an uninterrupted run.
             ``net`` must hold the initial weights again.
@@ -150,22 +150,21 @@ class _Descent:
         if resume and directory is None:
             raise ValueError("resume=True needs the directory of the run to resume")
         self.net = net
-        self.system: System = system_of(net)
-        self.loss = loss = self.system.problem(loss)
+        self.system = descendable_of(net)
+        self.loss = loss = self.system.problem(net, loss)
         self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
         self.certify_every = certify_every
         self.certificate = certificate if certificate is not None else certify(net, loss)
         self.initial = {name: tensor.clone() for name, tensor in self.system.reduced(net, loss).items()}
         if certificate is not None:
             self._check_certificate(certificate)
-        if certify_every is not None:
-            self.system.at(
-                net, self.initial
-            )  # a system without certificates of iterates says so now, not in the middle
+        if certify_every is not None and not isinstance(self.system, Recordable):
+            raise ValueError(self.system.words.instead["certify_every"])
         self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
         self.engine: Engine = self.system.engine(net, loss, engine)
         if isinstance(self.engine, AbstractContextManager):  # it holds something on other ranks
             held.enter_context(self.engine)
+        self.rule.require(self.engine, self.system.name, self.system.rules)
         for name, value in self.engine.iterate.measurements.items():
             if not math.isfinite(value):
                 raise ValueError(f"{name} is {value} at the initial weights; scale the data or the weights down")
@@ -347,6 +346,7 @@ class _Descent:
         another one only where that one's lies under it.
         """
         # the reduced weights themselves: by way of the network they would be rounded where the data is rank deficient
+        assert isinstance(self.system, Recordable)
         net = self.system.at(self.net, self.engine.weights())
         found = Recertification(self.iteration, self.system.certify(net, self.loss.reduced, self.certificate.theorem))
         target = max(self.tolerance * first, self.absolute_tolerance, self.resolution)

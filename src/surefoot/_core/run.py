@@ -26,8 +26,9 @@ from .io import (
     write_json,
     write_tensors,
 )
+from .recertification import Recertification
+from .registry import descendable_named
 from .status import RunStatus
-from .system import Recertification, system_named
 from .validate import folder
 
 RUN_FORMAT = "surefoot-run/1"
@@ -125,7 +126,7 @@ class Run:
 
         No audit of a run that failed, or that was cut off, holds.
         """
-        system = system_named(self.certificate.system)
+        system = descendable_named(self.certificate.system)
         phases = self.phases
         lines: list[AuditLine] = []
         for index, phase in enumerate(phases):

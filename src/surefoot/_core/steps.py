@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from .certificate import Certificate
@@ -19,6 +19,18 @@ class StepRule(ABC):
 
     name: ClassVar[str]
     certified_by: ClassVar[frozenset[str]] = frozenset()
+    needs: frozenset[str] = frozenset()
+    """What ``step`` reads of the engine or its iterate, beyond the gap and the measurements: not every system has it."""
+
+    def require(self, engine: Any, system: str, rules: Iterable[str]) -> None:
+        """Raise ``TypeError`` unless the engine or its iterate has what the rule needs; ``rules`` are those of the system."""
+        has = {*vars(engine), *dir(type(engine)), *vars(engine.iterate), *dir(type(engine.iterate))}  # computes nothing
+        missing = sorted(self.needs - has)
+        if missing:
+            raise TypeError(
+                f"steps={self.name!r} needs {' and '.join(missing)} of an iterate, which system {system!r} has not; "
+                f"use one of {', '.join(map(repr, rules))}"
+            )
 
     def certifies(self, certificate: Certificate) -> bool:
         """Whether its steps satisfy the step conditions of this certificate's theorem."""
@@ -73,6 +85,7 @@ class BarzilaiBorwein(StepRule):
     """⟨s,s⟩/⟨s,y⟩ of the last step and the change of gradient; a safe step first, and where the curvature is not positive."""
 
     name = "barzilai-borwein"
+    needs = frozenset({"gradient_squared", "alignment", "safe_step"})
 
     def start(self, loss: Any, certificate: Certificate | None) -> None:
         self._step = self._squared = 0.0
@@ -100,6 +113,7 @@ class Polyak(StepRule):
     """gap / ‖∇L‖²."""
 
     name = "polyak"
+    needs = frozenset({"gradient_squared"})
 
     def step(self, engine: Any) -> float:
         iterate = engine.iterate
@@ -111,6 +125,7 @@ class Backtracking(StepRule):
     decrease·η‖∇L‖². The paper's Algorithm 1 leaves the factor η out and never ends (erratum); its τ is 0.1."""
 
     name = "backtracking"
+    needs = frozenset({"gradient_squared", "trial"})
 
     def __init__(
         self, initial: float = 1.0, shrink: float = 0.1, decrease: float = 0.5, warm_start: bool = False
@@ -151,16 +166,20 @@ def armijo_from_polyak(iterate: Any) -> float:
 
 
 def make(
-    steps: StepRule | str | float | None, certificate: Certificate | None, rules: Mapping[str, type[StepRule]]
+    steps: StepRule | str | float | None,
+    certificate: Certificate | None,
+    rules: Mapping[str, type[StepRule]],
+    default: str,
 ) -> StepRule:
-    """A rule from an object, a name among ``rules``, a number (a constant step), or the certificate's own rule."""
+    """A rule from an object, a name among ``rules``, a number (a constant step), or the certificate's own rule; ``default`` where
+    there is no certificate."""
     if isinstance(steps, StepRule):
         return steps
     if isinstance(steps, bool):
         raise TypeError("steps is a bool; pass a rule, its name, or a positive number")
     if isinstance(steps, float | int):
         return Constant(float(steps))
-    name = steps if steps is not None else (certificate.rule if certificate is not None else "certified-bb")
+    name = steps if steps is not None else (certificate.rule if certificate is not None else default)
     if name == Constant.name:
         if certificate is not None and certificate.rule == name and certificate.step_size:
             return Constant(certificate.step_size)

@@ -1,30 +1,49 @@
-"""What the core needs to know of a system, and the registry that maps a network to its system."""
+"""What a system says of itself: abstract classes by what it can do. What it cannot do it does not have."""
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from surefoot_check.statement import SLACK
-
-from .audit import Audit
+from .audit import Audit, Rows
 from .certificate import Certificate
 from .losses import LinearMapLoss, Loss
 from .status import RunStatus
-from .steps import StepRule
-from .validate import unknown
+from .steps import StepRule, make
+from .words import Words
+
+Net = TypeVar("Net")
+P = TypeVar("P")
+
+
+@runtime_checkable
+class Iterate(Protocol):
+    """Where a run is. Step rules may ask for more of it: ``StepRule.needs``."""
+
+    @property
+    def gap(self) -> float:
+        """The gap, which decides when a run ends."""
+        ...
+
+    @property
+    def measurements(self) -> Mapping[str, float]:
+        """What the trace records of it, the gap among them."""
+        ...
 
 
 class Engine(Protocol):
     """Moves a network's reduced weights; ``name`` is what ``descend(engine=...)`` calls it."""
 
     name: str
-    iterate: Any
+
+    @property
+    def iterate(self) -> Any:
+        """An ``Iterate``. Not typed as one: to type checkers a cached property is no property of a protocol."""
+        ...
 
     @property
     def failure(self) -> RunStatus | None:
@@ -48,94 +67,120 @@ class Engine(Protocol):
         ...
 
 
-class System(Protocol):
-    """One kind of network with its theorems, engines and rules."""
+class System(ABC):
+    """One kind of network: its name, its words, and where the program finds its command.
 
-    name: str
+    Attributes:
+        name: also the part of its theorems' ids before the slash, and what the command line calls it.
+        network_name: the class of its networks, as users write it.
+        words: what reports and screens say of it.
+        command: the module of its commands ``certify`` and ``train``; only the program imports it.
+        no_trajectory: of a directory of such a network that has no trajectory: what it has instead. Empty where it has one.
+    """
 
-    @property
-    def network(self) -> type[nn.Module]:
-        """The class of its networks."""
-        ...
+    name: ClassVar[str]
+    network_name: ClassVar[str]
+    words: ClassVar[Words]
+    command: ClassVar[str | None] = None
+    no_trajectory: ClassVar[str] = ""
 
-    default_theorem: str
-    rules: dict[str, type[StepRule]]
 
-    def problem(self, loss: Any) -> Any:
+class Certifiable(System, Generic[Net, P]):
+    """A system with theorems on networks ``Net`` and problems ``P``.
+
+    Attributes:
+        network: the class of its networks.
+        default_theorem: what is certified where nothing is asked for.
+        given: what ``sf.certify`` takes by name for it, beside or in place of a loss.
+    """
+
+    network: type[Net]
+    default_theorem: ClassVar[str]
+    given: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def problem(self, net: Net, loss: Any) -> P:
         """The loss as this system works with it; ``TypeError`` for a kind of loss that it cannot minimise."""
-        ...
 
-    def certify(self, net: Any, loss: Any, theorem: str) -> Certificate:
-        """Evaluate a theorem at the network's current weights."""
-        ...
+    @abstractmethod
+    def certify(self, net: Net, loss: P, theorem: str) -> Certificate:
+        """Evaluate a theorem at the network's current weights; never raises because a hypothesis fails."""
 
-    def advice(self, net: Any, loss: Any, certificate: Certificate) -> str:
+    def advice(self, net: Net, loss: P, certificate: Certificate) -> str:
         """Why a certificate that holds guarantees a count of no practical use, as measured, and what lowers it."""
-        ...
+        return ""
+
+    @abstractmethod
+    def reduced(self, net: Net, loss: P) -> dict[str, Tensor]:
+        """Copies of the weights that the certificate speaks of."""
+
+    @abstractmethod
+    def rebuild(self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> tuple[Net, P]:
+        """The (reduced) network and problem from the arrays of a run directory."""
+
+
+class Descendable(Certifiable[Net, P]):
+    """A system whose iterates ``sf.descend`` moves, and whose traces can be audited."""
+
+    rules: ClassVar[Mapping[str, type[StepRule]]]
+    default_rule: ClassVar[str]
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
-        """The step rule for ``descend``'s argument."""
-        ...
+        """The step rule for ``descend``'s argument; that of the certificate by default."""
+        return make(steps, certificate, self.rules, self.default_rule)
 
-    def engine(self, net: Any, loss: Any, name: str) -> Engine:
+    @abstractmethod
+    def engine(self, net: Net, loss: P, name: str) -> Engine:
         """An engine at the network's current weights."""
-        ...
 
-    def reduced(self, net: Any, loss: Any) -> dict[str, Tensor]:
-        """Copies of the weights that the certificate speaks of."""
-        ...
-
-    def at(self, net: Any, weights: Mapping[str, Tensor]) -> Any:
-        """A new reduced network of the kind of ``net`` at these (reduced) weights."""
-        ...
-
-    def write(self, net: Any, loss: Any, weights: Mapping[str, Tensor]) -> None:
+    @abstractmethod
+    def write(self, net: Net, loss: P, weights: Mapping[str, Tensor]) -> None:
         """Put (reduced) weights back into the network."""
-        ...
 
-    def measure(self, net: Any, loss: Any) -> dict[str, float]:
-        """What a trace records at the network's current weights."""
-        ...
-
-    def resolution(self, net: Any, loss: Any) -> float:
+    @abstractmethod
+    def resolution(self, net: Net, loss: P) -> float:
         """The gap that rounding alone can cause at the network's weights: smaller values are noise."""
-        ...
 
-    def recorded(self, net: Any, loss: Any) -> dict[str, Tensor]:
+    @abstractmethod
+    def audit(self, trace: Rows, certificate: Certificate, resolution: float) -> Audit:
+        """Check every inequality of the certificate's theorem along a trace."""
+
+
+class Recordable(Descendable[Net, P]):
+    """A system whose networks are trained: ``sf.Trace`` records loops of one's own, ``certify_every`` certifies iterates."""
+
+    @abstractmethod
+    def at(self, net: Net, weights: Mapping[str, Tensor]) -> Net:
+        """A new reduced network of the kind of ``net`` at these (reduced) weights."""
+
+    @abstractmethod
+    def measure(self, net: Net, loss: P) -> dict[str, float]:
+        """What a trace records at the network's current weights."""
+
+    @abstractmethod
+    def recorded(self, net: Net, loss: P) -> dict[str, Tensor]:
         """Copies of the network's own weights, which a trace compares from row to row: the trained ones, none left out by a
         reduction, and those that must stay as they are."""
-        ...
 
-    def measure_step(self, net: Any, loss: Any, before: Mapping[str, Tensor], step: float) -> dict[str, float]:
+    def measure_step(self, net: Net, loss: P, before: Mapping[str, Tensor], step: float) -> dict[str, float]:
         """What a trace records of the step that led to the current weights from those ``recorded`` a row earlier, where the audit
         asks for it."""
-        ...
+        return {}
 
-    def gradient(self, net: Any, loss: Any) -> dict[str, Tensor]:
+    @abstractmethod
+    def gradient(self, net: Net, loss: P) -> dict[str, Tensor]:
         """The gradient of the loss in those recorded weights that are trained."""
-        ...
 
-    def rebuild(self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> tuple[Any, Loss]:
-        """The (reduced) network and loss from the arrays of a run directory."""
-        ...
 
-    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
-        """Check every inequality of the certificate's theorem along a trace."""
-        ...
-
+AnyCertifiable = Certifiable[Any, Any]
+AnyDescendable = Descendable[Any, Any]
+AnyRecordable = Recordable[Any, Any]
 
 PRODUCT_ROUNDING = 16 * torch.finfo(torch.float64).eps
 """Relative error, in Frobenius norm, granted to a product of layers against the product of their spectral norms."""
 
-SYSTEMS: list[System] = []
 
-
-def register(system: System) -> None:
-    """Make a system known to ``certify``, ``descend`` and ``audit``."""
-    SYSTEMS.append(system)
-
-
-def linear_map(loss: object) -> LinearMapLoss:
+def linear_map(loss: Loss) -> LinearMapLoss:
     """The loss, for a system whose networks are linear maps; ``TypeError`` otherwise."""
     if not isinstance(loss, LinearMapLoss):
         raise TypeError(f"loss is a {type(loss).__name__}; pass a loss, for example sf.SquaredLoss(X, Y)")
@@ -146,59 +191,3 @@ def map_resolution(loss: LinearMapLoss, scale: float) -> float:
     """The gap that rounding can cause near W*, and by a product of layers whose spectral norms have the product ``scale``."""
     error = PRODUCT_ROUNDING * scale
     return max(loss.gap_resolution, 0.5 * loss.smoothness * error * error)
-
-
-def rule_names() -> list[str]:
-    """The step rules of all systems, each name once."""
-    return list(dict.fromkeys(name for system in SYSTEMS for name in system.rules))
-
-
-def system_of(net: object) -> System:
-    """The system of a network; ``TypeError`` that lists the known networks otherwise."""
-    for system in SYSTEMS:
-        if isinstance(net, system.network):
-            return system
-    known = ", ".join(f"sf.nn.{s.network.__name__}" for s in SYSTEMS)
-    raise TypeError(f"net is a {type(net).__name__}; pass one of {known}")
-
-
-def system_named(name: str) -> System:
-    """The system with that name; ``ValueError`` otherwise."""
-    for system in SYSTEMS:
-        if system.name == name:
-            return system
-    raise unknown("system", name, [s.name for s in SYSTEMS])
-
-
-@dataclass(frozen=True)
-class Recertification:
-    """The theorem evaluated again at iterate ``iteration`` of a run."""
-
-    iteration: int
-    certificate: Certificate
-
-    def iterations_to(self, absolute_gap: float) -> float:
-        """Total guaranteed iterations of the run to an absolute gap, counted from its start; ``inf`` to a gap of 0."""
-        gap = self.certificate.initial_gap
-        if gap <= absolute_gap:
-            return self.iteration
-        relative = absolute_gap / gap
-        return self.iteration + self.certificate.iterations_to(relative) if relative > 0.0 else math.inf
-
-    def bound(self, iteration: int) -> float:
-        """Guaranteed upper bound on the gap at an iteration of the run, not before its own."""
-        return self.certificate.bound(iteration - self.iteration)
-
-    def promises_at_most(self, earlier: Recertification, floor: float) -> bool:
-        """Whether the bound lies under that of an earlier one from here on, until that one guarantees a gap of ``floor``.
-
-        Between the ends of segments both bounds are geometric, so that the ends decide.
-        """
-        end = earlier.iterations_to(floor)
-        starts = {phase.iteration + s.start for phase in (self, earlier) for s in phase.certificate.schedule}
-        compared = {t for t in starts | {t - 1 for t in starts} if self.iteration <= t <= end}
-        if end < math.inf:
-            compared.add(max(self.iteration, int(end)))
-        elif self.certificate.schedule[-1].decrease < earlier.certificate.schedule[-1].decrease:
-            return False
-        return all(self.bound(t) <= (1.0 - SLACK) * earlier.bound(t) for t in compared)

@@ -16,7 +16,8 @@ from .audit import Audit
 from .certificate import Certificate, digests, require_arrays
 from .io import RunDirectoryError, plain, write_atomic
 from .losses import Loss
-from .system import system_of
+from .registry import system_of
+from .system import AnyRecordable, Recordable
 
 Row = dict[str, float]
 UNFINISHED = "the last step was announced and what it led to was not recorded: call trace.record(net) after it"
@@ -122,7 +123,7 @@ class Trace:
     def __init__(self, loss: Loss) -> None:
         self.loss = loss
         self.rows: list[Row] = []
-        self._system: Any = None
+        self._system: AnyRecordable | None = None
         self._digests: dict[str, str] = {}
         self.resolution = 0.0
         self._expected: dict[str, Tensor] | None = None
@@ -143,9 +144,11 @@ class Trace:
         if self.rows and "step" not in self.rows[-1]:
             raise ValueError("the trace was closed by record(net) without a step; start a new sf.Trace for another run")
         system = system_of(net)
+        if not isinstance(system, Recordable):
+            raise TypeError(system.words.instead["trace"])
         if self._system is not None and system is not self._system:
             raise TypeError("net is of another kind than in the rows before; use one trace for one network")
-        self._system, loss = system, system.problem(self.loss)
+        self._system, loss = system, system.problem(net, self.loss)
         self.resolution = max(self.resolution, system.resolution(net, loss))
         row: Row = {"iteration": len(self.rows), **system.measure(net, loss)}
         if not self.rows:

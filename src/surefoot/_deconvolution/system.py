@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,11 +23,13 @@ from .._core.audit import Audit, Check, audited, common_checks, noise
 from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
+from .._core.system import Descendable
 from .._core.validate import unknown
 from .admm import LADMM, State
 from .engine import LADMMEngine, rounding_of, weights_of
 from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error, positive
 from .problem import DeconvolutionProblem
+from .words import WORDS
 
 
 class SparseLoss(Loss):
@@ -66,15 +68,18 @@ class IterationRule(StepRule):
         return 1.0
 
 
-class DeconvolutionSystem:
+class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
     """Theorem and engine of the linearised ADMM."""
 
     name = "deconvolution"
     network = LADMM
+    network_name = "sf.deconvolution.LADMM"
+    words = WORDS
     default_theorem = ladmm.THEOREM.id
-    rules: dict[str, type[StepRule]] = {RULE: IterationRule}  # noqa: RUF012 - as the protocol has it
+    rules: ClassVar = {RULE: IterationRule}
+    default_rule = RULE
 
-    def problem(self, loss: Any) -> SparseLoss:
+    def problem(self, net: LADMM, loss: Any) -> SparseLoss:
         """A ``DeconvolutionProblem`` as a loss."""
         if isinstance(loss, SparseLoss):
             return loss
@@ -115,34 +120,12 @@ class DeconvolutionSystem:
         """The start z, x, multiplier (..., H, W), and parameters (5,) = (α, β, γ, adaptive, inexact)."""
         return weights_of(net, net.start(loss.problem))
 
-    def at(self, net: LADMM, weights: Mapping[str, Tensor]) -> NoReturn:
-        """Refused: a certificate is one of the iterations from the start."""
-        raise ValueError("certify_every does not apply to the linearised ADMM: its guarantee holds from the start")
-
     def write(self, net: LADMM, loss: SparseLoss, weights: Mapping[str, Tensor]) -> None:
         """Nothing: the solution is ``run.final``."""
-
-    def measure(self, net: LADMM, loss: SparseLoss) -> dict[str, float]:
-        """The measurements of the start."""
-        return self.engine(net, loss, "auto").iterate.measurements
 
     def resolution(self, net: LADMM, loss: SparseLoss) -> float:
         """The V that the rounding of an iterate can cause."""
         return rounding_of(net, loss.problem, net.start(loss.problem))
-
-    def recorded(self, net: LADMM, loss: SparseLoss) -> NoReturn:
-        """Refused: there is no loop of one's own to record."""
-        raise TypeError(
-            "sf.Trace is for training loops; sf.descend(ladmm, problem) records the iterations of the solver"
-        )
-
-    def measure_step(self, net: LADMM, loss: SparseLoss, before: Mapping[str, Tensor], step: float) -> dict[str, float]:
-        """Never asked, as ``recorded`` refuses."""
-        return {}
-
-    def gradient(self, net: LADMM, loss: SparseLoss) -> NoReturn:
-        """Refused, as ``recorded``."""
-        self.recorded(net, loss)
 
     def rebuild(
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]

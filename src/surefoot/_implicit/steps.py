@@ -15,6 +15,7 @@ class CertifiedConstant(StepRule):
     """The step of the certificate; the default. Armijo's rule from Polyak's step while no certificate holds."""
 
     name = "certified-constant"
+    needs = frozenset({"safe_step"})
     certified_by = frozenset({"implicit/spectral", "implicit/measured", "implicit/gd"})
 
     def start(self, loss: Any, certificate: Certificate | None) -> None:
@@ -38,7 +39,8 @@ class WellPosed(StepRule):
         if isinstance(margin, bool) or not isinstance(margin, Real) or not 0.0 < margin < 1.0:
             raise ValueError(f"margin is {margin!r}; it must lie strictly between 0 and 1")
         self.margin = float(margin)
-        self.proposal = make(CertifiedConstant.name if steps is None else steps, None, RULES)
+        self.proposal = make(steps, None, RULES, CertifiedConstant.name)
+        self.needs = self.proposal.needs | {"gamma", "norm_after"}
 
     def certifies(self, certificate: Certificate) -> bool:
         return False  # a halved step is not the step of the theorem

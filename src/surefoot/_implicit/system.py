@@ -21,7 +21,7 @@ from .._core.certificate import SCALE, Certificate, Condition, checkable, conclu
 from .._core.losses import Loss
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
-from .._core.steps import StepRule, make
+from .._core.system import Recordable
 from .._core.team import team
 from .._core.validate import network_weight, unknown
 from .._data.parallel_rows import parallel_rows
@@ -32,7 +32,8 @@ from .norms import spectral_norm_upper
 from .share import Weights
 from .shared import SharedEngine
 from .solvers import SolverMemory
-from .steps import RULES
+from .steps import RULES, CertifiedConstant
+from .words import WORDS
 
 TARGET = 1e-3
 """Relative loss whose guaranteed count decides between admissible steps."""
@@ -44,15 +45,18 @@ STEPS = (1.0, 1.5, 1.9)
 """θ: the steps η = θ/‖Z‖² that are tried ("The scale" in docs/theorems/implicit.md), each at most 2/(σ² + ‖Z‖²)."""
 
 
-class ImplicitSystem:
+class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     """Theorems, engine and rules of infinite-depth ReLU networks."""
 
     name = "implicit"
     network = ImplicitReLU
+    network_name = "sf.nn.ImplicitReLU"
+    words = WORDS
     default_theorem = implicit_spectral.THEOREM.id
     rules = RULES
+    default_rule = CertifiedConstant.name
 
-    def problem(self, loss: Loss) -> SampleLoss:
+    def problem(self, net: ImplicitReLU, loss: Loss) -> SampleLoss:
         """See ``_core.samples.sample_loss``."""
         return sample_loss(loss)
 
@@ -89,10 +93,6 @@ class ImplicitSystem:
     def advice(self, net: ImplicitReLU, loss: SampleLoss, certificate: Certificate) -> str:
         """The spectrum of the features, the rows that are nearly parallel, and what lowers the count."""
         return _slow(loss, certificate.quantities)
-
-    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
-        """See ``_core.steps.make``."""
-        return make(steps, certificate, self.rules)
 
     def engine(self, net: ImplicitReLU, loss: SampleLoss, name: str) -> WeightEngine | SharedEngine:
         """The one engine: all weights. Where there are several ranks they share its rows, if these are on the CPU."""
@@ -170,9 +170,9 @@ class ImplicitSystem:
 
     def rebuild(
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
-    ) -> tuple[ImplicitReLU, Loss]:
+    ) -> tuple[ImplicitReLU, SampleLoss]:
         """The network and loss of a run directory."""
-        return _network(weights), loss_of(kind, problem)
+        return _network(weights), sample_loss(loss_of(kind, problem))
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """See ``audit.audit``."""

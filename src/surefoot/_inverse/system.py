@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from torch import Tensor
 
@@ -16,14 +16,14 @@ from surefoot_check.inverse import constants as shared
 from surefoot_check.inverse import enclosures as rigorous
 from surefoot_check.inverse import interval as inverse_interval
 
-from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
 from .._core.io import run_directory
 from .._core.run import write_start
-from .._core.steps import StepRule
+from .._core.system import Certifiable
 from .._core.validate import folder, network_weight
 from .interval import Spectrum
 from .network import LearnedInverse
+from .words import WORDS
 
 FORMAT = "surefoot-inverse/1"
 """What config.json of a directory with a certificate of an inverse says."""
@@ -33,26 +33,30 @@ EXACT = ("lower", "upper")
 """Base quantities that are stored, not measured: published as they are."""
 
 
-class InverseSystem:
+class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
     """Theorems of learned inverses."""
 
     name = "inverse"
     network = LearnedInverse
     default_theorem = inverse_interval.THEOREM.id
-    rules: dict[str, type[StepRule]]
+    network_name = "sf.nn.LearnedInverse"
+    words = WORDS
+    given = ("interval",)
 
-    def __init__(self) -> None:
-        self.rules = {}
-
-    def problem(self, loss: Any) -> Spectrum | None:
-        """An interval (l, u) as a loss; ``None`` stands for the net's own.
+    def problem(self, net: LearnedInverse, loss: Any, interval: Any = None) -> Spectrum:
+        """An interval (l, u), the net's own by default, as a loss.
 
         Raises:
-            TypeError, ValueError: no interval.
+            TypeError, ValueError: no interval, or two.
         """
-        return loss if loss is None or isinstance(loss, Spectrum) else Spectrum(loss)
+        if loss is not None and interval is not None:
+            raise ValueError("pass a loss or an interval, not both")
+        chosen = interval if interval is not None else loss if loss is not None else net.interval
+        if chosen is None:
+            raise ValueError("this net has no interval of its own; pass interval=(l, u), bounds of sigma^2/c0")
+        return chosen if isinstance(chosen, Spectrum) else Spectrum(chosen)
 
-    def certify(self, net: LearnedInverse, loss: Spectrum | None, theorem: str) -> Certificate:
+    def certify(self, net: LearnedInverse, loss: Spectrum, theorem: str) -> Certificate:
         """Evaluate ``theorem`` for the net's coefficients on an interval of σ²/c0.
 
         Raises:
@@ -60,10 +64,6 @@ class InverseSystem:
             ValueError: non-finite or huge coefficients, no interval, or a theorem that gives no certificate.
         """
         network_weight("coefficients", net.coefficients.detach())
-        if loss is None:
-            if net.interval is None:
-                raise ValueError("this net has no interval of its own; pass interval=(l, u), bounds of sigma^2/c0")
-            loss = Spectrum(net.interval)
         statement = find(theorem, self.name)
         if not statement.provable:
             raise ValueError(
@@ -102,54 +102,12 @@ class InverseSystem:
         """C (K, L)."""
         return {"C": net.coefficients.detach().clone()}
 
-    def at(self, net: Any, weights: Mapping[str, Tensor]) -> LearnedInverse:
-        """A net with other coefficients."""
-        return LearnedInverse(weights["C"], net.c0, interval=net.interval, backward=net.backward)
-
-    def write(self, net: Any, loss: Any, weights: Mapping[str, Tensor]) -> None:
-        """Put coefficients into the net."""
-        net.coefficients.data.copy_(weights["C"])
-
-    def rebuild(self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> Any:
+    def rebuild(
+        self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> tuple[LearnedInverse, Spectrum]:
         """The net (with the default rule for c0, which no claim depends on) and the interval of a stored certificate."""
         loss = Spectrum(problem["interval"].tolist())
         return LearnedInverse(weights["C"], interval=(loss.lower, loss.upper)), loss
-
-    def advice(self, net: LearnedInverse, loss: Any, certificate: Certificate) -> str:
-        """None: layers are few."""
-        return ""
-
-    def rule(self, steps: Any, certificate: Certificate | None) -> StepRule:
-        """Refused."""
-        _refuse()
-
-    def engine(self, net: Any, loss: Any, name: str) -> Any:
-        """Refused."""
-        _refuse()
-
-    def measure(self, net: Any, loss: Any) -> dict[str, float]:
-        """Refused."""
-        _refuse()
-
-    def resolution(self, net: Any, loss: Any) -> float:
-        """Refused."""
-        _refuse()
-
-    def recorded(self, net: Any, loss: Any) -> dict[str, Tensor]:
-        """Refused."""
-        _refuse()
-
-    def measure_step(self, net: Any, loss: Any, before: Mapping[str, Tensor], step: float) -> dict[str, float]:
-        """Refused."""
-        _refuse()
-
-    def gradient(self, net: Any, loss: Any) -> dict[str, Tensor]:
-        """Refused."""
-        _refuse()
-
-    def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
-        """Refused."""
-        _refuse()
 
 
 def save_certificate(
@@ -157,21 +115,15 @@ def save_certificate(
 ) -> Certificate:
     """See ``LearnedInverse.save_certificate``."""
     system = InverseSystem()
-    loss = system.problem(interval if interval is not None else net.interval)
+    loss = system.problem(net, None, interval)
     certificate = system.certify(net, loss, find(theorem or system.default_theorem, system.name).id)
-    if not certificate.holds or loss is None:
+    if not certificate.holds:
         failed = "; ".join(str(condition) for condition in certificate.conditions if not condition.holds)
         raise ValueError(f"there is nothing to certify: {failed}. {certificate.suggestion}")
     path = folder("directory", directory)
     with run_directory(path, resume=False):
         write_start(path, certificate, loss.arrays(), system.reduced(net, loss), {"format": FORMAT})
     return certificate
-
-
-def _refuse() -> NoReturn:
-    raise TypeError(
-        "a learned inverse is not descended; net(A) inverts, net.fit(matrices) trains, sf.certify certifies"
-    )
 
 
 def _suggestion(net: LearnedInverse, loss: Spectrum, published: Mapping[str, float]) -> str:

@@ -21,6 +21,7 @@ class Smooth(StepRule):
     """
 
     name = "smooth"
+    needs = frozenset({"safe_step"})
     certified_by = frozenset({local.THEOREM.id})
 
     def __init__(self, before: float | None = None) -> None:
@@ -47,6 +48,7 @@ class CertifiedBB(Smooth):
     """
 
     name = "certified-bb"
+    needs = BarzilaiBorwein.needs | {"trial"}
     SHRINK = 0.7
 
     def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:

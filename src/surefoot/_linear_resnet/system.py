@@ -21,15 +21,15 @@ from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
 from .._core.small import Array
-from .._core.steps import StepRule, make
-from .._core.system import linear_map, map_resolution
+from .._core.system import Recordable, linear_map, map_resolution
 from .._core.validate import unknown
 from .audit import audit
 from .engine import SubspaceEngine
 from .network import LinearResNet
 from .radius import least_radius
 from .reduction import reduce
-from .steps import RULES
+from .steps import RULES, CertifiedBB
+from .words import WORDS
 
 GAMMA = 1.0
 """γ of ``linear-resnet/local``: 1 gives the best rate; smaller values certify somewhat earlier."""
@@ -37,15 +37,18 @@ GAMMA = 1.0
 DEPTH = f"the depth is at most {rigorous.DEEPEST}, up to which certificates are measured and checked"
 
 
-class LinearResNetSystem:
+class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
     """Theorems, engine and rules of deep linear ResNets."""
 
     name = "linear-resnet"
     network = LinearResNet
+    network_name = "sf.nn.LinearResNet"
+    words = WORDS
     default_theorem = local.THEOREM.id
     rules = RULES
+    default_rule = CertifiedBB.name
 
-    def problem(self, loss: Loss) -> LinearMapLoss:
+    def problem(self, net: LinearResNet, loss: Loss) -> LinearMapLoss:
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
 
@@ -81,10 +84,6 @@ class LinearResNetSystem:
     def advice(self, net: LinearResNet, loss: LinearMapLoss, certificate: Certificate) -> str:
         """The condition number of the data, the curvature that the layers add, and what lowers the count."""
         return "; ".join(part for part in (conditioning(loss), _layers(loss, certificate.quantities)) if part)
-
-    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
-        """See ``_core.steps.make``."""
-        return make(steps, certificate, self.rules)
 
     def engine(self, net: LinearResNet, loss: LinearMapLoss, name: str) -> SubspaceEngine:
         """The one engine: the reduced network, in its subspace where the weights are zero."""
@@ -123,21 +122,15 @@ class LinearResNetSystem:
         weights = {"W": net.W, "A": net.A, "B": net.B}
         return {name: tensor.detach().clone() for name, tensor in weights.items()}
 
-    def measure_step(
-        self, net: LinearResNet, loss: LinearMapLoss, before: Mapping[str, Tensor], step: float
-    ) -> dict[str, float]:
-        """Nothing more."""
-        return {}
-
     def gradient(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The gradient in the trained weights."""
         return {"W": torch.from_numpy(_engine(net, loss, subspace=False).iterate.gradient).to(net.W.device)}
 
     def rebuild(
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
-    ) -> tuple[LinearResNet, Loss]:
+    ) -> tuple[LinearResNet, LinearMapLoss]:
         """The reduced network and loss of a run directory."""
-        return LinearResNet(weights["A"], weights["B"], weights["W"]), loss_of(kind, problem)
+        return LinearResNet(weights["A"], weights["B"], weights["W"]), linear_map(loss_of(kind, problem))
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """See ``audit.audit``."""

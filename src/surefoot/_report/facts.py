@@ -13,9 +13,10 @@ from surefoot_check.systems import THEOREMS
 from .._core.audit import Audit, AuditLine
 from .._core.certificate import Certificate, CertificateStatus
 from .._core.io import RunDirectoryError
+from .._core.recertification import Recertification
+from .._core.registry import system_named
 from .._core.run import Run
-from .._core.system import Recertification, system_named
-from .wording import TERMS, Terms
+from .._core.words import Words
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class Facts:
         return self.run.certificate.rule in (LEARNED, LADMM)
 
     @property
-    def terms(self) -> Terms:
-        """What the words stand for in this run's system."""
-        return TERMS.get(self.run.certificate.system, Terms())
+    def words(self) -> Words:
+        """Those of the run's system."""
+        return system_named(self.run.certificate.system).words
 
     @property
     def in_force(self) -> list[Recertification]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from .._core.claims import PRACTICAL, Kind
+from .._core.recertification import Recertification
 from .._core.status import RunStatus
-from .._core.system import Recertification
 from .facts import Facts, gap_of
 from .markup import Markup, paragraph, text
 from .wording import count, iterations, number, relation
@@ -32,7 +32,7 @@ def _guaranteed(facts: Facts) -> Markup:
     run, phase = facts.run, facts.in_force[0]
     certificate = phase.certificate
     since = "Before the first step" if phase.iteration == 0 else f"At iteration {count(phase.iteration)}"
-    by = f"{since}, theorem {certificate.theorem} guarantees for {facts.terms.subject} that"
+    by = f"{since}, theorem {certificate.theorem} guarantees for {facts.words.subject} that"
     own = facts.reaches(phase)
     start = gap_of(certificate) if phase.iteration else facts.initial_gap
     if start <= facts.target:
@@ -98,7 +98,7 @@ def _nothing(facts: Facts) -> Markup:
     )
     if sides:
         theorem = facts.run.certificate.theorem
-        parts = [paragraph(f"{theorem} asks for what {facts.terms.subject} do not meet:"), Markup(f"<ul>{sides}</ul>")]
+        parts = [paragraph(f"{theorem} asks for what {facts.words.subject} do not meet:"), Markup(f"<ul>{sides}</ul>")]
     else:
         parts = [paragraph(f"{reason[:1].upper()}{reason[1:]}.")]
     if suggestion:

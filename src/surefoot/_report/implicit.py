@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .._core.system import system_named
+from .._core.registry import system_named
 from .._implicit.equilibrium import dead_units
 from .._implicit.network import ImplicitReLU
 from .facts import Facts

@@ -19,10 +19,7 @@ from .guarantee import guarantee
 from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict
 from .style import CSS
 from .wording import (
-    ENGINES,
-    PROBLEMS,
     SCORES,
-    SYMBOLS,
     by_family,
     count,
     fall,
@@ -56,7 +53,8 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
     """
     run = facts.run
     kind = run.certificate.problem.get("kind", "a")
-    title = f"Run report: {run.certificate.theorem}, {PROBLEMS.get(kind, f'{kind} loss')}, {run.status.value.replace('_', ' ')}"
+    about = facts.words.problems.get(kind, f"{kind} loss")
+    title = f"Run report: {run.certificate.theorem}, {about}, {run.status.value.replace('_', ' ')}"
     parts = [
         _subject(facts),
         guarantee(facts),
@@ -77,7 +75,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n"
-        f"<footer>surefoot {text(version)}. Gap: {text(facts.terms.gap)} "
+        f"<footer>surefoot {text(version)}. Gap: {text(facts.words.gap)} "
         f"({text(number(run.certificate.optimal_value, 6))}). Numbers are rounded for reading; "
         f"{code('certificate.json')} holds them exactly.</footer>\n</body>\n</html>\n"
     )
@@ -123,7 +121,7 @@ def _key_numbers(facts: Facts) -> Markup:
             f"in every iteration{since}, at worst" if claim.kind is Kind.RATE and claim.decrease else "",
         ),
         ("Step rule", run.rule, "covered by the theorem" if run.rule_certified else "not covered by the theorem"),
-        ("Engine", run.engine, ENGINES.get(run.engine, "")),
+        ("Engine", run.engine, facts.words.engines.get(run.engine, "")),
         ("Outcome", run.status.value.replace("_", " "), run.status.text),
     ]
     evaluation = run.config.get("evaluation")
@@ -324,7 +322,7 @@ def _why_not(certificate: Certificate) -> str:
 
 def _quantities(facts: Facts) -> Markup:
     rows = []
-    symbols = SYMBOLS.get(facts.run.certificate.system, {})
+    symbols = facts.words.symbols
     single, families = by_family(facts.run.certificate.quantities)
     for name, value in single.items():
         symbol, meaning = symbols.get(name, ("", ""))
@@ -384,7 +382,7 @@ def _check(facts: Facts) -> Markup:
     claims = [
         (
             "L1",
-            f"The hypotheses hold for exactly these arrays, so that {facts.terms.method} obeys the bound.",
+            f"The hypotheses hold for exactly these arrays, so that {facts.words.method} obeys the bound.",
             "It speaks of exact arithmetic; whether this run took such steps is for the audit to say.",
         ),
         (

@@ -173,7 +173,7 @@ def _reached(target: float, iteration: float) -> str:
 def _gap(facts: Facts) -> Figure:
     run, bounds = facts.run, facts.bounds
     later = [phase for phase in run.adopted if phase.certificate.holds]
-    figure, axes = _axes(facts.terms.title, 4.0, 3 + len(bounds) + bool(later))
+    figure, axes = _axes(facts.words.title, 4.0, 3 + len(bounds) + bool(later))
     last = max(run.iterations, len(run.rows) - 1)
     for index, bound in enumerate(bounds):
         own = run.certificate.theorem in bound.theorems and bool(facts.in_force)

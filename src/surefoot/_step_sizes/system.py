@@ -28,11 +28,13 @@ from .._core.audit import Audit, Check, Lines, audited, common_checks, noise
 from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
+from .._core.system import Descendable
 from .._core.validate import unknown
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .engine import SolverEngine
 from .network import StepSizeNet
 from .unrolled import check_net, check_problems, smoothness_of
+from .words import WORDS
 
 KINDS: dict[str, type[Problems]] = {kind.kind: kind for kind in (LeastSquares, Lasso, Logistic)}
 RESCALE = "rescale the problems"
@@ -69,15 +71,18 @@ class Learned(StepRule):
 RULES: dict[str, type[StepRule]] = {Learned.name: Learned}
 
 
-class StepSizesSystem:
+class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
     """Theorems and engine of learned step sizes."""
 
     name = "step-sizes"
     network = StepSizeNet
+    network_name = "sf.nn.StepSizeNet"
+    words = WORDS
     default_theorem = step_sizes_monotone.THEOREM.id
     rules = RULES
+    default_rule = Learned.name
 
-    def problem(self, loss: object) -> BatchLoss:
+    def problem(self, net: StepSizeNet, loss: object) -> BatchLoss:
         """A batch of ``sf.learned`` problems as a loss."""
         if isinstance(loss, BatchLoss):
             return loss
@@ -158,18 +163,8 @@ class StepSizesSystem:
         interval = torch.tensor(net.range, dtype=torch.float64, device=x.device)
         return {"x": x, "beta": smoothness_of(loss.problems, None).clone(), "range": interval}
 
-    def at(self, net: StepSizeNet, weights: Mapping[str, Tensor]) -> StepSizeNet:
-        """The network itself: it is not what moves, and a certificate of an iterate is one of iterations from it."""
-        raise ValueError(
-            "certify_every does not apply to learned step sizes: the theorem holds from the start or not at all"
-        )
-
     def write(self, net: StepSizeNet, loss: BatchLoss, weights: Mapping[str, Tensor]) -> None:
         """Nothing: the solution is ``run.final["x"]``."""
-
-    def measure(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, float]:
-        """The measurements of the first iterate."""
-        return self.engine(net, loss, "auto").iterate.measurements
 
     def resolution(self, net: StepSizeNet, loss: BatchLoss) -> float:
         """Of the rounding of the objectives at 0 and at the optimum, and of the minimiser that gaps are measured by."""
@@ -177,23 +172,9 @@ class StepSizesSystem:
         largest = ROUNDING * torch.maximum(problems._value(problems.start()).double(), problems.optimal_value)
         return float(torch.maximum(largest, problems.gap_resolution).sum())
 
-    def recorded(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, Tensor]:
-        """Refused: see ``gradient``."""
-        raise TypeError("sf.Trace is for training loops; sf.descend(net, problems) records the iterations of a solver")
-
-    def measure_step(
-        self, net: StepSizeNet, loss: BatchLoss, before: Mapping[str, Tensor], step: float
-    ) -> dict[str, float]:
-        """Never asked, as ``recorded`` refuses."""
-        return {}
-
-    def gradient(self, net: StepSizeNet, loss: BatchLoss) -> dict[str, Tensor]:
-        """Refused: a solver is not trained by gradient descent on its iterates."""
-        raise TypeError("sf.Trace is for training loops; sf.descend(net, problems) records the iterations of a solver")
-
     def rebuild(
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
-    ) -> tuple[StepSizeNet, Loss]:
+    ) -> tuple[StepSizeNet, BatchLoss]:
         """The problems of a run directory, and a network with the range of its steps (its weights are not stored)."""
         parts = {name: value for name, value in problem.items() if name not in ("M", "optimum")}
         low, high = weights["range"].tolist()

@@ -24,6 +24,7 @@ class Local(StepRule):
     """The root of η K_t(η) = 1 with the paper's local smoothness, uncapped (Theorem 3.1)."""
 
     name = "local"
+    needs = frozenset({"printed"})
 
     def step(self, engine: Engine) -> float:
         return tl.cubic_root(*engine.iterate.printed)
@@ -33,6 +34,7 @@ class PaperRho(StepRule):
     """min((1+η0^d)^(t/2) η0, 1/K_t): equation (19) of the paper with h = ρ, needs its (corrected) certificate."""
 
     name = "paper-rho"
+    needs = frozenset({"printed"})
     certified_by = PAPER
 
     def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
@@ -67,6 +69,7 @@ class PaperRhoBar(PaperRho):
     """min((1+η0^d)^(t/2) η0, 1/K̄_t): equation (19) with h = ρ̄; the printed second case repeats 1/K_t (erratum)."""
 
     name = "paper-rho-bar"
+    needs = frozenset()
 
     def _limit(self, iterate: Iterate, t: int) -> float:
         return 1.0 / smoothness_ahead(self._q, t)
@@ -76,6 +79,7 @@ class ExactLineSearch(StepRule):
     """First positive critical point of the loss along the step (of its quartic majoriser for a loss that is not quadratic)."""
 
     name = "exact-line-search"
+    needs = frozenset({"quartic"})
 
     def step(self, engine: Engine) -> float:
         return first_critical_point(engine.iterate.quartic)
@@ -89,6 +93,7 @@ class Xu2023(StepRule):
     """
 
     name = "xu2023"
+    needs = frozenset({"sigma_min_squared", "sigma_max_squared", "map_norm", "gradient_frobenius"})
 
     def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self._K = loss.smoothness
@@ -113,6 +118,7 @@ class SharpStep(StepRule):
     """1/K': the root of η K'(η) = 1 (Theorem I)."""
 
     name = "sharp-proposal"
+    needs = frozenset({"sharp"})
 
     def step(self, engine: Engine) -> float:
         return tl.cubic_root(*engine.iterate.sharp)
@@ -133,6 +139,8 @@ class Certified(StepRule):
 
     def __init__(self, proposal: StepRule | None) -> None:
         self.proposal = proposal
+        own = frozenset({"stationary", "trial", "drift_per_step", "gradient_squared"})
+        self.needs = own if proposal is None else own | proposal.needs
 
     def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
         self.adopt(loss, certificate)

@@ -30,14 +30,14 @@ from .._core.certificate import (
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
 from .._core.problems import loss_of
-from .._core.steps import StepRule, make
-from .._core.system import linear_map, map_resolution
+from .._core.system import Recordable, linear_map, map_resolution
 from .._core.validate import network_weight, unknown
 from .audit import audit
 from .engines import ENGINES, Engine
 from .iterate import Iterate, squared_extremes
 from .network import TwoLayerLinear
-from .steps import RULES
+from .steps import RULES, CertifiedBB
+from .words import WORDS
 
 OVERFLOW = 1e100
 """Gap from which products of a few such numbers overflow."""
@@ -142,15 +142,18 @@ def _spread(net: TwoLayerLinear, loss: LinearMapLoss, q: Mapping[str, float]) ->
     return f"{text}, as their imbalance is: draw W1 and W2 independently with one scale"
 
 
-class TwoLayerSystem:
+class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
     """Theorems, engines and rules of two-layer linear networks."""
 
     name = "two-layer"
     network = TwoLayerLinear
+    network_name = "sf.nn.TwoLayerLinear"
+    words = WORDS
     default_theorem = "two-layer/drift"
     rules = RULES
+    default_rule = CertifiedBB.name
 
-    def problem(self, loss: Loss) -> LinearMapLoss:
+    def problem(self, net: TwoLayerLinear, loss: Loss) -> LinearMapLoss:
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
 
@@ -184,10 +187,6 @@ class TwoLayerSystem:
     def advice(self, net: TwoLayerLinear, loss: LinearMapLoss, certificate: Certificate) -> str:
         """The condition number of the data, the imbalance of the weights beside the map to learn, and what lowers the count."""
         return "; ".join(part for part in (conditioning(loss), _spread(net, loss, certificate.quantities)) if part)
-
-    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
-        """See ``_core.steps.make``."""
-        return make(steps, certificate, self.rules)
 
     def engine(self, net: TwoLayerLinear, loss: LinearMapLoss, name: str) -> Engine:
         """``auto``: Gram space unless the width is below n + m, where the weights themselves are smaller."""
@@ -238,12 +237,6 @@ class TwoLayerSystem:
         """The network's own weights, also the part that the reduction leaves out: gradient descent leaves it as it is."""
         return {"W1": net.W1.detach().clone(), "W2": net.W2.detach().clone()}
 
-    def measure_step(
-        self, net: TwoLayerLinear, loss: LinearMapLoss, before: Mapping[str, Tensor], step: float
-    ) -> dict[str, float]:
-        """Nothing more."""
-        return {}
-
     def gradient(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The gradient in the network's own weights."""
         W1, W2 = net.W1.detach(), net.W2.detach()
@@ -252,9 +245,9 @@ class TwoLayerSystem:
 
     def rebuild(
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
-    ) -> tuple[TwoLayerLinear, Loss]:
+    ) -> tuple[TwoLayerLinear, LinearMapLoss]:
         """The reduced network and loss of a run directory."""
-        return TwoLayerLinear(weights["W1"], weights["W2"]), loss_of(kind, problem)
+        return TwoLayerLinear(weights["W1"], weights["W2"]), linear_map(loss_of(kind, problem))
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """See ``audit.audit``."""

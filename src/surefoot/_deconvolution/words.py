@@ -1,0 +1,33 @@
+"""What reports and screens say of the linearised ADMM."""
+
+from __future__ import annotations
+
+from .._core.words import Words
+
+WORDS = Words(
+    symbols={
+        "initial_gap": ("V₀", "change of the first iteration: ‖w₁ − w₀‖² in the norm of the method"),
+        "alpha": ("α", "parameter of the z-step"),
+        "beta": ("β", "penalty parameter of the method"),
+        "gamma": ("γ", "parameter of the x-step"),
+        "penalty": ("λ", "weight of ‖x‖₁ in the objective"),
+        "transform_norm": ("‖W‖", "largest singular value of the wavelet transform"),
+        "blur_norm": ("‖B‖", "largest singular value of the blur"),
+        "majorizer_excess": ("s", "bound of ‖S‖, S = M − BᵀB + (1/α − β)I"),
+        "objective_bound": ("F", "objective at some point: at least its optimal value"),
+        "start_latent": ("‖z₀‖", "size of the picture that the iteration starts from"),
+        "start_coefficients": ("‖x₀‖", "size of the coefficients that it starts from"),
+        "start_multiplier": ("‖μ₀‖", "size of the multiplier that it starts from"),
+        "distance_bound": ("D", "bound of ‖w₀ − w*‖² to a solution w*: the change after t iterations is at most D/t"),
+    },
+    gap="change from an iterate to the next, squared, in the norm of the method (V), whose limit is 0; it is no distance of the "
+    "objective to its optimum",
+    title="Change from an iterate to the next (gap)",
+    method="the exact iteration of the linearised ADMM",
+    subject="this picture and this start",
+    problems={"deconvolution": "sparse deconvolution"},
+    instead={
+        "trace": "sf.Trace is for training loops; sf.descend(ladmm, problem) records the iterations of the solver",
+        "certify_every": "certify_every does not apply to the linearised ADMM: its guarantee holds from the start",
+    },
+)

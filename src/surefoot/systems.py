@@ -1,0 +1,19 @@
+"""The systems of the library, one line each: the one list."""
+
+from ._core.registry import register
+from ._deconvolution.system import DeconvolutionSystem
+from ._implicit.system import ImplicitSystem
+from ._inverse.system import InverseSystem
+from ._linear_resnet.system import LinearResNetSystem
+from ._step_sizes.system import StepSizesSystem
+from ._two_layer.system import TwoLayerSystem
+
+for _system in (
+    TwoLayerSystem(),
+    LinearResNetSystem(),
+    ImplicitSystem(),
+    StepSizesSystem(),
+    InverseSystem(),
+    DeconvolutionSystem(),
+):
+    register(_system)
