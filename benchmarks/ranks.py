@@ -55,8 +55,8 @@ def reduction(directory: Path) -> float:
 
 def implicit() -> float:
     """Small constant steps from the paper's weights, without a certificate's cost."""
-    from surefoot._core.samples import SampleLoss
     from surefoot._core.registry import system_named
+    from surefoot._core.samples import SampleLoss
 
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(SAMPLES, 50, dtype=torch.float64, generator=generator)
