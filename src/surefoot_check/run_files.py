@@ -193,6 +193,7 @@ class Heading:
         opened = _open(path, systems)
         record, named = opened.record, (opened.system, opened.theorem)
         if (record.get("status"), record.get("claims")) == ("fails", []):
+            _exactly({"conclusion": None, **record}, FIELDS, "certificate")  # it concludes nothing
             return cls(*named, _field(record, "problem", dict).get("kind"), opened.sha256, None)
         certificate = Certificate._of(opened, path.name)
         return cls(*named, certificate.kind, opened.sha256, certificate)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+LONGEST = 1e9
+"""Seconds; more of them timers cannot count everywhere."""
+AGAIN = 1.0
+"""Seconds after which `TimeUp` is raised again, if Python ignored it: it ignores what is raised in a finaliser."""
 
 
 class TimeUp(BaseException):
@@ -19,13 +23,13 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     then has ended; without ``seconds`` there is no limit.
 
     Raises:
-        ValueError: not a positive number, or this is not the main thread, or there are no timers on this system.
+        ValueError: not a positive number up to `LONGEST`, or this is not the main thread, or there are no timers here.
     """
     if seconds is None:
         yield
         return
-    if not 0.0 < seconds < math.inf:
-        raise ValueError(f"the time limit is {seconds!r}; it must be a positive number of seconds")
+    if not 0.0 < seconds <= LONGEST:
+        raise ValueError(f"the time limit is {seconds!r}; it must be a positive number of seconds, at most {LONGEST:g}")
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         raise ValueError("a time limit needs the main thread of a process on a system with timers (not Windows)")
 
@@ -33,7 +37,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         raise TimeUp
 
     before = signal.signal(signal.SIGALRM, up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
         yield
     finally:

@@ -210,6 +210,15 @@ def test_a_contraction_that_changes_on_the_way_is_seen() -> None:
     assert defect(sf.audit(loop(net, loss, 1e-3, 3, push), certificate)).first_violation == 1
 
 
+def test_an_audit_of_what_is_no_trace() -> None:
+    net, loss = two_layer()
+    certificate = sf.certify(net, loss)
+    run = sf.descend(net, loss, certificate=certificate, max_iterations=3, progress=False)
+    for other in (run, run.rows, certificate, None):
+        with pytest.raises(TypeError, match=r"trace is a \w+; pass an sf.Trace"):
+            sf.audit(other, certificate)  # type: ignore[arg-type]
+
+
 def test_a_loop_that_diverges_has_no_audit_that_holds() -> None:
     net, loss = two_layer()
     certificate = sf.certify(net, loss)

@@ -184,11 +184,20 @@ def test_missing_field_is_named(record: dict[str, Any], field: str) -> None:
         ("conclusion", {"schedule": [[0, None, "0x1.0000000000000p+0", "1.0"]]}),
         ("conclusion", {}),
         ("conclusion", None),
+        ("conclusion", {"schedule": []}),
     ],
 )
 def test_malformed_field(record: dict[str, Any], field: str, value: object) -> None:
     with pytest.raises(ValueError, match="malformed"):
         sf.Certificate.from_json(json.dumps({**record, field: value}))
+
+
+def test_a_certificate_that_holds_and_concludes_nothing(record: dict[str, Any]) -> None:
+    record = {name: value for name, value in record.items() if name != "conclusion"}
+    with pytest.raises(ValueError, match=r"malformed .*it holds, and conclusion has no schedule"):
+        sf.Certificate.from_json(json.dumps(record))
+    fails = sf.Certificate.from_json(json.dumps({**record, "status": "fails"}))
+    assert not fails.holds and fails.bound(1) == math.inf
 
 
 def test_text_of_a_certificate_that_holds() -> None:
@@ -220,6 +229,8 @@ def test_bound_and_iterations_to() -> None:
         assert cert.bound(t) <= relative * cert.initial_gap * (1.0 + 1e-9) < cert.bound(t - 1) * (1.0 + 1e-8)
     with pytest.raises(ValueError, match="t is -1; iterations are counted from 0"):
         cert.bound(-1)
+    with pytest.raises(ValueError, match="t is nan"):
+        cert.bound(math.nan)  # type: ignore[arg-type]
     for bad in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match=f"relative_gap is {bad!r}; it must be a positive number"):
             cert.iterations_to(bad)

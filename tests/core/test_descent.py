@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 import surefoot as sf
 from surefoot._core.descent import DIVERGED
 from surefoot._core.io import read_tensors
-from surefoot_check.arrays import digest
+from surefoot_check.arrays import digest, read_safetensors
 
 F64 = torch.float64
 ENGINES = pytest.mark.parametrize("engine", ["gram", "weights"])
@@ -129,6 +130,27 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, engine: str) 
     again = sf.Run.load(tmp_path / "run")
     assert again.status is sf.RunStatus.DIVERGED
     assert torch.equal(again.final["W1"], run.final["W1"])
+    # what is kept is stored as of the iteration it is of, and not as of the last step
+    stored = {int(read_safetensors(file)["iteration"]): file for file in kept}
+    assert again.final_iteration == run.final_iteration == max(stored) < run.iterations
+    found = read_safetensors(tmp_path / "run" / "final.safetensors")
+    assert int(found["iteration"]) == max(stored)
+    assert np.array_equal(found["W1"], read_safetensors(stored[max(stored)])["W1"])
+
+
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_kept_weights_are_stored_as_of_their_iteration(tmp_path: Path, cut_off: bool) -> None:
+    net = network()
+    if cut_off:  # killed before its end: what a run without final weights is loaded with are the initial ones
+        descend(net, None, 1e-3, max_iterations=7, directory=tmp_path / "cut")
+        (tmp_path / "cut" / "final.safetensors").unlink()
+        run = sf.Run.load(tmp_path / "cut")
+    else:
+        run = descend(net, None, 1.0)
+        assert run.status is sf.RunStatus.DIVERGED
+    run.save(tmp_path / "run")
+    assert run.iterations > 0 and run.final_iteration == 0
+    assert int(read_safetensors(tmp_path / "run" / "final.safetensors")["iteration"]) == 0
 
 
 class SignalAfter(sf.steps.StepRule):

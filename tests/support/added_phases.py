@@ -276,6 +276,11 @@ def failing_first_and_more(system: str, runs: Runs) -> Iterator[Tampering]:
         for name, changes in cases.items():
             change = owned(both(with_certificate("certificate.json", first_record), *changes))
             yield case(system, f"status {status!r}, claims {claimed!r}, {name}", change)
+        for what, odd in (("a field more", {**first_record, "note": ""}), ("no rule", {**first_record, "rule": None})):
+            if what == "no rule":
+                del odd["rule"]
+            change = owned(both(with_certificate("certificate.json", odd), holds))
+            yield case(system, f"status {status!r}, claims {claimed!r}, {what}, then one that holds", change)
         if (status, claimed) != ("fails", []):
             change = owned(both(with_certificate("certificate.json", first_record), holds))
             yield case(system, f"status {status!r}, claims {claimed!r}, then one that holds", change)

@@ -154,9 +154,9 @@ class Certificate:
         """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` where a hypothesis fails.
 
         Raises:
-            ValueError: a negative ``t``.
+            ValueError: a negative ``t``, or NaN.
         """
-        if t < 0:
+        if not t >= 0:
             raise ValueError(f"t is {t}; iterations are counted from 0")
         if not self.schedule:
             return math.inf
@@ -244,6 +244,8 @@ class Certificate:
             )
         try:
             conclusion = record.get("conclusion", {"schedule": []})
+            if record["status"] == CertificateStatus.HOLDS and not conclusion["schedule"]:
+                raise ValueError("it holds, and conclusion has no schedule")
             return cls(
                 system=record["system"],
                 theorem=record["theorem"],

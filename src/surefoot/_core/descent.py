@@ -369,8 +369,9 @@ class _Descent:
 
     def _finish(self, status: RunStatus, stopped_by: int | None) -> Run:
         weights = {name: tensor.contiguous().clone() for name, tensor in self._weights().items()}
+        iteration = self.iteration
         if status.failed:
-            weights = self._last_good()
+            iteration, weights = self._last_good()
         self.system.write(self.net, self.loss, weights)
         run = Run(
             certificate=self.certificate,
@@ -382,6 +383,7 @@ class _Descent:
             problem=self.loss.reduced.arrays(),
             initial=self.initial,
             final=weights,
+            final_iteration=iteration,
             resolution=self.resolution,
             network={} if self.loss.basis is None else {k: v.clone() for k, v in self.net.state_dict().items()},
             recertified=self.recertified,
@@ -397,10 +399,10 @@ class _Descent:
             write_end(self.directory, run)
         return run
 
-    def _last_good(self) -> dict[str, Tensor]:
-        """After a divergence: the newest checkpoint's weights, the initial ones without a directory."""
+    def _last_good(self) -> tuple[int, dict[str, Tensor]]:
+        """After a divergence: the newest checkpoint's iteration and weights, the initial ones without a directory."""
         if self.directory is not None:
             checkpoint = checkpoints.latest(self.directory, self.initial, self.certificate.digest)
             if checkpoint is not None:
-                return checkpoint.weights
-        return dict(self.initial)
+                return checkpoint.iteration, checkpoint.weights
+        return 0, dict(self.initial)

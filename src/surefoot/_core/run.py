@@ -48,6 +48,8 @@ class Run:
         rule_certified: whether the rule's steps satisfy the step conditions of the certificate's theorem.
         problem, initial, final: the arrays the certificate speaks of, the (reduced) weights at start and end. ``problem`` is
             empty for a run that was loaded from a directory which does not hold them (``save_problem``).
+        final_iteration: the iteration that ``final`` is of: the last one, but of a run that failed, or was not finished, that of
+            the newest weights it kept.
         network: the network's own final weights, where they differ from the reduced ones (rank-deficient data).
         recertified: the theorem again along the run (``certify_every``).
         adopted: the recertifications that the steps then followed; each starts a new phase of the guarantee.
@@ -66,6 +68,7 @@ class Run:
     problem: Mapping[str, Tensor]
     initial: Mapping[str, Tensor]
     final: Mapping[str, Tensor]
+    final_iteration: int
     resolution: float
     network: Mapping[str, Tensor] = field(default_factory=dict)
     recertified: list[Recertification] = field(default_factory=list)
@@ -235,7 +238,8 @@ class Run:
                 for file in sorted(path.glob("certificate-*.json"))
             ]
             initial = read_tensors(path / "initial.safetensors")
-            final = read_tensors(path / "final.safetensors") if (path / "final.safetensors").exists() else initial
+            ended = (path / "final.safetensors").exists()
+            final = read_tensors(path / "final.safetensors") if ended else initial
             recertified = [Recertification(t, Certificate.from_json(text)) for t, text in result.get("recertified", [])]
             return cls(
                 certificate=certificate,
@@ -247,6 +251,7 @@ class Run:
                 problem=_read_problem(path, certificate, data),
                 initial=initial,
                 final={name: final[name] for name in initial},
+                final_iteration=int(final["iteration"]) if ended else 0,
                 resolution=float(config["resolution"]),
                 network={k.removeprefix("net."): v for k, v in final.items() if k.startswith("net.")},
                 recertified=recertified,
@@ -328,6 +333,8 @@ def write_start(
 def write_end(path: Path, run: Run) -> None:
     """The final weights and the outcome; where the data is rank deficient, also the network's own weights as net.*"""
     network = {f"net.{name}": tensor for name, tensor in run.network.items()}
-    write_tensors(path / "final.safetensors", {**run.final, **network, **seal(run.iterations, run.certificate.digest)})
+    write_tensors(
+        path / "final.safetensors", {**run.final, **network, **seal(run.final_iteration, run.certificate.digest)}
+    )
     result = {**run.summary(), "recertified": [[r.iteration, r.certificate.to_json()] for r in run.recertified]}
     write_json(path / "config.json", {**run.config, "result": result})

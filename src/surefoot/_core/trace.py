@@ -183,8 +183,10 @@ def audit(trace: Trace, certificate: Certificate) -> Audit:
 
     Raises:
         ValueError: an empty trace, or one that starts from other weights or data than those of the certificate.
-        TypeError: a trace of another system than the certificate's.
+        TypeError: no trace, or one of another system than the certificate's.
     """
+    if not isinstance(trace, Trace):
+        raise TypeError(f"trace is a {type(trace).__name__}; pass an sf.Trace (of a Run of sf.descend: run.audit())")
     system = trace._system
     if not trace.rows or system is None:
         raise ValueError("the trace is empty; call trace.record(net, step_size) before each update")
