@@ -1,5 +1,7 @@
 """EquilibriumLayer under torch.func, with captured tensors, and nested."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch import nn
@@ -37,13 +39,15 @@ def assert_close(got, true, tolerance=1e-10):
         assert float((a - b).detach().abs().max()) <= tolerance
 
 
-TRUE = torch.func.grad(true_loss, (0, 1))(X, W)
+@cache
+def true_gradients():
+    return torch.func.grad(true_loss, (0, 1))(X, W)
 
 
 def test_grad_and_vjp():
-    assert_close(torch.func.grad(loss, (0, 1))(X, W), TRUE)
+    assert_close(torch.func.grad(loss, (0, 1))(X, W), true_gradients())
     value, pull = torch.func.vjp(loss, X, W)
-    assert_close(pull(torch.ones_like(value)), TRUE)
+    assert_close(pull(torch.ones_like(value)), true_gradients())
 
 
 def test_grad_of_a_grad_and_hessian():
@@ -77,7 +81,7 @@ def test_vmap_over_samples_weights_and_gradients():
     single = EquilibriumLayer(cell, batch_dims=0)
     assert_close((torch.vmap(single, (0, None))(X, W),), (layer(X, W),))
     per_sample = torch.vmap(torch.func.grad(lambda x, W: single(x, W).pow(3).sum(), 1), (0, None))(X, W)
-    assert_close((per_sample.sum(0),), TRUE[1:])
+    assert_close((per_sample.sum(0),), true_gradients()[1:])
     assert single.backward_info.residual.shape == (3,)
     both = torch.vmap(torch.vmap(single, (0, None)), (None, 0))(X, weights)
     assert_close((both,), (z,))
@@ -94,7 +98,7 @@ def test_captured_tensors_have_gradients_of_every_order():
     doubled = 2.0 * raw  # not a leaf
     layer = EquilibriumLayer(lambda z, x: torch.tanh(z @ (0.5 * doubled) + x))
     (gradient,) = torch.autograd.grad(layer(X).pow(3).sum(), raw, create_graph=True)
-    assert_close((gradient,), TRUE[1:])
+    assert_close((gradient,), true_gradients()[1:])
     true = torch.func.grad(lambda W: torch.func.grad(true_loss, 1)(X, W).pow(2).sum())(W)
     assert_close(torch.autograd.grad(gradient.pow(2).sum(), raw), (true,), 1e-9)
 
@@ -103,9 +107,9 @@ def test_captured_tensors_under_transforms():
     def captured(W):
         return EquilibriumLayer(lambda z, x: torch.tanh(z @ W + x))(X)
 
-    assert_close((torch.func.grad(lambda W: captured(W).pow(3).sum())(W),), TRUE[1:])
+    assert_close((torch.func.grad(lambda W: captured(W).pow(3).sum())(W),), true_gradients()[1:])
     value, pull = torch.func.vjp(lambda W: captured(W).pow(3).sum(), W)
-    assert_close(pull(torch.ones_like(value)), TRUE[1:])
+    assert_close(pull(torch.ones_like(value)), true_gradients()[1:])
     weights = torch.stack([W, 0.5 * W])
     assert_close(torch.vmap(captured)(weights), [captured(w) for w in weights])
 

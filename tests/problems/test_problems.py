@@ -11,8 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
-from sklearn.linear_model import Lasso as ScikitLasso
 from torch import Tensor
 
 import surefoot as sf
@@ -134,6 +132,9 @@ def test_deficient_rank_has_no_rate() -> None:
 
 def reference(problems: Problems, p: int) -> float:
     """A value that F_p takes, near its minimum, from scikit-learn or scipy."""
+    from scipy.optimize import minimize  # not above: a second at every collection
+    from sklearn.linear_model import Lasso as ScikitLasso
+
     M = problems.M[p].numpy()
     if isinstance(problems, LeastSquares):
         return objective_by_hand(problems, p, np.linalg.pinv(M) @ problems.Y[p].numpy())

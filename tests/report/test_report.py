@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import surefoot as sf
 from surefoot import _report
@@ -539,6 +538,8 @@ def test_margins_too_small_to_see_are_not_drawn(tmp_path: Path, reports) -> None
 
 @pytest.mark.parametrize("widest", [0.3, 4.0])
 def test_words_of_a_bar_stand_inside_the_drawing_and_do_not_leave_their_bar(reports, widest: float) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # not above: heavy at every collection
+
     certificate = reports(paper)[0].certificate
     margins = [-widest, widest, -0.4 * widest, 0.6 * widest, -0.05 * widest, 0.9 * widest]
     like = next(c for c in certificate.conditions if c.margin is not None)

@@ -12,8 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse.linalg import lsqr as scipy_lsqr
-from sklearn.linear_model import Lasso as ScikitLasso
 
 from surefoot._step_sizes.baselines import (
     cgls,
@@ -182,6 +180,8 @@ def test_krylov_methods_on_deficient_rank_and_on_a_solved_problem() -> None:
 
 
 def test_lsqr_agrees_with_scipy() -> None:
+    from scipy.sparse.linalg import lsqr as scipy_lsqr  # not above: a second at every collection
+
     problems = LeastSquares.random(3, 12, 8, seed=2)
     problems = LeastSquares(problems.M, gaussian(3, 12, seed=9))
     for steps in (1, 2, 4, 7):
@@ -192,6 +192,8 @@ def test_lsqr_agrees_with_scipy() -> None:
 
 
 def test_scikit_learn_goes_sweep_by_sweep() -> None:
+    from sklearn.linear_model import Lasso as ScikitLasso  # not above: a second at every collection
+
     problems = Lasso.random(2, 10, 15, sparsity=0.4, lam=[0.05, 0.2], seed=4)
     for steps, x in enumerate(islice(scikit_learn_lasso(problems, 6), 7)):
         for p in range(2):
