@@ -8,20 +8,16 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from surefoot_check.implicit import flow as implicit_flow
 from surefoot_check.text import visible
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.claims import VACUOUS, Kind
 from .._core.io import plain
+from .._core.registry import system_named
 from .._core.run import Run
 from .._report.wording import MANY, by_family
 
-TARGETS = (1e-2, 1e-6, 1e-10)
-"""Relative gaps for which guaranteed iterations are shown."""
-TARGETS_OF = {"implicit": (1e-2, 1e-3, 1e-6)}
-"""The same by system, where they differ."""
 COLLINEAR = 1e8
 """Condition numbers above this slow gradient descent so much that the inputs should be whitened."""
 HARDLY = 1e-2
@@ -208,20 +204,16 @@ def _harmless(text: str) -> str:
 
 def _guaranteed(certificate: Certificate) -> dict[str, str]:
     """What a certificate that holds promises."""
-    targets = TARGETS_OF.get(certificate.system, TARGETS)
-    counts = ", ".join(f"{count(certificate.iterations_to(target))} to {target:g}" for target in targets)
-    if certificate.theorem == implicit_flow.THEOREM.id:  # its schedule counts units of time
-        return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
+    words = system_named(certificate.system).words
+    counts = ", ".join(f"{count(certificate.iterations_to(target))} to {target:g}" for target in words.targets)
+    if certificate.theorem in words.clock:
+        unit, along = words.clock[certificate.theorem]
+        return {unit: f"{counts} (relative gap), guaranteed along {along}"}
     claim = certificate.claim
     if claim.kind is Kind.LEVELS:
-        of = "‖AA⁺ - AX_0‖" if certificate.system == "inverse" else "the initial gap"
-        return {
-            "layers" if certificate.system == "inverse" else "iterations": f"{counts} (relative to {of}), guaranteed"
-        }
-    if certificate.system == "deconvolution":
-        items = {"guarantee": "it converges; the change V from iterate to iterate never increases"}
-    elif certificate.system == "step-sizes":
-        items = {"steps": "whatever the network proposes, with any weights"}
+        return {words.iterations: f"{counts} (relative to {words.initial}), guaranteed"}
+    if words.own_steps is not None:
+        items = dict([words.own_steps])
     elif claim.kind is Kind.RATE:
         worst = number(certificate.rate, 8)
         worst = f"1 - {number(claim.decrease)}" if worst == "1" and claim.decrease > 0.0 else worst
@@ -342,7 +334,7 @@ def relative_movement(run: Run) -> float | None:
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """A certificate in plain values; what it guarantees only where it holds (a refuted theorem keeps its claims)."""
     holds = certificate.holds
-    targets = TARGETS_OF.get(certificate.system, TARGETS)
+    targets = system_named(certificate.system).words.targets
     return {
         "system": certificate.system,
         "theorem": certificate.theorem,

@@ -75,6 +75,7 @@ class System(ABC):
         network_name: the class of its networks, as users write it.
         words: what reports and screens say of it.
         command: the module of its commands ``certify`` and ``train``; only the program imports it.
+        report: the module of its own part of reports, with ``part(facts)``; only reports import it.
         no_trajectory: of a directory of such a network that has no trajectory: what it has instead. Empty where it has one.
     """
 
@@ -82,6 +83,7 @@ class System(ABC):
     network_name: ClassVar[str]
     words: ClassVar[Words]
     command: ClassVar[str | None] = None
+    report: ClassVar[str | None] = None
     no_trajectory: ClassVar[str] = ""
 
 

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class StepsTaken(Protocol):
+    """Says what steps a run took."""
+
+    def __call__(
+        self,
+        trace: Sequence[Mapping[str, float]],
+        initial: Mapping[str, Any],
+        quantities: Mapping[str, float],
+        number: Callable[[float], str],
+    ) -> tuple[str, str, str]:
+        """Name, text and remark; of the run's trace and initial arrays, the certificate's quantities and what writes a number."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +35,12 @@ class Words:
         engines: what each engine works on.
         instead: for what the system cannot do ("descend", "trace", "certify_every"): why, and what to do.
         targets: relative gaps for which guaranteed iterations are shown.
+        iterations: what an iteration is.
+        initial: the gap that those are relative to.
+        clock: by theorem, where its schedule counts something else than iterations: what, and along what.
+        own_steps: of a method that has steps of its own: what is said, under which name, in place of a first step. No number is
+            the step of an iteration then.
+        steps_taken: of such a run, name, text and remark of what it did take.
     """
 
     symbols: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -31,3 +52,8 @@ class Words:
     engines: Mapping[str, str] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
     targets: tuple[float, ...] = (1e-2, 1e-6, 1e-10)
+    iterations: str = "iterations"
+    initial: str = "the initial gap"
+    clock: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    own_steps: tuple[str, str] | None = None
+    steps_taken: StepsTaken | None = None

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 from .._core.words import Words
+
+
+def _steps_taken(
+    trace: Sequence[Mapping[str, float]],
+    initial: Mapping[str, Any],
+    quantities: Mapping[str, float],
+    number: Callable[[float], str],
+) -> tuple[str, str, str]:
+    """The parameters of the method."""
+    values = ", ".join(f"{name} = {number(quantities.get(name, math.nan))}" for name in ("alpha", "beta", "gamma"))
+    return "Parameters", values, "fixed; the method has no other steps"
+
 
 WORDS = Words(
     symbols={
@@ -26,6 +42,8 @@ WORDS = Words(
     method="the exact iteration of the linearised ADMM",
     subject="this picture and this start",
     problems={"deconvolution": "sparse deconvolution"},
+    own_steps=("guarantee", "it converges; the change V from iterate to iterate never increases"),
+    steps_taken=_steps_taken,
     instead={
         "trace": "sf.Trace is for training loops; sf.descend(ladmm, problem) records the iterations of the solver",
         "certify_every": "certify_every does not apply to the linearised ADMM: its guarantee holds from the start",

@@ -52,6 +52,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     network = ImplicitReLU
     network_name = "sf.nn.ImplicitReLU"
     words = WORDS
+    report = "surefoot._implicit.report"
     default_theorem = implicit_spectral.THEOREM.id
     rules = RULES
     default_rule = CertifiedConstant.name

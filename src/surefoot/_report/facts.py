@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from surefoot_check.deconvolution.ladmm import RULE as LADMM
-from surefoot_check.step_sizes.constants import RULE as LEARNED
 from surefoot_check.systems import THEOREMS
 
 from .._core.audit import Audit, AuditLine
@@ -90,14 +88,9 @@ class Facts:
         return self.run.rows[-1]["gap"] if self.run.rows else gap_of(self.run.certificate)
 
     @property
-    def learned_steps(self) -> bool:
-        """Whether a network proposes each coordinate's step."""
-        return self.run.certificate.rule == LEARNED
-
-    @property
     def stepless(self) -> bool:
         """Whether no number is the step of an iteration: the method has steps of its own."""
-        return self.run.certificate.rule in (LEARNED, LADMM)
+        return self.words.own_steps is not None
 
     @property
     def words(self) -> Words:

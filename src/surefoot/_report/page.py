@@ -143,20 +143,11 @@ def _guaranteed_iterations(facts: Facts, claim: Claim) -> tuple[str, str]:
 
 
 def _steps_taken(facts: Facts) -> tuple[str, str, str]:
-    """The first step, or the range of a network's steps."""
-    run, certificate = facts.run, facts.run.certificate
-    if facts.learned_steps:
-        rows = [row for row in run.rows if "step" in row]
-        low, high = (run.initial["range"].tolist()) if "range" in run.initial else (math.nan, math.nan)
-        taken = (
-            f"{number(min(r['lowest'] for r in rows))} … {number(max(r['highest'] for r in rows))}" if rows else "none"
-        )
-        return "Relative steps P taken", taken, f"the network's range: {number(low)} … {number(high)}; a step is P/β"
-    if facts.stepless:
-        names = ("alpha", "beta", "gamma")
-        values = ", ".join(f"{name} = {number(certificate.quantities.get(name, math.nan))}" for name in names)
-        return "Parameters", values, "fixed; the method has no other steps"
-    first = number(certificate.step_size) if certificate.step_size else "none"
+    """The first step, or what the system says of a method that has steps of its own."""
+    run = facts.run
+    if facts.words.steps_taken is not None:
+        return facts.words.steps_taken(run.rows, run.initial, run.certificate.quantities, number)
+    first = number(run.certificate.step_size) if run.certificate.step_size else "none"
     return "First step taken", number(run.step_sizes[0]) if run.step_sizes else "none", f"that of the theorem: {first}"
 
 
@@ -379,18 +370,17 @@ def _check(facts: Facts) -> Markup:
     name = shlex.quote("DIR" if directory is None else directory.resolve().name)
     data = " --data FILE" if not facts.run.problem or large(facts.run.problem) else ""
     holds = any(phase.certificate.holds for phase in facts.run.phases)
-    claims = [
-        (
-            "L1",
+    meanings = {
+        "L1": (
             f"The hypotheses hold for exactly these arrays, so that {facts.words.method} obeys the bound.",
             "It speaks of exact arithmetic; whether this run took such steps is for the audit to say.",
         ),
-        (
-            "L2",
+        "L2": (
             "At every stored checkpoint a rigorous upper bound of the gap lies under the guaranteed bound.",
             f"{len(facts.checkpoints)} stored checkpoints; the iterates between them are not covered.",
         ),
-    ]
+    }
+    claims = [(name, *meanings[name]) for name in THEOREMS[facts.run.certificate.theorem].claims]
     claimed = (
         "It recomputes every quantity from the stored arrays in rigorous arithmetic, without PyTorch and without the "
         "code that trained. Trusted are IEEE arithmetic, numpy's matrix products (at level exact FLINT in their place), the "

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from .._core.io import write_atomic
+from .._core.registry import system_named
 from .._core.run import Run
-from . import implicit, plots
+from . import plots
 from .facts import Facts
+from .markup import Markup
 from .page import page
 
 REPORT = "report.html"
 
 
+@dataclass(frozen=True)
+class Part:
+    """What ``part(facts)`` of a system's own module (``System.report``) adds: a section, and plots as PNG by name."""
+
+    section: Markup
+    plots: Mapping[str, bytes]
+
+
 def write(directory: str | Path, data: str | Path | None = None) -> Path:
     """Write ``plots/gap.png``, ``plots/steps.png``, ``plots/conditions.png`` and ``report.html`` into a run directory;
-    for implicit networks ``plots/features.png`` too.
+    the plots of the system's own part too, where it has one.
 
     The page stands alone: drawings and style are inside, nothing is fetched, no script runs. It can be written of a run
     that goes on, was interrupted or diverged. Files are replaced whole.
 
     Args:
         directory: what ``descend(directory=...)`` or ``Run.save`` wrote.
-        data: as for ``Run.load``; a run without its problem's arrays has no other theorems evaluated at its start, and an
-            implicit network's no section on its features.
+        data: as for ``Run.load``; a run without its problem's arrays has no other theorems evaluated at its start, and no
+            part of its system that needs them.
 
     Returns:
         The path of ``report.html``.
@@ -38,12 +51,11 @@ def write(directory: str | Path, data: str | Path | None = None) -> Path:
     facts = Facts.of(Run.load(path, data))
     (path / "plots").mkdir(exist_ok=True)
     drawn = {"gap": plots.gap(facts), "steps": plots.steps(facts), "conditions": plots.conditions(facts)}
-    found = implicit.features_of(facts)
-    if found is not None:
-        drawn["features"] = implicit.plot(found)
-    for name, (png, _) in drawn.items():
+    module = system_named(facts.run.certificate.system).report
+    own: Part | None = None if module is None else import_module(module).part(facts)
+    pictures = {name: png for name, (png, _) in drawn.items()} | ({} if own is None else dict(own.plots))
+    for name, png in pictures.items():
         write_atomic(path / "plots" / f"{name}.png", png)
     drawings = {name: svg for name, (_, svg) in drawn.items()}
-    own = "" if found is None else implicit.features(facts, found, drawings["features"])
-    write_atomic(path / REPORT, page(facts, drawings, __version__, own).encode())
+    write_atomic(path / REPORT, page(facts, drawings, __version__, "" if own is None else own.section).encode())
     return path / REPORT

@@ -1,4 +1,4 @@
-"""What a report says of implicit ReLU networks alone: sizes, and how little or much the features move."""
+"""The part of a report that is about implicit ReLU networks alone: sizes, and how little or much the features move."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from .._core.registry import system_named
-from .._implicit.equilibrium import dead_units
-from .._implicit.network import ImplicitReLU
-from .facts import Facts
-from .markup import Markup, figure, keys, paragraph, section
-from .plots import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
-from .wording import count, number
+from .._report.facts import Facts
+from .._report.markup import Markup, figure, keys, paragraph, section
+from .._report.plots import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
+from .._report.wording import count, number
+from .._report.write import Part
+from .equilibrium import dead_units
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,14 +39,21 @@ class Features:
     dead: int
 
 
-def features_of(facts: Facts) -> Features | None:
-    """Of a run of an implicit network; ``None`` for other systems, where nothing was recorded or Z_0 = 0, and where the
-    problem's arrays were not loaded."""
-    run = facts.run
-    system = system_named(run.certificate.system)
-    if system.network is not ImplicitReLU or not run.rows or not run.problem:
+def part(facts: Facts) -> Part | None:
+    """The section on the features, with its plot; ``None`` where there is nothing to say of them."""
+    found = features_of(facts)
+    if found is None:
         return None
-    net, _ = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
+    png, svg = plot(found)
+    return Part(features(facts, found, svg), {"features": png})
+
+
+def features_of(facts: Facts) -> Features | None:
+    """``None`` where nothing was recorded or Z_0 = 0, and where the problem's arrays were not loaded."""
+    run = facts.run
+    if not run.rows or not run.problem:
+        return None
+    net, _ = system_named(run.certificate.system).rebuild(run.certificate.problem["kind"], run.problem, run.initial)
     Z = net.equilibrium(run.problem["X"]).Z
     norm = float(torch.linalg.vector_norm(Z))
     if not norm > 0.0:

@@ -1,0 +1,34 @@
+"""The words of a system: a symbol for every quantity of every theorem, and a sentence for everything that it cannot do."""
+
+from __future__ import annotations
+
+import pytest
+
+from surefoot._core.registry import SYSTEMS, system_named
+from surefoot._core.system import Certifiable, Descendable, Recordable
+from surefoot_check.statement import Theorem
+from surefoot_check.systems import THEOREMS
+
+SIZES = dict.fromkeys(("n", "m", "h", "K", "L", "T", "depth"), 2) | {"quadratic": True, "proximal": True}
+
+
+def quantities(theorem: Theorem) -> set[str]:
+    """Names of what is measured, chosen and derived, at some numbers."""
+    at = {**SIZES, **dict.fromkeys((*theorem.base, *theorem.choices), 0.5), "upper": 1.0, "T": 2.0}
+    at |= theorem.parameters(at)
+    return {name.partition("[")[0] for name in (*theorem.base, *theorem.choices, *theorem.derived(at))}
+
+
+@pytest.mark.parametrize("theorem", THEOREMS)
+def test_every_quantity_has_a_symbol_and_a_meaning(theorem: str) -> None:
+    symbols = system_named(theorem.split("/")[0]).words.symbols
+    for name in quantities(THEOREMS[theorem]):
+        symbol, meaning = symbols[name]
+        assert symbol and meaning and not meaning.endswith(".")
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_what_a_system_cannot_do_it_says(system: Certifiable) -> None:
+    missing = set() if isinstance(system, Descendable) else {"descend"}
+    missing |= set() if isinstance(system, Recordable) else {"trace", "certify_every"}
+    assert set(system.words.instead) == missing
