@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from report import one_thread, table
+from report import Report, Shown, parser
 from torch import Tensor
 
 from surefoot._lasso.learned_solver import WEIGHTS, LassoSolver
@@ -83,7 +82,7 @@ def learned(p: Lasso, best: Tensor, solver: LassoSolver) -> Learned:
     return Learned(first, float(found.proposals.sum()), float(found.accepted.sum()), seconds)
 
 
-def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[list[list[str]], str]:
+def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[list[list[object]], str]:
     """Rows of the table for one λ, and a line on the proposals."""
     fixed: dict[str, Callable[[Lasso, Tensor], Tensor]] = {
         "ISTA": lambda p, best: proximal_gradient(p, best, False, "", 5000),
@@ -109,15 +108,15 @@ def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[lis
             if name == "learned":
                 made, taken = made + run.proposals, taken + run.accepted
     products = {name: torch.cat(found) for name, found in hits.items()}
-    rows = [
+    rows: list[list[object]] = [
         [
             lam,
             name,
-            f"{float(found.mean()):.1f}",
-            f"{float(found.max()):.0f}",
-            f"{float(found.mean() / products['learned'].mean()):.2f}",
-            f"{float((found / products['learned']).min()):.2f}",
-            f"{seconds[name] / count * 1e3:.1f}",
+            Shown(float(found.mean()), "{:.1f}"),
+            Shown(float(found.max()), "{:.0f}"),
+            Shown(float(found.mean() / products["learned"].mean()), "{:.2f}"),
+            Shown(float((found / products["learned"]).min()), "{:.2f}"),
+            Shown(seconds[name] / count * 1e3, "{:.1f}"),
         ]
         for name, found in products.items()
     ]
@@ -135,16 +134,16 @@ def train(count: int, rounds: int, device: str) -> LassoSolver:
     return LassoSolver([round(w, 3) for w in solver.weights.tolist()])
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="held-out problems for each λ")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--train", action="store_true")
-    parser.add_argument("--training-count", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=40)
-    options = parser.parse_args(arguments)
-    one_thread()
+    asked = parser(__doc__)
+    asked.add_argument("--count", type=int, default=100, help="held-out problems for each λ")
+    asked.add_argument("--device", default="cpu")
+    asked.add_argument("--train", action="store_true")
+    asked.add_argument("--training-count", type=int, default=8)
+    asked.add_argument("--rounds", type=int, default=40)
+    report = Report(asked, arguments)
+    options = report.options
     solver = train(options.training_count, options.rounds, options.device) if options.train else LassoSolver(WEIGHTS)
     rows, lines = [], []
     for lam in LAMBDAS:

@@ -7,20 +7,40 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
-from report import one_thread, seconds, table
+from report import Report, Shown, one_thread, parser, seconds
 
 import surefoot as sf
 from surefoot._linear_resnet.engine import SubspaceEngine
 from surefoot._linear_resnet.reduction import reduce
 
-DEPTH, WIDTH, SIZE = 100, 200, 10
+SIZE = 10
 STEPS = 20
 ETA = 1e-15
-FILE_ROWS, BLOCK = 10_000_000, 100_000
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Layers and their width; rows in memory, few and many, rows in a file, and rows of a block of it."""
+
+    depth: int
+    width: int
+    few: int
+    many: int
+    file: int
+    block: int
+
+    def network(self) -> sf.nn.LinearResNet:
+        """The Gaussian network, the same one at every call."""
+        return sf.nn.LinearResNet.gaussian(SIZE, SIZE, self.width, self.depth, seed=1)
+
+
+FULL, SMOKE = Sizes(100, 200, 1000, 1_000_000, 10_000_000, 100_000), Sizes(3, 20, 20, 100, 200, 100)
 
 
 def data(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,14 +50,8 @@ def data(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
     return X, 0.1 * torch.randn(rows, SIZE, generator=g, dtype=torch.float64) - X
 
 
-def network() -> sf.nn.LinearResNet:
-    """The Gaussian network, the same one at every call."""
-    return sf.nn.LinearResNet.gaussian(SIZE, SIZE, WIDTH, DEPTH, seed=1)
-
-
-def plain_step(X: torch.Tensor, Y: torch.Tensor) -> float:
+def plain_step(net: sf.nn.LinearResNet, X: torch.Tensor, Y: torch.Tensor) -> float:
     """Seconds a step of torch.optim.SGD on the plain module with all rows."""
-    net = network()
     optimizer = torch.optim.SGD(net.parameters(), lr=ETA)
 
     def work() -> None:
@@ -48,9 +62,9 @@ def plain_step(X: torch.Tensor, Y: torch.Tensor) -> float:
     return seconds(work, 1)
 
 
-def our_step(loss: sf.SquaredLoss) -> float:
+def our_step(net: sf.nn.LinearResNet, loss: sf.SquaredLoss) -> float:
     """Seconds a step of the engine, with the gap and the gradient's norm of every iterate; setting it up is not counted."""
-    reduced = reduce(network(), loss)
+    reduced = reduce(net, loss)
     engine = SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
 
     def work() -> None:
@@ -67,18 +81,18 @@ def anonymous_memory() -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon"))
 
 
-def write(path: Path) -> None:
+def write(path: Path, sizes: Sizes) -> None:
     """X and Y side by side as float32, block by block."""
     rng = np.random.default_rng(0)
-    both = np.lib.format.open_memmap(path, "w+", np.float32, (FILE_ROWS, 2 * SIZE))
-    for start in range(0, FILE_ROWS, BLOCK):
-        X = rng.standard_normal((BLOCK, SIZE), np.float32)
-        noise = rng.standard_normal((BLOCK, SIZE), np.float32)
-        both[start : start + BLOCK] = np.hstack([X, np.float32(0.1) * noise - X])
+    both = np.lib.format.open_memmap(path, "w+", np.float32, (sizes.file, 2 * SIZE))
+    for start in range(0, sizes.file, sizes.block):
+        X = rng.standard_normal((sizes.block, SIZE), np.float32)
+        noise = rng.standard_normal((sizes.block, SIZE), np.float32)
+        both[start : start + sizes.block] = np.hstack([X, np.float32(0.1) * noise - X])
     both.flush()
 
 
-def train_from_file(path: str) -> tuple[float, float, int]:
+def train_from_file(path: str, sizes: Sizes) -> tuple[float, float, int]:
     """Seconds of the reduction and of a step, and the peak of RssAnon; for a process of its own."""
     one_thread()
     peak, done = [anonymous_memory()], threading.Event()
@@ -93,47 +107,60 @@ def train_from_file(path: str) -> tuple[float, float, int]:
     start = time.perf_counter()
     loss = sf.SquaredLoss(both[:, :SIZE], both[:, SIZE:])
     took = time.perf_counter() - start
-    step = our_step(loss)
+    step = our_step(sizes.network(), loss)
     done.set()
     watcher.join()
     return took, step, peak[0]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    one_thread()
+    report = Report(parser(__doc__), arguments)
+    sizes = SMOKE if report.smoke else FULL
+    steps(report, sizes)
+    certificates(report, sizes)
+
+
+def steps(report: Report, sizes: Sizes) -> None:
+    """A gradient step on few rows, on many, and on those of a file."""
     rows: list[list[object]] = []
-    X, Y = data(1000)
+    net = sizes.network()
+    X, Y = data(sizes.few)
     # alternately, so that a change of the machine's load meets both
-    pairs = [(our_step(sf.SquaredLoss(X, Y)), plain_step(X, Y)) for _ in range(5)]
+    pairs = [(our_step(net, sf.SquaredLoss(X, Y)), plain_step(sizes.network(), X, Y)) for _ in range(5)]
     few, autograd = (statistics.median(side) for side in zip(*pairs, strict=True))
     reduction = seconds(lambda: sf.SquaredLoss(X, Y))
-    rows.append(["1,000, memory", reduction, few * 1e3, autograd * 1e3, f"{autograd / few:.0f}x", "-"])
-    X, Y = data(1_000_000)
+    ratio = Shown(autograd / few, "{:.0f}x")
+    rows.append([f"{sizes.few:,}, memory", reduction, few * 1e3, autograd * 1e3, ratio, "-"])
+    X, Y = data(sizes.many)
     reduction = seconds(lambda: sf.SquaredLoss(X, Y), 1)
     loss = sf.SquaredLoss(X, Y)
-    many = statistics.median(our_step(loss) for _ in range(5))
-    rows.append(["1,000,000, memory", reduction, many * 1e3, "-", "-", "-"])
+    many = statistics.median(our_step(net, loss) for _ in range(5))
+    rows.append([f"{sizes.many:,}, memory", reduction, many * 1e3, "-", "-", "-"])
     del X, Y
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows.npy"
-        write(path)
+        write(path, sizes)
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            reduction, step, peak = pool.apply(train_from_file, (str(path),))
-    rows.append([f"{FILE_ROWS:,}, float32 file", reduction, step * 1e3, "-", "-", f"{peak / 1e6:.0f} MB"])
-    table(
-        f"A gradient step, L = {DEPTH}, m = {WIDTH}, d = k = {SIZE}, float64",
+            reduction, step, peak = pool.apply(train_from_file, (str(path), sizes))
+    rows.append([f"{sizes.file:,}, float32 file", reduction, step * 1e3, "-", "-", Shown(peak / 1e6, "{:.0f} MB")])
+    report.table(
+        f"A gradient step, L = {sizes.depth}, m = {sizes.width}, d = k = {SIZE}, float64",
         ["rows", "reduction, once, s", "ours, ms", "bare autograd, ms", "ratio", "peak RssAnon"],
         rows,
         "Ours also measures the gap and the gradient's norm of every iterate; autograd does not.",
     )
-    X, Y = data(1000)
-    loss = sf.SquaredLoss(X, Y)
-    certificates: list[list[object]] = []
-    for depth in (10, DEPTH):
-        net = sf.nn.LinearResNet.gaussian(SIZE, SIZE, WIDTH, depth, seed=1)
-        certificates.append([depth, seconds(lambda net=net: sf.certify(net, loss), 1)])
-    table("A certificate (linear-resnet/local), m = 200", ["depth", "seconds of certify(net, loss)"], certificates)
+
+
+def certificates(report: Report, sizes: Sizes) -> None:
+    """The default theorem on few rows, at two depths."""
+    loss = sf.SquaredLoss(*data(sizes.few))
+    rows: list[list[object]] = []
+    for depth in (sizes.depth // 10 or 1, sizes.depth):
+        net = replace(sizes, depth=depth).network()
+        rows.append([depth, seconds(lambda net=net: sf.certify(net, loss), 1)])
+    title = f"A certificate (linear-resnet/local), m = {sizes.width}"
+    report.table(title, ["depth", "seconds of certify(net, loss)"], rows)
 
 
 if __name__ == "__main__":

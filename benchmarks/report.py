@@ -1,11 +1,16 @@
-"""What every benchmark shares: one thread, versions, a table, and medians of repeated timings."""
+"""What every benchmark shares: options, one thread, versions, tables as text and JSON, and medians of repeated timings."""
 
 from __future__ import annotations
 
+import argparse
+import importlib.metadata
+import json
+import math
 import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -43,17 +48,91 @@ def seconds(work: Callable[[], object], repeats: int = 5) -> float:
     return statistics.median(times)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
-    """Print one table."""
-    from rich.console import Console
-    from rich.table import Table
+@dataclass(frozen=True)
+class Shown:
+    """A number of a table and how it is printed, for example ``Shown(12.3, "{:.1f}x")``; JSON holds the number."""
 
-    out = Table(title=title, caption=f"{note}\n{versions()}".strip(), title_justify="left", caption_justify="left")
-    for column in columns:
-        out.add_column(column, justify="right")
-    for row in rows:
-        out.add_row(*(f"{x:.4g}" if isinstance(x, float) else f"{x:,}" if isinstance(x, int) else str(x) for x in row))
-    Console(width=120).print(out)
+    value: float
+    form: str
+
+    def __str__(self) -> str:
+        return self.form.format(self.value)
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The options of every benchmark; one may add its own."""
+    found = argparse.ArgumentParser(description=description)
+    found.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it runs, and measures nothing")
+    found.add_argument("--json", type=Path, metavar="FILE", help="write the tables there, too")
+    return found
+
+
+class Report:
+    """The options, the peers and the tables of one benchmark, which runs in one thread.
+
+    Attributes:
+        options: what was asked for on the command line.
+        smoke: whether to take tiny sizes.
+        peers: version of each package that ours is compared with, ``None`` where it is not installed.
+    """
+
+    def __init__(
+        self, options: argparse.ArgumentParser, arguments: Sequence[str] | None, peers: Sequence[str] = ()
+    ) -> None:
+        self.options = options.parse_args(arguments)
+        self.smoke: bool = self.options.smoke
+        self.peers = {name: _version(name) for name in peers}
+        self._tables: list[dict[str, object]] = []
+        one_thread()
+
+    def has(self, peer: str) -> bool:
+        """Whether a peer takes part."""
+        return self.peers[peer] is not None
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], note: str = "") -> None:
+        """Print one table, with the peers that took part and those that did not, and write all tables so far to ``--json``."""
+        from rich.console import Console
+        from rich.table import Table
+
+        title = f"{title} (smoke: tiny sizes)" if self.smoke else title
+        caption = "\n".join(line for line in (note, self._compared(), versions()) if line)
+        out = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+        for column in columns:
+            out.add_column(column, justify="right")
+        for row in rows:
+            out.add_row(*map(_text, row))
+        Console(width=120).print(out)
+        plain = [[_plain(cell) for cell in row] for row in rows]
+        self._tables.append({"title": title, "columns": list(columns), "rows": plain, "note": note})
+        if self.options.json is not None:
+            found = {"machine": versions(), "smoke": self.smoke, "peers": self.peers, "tables": self._tables}
+            self.options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+    def _compared(self) -> str:
+        """A line on the peers."""
+        there = ", ".join(f"{name} {version}" for name, version in self.peers.items() if version is not None)
+        absent = ", ".join(name for name, version in self.peers.items() if version is None)
+        lines = [f"peers: {there}"] if there else []
+        return "; ".join([*lines, f"left out, not installed: {absent} (make bench-peers)"] if absent else lines)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _plain(cell: object) -> object:
+    """What JSON holds of a cell; it has no infinity."""
+    value = cell.value if isinstance(cell, Shown) else cell
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 def orthogonal_problem(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import mpmath
 import numpy as np
 import torch
-from report import one_thread, table
+from report import Report, parser
 from torch import Tensor
 
 import surefoot as sf
@@ -19,21 +19,24 @@ SIZES = ((10, 2, 2_000_000), (50, 10, 400_000), (90, 10, 250_000), (190, 10, 120
 """Columns of X, columns of Y, rows."""
 ACCURACY = ((1_000_000, 100), (10_000_000, 700_000))
 """Rows, and rows of a block."""
+SMOKE = ((10, 2, 2_000),), ((2_000, 500),)
+"""Both, tiny."""
 INPUTS, OUTPUTS = 10, 2
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
-    one_thread()
-    table(
+    report = Report(parser(__doc__), arguments)
+    sizes, blocks = SMOKE if report.smoke else (SIZES, ACCURACY)
+    report.table(
         "Reduction of rows in memory: processor seconds",
         ("n + m", "rows", "rows a second", "XᵀX alone"),
-        [rates(*sizes) for sizes in SIZES],
+        [rates(*size) for size in sizes],
     )
-    table(
+    report.table(
         "Relative errors against exact integers, n = 10, m = 2",
         ("rows", "blocks", "K", "μ", "minimiser", "optimal value"),
-        [accuracy(*sizes) for sizes in ACCURACY],
+        [accuracy(*block) for block in blocks],
     )
 
 

@@ -5,53 +5,67 @@ from __future__ import annotations
 import multiprocessing
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import torch
-from report import one_thread, table
+from report import Report, Shown, one_thread, parser
 from torch import Tensor
 
 from surefoot._step_sizes.sectors import forward_and_gradient
 
-PROBLEMS, COLUMNS, ROWS, STEPS, SECOND = 32, 32, 20, 100, 1024
+COLUMNS, ROWS = 32, 20
 LO, HI = 0.0, 2.0
-RUNS = {32: 5, 1024: 2}  # of automatic differentiation; after each, three of ours
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Problems, unrolled steps, units of the second layer, and by units of the first the runs of automatic differentiation; after
+    each, three of ours."""
+
+    problems: int
+    steps: int
+    second: int
+    runs: Mapping[int, int]
+
+
+FULL, SMOKE = Sizes(32, 100, 1024, {32: 5, 1024: 2}), Sizes(2, 5, 16, {4: 1})
 
 Mode = Literal["exact", "detached"]
 Work = Callable[[Mode], object]
 
 
-def problem(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def problem(count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """M with unit columns, Y = M x̂ with Gaussian x̂, and each problem's Lipschitz constant."""
     g = torch.Generator().manual_seed(0)
-    M = torch.randn(PROBLEMS, ROWS, COLUMNS, generator=g, dtype=torch.float64)
+    M = torch.randn(count, ROWS, COLUMNS, generator=g, dtype=torch.float64)
     M /= M.norm(dim=1, keepdim=True)
-    Y = (M @ torch.randn(PROBLEMS, COLUMNS, 1, generator=g, dtype=torch.float64)).squeeze(-1)
+    Y = (M @ torch.randn(count, COLUMNS, 1, generator=g, dtype=torch.float64)).squeeze(-1)
     return M.to(dtype), Y.to(dtype), torch.linalg.matrix_norm(M, 2).square().to(dtype)
 
 
-def network(first: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def network(first: int, second: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Gaussian weights, scaled so that no step saturates."""
     g = torch.Generator().manual_seed(1)
     W1 = torch.randn(first, 2, generator=g, dtype=torch.float64) / first**0.5
-    W2 = torch.randn(SECOND, first, generator=g, dtype=torch.float64) / first**0.5
+    W2 = torch.randn(second, first, generator=g, dtype=torch.float64) / first**0.5
     return (
         W1.to(dtype),
         W2.to(dtype),
-        (torch.randn(1, SECOND, generator=g, dtype=torch.float64) / SECOND**0.5).to(dtype),
+        (torch.randn(1, second, generator=g, dtype=torch.float64) / second**0.5).to(dtype),
     )
 
 
-def naive(first: int, dtype: torch.dtype) -> Work:
+def naive(first: int, sizes: Sizes, dtype: torch.dtype) -> Work:
     """Loss and gradients with the dense network and automatic differentiation."""
-    M, Y, beta = problem(dtype)
-    W1, W2, W3 = (W.requires_grad_() for W in network(first, dtype))
+    M, Y, beta = problem(sizes.problems, dtype)
+    W1, W2, W3 = (W.requires_grad_() for W in network(first, sizes.second, dtype))
 
     def work(mode: Mode) -> tuple[float, tuple[Tensor, ...]]:
-        x = torch.zeros(PROBLEMS, COLUMNS, dtype=dtype)
-        for _ in range(STEPS):
+        x = torch.zeros(sizes.problems, COLUMNS, dtype=dtype)
+        for _ in range(sizes.steps):
             g = (M.mT @ (M @ x[..., None] - Y[..., None])).squeeze(-1)
             inputs = torch.stack([x.flatten(), g.flatten()])
             if mode == "detached":
@@ -64,10 +78,10 @@ def naive(first: int, dtype: torch.dtype) -> Work:
     return work
 
 
-def ours(first: int) -> Work:
+def ours(first: int, sizes: Sizes) -> Work:
     """The same in float64 from the sector table, which every call builds anew."""
-    arguments = *problem(torch.float64), *network(first, torch.float64)
-    return lambda mode: forward_and_gradient(*arguments, LO, HI, STEPS, mode)
+    arguments = *problem(sizes.problems, torch.float64), *network(first, sizes.second, torch.float64)
+    return lambda mode: forward_and_gradient(*arguments, LO, HI, sizes.steps, mode)
 
 
 def once(work: Work, mode: Mode) -> float:
@@ -77,12 +91,12 @@ def once(work: Work, mode: Mode) -> float:
     return time.process_time() - start
 
 
-def peak(first: int, naively: bool) -> int:
+def peak(first: int, sizes: Sizes, naively: bool) -> int:
     """Bytes that one run adds to the resident memory at its peak; for a process of its own."""
     one_thread()
     if not naively:
-        ours(2)("exact")  # compiled code is loaded with the first run
-    work = naive(first, torch.float32) if naively else ours(first)
+        ours(2, sizes)("exact")  # compiled code is loaded with the first run
+    work = naive(first, sizes, torch.float32) if naively else ours(first, sizes)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is resident now
     before = resident("VmRSS")
     work("exact")
@@ -95,30 +109,31 @@ def resident(field: str) -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    one_thread()
+    report = Report(parser(__doc__), arguments)
+    sizes = SMOKE if report.smoke else FULL
     rows: list[list[object]] = []
-    for first, runs in RUNS.items():
-        dense, fast = naive(first, torch.float32), ours(first)
+    for first, runs in sizes.runs.items():
+        dense, fast = naive(first, sizes, torch.float32), ours(first, sizes)
         fast("exact")
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            memory = [pool.apply(peak, (first, naively)) for naively in (False, True)]
+            memory = [pool.apply(peak, (first, sizes, naively)) for naively in (False, True)]
         modes: tuple[Mode, Mode] = ("exact", "detached")
         for mode in modes:
             # alternately, so that a change of the machine's load meets both
             times = [(once(dense, mode), statistics.median(once(fast, mode) for _ in range(3))) for _ in range(runs)]
             slow, quick = (statistics.median(side) for side in zip(*times, strict=True))
             ratios = sorted(dense / ours for dense, ours in times)
-            share = f"{memory[0] / memory[1]:.1%}" if mode == "exact" else "-"
-            sizes = [f"{size / 1e6:.0f}" for size in memory] if mode == "exact" else ["-", "-"]
-            ratio = f"{statistics.median(ratios):.0f}x ({ratios[0]:.0f} to {ratios[-1]:.0f})"
-            rows.append([first, mode, quick * 1e3, slow * 1e3, ratio, *sizes, share])
-    table(
-        f"Loss and gradient of {STEPS} steps, N = {PROBLEMS}, {COLUMNS}/{ROWS}, second layer {SECOND}",
-        ["first", "gradient", "ours, CPU ms", "dense, CPU ms", "ratio (range)", "ours, MB", "dense, MB", "memory"],
+            share = Shown(memory[0] / memory[1], "{:.1%}") if mode == "exact" else "-"
+            sizes = [Shown(size / 1e6, "{:.0f}") for size in memory] if mode == "exact" else ["-", "-"]
+            shown = [Shown(ratio, "{:.0f}x") for ratio in (statistics.median(ratios), ratios[0], ratios[-1])]
+            rows.append([first, mode, quick * 1e3, slow * 1e3, *shown, *sizes, share])
+    report.table(
+        f"Loss and gradient of {sizes.steps} steps, N = {sizes.problems}, {COLUMNS}/{ROWS}, second layer {sizes.second}",
+        ["first", "gradient", "ours, ms", "dense, ms", "ratio", "least", "most", "ours, MB", "dense, MB", "memory"],
         rows,
-        "Ours in float64; dense: automatic differentiation of the network in float32.",
+        "Processor time. Ours in float64; dense: automatic differentiation of the network in float32.",
     )
 
 

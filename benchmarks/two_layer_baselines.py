@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-from report import one_thread, orthogonal_problem, seconds, table
+from report import Report, Shown, orthogonal_problem, parser, seconds
 from scipy.optimize import minimize
 
 import surefoot as sf
 
 TARGET = 1e-20
+SETTINGS, EXPONENTS = ((500, 1.0), (500, 50.0), (4000, 10.0)), np.arange(-5.0, -1.99, 0.125)
+"""Width and noise; logarithms of the learning rates that SGD may choose from."""
+SMOKE = ((50, 1.0),), np.array([-3.0, -2.0])
 
 
 def gap(X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Tensor) -> float:
@@ -81,12 +86,13 @@ def closed_form(X: torch.Tensor, Y: torch.Tensor, W1: torch.Tensor, W2: torch.Te
     return 0, gap(X, Y, A, B)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print one table for each setting."""
-    one_thread()
-    for width, noise in ((500, 1.0), (500, 50.0), (4000, 10.0)):
+    report = Report(parser(__doc__), arguments)
+    settings, exponents = SMOKE if report.smoke else (SETTINGS, EXPONENTS)
+    for width, noise in settings:
         problem = orthogonal_problem(width, noise, seed=0)
-        grid = [10.0**e for e in np.arange(-5.0, -1.99, 0.125)]
+        grid = [10.0**e for e in exponents]
         results = [(sgd(*problem, lr), lr) for lr in grid]
         (_, _), best = min((r for r in results if r[0][1] <= TARGET), key=lambda r: r[0][0], default=results[0])
         rows: list[list[object]] = []
@@ -100,8 +106,8 @@ def main() -> None:
         ):
             count, reached = work(*problem)
             took = seconds(lambda w=work, p=problem: w(*p), 3)
-            rows.append([name, count, f"{reached:.1e}", took * 1e3, f"{took / reference:.2f}x"])
-        table(
+            rows.append([name, count, Shown(reached, "{:.1e}"), took * 1e3, Shown(took / reference, "{:.2f}x")])
+        report.table(
             f"Time to a gap of {TARGET:g}, n = m = 10, h = {width}, noise {noise:g}",
             ["method", "iterations", "gap reached", "ms", "time / ours"],
             rows,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
-from report import one_thread, orthogonal_problem, seconds, table
+from report import Report, Shown, orthogonal_problem, parser, seconds
 
 import surefoot as sf
 from surefoot._two_layer.engines import GramEngine, WeightEngine
@@ -16,8 +17,24 @@ from surefoot._two_layer.engines import GramEngine, WeightEngine
 STEPS = 20
 
 
-SIZES = ((5, 5), (10, 10), (61, 10), (200, 10), (579, 2))
-"""Inputs and outputs for the growth with n + m: digits have 61 and 10 after standardising."""
+@dataclass(frozen=True)
+class Sizes:
+    """Widths, numbers of rows, and inputs and outputs, of the three tables, and the rows of the last."""
+
+    widths: tuple[int, ...]
+    counts: tuple[int, ...]
+    spaces: tuple[tuple[int, int], ...]
+    rows: tuple[int, int]
+
+
+# digits have 61 inputs and 10 outputs after standardising
+FULL = Sizes(
+    (500, 4000, 20_000),
+    (2_000, 20_000, 100_000),
+    ((5, 5), (10, 10), (61, 10), (200, 10), (579, 2)),
+    (2_000, 100),
+)
+SMOKE = Sizes((50,), (100,), ((3, 2),), (20, 10))
 
 
 def engine_steps(
@@ -62,7 +79,7 @@ def plain_steps(
     return seconds(work, 3) / STEPS
 
 
-def by_width() -> None:
+def by_width(report: Report, sizes: Sizes) -> None:
     """Print the table by width."""
     forms: dict[str, Callable[[torch.Tensor], object] | None] = {
         "autograd + svd": lambda W: torch.linalg.svd(W, full_matrices=False),
@@ -71,16 +88,16 @@ def by_width() -> None:
         "bare autograd": None,
     }
     rows: list[list[object]] = []
-    for width in (500, 4000, 20000):
+    for width in sizes.widths:
         X, Y, W1, W2 = orthogonal_problem(width, 10.0, seed=0)
         loss, net = sf.SquaredLoss(X, Y), sf.nn.TwoLayerLinear(W1, W2)
         gram = engine_steps(GramEngine, loss, net)
         for name, spectrum in forms.items():
             took = plain_steps(X, Y, net, spectrum)
-            rows.append([width, name, took * 1e3, gram * 1e3, f"{took / gram:.1f}x"])
+            rows.append([width, name, took * 1e3, gram * 1e3, Shown(took / gram, "{:.1f}x")])
         took = engine_steps(WeightEngine, loss, net)
-        rows.append([width, "our weight engine", took * 1e3, gram * 1e3, f"{took / gram:.1f}x"])
-    table(
+        rows.append([width, "our weight engine", took * 1e3, gram * 1e3, Shown(took / gram, "{:.1f}x")])
+    report.table(
         "Milliseconds a step in weight space against Gram space, n = m = 10, N = 10",
         ["width", "weight space", "ms", "Gram ms", "ratio"],
         rows,
@@ -88,10 +105,10 @@ def by_width() -> None:
     )
 
 
-def by_rows() -> None:
+def by_rows(report: Report, sizes: Sizes) -> None:
     """Print the table by number of rows."""
     rows: list[list[object]] = []
-    for count in (2_000, 20_000, 100_000):
+    for count in sizes.counts:
         g = torch.Generator().manual_seed(0)
         X = torch.randn(count, 10, generator=g, dtype=torch.float64)
         Y = torch.randn(count, 10, generator=g, dtype=torch.float64)
@@ -99,39 +116,42 @@ def by_rows() -> None:
         reduction = seconds(lambda X=X, Y=Y: sf.SquaredLoss(X, Y), 3)
         gram = engine_steps(GramEngine, sf.SquaredLoss(X, Y), net)
         plain = plain_steps(X, Y, net, None)
-        rows.append([count, reduction * 1e3, gram * 1e3, plain * 1e3, f"{plain / gram:.0f}x"])
-    table(
+        rows.append([count, reduction * 1e3, gram * 1e3, plain * 1e3, Shown(plain / gram, "{:.0f}x")])
+    report.table(
         "Milliseconds by number of rows, n = m = 10, h = 500",
         ["rows", "reduction, once", "Gram, a step", "bare autograd, a step", "autograd / Gram"],
         rows,
     )
 
 
-def by_size() -> None:
+def by_size(report: Report, sizes: Sizes) -> None:
     """Print the table by n + m."""
     rows: list[list[object]] = []
-    for n, m in SIZES:
+    for n, m in sizes.spaces:
         g = torch.Generator().manual_seed(0)
-        X = torch.randn(2_000, n, generator=g, dtype=torch.float64)
-        Y = torch.randn(2_000, m, generator=g, dtype=torch.float64)
+        X = torch.randn(sizes.rows[0], n, generator=g, dtype=torch.float64)
+        Y = torch.randn(sizes.rows[0], m, generator=g, dtype=torch.float64)
         loss, net = sf.SquaredLoss(X, Y), sf.nn.TwoLayerLinear.gaussian(n, m, 2 * (n + m), std=(n + m) ** -0.5, seed=1)
         ours = engine_steps(GramEngine, loss, net, sf.certify(net, loss))
-        many, few = (plain_steps(X[:count], Y[:count], net, None) for count in (2_000, 100))
-        rows.append([f"{n} + {m}", ours * 1e3, many * 1e3, few * 1e3, f"{ours / many:.2g}x, {ours / few:.2g}x"])
-    table(
+        many, few = (plain_steps(X[:count], Y[:count], net, None) for count in sizes.rows)
+        ratios = (Shown(ours / autograd, "{:.2g}x") for autograd in (many, few))
+        rows.append([f"{n} + {m}", ours * 1e3, many * 1e3, few * 1e3, *ratios])
+    report.table(
         "Milliseconds a step by n + m, h = 2 (n + m)",
-        ["n + m", "certified-bb", "bare autograd, 2,000 rows", "100 rows", "certified-bb / autograd"],
+        ["n + m", "certified-bb", *(f"autograd, {count:,} rows" for count in sizes.rows), "ratio", "ratio"],
         rows,
-        "A step of certified-bb costs O((n + m)^3), whatever width and rows; that of autograd grows with both.",
+        "Ratio: certified-bb / bare autograd. A step of certified-bb costs O((n + m)^3), whatever width and rows; that of "
+        "autograd grows with both.",
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
-    one_thread()
-    by_width()
-    by_rows()
-    by_size()
+    report = Report(parser(__doc__), arguments)
+    sizes = SMOKE if report.smoke else FULL
+    by_width(report, sizes)
+    by_rows(report, sizes)
+    by_size(report, sizes)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
-from report import one_thread, orthogonal_problem, table
+from report import Report, Shown, orthogonal_problem, parser
 
 import surefoot as sf
 
 TARGET = 1e-20
+WIDTHS, NOISES, REPEATS = (500, 1000, 4000), (1.0, 10.0, 50.0), 3
 RULES = ("certified-bb", "contraction", "sharp", "exact-line-search", "barzilai-borwein")
 
 
@@ -20,13 +22,16 @@ def executed(X: object, Y: object, W1: object, W2: object, rule: str, certificat
     return run.iterations if run.status is sf.RunStatus.CONVERGED else float("inf")
 
 
-def main(repeats: int = 3) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the two tables (medians over repeats)."""
-    one_thread()
+    options = parser(__doc__)
+    options.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
+    report = Report(options, arguments)
+    widths, noises, repeats = ((50,), (1.0,), 1) if report.smoke else (report.options.widths, NOISES, REPEATS)
     guaranteed: list[list[object]] = []
     taken: list[list[object]] = []
-    for width in (500, 1000, 4000):
-        for noise in (1.0, 10.0, 50.0):
+    for width in widths:
+        for noise in noises:
             a_priori: dict[str, list[float]] = {"corrected": [], "contraction": [], "drift": []}
             iterations: dict[str, list[float]] = {rule: [] for rule in ("paper-rho", *RULES)}
             for seed in range(repeats):
@@ -40,16 +45,16 @@ def main(repeats: int = 3) -> None:
                     iterations[rule].append(executed(X, Y, W1, W2, rule, certificate, 20_000))
             middle = {k: statistics.median(v) for k, v in (a_priori | iterations).items()}
             guaranteed.append(
-                [width, noise, *(middle[k] for k in a_priori), f"{middle['corrected'] / middle['drift']:.1f}x"]
+                [width, noise, *(middle[k] for k in a_priori), Shown(middle["corrected"] / middle["drift"], "{:.1f}x")]
             )
-            ratio = f"{middle['paper-rho'] / middle['certified-bb']:.1f}x"
+            ratio = Shown(middle["paper-rho"] / middle["certified-bb"], "{:.1f}x")
             taken.append([width, noise, *(middle[k] for k in iterations), ratio])
-    table(
+    report.table(
         f"Iterations to a gap of {TARGET:g} guaranteed before training (median of {repeats})",
         ["width", "noise", "paper, corrected", "contraction (III)", "drift (II + III)", "paper / drift"],
         guaranteed,
     )
-    table(
+    report.table(
         f"Iterations to a gap of {TARGET:g} taken (median of {repeats})",
         ["width", "noise", "paper-rho", *RULES, "paper / certified-bb"],
         taken,
