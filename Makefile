@@ -6,6 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
+PEERS  := build/peers
 CODE   := src tests benchmarks examples
 
 # pyright: no look-up of newer versions, so that a check needs no network
@@ -14,7 +15,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs bench lock clean
+.PHONY: help setup demo test test-slow lint format docs bench bench-peers lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,8 +57,18 @@ format: $(STAMP) ## format and apply safe lint fixes
 docs: $(STAMP) ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict
 
-bench: $(STAMP) ## run the benchmarks
-	$(BIN)/python benchmarks/run.py
+bench: $(STAMP) ## run the benchmarks, beside the peers where `make bench-peers` has put them; tables also in build/bench
+	$(if $(wildcard $(PEERS)/.installed),$(PEERS)/bin,$(BIN))/python benchmarks/run.py --json build/bench
+
+bench-peers: $(PEERS)/.installed ## install what the benchmarks compare with into build/peers
+
+# An environment of their own, which sees the packages of .venv, torch and surefoot among them; the lock keeps those as they are.
+$(PEERS)/.installed: $(STAMP) benchmarks/peers.txt
+	$(BIN)/python -m venv --clear $(PEERS)
+	packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	echo "import site; site.addsitedir('$$($(BIN)/python -c "$$packages")')" > "$$($(PEERS)/bin/python -c "$$packages")/venv.pth"
+	$(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install --constraint requirements.lock --requirement benchmarks/peers.txt
+	@touch $@
 
 # Run with the oldest supported Python and a CPU build of torch, so that the versions suit every supported Python.
 lock: ## resolve requirements.lock anew from pyproject.toml

@@ -1,8 +1,4 @@
-"""Implicit ReLU networks: the loss and its gradient at equal accuracy, ours, torchdeq, and autograd through the unroll.
-
-torchdeq is not a dependency; without it its rows are left out. Compare in an environment of its own: install torch, then
-torchdeq 0.1.0, then the project.
-"""
+"""Implicit ReLU networks: the loss and its gradient at equal accuracy, ours, torchdeq, and autograd through the unroll."""
 
 from __future__ import annotations
 
@@ -15,20 +11,32 @@ from functools import partial
 from typing import Any
 
 import torch
-from report import one_thread, table
+from report import Report, Shown, parser
 from torch import Tensor
 
 import surefoot as sf
 from surefoot._implicit.solvers import SolverMemory
 
-SIZE, WIDTH, SIDE = 1000, 1000, 28
-GAMMAS = (0.1, 0.5, 0.8)
+PEERS = ("torchdeq",)
+SIDE = 28
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows, width, γ of each problem, and timed rounds."""
+
+    rows: int
+    width: int
+    gammas: tuple[float, ...]
+    rounds: int
+
+
+FULL, SMOKE = Sizes(1000, 1000, (0.1, 0.5, 0.8), 5), Sizes(20, 15, (0.5,), 1)
 TARGETS = {torch.float32: 1e-5, torch.float64: 1e-8}
 """Relative error of Z that all must reach."""
 CANCELLED = 10.0
 """The gradients may have so many times that: their sums over the rows cancel."""
 STEPS, ETA = 4, 1e-3
-ROUNDS = 5
 SOLVERS = ("fixed_point_iter", "anderson", "broyden")
 TUNING, FINER = 8, 10.0**-0.5
 """How often a tolerance is lowered, and by what factor, before a solver is said not to reach the target."""
@@ -37,15 +45,6 @@ FAR = 1.5
 
 Weights = tuple[Tensor, ...]
 Tolerances = tuple[float, float]
-
-
-def get_deq() -> Callable[..., torch.nn.Module] | None:
-    """``torchdeq.get_deq``, or nothing where it is not installed."""
-    try:
-        from torchdeq import get_deq as found
-    except ImportError:
-        return None
-    return found
 
 
 @dataclass(frozen=True)
@@ -75,16 +74,16 @@ def settled(step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
     return found
 
 
-def problem(gamma: float) -> Problem:
+def problem(sizes: Sizes, gamma: float) -> Problem:
     """Digits at 28×28, unit norm, label whether at least 5; a few steps from W ~ N(0, 1/m), A = I and b = 0."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    small = torch.as_tensor(images[:SIZE]).reshape(-1, 1, 8, 8)
+    small = torch.as_tensor(images[: sizes.rows]).reshape(-1, 1, 8, 8)
     X = torch.nn.functional.interpolate(small, (SIDE, SIDE), mode="bilinear").reshape(len(small), -1)
     X = X / torch.linalg.vector_norm(X, dim=1, keepdim=True)
-    y = torch.as_tensor(labels[:SIZE] >= 5).double()
-    net, memory = sf.nn.ImplicitReLU.paper(SIDE**2, WIDTH, gamma), SolverMemory()
+    y = torch.as_tensor(labels[: sizes.rows] >= 5).double()
+    net, memory = sf.nn.ImplicitReLU.paper(SIDE**2, sizes.width, gamma), SolverMemory()
     # with the step 1e-3 the network collapses at γ = .8
     eta = ETA if gamma < 0.8 else 0.1 * ETA
     weights = [tuple(w.detach().clone() for w in net.parameters())]
@@ -109,14 +108,8 @@ class Method(ABC):
         self.weights = [w.clone().requires_grad_() for w in data.after]
 
     @abstractmethod
-    def fixed_point(self, Phi: Tensor) -> Tensor:
-        """Z from Φ."""
-
     def forward(self) -> tuple[Tensor, Tensor]:
         """Z and the loss."""
-        W, _, b = self.weights
-        Z = self.fixed_point((self.data.X @ W).relu())
-        return Z, 0.5 * (Z @ b - self.data.y).square().sum()
 
     def __call__(self) -> list[Tensor]:
         """Z and the gradients."""
@@ -148,14 +141,29 @@ class Ours(Method):
         return memory.Z, loss
 
 
-class TorchDEQ(Method):
+class FixedPoint(Method):
+    """A way to find Z from Φ, with the rest in autograd."""
+
+    @abstractmethod
+    def fixed_point(self, Phi: Tensor) -> Tensor:
+        """Z from Φ."""
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """Z and the loss."""
+        W, _, b = self.weights
+        Z = self.fixed_point((self.data.X @ W).relu())
+        return Z, 0.5 * (Z @ b - self.data.y).square().sum()
+
+
+class TorchDEQ(FixedPoint):
     """A solver of torchdeq, with implicit differentiation by the same solver."""
 
     def __init__(self, data: Problem, warm: bool, solver: str, tolerances: Tolerances) -> None:
+        from torchdeq import get_deq  # pyright: ignore[reportMissingImports]
+
         super().__init__(data)
         self._start = data.start if warm else torch.zeros_like(data.start)
-        make: Any = get_deq()
-        self._deq = make(
+        self._deq = get_deq(
             ift=True, f_solver=solver, b_solver=solver, f_stop_mode="rel", b_stop_mode="rel", f_tol=tolerances[0],
             b_tol=tolerances[1], f_max_iter=LIMIT, b_max_iter=LIMIT,
         )  # fmt: skip
@@ -165,7 +173,7 @@ class TorchDEQ(Method):
         return self._deq(lambda z: torch.addmm(Phi, z, A, alpha=gamma).relu(), self._start)[0][-1]
 
 
-class Unroll(Method):
+class Unroll(FixedPoint):
     """The plain iteration from 0 to a relative change, differentiated by autograd."""
 
     def __init__(self, data: Problem, tolerances: Tolerances) -> None:
@@ -249,9 +257,9 @@ def medians(methods: Sequence[Method], rounds: int) -> list[float]:
     return [statistics.median(taken[1:]) for taken in times]
 
 
-def compare(problem: Problem, dtype: torch.dtype, rounds: int) -> list[list[object]]:
+def compare(problem: Problem, dtype: torch.dtype, solvers: Sequence[str], rounds: int) -> list[list[object]]:
     """Rows of the table."""
-    data, target, solvers = problem.to(dtype), TARGETS[dtype], SOLVERS if get_deq() is not None else ()
+    data, target = problem.to(dtype), TARGETS[dtype]
     exact, gamma = reference(data), data.gamma
     guess = 3.0 * target * (1.0 - gamma) / gamma
     first = dict.fromkeys(("ours", *solvers), (guess, guess)) | {"ours": (10.0 * target, 10.0 * target)}
@@ -273,26 +281,23 @@ def compare(problem: Problem, dtype: torch.dtype, rounds: int) -> list[list[obje
                 continue
             of_Z, of_gradients = errors(reached[name](), exact)
             peak, kept = memory(reached[name])
-            ratio = f"{took[name] / took['ours']:.1f}x" if "ours" in took else "-"
-            sizes = f"{peak / 1e6:.0f}", f"{kept / 1e6:.0f}"
-            rows.append([*case, took[name], ratio, f"{of_Z:.0e}", f"{of_gradients:.0e}", *sizes])
+            ratio = Shown(took[name] / took["ours"], "{:.1f}x") if "ours" in took else "-"
+            sizes = Shown(peak / 1e6, "{:.0f}"), Shown(kept / 1e6, "{:.0f}")
+            rows.append([*case, took[name], ratio, Shown(of_Z, "{:.0e}"), Shown(of_gradients, "{:.0e}"), *sizes])
     return rows
 
 
-def main(
-    gammas: Sequence[float] = GAMMAS, dtypes: Sequence[torch.dtype] = tuple(TARGETS), rounds: int = ROUNDS
-) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    one_thread()
-    if get_deq() is None:
-        print("torchdeq is not installed: its rows are left out")
+    report = Report(parser(__doc__), arguments, PEERS)
+    sizes, solvers = SMOKE if report.smoke else FULL, SOLVERS if report.has("torchdeq") else ()
     rows: list[list[object]] = []
-    for gamma in gammas:
-        data = problem(gamma)
-        for dtype in dtypes:
-            rows += compare(data, dtype, rounds)
-    table(
-        f"Loss and gradient of an implicit ReLU network, N = {SIZE}, m = {WIDTH}, at equal accuracy",
+    for gamma in sizes.gammas:
+        data = problem(sizes, gamma)
+        for dtype in TARGETS:
+            rows += compare(data, dtype, solvers, sizes.rounds)
+    report.table(
+        f"Loss and gradient of an implicit ReLU network, N = {sizes.rows}, m = {sizes.width}, at equal accuracy",
         ["γ", "dtype", "start", "method", "s", "ratio", "error of Z", "of gradients", "peak MB", "kept MB"],
         rows,
         "Tolerances tuned until Z is within 1e-5 (float32) or 1e-8 (float64), every gradient within 10 times that, relative.\n"

@@ -1,4 +1,5 @@
-"""LASSO: products with A or Aᵀ until (F - F*)/F* ≤ 1e-4 on held-out problems, the learned solver beside (restarted) FISTA.
+"""LASSO: products with A or Aᵀ until (F - F*)/F* ≤ 1e-4 on held-out problems, the learned solver beside (restarted) FISTA, and
+the time of coordinate descent, by scikit-learn and celer.
 
 ``--train`` finds the weights anew, by seed, and prints them before the table.
 """
@@ -7,8 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from report import Report, Shown, parser
@@ -22,13 +25,22 @@ LAMBDAS = ("0.1", "0.1 max|A'b|", "0.01")
 BLOCK = 32
 """Problems held at once."""
 TRAINING_SEED, HELD_OUT_SEED = 1, 10_000
+PEERS = ("celer",)
+TOLERANCES = tuple(10.0**-k for k in range(1, 13))
+"""Of the coordinate descents, whose stopping rules differ: each problem takes the loosest that is accurate."""
 START = (0.0,) * 8
 """κ = 1, and the metric of the columns' norms."""
 
 
-def problems(lam: str, count: int, seed: int, device: str) -> Lasso:
-    """250x500, unit columns, 10 % non-zeros, noise .01, a fresh A for each."""
-    drawn = Lasso.random(count, lam=0.01 if lam == "0.01" else 0.1, seed=seed).to(device=device)
+Shape = tuple[int, int]
+FULL: Shape = (250, 500)
+SMOKE: Shape = (20, 40)
+"""Rows and columns."""
+
+
+def problems(lam: str, count: int, shape: Shape, seed: int, device: str) -> Lasso:
+    """Unit columns, 10 % non-zeros, noise .01, a fresh A for each."""
+    drawn = Lasso.random(count, *shape, lam=0.01 if lam == "0.01" else 0.1, seed=seed).to(device=device)
     if lam == LAMBDAS[1]:
         drawn = Lasso(drawn.M, drawn.Y, 0.1 * torch.bmm(drawn.Y[:, None], drawn.M).squeeze(1).abs().amax(1))
     return drawn
@@ -59,6 +71,41 @@ def proximal_gradient(p: Lasso, best: Tensor, momentum: bool, restart: str, limi
     return hit
 
 
+def coordinate_descents(peers: Mapping[str, str | None]) -> dict[str, Callable[[Lasso, float], Tensor]]:
+    """Those that are installed: the solution x (d,) of a batch of one problem to a tolerance."""
+    from sklearn.linear_model import Lasso as ScikitLearn
+
+    classes: dict[str, Callable[..., Any]] = {"scikit-learn": ScikitLearn}
+    if peers["celer"] is not None:
+        from celer import Lasso as Celer  # pyright: ignore[reportMissingImports]
+
+        classes["celer"] = Celer
+
+    def solve(make: Callable[..., Any], p: Lasso, tolerance: float) -> Tensor:
+        M, y = p.M[0].cpu().numpy(), p.Y[0].cpu().numpy()
+        alpha = float(p.lam[0]) / len(y)  # theirs is a mean over the rows
+        return torch.as_tensor(make(alpha=alpha, fit_intercept=False, tol=tolerance, max_iter=10_000).fit(M, y).coef_)
+
+    return {name: partial(solve, make) for name, make in classes.items()}
+
+
+def accurate(p: Lasso, best: Tensor, solve: Callable[[Lasso, float], Tensor]) -> float:
+    """Seconds, in all, of each problem's loosest accurate tolerance."""
+    total = 0.0
+    for index in range(len(p.Y)):
+        one = Lasso(p.M[index : index + 1], p.Y[index : index + 1], p.lam[index : index + 1])
+        for tolerance in TOLERANCES:
+            begin = time.perf_counter()
+            x = solve(one, tolerance)
+            seconds = time.perf_counter() - begin
+            if float(one.objective(x.to(one.Y)[None])) <= (1.0 + ACCURACY) * float(best[index]):
+                break
+        else:
+            raise RuntimeError(f"no tolerance down to {TOLERANCES[-1]:g} is accurate")
+        total += seconds
+    return total
+
+
 @dataclass(frozen=True)
 class Learned:
     """Products (N,) at the first accurate iterate, proposals made and accepted until all have one, and the time of that."""
@@ -82,8 +129,9 @@ def learned(p: Lasso, best: Tensor, solver: LassoSolver) -> Learned:
     return Learned(first, float(found.proposals.sum()), float(found.accepted.sum()), seconds)
 
 
-def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[list[list[object]], str]:
+def measure(report: Report, lam: str, count: int, shape: Shape, solver: LassoSolver) -> tuple[list[list[object]], str]:
     """Rows of the table for one λ, and a line on the proposals."""
+    device, descents = report.options.device, coordinate_descents(report.peers)
     fixed: dict[str, Callable[[Lasso, Tensor], Tensor]] = {
         "ISTA": lambda p, best: proximal_gradient(p, best, False, "", 5000),
         "FISTA": lambda p, best: proximal_gradient(p, best, True, "", 1000),
@@ -92,15 +140,17 @@ def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[lis
     }
     ours = {"learned, weights 0": LassoSolver(START), "learned": solver}
     hits: dict[str, list[Tensor]] = {name: [] for name in [*fixed, *ours]}
-    seconds = dict.fromkeys(hits, 0.0)
+    seconds = dict.fromkeys([*hits, *descents], 0.0)
     made = taken = 0.0
     for block in range(0, count, BLOCK):
-        p = problems(lam, min(BLOCK, count - block), HELD_OUT_SEED + block, device)
+        p = problems(lam, min(BLOCK, count - block), shape, HELD_OUT_SEED + block, device)
         best = p.objective(p.optimum(1e-6))
         for name, method in fixed.items():
             begin = time.perf_counter()
             hits[name].append(method(p, best))
             seconds[name] += time.perf_counter() - begin
+        for name, solve in descents.items():
+            seconds[name] += accurate(p, best, solve)
         for name, candidate in ours.items():
             run = learned(p, best, candidate)
             hits[name].append(run.products)
@@ -120,13 +170,14 @@ def measure(lam: str, count: int, device: str, solver: LassoSolver) -> tuple[lis
         ]
         for name, found in products.items()
     ]
+    rows += [[lam, name, *"----", Shown(seconds[name] / count * 1e3, "{:.1f}")] for name in descents]
     until = "until every problem of a block has its first accurate iterate"
     return rows, f"λ = {lam}: {1.0 - taken / made:.1%} of the {made:.0f} proposals made {until} rejected"
 
 
-def train(count: int, rounds: int, device: str) -> LassoSolver:
+def train(count: int, shape: Shape, rounds: int, device: str) -> LassoSolver:
     """The solver trained on ``count`` problems for each λ, none of them held out."""
-    batches = [problems(lam, count, TRAINING_SEED + index, device) for index, lam in enumerate(LAMBDAS)]
+    batches = [problems(lam, count, shape, TRAINING_SEED + index, device) for index, lam in enumerate(LAMBDAS)]
     solver = LassoSolver(START)
     losses = solver.train(batches, rounds)
     print(f"geometric mean of the products: {math.exp(losses[0]):.2f} -> {math.exp(losses[-1]):.2f}")
@@ -142,18 +193,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked.add_argument("--train", action="store_true")
     asked.add_argument("--training-count", type=int, default=8)
     asked.add_argument("--rounds", type=int, default=40)
-    report = Report(asked, arguments)
+    report = Report(asked, arguments, PEERS)
     options = report.options
-    solver = train(options.training_count, options.rounds, options.device) if options.train else LassoSolver(WEIGHTS)
-    rows, lines = [], []
+    shape, count = (SMOKE, 2) if report.smoke else (FULL, options.count)
+    solver = LassoSolver(WEIGHTS)
+    if options.train:
+        solver = train(options.training_count, shape, options.rounds, options.device)
+    rows: list[list[object]] = []
+    lines: list[str] = []
     for lam in LAMBDAS:
-        found, line = measure(lam, options.count, options.device, solver)
+        found, line = measure(report, lam, count, shape, solver)
         rows += found
         lines.append(line)
     header = ["λ", "method", "products", "worst", "mean / ours", "least ratio", "ms a problem"]
     ratio = "least ratio: the smallest, over the problems, of the products of the method / those of the learned solver"
-    note = "\n".join([*lines, ratio, "β and the norms of the columns are not counted"])
-    table(f"LASSO 250x500, {options.count} held-out problems for each λ: products to 1e-4", header, rows, note)
+    note = "\n".join(
+        [
+            *lines,
+            ratio,
+            "β and the norms of the columns are not counted; coordinate descent makes no products to count, and needs no β",
+        ]
+    )
+    report.table(
+        f"LASSO {shape[0]}x{shape[1]}, {count} held-out problems for each λ: products to 1e-4", header, rows, note
+    )
 
 
 if __name__ == "__main__":

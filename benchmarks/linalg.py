@@ -1,26 +1,37 @@
 """Inverse, pseudoinverse and SVD, forward and forward with backward: ours, the printed iteration, and the peers.
 
 Times are processor seconds on one thread, the methods in turn in every round, per matrix; *ratio* is the peer's time over ours.
-`linear_operator` is left out, with a line, where it is not installed.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
-from report import one_thread, table
+from report import Report, Shown, parser
 from torch import Tensor
 
 import surefoot as sf
 
-# rows, columns, matrices in a batch: the sizes of the paper's table 1, with batches that fit a desk's memory
-SIZES = ((10, 15, 100), (50, 75, 100), (100, 150, 100), (200, 300, 100), (500, 750, 10), (1000, 1500, 2))
-SMALL = ((4, 100_000), (8, 100_000))
+PEERS = ("linear_operator",)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows, columns and matrices in a batch: wide, many small square ones (their rows and number), and of the SVD."""
+
+    wide: tuple[tuple[int, int, int], ...]
+    small: tuple[tuple[int, int], ...]
+    decomposed: tuple[int, int, int]
+
+
+# the sizes of the paper's table 1, with batches that fit a desk's memory
+WIDE = ((10, 15, 100), (50, 75, 100), (100, 150, 100), (200, 300, 100), (500, 750, 10), (1000, 1500, 2))
+FULL = Sizes(WIDE, ((4, 100_000), (8, 100_000)), (50, 100, 100))
+SMOKE = Sizes(((10, 15, 2),), ((4, 3),), (12, 20, 2))
 PRINTED = (4, 12)
 """Degree and layers of the printed iteration: the deepest of the paper's table with that degree."""
 
@@ -52,13 +63,10 @@ def qr(A: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(R.mT, Q, upper=False, left=False)
 
 
-def linear_operator() -> Function | None:
-    """The pseudoinverse of linear_operator, or ``None``."""
-    try:
-        from linear_operator.utils.pinverse import stable_pinverse  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        return None
-    # for one matrix at a time
+def linear_operator() -> Function:
+    """The pseudoinverse of linear_operator, which is for one matrix at a time."""
+    from linear_operator.utils.pinverse import stable_pinverse  # pyright: ignore[reportMissingImports]
+
     return lambda A: torch.stack([stable_pinverse(matrix) for matrix in A])
 
 
@@ -117,7 +125,7 @@ def compare(A: Tensor, functions: Mapping[str, Function], rounds: int, exact: Te
                 values[label] / values[first],
                 1e3 * gradients[label] / A.shape[0],
                 gradients[label] / gradients[first],
-                f"{error:.1e}",
+                Shown(error, "{:.1e}"),
             ]
         )
     return rows
@@ -126,15 +134,15 @@ def compare(A: Tensor, functions: Mapping[str, Function], rounds: int, exact: Te
 COLUMNS = ("matrices", "dtype", "method", "forward ms", "ratio", "+ backward ms", "ratio", "error")
 
 
-def pseudoinverses(dtype: torch.dtype, rounds: int, largest: int) -> None:
+def pseudoinverses(report: Report, sizes: Sizes, dtype: torch.dtype) -> None:
     """Full-rank wide matrices of the sizes of the paper's table 1."""
     g = torch.Generator().manual_seed(0)
+    rounds: int = report.options.rounds
     rows: list[list[object]] = []
-    for m, n, batch in SIZES:
-        if m > largest:
+    for m, n, batch in sizes.wide:
+        if m > report.options.largest:
             continue
         A = (torch.randn(batch, m, n, generator=g, dtype=torch.float64) / n**0.5).to(dtype)
-        peer = linear_operator()
         functions: dict[str, Function] = {
             "ours, auto": sf.linalg.pinv,
             "torch.linalg.pinv": torch.linalg.pinv,
@@ -143,17 +151,17 @@ def pseudoinverses(dtype: torch.dtype, rounds: int, largest: int) -> None:
             "Cholesky, no check": cholesky,
             "QR": qr,
         }
-        if peer is not None:
-            functions["linear_operator"] = peer
+        if report.has("linear_operator"):
+            functions["linear_operator"] = linear_operator()
         rows += compare(A, functions, rounds if m <= 200 else max(1, rounds // 2), torch.linalg.pinv(A.double()))
-    table("Pseudoinverse, full rank; time of one matrix", COLUMNS, rows)
+    report.table("Pseudoinverse, full rank; time of one matrix", COLUMNS, rows)
 
 
-def inverses(dtype: torch.dtype, rounds: int) -> None:
+def inverses(report: Report, sizes: Sizes, dtype: torch.dtype) -> None:
     """Many small square matrices."""
     g = torch.Generator().manual_seed(0)
     rows: list[list[object]] = []
-    for m, batch in SMALL:
+    for m, batch in sizes.small:
         A = torch.randn(batch, m, m, generator=g, dtype=torch.float64)
         A = (A / m**0.5 + 2.0 * torch.eye(m, dtype=torch.float64)).to(dtype)
         functions: dict[str, Function] = {
@@ -162,15 +170,17 @@ def inverses(dtype: torch.dtype, rounds: int) -> None:
             "torch.linalg.inv": torch.linalg.inv,
             "torch.linalg.pinv": torch.linalg.pinv,
         }
-        rows += compare(A, functions, rounds, torch.linalg.inv(A.double()))
-    table("Inverse of many small matrices", COLUMNS, rows)
+        rows += compare(A, functions, report.options.rounds, torch.linalg.inv(A.double()))
+    report.table("Inverse of many small matrices", COLUMNS, rows)
 
 
-def decompositions(dtype: torch.dtype, rounds: int) -> None:
-    """100 x (50x100): U, S and Vh, with a loss of all three that has a gradient."""
+def decompositions(report: Report, sizes: Sizes, dtype: torch.dtype) -> None:
+    """U, S and Vh, with a loss of all three that has a gradient."""
+    rounds: int = report.options.rounds
+    m, n, batch = sizes.decomposed
     g = torch.Generator().manual_seed(0)
-    A = torch.randn(100, 50, 100, generator=g, dtype=torch.float64).to(dtype)
-    low = torch.randn(100, 50, 100, generator=g, dtype=torch.float64).to(dtype)
+    A = torch.randn(batch, m, n, generator=g, dtype=torch.float64).to(dtype)
+    low = torch.randn(batch, m, n, generator=g, dtype=torch.float64).to(dtype)
 
     def rank_ten(svd: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> Function:
         def value(M: Tensor) -> Tensor:
@@ -188,7 +198,7 @@ def decompositions(dtype: torch.dtype, rounds: int) -> None:
     rows: list[list[object]] = []
     for name, svd in methods.items():
         U, S, Vh = svd(A, full_matrices=False)
-        identity = torch.eye(50, dtype=dtype)
+        identity = torch.eye(m, dtype=dtype)
         residual = ((U * S[:, None, :]) @ Vh - A).norm(dim=(-2, -1)) / A.norm(dim=(-2, -1))
         turned = torch.maximum((U.mT @ U - identity).norm(dim=(-2, -1)), (Vh @ Vh.mT - identity).norm(dim=(-2, -1)))
         sigma = (S.double() - exact).abs().amax(-1) / exact[:, 0]
@@ -200,31 +210,27 @@ def decompositions(dtype: torch.dtype, rounds: int) -> None:
                 values[name] / values["ours"],
                 1e3 * gradients[name],
                 gradients[name] / gradients["ours"],
-                *(f"{float(x.max()):.1e}" for x in (residual, turned, sigma)),
+                *(Shown(float(x.max()), "{:.1e}") for x in (residual, turned, sigma)),
             ]
         )
     columns = ("dtype", "svd", "forward ms", "ratio", "+ backward ms", "ratio", "residual", "orthogonality", "sigma")
-    table("SVD, 100 x (50x100); the gradient is that of ⟨G, rank-10 part⟩", columns, rows)
+    title = f"SVD, {batch} x ({m}x{n}); the gradient is that of ⟨G, rank-10 part⟩"
+    report.table(title, columns, rows)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print every table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--largest", type=int, default=1000, help="most rows of a matrix")
-    parser.add_argument("--dtype", choices=("float32", "float64"), help="only this one")
-    arguments = parser.parse_args()
-    one_thread()
-    try:
-        print(f"linear_operator {importlib.metadata.version('linear_operator')}")
-    except importlib.metadata.PackageNotFoundError:
-        print("linear_operator is not installed: left out")
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--largest", type=int, default=1000, help="most rows of a matrix")
+    options.add_argument("--dtype", choices=("float32", "float64"), help="only this one")
+    report = Report(options, arguments, PEERS)
+    sizes = SMOKE if report.smoke else FULL
     for dtype in (torch.float32, torch.float64):
-        if arguments.dtype not in (None, str(dtype).removeprefix("torch.")):
-            continue
-        pseudoinverses(dtype, arguments.rounds, arguments.largest)
-        inverses(dtype, arguments.rounds)
-        decompositions(dtype, arguments.rounds)
+        if report.options.dtype in (None, str(dtype).removeprefix("torch.")):
+            pseudoinverses(report, sizes, dtype)
+            inverses(report, sizes, dtype)
+            decompositions(report, sizes, dtype)
 
 
 if __name__ == "__main__":

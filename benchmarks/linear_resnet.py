@@ -121,6 +121,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     certificates(report, sizes)
 
 
+def of_many(net: sf.nn.LinearResNet, count: int) -> tuple[float, float]:
+    """Seconds of the reduction of so many rows, and of a step; the rows are gone afterwards."""
+    X, Y = data(count)
+    reduction, loss = seconds(lambda: sf.SquaredLoss(X, Y), 1), sf.SquaredLoss(X, Y)
+    return reduction, statistics.median(our_step(net, loss) for _ in range(5))
+
+
 def steps(report: Report, sizes: Sizes) -> None:
     """A gradient step on few rows, on many, and on those of a file."""
     rows: list[list[object]] = []
@@ -132,12 +139,8 @@ def steps(report: Report, sizes: Sizes) -> None:
     reduction = seconds(lambda: sf.SquaredLoss(X, Y))
     ratio = Shown(autograd / few, "{:.0f}x")
     rows.append([f"{sizes.few:,}, memory", reduction, few * 1e3, autograd * 1e3, ratio, "-"])
-    X, Y = data(sizes.many)
-    reduction = seconds(lambda: sf.SquaredLoss(X, Y), 1)
-    loss = sf.SquaredLoss(X, Y)
-    many = statistics.median(our_step(net, loss) for _ in range(5))
+    reduction, many = of_many(net, sizes.many)
     rows.append([f"{sizes.many:,}, memory", reduction, many * 1e3, "-", "-", "-"])
-    del X, Y
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "rows.npy"
         write(path, sizes)

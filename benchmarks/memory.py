@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ from memory_cases import (
     two_layer_certify,
     two_layer_descend,
 )
-from report import one_thread, table
+from report import Report, parser
 
 import surefoot as sf
 from surefoot._core.statistics import BLOCK_BYTES
@@ -357,7 +357,8 @@ def peak(index: int, sizes: Sizes) -> int:
     for option in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD):
         ctypes.CDLL(None).mallopt(option, 1 << 16)
     case = CASES[index]
-    case.prepare(case.small)()
+    if sizes != case.small:
+        case.prepare(case.small)()
     work = case.prepare(sizes)
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is resident now
     before = resident("VmRSS")
@@ -373,19 +374,19 @@ def measured(index: int, sizes: Sizes) -> int:
         return pool.submit(peak, index, sizes).result()
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    one_thread()
+    report = Report(parser(__doc__), arguments)
     rows: list[list[object]] = []
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder  # for the processes of the cases
         for index, case in enumerate(CASES):
-            for sizes in case.sizes:
+            for sizes in (case.small,) if report.smoke else case.sizes:
                 found, expected = measured(index, sizes), 8.0 * case.floats(sizes)
                 shown = " ".join(f"{name}={value:,}" for name, value in sizes.items())
                 rows.append([case.name, case.formula, shown, found / 2**20, expected / 2**20, found / expected])
         tempfile.tempdir = None
-    table(
+    report.table(
         "Peak memory above the inputs, MiB",
         ["operation", "float64 numbers", "sizes", "measured", "formula", "ratio"],
         rows,

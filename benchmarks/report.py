@@ -31,10 +31,31 @@ def versions() -> str:
     described = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     names = [line.split(":")[1].strip() for line in described.splitlines() if line.startswith("model name")]
     cpu = names[0] if names else platform.processor()
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     return (
         f"python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}, "
-        f"scipy {scipy.__version__}, one thread, {cpu}"
+        f"scipy {scipy.__version__}, one thread, {cpu}{gpu}"
     )
+
+
+def device(smoke: bool) -> str | None:
+    """The GPU; the processor for a smoke run where there is none, and else nothing, with a line."""
+    if torch.cuda.is_available():
+        return "cuda"
+    if not smoke:
+        print("no CUDA device: nothing to measure")
+    return "cpu" if smoke else None
+
+
+def finished(work: Callable[[], object]) -> Callable[[], None]:
+    """``work``, and the wait for what it started on a GPU."""
+
+    def run() -> None:
+        work()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    return run
 
 
 def seconds(work: Callable[[], object], repeats: int = 5) -> float:

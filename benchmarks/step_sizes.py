@@ -126,9 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             slow, quick = (statistics.median(side) for side in zip(*times, strict=True))
             ratios = sorted(dense / ours for dense, ours in times)
             share = Shown(memory[0] / memory[1], "{:.1%}") if mode == "exact" else "-"
-            sizes = [Shown(size / 1e6, "{:.0f}") for size in memory] if mode == "exact" else ["-", "-"]
+            megabytes = [Shown(size / 1e6, "{:.0f}") for size in memory] if mode == "exact" else ["-", "-"]
             shown = [Shown(ratio, "{:.0f}x") for ratio in (statistics.median(ratios), ratios[0], ratios[-1])]
-            rows.append([first, mode, quick * 1e3, slow * 1e3, *shown, *sizes, share])
+            rows.append([first, mode, quick * 1e3, slow * 1e3, *shown, *megabytes, share])
     report.table(
         f"Loss and gradient of {sizes.steps} steps, N = {sizes.problems}, {COLUMNS}/{ROWS}, second layer {sizes.second}",
         ["first", "gradient", "ours, ms", "dense, ms", "ratio", "least", "most", "ours, MB", "dense, MB", "memory"],

@@ -1,23 +1,21 @@
 """Trace maximisation on the Stiefel manifold to a gap of 1e-6, beside geoopt, pymanopt and torch's parametrization; then the
 time of one Cayley step by each way to apply the inverse.
 
-Peers that are not installed are left out with a line. Each method is run to its first iterate with
+Each method is run to its first iterate with
 f − f* ≤ 1e-6 (f* from eigh), then timed on exactly that many iterations, all methods in turn for each seed. Times are those of
 the processor (one thread), which other programs disturb less than those of the clock.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from report import one_thread, table
+from report import Report, Shown, parser
 from torch import Tensor
 from torch.nn.utils import parametrizations
 
@@ -27,19 +25,22 @@ from surefoot.optim import CayleySGD, minimize_stiefel
 GAP = 1e-6
 F64 = torch.float64
 LIMIT = 1000
-PEERS = {"geoopt": "geoopt", "pymanopt": "pymanopt", "autograd": "autograd"}
+PEERS = ("geoopt", "pymanopt")
+FULL = ((50, 10), ((1000, 10), (50, 10), (200, 200), (256, 20, 5)))
+SMOKE = ((8, 2), ((8, 2), (2, 6, 3)))
+"""Rows and columns of the maximisation, and the shapes of one step."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """min −tr UᵀAU over 50×10 orthonormal U, A = (B + Bᵀ)/2 with Gaussian B."""
+    """min −tr UᵀAU over m×r orthonormal U, A = (B + Bᵀ)/2 with Gaussian B."""
 
     A: Tensor
     start: Tensor
     best: float
 
     @classmethod
-    def draw(cls, seed: int, m: int = 50, r: int = 10) -> Problem:
+    def draw(cls, seed: int, m: int, r: int) -> Problem:
         g = torch.Generator().manual_seed(seed)
         B = torch.randn(m, m, generator=g, dtype=F64)
         A = (B + B.mT) / 2
@@ -119,7 +120,7 @@ def parametrized(p: Problem, rate: float) -> Run:
 
 
 def geoopt_rows() -> dict[str, Callable[[Problem], Run]]:
-    import geoopt
+    import geoopt  # pyright: ignore[reportMissingImports]
 
     def parameter(p: Problem) -> Any:
         return geoopt.ManifoldParameter(p.start.clone(), manifold=geoopt.Stiefel(canonical=False))
@@ -185,28 +186,25 @@ def fastest(runs: list[Callable[[], Run]]) -> Run:
     return min(reached or found, key=lambda run: run.seconds)  # iterations = LIMIT where none did
 
 
-def methods() -> tuple[dict[str, Callable[[Problem], Run]], list[str]]:
-    """The methods whose packages are installed, and a line for each of the others."""
+def methods(report: Report) -> dict[str, Callable[[Problem], Run]]:
+    """The methods whose packages are installed."""
     rows: dict[str, Callable[[Problem], Run]] = {
         "surefoot minimize_stiefel": ours,
         "surefoot CayleySGD, line search": searched,
     }
-    lines: list[str] = []
     for name, load in (("geoopt", geoopt_rows), ("pymanopt", pymanopt_rows)):
-        try:
+        if report.has(name):
             rows |= load()
-        except ImportError as error:
-            lines.append(f"{name} left out: {error}")
     rows["torch orthogonal + Adam, best rate"] = lambda p: fastest([lambda r=r: parametrized(p, r) for r in (0.1, 0.2)])
-    return rows, lines
+    return rows
 
 
-def compare(seeds: int, repeats: int) -> None:
+def compare(report: Report, size: tuple[int, int], seeds: int, repeats: int) -> None:
     """Iterations and times to the gap."""
-    rows, lines = methods()
+    rows = methods(report)
     runs: dict[str, list[Run]] = {name: [] for name in rows}
     for seed in range(seeds):
-        p = Problem.draw(seed)
+        p = Problem.draw(seed, *size)
         tries: dict[str, list[Run]] = {name: [] for name in rows}
         for index in range(repeats + 1):
             for name, method in rows.items():
@@ -223,34 +221,20 @@ def compare(seeds: int, repeats: int) -> None:
         cells.append(
             [
                 name,
-                f"{statistics.median(run.iterations for run in found):.0f}",
-                f"{statistics.median(evaluations):.0f}" if evaluations else "",
-                f"{statistics.median(run.seconds for run in found) * 1e3:.1f}",
-                f"{statistics.median(ratios):.2f}",
-                f"{min(ratios):.2f} to {max(ratios):.2f}",
+                Shown(statistics.median(run.iterations for run in found), "{:.0f}"),
+                Shown(statistics.median(evaluations), "{:.0f}") if evaluations else "",
+                Shown(statistics.median(run.seconds for run in found) * 1e3, "{:.1f}"),
+                *(Shown(ratio, "{:.2f}") for ratio in (statistics.median(ratios), min(ratios), max(ratios))),
             ]
         )
     note = f"medians over {seeds} seeds of medians over {repeats} runs; time / ours within a seed"
-    peers = [f"{name} {importlib.metadata.version(name)}" for name in PEERS if installed(name)]
-    header = ["method", "iterations", "evaluations", "ms", "time / ours", "range"]
-    table(
-        "trace maximisation on St(50, 10), gap 1e-6", header, cells, "\n".join([note, ", ".join(peers), *lines]).strip()
-    )
+    header = ["method", "iterations", "evaluations", "ms", "time / ours", "least", "most"]
+    report.table(f"trace maximisation on St{size}, gap {GAP:g}", header, cells, note)
 
 
-def installed(name: str) -> bool:
-    """Whether the distribution is there."""
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def one_step() -> None:
+def one_step(report: Report, shapes: Sequence[tuple[int, ...]]) -> None:
     """Processor milliseconds of one Cayley step."""
-    shapes = [(1000, 10), (50, 10), (200, 200), (256, 20, 5)]
-    times: dict[str, list[str]] = {name: [] for name in STEPS}
+    times: dict[str, list[Shown]] = {name: [] for name in STEPS}
     for shape in shapes:
         g = torch.Generator().manual_seed(0)
         U = torch.linalg.qr(torch.randn(*shape, generator=g, dtype=F64))[0]
@@ -265,20 +249,22 @@ def one_step() -> None:
                 step(U, *components(U, D), t)
                 tries.append(time.process_time() - begin)
             duration = statistics.median(tries)
-            times[name].append(f"{duration * 1e3:.3f}")
+            times[name].append(Shown(duration * 1e3, "{:.3f}"))
     header = ["inverse", *("x".join(str(size) for size in shape) for shape in shapes)]
-    table("one Cayley step with t‖P‖_F = .1, milliseconds", header, [[name, *found] for name, found in times.items()])
+    rows = [[name, *found] for name, found in times.items()]
+    report.table("one Cayley step with t‖P‖_F = .1, milliseconds", header, rows)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args(arguments)
-    one_thread()
-    compare(options.seeds, options.repeats)
-    one_step()
+    options = parser(__doc__)
+    options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--repeats", type=int, default=3)
+    report = Report(options, arguments, PEERS)
+    size, shapes = SMOKE if report.smoke else FULL
+    seeds, repeats = (1, 1) if report.smoke else (report.options.seeds, report.options.repeats)
+    compare(report, size, seeds, repeats)
+    one_step(report, shapes)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,79 @@
+"""Every benchmark runs from start to end at its smoke size, says which peers are missing, and writes its tables as JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+NAMES = sorted({file.stem for file in FOLDER.glob("*.py")} - {"run", "report", "memory_cases"})
+FORKS = {"memory"}
+"""Those whose measurements are forks of a process that has done nothing else: they run in one of their own."""
+
+
+def listed_peers() -> set[str]:
+    """The packages of `make bench-peers`."""
+    lines = (line.split("#")[0].strip() for line in (FOLDER / "peers.txt").read_text().splitlines())
+    return {line for line in lines if line}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folder() -> Iterator[None]:
+    """The benchmarks import each other by name; their names are gone afterwards."""
+    before = set(sys.modules)
+    sys.path.insert(0, str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
+    for name in {file.stem for file in FOLDER.glob("*.py")} - before:
+        sys.modules.pop(name, None)
+
+
+def strictly(text: str) -> Any:
+    """JSON as its standard has it: without NaN and infinities."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_smoke_size_runs(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / f"{name}.json"
+    if name in FORKS:
+        assert importlib.import_module("run").main([name, "--smoke", "--json", str(tmp_path)]) == 0
+    else:
+        importlib.import_module(name).main(["--smoke", "--json", str(file)])
+    printed, found = " ".join(capfd.readouterr().out.split()), strictly(file.read_text())
+    assert found["smoke"] and found["tables"]
+    for table in found["tables"]:
+        assert table["rows"] and all(len(row) == len(table["columns"]) for row in table["rows"])
+    for peer, version in found["peers"].items():
+        assert peer in listed_peers()
+        assert re.search(rf"peers: [^;]*{peer}" if version else rf"not installed: [^(]*{peer}", printed), printed
+
+
+def test_every_peer_is_compared_in_some_benchmark() -> None:
+    compared = {peer for name in NAMES for peer in getattr(importlib.import_module(name), "PEERS", ())}
+    assert listed_peers() == compared | {"autograd"}  # which pymanopt takes derivatives with
+
+
+def test_a_benchmark_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    files = [tmp_path / "first.py", tmp_path / "second.py"]
+    files[0].write_text("raise RuntimeError('abstract')\n")
+    files[1].write_text("import sys\nopen(sys.argv[-1], 'w').write('{}')\n")
+    assert importlib.import_module("run").failed(files, True, tmp_path / "results") == ["first"]
+    assert (tmp_path / "results" / "second.json").read_text() == "{}"
+
+
+def test_an_unknown_benchmark_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module("run").main(["nothing"])
+    assert "no benchmark nothing; there are checker" in capsys.readouterr().err
