@@ -8,10 +8,11 @@ from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, 
 from ._deconvolution.photo import Deblurred, deblur
 from ._deconvolution.problem import DeconvolutionProblem, DualityGap, default_penalty
 from ._deconvolution.safeguard import Restoration, restore_certified, restore_checked
-from ._deconvolution.training import TrainRun, train
+from ._deconvolution.training import train
 from ._deconvolution.training_data import TrainingData
 from ._deconvolution.wavelets import OrthonormalWavelet
 from ._deconvolution.wiener import gradient_wiener, wiener
+from ._learning.run import TrainRun
 
 __all__ = [
     "LADMM",

@@ -2,9 +2,10 @@
 
 from ._lasso.learned_solver import LassoSolution, LassoSolver
 from ._lasso.lista import train_lista, violations
+from ._learning.run import TrainRun, TrainStatus
 from ._problems import Lasso, LeastSquares, Logistic, Problems
 from ._step_sizes.compare import Comparison, compare
-from ._step_sizes.training import TrainRun, TrainStatus, train
+from ._step_sizes.training import train
 from ._step_sizes.unrolled import Solution
 
 __all__ = [

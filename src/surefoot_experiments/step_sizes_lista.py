@@ -10,6 +10,7 @@ from torch import Tensor
 
 from surefoot._core import charts
 from surefoot._lasso.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
+from surefoot._learning.run import TrainStatus
 from surefoot._problems import Lasso
 from surefoot._problems.draws import matrices
 
@@ -125,7 +126,7 @@ def _train(net: UnrolledISTA, epochs: int, batch: int, seed: int) -> dict[str, A
     return {
         "first": run.losses[0],
         "best": run.best,
-        "diverged": run.diverged,
+        "diverged": run.status is TrainStatus.DIVERGED,
         "before": {name: getattr(before, name).tolist() for name in SHOWN},
         "after": {name: getattr(after, name).tolist() for name in SHOWN},
     }

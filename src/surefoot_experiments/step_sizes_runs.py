@@ -13,11 +13,12 @@ import torch
 
 from surefoot._core.io import RunDirectoryError
 from surefoot._core.team import alone, team
+from surefoot._learning.run import TrainStatus
 from surefoot._problems import LeastSquares
 from surefoot._step_sizes.baselines import trace
 from surefoot._step_sizes.compare import Comparison, compare, improvement, learned_trace
 from surefoot._step_sizes.network import StepSizeNet
-from surefoot._step_sizes.training import TrainStatus, train
+from surefoot._step_sizes.training import train
 
 from .finished import Part, hashed, kept, kept_all
 from .result import Cell, Progress

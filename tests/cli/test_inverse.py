@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from surefoot._core.fitting import TrainStatus
+from surefoot._learning.run import TrainStatus
 from surefoot.cli import main
 from surefoot.nn import LearnedInverse, LearnedSVD
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from surefoot._cli import step_sizes
-from surefoot._core.fitting import TrainingDirectory
+from surefoot._learning.directory import TrainingDirectory
 from surefoot.cli import main
 from surefoot.nn import StepSizeNet
 

@@ -15,8 +15,9 @@ from surefoot._core import checkpoints
 from surefoot._core.io import RunDirectoryError
 from surefoot._deconvolution import training
 from surefoot._deconvolution.learned import Penalised
-from surefoot._deconvolution.training import TrainRun, TrainStatus, train
+from surefoot._deconvolution.training import train
 from surefoot._deconvolution.training_data import KERNEL, TILE, TrainingData, embedded, shake_kernels, tiled
+from surefoot._learning.run import TrainRun, TrainStatus
 from surefoot.deconvolution import DeconvolutionProblem, PeriodicBlur, default_penalty
 from surefoot.nn import LearnedDeconvolution
 
@@ -140,15 +141,15 @@ def test_training_beats_the_start(data: TrainingData, loss: str, filters: int, r
     """On crops that are not trained on; the loss is relative to the gradient-Wiener start."""
     net = small(filters)
     run = train(net, data, loss, steps=60, learning_rate=1e-2, **SMALL)  # pyright: ignore[reportArgumentType]
-    assert run.status is TrainStatus.FINISHED and run.steps == 60
-    assert run.best < reached and run.best < run.validation[0][1]
+    assert run.status is TrainStatus.FINISHED and run.epochs == 60
+    assert run.best < reached and run.best < run.validation[0]
 
 
 def test_algorithm_4_trains_coefficients_on_their_own_loss(data: TrainingData) -> None:
     net = small(0, inverse=(1, 2))
     before = copy.deepcopy(net)
     run = train(net, data, "objective", steps=20, learning_rate=1e-2, **SMALL)  # pyright: ignore[reportArgumentType]
-    assert run.best_step == 20
+    assert run.best_epoch == 20
     drawn = data.draw(2, 48, torch.Generator().manual_seed(0))
     first = float(before.inverse_loss(drawn.blur, drawn.noise).detach())
     # with the α of before: only the coefficients are compared
@@ -180,12 +181,12 @@ def test_a_resumed_run_is_the_same_run(data: TrainingData, tmp_path: Path, monke
 
     monkeypatch.setattr(training._Task, "evaluate", evaluate)
     cut = train(small(), data, steps=8, directory=tmp_path / "run", **SMALL)  # pyright: ignore[reportArgumentType]
-    assert (cut.status, cut.steps, cut.stopped_by) == (TrainStatus.INTERRUPTED, 3, signal.SIGTERM)
+    assert (cut.status, cut.epochs, cut.stopped_by) == (TrainStatus.INTERRUPTED, 3, signal.SIGTERM)
     monkeypatch.undo()
     again = small()
     run = train(again, data, steps=8, directory=tmp_path / "run", resume=True, **SMALL)  # pyright: ignore[reportArgumentType]
-    assert (run.status, run.steps) == (TrainStatus.FINISHED, 8)
-    assert [step for step, _ in run.validation] == [0, 8]  # as without the interruption
+    assert (run.status, run.epochs) == (TrainStatus.FINISHED, 8)
+    assert run.validation_epochs == (0, 8)  # as without the interruption
     assert states(again) == states(whole)
     assert states(LearnedDeconvolution.load(tmp_path / "run" / "best.safetensors")) == states(whole)
     assert json.loads((tmp_path / "run" / "result.json").read_text())["steps"] == 8
@@ -207,7 +208,7 @@ def test_a_diverged_run_keeps_the_best(data: TrainingData, monkeypatch: pytest.M
     net = small()
     before = states(net)
     run = train(net, data, steps=30, **SMALL)  # pyright: ignore[reportArgumentType]
-    assert run.status is TrainStatus.DIVERGED and run.steps == training.LOOK_EVERY
+    assert run.status is TrainStatus.DIVERGED and run.epochs == training.LOOK_EVERY
     assert states(net) == before
 
 
@@ -235,7 +236,7 @@ def test_directories(data: TrainingData, tmp_path: Path) -> None:
     for file in (path / "checkpoints").iterdir():
         file.write_bytes(b"")
     with pytest.warns(UserWarning, match="cannot be used"):
-        assert short(2, resume=True).steps == 2
+        assert short(2, resume=True).epochs == 2
     assert checkpoints.path_of(path, 2).exists()
 
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._core.fitting import BEST, TrainStatus
 from surefoot._inverse import training
 from surefoot._inverse.spectra import Spectra
+from surefoot._learning.directory import BEST
+from surefoot._learning.run import TrainStatus
 
 Net = sf.nn.LearnedInverse
 DOUBLE = torch.float64
@@ -37,11 +38,11 @@ def test_gradient_is_that_of_the_matrices(objective: str, shape: tuple[int, ...]
     A[1] = A[1, :, :1] @ A[1, :1, :]
     C = 1.0 + 0.1 * torch.randn(3, 4, dtype=DOUBLE, generator=generator)
     last, held = objective == "last", ExitStack()  # one process: nothing is held
-    found = [training._objectives(Net(C, "gram"), A, domain, last, "A", held) for domain in ("spectral", "matrices")]
-    (value, gradient), (other, expected) = found[0][0](C), found[1][0](C)
-    assert value == pytest.approx(other, rel=1e-12)
+    totals = [training._total(Net(C, "gram"), A, domain, last, "A", held) for domain in ("spectral", "matrices")]
+    (value, gradient), (other, expected) = (total.value_and_gradient(C) for total in totals)
+    assert float(value) == pytest.approx(float(other), rel=1e-12)
     torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-14)
-    assert found[0][1](C) == pytest.approx(found[1][1](C), rel=1e-10)
+    assert totals[0].measure(C) == pytest.approx(totals[1].measure(C), rel=1e-10)
 
 
 def test_gradient_is_the_derivative(generator: torch.Generator) -> None:
@@ -83,7 +84,7 @@ def test_adam_learns_and_the_best_coefficients_are_kept(data: tuple[Tensor, Tens
     A = data[1]
     X = Net(C, "svd", backward="unroll").unroll(A)[-1].detach()
     assert float((A @ X @ A - A).square().sum() / len(A)) == pytest.approx(fit.best, rel=1e-9)
-    assert "test loss" in str(fit)
+    assert "150 epochs, loss" in str(fit)
     assert fit.losses[-1] >= net.floor(data[0]).value
 
 

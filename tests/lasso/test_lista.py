@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from surefoot._lasso.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
+from surefoot._learning.run import TrainStatus
 from surefoot._step_sizes.baselines import trace
 from surefoot.learned import Lasso, LeastSquares
 
@@ -81,7 +82,7 @@ def test_training_helps_on_fresh_problems(kind: type[UnrolledISTA], shared: bool
     before = error()
     run = train_lista(net, problems, signals, 120, 3e-3, fresh=lambda epoch: draw(100 + epoch, 32))
     assert error() < 0.6 * before
-    assert not run.diverged and len(run.losses) == 121 and run.best == min(run.losses)
+    assert run.status is TrainStatus.FINISHED and len(run.losses) == 121 and run.best == min(run.losses)
     with torch.no_grad():
         reached = float((net(problems.Y) - signals).square().sum(1).mean())
     assert reached == pytest.approx(run.best, rel=1e-12), "the best weights are kept"
@@ -96,7 +97,7 @@ def test_targets_are_minimisers_by_default() -> None:
 def test_divergence_keeps_the_best_weights() -> None:
     net, (problems, signals) = LISTA(matrix(), 4, LAM), draw(1)
     run = train_lista(net, problems, signals, 40, 1e100)
-    assert run.diverged and len(run.losses) < 41
+    assert run.status is TrainStatus.DIVERGED and len(run.losses) < 41
     with torch.no_grad():
         assert float((net(problems.Y) - signals).square().sum(1).mean()) == pytest.approx(run.best, rel=1e-12)
 

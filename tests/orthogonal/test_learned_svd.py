@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from surefoot import RunDirectoryError
-from surefoot._core.fitting import BEST, TrainStatus
-from surefoot._orthogonal.learned_svd import LearnedSVD, SVDStatus, normalised
+from surefoot._learning.directory import BEST
+from surefoot._learning.run import TrainStatus
+from surefoot._orthogonal.learned_svd import LearnedSVD, SVDStatus
 from surefoot._orthogonal.svd_losses import layer_losses, spectral_loss, train_inverses
 from surefoot._orthogonal.svd_objective import (
     cayley_inverse,
@@ -23,6 +24,7 @@ from surefoot._orthogonal.svd_objective import (
     objective,
     spectral_bound,
 )
+from surefoot._orthogonal.svd_start import normalised
 
 CASES = Path(__file__).parents[1] / "cases" / "matrix_inverse.json"
 
@@ -344,9 +346,9 @@ def test_training_lowers_the_loss_on_other_matrices(loss: Any, optimizer: Any, r
     before = value_of(layer_losses(net, fresh, loss))
     run = net.fit(gaussian(40, 4, 6), loss=loss, iterations=20, batch=40, optimizer=optimizer, learning_rate=rate)
     assert run.status is TrainStatus.FINISHED
-    assert run.iterations == 20
+    assert run.epochs == 20
     assert value_of(layer_losses(net, fresh, loss)) < 0.97 * before
-    assert "iterations, loss" in str(run)
+    assert "20 epochs, loss" in str(run)
 
 
 def test_the_loss_is_that_of_algorithm_3() -> None:

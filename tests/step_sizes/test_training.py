@@ -15,10 +15,11 @@ from torch import Tensor
 from trainings import in_use
 
 from surefoot import RunDirectoryError
-from surefoot._core.optimizers import Adam
+from surefoot._learning.optimizers import Adam
+from surefoot._learning.run import TrainRun, TrainStatus
 from surefoot._step_sizes.network import StepSizeNet
 from surefoot._step_sizes.optimizers import LBFGS
-from surefoot._step_sizes.training import TrainRun, TrainStatus, train
+from surefoot._step_sizes.training import train
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
 
 RATES = {"sgd": 1e-2, "adam": 1e-2, "armijo": None, "lbfgs": None}

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 import surefoot as sf
-from surefoot._core import shared_sum
 from surefoot._core.team import Memory, Message, team
 from surefoot._deconvolution.training import train as train_deconvolution
 from surefoot._deconvolution.training_data import TILE, TrainingData, shake_kernels
 from surefoot._lasso.lista import train_lista
+from surefoot._learning import shared_sum
 from surefoot._step_sizes.training_loss import ProblemTerms
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, train
 
@@ -77,7 +77,7 @@ def deconvolution(loss: Any) -> Run:
     tiles = torch.randint(256, (5, TILE, TILE), dtype=torch.uint8, generator=generator)
     data = TrainingData(tiles, shake_kernels(6, generator), "noise")
     run = train_deconvolution(net, data, loss, steps=4, batch=3, crop=48)
-    return found(net, [value for _, value in run.validation])
+    return found(net, run.validation)
 
 
 def drawn(count: int, rows: int, columns: int, seed: int = 0) -> Tensor:

@@ -15,8 +15,9 @@ import torch
 from .._core.io import run_directory, write_json
 from .._deconvolution.comparison import compared
 from .._deconvolution.learned import LearnedDeconvolution
-from .._deconvolution.training import TrainRun, TrainStatus, train
+from .._deconvolution.training import train
 from .._deconvolution.training_data import KERNEL, TILE, TrainingData
+from .._learning.run import TrainRun, TrainStatus
 from . import training
 from .deconvolution_options import TrainDeconvolution
 from .errors import Exit
@@ -76,7 +77,7 @@ def run_train_deconvolution(options: TrainDeconvolution, held: ExitStack) -> int
         progress=not options.quiet,
     )
     if run.status is TrainStatus.INTERRUPTED:
-        return training.interrupted(options, f"after {run.steps:,} epochs", run.stopped_by)
+        return training.interrupted(options, f"after {run.epochs:,} epochs", run.stopped_by)
     net.save(directory / NETWORK)
     _show(screen, options, run)
     rows = compared(net, data, crop=options.crop, seed=options.seed)
@@ -98,7 +99,7 @@ def run_train_deconvolution(options: TrainDeconvolution, held: ExitStack) -> int
         print_json(record)
     elif options.quiet:
         print(
-            f"{options.out}: training {run.status}, {run.steps:,} epochs, validation loss {run.best:.4g}, uncertified"
+            f"{options.out}: training {run.status}, {run.epochs:,} epochs, validation loss {run.best:.4g}, uncertified"
         )
     place = shlex.quote(str(directory / NETWORK))
     screen.following(
@@ -163,8 +164,8 @@ def _show(screen: Screen, options: TrainDeconvolution, run: TrainRun) -> None:
     what = "squared error" if options.loss == "supervised" else "objective"
     screen.pairs(
         {
-            "epochs": f"{count(run.steps)} in {run.seconds:.1f} s ({run.steps / max(run.seconds, 1e-9):.1f} a second)",
-            "loss": f"{number(run.validation[0][1])} → {number(run.best)} (validation, epoch {count(run.best_step)}): {what} "
+            "epochs": f"{count(run.epochs)} in {run.seconds:.1f} s ({run.epochs / max(run.seconds, 1e-9):.1f} a second)",
+            "loss": f"{number(run.initial)} → {number(run.best)} (validation, epoch {count(run.best_epoch)}): {what} "
             "relative to the gradient-Wiener start",
         }
     )
@@ -174,9 +175,9 @@ def _record(run: TrainRun) -> dict[str, Any]:
     return {
         "status": run.status.value,
         "status_text": run.status.text,
-        "epochs": run.steps,
+        "epochs": run.epochs,
         "seconds": run.seconds,
-        "best_epoch": run.best_step,
+        "best_epoch": run.best_epoch,
         "best_loss": run.best if math.isfinite(run.best) else None,
-        "validation": [list(pair) for pair in run.validation],
+        "validation": [list(pair) for pair in zip(run.validation_epochs, run.validation, strict=True)],
     }

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from .._core.certificate import Certificate
 from .._core.descent import certify
-from .._core.fitting import TrainStatus
 from .._core.io import RunDirectoryError, run_directory, write_json
 from .._inverse.network import LearnedInverse
 from .._inverse.spectra import Spectra
-from .._inverse.training import Fit, Objective
+from .._inverse.training import Objective
+from .._learning.run import TrainRun, TrainStatus
 from . import training
 from .errors import Exit, message_of
 from .inverse_matrices import Split, load
@@ -253,7 +253,7 @@ def _losses(split: Split, net: LearnedInverse) -> dict[str, float]:
     return {name: float(spectra.test_loss(other.coefficients.detach())) for name, other in nets.items()}
 
 
-def _training_record(fit: Fit) -> dict[str, Any]:
+def _training_record(fit: TrainRun) -> dict[str, Any]:
     return {
         "status": fit.status.value,
         "status_text": fit.status.text,

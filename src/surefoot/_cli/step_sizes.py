@@ -18,10 +18,10 @@ from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, run_directory, write_atomic, write_json
 from .._core.run import Run
 from .._core.status import RunStatus
+from .._learning.run import TrainRun, TrainStatus
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .._step_sizes.compare import Comparison, Row, compare
 from .._step_sizes.network import StepSizeNet
-from .._step_sizes.training import TrainRun, TrainStatus
 from .._step_sizes.training import train as train_network
 from . import training
 from .errors import Exit, message_of

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .._core.fitting import TrainStatus
 from .._core.io import run_directory, write_json
+from .._learning.run import TrainStatus
 from .._orthogonal.learned_svd import LearnedSVD
 from .._orthogonal.svd_accuracy import Accuracy, Decomposition, accuracy, lapack
 from . import training
@@ -71,13 +71,13 @@ def run_train_svd(options: TrainSVD, held: ExitStack) -> int:
         resume=options.resume and (directory / TRAINING / "config.json").exists(),
     )
     if run.status is TrainStatus.INTERRUPTED:
-        return training.interrupted(options, f"after {run.iterations:,} epochs", run.stopped_by)
+        return training.interrupted(options, f"after {run.epochs:,} epochs", run.stopped_by)
     net.save(directory / NETWORK)
     screen.heading("Training", f"{run.status}: {run.status.text}")
     screen.pairs(
         {
-            "epochs": f"{count(run.iterations)} in {time.monotonic() - begin:.2f} s",
-            "loss": f"{number(run.losses[0], 6)} → {number(run.best, 6)} (best, epoch {count(run.best_iteration)})",
+            "epochs": f"{count(run.epochs)} in {time.monotonic() - begin:.2f} s",
+            "loss": f"{number(run.losses[0], 6)} → {number(run.best, 6)} (best, epoch {count(run.best_epoch)})",
         }
     )
     found = _compared(options, net, split)
@@ -93,10 +93,10 @@ def run_train_svd(options: TrainSVD, held: ExitStack) -> int:
                 "training": {
                     "status": run.status.value,
                     "status_text": run.status.text,
-                    "epochs": run.iterations,
+                    "epochs": run.epochs,
                     "initial_loss": run.losses[0],
                     "best_loss": run.best,
-                    "best_epoch": run.best_iteration,
+                    "best_epoch": run.best_epoch,
                 },
                 "certificate": None,
                 "comparison": {name: asdict(one) for name, one in found.items()},

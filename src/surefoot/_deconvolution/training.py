@@ -16,12 +16,13 @@ from torch import Tensor
 from surefoot_check.arrays import digest
 
 from .._core import checkpoints
-from .._core.fitting import TrainingDirectory, TrainStatus, run_path
 from .._core.interrupts import StopRequest
 from .._core.progress import progress_line
-from .._core.shared_sum import SharedSum, Terms, assign, flat
 from .._core.team import Message
 from .._core.validate import integer, positive_integer
+from .._learning.directory import TrainingDirectory, run_path
+from .._learning.run import TrainRun, TrainStatus
+from .._learning.shared_sum import SharedSum, Terms, assign, flat
 from .learned import LearnedDeconvolution, Penalised
 from .training_data import Batch, TrainingData
 
@@ -43,33 +44,6 @@ INVERSE_RATE = 1e-2
 """Learning rate of the coefficients C of LD-Minv (algorithm 1 inside algorithm 4)."""
 
 
-@dataclass(frozen=True)
-class TrainRun:
-    """What ``train`` did; the network holds the weights with the best validation loss.
-
-    Attributes:
-        steps: taken in total.
-        seconds: of training in total.
-        validation: (step, loss) pairs: the loss of the network's output on crops that are not trained on, relative to that of its
-            start, the gradient-Wiener restoration.
-        best_step: where that was least.
-        status: how it ended.
-        stopped_by: number of the signal that interrupted it.
-    """
-
-    steps: int
-    seconds: float
-    validation: tuple[tuple[int, float], ...]
-    best_step: int
-    status: TrainStatus
-    stopped_by: int | None = None
-
-    @property
-    def best(self) -> float:
-        """The least validation loss."""
-        return min((loss for _, loss in self.validation), default=math.inf)
-
-
 @dataclass
 class _Progress:
     step: int
@@ -77,6 +51,11 @@ class _Progress:
     best_step: int
     best: dict[str, Tensor]
     validation: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def least(self) -> float:
+        """The least validation loss."""
+        return min((loss for _, loss in self.validation), default=math.inf)
 
 
 def train(
@@ -114,6 +93,10 @@ def train(
         directory: write checkpoints and the best network there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint, with the same batches as if the run had not been cut off.
         progress: a progress line on a terminal.
+
+    Returns:
+        The run. Its ``validation`` is the loss of the network's output on crops that are not trained on, relative to that of its
+        start, the gradient-Wiener restoration; its ``losses`` are empty, as each would wait for the device.
 
     Raises:
         TypeError, ValueError: bad arguments.
@@ -153,21 +136,21 @@ def train(
         total = steps if minutes is None else 10**9
         show = held.enter_context(progress_line(progress, total, 1.0, 0.05))
         status = _run(losses, optimizers, at, steps, minutes, learning_rate, files, stop, show)
-        result = TrainRun(
-            at.step,
-            at.seconds,
-            tuple(at.validation),
-            at.best_step,
-            status,
-            stop.signal_number if status is TrainStatus.INTERRUPTED else None,
-        )
         net.load_state_dict(at.best)
         if files is not None:
-            summary = {
-                name: getattr(result, name) for name in ("status", "steps", "seconds", "best_step", "validation")
-            }
-            files.finish(net.save, summary)
-    return result
+            numbers = {"steps": at.step, "seconds": at.seconds, "best_step": at.best_step, "validation": at.validation}
+            files.finish(net.save, {"status": status, **numbers})
+    return TrainRun(
+        epochs=at.step,
+        losses=(),
+        validation=tuple(loss for _, loss in at.validation),
+        best_epoch=at.best_step,
+        best=at.least,
+        status=status,
+        stopped_by=stop.signal_number if status is TrainStatus.INTERRUPTED else None,
+        validation_epochs=tuple(step for step, _ in at.validation),
+        seconds=at.seconds,
+    )
 
 
 class _Task(Terms):
@@ -324,7 +307,7 @@ def _run(
 ) -> TrainStatus:
     due, optimizer = checkpoints.Schedule(), optimizers["weights"]
     begin = time.monotonic() - at.seconds
-    least = min((value for _, value in at.validation), default=math.inf)
+    least = at.least
     value = torch.ones(())
     while True:
         at.seconds = time.monotonic() - begin

@@ -22,9 +22,9 @@ from .interval import as_interval
 
 if TYPE_CHECKING:
     from .._core.certificate import Certificate
+    from .._learning.run import TrainRun
     from .floor import Floor
     from .operators import LinearSolution
-    from .training import Fit
 
 Backward = Literal["implicit", "unroll"]
 Scale = float | str
@@ -241,7 +241,7 @@ class LearnedInverse(nn.Module):
 
     # -- training, certificates, files -----------------------------------------------------------------------------------
 
-    def fit(self, matrices: Tensor, validation: Tensor | None = None, **options: Any) -> Fit:
+    def fit(self, matrices: Tensor, validation: Tensor | None = None, **options: Any) -> TrainRun:
         """Train the coefficients in place on matrices (N, m, n), with the options of ``training.train``: optimizer,
         learning_rate, epochs, patience, objective, domain, directory, resume.
 

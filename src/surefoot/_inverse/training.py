@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +12,13 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 
-from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
-from .._core.optimizers import FIRST_ORDER
-from .._core.shared_sum import SharedSum, Terms
 from .._core.team import Message
-from .._core.validate import integer, nonnegative, positive_integer, unknown
+from .._core.validate import nonnegative, unknown
+from .._learning import fit
+from .._learning.fit import Course
+from .._learning.optimizers import FIRST_ORDER
+from .._learning.run import TrainRun
+from .._learning.shared_sum import SharedSum, Terms
 from .iteration import unrolled
 from .network import LearnedInverse
 from .spectra import Spectra, check_matrices
@@ -28,40 +29,6 @@ RATES = {"adam": 1e-2, "sgd": 1e-4}
 
 Domain = Literal["spectral", "matrices"]
 Objective = Literal["layers", "last"]
-Gradient = Callable[[Tensor], tuple[float, Tensor]]
-"""Value and gradient of what is minimised, at C."""
-Measure = Callable[[Tensor], float]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What ``train`` did; the net holds the best coefficients.
-
-    Attributes:
-        losses: the objective on the training matrices before each step, and after the last.
-        validation: 1/n Σ ‖AX_KA - A‖_F² of the validation matrices (of the training matrices where there are none),
-        likewise. best_epoch, best: the lowest of those, and when.
-        status: how it ended.
-        stopped_by: number of the signal that interrupted it.
-    """
-
-    losses: tuple[float, ...]
-    validation: tuple[float, ...]
-    best_epoch: int
-    best: float
-    status: TrainStatus
-    stopped_by: int | None = None
-
-    @property
-    def epochs(self) -> int:
-        """Steps taken."""
-        return len(self.losses) - 1
-
-    def __str__(self) -> str:
-        return (
-            f"{self.status}: {self.status.text}\n"
-            f"  {self.epochs:,} epochs, test loss {self.validation[0]:.6g} -> {self.best:.6g} (best, epoch {self.best_epoch:,})"
-        )
 
 
 def train(
@@ -77,7 +44,7 @@ def train(
     domain: Domain = "spectral",
     directory: str | Path | None = None,
     resume: bool = False,
-) -> Fit:
+) -> TrainRun:
     """Minimise the loss (4), 1/(2nK) Σ_i Σ_k ‖A_iX_{k,i}A_i - A_i‖_F², over the coefficients, from those that the net
     has (the paper's Algorithm 1 starts near 1). Full batch, one step an epoch, in place. The ranks of a job share the
     matrices, with the same result up to the rounding of sums.
@@ -100,7 +67,8 @@ def train(
             coefficients that the run started from.
 
     Returns:
-        The run. The loss has a positive floor if more than L distinct singular values occur, see ``floor``.
+        The run; its ``validation`` is 1/n Σ ‖AX_KA - A‖_F² of the validation matrices (of the training matrices where there are
+        none). The loss has a positive floor if more than L distinct singular values occur, see ``floor``.
 
     Raises:
         TypeError, ValueError: bad arguments.
@@ -117,18 +85,19 @@ def train(
         raise ValueError(f"domain is {domain!r}; it must be 'spectral' or 'matrices'")
     if objective not in ("layers", "last"):
         raise ValueError(f"objective is {objective!r}; it must be 'layers' or 'last'")
-    epochs = integer("epochs", epochs, 0)
-    patience = None if patience is None else positive_integer("patience", patience)
-    path = run_path(directory, resume)
+    course = Course.of(epochs, patience, directory, resume)
+
+    def save(path: Path, C: Tensor) -> None:
+        LearnedInverse(C, net.c0, interval=net.interval, backward=net.backward).save(path)
+
     with ExitStack() as held:
-        loss, measure = _objectives(net, matrices, domain, objective == "last", "matrices", held)
-        if validation is not None:
-            measure = _objectives(net, validation, domain, False, "validation", held)[1]
+        loss = _total(net, matrices, domain, objective == "last", "matrices", held)
+        held_out = loss if validation is None else _total(net, validation, domain, False, "validation", held)
         settings = {
             "format": FORMAT,
             "optimizer": optimizer,
             "learning_rate": rate,
-            "patience": patience,
+            "patience": course.patience,
             "objective": objective,
             "domain": domain,
             "c0": net.c0,
@@ -136,35 +105,32 @@ def train(
             "matrices": _digest(matrices),
             "validation": None if validation is None else _digest(validation),
         }
-        files = (
-            None if path is None else TrainingDirectory(path, settings, "training of a learned inverse", resume, held)
-        )
-        at = Fitting(net.coefficients.detach().clone(), method, epochs, patience, files, held)
-        while at.status is TrainStatus.RUNNING:
-            C = at.weights
-            value, gradient = loss(C)
-            if at.record(C, value, gradient, measure(C)):
-                at.move(method.step(C, gradient))
-        at.finish(LearnedInverse(at.best_weights, net.c0, interval=net.interval, backward=net.backward).save)
+        files = course.files(settings, "training of a learned inverse", held)
+        start = net.coefficients.detach().clone()
+        best, run = fit.fit(_Losses(loss, held_out), start, method, course, files, save, held)
         with torch.no_grad():
-            net.coefficients.copy_(at.best_weights)
-    return Fit(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
+            net.coefficients.copy_(best)
+    return run
 
 
-def _objectives(
-    net: LearnedInverse, value: Any, domain: str, last: bool, name: str, held: ExitStack
-) -> tuple[Gradient, Measure]:
-    """The loss with its gradient, and the test loss, of matrices that the ranks of a job share until ``held`` is closed."""
+class _Losses(fit.Objective):
+    """The objective on the training matrices, and the test loss of those that decide; w is C (K, L)."""
+
+    def __init__(self, training: SharedSum, validation: SharedSum) -> None:
+        self._training, self._validation = training, validation
+
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[float, Tensor, float | None]:
+        value, gradient = self._training.value_and_gradient(w)
+        return float(value), gradient, self._validation.measure(w)
+
+
+def _total(net: LearnedInverse, value: Any, domain: str, last: bool, name: str, held: ExitStack) -> SharedSum:
+    """The loss and the test loss of matrices that the ranks of a job share until ``held`` is closed."""
     A = check_matrices(name, value).double().to(net.coefficients.device)
     common = Message({"c0": net.c0, "last": last, "name": name})
     total = SharedSum(SpectralTerms if domain == "spectral" else MatrixTerms, common, held)
     total.take(len(A), {}, {"A": A})
-
-    def loss(C: Tensor) -> tuple[float, Tensor]:
-        found, gradient = total.value_and_gradient(C)
-        return float(found), gradient
-
-    return loss, total.measure
+    return total
 
 
 class SpectralTerms(Terms):

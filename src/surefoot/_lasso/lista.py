@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,9 +17,10 @@ from torch import Tensor, nn
 
 from surefoot_check.rigor.gram import extreme_bounds
 
-from .._core.shared_sum import SharedSum, Terms, assign, flat
 from .._core.team import Message, member, name_of
 from .._core.validate import as_tensor, finite, integer, nonnegative, positive_integer, real
+from .._learning.run import TrainRun, TrainStatus
+from .._learning.shared_sum import SharedSum, Terms, assign, flat
 from .._problems import Problems
 from .._problems.batch import soft
 from .._problems.lasso import Lasso
@@ -179,21 +181,6 @@ class LISTACPSS(UnrolledISTA):
         return self.weights[self._index(index)].detach()
 
 
-@dataclass(frozen=True)
-class ListaRun:
-    """What ``train_lista`` did; the network holds the best weights.
-
-    Attributes:
-        losses: mean ‖x_T - x*‖² before each step and after the last, of the problems of that epoch.
-        best: the least of them, to which the weights belong.
-        diverged: whether a loss became non-finite, which ended the run.
-    """
-
-    losses: tuple[float, ...]
-    best: float
-    diverged: bool
-
-
 def train_lista(
     net: UnrolledISTA,
     problems: Lasso,
@@ -202,7 +189,7 @@ def train_lista(
     learning_rate: float = 1e-3,
     *,
     fresh: Callable[[int], tuple[Lasso, Tensor]] | None = None,
-) -> ListaRun:
+) -> TrainRun:
     """Minimise the mean of ‖x_T - x*‖² with Adam; one step an epoch on all problems. The network is changed in place.
     The ranks of a job share the problems, with the same result up to the rounding of sums.
 
@@ -214,6 +201,9 @@ def train_lista(
         learning_rate: of Adam.
         fresh: other problems and x* each epoch, a function of the epoch; the best weights are those on ``problems``.
 
+    Returns:
+        The run, with the losses on ``problems``; one that becomes non-finite ends it with status "diverged".
+
     Raises:
         TypeError, ValueError: bad arguments.
     """
@@ -223,7 +213,7 @@ def train_lista(
     parameters = list(net.parameters())
     optimizer = torch.optim.Adam(parameters, lr=learning_rate)
     losses: list[float] = []
-    best, weights = math.inf, copy.deepcopy(net.state_dict())
+    begin, best, best_epoch, weights = time.monotonic(), math.inf, 0, copy.deepcopy(net.state_dict())
     with ExitStack() as held:
         common = Message({"kind": name_of(type(net)), **net.options}, {"M": net.M})
         loss = SharedSum(ErrorTerms, common, held)
@@ -235,7 +225,7 @@ def train_lista(
             if not math.isfinite(losses[-1]):
                 break
             if losses[-1] < best:
-                best, weights = losses[-1], copy.deepcopy(net.state_dict())
+                best, best_epoch, weights = losses[-1], epoch, copy.deepcopy(net.state_dict())
             if epoch == epochs:
                 break
             if fresh is not None:
@@ -246,7 +236,17 @@ def train_lista(
                 parameter.grad = part.view_as(parameter)
             optimizer.step()
     net.load_state_dict(weights)
-    return ListaRun(tuple(losses), best, not math.isfinite(losses[-1]))
+    return TrainRun(
+        epochs=len(losses) - 1,
+        losses=tuple(losses),
+        validation=(),
+        best_epoch=best_epoch,
+        best=best,
+        status=TrainStatus.FINISHED if math.isfinite(losses[-1]) else TrainStatus.DIVERGED,
+        stopped_by=None,
+        validation_epochs=(),
+        seconds=time.monotonic() - begin,
+    )
 
 
 class ErrorTerms(Terms):

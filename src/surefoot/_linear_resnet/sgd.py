@@ -24,12 +24,12 @@ from .._core import checkpoints
 from .._core import trace as traces
 from .._core.certificate import Condition, publish
 from .._core.descent import DIVERGED
-from .._core.fitting import TrainingDirectory
 from .._core.interrupts import StopRequest
 from .._core.io import SGD_FORMAT
 from .._core.losses import SquaredLoss
 from .._core.status import RunStatus
 from .._core.validate import as_tensor, folder, integer, nonnegative, positive_integer, real, unknown
+from .._learning.directory import TrainingDirectory
 from .engine import Iterate
 from .network import LinearResNet
 from .reduction import reduce

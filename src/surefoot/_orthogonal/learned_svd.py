@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .._core.io import RunDirectoryError, read_tensors, write_tensors
 from .._core.validate import integer, nonnegative, positive_integer
+from .._learning.run import TrainRun
 from .._linalg.operator import own_precision
 from .feasible import require_orthonormal
 from .svd_accuracy import defects
-from .svd_objective import half_step, spectral_bound
-
-if TYPE_CHECKING:
-    from .svd_training import SVDTrainRun
+from .svd_objective import half_step
+from .svd_start import normalised
+from .svd_training import train_svd
 
 
 class SVDStatus(IntEnum):
@@ -200,10 +200,8 @@ class LearnedSVD(nn.Module):
         """Coefficients (K, L) of the LD-Minv of U (side 0) or V (1) in a layer; ``None`` with an exact inverse."""
         return None if self.exact else self.coefficients[layer, side]
 
-    def fit(self, matrices: Tensor, **settings: Any) -> SVDTrainRun:
+    def fit(self, matrices: Tensor, **settings: Any) -> TrainRun:
         """Train ``steps``, and the inner coefficients if asked to; see ``train_svd`` for the arguments and what comes back."""
-        from .svd_training import train_svd  # which imports this module
-
         return train_svd(self, matrices, **settings)
 
     def save(self, path: str | Path) -> None:
@@ -262,15 +260,6 @@ class LearnedSVD(nn.Module):
         tolerance = torch.finfo(error.dtype).eps ** 0.5 if self.tolerance is None else self.tolerance
         status = torch.where(error <= tolerance, SVDStatus.CONVERGED, SVDStatus.NOT_CONVERGED)
         return torch.where(usable, status, SVDStatus.NON_FINITE)
-
-
-def normalised(M: Tensor) -> Tensor:
-    """M (..., m, n) over an upper bound of its norm; zero matrices stay as they are."""
-    # the largest entry first: the bound, or the product of the two, may leave the range of float32
-    size = torch.linalg.vector_norm(M, ord=torch.inf, dim=(-2, -1), keepdim=True).detach()
-    M = M / torch.where(size > 0.0, size, 1.0)
-    bound = spectral_bound(M)[..., None, None]
-    return M / torch.where(bound > 0.0, bound, 1.0)
 
 
 def _inner(value: Any) -> tuple[int, int]:

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from .learned_svd import LearnedSVD, normalised
 from .svd_objective import cayley_step, half_step, half_turn, objective, step_of
+from .svd_start import normalised
 
 Loss = Literal["objective", "singular-values"]
 
 
-def layer_losses(net: LearnedSVD, M: Tensor, loss: Loss = "objective", values: Tensor | None = None) -> Tensor:
+class Layered(Protocol):
+    """A ``LearnedSVD``, as its losses and its training know it."""
+
+    rows: int
+    columns: int
+    rank: int
+    layers: int
+    seed: int
+    exact: bool
+    steps: nn.Parameter
+    coefficients: Tensor
+    start_U: Tensor
+    start_V: Tensor
+
+    def inner(self, layer: int, side: int) -> Tensor | None:
+        """Coefficients (K, L) of an inverse."""
+        ...
+
+    def orthonormal_start(self, M: Tensor) -> tuple[Tensor, Tensor]:
+        """U_0 and V_0 for M."""
+        ...
+
+    def save(self, path: str | Path) -> None:
+        """To a file."""
+        ...
+
+
+def layer_losses(net: Layered, M: Tensor, loss: Loss = "objective", values: Tensor | None = None) -> Tensor:
     """Mean over matrices and layers of the loss of each layer's factors, M divided by its norm bound; a scalar with gradient.
 
     Args:
@@ -48,7 +76,7 @@ def singular_values(M: Tensor, rank: int) -> Tensor:
 
 
 @torch.no_grad()
-def train_inverses(net: LearnedSVD, M: Tensor, iterations: int, rate: float) -> None:
+def train_inverses(net: Layered, M: Tensor, iterations: int, rate: float) -> None:
     """Algorithm 2: in each layer, Algorithm 1 on the coefficients of its LD-Minv, for the matrices I + tP/2 that M leads to
     there; then the step with the new ones.
 

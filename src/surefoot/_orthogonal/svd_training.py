@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,53 +12,20 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 
-from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
-from .._core.optimizers import FIRST_ORDER
-from .._core.shared_sum import SharedSum, Terms, assign, flat
-from .._core.team import Message
+from .._core.team import Message, member, name_of
 from .._core.validate import finite, integer, nonnegative, positive_integer
-from .learned_svd import LearnedSVD
-from .svd_losses import Loss, layer_losses, train_inverses
+from .._learning.fit import Course, Objective, fit
+from .._learning.optimizers import FIRST_ORDER
+from .._learning.run import TrainRun
+from .._learning.shared_sum import SharedSum, Terms, assign, flat
+from .svd_losses import Layered, Loss, layer_losses, train_inverses
 
 FORMAT = "surefoot-svd/1"
 RATE = 1e-2
 
 
-@dataclass(frozen=True)
-class SVDTrainRun:
-    """What ``train_svd`` did; the network holds the best parameters.
-
-    Attributes:
-        losses: on the batch of each iteration, and on that of the last parameters.
-        validation: on the validation matrices; empty where there are none.
-        best_iteration: with the lowest validation loss (training loss where there are no validation matrices).
-        best: that loss.
-        status: how it ended.
-        stopped_by: number of the signal that interrupted it.
-    """
-
-    losses: tuple[float, ...]
-    validation: tuple[float, ...]
-    best_iteration: int
-    best: float
-    status: TrainStatus
-    stopped_by: int | None = None
-
-    @property
-    def iterations(self) -> int:
-        """Steps taken."""
-        return max(0, len(self.losses) - 1)
-
-    def __str__(self) -> str:
-        start = (self.validation or self.losses)[0]
-        return (
-            f"{self.status}: {self.status.text}\n"
-            f"  {self.iterations:,} iterations, loss {start:.6g} -> {self.best:.6g} (best, iteration {self.best_iteration:,})"
-        )
-
-
 def train_svd(
-    net: LearnedSVD,
+    net: Layered,
     matrices: Tensor,
     *,
     loss: Loss = "objective",
@@ -74,7 +40,7 @@ def train_svd(
     seed: int = 0,
     directory: str | Path | None = None,
     resume: bool = False,
-) -> SVDTrainRun:
+) -> TrainRun:
     """Algorithm 3: minimise the mean loss of all layers over ``net.steps``; the network is changed in place. The ranks of a job
     share the batch, with the same result up to the rounding of sums; Algorithm 1 inside it runs on rank 0 alone.
 
@@ -107,7 +73,8 @@ def train_svd(
         raise ValueError("the network has no layers, so there is nothing to train; make it with layers of at least 1")
     matrices = _matrices(net, "matrices", matrices)
     validation = None if validation is None else _matrices(net, "validation", validation)
-    iterations, batch = integer("iterations", iterations, 0), positive_integer("batch", batch)
+    course = Course.of(iterations, patience, directory, resume, "iterations")
+    batch = positive_integer("batch", batch)
     inner = integer("inverse_iterations", inverse_iterations, 0)
     if inner and net.exact:
         raise ValueError("inverse_iterations trains LD-Minv, and the network's inverse is exact; leave one of them out")
@@ -116,9 +83,7 @@ def train_svd(
     if optimizer not in FIRST_ORDER:
         raise ValueError(f"optimizer is {optimizer!r}; it must be 'adam' or 'sgd'")
     rate, inner_rate = nonnegative("learning_rate", learning_rate), nonnegative("inverse_rate", inverse_rate)
-    patience = None if patience is None else positive_integer("patience", patience)
     seed = integer("seed", seed, 0)
-    path = run_path(directory, resume)
     settings = {
         "format": FORMAT,
         "loss": loss,
@@ -127,44 +92,88 @@ def train_svd(
         "learning_rate": rate,
         "inverse_iterations": inner,
         "inverse_rate": inner_rate,
-        "patience": patience,
+        "patience": course.patience,
         "seed": seed,
         "network": [net.rows, net.columns, net.rank, *net.coefficients.shape, net.seed, str(net.steps.dtype)],
         "matrices": digest(matrices.cpu().numpy()),
         "validation": None if validation is None else digest(validation.cpu().numpy()),
     }
     trained, method = copy.deepcopy(net), FIRST_ORDER[optimizer](rate)
+
+    def save(path: Path, w: Tensor) -> None:
+        assign((trained.steps, trained.coefficients), w)
+        trained.save(path)
+
     with ExitStack() as held:
-        files = None if path is None else TrainingDirectory(path, settings, "training of a learned SVD", resume, held)
+        files = course.files(settings, "training of a learned SVD", held)
+        objective = _Batches(trained, matrices, validation, loss, batch, seed, (inner, inner_rate), held)
+        best, run = fit(objective, flat((net.steps, net.coefficients)), method, course, files, save, held)
+        assign((net.steps, net.coefficients), best)
+    return run
+
+
+class _Batches(Objective):
+    """The mean loss of the layers on the batch of each iteration; w has ``steps`` and ``coefficients``.
+
+    Args:
+        net: a copy that Algorithm 1 may change.
+        inverses: its iterations and its rate.
+        held: until it is closed, the ranks of a job share each batch.
+    """
+
+    def __init__(
+        self,
+        net: Layered,
+        matrices: Tensor,
+        validation: Tensor | None,
+        loss: Loss,
+        batch: int,
+        seed: int,
+        inverses: tuple[int, float],
+        held: ExitStack,
+    ) -> None:
+        self._net, self._matrices, self._batch, self._seed, self._inverses = net, matrices, batch, seed, inverses
         facts = {
+            "kind": name_of(type(net)),
             "loss": loss,
             "size": [net.rows, net.columns, net.rank],
             "layers": net.layers,
             "inverse": "exact" if net.exact else list(net.coefficients.shape[2:]),
         }
         common = Message(facts, {"start_U": net.start_U, "start_V": net.start_V})
-        training = SharedSum(LayerTerms, common, held)
-        held_out = None if validation is None else SharedSum(LayerTerms, common, held)
-        if held_out is not None and validation is not None:
-            held_out.take(len(validation), {}, {"M": validation})
-        at = Fitting(flat((net.steps, net.coefficients)), method, iterations, patience, files, held)
-        first = at.epoch
-        while at.status is TrainStatus.RUNNING:
-            w, M = at.weights, _drawn(matrices, batch, seed, at.epoch)
-            if inner:  # on rank 0 alone, as each of its steps is of all matrices
-                assign((trained.steps, trained.coefficients), w)
-                train_inverses(trained, M, inner, inner_rate)
-                w = flat((trained.steps, trained.coefficients))
-            if at.epoch == first or len(M) < len(matrices):
-                training.take(len(M), {}, {"M": M})
-            value, gradient = training.value_and_gradient(w)
-            measure = None if held_out is None else held_out.measure(w)
-            if at.record(w, float(value), gradient, measure):
-                at.move(method.step(w, gradient))
-        assign((trained.steps, trained.coefficients), at.best_weights)
-        at.finish(trained.save)
-        assign((net.steps, net.coefficients), at.best_weights)
-    return SVDTrainRun(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
+        self._training = SharedSum(LayerTerms, common, held)
+        if len(matrices) <= batch:
+            _take(self._training, matrices)
+        self._validation = None if validation is None else SharedSum(LayerTerms, common, held)
+        if self._validation is not None and validation is not None:
+            _take(self._validation, validation)
+
+    def prepare(self, epoch: int, w: Tensor) -> Tensor:
+        """On rank 0 alone, as each step of Algorithm 1 is of all matrices."""
+        iterations, rate = self._inverses
+        if not iterations:
+            return w
+        assign((self._net.steps, self._net.coefficients), w)
+        train_inverses(self._net, self._drawn(epoch), iterations, rate)
+        return flat((self._net.steps, self._net.coefficients))
+
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[float, Tensor, float | None]:
+        if len(self._matrices) > self._batch:
+            _take(self._training, self._drawn(epoch))
+        value, gradient = self._training.value_and_gradient(w)
+        return float(value), gradient, None if self._validation is None else self._validation.measure(w)
+
+    def _drawn(self, iteration: int) -> Tensor:
+        """The matrices of an iteration: a function of it and the seed alone."""
+        count = len(self._matrices)
+        if count <= self._batch:
+            return self._matrices
+        generator = torch.Generator().manual_seed(1_000_003 * self._seed + iteration)
+        return self._matrices[torch.randperm(count, generator=generator)[: self._batch].to(self._matrices.device)]
+
+
+def _take(total: SharedSum, M: Tensor) -> None:
+    total.take(len(M), {}, {"M": M})
 
 
 class LayerTerms(Terms):
@@ -172,7 +181,8 @@ class LayerTerms(Terms):
 
     def __init__(self, common: Message) -> None:
         facts = common.facts
-        self._net = LearnedSVD(*facts["size"], layers=facts["layers"], inverse=facts["inverse"])
+        kind = member(facts["kind"])  # not by name: that module imports this one
+        self._net = kind(*facts["size"], layers=facts["layers"], inverse=facts["inverse"])
         self._net.to(common.tensors["start_U"]).load_state_dict(common.tensors, strict=False)
         self._loss: Loss = facts["loss"]
 
@@ -192,16 +202,7 @@ class LayerTerms(Terms):
         return self._share * float(layer_losses(self._net, self._M, self._loss))
 
 
-def _drawn(matrices: Tensor, batch: int, seed: int, iteration: int) -> Tensor:
-    """The matrices of an iteration: a function of it and the seed alone."""
-    count = matrices.shape[0]
-    if count <= batch:
-        return matrices
-    generator = torch.Generator().manual_seed(1_000_003 * seed + iteration)
-    return matrices[torch.randperm(count, generator=generator)[:batch].to(matrices.device)]
-
-
-def _matrices(net: LearnedSVD, name: str, value: Any) -> Tensor:
+def _matrices(net: Layered, name: str, value: Any) -> Tensor:
     shape = (net.rows, net.columns)
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} is a {type(value).__name__}; pass a tensor (N, {shape[0]}, {shape[1]})")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from .._core.optimizers import FIRST_ORDER, FirstOrder, Optimizer
+from .._learning.optimizers import FIRST_ORDER, Optimizer
 
 Objective = Callable[[Tensor], float]
 """The loss at given weights."""
@@ -18,12 +17,8 @@ HALVINGS = 60
 MEMORY = 10
 
 
-class LineSearch(Optimizer, ABC):
+class LineSearch(Optimizer):
     """Compares losses along the way, which needs the exact gradient."""
-
-    @abstractmethod
-    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Objective) -> Tensor | None:
-        """The next weights; ``None`` where no step lowers the loss from ``value``."""
 
 
 class Armijo(LineSearch):
@@ -33,7 +28,7 @@ class Armijo(LineSearch):
         super().__init__(rate)
         self.state = {"rate": torch.tensor(rate, dtype=torch.float64)}
 
-    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Objective) -> Tensor | None:
+    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Objective, /) -> Tensor | None:
         first = 2.0 * float(self.state["rate"])
         found = backtrack(w, value, -gradient, float(gradient @ -gradient), first, objective)
         if found is None:
@@ -47,7 +42,7 @@ class LBFGS(LineSearch):
     the first direction is ``rate`` times the gradient divided by its norm. It compares gradients of different epochs, which
     needs fixed problems."""
 
-    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Objective) -> Tensor | None:
+    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Objective, /) -> Tensor | None:
         old = self.state
         pairs = [(old[f"s{index}"], old[f"y{index}"]) for index in range(len(old) // 2 - 1)]
         if old:
@@ -94,6 +89,6 @@ def backtrack(
     return None
 
 
-OPTIMIZERS: dict[str, type[FirstOrder] | type[LineSearch]] = {**FIRST_ORDER, "armijo": Armijo, "lbfgs": LBFGS}
+OPTIMIZERS: dict[str, type[Optimizer]] = {**FIRST_ORDER, "armijo": Armijo, "lbfgs": LBFGS}
 RATES = {"sgd": 1e-7, "adam": 1e-3, "armijo": 1.0, "lbfgs": 1.0}
 """Learning rates by default: the paper's for sgd, with expansion 100; of the line searches the first step."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import copy
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from surefoot_check.arrays import digest
 
-from .._core.fitting import Fitting, TrainingDirectory, TrainStatus, run_path
-from .._core.optimizers import FirstOrder
-from .._core.shared_sum import assign, flat
 from .._core.validate import as_tensor, nonnegative, positive_integer, unknown
-from .._core.validate import integer as checked_integer
+from .._learning.fit import Course, fit
+from .._learning.optimizers import Optimizer
+from .._learning.run import TrainRun
+from .._learning.shared_sum import assign, flat
 from .._problems import Problems
 from .network import Smoothness, StepSizeNet
 from .optimizers import LBFGS, OPTIMIZERS, RATES, LineSearch
@@ -24,39 +24,6 @@ from .training_loss import Fresh, RunLoss
 from .unrolled import Gradient, check_net, check_problems
 
 FORMAT = "surefoot-step-sizes/1"
-
-
-@dataclass(frozen=True)
-class TrainRun:
-    """What ``train`` did; the network holds the best weights.
-
-    Attributes:
-        losses: Σ_p F_p(x_T) on the training problems before each step, and after the last.
-        validation: the same on the validation problems; empty where there are none.
-        best_epoch: epoch with the lowest validation loss (training loss where there are no validation problems).
-        best: that loss.
-        status: how it ended.
-        stopped_by: number of the signal that interrupted it.
-    """
-
-    losses: tuple[float, ...]
-    validation: tuple[float, ...]
-    best_epoch: int
-    best: float
-    status: TrainStatus
-    stopped_by: int | None = None
-
-    @property
-    def epochs(self) -> int:
-        """Steps taken."""
-        return max(0, len(self.losses) - 1)
-
-    def __str__(self) -> str:
-        start = self.validation[0] if self.validation else self.losses[0]
-        return (
-            f"{self.status}: {self.status.text}\n"
-            f"  {self.epochs:,} epochs, loss {start:.6g} -> {self.best:.6g} (best, epoch {self.best_epoch:,})"
-        )
 
 
 def train(
@@ -104,7 +71,8 @@ def train(
     """
     check_net(net)
     check_problems(net, problems)
-    iterations, epochs = positive_integer("iterations", iterations), checked_integer("epochs", epochs, 0)
+    iterations = positive_integer("iterations", iterations)
+    course = Course.of(epochs, patience, directory, resume)
     if gradient not in ("exact", "detached"):
         raise ValueError(f"gradient is {gradient!r}; it must be 'exact' or 'detached'")
     method = _optimizer(optimizer, learning_rate, gradient, fresh)
@@ -114,9 +82,6 @@ def train(
         validation = problems
     elif validation is not None:
         check_problems(net, validation, "validation")
-    if patience is not None:
-        patience = positive_integer("patience", patience)
-    path = run_path(directory, resume)
     settings = {
         "format": FORMAT,
         "optimizer": optimizer,
@@ -125,7 +90,7 @@ def train(
         "iterations": iterations,
         "smoothness": _plain(smoothness),
         "fresh": fresh is not None,
-        "patience": patience,
+        "patience": course.patience,
         "widths": list(net.widths),
         "range": list(net.range),
         "dtype": str(net.weights[0].dtype),
@@ -133,26 +98,20 @@ def train(
         "validation": None if validation is None else _digests(validation),
     }
     trained = copy.deepcopy(net)
-    start = flat(net.weights)
+
+    def save(path: Path, w: Tensor) -> None:
+        assign(trained.weights, w)
+        trained.save(path)
+
     with ExitStack() as held:
         loss = RunLoss(net, problems, iterations, smoothness, fresh, validation, gradient, held)
-        files = None if path is None else TrainingDirectory(path, settings, "run of sf.learned.train", resume, held)
-        at = Fitting(start, method, epochs, patience, files, held)
-        while at.status is TrainStatus.RUNNING:
-            epoch, w = at.epoch, at.weights
-            value, slope, measure = loss.evaluate(w, epoch)
-            if at.record(w, value, slope, None if validation is None else measure):
-                if isinstance(method, FirstOrder):
-                    at.move(method.step(w, slope))
-                else:
-                    at.move(method.step(w, slope, value, partial(loss.value, epoch=epoch)))
-        assign(trained.weights, at.best_weights)
-        at.finish(trained.save)
-        assign(net.weights, at.best_weights)
-    return TrainRun(tuple(at.losses), tuple(at.validation), at.best_epoch, at.best, at.status, at.stopped_by)
+        files = course.files(settings, "run of sf.learned.train", held)
+        best, run = fit(loss, flat(net.weights), method, course, files, save, held)
+        assign(net.weights, best)
+    return run
 
 
-def _optimizer(name: str, learning_rate: float | None, gradient: str, fresh: Fresh | None) -> FirstOrder | LineSearch:
+def _optimizer(name: str, learning_rate: float | None, gradient: str, fresh: Fresh | None) -> Optimizer:
     if name not in OPTIMIZERS:
         raise unknown("optimizer", name, OPTIMIZERS)
     kind = OPTIMIZERS[name]

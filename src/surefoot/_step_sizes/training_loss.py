@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core.shared_sum import SharedSum, Terms, assign, flat
 from .._core.team import Memory, Message, team
+from .._learning.fit import Objective
+from .._learning.shared_sum import SharedSum, Terms, assign, flat
 from .._problems import LeastSquares, Problems
 from .network import Smoothness, StepSizeNet
 from .system import KINDS
@@ -29,7 +30,7 @@ Fresh = Callable[[int], Problems]
 """The problems of an epoch, the same ones whenever it is called with that epoch."""
 
 
-class RunLoss:
+class RunLoss(Objective):
     """The losses of one run as functions of the vector of all weights; the ranks of a job share the problems.
 
     ``held`` is closed by the caller.
@@ -57,14 +58,12 @@ class RunLoss:
         if self._validation is not None and validation is not None:
             self._take(self._validation, validation)
 
-    def evaluate(self, w: Tensor, epoch: int) -> tuple[float, Tensor, float]:
-        """Training loss, its gradient, and what decides which weights are best."""
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[float, Tensor, float | None]:
         self._select(epoch)
         value, slope = self._training.value_and_gradient(w)
-        return float(value), slope, float(value) if self._validation is None else self._validation.measure(w)
+        return float(value), slope, None if self._validation is None else self._validation.measure(w)
 
-    def value(self, w: Tensor, epoch: int) -> float:
-        """Training loss."""
+    def value(self, epoch: int, w: Tensor) -> float:
         self._select(epoch)
         return self._training.measure(w)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .team import Memory, Message, RankLostError, member, name_of, team
+from .._core.team import Memory, Message, RankLostError, member, name_of, team
 
 _numbers = itertools.count()
 

@@ -6,38 +6,43 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 
-class Optimizer:
+class Optimizer(ABC):
     """A learning rate, and in ``state`` all that is remembered between steps."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
         self.state: dict[str, Tensor] = {}
 
+    @abstractmethod
+    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Callable[[Tensor], float], /) -> Tensor | None:
+        """The next weights; ``None`` where no step lowers the loss from ``value``, for one that compares."""
 
-class FirstOrder(Optimizer, ABC):
+
+class FirstOrder(Optimizer):
     """One that steps by the gradient alone."""
 
     @abstractmethod
-    def step(self, w: Tensor, gradient: Tensor) -> Tensor:
+    def step(self, w: Tensor, gradient: Tensor, /, *_: object) -> Tensor:
         """The next weights."""
 
 
 class SGD(FirstOrder):
     """w - rate ∇F."""
 
-    def step(self, w: Tensor, gradient: Tensor) -> Tensor:
+    def step(self, w: Tensor, gradient: Tensor, /, *_: object) -> Tensor:
         return w - self.rate * gradient
 
 
 class Adam(FirstOrder):
     """Adam (Kingma and Ba, 2015) with β = (.9, .999), ε = 1e-8."""
 
-    def step(self, w: Tensor, gradient: Tensor) -> Tensor:
+    def step(self, w: Tensor, gradient: Tensor, /, *_: object) -> Tensor:
         old = self.state
         count = int(old["count"]) + 1 if old else 1
         first = 0.1 * gradient + (0.9 * old["first"] if old else 0.0)
