@@ -115,6 +115,8 @@ class Theorem(ABC):
     positive_steps: ClassVar[bool] = True
     """Whether every step of its schedule is positive above the optimum. False for layers and a flow, which have none, and for
     learned steps, which may be 0."""
+    counts_time: ClassVar[bool] = False
+    """Whether its schedule counts units of time of the gradient flow: then it says nothing of the iterations of a run."""
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ from surefoot._cli.screen import certificate_record
 from surefoot._core.claims import PRACTICAL, TARGET, Kind, claim
 from surefoot._core.conditioning import conditioning
 from surefoot._core.io import plain
+from surefoot._report import write as report
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 from surefoot_check.statement import Segment
 
@@ -41,6 +45,13 @@ def lasso(theorem: str, rows: int = 10) -> sf.Certificate:
     return sf.certify(net, sf.learned.Lasso.random(2, rows, 20, lam=0.1, seed=0), theorem)
 
 
+def flow() -> tuple[sf.nn.ImplicitReLU, sf.SquaredLoss, sf.Certificate]:
+    X, y = normal(3, 4), normal(3, seed=1).sign()
+    X = X / X.norm(dim=1, keepdim=True)
+    net, loss = sf.nn.ImplicitReLU.certifiable(X, y, 20, seed=0), sf.SquaredLoss(X, 1e-3 * y)
+    return net, loss, sf.certify(net, loss, "implicit/flow")
+
+
 # -- the kind of claim -------------------------------------------------------------------------------------------------
 
 CLAIMS: dict[str, tuple[Callable[[], sf.Certificate], Kind]] = {
@@ -62,6 +73,7 @@ CLAIMS: dict[str, tuple[Callable[[], sf.Certificate], Kind]] = {
         lambda: sf.certify(sf.nn.LearnedInverse.chebyshev(3, 4, (0.1, 1.4)), interval=(0.1, 1.4)),
         Kind.LEVELS,
     ),
+    "implicit/flow": (lambda: flow()[2], Kind.FLOW),
 }
 
 
@@ -73,7 +85,9 @@ def test_the_kind_of_claim_and_what_follows_from_it(name: str) -> None:
     assert found.kind is kind
     text = str(certificate)
     falls = certificate.bound(10**15) < certificate.bound(0)
-    assert found.bounds == (falls and certificate.holds)
+    assert found.bounds == (falls and certificate.holds and kind is not Kind.FLOW)  # of a flow it falls in time
+    assert found.of_iterations == (certificate.holds and kind is not Kind.FLOW)
+    assert ("along the gradient flow" in text) == (kind is Kind.FLOW)
     assert found.converges == (kind in (Kind.RATE, Kind.SUBLINEAR))
     assert ("there is no rate" in text) == (kind is Kind.MONOTONE)
     assert ("/t after t iterations" in text) == (kind is Kind.SUBLINEAR)
@@ -81,6 +95,25 @@ def test_the_kind_of_claim_and_what_follows_from_it(name: str) -> None:
     assert record["claim"]["kind"] == kind.value and record["claim"]["text"] == kind.text
     assert record["practical"] == certificate.practical and record["advice"] == certificate.advice
     assert (certificate.practical is None) == (not found.converges)
+
+
+def test_a_theorem_about_the_flow_promises_nothing_of_a_run(tmp_path: Path) -> None:
+    net, loss, certificate = flow()
+    assert certificate.holds and "units of time" in str(certificate)
+    assert not re.search("iteration|step|rate", str(certificate).splitlines()[-1])
+    record = certificate_record(certificate)
+    assert record["step_size"] is record["rate"] is None and set(record["iterations_to"].values()) == {None}
+    run = sf.descend(net, loss, 1e-4, max_iterations=5, certificate=certificate, certify_every=2, progress=False)
+    assert not run.certified and not run.adopted
+    audit = run.audit()
+    assert not audit.guaranteed and [line.name for line in audit.lines] == ["well posed: gamma |A| < 1"]
+    assert "guarantees nothing of it" in str(audit)
+    run.save(tmp_path / "run")
+    page = html.unescape(re.sub(r"<[^>]+>", " ", report(tmp_path / "run").read_text()))
+    assert "The theorem implicit/flow speaks of the gradient flow" in page and "steps=None" not in page
+    # beside the other theorems, too: it needs no number of iterations
+    (row,) = re.findall(r"implicit/flow\s+this run\s+✓ holds(.*?)implicit/", page, flags=re.DOTALL)
+    assert row.split("of the flow")[1].split() == ["none"]
 
 
 @pytest.mark.parametrize("make", [lambda: lasso("step-sizes/prox-rate"), lambda: sf.certify(LADMM(1.0), picture())])

@@ -206,10 +206,9 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     """What a certificate that holds promises."""
     words = system_named(certificate.system).words
     counts = ", ".join(f"{count(certificate.iterations_to(target))} to {target:g}" for target in words.targets)
-    if certificate.theorem in words.clock:
-        unit, along = words.clock[certificate.theorem]
-        return {unit: f"{counts} (relative gap), guaranteed along {along}"}
     claim = certificate.claim
+    if claim.kind is Kind.FLOW:
+        return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
     if claim.kind is Kind.LEVELS:
         return {words.iterations: f"{counts} (relative to {words.initial}), guaranteed"}
     if words.own_steps is not None:
@@ -333,7 +332,7 @@ def relative_movement(run: Run) -> float | None:
 
 def certificate_record(certificate: Certificate) -> dict[str, Any]:
     """A certificate in plain values; what it guarantees only where it holds (a refuted theorem keeps its claims)."""
-    holds = certificate.holds
+    holds, counted = certificate.holds, certificate.claim.of_iterations
     targets = system_named(certificate.system).words.targets
     return {
         "system": certificate.system,
@@ -352,9 +351,9 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
             for c in certificate.conditions
         ],
         "quantities": dict(certificate.quantities),
-        "step_size": certificate.step_size if holds else None,
-        "rate": certificate.rate if holds else None,
-        "iterations_to": {f"{target:g}": certificate.iterations_to(target) if holds else None for target in targets},
+        "step_size": certificate.step_size if counted else None,
+        "rate": certificate.rate if counted else None,
+        "iterations_to": {f"{target:g}": certificate.iterations_to(target) if counted else None for target in targets},
         "optimal_value": certificate.optimal_value,
         "rule": certificate.rule,
         "claim": {

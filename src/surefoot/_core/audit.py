@@ -54,7 +54,8 @@ class Audit:
     lines: tuple[AuditLine, ...]
     resolution: float
     guaranteed: bool = True
-    """Whether the certificate holds; otherwise only what holds for every run was checked, and nothing was guaranteed."""
+    """Whether the certificate holds, and speaks of iterations; otherwise only what holds for every run was checked, and nothing
+    was guaranteed."""
     incomplete: str = ""
     """Why no audit of this trace can hold, whatever its rows say: the run failed, or its end is not on record."""
 
@@ -93,7 +94,7 @@ class Audit:
         if self.violations and self.incomplete:
             head += f", and {self.incomplete}"
         if not self.guaranteed:
-            head += " of what holds for every run; the theorem's hypotheses fail, so nothing was guaranteed"
+            head += " of what holds for every run; the certificate guarantees nothing of it"
         return "\n".join([head, *(f"  {line}" for line in self.lines)])
 
 
@@ -157,9 +158,8 @@ def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], reso
     measurement is missing."""
     above = (math.isinf(resolution) or a["gap"] > resolution for a, _ in pairwise(trace) if "step" in a)
     needed = sum(above)
-    return Audit(
-        certificate.theorem, tuple(line(name, rows, needed) for name, rows in checks), resolution, certificate.holds
-    )
+    lines = tuple(line(name, rows, needed) for name, rows in checks)
+    return Audit(certificate.theorem, lines, resolution, certificate.claim.of_iterations)
 
 
 def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) -> Lines:

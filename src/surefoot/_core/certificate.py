@@ -151,7 +151,8 @@ class Certificate:
         return self.iterations_to(claims.TARGET) <= claims.PRACTICAL
 
     def bound(self, t: int) -> float:
-        """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` where a hypothesis fails.
+        """Guaranteed upper bound on the gap after ``t`` iterations; ``inf`` where a hypothesis fails. Of a theorem about
+        the gradient flow, after ``t`` units of time; ``iterations_to`` counts those then.
 
         Raises:
             ValueError: a negative ``t``, or NaN.
@@ -306,6 +307,8 @@ class Certificate:
                 rate = f"{self.rate:.6g}"
                 rate = f"1 - {self.claim.decrease:.3g}" if rate == "1" else rate
                 return f"first step {self.step_size:.6g}, rate {rate}, {within}"
+            case Kind.FLOW:
+                return f"along the gradient flow, {within.replace('iterations', 'units of time')}"
             case Kind.SUBLINEAR:
                 return f"gap at most {self.claim.constant:.6g}/t after t iterations, {within}"
             case Kind.LEVELS:

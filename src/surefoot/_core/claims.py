@@ -26,6 +26,7 @@ class Kind(StrEnum):
     SUBLINEAR = "sublinear"
     LEVELS = "levels"
     MONOTONE = "monotone"
+    FLOW = "flow"
     NOTHING = "nothing"
 
     @property
@@ -36,6 +37,8 @@ class Kind(StrEnum):
             "sublinear": "the gap is at most a constant divided by the number of iterations",
             "levels": "the gap is bounded after every iteration up to a last one, and no further",
             "monotone": "the gap never grows; there is no rate",
+            "flow": "along the gradient flow every unit of time leaves at most a fixed part of the gap; nothing is guaranteed of "
+            "iterations",
             "nothing": "nothing is guaranteed",
         }[self.value]
 
@@ -46,7 +49,8 @@ class Claim:
 
     Attributes:
         kind: which kind of claim.
-        decrease: of a rate, the least part of the gap that an iteration takes (0 where some iterations need take none).
+        decrease: of a rate, the least part of the gap that an iteration takes (0 where some iterations need take none); of a
+            flow, that of a unit of time.
         final: of a rate, that part from the last segment of the schedule on.
         constant: of a sublinear claim, c such that the gap after t ≥ 1 iterations is at most c/t.
     """
@@ -62,6 +66,11 @@ class Claim:
         return self.kind in (Kind.RATE, Kind.SUBLINEAR)
 
     @property
+    def of_iterations(self) -> bool:
+        """Whether it speaks of the iterations of a run at all."""
+        return self.kind not in (Kind.FLOW, Kind.NOTHING)
+
+    @property
     def bounds(self) -> bool:
         """Whether the bound falls at all."""
         return self.converges or self.kind is Kind.LEVELS
@@ -72,6 +81,8 @@ def claim(theorem: str, holds: bool, schedule: Sequence[Segment], quantities: Ma
     if not holds or not schedule:
         return Claim(Kind.NOTHING)
     last = schedule[-1]
+    if theorem in THEOREMS and THEOREMS[theorem].counts_time:
+        return Claim(Kind.FLOW, last.decrease, last.decrease)
     if last.decrease > 0.0 or last.level == 0.0:
         return Claim(Kind.RATE, min(segment.decrease for segment in schedule), last.decrease)
     if last.level == schedule[0].level:

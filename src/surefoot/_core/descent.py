@@ -353,7 +353,7 @@ class _Descent:
         phases = [Recertification(0, self.certificate), *self.adopted]
         remaining = min(p.iterations_to(target) for p in phases) - self.iteration
         needed = found.iterations_to(target) - self.iteration
-        worthwhile = found.certificate.holds and needed < math.inf and needed <= WORTHWHILE * remaining
+        worthwhile = found.certificate.claim.of_iterations and needed < math.inf and needed <= WORTHWHILE * remaining
         if not worthwhile or not all(found.promises_at_most(p, self.resolution) for p in phases if p.certificate.holds):
             self.recertified.append(found)
             return

@@ -140,14 +140,14 @@ class Run:
             if not last:
                 rows[-1] = {k: v for k, v in rows[-1].items() if k != "step"}  # taken under the next certificate
             part = list(system.audit(rows, phase.certificate, self.resolution).lines)
-            if not last and phase.certificate.holds:
+            if not last and phase.certificate.claim.of_iterations:
                 part.append(line(*under_bound(rest[len(rows) :], phase.certificate.bound, self.resolution)))
             lines += [_shifted(found, phase.iteration) for found in part]
         return Audit(
             phases[-1].certificate.theorem,
             merged(lines),
             self.resolution,
-            any(p.certificate.holds for p in phases),
+            any(p.certificate.claim.of_iterations for p in phases),
             "" if self.status.complete else self.status.text,
         )
 

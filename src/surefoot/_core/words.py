@@ -37,7 +37,6 @@ class Words:
         targets: relative gaps for which guaranteed iterations are shown.
         iterations: what an iteration is.
         initial: the gap that those are relative to.
-        clock: by theorem, where its schedule counts something else than iterations: what, and along what.
         own_steps: of a method that has steps of its own: what is said, under which name, in place of a first step. No number is
             the step of an iteration then.
         steps_taken: of such a run, name, text and remark of what it did take.
@@ -54,6 +53,5 @@ class Words:
     targets: tuple[float, ...] = (1e-2, 1e-6, 1e-10)
     iterations: str = "iterations"
     initial: str = "the initial gap"
-    clock: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     own_steps: tuple[str, str] | None = None
     steps_taken: StepsTaken | None = None

@@ -57,5 +57,4 @@ WORDS = Words(
     problems={"samples": "squared loss"},
     engines={"weights": "the weights themselves"},
     targets=(1e-2, 1e-3, 1e-6),
-    clock={"implicit/flow": ("time", "the gradient flow")},
 )

@@ -136,10 +136,15 @@ class Facts:
         run, certificate = self.run, self.run.certificate
         failed = [condition for condition in certificate.conditions if not condition.holds]
         if certificate.status is CertificateStatus.REFUTED:
-            return f"{certificate.theorem} as stated is false for these shapes", certificate.suggestion
+            return f"the theorem {certificate.theorem} as stated is false for these shapes", certificate.suggestion
         if failed or not certificate.holds:
             names = "; ".join(condition.name for condition in failed) or "a hypothesis without finite sides"
             return f"a hypothesis of {certificate.theorem} fails: {names}", certificate.suggestion
+        if not certificate.claim.of_iterations:
+            return (
+                f"the theorem {certificate.theorem} speaks of the gradient flow, of which the steps of a run are no part",
+                "certify by a theorem about iterations: theorem=None takes the default one",
+            )
         return (
             f"every hypothesis of {certificate.theorem} holds, but the steps were chosen by the rule "
             f"{run.rule!r}, of which the theorem does not speak",

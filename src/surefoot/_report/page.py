@@ -274,20 +274,27 @@ def _phases(facts: Facts) -> Markup:
     )
 
 
+def _without_bound(certificate: Certificate) -> str:
+    return "no rate" if certificate.claim.kind is Kind.MONOTONE else "none"
+
+
 def _comparison(facts: Facts) -> Markup:
     rows = []
     for certificate in facts.theorems:
         bound = next((b for b in facts.bounds if certificate.theorem in b.theorems), None)
-        shown = certificate.holds and bool(certificate.schedule)
         rows.append(
             [
                 _theorem(
                     certificate.theorem, "this run" if certificate is facts.theorems[0] else _why_not(certificate)
                 ),
                 verdict(certificate.holds, no=certificate.status.value),
-                *([] if facts.stepless else [numeric(number(certificate.schedule[0].step) if shown else "")]),
+                *(
+                    []
+                    if facts.stepless
+                    else [numeric(number(certificate.step_size) if certificate.holds and certificate.step_size else "")]
+                ),
                 numeric(fall(certificate.claim)),
-                numeric(count(bound.iterations) if bound else "no rate" if shown else "none"),
+                numeric(count(bound.iterations) if bound else _without_bound(certificate)),
             ]
         )
     for name, reason in facts.unevaluated.items():

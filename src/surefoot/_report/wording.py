@@ -102,6 +102,8 @@ def fall(claim: Claim) -> str:
             return "by iteration"
         case Kind.MONOTONE:
             return factor(0.0)
+        case Kind.FLOW:
+            return f"{factor(claim.decrease)} in a unit of time of the flow"
         case Kind.NOTHING:
             return ""
 

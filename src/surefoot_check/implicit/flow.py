@@ -35,6 +35,7 @@ class GradientFlow(Theorem):
     provable = False
     rule = "constant"
     positive_steps = False
+    counts_time = True
     base = ("initial_gap", "gamma", "frobenius_X", "norm_A", "norm_W", "norm_b", "sigma_min_Z")
     choices = ("C1", "C2", "C3")
 
