@@ -344,7 +344,7 @@ def test_self_test_refuses_another_rounding_mode(mode: str) -> None:
     if platform.machine() not in {"x86_64", "AMD64"} or sys.platform != "linux":
         pytest.skip("the rounding mode is set through the C library of x86-64 Linux only")
     script = (
-        "import ctypes, numpy\nfrom surefoot_check import bounds\n"
+        "import ctypes, numpy\nfrom surefoot_check.rigor import bounds\n"
         f"assert ctypes.CDLL('libm.so.6').fesetround({code}) == 0\n"
         "try:\n    bounds.self_test()\nexcept RuntimeError:\n    print('refused')\n"
     )
@@ -355,7 +355,7 @@ def test_self_test_refuses_another_rounding_mode(mode: str) -> None:
 def test_self_test_refuses_flushed_subnormals() -> None:
     pytest.importorskip("torch")
     script = (
-        "import torch\nfrom surefoot_check import bounds\n"
+        "import torch\nfrom surefoot_check.rigor import bounds\n"
         "supported = torch.set_flush_denormal(True)\n"
         "try:\n    bounds.self_test()\n    print('passed' if supported else 'unsupported')\n"
         "except RuntimeError as error:\n    print('refused' if 'subnormal' in str(error) else error)\n"
