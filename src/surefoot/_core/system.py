@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, final, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from surefoot_check.statement import Theorem, iterations_to
+
 from .audit import Audit, Rows
-from .certificate import Certificate
+from .certificate import Certificate, Condition, conclude, digests, evaluate, find
 from .losses import LinearMapLoss, Loss
 from .status import RunStatus
 from .steps import StepRule, make
 from .words import Words
 
 Net = TypeVar("Net")
-P = TypeVar("P")
+P = TypeVar("P", bound=Loss)
 
 
 @runtime_checkable
@@ -67,6 +71,23 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a theorem is evaluated at.
+
+    Attributes:
+        published: the measured quantities as published; the theorem takes those that are its base.
+        sizes: of network and problem, as the certificate states them.
+        choices: choices to try, beyond those that the theorem makes.
+        missing: where something has no bound, the condition that says so; nothing is evaluated then.
+    """
+
+    published: Mapping[str, float]
+    sizes: Mapping[str, int | bool]
+    choices: Sequence[Mapping[str, float]] = ({},)
+    missing: Condition | None = None
+
+
 class System(ABC):
     """One kind of network: its name, its words, and where the program finds its command.
 
@@ -93,20 +114,71 @@ class Certifiable(System, Generic[Net, P]):
     Attributes:
         network: the class of its networks.
         default_theorem: what is certified where nothing is asked for.
+        aim: relative gap whose guaranteed count decides between admissible choices.
         given: what ``sf.certify`` takes by name for it, beside or in place of a loss.
     """
 
     network: type[Net]
     default_theorem: ClassVar[str]
+    aim: ClassVar[float] = 1e-6
     given: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def problem(self, net: Net, loss: Any) -> P:
         """The loss as this system works with it; ``TypeError`` for a kind of loss that it cannot minimise."""
 
-    @abstractmethod
+    @final
     def certify(self, net: Net, loss: P, theorem: str) -> Certificate:
-        """Evaluate a theorem at the network's current weights; never raises because a hypothesis fails."""
+        """Evaluate a theorem at the network's current weights; never raises because a hypothesis fails.
+
+        Where several choices are admissible, it is that with the fewest guaranteed iterations to ``aim``.
+        """
+        statement = self.stands_for(find(theorem, self.name), loss)
+        measured = self.measured(net, loss, statement)
+        base = {name: measured.published[name] for name in statement.base if name in measured.published}
+        if measured.missing is None:
+            tried = [evaluate(statement, {**base, **choices, **measured.sizes}) for choices in measured.choices]
+            best = min(tried, key=lambda it: iterations_to(it[2], self.aim) if it[2] else math.inf)
+            quantities, conditions, schedule = best[0], [Condition.of(inequality) for inequality in best[1]], best[2]
+        else:
+            quantities, conditions, schedule = base, [measured.missing], []
+        failed = [condition.name for condition in conditions if not condition.holds]
+        suggestion = self.suggestion(net, loss, statement, measured, failed, quantities)
+        found = conclude(
+            statement,
+            quantities,
+            conditions,
+            schedule,
+            problem={"kind": loss.reduced.kind, **measured.sizes},
+            arrays=digests(loss.reduced.arrays(), self.reduced(net, loss)),
+            optimal_value=float(loss.optimal_value),
+            suggestion=suggestion,
+        )
+        return self.judged(found)
+
+    def stands_for(self, theorem: Theorem, loss: P) -> Theorem:
+        """The theorem that a name means for this problem; ``ValueError`` for one that gives no certificate."""
+        return theorem
+
+    @abstractmethod
+    def measured(self, net: Net, loss: P, theorem: Theorem) -> Measured:
+        """What the theorem is evaluated at."""
+
+    @abstractmethod
+    def suggestion(
+        self,
+        net: Net,
+        loss: P,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """What would make the theorem hold, of whose hypotheses these ``failed``, or whose numbers are not usable."""
+
+    def judged(self, certificate: Certificate) -> Certificate:
+        """The certificate with what is to be said of a theorem as printed."""
+        return certificate
 
     def advice(self, net: Net, loss: P, certificate: Certificate) -> str:
         """Why a certificate that holds guarantees a count of no practical use, as measured, and what lowers it."""

@@ -7,7 +7,7 @@ objective lacks to its optimum is in the trace as ``duality_gap``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -18,12 +18,13 @@ from surefoot_check.deconvolution import enclosures as rigorous
 from surefoot_check.deconvolution import ladmm
 from surefoot_check.deconvolution.ladmm import RULE
 from surefoot_check.rigor.bounds import up
+from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, Check, audited, common_checks, noise
-from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
+from .._core.certificate import Certificate, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
-from .._core.system import Descendable
+from .._core.system import Descendable, Measured
 from .._core.validate import unknown
 from .admm import LADMM, State
 from .engine import LADMMEngine, rounding_of, weights_of
@@ -79,6 +80,9 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
     rules: ClassVar = {RULE: IterationRule}
     default_rule = RULE
 
+    def __init__(self, checkable: bool = True) -> None:
+        self._checkable = checkable
+
     def problem(self, net: LADMM, loss: Any) -> SparseLoss:
         """A ``DeconvolutionProblem`` as a loss."""
         if isinstance(loss, SparseLoss):
@@ -87,15 +91,47 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
             raise TypeError(f"loss is a {type(loss).__name__}; pass a sf.deconvolution.DeconvolutionProblem")
         return SparseLoss(loss)
 
-    def certify(self, net: LADMM, loss: SparseLoss, theorem: str) -> Certificate:
-        """Evaluate the theorem for a solver from its own start.
+    def measured(self, net: LADMM, loss: SparseLoss, theorem: Theorem) -> Measured:
+        """Of a solver from its own start.
 
         Raises:
             TypeError: a problem that is not float64.
             ValueError: numbers whose squares or ratios leave the range of float64, or more pixels and taps than the checker
                 takes on.
         """
-        return certificate(net, loss.problem, theorem)
+        problem = loss.problem
+        if problem.observed.dtype != torch.float64:
+            raise TypeError(
+                "the problem is float32; certificates are about float64: pass the picture and the kernel as .double()"
+            )
+        for name in ("alpha", "beta", "gamma"):
+            positive(name, getattr(net, name))  # they can be set after the constructor has checked them
+        start = net.start(problem)
+        enclosures = _enclosed(net, loss, start) if self._checkable else _measured(net, problem, start)
+        published = publish(enclosures, ladmm.DIRECTIONS)
+        published |= dict(zip(rigorous.EXACT, (net.alpha, net.beta, net.gamma, problem.penalty), strict=True))
+        if not all(math.isfinite(value) for value in (*published.values(), ladmm.distance(published))):
+            raise ValueError(
+                "the bound leaves the range of float64: pass intensities of about 0..1, and a noise and parameters of usual size"
+            )
+        sizes = {
+            "images": problem.observed[..., 0, 0].numel(),
+            "H": problem.blur.domain[0],
+            "W": problem.blur.domain[1],
+        }
+        return Measured(published, {**sizes, "adaptive": net.adaptive, "inexact": net.inner is not None})
+
+    def suggestion(
+        self,
+        net: LADMM,
+        loss: SparseLoss,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """Other parameters."""
+        return _suggestion(net)
 
     def advice(self, net: LADMM, loss: SparseLoss, certificate: Certificate) -> str:
         """D/t is a worst case; what lowers D, and what to stop at."""
@@ -159,35 +195,7 @@ def certificate(
     ``checkable``: with the enclosures of the independent checker, which takes seconds for a large kernel. Otherwise quantities
     are measured in floats with a bound of their rounding: the checker's may be wider, and leave it undecided.
     """
-    if problem.observed.dtype != torch.float64:
-        raise TypeError(
-            "the problem is float32; certificates are about float64: pass the picture and the kernel as .double()"
-        )
-    statement = find(theorem, DeconvolutionSystem.name)
-    for name in ("alpha", "beta", "gamma"):
-        positive(name, getattr(net, name))  # they can be set after the constructor has checked them
-    loss, start = SparseLoss(problem), net.start(problem)
-    measured = _enclosed(net, loss, start) if checkable else _measured(net, problem, start)
-    published = publish(measured, ladmm.DIRECTIONS)
-    published |= dict(zip(rigorous.EXACT, (net.alpha, net.beta, net.gamma, problem.penalty), strict=True))
-    flags = {"adaptive": net.adaptive, "inexact": net.inner is not None}
-    known = (*published.values(), ladmm.distance(published))
-    if not all(math.isfinite(value) for value in known):
-        raise ValueError(
-            "the bound leaves the range of float64: pass intensities of about 0..1, and a noise and parameters of usual size"
-        )
-    quantities, inequalities, schedule = evaluate(statement, {**published, **flags})
-    sizes = {"images": problem.observed[..., 0, 0].numel(), "H": problem.blur.domain[0], "W": problem.blur.domain[1]}
-    return conclude(
-        statement,
-        quantities,
-        [Condition.of(inequality) for inequality in inequalities],
-        schedule,
-        problem={"kind": loss.kind, **sizes, **flags},
-        arrays=digests(loss.arrays(), weights_of(net, start)),
-        optimal_value=0.0,
-        suggestion=_suggestion(net),
-    )
+    return DeconvolutionSystem(checkable).certify(net, SparseLoss(problem), theorem)
 
 
 def _enclosed(net: LADMM, loss: SparseLoss, start: State) -> dict[str, tuple[float, float]]:

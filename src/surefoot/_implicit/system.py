@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,14 +14,14 @@ from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.implicit.constants import DIRECTIONS
 from surefoot_check.problems import Samples, load_problem
-from surefoot_check.statement import Schedule, Theorem, iterations_to
+from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit
-from .._core.certificate import SCALE, Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
+from .._core.certificate import SCALE, Certificate, Condition, checkable, publish
 from .._core.losses import Loss
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
-from .._core.system import Recordable
+from .._core.system import Measured, Recordable
 from .._core.team import team
 from .._core.validate import network_weight, unknown
 from .._data.parallel_rows import parallel_rows
@@ -52,6 +52,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     network = ImplicitReLU
     network_name = "sf.nn.ImplicitReLU"
     words = WORDS
+    aim = TARGET
     report = "surefoot._implicit.report"
     default_theorem = implicit_spectral.THEOREM.id
     rules = RULES
@@ -61,35 +62,32 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
         """See ``_core.samples.sample_loss``."""
         return sample_loss(loss)
 
-    def certify(self, net: ImplicitReLU, loss: SampleLoss, theorem: str) -> Certificate:
-        """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
-        statement = find(theorem, self.name)
+    def measured(self, net: ImplicitReLU, loss: SampleLoss, theorem: Theorem) -> Measured:
+        """Of the features at the current weights, with the steps to try."""
         weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
         with checkable("the network or the data is", SCALE):
             problem = load_problem("samples", {name: tensor.cpu().numpy() for name, tensor in loss.arrays().items()})
             assert isinstance(problem, Samples)
             rigorous.read_weights(weights, problem, "net")
             sizes = rigorous.sizes(problem, weights)
-            base = measure(problem, weights, statement)
-        quantities: Mapping[str, float] = {}
-        schedule: Schedule = []
-        missing = [name for name in statement.base if name not in base]
+            found = measure(problem, weights, theorem)
+        missing = [name for name in theorem.base if name not in found]
         if missing:
-            conditions = [_without_bound(net, missing)]
-        else:
-            quantities, inequalities, schedule = _best(statement, base, sizes)
-            conditions = [Condition.of(inequality) for inequality in inequalities]
-        failed = not all(condition.holds for condition in conditions)
-        return conclude(
-            statement,
-            quantities,
-            conditions,
-            schedule,
-            problem={"kind": loss.kind, **sizes},
-            arrays=digests(loss.arrays(), self.reduced(net, loss)),
-            optimal_value=0.0,
-            suggestion=_suggestion(net, loss, statement.id) if failed else "",
-        )
+            return Measured({}, sizes, missing=_without_bound(net, missing))
+        nodes = {name: value for name, value in found.items() if name not in theorem.base}
+        return Measured(found, sizes, [{**nodes, **choices} for choices in step_choices(theorem.id, found)])
+
+    def suggestion(
+        self,
+        net: ImplicitReLU,
+        loss: SampleLoss,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """Other data, width, γ, scale or theorem, where a hypothesis fails."""
+        return _suggestion(net, loss, theorem.id) if failed else ""
 
     def advice(self, net: ImplicitReLU, loss: SampleLoss, certificate: Certificate) -> str:
         """The spectrum of the features, the rows that are nearly parallel, and what lowers the count."""
@@ -204,12 +202,6 @@ def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) ->
     enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, at), chosen)
     published = publish(enclosures, DIRECTIONS)
     return {name: published[name] for name in statement.base if name in published} | chosen
-
-
-def _best(statement: Theorem, base: Mapping[str, float], sizes: Mapping[str, Any]) -> tuple[dict[str, float], Any, Any]:
-    """The theorem with the step that guarantees the fewest iterations to ``TARGET``."""
-    found = [evaluate(statement, {**base, **choices, **sizes}) for choices in step_choices(statement.id, base)]
-    return min(found, key=lambda it: iterations_to(it[2], TARGET) if it[2] else math.inf)
 
 
 def step_choices(theorem: str, base: Mapping[str, float]) -> Iterator[dict[str, float]]:

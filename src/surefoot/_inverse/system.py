@@ -6,7 +6,7 @@ Nothing is descended here: an iteration of a certificate is a layer, and its gap
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from torch import Tensor
 from surefoot_check.inverse import constants as shared
 from surefoot_check.inverse import enclosures as rigorous
 from surefoot_check.inverse import interval as inverse_interval
+from surefoot_check.statement import Theorem
 
-from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
+from .._core.certificate import Certificate, Condition, checkable, find, publish
 from .._core.io import run_directory
 from .._core.run import write_start
-from .._core.system import Certifiable
+from .._core.system import Certifiable, Measured
 from .._core.validate import folder, network_weight
 from .interval import Spectrum
 from .network import LearnedInverse
@@ -56,47 +57,46 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
             raise ValueError("this net has no interval of its own; pass interval=(l, u), bounds of sigma^2/c0")
         return chosen if isinstance(chosen, Spectrum) else Spectrum(chosen)
 
-    def certify(self, net: LearnedInverse, loss: Spectrum, theorem: str) -> Certificate:
-        """Evaluate ``theorem`` for the net's coefficients on an interval of σ²/c0.
+    def stands_for(self, theorem: Theorem, loss: Spectrum) -> Theorem:
+        """Refuses the theorem on training."""
+        if not theorem.provable:
+            raise ValueError(
+                f"{theorem.id} is about training and gives no certificate (docs/theorems/inverse.md, Theorem 5); "
+                "net.floor(matrices) says what it means for yours"
+            )
+        return theorem
+
+    def measured(self, net: LearnedInverse, loss: Spectrum, theorem: Theorem) -> Measured:
+        """Of the net's coefficients on an interval of σ²/c0.
 
         Raises:
             TypeError: coefficients that are not float64.
-            ValueError: non-finite or huge coefficients, no interval, or a theorem that gives no certificate.
+            ValueError: non-finite or huge coefficients.
         """
         network_weight("coefficients", net.coefficients.detach())
-        statement = find(theorem, self.name)
-        if not statement.provable:
-            raise ValueError(
-                f"{statement.id} is about training and gives no certificate (docs/theorems/inverse.md, Theorem 5); "
-                "net.floor(matrices) says what it means for yours"
-            )
-        arrays, weights = loss.arrays(), self.reduced(net, loss)
         with checkable("the coefficients are", "use coefficients of order 1"):
-            problem = rigorous.load_problem(loss.kind, {name: tensor.numpy() for name, tensor in arrays.items()})
-            coefficients = {name: tensor.cpu().numpy() for name, tensor in weights.items()}
+            problem = rigorous.load_problem(loss.kind, {k: tensor.numpy() for k, tensor in loss.arrays().items()})
+            coefficients = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
             coefficients = rigorous.read_weights(coefficients, problem, "initial.safetensors")
             enclosures = rigorous.base_quantities(problem, coefficients)
         published = publish(enclosures, shared.DIRECTIONS) | {name: enclosures[name][0] for name in EXACT}
         # no checker needs more room for it: 1 - l, which a slack of 1e-9 would lift to 1 for small l
         published["initial_gap"] = enclosures["initial_gap"][1] * (1.0 + INITIAL_SLACK)
-        sizes = rigorous.sizes(problem, coefficients)
-        base = {name: published[name] for name in statement.base if name in published}
-        quantities: Mapping[str, float] = base
-        inequalities, schedule = [], []
-        conditions = [Condition("the residual of every layer has a finite bound", 0.0, ">", 0.0, False, None)]
-        if math.isfinite(published[shared.RESIDUALS[net.layers - 1]]):
-            quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
-            conditions = [Condition.of(inequality) for inequality in inequalities]
-        return conclude(
-            statement,
-            quantities,
-            conditions,
-            schedule,
-            problem={"kind": loss.kind, **sizes},
-            arrays=digests(arrays, weights),
-            optimal_value=0.0,
-            suggestion=_suggestion(net, loss, published),
-        )
+        bounded = math.isfinite(published[shared.RESIDUALS[net.layers - 1]])
+        unbounded = Condition("the residual of every layer has a finite bound", 0.0, ">", 0.0, False, None)
+        return Measured(published, rigorous.sizes(problem, coefficients), missing=None if bounded else unbounded)
+
+    def suggestion(
+        self,
+        net: LearnedInverse,
+        loss: Spectrum,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """Other coefficients or another theorem."""
+        return _suggestion(net, loss, measured.published)
 
     def reduced(self, net: LearnedInverse, loss: Any) -> dict[str, Tensor]:
         """C (K, L)."""

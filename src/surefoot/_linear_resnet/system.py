@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,15 +12,15 @@ from surefoot_check.linear_resnet import enclosures as rigorous
 from surefoot_check.linear_resnet import local
 from surefoot_check.linear_resnet.constants import DIRECTIONS
 from surefoot_check.problems import Squared, load_problem
-from surefoot_check.statement import SLACK, Schedule, Theorem
+from surefoot_check.statement import SLACK, Theorem
 
 from .._core.audit import Audit
-from .._core.certificate import SCALE, Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
+from .._core.certificate import SCALE, Certificate, Condition, checkable, publish
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
 from .._core.small import Array
-from .._core.system import Recordable, linear_map, map_resolution
+from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .._core.validate import unknown
 from .audit import audit
 from .engine import SubspaceEngine
@@ -52,34 +51,30 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
 
-    def certify(self, net: LinearResNet, loss: LinearMapLoss, theorem: str) -> Certificate:
-        """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
-        statement = find(theorem, self.name)
-        weights = self.reduced(net, loss)
-        schedule: Schedule = []
+    def measured(self, net: LinearResNet, loss: LinearMapLoss, theorem: Theorem) -> Measured:
+        """Of the reduced network; a network that is too deep is not measured."""
         with checkable("the network or the data is", SCALE):
-            problem, arrays = _stored(loss, weights)
+            problem, arrays = _stored(loss, self.reduced(net, loss))
             sizes = rigorous.sizes(problem, arrays)
             if net.depth > rigorous.DEEPEST:
                 gap = rigorous.gap_upper(problem, arrays)
-                quantities: Mapping[str, Any] = {"initial_gap": gap} if math.isfinite(gap) else {}
-                conditions = [Condition(DEPTH, float(net.depth), "<=", float(rigorous.DEEPEST), False, None)]
-            else:
-                rigorous.read_weights(arrays, problem, "net")
-                base = _base_quantities(statement, problem, arrays, float(loss.optimal_value))
-                quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
-                conditions = [Condition.of(inequality) for inequality in inequalities]
-        failed = [condition.name for condition in conditions if not condition.holds]
-        return conclude(
-            statement,
-            quantities,
-            conditions,
-            schedule,
-            problem={"kind": "squared", **sizes},
-            arrays=digests(loss.reduced.arrays(), weights),
-            optimal_value=float(loss.optimal_value),
-            suggestion=_suggestion(statement.id, sizes, failed),
-        )
+                deep = Condition(DEPTH, float(net.depth), "<=", float(rigorous.DEEPEST), False, None)
+                return Measured({"initial_gap": gap} if math.isfinite(gap) else {}, sizes, missing=deep)
+            rigorous.read_weights(arrays, problem, "net")
+            published, choices = _base_quantities(theorem, problem, arrays, float(loss.optimal_value))
+            return Measured(published, sizes, [choices])
+
+    def suggestion(
+        self,
+        net: LinearResNet,
+        loss: LinearMapLoss,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """Another width, identity or theorem."""
+        return _suggestion(theorem.id, measured.sizes, failed)
 
     def advice(self, net: LinearResNet, loss: LinearMapLoss, certificate: Certificate) -> str:
         """The condition number of the data, the curvature that the layers add, and what lowers the count."""
@@ -152,7 +147,7 @@ def _stored(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> tuple[Squared
 
 def _base_quantities(
     statement: Theorem, problem: Squared, arrays: dict[str, Array], optimal_value: float
-) -> dict[str, float]:
+) -> tuple[dict[str, float], dict[str, float]]:
     """The measured quantities of the theorem as published, and the choices that depend on more than those."""
     published = publish(rigorous.base_quantities(problem, arrays, {}), DIRECTIONS)
     gap = published.get("initial_gap", math.inf)
@@ -166,7 +161,7 @@ def _base_quantities(
     missing = [name for name in statement.base if name not in published]
     if missing:
         raise ValueError(f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): {SCALE}")
-    return {name: published[name] for name in statement.base} | choices
+    return published, choices
 
 
 def _layers(loss: LinearMapLoss, q: Mapping[str, float]) -> str:
@@ -180,9 +175,9 @@ def _layers(loss: LinearMapLoss, q: Mapping[str, float]) -> str:
     )
 
 
-def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: list[str]) -> str:
+def _suggestion(theorem: str, sizes: Mapping[str, int | bool], failed: Sequence[str]) -> str:
     """What would make the theorem hold."""
-    if failed == [DEPTH]:
+    if list(failed) == [DEPTH]:
         return f"use at most {rigorous.DEEPEST} layers, or train without a guarantee"
     if sizes["m"] < max(sizes["d"], sizes["k"]):
         least = sizes["d"] + sizes["k"]

@@ -7,7 +7,7 @@ part of any claim: the theorems hold for whatever it says, within its range.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from surefoot_check.arrays import within
-from surefoot_check.statement import Schedule
+from surefoot_check.statement import Theorem
 from surefoot_check.step_sizes import constants as shared
 from surefoot_check.step_sizes import enclosures as rigorous
 from surefoot_check.step_sizes import monotone as step_sizes_monotone
@@ -25,10 +25,10 @@ from surefoot_check.step_sizes import rate as step_sizes_rate
 from surefoot_check.step_sizes.batches import LARGEST, load_problem
 
 from .._core.audit import Audit, Check, Lines, audited, common_checks, noise
-from .._core.certificate import Certificate, Condition, checkable, conclude, digests, evaluate, find, publish
+from .._core.certificate import Certificate, Condition, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
-from .._core.system import Descendable
+from .._core.system import Descendable, Measured
 from .._core.validate import unknown
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .engine import SolverEngine
@@ -90,47 +90,46 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
             raise TypeError(f"loss is a {type(loss).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
         return BatchLoss(loss)
 
-    def certify(self, net: StepSizeNet, loss: BatchLoss, theorem: str) -> Certificate:
-        """Evaluate ``theorem`` for iterations from 0 with the network's range; ``monotone`` stands for its proximal form where
-        there is a penalty."""
+    def stands_for(self, theorem: Theorem, loss: BatchLoss) -> Theorem:
+        """``monotone`` stands for its proximal form where there is a penalty."""
+        if theorem.id == self.default_theorem and loss.kind != LeastSquares.kind:
+            return step_sizes_prox_monotone.THEOREM
+        if not theorem.provable:
+            raise ValueError(
+                f"{theorem.id} is about training the network and proves nothing (docs/theorems/step-sizes.md, section 8); "
+                "surefoot reproduce step-sizes/table1 evaluates its conditions"
+            )
+        return theorem
+
+    def measured(self, net: StepSizeNet, loss: BatchLoss, theorem: Theorem) -> Measured:
+        """Of iterations from 0 with the network's range."""
         weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
         with checkable("loss is", RESCALE):
             problem = load_problem(loss.kind, {name: tensor.numpy() for name, tensor in loss.arrays().items()})
             rigorous.read_weights(weights, problem, "beta")
             enclosures = rigorous.base_quantities(problem, weights)
         sizes = rigorous.sizes(problem, weights)
-        if theorem == self.default_theorem and sizes["proximal"]:
-            theorem = step_sizes_prox_monotone.THEOREM.id
-        statement = find(theorem, self.name)
-        if not statement.provable:
-            raise ValueError(
-                f"{statement.id} is about training the network and proves nothing (docs/theorems/step-sizes.md, section 8); "
-                "surefoot reproduce step-sizes/table1 evaluates its conditions"
-            )
         published = publish(enclosures, shared.DIRECTIONS)
         published |= {name: enclosures[name][0] for name in rigorous.EXACT}
-        base = {name: published[name] for name in statement.base if name in published}
         # of the wrong kind of problems a theorem says so before it asks for anything else
-        fits = sizes["proximal"] == ("prox" in statement.id)
-        missing = [name for name in statement.base if name not in base and fits]
-        quantities: Mapping[str, float] = {}
-        schedule: Schedule = []
+        fits = sizes["proximal"] == ("prox" in theorem.id)
+        missing = [name for name in theorem.base if name not in published and fits]
         if missing:
             name = f"{', '.join(missing)} has a finite bound for these problems"
-            conditions = [Condition(name, 0.0, ">", 0.0, False, None)]
-        else:
-            quantities, inequalities, schedule = evaluate(statement, {**base, **sizes})
-            conditions = [Condition.of(inequality) for inequality in inequalities]
-        return conclude(
-            statement,
-            quantities,
-            conditions,
-            schedule,
-            problem={"kind": loss.kind, **sizes},
-            arrays=digests(loss.arrays(), self.reduced(net, loss)),
-            optimal_value=loss.optimal_value,
-            suggestion=_suggestion(statement.id, bool(sizes["proximal"]), net),
-        )
+            return Measured({}, sizes, missing=Condition(name, 0.0, ">", 0.0, False, None))
+        return Measured(published, sizes)
+
+    def suggestion(
+        self,
+        net: StepSizeNet,
+        loss: BatchLoss,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """Another range or theorem."""
+        return _suggestion(theorem.id, bool(measured.sizes["proximal"]), net)
 
     def advice(self, net: StepSizeNet, loss: BatchLoss, certificate: Certificate) -> str:
         """Which of range and problems makes the rate small, and what lowers the count."""

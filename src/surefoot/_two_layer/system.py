@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torch import Tensor
 
 from surefoot_check.arrays import within
 from surefoot_check.problems import LARGEST, load_problem
+from surefoot_check.statement import Theorem
 from surefoot_check.two_layer import constants as tl
+from surefoot_check.two_layer.as_printed import THEOREM as AS_PRINTED
 from surefoot_check.two_layer.enclosures import base_quantities
 
 from .._core.audit import Audit
@@ -19,18 +21,13 @@ from .._core.certificate import (
     SLACK,
     Certificate,
     CertificateStatus,
-    Condition,
     checkable,
-    conclude,
-    digests,
-    evaluate,
-    find,
     publish,
 )
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
 from .._core.problems import loss_of
-from .._core.system import Recordable, linear_map, map_resolution
+from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .._core.validate import network_weight, unknown
 from .audit import audit
 from .engines import ENGINES, Engine
@@ -99,7 +96,7 @@ def _sizes(loss: LinearMapLoss, width: int) -> dict[str, int | bool]:
 
 
 def _suggestion(
-    quantities: Mapping[str, float], loss: LinearMapLoss, width: int, failed: list[str], moving: bool
+    quantities: Mapping[str, float], loss: LinearMapLoss, width: int, failed: Sequence[str], moving: bool
 ) -> str:
     """What would make the theorem hold."""
     n, m = loss.reduced.shape
@@ -157,32 +154,32 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
 
-    def certify(self, net: TwoLayerLinear, loss: LinearMapLoss, theorem: str) -> Certificate:
-        """Evaluate ``theorem`` at the current weights; never raises because a hypothesis fails."""
-        statement = find(theorem, self.name)
-        measured = measure_quantities(net, loss)
-        sizes = _sizes(loss.reduced, net.width)
-        base = {name: measured[name] for name in (*statement.base, *sizes) if name in measured}
-        quantities, inequalities, schedule = evaluate(statement, base)
-        conditions = [Condition.of(inequality) for inequality in inequalities]
-        failed = [condition.name for condition in conditions if not condition.holds]
-        found = conclude(
-            statement,
-            quantities,
-            conditions,
-            schedule,
-            problem={"kind": loss.reduced.kind, **sizes},
-            arrays=digests(loss.reduced.arrays(), self.reduced(net, loss)),
-            optimal_value=float(loss.optimal_value),
-            suggestion=_suggestion(quantities, loss, net.width, failed, bool(net.W1.any()) or bool(net.W2.any())),
-        )
-        if statement.provable:
-            return found
-        if sizes["n"] != sizes["m"]:
+    def measured(self, net: TwoLayerLinear, loss: LinearMapLoss, theorem: Theorem) -> Measured:
+        """See ``measure_quantities``."""
+        return Measured(measure_quantities(net, loss), _sizes(loss.reduced, net.width))
+
+    def suggestion(
+        self,
+        net: TwoLayerLinear,
+        loss: LinearMapLoss,
+        theorem: Theorem,
+        measured: Measured,
+        failed: Sequence[str],
+        quantities: Mapping[str, float],
+    ) -> str:
+        """Other data, width or weights, or a theorem that asks for less."""
+        moving = bool(net.W1.any()) or bool(net.W2.any())
+        return _suggestion(quantities, loss, net.width, failed, moving)
+
+    def judged(self, certificate: Certificate) -> Certificate:
+        """As printed, the paper's theorem is refuted for n ≠ m."""
+        if certificate.theorem != AS_PRINTED.id:
+            return certificate
+        if certificate.problem["n"] != certificate.problem["m"]:
             suggestion = "the printed alpha1 is false for n != m; use theorem='two-layer/corrected' or the default"
-            return replace(found, status=CertificateStatus.REFUTED, suggestion=suggestion)
+            return replace(certificate, status=CertificateStatus.REFUTED, suggestion=suggestion)
         coincides = "for n = m this coincides with 'two-layer/corrected', which the checker accepts"
-        return replace(found, suggestion=coincides) if found.holds else found
+        return replace(certificate, suggestion=coincides) if certificate.holds else certificate
 
     def advice(self, net: TwoLayerLinear, loss: LinearMapLoss, certificate: Certificate) -> str:
         """The condition number of the data, the imbalance of the weights beside the map to learn, and what lowers the count."""
