@@ -1,0 +1,159 @@
+"""A report of a run of every theorem says of it what its certificate says, in the words of its system and of no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import good_runs
+import pytest
+import torch
+from good_runs import normal
+
+import surefoot as sf
+from surefoot import _report
+from surefoot._core.claims import Kind
+from surefoot._core.registry import SYSTEMS
+from surefoot._core.system import Descendable
+from surefoot._report.facts import Facts
+from surefoot._report.page import page
+from surefoot._report.wording import by_family, count, fall, number
+from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
+from surefoot_check.systems import THEOREMS
+
+ITERATIONS = 8
+OF_TRAINING = {"step-sizes/as-printed", "inverse/training"}
+"""Evaluated and never of a certificate."""
+DESCENDED = [t for s in SYSTEMS if isinstance(s, Descendable) for t in THEOREMS if t.startswith(f"{s.name}/")]
+
+
+def _two_layer(theorem: str) -> tuple[Any, Any]:
+    eye = torch.eye(3, dtype=torch.float64)
+    loss = sf.SquaredLoss(
+        eye, normal(3, 3 if theorem in ("two-layer/as-printed", "two-layer/corrected") else 2, seed=2)
+    )
+    return sf.nn.TwoLayerLinear.gaussian(*loss.shape, 40, std=1.0, seed=0), loss
+
+
+def _linear_resnet(theorem: str) -> tuple[Any, Any]:
+    net = sf.nn.LinearResNet.modified_identity(2, 2, 4, 2, 60.0)
+    return net, sf.SquaredLoss(normal(8, 2, seed=0), normal(8, 2, seed=1))
+
+
+def _implicit(theorem: str) -> tuple[Any, Any]:
+    X, y = normal(5, 4, seed=0), normal(5, seed=1).sign()
+    X = X / X.norm(dim=1, keepdim=True)
+    net = sf.nn.ImplicitReLU.certifiable(X, y, 20, seed=0)
+    if theorem in ("implicit/gd", "implicit/flow"):  # the paper's conditions ask for larger weights
+        net = sf.nn.ImplicitReLU(1e4 * net.W.detach(), 1e4 * net.A.detach(), net.b.detach(), net.gamma / 1e4)
+    return net, sf.SquaredLoss(X, y)
+
+
+def _step_sizes(theorem: str) -> tuple[Any, Any]:
+    net = sf.nn.StepSizeNet.orthogonal((2, 2, 4), range=(0.5, 1.5))
+    kind = sf.learned.Lasso if "prox" in theorem else sf.learned.LeastSquares
+    return net, kind.random(2, 4, 5, seed=0)
+
+
+def _deconvolution(theorem: str) -> tuple[Any, Any]:
+    blur = PeriodicBlur(good_runs.kernel(3, 2, 0), (6, 5))
+    return LADMM(0.5), DeconvolutionProblem(normal(6, 5, seed=1).abs(), blur, 0.05)
+
+
+INSTANCES: dict[str, Callable[[str], tuple[Any, Any]]] = {
+    "two-layer": _two_layer,
+    "linear-resnet": _linear_resnet,
+    "implicit": _implicit,
+    "step-sizes": _step_sizes,
+    "deconvolution": _deconvolution,
+}
+
+
+@cache
+def reported(theorem: str) -> tuple[sf.Run, Facts, str]:
+    """A run of the theorem, and the text of its report without the drawings."""
+    net, loss = INSTANCES[theorem.split("/")[0]](theorem)
+    certificate = sf.certify(net, loss, theorem)
+    steps = 1e-4 if theorem == "implicit/flow" else None  # which has none of its own
+    run = sf.descend(net, loss, steps, ITERATIONS, 1e-3, certificate=certificate, progress=False)
+    facts = Facts.of(run)
+    return run, facts, text(page(facts, dict.fromkeys(("gap", "steps", "conditions"), ""), "0"))
+
+
+def text(markup: str) -> str:
+    markup = re.sub(r"<(style|svg).*?</\1>", " ", markup, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", markup)))
+
+
+every = pytest.mark.parametrize("theorem", sorted({*DESCENDED} - OF_TRAINING))
+
+
+def test_every_theorem_is_reported_or_has_no_run() -> None:
+    assert {*THEOREMS} - {*DESCENDED} == {t for t in THEOREMS if t.startswith("inverse/")}
+    for theorem in OF_TRAINING & {*DESCENDED}:
+        with pytest.raises(ValueError, match="proves nothing"):
+            reported(theorem)
+
+
+@every
+def test_the_guarantee_is_that_of_the_certificate(theorem: str) -> None:
+    run, facts, said = reported(theorem)
+    certificate = run.certificate
+    assert certificate.theorem == theorem and f"Run report: {theorem}, " in said
+    claim = certificate.claim
+    if not run.certified:
+        assert "NOTHING IS GUARANTEED" in said and "Guaranteed iterations none no certificate covers this run" in said
+        return
+    assert "✓ GUARANTEED" in said
+    name = "Guaranteed gap after t iterations" if claim.kind is Kind.SUBLINEAR else "Guaranteed factor of the gap"
+    assert f"{name} {fall(claim)}" in said
+    reached = certificate.iterations_to(facts.target / certificate.initial_gap)
+    assert f"Guaranteed iterations {count(reached)} " in said
+
+
+@every
+def test_the_check_promises_what_the_theorem_claims(theorem: str) -> None:
+    run, _, said = reported(theorem)
+    promised = {name for name in ("L1", "L2", "L3") if f" {name} " in said.split("Check it independently")[1]}
+    proved = run.certificate.holds and THEOREMS[theorem].provable
+    assert promised == (set(THEOREMS[theorem].claims) if proved else set())
+    assert ("the checker accepts no certificate of it" in said) == (not THEOREMS[theorem].provable)
+
+
+@every
+def test_the_quantities_are_those_of_the_certificate_with_their_symbols(theorem: str) -> None:
+    run, facts, said = reported(theorem)
+    table = said.split(" Quantities Measured quantities")[1].split(" Arrays The certificate")[0]
+    single, families = by_family(run.certificate.quantities)
+    for name, value in single.items():
+        symbol, meaning = facts.words.symbols[name]
+        assert f" {name} {symbol} {number(value, 5)} {meaning} " in f"{table} "
+    for name, values in families.items():
+        symbol, meaning = facts.words.symbols[name]
+        assert f" {name}[0] … [{len(values) - 1}] {symbol} sum {number(sum(values), 5)} {meaning} " in f"{table} "
+    known = {meaning for name, (_, meaning) in facts.words.symbols.items() if name not in {*single, *families}}
+    shown = {facts.words.symbols[name][1] for name in (*single, *families)}
+    assert not [meaning for meaning in known - shown if f" {meaning} " in table]
+
+
+@every
+def test_the_words_are_those_of_the_system_alone(theorem: str) -> None:
+    run, facts, said = reported(theorem)
+    assert f"Gap: {facts.words.gap} (" in said
+    if run.certificate.holds and THEOREMS[theorem].provable:
+        assert f"so that {facts.words.method} obeys the bound" in said
+    for field in ("gap", "method", "subject"):
+        mine = getattr(facts.words, field)
+        others = {getattr(system.words, field) for system in SYSTEMS} - {mine}
+        assert not [other for other in others if f"{other} " in said]
+    assert ("First step taken" in said) == (facts.words.own_steps is None)
+
+
+def test_a_certificate_without_a_run_has_no_report(tmp_path: Path) -> None:
+    good_runs.inverse(tmp_path / "inverse")
+    with pytest.raises(sf.RunDirectoryError):
+        _report.write(tmp_path / "inverse")
