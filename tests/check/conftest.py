@@ -8,16 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from changes import GoodRun, once
-from corpus import CASES
 
 import surefoot as sf
 from surefoot._core.losses import Loss
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each tampering of the corpus."""
-    if "tampering" in metafunc.fixturenames:
-        metafunc.parametrize("tampering", CASES, ids=[case.name for case in CASES])
 
 
 def _normal(*shape: int, seed: int) -> torch.Tensor:

@@ -135,7 +135,11 @@ CERTIFY: list[tuple[Callable[[], object], type[Exception], str]] = [
         r"unknown theorem 'two-layer/drit'; did you mean 'two-layer/drift'\? known: ",
     ),
     (lambda: sf.certify(network(), LOSS, 3), ValueError, r"unknown theorem 3; known: "),  # type: ignore[arg-type]
-    (lambda: sf.certify(huge(), LOSS), ValueError, r"W1 has entries that .* exceed 1e.50.*scale the data and the weights"),
+    (
+        lambda: sf.certify(huge(), LOSS),
+        ValueError,
+        r"W1 has entries that .* exceed 1e.50.*scale the data and the weights",
+    ),
 ]
 
 DESCEND: list[tuple[dict[str, Any], type[Exception], str]] = [

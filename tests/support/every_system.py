@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -185,10 +186,16 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
         if name in theorem.base:
             changes[f"{name} unsafe by 1e-6, the rest recomputed"] = unsafe(system, name, 1e-6)
             changes[f"{name} unsafe by half, the rest recomputed"] = unsafe(system, name, 0.5)
+            changes[f"{name} unsafe by 1e-6, alone"] = unsafe(system, name, 1e-6, alone=True)
         elif name not in theorem.choices and float.fromhex(record["quantities"][name]) != 0.0:
             for factor in (1 + 1e-6, 1 - 1e-6):
                 changes[f"derived {name} times {factor}"] = scaled(("quantities", name), factor)
+        changes[f"no {name}"] = drop(("quantities", name))
+    for name, size in record["problem"].items():
+        for value in others_of(size):
+            changes[f"{name} of the problem is {value!r}"] = field(("problem", name), value)
     for index in range(len(record["conditions"])):
+        changes[f"condition {index} left out"] = drop(("conditions", index))
         for key, value in {"holds": False, "relation": "==", "name": "another"}.items():
             changes[f"condition {index}: {key} {value!r}"] = field(("conditions", index, key), value)
         for side in ("left", "right"):
@@ -197,6 +204,13 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
         yield Tampering(name, system, change)
         if number % 3 == 0:
             yield Tampering(f"{name}, hashes as they were", system, change, seal=False)
+
+
+def others_of(size: Any) -> list[Any]:
+    """Other values of a size or of the kind of a problem, and what is no size."""
+    if isinstance(size, bool):
+        return [not size, int(size)]
+    return [f"{size}s"] if isinstance(size, str) else [size + 1, float(size)]
 
 
 def both(*changes: Change) -> Change:
@@ -227,17 +241,17 @@ def looser(index: int, column: int, factor: float) -> Change:
     return change
 
 
-def unsafe(system: str, name: str, part: float) -> Change:
-    """A base quantity moved in the direction that promises more, everything else recomputed by the theorem."""
+def unsafe(system: str, name: str, part: float, alone: bool = False) -> Change:
+    """A base quantity moved in the direction that promises more, everything else recomputed by the theorem or as it was."""
     sign = 1.0 if SYSTEMS[system].directions[name] == "lower" else -1.0
 
     def change(run: StoredRun) -> None:
         value = float.fromhex(run.certificate["quantities"][name])
         moved = {name: value + sign * part * max(abs(value), 1e-3)}
-        try:
-            run.certificates["certificate.json"] = reevaluated(run.certificate, moved)
-        except (ValueError, ZeroDivisionError):  # the theorem has no schedule there
-            run.certificate["quantities"][name] = moved[name].hex()
+        if not alone:
+            with suppress(ValueError, ZeroDivisionError):  # where the theorem has no schedule
+                run.certificates["certificate.json"] = reevaluated(run.certificate, moved)
+        run.certificate["quantities"][name] = moved[name].hex()
 
     return change
 
@@ -463,5 +477,6 @@ def thin(run: StoredRun) -> StoredRun:
 
 
 def copied(run: StoredRun) -> StoredRun:
-    """A copy whose certificates and dictionaries of arrays may be changed."""
-    return StoredRun(copy.deepcopy(run.certificates), {path: dict(a) for path, a in run.arrays.items()}, run.indent)
+    """A copy of certificates and arrays."""
+    arrays = {path: {name: array.copy() for name, array in stored.items()} for path, stored in run.arrays.items()}
+    return StoredRun(copy.deepcopy(run.certificates), arrays, run.indent)

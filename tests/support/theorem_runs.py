@@ -17,10 +17,12 @@ import surefoot as sf
 STEP_SIZES = {
     "monotone": ("step-sizes/monotone", "least-squares-batch", 0.0, 2.0),
     "rate": ("step-sizes/rate", "least-squares-batch", 0.9, 1.9),
+    "tall": ("step-sizes/rate", "least-squares-batch", 0.9, 1.9),
     "prox-monotone": ("step-sizes/prox-monotone", "lasso-batch", 0.5, 2.0),
     "lasso": ("step-sizes/prox-rate", "lasso-batch", 0.8, 1.6),
     "logistic": ("step-sizes/prox-rate", "logistic-batch", 1.0, 1.5),
 }
+STEPS = 16
 
 
 def _normal(*shape: int, seed: int) -> torch.Tensor:
@@ -55,9 +57,10 @@ def _descend(net: Any, loss: Any, theorem: str | None, path: Path, steps: str | 
     sf.descend(net, loss, steps, 10, certificate=certificate, directory=path, progress=False)
 
 
-def _step_sizes(name: str, path: Path) -> None:
+def step_sizes(name: str, path: Path) -> None:
+    """A run of learned step sizes, by its name in ``STEP_SIZES``."""
     theorem, kind, low, high = STEP_SIZES[name]
-    arrays = reference.batch(kind, 5, 3, *((8, 4) if name == "logistic" else (4, 6)))
+    arrays = reference.batch(kind, 5, 3, *((8, 4) if name in ("tall", "logistic") else (4, 6)))
     if name == "logistic":
         arrays["l2"] = np.array([0.5, 0.3, 0.4])
         arrays = reference.with_minimisers(arrays)
@@ -65,7 +68,7 @@ def _step_sizes(name: str, path: Path) -> None:
     made = reference.certificate(theorem, kind, arrays, at)
     assert made.holds
     files = {"problem.safetensors": arrays, "initial.safetensors": at}
-    files |= reference.checkpoints(reference.run(arrays, at, 16), at, made, 4)
+    files |= reference.checkpoints(reference.run(arrays, at, STEPS), at, made, 4)
     reference.directory_of(path, files, made, tamper.safetensors)
 
 
@@ -79,7 +82,7 @@ def _inverse(name: str, path: Path) -> None:
 OTHERS: dict[str, Callable[[Path], None]] = {
     **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far")},
     **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd")},
-    **{f"step-sizes {name}": partial(_step_sizes, name) for name in STEP_SIZES},
+    **{f"step-sizes {name}": partial(step_sizes, name) for name in STEP_SIZES},
     **{f"inverse {name}": partial(_inverse, name) for name in ("interval", "order")},
 }
 """``OTHERS[name](path)`` writes a run of a theorem of another system than two-layer networks, which the checker accepts."""
