@@ -55,15 +55,15 @@ class Inequality:
 @dataclass(frozen=True)
 class Segment:
     """From iteration ``start``, for ``count`` iterations (``None``: for ever), the guaranteed gap falls by the factor
-    ``1 - decrease`` an iteration, from ``level``. One of the two steps is the witness for the checker: the floor step
-    of the theorem (by Theorem I, or by Theorem III) that achieves that decrease; the other is 0."""
+    ``1 - decrease`` an iteration, from ``level``. A step is the witness for the checker: the floor step that achieves that
+    decrease. Where the theorem has floors of two kinds, ``other_step`` is that of the second; the one not taken is 0."""
 
     start: int
     count: int | None
     level: float
     decrease: float
-    sharp_step: float = 0.0
-    contraction_step: float = 0.0
+    main_step: float = 0.0
+    other_step: float = 0.0
 
     def at(self, iteration: int) -> float:
         """Guaranteed gap at ``iteration`` ≥ start, rounded up."""
@@ -75,7 +75,7 @@ class Segment:
     @property
     def step(self) -> float:
         """The floor step."""
-        return max(self.sharp_step, self.contraction_step)
+        return max(self.main_step, self.other_step)
 
 
 Schedule = list[Segment]
@@ -172,6 +172,6 @@ def chain(q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
 
 def starts_with(segment: Segment, step: Number) -> Iterator[Inequality]:
     """The obligations of a segment whose one step is the published first step."""
-    yield Inequality("the step is at most the first step", segment.sharp_step, "<=", step)
-    yield Inequality("the step is at least the first step", segment.sharp_step, ">=", step)
-    yield Inequality("there is no other step", segment.contraction_step, "<=", 0.0)
+    yield Inequality("the step is at most the first step", segment.main_step, "<=", step)
+    yield Inequality("the step is at least the first step", segment.main_step, ">=", step)
+    yield Inequality("there is no other step", segment.other_step, "<=", 0.0)

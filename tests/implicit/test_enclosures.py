@@ -320,6 +320,7 @@ def certified(problem: Samples, weights: Weights, theorem: str, **choices: float
         schedule=tuple(schedule),
         optimal_value=0.0,
         rule=statement.rule,
+        claims=statement.claims,
         problem={"kind": "samples", **sizes},
         arrays={name: digest(array) for name, array in arrays.items()},
     )
@@ -410,6 +411,7 @@ def test_checker_accepts_no_tampered_run(tmp_path: Path, tampering: str) -> None
         schedule=tuple(theorem.schedule(base)) if tampering != "negative radius" else certificate.schedule,
         optimal_value=0.0,
         rule=theorem.rule,
+        claims=theorem.claims,
         problem=certificate.problem,
         arrays=dict(certificate.arrays),
     )

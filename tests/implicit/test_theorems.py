@@ -174,8 +174,8 @@ def test_better_claims_are_not_proved(theorem: str) -> None:
     changes: list[Callable[[Any], Any]] = [
         lambda s: replace(s, decrease=s.decrease * (1.0 + 1e-6)),
         lambda s: replace(s, level=s.level * (1.0 - 1e-6)),
-        lambda s: replace(s, sharp_step=s.sharp_step * (1.0 + 1e-12) + 1e-300),
-        lambda s: replace(s, contraction_step=1e-300),
+        lambda s: replace(s, main_step=s.main_step * (1.0 + 1e-12) + 1e-300),
+        lambda s: replace(s, other_step=1e-300),
         lambda s: replace(s, start=s.start + 1),
     ]
     for change in changes:

@@ -543,12 +543,12 @@ def certified(theorem: str) -> sf.Certificate:
 
 
 TAMPERED = {
-    "larger first step": (0, {"sharp_step": 1.0 + 1e-7}),
+    "larger first step": (0, {"main_step": 1.0 + 1e-7}),
     "larger decrease": (0, {"decrease": 1.0 + 1e-7}),
     "lower first level": (0, {"level": 1.0 - 1e-7}),
     "larger last decrease": (-1, {"decrease": 1.0 + 1e-7}),
     "another start": (0, {"start": 1}),
-    "a second step": (0, {"contraction_step": 1e-3}),
+    "a second step": (0, {"other_step": 1e-3}),
     "negative decrease": (0, {"decrease": -1.0}),
 }
 
@@ -562,7 +562,7 @@ def test_a_tampered_schedule_is_not_proved(theorem: str, name: str) -> None:
     index, change = TAMPERED[name]
     segment = schedule[index]
     for key, value in change.items():
-        new = value if key in ("start", "contraction_step") else getattr(segment, key) * value
+        new = value if key in ("start", "other_step") else getattr(segment, key) * value
         schedule[index] = replace(segment, **{key: new})
     assert not proof(certificate, schedule)
 

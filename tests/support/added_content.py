@@ -224,4 +224,4 @@ def _with_step(record: Record, choice: str, value: float) -> list[Segment] | Non
         return None
     if choice not in ("eta", "initial_step"):
         return segments(record)
-    return [replace(segment, sharp_step=value, decrease=0.0) for segment in segments(record)]
+    return [replace(segment, main_step=value, decrease=0.0) for segment in segments(record)]

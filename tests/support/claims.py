@@ -310,7 +310,7 @@ def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) ->
     if [(s.start, s.count) for s in published] != [(s.start, s.count) for s in theirs]:
         return "the segments are not the theorem's"
     times = sorted({0, 1, 2, 3, 10, 100, 10**4, *(s.start + d for s in (*published, *theirs) for d in (0, 1))})
-    numbers = [x for s in published for x in (s.level, s.decrease, s.sharp_step, s.contraction_step)]
+    numbers = [x for s in published for x in (s.level, s.decrease, s.main_step, s.other_step)]
     if min(numbers) < 0.0 or max(s.decrease for s in published) >= 1.0:
         return "a segment has a number out of range"
     for t in times:

@@ -131,6 +131,7 @@ def certificate(theorem: str, kind: str, arrays: Arrays, at: Arrays) -> Certific
         schedule=tuple(schedule),
         optimal_value=0.0,
         rule=statement.rule,
+        claims=statement.claims,
         problem={"kind": kind, **sizes},
         arrays={f"problem/{k}": digest(v) for k, v in arrays.items()}
         | {f"initial/{k}": digest(v) for k, v in at.items()},

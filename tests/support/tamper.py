@@ -143,6 +143,7 @@ def reevaluated(
             schedule=tuple(theorem.schedule(q) if schedule is None else schedule),
             optimal_value=float.fromhex(record["optimal_value"]),
             rule=record["rule"],
+            claims=theorem.claims,
             problem=record["problem"],
             arrays=record["arrays"],
         ).to_json()

@@ -341,8 +341,8 @@ def test_the_witness_step_must_be_admissible_and_give_the_decrease(theorem: str)
             assert proved(segment)
             assert not proved(dataclasses.replace(segment, decrease=segment.decrease * (1.0 + 1e-6)))
             for factor in (0.0, 0.5, 3.0, 1e3, -1.0, math.nan, math.inf):
-                sharp, contraction = factor * segment.sharp_step, factor * segment.contraction_step
-                assert not proved(dataclasses.replace(segment, sharp_step=sharp, contraction_step=contraction))
+                sharp, contraction = factor * segment.main_step, factor * segment.other_step
+                assert not proved(dataclasses.replace(segment, main_step=sharp, other_step=contraction))
 
 
 def test_sharp_schedules_claim_no_rate_in_any_segment() -> None:

@@ -19,12 +19,10 @@ from surefoot_check.arrays import FormatError, digest, parse_hex
 from surefoot_check.rigor.bounds import NotFiniteError
 from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem, iterations_to
-from surefoot_check.systems import THEOREMS
 
 from . import claims
 from .claims import Claim, Kind
 from .statistics import Cut
-from .validate import unknown
 
 EXTREME = "the data or the weights are too large or too small"
 SCALE = "scale the data and the weights to order 1"
@@ -90,6 +88,7 @@ class Certificate:
         suggestion: what would make it hold; empty where it does.
         problem: kind of the loss, and the sizes.
         arrays: sha256 of each array it speaks of.
+        claims: what the checker can prove of it where it holds.
         advice: of a certificate that holds with a count of no practical use: why the count is so large, as measured, and what
             lowers it. Of ``certify``; not in the file.
         cut: what the reduction of the data to its numerical rank dropped; the certificate speaks of what is left. Of ``certify``;
@@ -112,6 +111,7 @@ class Certificate:
     suggestion: str = ""
     problem: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, str] = field(default_factory=dict)
+    claims: tuple[str, ...] = field(default=(), compare=False)
     advice: str = field(default="", compare=False)
     cut: Cut | None = field(default=None, compare=False)
     format: str = FORMAT
@@ -206,7 +206,7 @@ class Certificate:
             "optimal_value": self.optimal_value.hex(),
             "rule": self.rule,
             "suggestion": self.suggestion,
-            "claims": list(THEOREMS[self.theorem].claims) if self.holds and self.theorem in THEOREMS else [],
+            "claims": list(self.claims) if self.holds else [],
         }
         if self.schedule and self.rate is not None:
             record["conclusion"] = {
@@ -219,8 +219,8 @@ class Certificate:
                         s.count,
                         s.level.hex(),
                         s.decrease.hex(),
-                        s.sharp_step.hex(),
-                        s.contraction_step.hex(),
+                        s.main_step.hex(),
+                        s.other_step.hex(),
                     ]
                     for s in self.schedule
                 ],
@@ -273,6 +273,7 @@ class Certificate:
                 suggestion=record["suggestion"],
                 problem=record["problem"],
                 arrays=record["arrays"],
+                claims=tuple(record.get("claims", ())),
                 format=found,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -404,6 +405,7 @@ def conclude(
         suggestion="" if holds else suggestion,
         problem=problem,
         arrays=arrays,
+        claims=theorem.claims,
     )
 
 
@@ -437,11 +439,3 @@ def digests(problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> dic
     arrays = {f"problem/{name}": array for name, array in problem.items()}
     arrays |= {f"initial/{name}": array for name, array in weights.items()}
     return {name: digest(array.cpu().numpy()) for name, array in arrays.items()}
-
-
-def find(name: str, system: str) -> Theorem:
-    """The theorem ``name`` of a system; ``ValueError`` with the nearest name otherwise."""
-    known = [key for key, theorem in THEOREMS.items() if key.startswith(system + "/")]
-    if name not in known:
-        raise unknown("theorem", name, known)
-    return THEOREMS[name]

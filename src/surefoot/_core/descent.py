@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import checkpoints
 from . import trace as traces
-from .certificate import Certificate, digests, find, require_arrays
+from .certificate import Certificate, digests, require_arrays
 from .interrupts import StopRequest
 from .io import RunDirectoryError, read_json, read_tensors, run_directory, write_atomic, write_json
 from .progress import Update, progress_line
@@ -52,7 +52,7 @@ def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any
         taken = f", or {' and '.join(system.given)} by name" if system.given else ""
         raise TypeError(f"{system.network_name} takes no {name}; pass a loss{taken}")
     problem = system.problem(net, loss, **given)
-    name = find(theorem or system.default_theorem, system.name).id
+    name = system.theorem(theorem).id
     found = replace(system.certify(net, problem, name), cut=getattr(problem, "cut", None))
     return replace(found, advice=system.advice(net, problem, found)) if found.practical is False else found
 

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from surefoot_check.statement import Theorem, iterations_to
+from surefoot_check.systems import THEOREMS
 
 from .audit import Audit, Rows
-from .certificate import Certificate, Condition, conclude, digests, evaluate, find
+from .certificate import Certificate, Condition, conclude, digests, evaluate
 from .losses import LinearMapLoss, Loss
 from .status import RunStatus
 from .steps import StepRule, make
+from .validate import unknown
 from .words import Words
 
 Net = TypeVar("Net")
@@ -133,7 +135,7 @@ class Certifiable(System, Generic[Net, P]):
 
         Where several choices are admissible, it is that with the fewest guaranteed iterations to ``aim``.
         """
-        statement = self.stands_for(find(theorem, self.name), loss)
+        statement = self.stands_for(self.theorem(theorem), loss)
         measured = self.measured(net, loss, statement)
         base = {name: measured.published[name] for name in statement.base if name in measured.published}
         if measured.missing is None:
@@ -155,6 +157,18 @@ class Certifiable(System, Generic[Net, P]):
             suggestion=suggestion,
         )
         return self.judged(found)
+
+    def theorems(self) -> Mapping[str, Theorem]:
+        """Its theorems by id; those in the checker's list."""
+        return {name: theorem for name, theorem in THEOREMS.items() if name.startswith(f"{self.name}/")}
+
+    @final
+    def theorem(self, name: str | None) -> Theorem:
+        """The theorem of that id, or the default one; ``ValueError`` with the nearest id otherwise."""
+        known, wanted = self.theorems(), name or self.default_theorem
+        if wanted not in known:
+            raise unknown("theorem", wanted, list(known))
+        return known[wanted]
 
     def stands_for(self, theorem: Theorem, loss: P) -> Theorem:
         """The theorem that a name means for this problem; ``ValueError`` for one that gives no certificate."""

@@ -17,7 +17,7 @@ from surefoot_check.inverse import enclosures as rigorous
 from surefoot_check.inverse import interval as inverse_interval
 from surefoot_check.statement import Theorem
 
-from .._core.certificate import Certificate, Condition, checkable, find, publish
+from .._core.certificate import Certificate, Condition, checkable, publish
 from .._core.io import run_directory
 from .._core.run import write_start
 from .._core.system import Certifiable, Measured
@@ -116,7 +116,7 @@ def save_certificate(
     """See ``LearnedInverse.save_certificate``."""
     system = InverseSystem()
     loss = system.problem(net, None, interval)
-    certificate = system.certify(net, loss, find(theorem or system.default_theorem, system.name).id)
+    certificate = system.certify(net, loss, system.theorem(theorem).id)
     if not certificate.holds:
         failed = "; ".join(str(condition) for condition in certificate.conditions if not condition.holds)
         raise ValueError(f"there is nothing to certify: {failed}. {certificate.suggestion}")

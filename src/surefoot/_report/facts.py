@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from surefoot_check.systems import THEOREMS
+from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, AuditLine
 from .._core.certificate import Certificate, CertificateStatus
@@ -54,7 +54,7 @@ class Facts:
         Raises:
             RunDirectoryError: a theorem that this version does not know, or settings that are not numbers.
         """
-        if run.certificate.theorem not in THEOREMS:
+        if run.certificate.theorem not in system_named(run.certificate.system).theorems():
             raise RunDirectoryError(
                 f"the certificate speaks of theorem {run.certificate.theorem!r}, "
                 "which this version does not know; use the version that wrote it"
@@ -91,6 +91,11 @@ class Facts:
     def stepless(self) -> bool:
         """Whether no number is the step of an iteration: the method has steps of its own."""
         return self.words.own_steps is not None
+
+    @property
+    def theorem(self) -> Theorem:
+        """That of the run."""
+        return system_named(self.run.certificate.system).theorem(self.run.certificate.theorem)
 
     @property
     def words(self) -> Words:
@@ -167,8 +172,8 @@ def _theorems(run: Run) -> tuple[tuple[Certificate, ...], dict[str, str]]:
     system = system_named(run.certificate.system)
     net, loss = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
     found, unevaluated = [run.certificate], {}
-    for name in THEOREMS:
-        if not name.startswith(f"{system.name}/") or name == run.certificate.theorem:
+    for name in system.theorems():
+        if name == run.certificate.theorem:
             continue
         try:
             certificate = system.certify(net, loss, name)

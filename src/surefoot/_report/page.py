@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from surefoot_check.arrays import digest
-from surefoot_check.systems import THEOREMS
 
 from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind
@@ -160,7 +159,7 @@ def _target(facts: Facts) -> str:
 
 def _conditions(facts: Facts) -> Markup:
     certificate = facts.run.certificate
-    theorem = THEOREMS[certificate.theorem]
+    theorem = facts.theorem
     rows = [
         [
             verdict(c.holds),
@@ -387,7 +386,7 @@ def _check(facts: Facts) -> Markup:
             f"{len(facts.checkpoints)} stored checkpoints; the iterates between them are not covered.",
         ),
     }
-    theorem = THEOREMS[facts.run.certificate.theorem]
+    theorem = facts.theorem
     if not theorem.provable:
         claimed = f"{theorem.id} is evaluated and not proved: the checker accepts no certificate of it."
     elif not holds:

@@ -95,7 +95,7 @@ class GradientDescent(Theorem):
         yield Inequality("eta is at most the theorem's step", q["initial_step"], "<=", step(q))
         for segment in schedule:
             yield from starts_with(segment, q["initial_step"])
-            yield Inequality("the decrease is the theorem's", decrease(q, segment.sharp_step), ">=", segment.decrease)
+            yield Inequality("the decrease is the theorem's", decrease(q, segment.main_step), ">=", segment.decrease)
 
 
 THEOREM = GradientDescent()

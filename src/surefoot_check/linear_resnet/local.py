@@ -91,10 +91,10 @@ class Local(Theorem):
         for index, segment in enumerate(schedule):
             where = f"segment {index}"
             level = segment.level + 0.0 * q["initial_gap"]
-            step = segment.sharp_step
+            step = segment.main_step
             yield Inequality(f"{where}: eta K <= gamma", step * smoothness(q, level), "<=", q["gamma"])
             yield Inequality(f"{where}: the step achieves the decrease", decrease(q, step), ">=", segment.decrease)
-            yield Inequality(f"{where}: one step", segment.contraction_step, "<=", 0.0)
+            yield Inequality(f"{where}: one step", segment.other_step, "<=", 0.0)
 
 
 THEOREM = Local()

@@ -165,7 +165,7 @@ class Drift(Theorem):
             if segment.level == 0.0:
                 continue
             level = Level(q, segment.level + 0.0 * q["initial_gap"])
-            sharp, contraction = segment.sharp_step, segment.contraction_step
+            sharp, contraction = segment.main_step, segment.other_step
             floor, decrease = sharp == contraction == 0.0, 0.0
             if self.use_sharp and contraction == 0.0:
                 floor = tl.sharp_floor_holds(sharp, level.k, level.cap)
