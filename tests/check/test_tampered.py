@@ -17,6 +17,7 @@ from hand_made import CORPORA
 from named import named
 
 from surefoot_check.checker import Outcome, Report, check, lines
+from surefoot_check.systems import THEOREMS
 from surefoot_check.two_layer.constants import DIRECTIONS
 
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
@@ -107,9 +108,10 @@ def test_a_weaker_certificate_is_still_true(name: str, good_run: GoodRun, tmp_pa
         for q, text in run.certificate["quantities"].items()
         if q in DIRECTIONS
     }
-    choices = {}
-    if "initial_step" in run.certificate["quantities"]:  # it must suit the weaker constants
-        choices["initial_step"] = float.fromhex(run.certificate["quantities"]["initial_step"]) * 0.5
+    sizes = {size: value for size, value in run.certificate["problem"].items() if size != "kind"}
+    choices = THEOREMS[run.certificate["theorem"]].parameters(
+        {**base, **sizes}
+    )  # roots and steps suit the weaker constants
     run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, base, choices)
     run.seal()
     del run.arrays["final.safetensors"]
