@@ -17,13 +17,10 @@ from typing import Any, TextIO
 
 import tyro
 
-from ._cli.commands import AnyTrain, Certify, Check, Command, Demo, List, Report, Train
-from ._cli.deblur_options import Deblur
-from ._cli.deconvolution_options import TrainDeconvolution
+from ._cli import commands
+from ._cli.commands import Train
 from ._cli.errors import Exit, message_of
-from ._cli.inverse_options import CertifyInverse, TrainInverse
-from ._cli.step_sizes_options import CertifyStepSizes, TrainStepSizes
-from ._cli.svd_options import TrainSVD
+from ._cli.options import Runnable, TrainOptions
 from ._core.team import RankLostError, together
 
 # short paragraphs: the parser does not wrap them
@@ -101,80 +98,26 @@ def _shared(program: Callable[[], int]) -> int:
         waiting.cancel()
 
 
-def _parse(arguments: Sequence[str]) -> Command:
+def _parse(arguments: Sequence[str]) -> Runnable:
     if arguments[:1] == ["reproduce"] and "--quick" in arguments:
         raise ValueError("--quick is the default, so leave it out; --full is for the paper's sizes and repeats")
-    if arguments[:2] == ["certify", "svd"]:
-        from ._cli.svd import NO_THEOREM
-
-        raise ValueError(NO_THEOREM)
+    if arguments[:1] == ["certify"] and len(arguments) > 1:
+        reason = getattr(commands.modules().get(arguments[1]), "NO_CERTIFICATE", "")
+        if reason:
+            raise ValueError(reason)
     parse: Any = tyro.cli
-    return parse(Command, prog="surefoot", description=DESCRIPTION, args=arguments, config=PARSER)
+    return parse(commands.command(), prog="surefoot", description=DESCRIPTION, args=arguments, config=PARSER)
 
 
-def _run(command: Command, arguments: Sequence[str]) -> int:
-    """Each command imports what it needs."""
-    if isinstance(command, Demo):
-        from ._cli.demo import run_demo
-
-        return run_demo(command)
-    if isinstance(command, Certify):
-        if isinstance(command.system, CertifyStepSizes):
-            from ._cli.step_sizes import run_certify_steps
-
-            return run_certify_steps(command.system)
-        if isinstance(command.system, CertifyInverse):
-            from ._cli.inverse import run_certify_inverse
-
-            return run_certify_inverse(command.system)
-        from ._cli.training import run_certify
-
-        return run_certify(command.system)
-    if isinstance(command, Train):
-        options = _resumed(command.system, arguments) if command.system.resume else command.system
-        with ExitStack() as held:
-            return _train(options, held)
-    if isinstance(command, Deblur):
-        from ._cli.deblur import run_deblur
-
-        return run_deblur(command)
-    if isinstance(command, List):
-        from ._cli.listing import run_list
-
-        return run_list(command)
-    from ._cli import inspection
-
-    if isinstance(command, Check):
-        return inspection.run_check(command)
-    if isinstance(command, Report):
-        return inspection.run_report(command)
-    return inspection.run_reproduce(command)
+def _run(command: Runnable, arguments: Sequence[str]) -> int:
+    """A run directory is this process's own until the command has ended."""
+    with ExitStack() as held:
+        if isinstance(command, Train) and command.system.resume:
+            return _resumed(command.system, arguments).run(held)
+        return command.run(held)
 
 
-def _train(options: AnyTrain, held: ExitStack) -> int:
-    """The run directory is this process's own until ``held`` is closed."""
-    if isinstance(options, TrainStepSizes):
-        from ._cli.step_sizes import run_train_steps
-
-        return run_train_steps(options, held)
-    if isinstance(options, TrainInverse):
-        from ._cli.inverse import run_train_inverse
-
-        return run_train_inverse(options, held)
-    if isinstance(options, TrainSVD):
-        from ._cli.svd import run_train_svd
-
-        return run_train_svd(options, held)
-    if isinstance(options, TrainDeconvolution):
-        from ._cli.deconvolution import run_train_deconvolution
-
-        return run_train_deconvolution(options, held)
-    from ._cli.training import run_train
-
-    return run_train(options)
-
-
-def _resumed(given: AnyTrain, arguments: Sequence[str]) -> AnyTrain:
+def _resumed(given: TrainOptions, arguments: Sequence[str]) -> TrainOptions:
     """The options of the run that is resumed. They are the defaults of a second parse, so that whatever then differs
     was given on the command line."""
     from ._cli.training import refuse_changes, stored_options

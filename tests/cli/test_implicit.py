@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot._cli.options import TrainImplicit
-from surefoot._cli.samples import quotas
+from surefoot._implicit.command import Train
+from surefoot._implicit.command_samples import quotas
 
 SYSTEM = "implicit"
 DIGITS = ["--data", "digits", "--classes", "0,1", "--inputs", "unit", "--samples", "12", "--width", "48"]
@@ -85,7 +85,7 @@ def test_defaults_reach_their_tolerance_within_their_limit(run) -> None:
     record = run("certify", SYSTEM, "--json").json
     assert (record["problem"]["drawn_rows"], record["problem"]["inputs"]) == (100, "standardise")
     assert len(record["problem"]["classes"]) == 10
-    limit = TrainImplicit.__dataclass_fields__["max_iterations"].default
+    limit = Train.__dataclass_fields__["max_iterations"].default
     assert record["certificate"]["iterations_to"]["0.001"] < limit / 5
 
 

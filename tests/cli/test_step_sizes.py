@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from surefoot._cli import step_sizes
 from surefoot._learning.directory import TrainingDirectory
+from surefoot._step_sizes import command
 from surefoot.cli import main
 from surefoot.nn import StepSizeNet
 
@@ -221,8 +221,8 @@ def test_a_run_beyond_two_is_uncertified(run, tmp_path: Path, without_report: No
     ],
 )
 def test_bad_input_is_one_line_and_code_2(run, tmp_path: Path, arguments: list[str], message: str) -> None:
-    for command in (["certify", SYSTEM], ["train", SYSTEM, "--out", tmp_path / "run"]):
-        outcome = run(*command, *arguments)
+    for words in (["certify", SYSTEM], ["train", SYSTEM, "--out", tmp_path / "run"]):
+        outcome = run(*words, *arguments)
         assert (outcome.code, outcome.out) == (2, "")
         assert outcome.err.startswith("surefoot: error: ")
         assert message in outcome.err
@@ -272,6 +272,6 @@ def test_directories(run, trained: Path, tmp_path: Path) -> None:
 
 
 def test_the_fresh_problems_are_others() -> None:
-    options = step_sizes.TrainStepSizes(out="run", size="4x6", problems=2)
-    first, fresh = (step_sizes._draw(options, seed) for seed in (0, 1))
+    options = command.Train(out="run", size="4x6", problems=2)
+    first, fresh = (command._draw(options, seed) for seed in (0, 1))
     assert not bool((first.M == fresh.M).any())

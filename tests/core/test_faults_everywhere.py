@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import itertools
 import json
 import math
@@ -19,6 +18,7 @@ from trainings import files as files_of
 
 import surefoot as sf
 from surefoot._cli import training
+from surefoot._cli.commands import modules
 from surefoot._core import io as files
 from surefoot._deconvolution import training as deconvolution
 from surefoot.cli import main
@@ -259,9 +259,7 @@ def test_a_command_on_a_directory_in_use(
         {"two-layer": "descend", "step-sizes": "compare", "inverse": "_losses", "svd": "_compared"}[system],
         [],
     )
-    module = importlib.import_module(
-        f"surefoot._cli.{'training' if system == 'two-layer' else system.replace('-', '_')}"
-    )
+    module = training if system == "two-layer" else modules()[system]
     original = getattr(module, last)
 
     def contested(*arguments: Any, **options: Any) -> Any:

@@ -40,7 +40,8 @@ from trainings import TRAININGS, differences
 
 import surefoot as sf
 from surefoot import cli
-from surefoot._cli import deconvolution, inverse, step_sizes, svd, training  # noqa: F401 - for the children
+from surefoot._cli import training
+from surefoot._cli.commands import modules
 from surefoot._core import checkpoints, trace
 from surefoot._deconvolution import training as deconvolution_training
 from surefoot._report import plots  # noqa: F401 - for the children
@@ -59,6 +60,8 @@ WARM = (
 )
 """What children would import one after the other; forked from a parent that has it, they need not. The command line alone needs
 those after the fourth."""
+MODULES = modules()
+"""The commands of all systems, imported for the children."""
 LIMIT = 120.0
 """Seconds after which a child counts as hanging."""
 
@@ -85,7 +88,7 @@ def command(system: str, *options: str, report: bool = False) -> Train:
     def train(directory: Path, resume: bool) -> int:
         if not report:
             training.write_report = lambda directory, data=None: Path(directory) / "report.html"
-        deconvolution.compared = lambda *_, **__: [{"noise": 0.01, "start": 0.0}]
+        MODULES["deconvolution"].compared = lambda *_, **__: [{"noise": 0.01, "start": 0.0}]
         settings = ["--resume"] if resume else list(options)
         return cli.main(["train", system, "--out", str(directory), "--quiet", *settings])
 

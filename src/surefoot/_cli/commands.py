@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, make_dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Annotated, Any, Literal, Union
 
 from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
-from .deblur_options import Deblur
-from .deconvolution_options import TrainDeconvolution
-from .inverse_options import CertifyInverse, TrainInverse
-from .options import (
-    CertifyImplicit,
-    CertifyLinearResNet,
-    CertifyTwoLayer,
-    Flag,
-    Json,
-    TrainImplicit,
-    TrainLinearResNet,
-    TrainSystem,
-    TrainTwoLayer,
-)
-from .step_sizes_options import CertifyStepSizes, TrainStepSizes
-from .svd_options import TrainSVD
+from .options import Flag, Json, Runnable, TrainOptions
 
-AnyTrain = TrainSystem | TrainStepSizes | TrainInverse | TrainSVD | TrainDeconvolution
-"""The options of ``train`` for any system."""
+COMMANDS = {
+    "two-layer": "surefoot._two_layer.command",
+    "linear-resnet": "surefoot._linear_resnet.command",
+    "implicit": "surefoot._implicit.command",
+    "step-sizes": "surefoot._step_sizes.command",
+    "inverse": "surefoot._inverse.command",
+    "svd": "surefoot._orthogonal.command",
+    "deconvolution": "surefoot._deconvolution.command",
+}
 RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
 ProblemFile = Annotated[
     str | None,
@@ -42,28 +38,20 @@ ProblemFile = Annotated[
 class Certify:
     """Evaluate a convergence theorem on your data and initial weights, before training."""
 
-    system: (
-        Annotated[CertifyTwoLayer, subcommand("two-layer")]
-        | Annotated[CertifyLinearResNet, subcommand("linear-resnet")]
-        | Annotated[CertifyImplicit, subcommand("implicit")]
-        | Annotated[CertifyStepSizes, subcommand("step-sizes")]
-        | Annotated[CertifyInverse, subcommand("inverse")]
-    )
+    system: Runnable
+
+    def run(self, held: ExitStack) -> int:
+        return self.system.run(held)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
     """Certify, train, audit, and write a run directory with a report."""
 
-    system: (
-        Annotated[TrainTwoLayer, subcommand("two-layer")]
-        | Annotated[TrainLinearResNet, subcommand("linear-resnet")]
-        | Annotated[TrainImplicit, subcommand("implicit")]
-        | Annotated[TrainStepSizes, subcommand("step-sizes")]
-        | Annotated[TrainInverse, subcommand("inverse")]
-        | Annotated[TrainSVD, subcommand("svd")]
-        | Annotated[TrainDeconvolution, subcommand("deconvolution")]
-    )
+    system: TrainOptions
+
+    def run(self, held: ExitStack) -> int:
+        return self.system.run(held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +83,11 @@ class Check:
     data: ProblemFile = None
     json: Json = False
 
+    def run(self, held: ExitStack) -> int:
+        from .inspection import run_check
+
+        return run_check(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -102,6 +95,11 @@ class Report:
 
     directory: RunDirectory
     data: ProblemFile = None
+
+    def run(self, held: ExitStack) -> int:
+        from .inspection import run_report
+
+        return run_report(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +132,22 @@ class Reproduce:
     """Seed of the random data and weights."""
     json: Json = False
 
+    def run(self, held: ExitStack) -> int:
+        from .inspection import run_reproduce
+
+        return run_reproduce(self)
+
 
 @dataclass(frozen=True, kw_only=True)
 class List:
     """List systems, theorems, step rules, data sets and experiments."""
 
     json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        from .listing import run_list
+
+        return run_list(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,14 +160,49 @@ class Demo:
     """Directory for the runs: new, or empty."""
     json: Json = False
 
+    def run(self, held: ExitStack) -> int:
+        from .demo import run_demo
 
-Command = (
-    Annotated[Demo, subcommand("demo")]
-    | Annotated[Certify, subcommand("certify")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Check, subcommand("check", description="Check a run, independently and rigorously.")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Deblur, subcommand("deblur")]
-    | Annotated[Reproduce, subcommand("reproduce")]
-    | Annotated[List, subcommand("list")]
-)
+        return run_demo(self)
+
+
+def modules() -> dict[str, ModuleType]:
+    """The module of each system's commands, by the system's name."""
+    return {name: import_module(place) for name, place in COMMANDS.items()}
+
+
+def command() -> Any:
+    """The union of all commands, from which the parser is made."""
+    of_systems = modules()
+    extra = {name: kind for module in of_systems.values() for name, kind in getattr(module, "MORE", {}).items()}
+    kinds = {
+        "demo": Demo,
+        "certify": _by_system(Certify, of_systems),
+        "train": _by_system(Train, of_systems),
+        "check": Check,
+        "report": Report,
+        **extra,
+        "reproduce": Reproduce,
+        "list": List,
+    }
+    descriptions = {"check": "Check a run, independently and rigorously."}
+    return _union({name: (kind, descriptions.get(name)) for name, kind in kinds.items()})
+
+
+def _by_system(kind: type, of_systems: Mapping[str, ModuleType]) -> type:
+    """The command whose ``system`` is one of those that have it."""
+    forms = {
+        name: (getattr(module, kind.__name__), None)
+        for name, module in of_systems.items()
+        if hasattr(module, kind.__name__)
+    }
+    made = make_dataclass(kind.__name__, [("system", _union(forms))], bases=(kind,), frozen=True, kw_only=True)
+    made.__doc__ = kind.__doc__
+    return made
+
+
+def _union(kinds: Mapping[str, tuple[type, str | None]]) -> Any:
+    members = [
+        Annotated[kind, subcommand(name, description=description)] for name, (kind, description) in kinds.items()
+    ]
+    return Union[tuple(members)]  # noqa: UP007 - made of a list

@@ -17,10 +17,10 @@ from .._core.audit import Audit
 from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.status import RunStatus
+from .._two_layer.command import Train
 from .commands import Demo
 from .errors import Exit
-from .options import TrainTwoLayer
-from .problem import Problem, build
+from .problem import Built
 from .screen import Screen, count, number, print_json
 from .training import Trained, refuse_existing, train
 
@@ -32,8 +32,8 @@ DEFAULT = "surefoot-demo"
 class Case:
     """One of the demo's runs with its independent check."""
 
-    options: TrainTwoLayer
-    problem: Problem
+    options: Train
+    built: Built
     certificate: Certificate
     trained: Trained
     check: surefoot_check.Report
@@ -55,7 +55,7 @@ class Case:
         return {
             "name": self.name,
             "directory": self.options.out,
-            "condition_number": self.problem.facts["condition_number"],
+            "condition_number": self.built.facts["condition_number"],
             "guaranteed_before": self.certificate.iterations_to(TOLERANCE),
             "guaranteed_along": run.guaranteed_iterations(TOLERANCE),
             "iterations": run.iterations,
@@ -76,9 +76,9 @@ def run_demo(options: Demo) -> int:
     screen.say(
         "Does a theorem guarantee convergence for exactly these weights and data? Ask first; then train, audit, check."
     )
-    first = _full(screen, TrainTwoLayer(out=str(directory / "standardised"), tolerance=TOLERANCE))
-    again = TrainTwoLayer(out=str(directory / "certified-again"), tolerance=TOLERANCE, certify_every=50)
-    white = TrainTwoLayer(out=str(directory / "whitened"), tolerance=TOLERANCE, inputs="whiten")
+    first = _full(screen, Train(out=str(directory / "standardised"), tolerance=TOLERANCE))
+    again = Train(out=str(directory / "certified-again"), tolerance=TOLERANCE, certify_every=50)
+    white = Train(out=str(directory / "whitened"), tolerance=TOLERANCE, inputs="whiten")
     cases = [
         first,
         _short(screen, again, "The same, certified again every 50 iterations: the guarantee tightens along the run"),
@@ -110,14 +110,14 @@ def directory_for(given: str | None) -> Path:
     return next(Path(name) for name in names if not Path(name).exists())
 
 
-def _full(screen: Screen, options: TrainTwoLayer) -> Case:
+def _full(screen: Screen, options: Train) -> Case:
     """A run with everything that there is to show."""
-    problem = build(options)
-    certificate = certify(problem.net, problem.loss)
-    screen.problem(problem.facts)
+    built = options.build()
+    certificate = certify(built.net, built.loss)
+    screen.problem(built.facts["data"], built.shown)
     screen.certificate(certificate)
-    trained = train(options, problem, certificate, screen, progress=True)
-    case = _checked(options, problem, certificate, trained)
+    trained = train(options, built, certificate, screen, progress=True)
+    case = _checked(options, built, certificate, trained)
     screen.heading(
         "Independent check",
         f"{case.check.outcome.value}: {len(case.check.lines)} claims, in rigorous arithmetic, without PyTorch",
@@ -132,13 +132,13 @@ def _full(screen: Screen, options: TrainTwoLayer) -> Case:
     return case
 
 
-def _short(screen: Screen, options: TrainTwoLayer, title: str) -> Case:
+def _short(screen: Screen, options: Train, title: str) -> Case:
     """A run in two lines."""
-    problem = build(options)
-    certificate = certify(problem.net, problem.loss)
+    built = options.build()
+    certificate = certify(built.net, built.loss)
     screen.heading(title)
-    trained = train(options, problem, certificate, Screen(silent=True), progress=True)
-    case = _checked(options, problem, certificate, trained)
+    trained = train(options, built, certificate, Screen(silent=True), progress=True)
+    case = _checked(options, built, certificate, trained)
     run = trained.run
     screen.say(
         f"  guaranteed {count(certificate.iterations_to(TOLERANCE))} before, "
@@ -148,12 +148,12 @@ def _short(screen: Screen, options: TrainTwoLayer, title: str) -> Case:
     return case
 
 
-def _checked(options: TrainTwoLayer, problem: Problem, certificate: Certificate, trained: Trained) -> Case:
+def _checked(options: Train, built: Built, certificate: Certificate, trained: Trained) -> Case:
     if trained.run.status is RunStatus.INTERRUPTED:
         if trained.run.stopped_by == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(int(Exit.of_signal(trained.run.stopped_by)))
-    return Case(options, problem, certificate, trained, surefoot_check.check(options.out))
+    return Case(options, built, certificate, trained, surefoot_check.check(options.out))
 
 
 def _audited(audit: Audit) -> str:
@@ -168,7 +168,7 @@ def _summary(screen: Screen, cases: list[Case]) -> None:
         [
             (
                 case.name,
-                number(case.problem.facts["condition_number"]),
+                number(case.built.facts["condition_number"]),
                 count(case.certificate.iterations_to(TOLERANCE)),
                 count(case.trained.run.guaranteed_iterations(TOLERANCE)),
                 count(case.trained.run.iterations),

@@ -11,10 +11,14 @@ import torch
 from torch import Tensor
 
 from .. import data as datasets
+from .._core.losses import LinearMapLoss
 from .options import Rows
+from .screen import number
 
 IN_MEMORY = 4 << 30
 """Largest memory-mapped X, in bytes of float64, that is read into memory to be standardised or whitened."""
+COLLINEAR = 1e8
+"""Condition numbers above this slow gradient descent so much that the inputs should be whitened."""
 
 
 @dataclass(frozen=True)
@@ -130,3 +134,44 @@ def target_kind(data: datasets.Data, targets: str, labels: bool) -> str:
     if data.Y is None:
         raise ValueError(f"{data.name} has class labels but no numbers to fit; use --targets one-hot")
     return "numbers"
+
+
+def table_facts(table: Table, loss: LinearMapLoss, name: str) -> dict[str, Any]:
+    """Of rows and loss: n inputs, m outputs."""
+    n, m = loss.shape
+    condition = loss.smoothness / loss.strong_convexity if loss.strong_convexity > 0.0 else None
+    rank = loss.reduced.shape[0]
+    return {**table.facts, "n": n, "m": m, "rank": rank, "loss": name, "condition_number": condition}
+
+
+def rows_of(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Rows, loss and network, for people."""
+    condition = facts["condition_number"]
+    items = {
+        "rows": f"{facts['train_rows']:,} to train on{held_out(facts)}",
+        "inputs": inputs(facts),
+        "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
+        "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
+        "network": facts["network"],
+    }
+    if condition is not None and condition > COLLINEAR and facts["inputs"] != "whiten":
+        items["beware"] = f"columns are nearly collinear or badly scaled (κ = {condition:.2g}): use --inputs whiten"
+    if facts["prepared"]:
+        items["prepared"] = facts["prepared"]
+    return items
+
+
+def held_out(facts: Mapping[str, Any]) -> str:
+    """How many rows are held out, as the end of a sentence."""
+    return f"; {facts['test_rows']:,} held out" if facts["test_rows"] else "; none held out"
+
+
+def inputs(facts: Mapping[str, Any]) -> str:
+    """How the inputs are scaled, for people."""
+    scaling = {"standardise": "standardised", "whiten": "whitened", "raw": "as they are", "unit": "rows of norm 1"}
+    columns = f"{facts['columns']:,} columns"
+    if facts["n"] != facts["columns"]:
+        columns += f", {facts['n']:,} kept"
+    if facts.get("rank", facts["n"]) != facts["n"]:
+        columns += f", rank {facts['rank']:,}"
+    return f"{scaling[facts['inputs']]} ({columns})"

@@ -18,8 +18,6 @@ from .._core.registry import system_named
 from .._core.run import Run
 from .._report.wording import MANY, by_family
 
-COLLINEAR = 1e8
-"""Condition numbers above this slow gradient descent so much that the inputs should be whitened."""
 HARDLY = 1e-2
 """Features that moved by less than this part of their norm are as good as fixed."""
 PLAIN_WIDTH = 120
@@ -83,10 +81,10 @@ class Screen:
 
     # -- parts that several commands share ---------------------------------------------------------------------------
 
-    def problem(self, facts: Mapping[str, Any]) -> None:
+    def problem(self, data: str, shown: Mapping[str, str]) -> None:
         """Data, loss and network."""
-        self.heading("Problem", facts["data"])
-        self.pairs(_drawn_samples(facts) if "drawn_rows" in facts else _table_rows(facts))
+        self.heading("Problem", data)
+        self.pairs(shown)
 
     def certificate(self, certificate: Certificate, advice: str = "") -> None:
         """Hypotheses with both sides and margins, and what they guarantee; where they fail, ``advice`` if there is any."""
@@ -228,65 +226,6 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     else:
         items["iterations"] = "no rate: only that the gap never grows"
     return items
-
-
-def _table_rows(facts: Mapping[str, Any]) -> dict[str, str]:
-    """A linear network's problem."""
-    condition = facts["condition_number"]
-    items = {
-        "rows": f"{facts['train_rows']:,} to train on{_held_out(facts)}",
-        "inputs": _inputs(facts),
-        "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
-        "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
-        "network": facts["network"],
-    }
-    if condition is not None and condition > COLLINEAR and facts["inputs"] != "whiten":
-        items["beware"] = f"columns are nearly collinear or badly scaled (κ = {condition:.2g}): use --inputs whiten"
-    if facts["prepared"]:
-        items["prepared"] = facts["prepared"]
-    return items
-
-
-def _drawn_samples(facts: Mapping[str, Any]) -> dict[str, str]:
-    """An implicit network's problem."""
-    drawn, available = facts["drawn_rows"], facts["available_rows"]
-    rows = f"all {available:,} to train on" if drawn == available else f"{drawn:,} drawn of {available:,} to train on"
-    classes = facts["classes"]
-    if classes is None:
-        targets = f"{facts['m']:,} numbers" if facts["m"] > 1 else "1 number"
-    elif facts["m"] == 1:
-        targets = f"1 column: 0 for class {classes[0]}, 1 for class {classes[1]}"
-    else:
-        targets = f"{len(classes)} classes, one-hot"
-    items = {"rows": f"{rows}{_held_out(facts)}", "inputs": _inputs(facts), "targets": targets}
-    if facts["prepared"]:
-        items["prepared"] = facts["prepared"]
-    if facts["merged"]:
-        items["merged"] = facts["merged"]
-    if facts["unmerged"]:
-        items["beware"] = f"{facts['unmerged']}; --merge merges them"
-    items |= {
-        "loss": "squared; the guarantees speak of its way to 0",
-        "network": facts["network"],
-        "contraction": f"γ‖A‖ at most {number(facts['contraction'])} (below 1: the equilibrium exists)",
-    }
-    if facts["dead_units"]:
-        items["dead units"] = f"{count(facts['dead_units'])} of {count(facts['width'])} are 0 on every row"
-    return items
-
-
-def _held_out(facts: Mapping[str, Any]) -> str:
-    return f"; {facts['test_rows']:,} held out" if facts["test_rows"] else "; none held out"
-
-
-def _inputs(facts: Mapping[str, Any]) -> str:
-    scaling = {"standardise": "standardised", "whiten": "whitened", "raw": "as they are", "unit": "rows of norm 1"}
-    columns = f"{facts['columns']:,} columns"
-    if facts["n"] != facts["columns"]:
-        columns += f", {facts['n']:,} kept"
-    if facts.get("rank", facts["n"]) != facts["n"]:
-        columns += f", rank {facts['rank']:,}"
-    return f"{scaling[facts['inputs']]} ({columns})"
 
 
 def _reader_left() -> None:

@@ -7,9 +7,12 @@ import math
 import shlex
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from tyro.conf import arg
 
 from surefoot_check.implicit import flow as implicit_flow
 from surefoot_check.linear_resnet import gd as linear_resnet_gd
@@ -22,12 +25,10 @@ from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._implicit.system import ImplicitSystem
-from .commands import AnyTrain
 from .errors import Exit, NoCertificate, message_of
-from .options import CertifySystem, TrainSystem
-from .problem import Problem, build
+from .options import Flag, Json, KeepProblem, TrainOptions
+from .problem import Built, Question
 from .screen import Screen, audit_record, certificate_record, count, print_json, relative_movement
-from .step_sizes_options import TrainStepSizes
 
 AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
 LIMITS = ("max_iterations", "tolerance", "epochs", "minutes")
@@ -37,27 +38,73 @@ SETTINGS = "settings.json"
 """Where ``train step-sizes`` keeps its options; the other systems have them in config.json."""
 
 
-def interrupted(options: AnyTrain, where: str, stopped_by: int | None) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Training(Question):
+    """Where the run goes, and how it descends."""
+
+    out: Annotated[str, arg(metavar="DIR")]
+    """Run directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the run in DIR from its newest checkpoint, with the settings stored there; only "
+            "--max-iterations and --tolerance may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    keep_problem: KeepProblem = None
+    steps: Annotated[
+        str | None, arg(metavar="RULE|FLOAT", help_behavior_hint="(default: the rule that the theorem speaks of)")
+    ] = None
+    """Step rule, or a number for a constant step; `surefoot list` names the rules."""
+    max_iterations: Annotated[int, arg(metavar="INT")] = 10_000
+    """Limit on the iterations."""
+    tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-10
+    """Stop at this gap (loss minus its optimal value), relative to the initial gap."""
+    certify_every: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Evaluate the theorem again every so many iterations, and follow it where it guarantees more.",
+            help_behavior_hint="(default: never)",
+        ),
+    ] = None
+    require_certificate: Flag = False
+    """Do not train, and exit with 1, unless every step carries the guarantee."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        """Certify, train, audit and report; the exit code."""
+        return run_train(self)
+
+    def engine_name(self) -> str:
+        """The engine to descend with."""
+        return "auto"
+
+
+def interrupted(options: TrainOptions, where: str, stopped_by: int | None) -> int:
     """Say after Ctrl-C, SIGTERM or SIGHUP how to go on; the exit code."""
     hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
     print(f"surefoot: interrupted {where}; {hint}", file=sys.stderr)
     return Exit.of_signal(stopped_by)
 
 
-def run_certify(options: CertifySystem) -> int:
+def run_certify(options: Question) -> int:
     """``surefoot certify``."""
     screen = Screen(silent=options.json)
     try:
-        problem = build(options)
+        built = options.build()
     except NoCertificate as reason:
         return _no_certificate("no certificate", reason, options.json)
-    certificate = certify(problem.net, problem.loss, options.theorem)
-    screen.problem(problem.facts)
-    screen.certificate(certificate, problem.advice)
+    certificate = certify(built.net, built.loss, options.theorem)
+    screen.problem(built.facts["data"], built.shown)
+    screen.certificate(certificate, built.advice)
     if certificate.quantities:
         screen.quantities(certificate)
     if options.json:
-        print_json({"problem": problem.facts, "certificate": certificate_record(certificate)})
+        print_json({"problem": built.facts, "certificate": certificate_record(certificate)})
     return Exit.YES if certificate.holds else Exit.NO
 
 
@@ -79,29 +126,29 @@ class Trained:
     report: Path | None
 
 
-def train(options: TrainSystem, problem: Problem, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
+def train(options: Training, built: Built, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
     """Descend into a run directory; then print and store audit, evaluation and report (unless it was interrupted)."""
     with run_directory(Path(options.out), options.resume):
-        return _train(options, problem, certificate, screen, progress)
+        return _train(options, built, certificate, screen, progress)
 
 
-def _train(options: TrainSystem, problem: Problem, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
+def _train(options: Training, built: Built, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
     directory = Path(options.out)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE_ON_RESUME}
     start = time.monotonic()
     run = descend(
-        problem.net,
-        problem.loss,
+        built.net,
+        built.loss,
         steps=parse_steps(options.steps),
         max_iterations=options.max_iterations,
         tolerance=options.tolerance,
         certificate=certificate,
         certify_every=_certify_every(options, certificate),
-        engine=options.engine,
+        engine=options.engine_name(),
         directory=directory,
         resume=options.resume,
         progress=progress,
-        config={"options": stored, "data": problem.facts},
+        config={"options": stored, "data": built.facts},
     )
     seconds = time.monotonic() - start
     screen.result(run, seconds)
@@ -111,7 +158,7 @@ def _train(options: TrainSystem, problem: Problem, certificate: Certificate, scr
     if run.status is RunStatus.INTERRUPTED:
         return Trained(run, seconds, {}, None)
     screen.audit(run.audit(), run.certified)
-    scores = {} if run.status.failed else problem.evaluate()
+    scores = {} if run.status.failed else built.evaluate()
     screen.evaluation(scores)
     if scores:
         path = directory / "config.json"
@@ -130,10 +177,10 @@ def keep_problem(run: Run, file: str | None, screen: Screen) -> str | None:
     return file
 
 
-def checking(run: Run, options: TrainSystem | TrainStepSizes) -> str:
+def checking(run: Run, out: str, kept: str | None) -> str:
     """The command that checks the run."""
-    data = "" if not large(run.problem) else f" --data {shlex.quote(options.keep_problem or 'FILE')}"
-    return f"surefoot check {shlex.quote(options.out)}{data}"
+    data = "" if not large(run.problem) else f" --data {shlex.quote(kept or 'FILE')}"
+    return f"surefoot check {shlex.quote(out)}{data}"
 
 
 def write_report(directory: str | Path, data: str | None = None) -> Path:
@@ -143,7 +190,7 @@ def write_report(directory: str | Path, data: str | None = None) -> Path:
     return write(directory, data)
 
 
-def run_train(options: TrainSystem) -> int:
+def run_train(options: Training) -> int:
     """``surefoot train``."""
     screen = Screen(silent=options.json or options.quiet)
     if options.theorem == implicit_flow.THEOREM.id:
@@ -154,22 +201,22 @@ def run_train(options: TrainSystem) -> int:
     if not options.resume:
         refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
     try:
-        problem = build(options)
+        built = options.build()
     except NoCertificate as reason:
         return _no_certificate("not trained", reason, options.json)
-    certificate = certify(problem.net, problem.loss, options.theorem)
-    rule = _rule(options, problem, certificate)
-    screen.problem(problem.facts)
-    screen.certificate(certificate, problem.advice)
+    certificate = certify(built.net, built.loss, options.theorem)
+    rule = _rule(options, built, certificate)
+    screen.problem(built.facts["data"], built.shown)
+    screen.certificate(certificate, built.advice)
     covered = rule is not None and rule.certifies(certificate)
     missing = _missing_guarantee(certificate, "" if rule is None else rule.name, covered)
     if missing:
         if options.require_certificate:
-            advice = problem.advice or certificate.suggestion
+            advice = built.advice or certificate.suggestion
             hint = f" ({advice})" if advice and not certificate.holds else ""
             print(f"surefoot: not trained: {missing}{hint}", file=sys.stderr)
             if options.json:
-                print_json({"problem": problem.facts, "certificate": certificate_record(certificate), "result": None})
+                print_json({"problem": built.facts, "certificate": certificate_record(certificate), "result": None})
             return Exit.NO
         if rule is None:
             raise ValueError(
@@ -184,12 +231,12 @@ def run_train(options: TrainSystem) -> int:
         if options.max_iterations < needed < math.inf:
             screen.say(
                 f"  beware: a relative gap of {options.tolerance:g} is guaranteed after {count(needed)} iterations, and "
-                f"--max-iterations is {options.max_iterations:,}{problem.faster}",
+                f"--max-iterations is {options.max_iterations:,}{built.faster}",
                 style="yellow",
             )
-    trained = train(options, problem, certificate, screen, progress=not options.quiet)
+    trained = train(options, built, certificate, screen, progress=not options.quiet)
     if options.json:
-        print_json(_record(options, problem, certificate, trained))
+        print_json(_record(options, built, certificate, trained))
     elif options.quiet:
         run = trained.run
         verdict = "certified" if run.certified else "uncertified"
@@ -201,14 +248,14 @@ def run_train(options: TrainSystem) -> int:
     return _conclude(options, trained, screen)
 
 
-def _conclude(options: TrainSystem, trained: Trained, screen: Screen) -> int:
+def _conclude(options: Training, trained: Trained, screen: Screen) -> int:
     """Say what comes next; the exit code."""
     run, directory = trained.run, shlex.quote(options.out)
     if run.status is RunStatus.INTERRUPTED:
         return interrupted(options, f"after {run.iterations} iterations", run.stopped_by)
     following: dict[str, str] = {}
     if run.certified_from is not None:
-        following[checking(run, options)] = "prove certificate and checkpoints, independently"
+        following[checking(run, options.out, options.keep_problem)] = "prove certificate and checkpoints, independently"
     if run.status is RunStatus.MAX_ITERATIONS:
         limit = 10 * max(options.max_iterations, 1)
         following[f"surefoot train {options.system} --out {directory} --resume --max-iterations {limit}"] = "go on"
@@ -223,16 +270,16 @@ def refuse_existing(directory: Path, advice: str) -> None:
         raise RunDirectoryError(f"{directory} exists and is not an empty directory; {advice}")
 
 
-def _certify_every(options: TrainSystem, certificate: Certificate) -> int | None:
+def _certify_every(options: Training, certificate: Certificate) -> int | None:
     """Never where the theorem speaks of the initial weights alone."""
     return None if certificate.theorem == AT_ZERO_WEIGHTS else options.certify_every
 
 
-def _rule(options: TrainSystem, problem: Problem, certificate: Certificate) -> StepRule | None:
+def _rule(options: Training, built: Built, certificate: Certificate) -> StepRule | None:
     """The rule of the options; ``None`` for the constant step of a theorem that does not hold."""
     if options.steps is None and certificate.rule == Constant.name and not certificate.step_size:
         return None
-    return descendable_of(problem.net).rule(parse_steps(options.steps), certificate)
+    return descendable_of(built.net).rule(parse_steps(options.steps), certificate)
 
 
 def _missing_guarantee(certificate: Certificate, rule: str, covered: bool) -> str:
@@ -245,12 +292,12 @@ def _missing_guarantee(certificate: Certificate, rule: str, covered: bool) -> st
     return ""
 
 
-def _record(options: TrainSystem, problem: Problem, certificate: Certificate, trained: Trained) -> dict[str, Any]:
+def _record(options: Training, built: Built, certificate: Certificate, trained: Trained) -> dict[str, Any]:
     run = trained.run
     finished = run.status is not RunStatus.INTERRUPTED
     return {
         "directory": options.out,
-        "problem": problem.facts,
+        "problem": built.facts,
         "certificate": certificate_record(certificate),
         "result": {
             **run.summary(),
@@ -281,7 +328,7 @@ def parse_steps(text: str | None) -> str | float | None:
     return step
 
 
-def stored_options(given: AnyTrain) -> AnyTrain:
+def stored_options(given: TrainOptions) -> TrainOptions:
     """The options with which the run in ``given.out`` was started, with the limits in force there and all switches off.
 
     Raises:
@@ -317,7 +364,7 @@ def stored_options(given: AnyTrain) -> AnyTrain:
     return dataclasses.replace(given, **options, **limits, **switches)
 
 
-def refuse_changes(given: AnyTrain, stored: AnyTrain) -> None:
+def refuse_changes(given: TrainOptions, stored: TrainOptions) -> None:
     """Raise ``RunDirectoryError`` where an option contradicts the run to be resumed."""
     for field in dataclasses.fields(given):
         name = field.name

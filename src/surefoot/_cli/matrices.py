@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,6 @@ from tyro.conf import arg
 
 from .._data.numpy_files import UNREADABLE
 from .errors import message_of
-from .matrix_size import matrix_size
 from .problem import at_least_one
 
 SIZE, COUNT = (50, 100), 100
@@ -96,3 +96,24 @@ def _read(file: str) -> Tensor:
     if not np.isfinite(array).all():
         raise ValueError(f"--matrices is {file} with entries that are NaN or infinite; remove these matrices")
     return torch.from_numpy(array.astype(np.float64))
+
+
+def matrix_size(text: str) -> tuple[int, int]:
+    """Of the option --size: rows and columns of ROWSxCOLUMNS; ``ValueError`` for anything else."""
+    found = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
+    if found is None:
+        raise ValueError(f"--size is {text!r}; it must be ROWSxCOLUMNS, for example 20x32")
+    return int(found[1]), int(found[2])
+
+
+def inner_inverse(text: str) -> tuple[int, int] | None:
+    """Of the option --inverse: K and L of a polynomial of products, or ``None`` for exact; ``ValueError`` for anything else."""
+    if text == "exact":
+        return None
+    try:
+        layers, degree = (int(part) for part in text.split(","))
+    except ValueError:
+        layers, degree = 0, 0
+    if layers < 1 or degree < 2:
+        raise ValueError(f"--inverse is {text!r}; it must be exact, or K,L with K >= 1 and L >= 2, for example 6,4")
+    return layers, degree

@@ -7,34 +7,114 @@ import math
 import shlex
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from tyro.conf import arg
 
+from .._cli import training
+from .._cli.errors import Exit
+from .._cli.matrices import inner_inverse
+from .._cli.options import Flag, Json, train_exits
+from .._cli.problem import at_least_one
+from .._cli.screen import Screen, count, number, print_json
 from .._core.io import run_directory, write_json
-from .._deconvolution.comparison import compared
-from .._deconvolution.learned import LearnedDeconvolution
-from .._deconvolution.training import train
-from .._deconvolution.training_data import KERNEL, TILE, TrainingData
 from .._learning.run import TrainRun, TrainStatus
-from . import training
-from .deconvolution_options import TrainDeconvolution
-from .errors import Exit
-from .inner_inverse import inner_inverse
-from .problem import at_least_one
-from .screen import Screen, count, number, print_json
+from .command_deblur import Deblur
+from .comparison import compared
+from .learned import LearnedDeconvolution
+from .training import train
+from .training_data import KERNEL, TILE, TrainingData
 
 NETWORK = "net.safetensors"
 TRAINING = "training"
 """Files and directories of ``train deconvolution``."""
+MORE = {"deblur": Deblur}
+"""Commands beside ``train``."""
 FILTERS = 32
 LARGEST_SEED = 2**63 - 1 - 3
 """PyTorch takes 64 bits; the comparison counts three further."""
 NO_THEOREM = "no theorem covers trained weights; that of their fallback, fixed L-ADMM, is deconvolution/ladmm"
 
 
-def run_train_deconvolution(options: TrainDeconvolution, held: ExitStack) -> int:
+@train_exits(four="diverged", kept="a checkpoint of the training")
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train an unrolled network that sharpens blurred photographs; compare it on crops that it did not see.
+
+    No theorem covers trained weights: sf.deconvolution.restore_checked and restore_certified fall back where they fail.
+    DIR gets the network (net.safetensors) and its training (training/)."""
+
+    system: ClassVar[str] = "deconvolution"
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    data: Annotated[
+        str | None,
+        arg(
+            metavar="DIR",
+            help="Directory with bsd400_gray180.npz (photographs) and csf_kernels.npz (blur kernels).",
+            help_behavior_hint="(default: scikit-learn's two photographs and generated kernels)",
+        ),
+    ] = None
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs, --minutes and --device may be "
+            "given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    epochs: Annotated[int, arg(metavar="INT")] = 2000
+    """Steps of training in total, each on --batch fresh crops."""
+    minutes: Annotated[
+        float | None,
+        arg(metavar="FLOAT", help="Stop after so many minutes in total.", help_behavior_hint="(default: no limit)"),
+    ] = None
+    device: Annotated[str, arg(metavar="cpu|cuda")] = "cpu"
+    """Where to train."""
+    loss: Annotated[
+        Literal["supervised", "objective"],
+        arg(
+            help="The squared error against the sharp crops, or the objective ½‖Bz - y‖² + λ‖Wz‖₁ (no sharp images used)."
+        ),
+    ] = "supervised"
+    layers: Annotated[int, arg(metavar="INT")] = 6
+    """Layers of the network."""
+    filters: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Channels of the learned prior step; 0 for the paper's wavelet shrinkage.",
+            help_behavior_hint="(default: 32 with supervised, 0 with objective)",
+        ),
+    ] = None
+    inverse: Annotated[
+        str,
+        arg(
+            metavar="exact|K,L", help="Inverse in each layer: by FFT, or the paper's LD-Minv with K layers of degree L."
+        ),
+    ] = "exact"
+    batch: Annotated[int, arg(metavar="INT")] = 16
+    """Crops in a step of training."""
+    crop: Annotated[int, arg(metavar="INT")] = 128
+    """Pixels a side of the crops, 38 to 180."""
+    learning_rate: Annotated[float, arg(metavar="FLOAT")] = 3e-3
+    """Largest step of Adam."""
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the initial filters and the crops."""
+    require_certificate: Flag = False
+    """Do not train, and exit with 1: no theorem covers trained weights."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return _train(self, held)
+
+
+def _train(options: Train, held: ExitStack) -> int:
     """``surefoot train deconvolution``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -108,7 +188,7 @@ def run_train_deconvolution(options: TrainDeconvolution, held: ExitStack) -> int
     return Exit.FAILED if run.status is TrainStatus.DIVERGED else Exit.YES
 
 
-def _check(options: TrainDeconvolution) -> None:
+def _check(options: Train) -> None:
     """Raise ``ValueError`` for settings that are out of range."""
     for name in ("epochs", "layers", "batch"):
         at_least_one(f"--{name}", getattr(options, name))
@@ -137,14 +217,14 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _network(options: TrainDeconvolution) -> LearnedDeconvolution:
+def _network(options: Train) -> LearnedDeconvolution:
     filters = options.filters
     if filters is None:
         filters = FILTERS if options.loss == "supervised" else 0
     return LearnedDeconvolution(options.layers, filters, inverse=inner_inverse(options.inverse), seed=options.seed)
 
 
-def _facts(options: TrainDeconvolution, data: TrainingData, net: LearnedDeconvolution) -> dict[str, Any]:
+def _facts(options: Train, data: TrainingData, net: LearnedDeconvolution) -> dict[str, Any]:
     """Plain values."""
     return {
         "data": data.source,
@@ -159,7 +239,7 @@ def _facts(options: TrainDeconvolution, data: TrainingData, net: LearnedDeconvol
     }
 
 
-def _show(screen: Screen, options: TrainDeconvolution, run: TrainRun) -> None:
+def _show(screen: Screen, options: Train, run: TrainRun) -> None:
     screen.heading("Training", f"{run.status}: {run.status.text}")
     what = "squared error" if options.loss == "supervised" else "objective"
     screen.pairs(

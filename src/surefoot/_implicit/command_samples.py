@@ -2,20 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
+from tyro.conf import arg
 
 from .. import data as datasets
+from .._cli.options import Source
+from .._cli.rows import Table, held_out, in_memory, inputs, scaled, target_kind
+from .._cli.screen import count, number
 from .._data.parallel_rows import RowReport, merge_rows, parallel_rows
-from .options import Implicit
-from .rows import Table, in_memory, scaled, target_kind
 
 LISTED = 5
 ROUNDING = 1e-12
 """Losses below this part of the sum of squares of the targets are rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn(Source):
+    """Which rows of which data."""
+
+    classes: Annotated[
+        str | None,
+        arg(
+            metavar="A,B[,...]",
+            help="Keep the rows of these classes only, for example 0,1.",
+            help_behavior_hint="(default: all rows)",
+        ),
+    ] = None
+    samples: Annotated[
+        int,
+        arg(
+            metavar="INT",
+            help="Rows to train on, drawn from the train rows with the classes in proportion; all, if there are fewer. "
+            "The paper takes 1000 of two classes.",
+        ),
+    ] = 100
+    inputs: Annotated[
+        Literal["auto", "unit", "standardise", "whiten", "raw"],
+        arg(
+            help="unit scales every row to norm 1, as the paper does; standardise and whiten act on columns, by the drawn "
+            "rows: to mean 0 and variance 1, or to principal axes of variance 1 (certified in the fewest iterations, but "
+            "useless on held-out rows where there are more columns than rows); raw takes the rows as they are. "
+            "auto is standardise, or unit with --gamma."
+        ),
+    ] = "auto"
+    targets: Annotated[
+        Literal["auto", "classes", "centred", "raw"],
+        arg(
+            help="What the squared loss fits: classes as one column of 0 and 1 if there are two, else as one-hot "
+            "columns; numbers, centred; or raw numbers. auto takes the numbers where the data has any, else the classes."
+        ),
+    ] = "auto"
+    merge: Annotated[
+        bool,
+        arg(
+            help="Merge duplicate and parallel rows and drop all-zero ones, which leaves the gradient of the loss as it "
+            "is: no certificate holds with such rows.",
+            help_behavior_hint="",
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -31,8 +80,13 @@ class Samples:
     unmerged: str
 
 
-def load_samples(options: Implicit) -> Samples:
+def load_samples(options: Drawn, unit: bool, seed: int) -> Samples:
     """Load, draw, scale and, if asked to, merge.
+
+    Args:
+        options: what to draw.
+        unit: whether inputs ``auto`` are unit rows.
+        seed: of the draw.
 
     Raises:
         ValueError: data that cannot be used this way, or options that contradict each other.
@@ -52,13 +106,13 @@ def load_samples(options: Implicit) -> Samples:
         assert source.labels is not None
         labels = source.labels.unique().tolist()
     available = len(places) if source.split is None else int((~source.split).sum())
-    drawn, places = _drawn(source, places, kind, options)
+    drawn, places = _drawn(source, places, kind, options.samples, seed)
     assert isinstance(drawn.X, Tensor)
     columns = drawn.X.shape[1]
-    inputs: str = options.inputs
-    if inputs == "auto":
-        inputs = "standardise" if options.gamma is None else "unit"
-    data = _unit(drawn) if inputs == "unit" else scaled(drawn, inputs)[0]
+    scaling: str = options.inputs
+    if scaling == "auto":
+        scaling = "unit" if unit else "standardise"
+    data = _unit(drawn) if scaling == "unit" else scaled(drawn, scaling)[0]
     data, offset, classes = _with_targets(data, kind, options.targets)
     train = data.train()
     assert isinstance(train.X, Tensor) and train.Y is not None
@@ -79,7 +133,7 @@ def load_samples(options: Implicit) -> Samples:
         "available_rows": available,
         "test_rows": len(data.X) - len(places),
         "columns": columns,
-        "inputs": inputs,
+        "inputs": scaling,
         "targets": kind,
         "classes": list(labels) if kind == "classes" and labels is not None else None,
         "parallel_groups": len(report.groups),
@@ -88,8 +142,8 @@ def load_samples(options: Implicit) -> Samples:
         "merged": merged,
         "unmerged": unmerged,
     }
-    held_out = data.test() if data.split is not None and bool(data.split.any()) else None
-    return Samples(Table(train, held_out, offset, classes, facts), unmerged)
+    test = data.test() if data.split is not None and bool(data.split.any()) else None
+    return Samples(Table(train, test, offset, classes, facts), unmerged)
 
 
 def _labels(text: str) -> list[int]:
@@ -116,7 +170,7 @@ def _kind(source: datasets.Data, targets: str) -> str:
     return kind
 
 
-def _drawn(source: datasets.Data, places: Tensor, kind: str, options: Implicit) -> tuple[datasets.Data, Tensor]:
+def _drawn(source: datasets.Data, places: Tensor, kind: str, samples: int, seed: int) -> tuple[datasets.Data, Tensor]:
     """The data with the drawn train rows and all test rows, and where the drawn rows stand in the file."""
     split = torch.zeros(len(places), dtype=torch.bool) if source.split is None else source.split
     train = (~split).nonzero().flatten()
@@ -127,15 +181,15 @@ def _drawn(source: datasets.Data, places: Tensor, kind: str, options: Implicit) 
         assert source.labels is not None
         groups = [train[source.labels[train] == label] for label in source.labels.unique()]
         groups = [group for group in groups if len(group)]
-        if options.samples < len(groups):
+        if samples < len(groups):
             raise ValueError(
-                f"--samples is {options.samples}, fewer than the {len(groups)} classes; use at least one row of each"
+                f"--samples is {samples}, fewer than the {len(groups)} classes; use at least one row of each"
             )
-    generator = torch.Generator().manual_seed(options.seed)
+    generator = torch.Generator().manual_seed(seed)
     chosen = torch.cat(
         [
             group[torch.randperm(len(group), generator=generator)[:quota]]
-            for group, quota in zip(groups, quotas([len(g) for g in groups], options.samples), strict=True)
+            for group, quota in zip(groups, quotas([len(g) for g in groups], samples), strict=True)
         ]
     )
     keep = split.clone()
@@ -208,3 +262,31 @@ def _described(report: RowReport, places: Tensor) -> str:
 def _listed(rows: Sequence[int]) -> str:
     more = f" and {len(rows) - LISTED} more" if len(rows) > LISTED else ""
     return ", ".join(str(row) for row in rows[:LISTED]) + more
+
+
+def shown(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The problem, for people."""
+    drawn, available = facts["drawn_rows"], facts["available_rows"]
+    rows = f"all {available:,} to train on" if drawn == available else f"{drawn:,} drawn of {available:,} to train on"
+    classes = facts["classes"]
+    if classes is None:
+        targets = f"{facts['m']:,} numbers" if facts["m"] > 1 else "1 number"
+    elif facts["m"] == 1:
+        targets = f"1 column: 0 for class {classes[0]}, 1 for class {classes[1]}"
+    else:
+        targets = f"{len(classes)} classes, one-hot"
+    items = {"rows": f"{rows}{held_out(facts)}", "inputs": inputs(facts), "targets": targets}
+    if facts["prepared"]:
+        items["prepared"] = facts["prepared"]
+    if facts["merged"]:
+        items["merged"] = facts["merged"]
+    if facts["unmerged"]:
+        items["beware"] = f"{facts['unmerged']}; --merge merges them"
+    items |= {
+        "loss": "squared; the guarantees speak of its way to 0",
+        "network": facts["network"],
+        "contraction": f"γ‖A‖ at most {number(facts['contraction'])} (below 1: the equilibrium exists)",
+    }
+    if facts["dead_units"]:
+        items["dead units"] = f"{count(facts['dead_units'])} of {count(facts['width'])} are 0 on every row"
+    return items

@@ -8,24 +8,26 @@ import shlex
 import shutil
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 from torch import Tensor
+from tyro.conf import arg
 
+from .._cli import training
+from .._cli.errors import Exit, message_of
+from .._cli.matrices import Matrices, Split, load
+from .._cli.options import Flag, Json, certify_exits, train_exits
+from .._cli.problem import at_least_one
+from .._cli.screen import Screen, certificate_record, count, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.io import RunDirectoryError, run_directory, write_json
-from .._inverse.network import LearnedInverse
-from .._inverse.spectra import Spectra
-from .._inverse.training import Objective
 from .._learning.run import TrainRun, TrainStatus
-from . import training
-from .errors import Exit, message_of
-from .inverse_matrices import Split, load
-from .inverse_options import CertifyInverse, Inverse, TrainInverse
-from .problem import at_least_one
-from .screen import Screen, certificate_record, count, number, print_json
+from .network import LearnedInverse
+from .spectra import Spectra
+from .training import Objective
 
 NETWORK = "net.safetensors"
 TRAINING = "training"
@@ -39,7 +41,90 @@ ROOM = 1e-6
 """By this much, relatively, the interval of a training exceeds the measured spectrum."""
 
 
-def run_certify_inverse(options: CertifyInverse) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Inverse:
+    """Which coefficients, which interval, which theorem."""
+
+    system: ClassVar[str] = "inverse"
+    interval: Annotated[
+        str | None,
+        arg(
+            metavar="L,U",
+            help="Where the nonzero σ²/c0 lie, for singular values σ of the matrices and the c0 that they are scaled by.",
+            help_behavior_hint="(default: that of --weights, else 1e-3,1)",
+        ),
+    ] = None
+    layers: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 4)")] = None
+    """Number K of layers."""
+    degree: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 4)")] = None
+    """Degree L of a layer's residual: the number of its coefficients."""
+    coefficients: Annotated[
+        Literal["chebyshev", "ones"] | None,
+        arg(
+            metavar="chebyshev|ones",
+            help="chebyshev has the smallest worst residual on the interval; ones converges for every σ²/c0 below 2.",
+            help_behavior_hint="(default: chebyshev)",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        arg(
+            metavar="FILE",
+            help="Coefficients of an earlier run, as its net.safetensors.",
+            help_behavior_hint="(default: none)",
+        ),
+    ] = None
+    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: inverse/interval)")] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+
+@certify_exits()
+@dataclass(frozen=True, kw_only=True)
+class Certify(Inverse):
+    """The worst error of a matrix inverse by products alone, over all matrices with singular values in an interval."""
+
+    out: Annotated[str | None, arg(metavar="DIR", help_behavior_hint="(default: print only)")] = None
+    """Write the certificate there, for `surefoot check`: new, or empty."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return _certify(self)
+
+
+@train_exits(four="diverged", kept="a checkpoint of the training")
+@dataclass(frozen=True, kw_only=True)
+class Train(Inverse, Matrices):
+    """Train the coefficients of a matrix inverse on matrices like yours; certify them on their interval, and compare.
+
+    DIR gets the network (net.safetensors), its training (training/), and the certificate (certificate/) for `surefoot check`."""
+
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    epochs: Annotated[int, arg(metavar="INT")] = 1000
+    """Steps of training in total; 0 takes the coefficients as they are."""
+    optimizer: Annotated[Literal["adam", "sgd"], arg(help="sgd at 1e-4 is the paper's.")] = "adam"
+    learning_rate: Annotated[
+        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1e-2 with adam, 1e-4 with sgd)")
+    ] = None
+    """Its step."""
+    require_certificate: Flag = False
+    """Exit with 1 unless the theorem holds for the trained coefficients."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return _train(self, held)
+
+
+def _certify(options: Certify) -> int:
     """``surefoot certify inverse``."""
     screen = Screen(silent=options.json)
     if options.out is not None:
@@ -62,7 +147,7 @@ def run_certify_inverse(options: CertifyInverse) -> int:
     return Exit.YES if certificate.holds else Exit.NO
 
 
-def run_train_inverse(options: TrainInverse, held: ExitStack) -> int:
+def _train(options: Train, held: ExitStack) -> int:
     """``surefoot train inverse``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -166,7 +251,7 @@ def _network(options: Inverse, interval: tuple[float, float], c0: str | float = 
     return LearnedInverse.chebyshev(layers, degree, interval, c0)
 
 
-def _start(options: TrainInverse, split: Split) -> LearnedInverse:
+def _start(options: Train, split: Split) -> LearnedInverse:
     """What training starts from, with the interval of the options if there is one."""
     if options.interval is not None:
         return _with(_network(options, _interval(options.interval)), _interval(options.interval))
@@ -180,7 +265,7 @@ def _with(net: LearnedInverse, interval: tuple[float, float]) -> LearnedInverse:
     return LearnedInverse(net.coefficients, net.c0, interval=interval)
 
 
-def _objective(options: TrainInverse) -> Objective:
+def _objective(options: Train) -> Objective:
     """Chebyshev coefficients, and what was trained from them, let the first layers err so that the last does not; the
     paper's loss (4) counts every layer, and its minimisation from there ruins the last."""
     return "layers" if options.coefficients == "ones" else "last"

@@ -6,30 +6,83 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from tyro.conf import Positional, arg
 
+from .._cli.errors import Exit
+from .._cli.options import Flag, Json
+from .._cli.problem import at_least_one
+from .._cli.screen import Screen, certificate_record, count, number, print_json
 from .._core.io import write_atomic
 from .._core.status import RunStatus
 from .._data.kernel_files import read_kernel
 from .._data.pictures import Picture, Pixels, quantised, read_picture, write_png
-from .._deconvolution.learned import LearnedDeconvolution
-from .._deconvolution.photo import Deblurred, deblur
-from .deblur_options import Deblur
-from .errors import Exit
-from .problem import at_least_one
-from .screen import Screen, certificate_record, count, number, print_json
+from .learned import LearnedDeconvolution
+from .photo import Deblurred, deblur
 
 SHOWN = 900
 """Pixels a side of the part of the photo in the picture before/after, at most: as they are, not scaled."""
 GREY = 255.0
 
 
-def run_deblur(options: Deblur) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Deblur:
+    """Sharpen a blurred photograph whose blur kernel is known.
+
+    By default with a solver whose convergence theorem is checked (deconvolution/ladmm).
+
+    OUT-before-after.png shows a part of both side by side.
+
+    Exit code: 0 done, 4 nothing finite came out, 130 after Ctrl-C (nothing is written)."""
+
+    photo: Annotated[Positional[str], arg(metavar="PHOTO", help="PNG or JPEG, grey or colour, 8 or 16 bits.")]
+    kernel: Annotated[
+        str,
+        arg(
+            metavar="K",
+            help="Blur kernel: k.npy, file.npz:NAME, k.png, or a text file with a row of numbers per line. It is divided by its "
+            "sum.",
+        ),
+    ]
+    out: Annotated[str, arg(metavar="OUT.png")]
+    """PNG to write, as deep as the photo; it must not exist."""
+    noise: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Standard deviation of the noise, where white is 1; more makes the result smoother.",
+            help_behavior_hint="(default: estimated from the photo)",
+        ),
+    ] = None
+    turn_kernel: Flag = False
+    """Turn the kernel by 180 degrees first, for one that is meant as a correlation."""
+    iterations: Annotated[int, arg(metavar="INT")] = 25
+    """Iterations of the solver, at most."""
+    weights: Annotated[
+        str | None,
+        arg(
+            metavar="FILE",
+            help="A trained network, as net.safetensors of `surefoot train deconvolution`. No theorem covers what it proposes; "
+            "where that does not explain the photo up to the noise, the solver decides.",
+            help_behavior_hint="(default: none)",
+        ),
+    ] = None
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return _deblur(self)
+
+
+def _deblur(options: Deblur) -> int:
     """``surefoot deblur``."""
     screen = Screen(silent=options.json or options.quiet)
     out, comparison = _places(options)

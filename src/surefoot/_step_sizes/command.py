@@ -10,9 +10,18 @@ import shutil
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
+from tyro.conf import arg
+
+from .._cli import training
+from .._cli.errors import Exit, message_of
+from .._cli.matrices import matrix_size
+from .._cli.options import Flag, Json, KeepProblem, certify_exits, train_exits
+from .._cli.problem import at_least_one
+from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, run_directory, write_atomic, write_json
@@ -20,15 +29,9 @@ from .._core.run import Run
 from .._core.status import RunStatus
 from .._learning.run import TrainRun, TrainStatus
 from .._problems import Lasso, LeastSquares, Logistic, Problems
-from .._step_sizes.compare import Comparison, Row, compare
-from .._step_sizes.network import StepSizeNet
-from .._step_sizes.training import train as train_network
-from . import training
-from .errors import Exit, message_of
-from .matrix_size import matrix_size
-from .problem import at_least_one
-from .screen import Screen, audit_record, certificate_record, count, number, print_json
-from .step_sizes_options import CertifyStepSizes, StepSizes, TrainStepSizes
+from .compare import Comparison, Row, compare
+from .network import StepSizeNet
+from .training import train as train_network
 
 NETWORK = "net.safetensors"
 TRAINING = "training"
@@ -39,7 +42,113 @@ LAMBDA = 0.1
 RANGE = (0.0, 2.0)
 
 
-def run_certify_steps(options: CertifyStepSizes) -> int:
+@dataclass(frozen=True, kw_only=True)
+class StepSizes:
+    """Which problems, which network, which theorem."""
+
+    system: ClassVar[str] = "step-sizes"
+    problem: Annotated[
+        Literal["least-squares", "lasso", "logistic"],
+        arg(
+            help="Random problems: ½‖Mx - y‖²; the same + λ‖x‖₁, y = Mx̂ + noise with a sparse x̂; or logistic regression "
+            "+ λ‖x‖₁. M is Gaussian, with columns of norm 1 but for logistic."
+        ),
+    ] = "least-squares"
+    size: Annotated[str, arg(metavar="ROWSxCOLUMNS")] = "20x32"
+    """Rows and columns of each M."""
+    problems: Annotated[int, arg(metavar="INT")] = 32
+    """Number of problems in a batch."""
+    lam: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
+        None
+    )
+    """Weight λ of the l1 penalty."""
+    range: Annotated[
+        str | None,
+        arg(
+            metavar="LO,HI",
+            help="The network's steps lie between LO/β and HI/β. HI up to 2 is certified never to raise an objective; "
+            "a rate needs LO > 0 and HI < 2.",
+            help_behavior_hint="(default: 0,2, or the range of --weights)",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        arg(
+            metavar="FILE",
+            help="A network to start from, as net.safetensors of an earlier run.",
+            help_behavior_hint="(default: random)",
+        ),
+    ] = None
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the problems and the initial weights."""
+    theorem: Annotated[
+        str | None,
+        arg(metavar="NAME", help_behavior_hint="(default: step-sizes/monotone; prox-monotone with a penalty)"),
+    ] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+
+@certify_exits()
+@dataclass(frozen=True, kw_only=True)
+class Certify(StepSizes):
+    """Evaluate a theorem on learned step sizes: it holds for every network with this range. Nothing is trained."""
+
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return _certify(self)
+
+
+@train_exits(four="diverged", kept="a checkpoint of the training")
+@dataclass(frozen=True, kw_only=True)
+class Train(StepSizes):
+    """Train a network that chooses step sizes; then solve fresh problems with it, certified, and compare.
+
+    DIR gets the network (net.safetensors), its training (training/), and the run on the fresh problems, for `surefoot check`
+    and `surefoot report`."""
+
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    keep_problem: KeepProblem = None
+    iterations: Annotated[int, arg(metavar="INT")] = 100
+    """Iterations of the solver, in training and on the fresh problems."""
+    epochs: Annotated[int, arg(metavar="INT")] = 100
+    """Steps of training in total; 0 takes --weights as they are."""
+    optimizer: Annotated[
+        Literal["lbfgs", "adam", "sgd", "armijo"],
+        arg(help="lbfgs and armijo search along the direction on the loss itself, and need the exact gradient."),
+    ] = "lbfgs"
+    learning_rate: Annotated[
+        float | None,
+        arg(metavar="FLOAT", help_behavior_hint="(default: 1 with lbfgs and armijo, 1e-3 with adam, 1e-7 with sgd)"),
+    ] = None
+    """Step of adam and sgd; first trial of lbfgs and armijo."""
+    gradient: Annotated[
+        Literal["exact", "detached"],
+        arg(help="detached leaves out how the network's inputs depend on it: the paper's rule, and not a gradient."),
+    ] = "exact"
+    expansion: Annotated[
+        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1; the weights themselves with --weights)")
+    ] = None
+    """Factor of the orthogonal initial weights; the paper takes 100."""
+    require_certificate: Flag = False
+    """Do not train, and exit with 1, unless the theorem holds."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return _train(self, held)
+
+
+def _certify(options: Certify) -> int:
     """``surefoot certify step-sizes``."""
     screen = Screen(silent=options.json)
     net = _network(options, 1.0)
@@ -54,7 +163,7 @@ def run_certify_steps(options: CertifyStepSizes) -> int:
     return Exit.YES if certificate.holds else Exit.NO
 
 
-def run_train_steps(options: TrainStepSizes, held: ExitStack) -> int:
+def _train(options: Train, held: ExitStack) -> int:
     """``surefoot train step-sizes``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -80,7 +189,7 @@ def run_train_steps(options: TrainStepSizes, held: ExitStack) -> int:
             return Exit.NO
         screen.heading("Uncertified", missing)
     held.enter_context(run_directory(directory, options.resume))
-    trained = _train(options, net, problems, screen)
+    trained = _trained(options, net, problems, screen)
     if trained.status is TrainStatus.INTERRUPTED:
         return training.interrupted(options, f"after {trained.epochs:,} epochs", trained.stopped_by)
     net.save(directory / NETWORK)
@@ -165,7 +274,7 @@ def _range(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _check(options: TrainStepSizes) -> None:
+def _check(options: Train) -> None:
     """Raise ``ValueError`` for settings of the training that are out of range or contradict each other."""
     at_least_one("--iterations", options.iterations)
     if options.epochs < 0:
@@ -185,7 +294,7 @@ def _check(options: TrainStepSizes) -> None:
 # -- training and solving --------------------------------------------------------------------------------------------
 
 
-def _train(options: TrainStepSizes, net: StepSizeNet, problems: Problems, screen: Screen) -> TrainRun:
+def _trained(options: Train, net: StepSizeNet, problems: Problems, screen: Screen) -> TrainRun:
     """Train the network in place; DIR gets the settings first, so that a run that is cut off can be resumed."""
     directory = Path(options.out)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
@@ -213,9 +322,7 @@ def _train(options: TrainStepSizes, net: StepSizeNet, problems: Problems, screen
     return trained
 
 
-def _solve(
-    options: TrainStepSizes, net: StepSizeNet, fresh: Problems, certificate: Certificate, facts: dict[str, Any]
-) -> Run:
+def _solve(options: Train, net: StepSizeNet, fresh: Problems, certificate: Certificate, facts: dict[str, Any]) -> Run:
     """The run on the fresh problems, in place of that of an earlier network."""
     directory = Path(options.out)
     stage = directory / STAGE
@@ -304,11 +411,13 @@ def _advice(certificate: Certificate, net: StepSizeNet) -> str:
     return ""
 
 
-def _next(options: TrainStepSizes, run: Run, trained: TrainRun) -> dict[str, str]:
+def _next(options: Train, run: Run, trained: TrainRun) -> dict[str, str]:
     place = shlex.quote(options.out)
     following = {}
     if run.certified:
-        following[training.checking(run, options)] = "prove certificate and checkpoints, independently"
+        following[training.checking(run, options.out, options.keep_problem)] = (
+            "prove certificate and checkpoints, independently"
+        )
     if trained.status is TrainStatus.FINISHED:
         more = 10 * max(options.epochs, 1)
         following[f"surefoot train {options.system} --out {place} --resume --epochs {more}"] = "train on"

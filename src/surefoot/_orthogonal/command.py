@@ -7,32 +7,81 @@ import math
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
+from tyro.conf import arg
+
+from .._cli import training
+from .._cli.errors import Exit
+from .._cli.matrices import Matrices, Split, inner_inverse, load
+from .._cli.options import Flag, Json, train_exits
+from .._cli.problem import at_least_one
+from .._cli.screen import Screen, count, number, print_json
 from .._core.io import run_directory, write_json
 from .._learning.run import TrainStatus
-from .._orthogonal.learned_svd import LearnedSVD
-from .._orthogonal.svd_accuracy import Accuracy, Decomposition, accuracy, lapack
-from . import training
-from .errors import Exit
-from .inner_inverse import inner_inverse
-from .inverse_matrices import Split, load
-from .problem import at_least_one
-from .screen import Screen, count, number, print_json
-from .svd_options import TrainSVD
+from .learned_svd import LearnedSVD
+from .svd_accuracy import Accuracy, Decomposition, accuracy, lapack
 
 NETWORK = "net.safetensors"
 TRAINING = "training"
 """Files and directories of ``train svd``."""
-NO_THEOREM = (
+NO_CERTIFICATE = (
     "no theorem speaks of the learned SVD, so there is nothing to certify; surefoot train svd measures its errors, and "
     "sf.linalg.svd is accurate to rounding"
 )
 
 
-def run_train_svd(options: TrainSVD, held: ExitStack) -> int:
+@train_exits(four="diverged", kept="a checkpoint of the training")
+@dataclass(frozen=True, kw_only=True)
+class Train(Matrices):
+    """Train the step sizes of the paper's differentiable SVD; compare it with torch.linalg.svd.
+
+    For research: it is tens of times slower and far less accurate, and no theorem speaks of it. sf.linalg.svd is for use.
+    DIR gets the network (net.safetensors) and its training (training/)."""
+
+    system: ClassVar[str] = "svd"
+    out: Annotated[str, arg(metavar="DIR")]
+    """Directory to write: new, or empty."""
+    resume: Annotated[
+        bool,
+        arg(
+            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+            help_behavior_hint="",
+        ),
+    ] = False
+    layers: Annotated[int, arg(metavar="INT")] = 10
+    """Number of layers, each a step in U and one in V."""
+    rank: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: all)")] = None
+    """How many singular values."""
+    inverse: Annotated[
+        str,
+        arg(
+            metavar="exact|K,L", help="Inverse in each step: a linear solve, or the paper's with K layers of degree L."
+        ),
+    ] = "exact"
+    loss: Annotated[
+        Literal["objective", "singular-values"],
+        arg(help="The objective of the layers, or the error of their singular values."),
+    ] = "objective"
+    epochs: Annotated[int, arg(metavar="INT")] = 50
+    """Steps of training in total, each on --batch matrices; 0 takes the guarded steps as they are."""
+    batch: Annotated[int, arg(metavar="INT")] = 30
+    """Matrices in a step of training."""
+    learning_rate: Annotated[float, arg(metavar="FLOAT")] = 0.1
+    """Step of Adam."""
+    require_certificate: Flag = False
+    """Do not train, and exit with 1: no theorem speaks of this network."""
+    quiet: Flag = False
+    """Print only the outcome."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return _train(self, held)
+
+
+def _train(options: Train, held: ExitStack) -> int:
     """``surefoot train svd``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
@@ -47,7 +96,7 @@ def run_train_svd(options: TrainSVD, held: ExitStack) -> int:
     split = load(options)
     net = _network(options, split)
     if options.require_certificate:
-        print(f"surefoot: not trained: {NO_THEOREM}", file=sys.stderr)
+        print(f"surefoot: not trained: {NO_CERTIFICATE}", file=sys.stderr)
         if options.json:
             print_json({"problem": split.facts, "certificate": None, "training": None})
         return Exit.NO
@@ -110,7 +159,7 @@ def run_train_svd(options: TrainSVD, held: ExitStack) -> int:
     return Exit.FAILED if run.status is TrainStatus.DIVERGED else Exit.YES
 
 
-def _network(options: TrainSVD, split: Split) -> LearnedSVD:
+def _network(options: Train, split: Split) -> LearnedSVD:
     rows, columns = split.facts["rows"], split.facts["columns"]
     if options.rank is not None and not 1 <= options.rank <= min(rows, columns):
         raise ValueError(
@@ -126,7 +175,7 @@ def _network(options: TrainSVD, split: Split) -> LearnedSVD:
     )
 
 
-def _compared(options: TrainSVD, net: LearnedSVD, split: Split) -> dict[str, Accuracy]:
+def _compared(options: Train, net: LearnedSVD, split: Split) -> dict[str, Accuracy]:
     """On the held-out matrices."""
     methods: dict[str, Decomposition] = {
         "torch.linalg.svd": lapack,

@@ -1,0 +1,101 @@
+"""The commands ``certify two-layer`` and ``train two-layer``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from tyro.conf import arg
+
+from .._cli.options import Json, Rows, certify_exits, train_exits
+from .._cli.problem import Built, Question, at_least_one, check_seed
+from .._cli.rows import load, rows_of, table_facts
+from .._cli.training import Training, run_certify
+from .._core.losses import LinearMapLoss, SquaredLoss
+from .._core.softmax import SoftmaxRegression
+from .network import TwoLayerLinear
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoLayer(Rows, Question):
+    """Which data and loss, which initial weights, which theorem."""
+
+    system: ClassVar[str] = "two-layer"
+    loss: Annotated[
+        Literal["squared", "softmax"],
+        arg(help="½‖XW - Y‖², or the softmax cross-entropy of the classes with an l2 penalty."),
+    ] = "squared"
+    l2: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1e-3 with softmax)")] = None
+    """Weight of the softmax loss's penalty."""
+    width: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Width h. From inputs + outputs on, random weights almost surely fulfil the default theorem.",
+            help_behavior_hint="(default: 1000, or 2 (inputs + outputs) if that is more)",
+        ),
+    ] = None
+    std: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1/sqrt(width))")] = None
+    """Standard deviation of the random initial weights."""
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the initial weights."""
+    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: two-layer/drift)")] = None
+    """Theorem to evaluate; `surefoot list` names them."""
+
+    def build(self) -> Built:
+        return _built(self)
+
+
+@certify_exits()
+@dataclass(frozen=True, kw_only=True)
+class Certify(TwoLayer):
+    """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained."""
+
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return run_certify(self)
+
+
+@train_exits()
+@dataclass(frozen=True, kw_only=True)
+class Train(Training, TwoLayer):
+    """Certify, train, audit and evaluate a two-layer linear network, X W1 W2ᵀ."""
+
+    engine: Annotated[
+        Literal["auto", "gram", "weights"],
+        arg(help="Iterate in Gram space, whose cost depends on neither width nor rows, or on the weights themselves."),
+    ] = "auto"
+
+    def engine_name(self) -> str:
+        return self.engine
+
+
+def _built(options: TwoLayer) -> Built:
+    check_seed(options.seed)
+    if options.l2 is not None and options.loss != "softmax":
+        raise ValueError("--l2 belongs to --loss softmax; leave it out, or choose that loss")
+    table = load(options, labels=options.loss == "softmax")
+    loss: LinearMapLoss
+    if options.loss == "softmax":
+        assert table.classes is not None and table.train.labels is not None
+        l2 = 1e-3 if options.l2 is None else options.l2
+        labels = torch.searchsorted(table.classes, table.train.labels)
+        loss = SoftmaxRegression(table.train.X, labels, l2, len(table.classes))
+    else:
+        loss = SquaredLoss(table.train.X, table.train.Y)
+    n, m = loss.shape
+    width = options.width if options.width is not None else max(1000, 2 * (n + m))
+    at_least_one("--width", width)
+    std = options.std if options.std is not None else width**-0.5
+    net = TwoLayerLinear.gaussian(n, m, width, std=std, seed=options.seed)
+    facts = {
+        **table_facts(table, loss, options.loss),
+        "network": f"X W1 W2ᵀ, width {width:,}, weights N(0, {std:.3g}²), seed {options.seed}",
+        "width": width,
+        "std": std,
+        "seed": options.seed,
+    }
+    return Built(net, loss, facts, table, rows_of(facts))
