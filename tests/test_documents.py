@@ -1,0 +1,251 @@
+"""README and guides: their Python blocks run in order, their command lines run, and the numbers they quote are what comes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from surefoot.cli import main as surefoot
+from surefoot_check.__main__ import main as surefoot_check
+from surefoot_experiments import EXPERIMENTS
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAMS: dict[str, Callable[[list[str]], Any]] = {"surefoot": surefoot, "surefoot-check": surefoot_check}
+
+
+def blocks(document: str, *languages: str) -> list[str]:
+    """The fenced blocks of a document in these languages, in order."""
+    return [text for language, text in FENCE.findall((ROOT / document).read_text()) if language in languages]
+
+
+def commands(document: str) -> list[str]:
+    """The command lines of a document, without comments."""
+    lines = [line.split(" #")[0].strip() for block in blocks(document, "bash", "") for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+# -- Python ----------------------------------------------------------------------------------------------------------------------
+
+
+def arrays(names: str, *shapes: tuple[int, ...]) -> dict[str, Any]:
+    """Gaussian arrays by name."""
+    generator = torch.Generator().manual_seed(0)
+    draw = {"generator": generator, "dtype": torch.float64}
+    return {name: torch.randn(*shape, **draw) for name, shape in zip(names.split(), shapes, strict=True)}
+
+
+def given(document: str) -> dict[str, Any]:
+    """What a document's blocks take as given: arrays of the reader's, and what its text calls by name."""
+    import dataclasses
+
+    import surefoot as sf
+
+    known: dict[str, Any] = {"sf": sf, "np": np, "torch": torch, "Path": Path, "dataclasses": dataclasses}
+    if document == "docs/index.md":
+        return arrays("X Y", (40, 5), (40, 2)) | {"n": 5, "m": 2}
+    if document == "docs/quickstart.md":
+        photo = torch.rand(40, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        return {"photo": photo, "kernel": torch.full((3, 3), 1 / 9, dtype=torch.float64)}
+    if document == "docs/scale.md":
+        own = arrays("X_own Y_own X_share Y_share", (40, 5), (40, 2), (40, 5), (40, 2))
+        for name in "XY":
+            np.save(f"{name}.npy", own[f"{name}_own"].numpy())
+        return known | own | {"i": 0, "blocks": lambda: [(own["X_own"], own["Y_own"])]}
+    if document == "docs/checker.md":
+        small, large = (sf.SquaredLoss(*arrays("X Y", (40, n), (40, 2)).values()) for n in (5, 30))
+        sf.descend(sf.nn.TwoLayerLinear.gaussian(5, 2, 50, seed=0), small, directory="runs/digits", progress=False)
+        return {"sf": sf, "loss": large, "net": sf.nn.TwoLayerLinear.gaussian(30, 2, 300, seed=0)}
+    return {}
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A number that a block quotes in a comment: where it stands, how the block's names give it, and how exactly."""
+
+    document: str
+    pattern: str
+    value: str
+    relative: float = 0.01
+
+
+# iterations taken and learned networks depend on rounding, so that two digits of them are quoted
+QUOTED = (
+    Quoted("README.md", r"relative gap 1e-10 within ([\d,]+) iterations", "cert.iterations_to(1e-10)"),
+    Quoted("README.md", r"# about ([\d,]+) iterations", "run.iterations", 0.05),
+    Quoted("README.md", r"# ([\d,]+) iterations to a loss of 1e-3", "cert.iterations_to(1e-3)"),
+    Quoted("README.md", r"# ([\d,]+); surefoot-check runs/implicit", "run.iterations", 0.05),
+    Quoted("README.md", r"# ([\d.e-]+), gradient descent with step", "run.gaps[-1]", 0.1),
+    Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
+)
+
+
+def run_python(document: str) -> None:
+    """Run the blocks in the current folder, and compare what they quote."""
+    names: dict[str, Any] = {"__name__": "__main__"} | given(document)
+    quoted = [number for number in QUOTED if number.document == document]
+    for index, block in enumerate(blocks(document, "python")):
+        exec(compile(block, f"{document}, block {index}", "exec"), names)
+        for number in [number for number in quoted if re.search(number.pattern, block)]:
+            said = float(re.findall(number.pattern, block)[0].replace(",", ""))
+            assert float(eval(number.value, names)) == pytest.approx(said, rel=number.relative), number
+            quoted.remove(number)
+    assert not quoted, "not in the document"
+
+
+# -- command lines ---------------------------------------------------------------------------------------------------------------
+
+FILLED = {
+    "docs/checker.md": {
+        "DIR --data FILE": "runs/large --data large.safetensors",
+        "DIR": "runs/digits",
+        "MODULE": "of_a_reader",
+    }
+}
+"""What a reader puts for the names in capitals."""
+MODULE = """
+from dataclasses import replace
+from surefoot_check.two_layer import SYSTEM as KNOWN
+
+SYSTEM = replace(KNOWN, name="of-a-reader", theorems=())
+"""
+SHORTER = {
+    "docs/quickstart.md": {
+        "--width 1000": "--width 100",
+        "--range 1,1.95 --out": "--range 1,1.95 --epochs 2 --iterations 20 --out",
+    },
+    "docs/scale.md": {"--samples 200": "--samples 10 --width 20", "--inputs raw": "--width 100 --inputs raw"},
+}
+"""Settings of the fast form."""
+
+
+def write_files(document: str) -> None:
+    """The reader's files that a document's commands name."""
+    if document in ("README.md", "docs/quickstart.md"):
+        rng = np.random.default_rng(0)
+        for name in ("PHOTO.png", "photo.jpg"):
+            Image.fromarray(rng.integers(0, 256, (40, 40), dtype=np.uint8)).save(name)
+        for name in ("KERNEL.png", "k.png"):
+            Image.fromarray(np.full((3, 3), 255, dtype=np.uint8)).save(name)
+    if document == "docs/checker.md":
+        Path("of_a_reader.py").write_text(MODULE)
+    if document == "docs/scale.md":
+        from sklearn.datasets import load_digits
+
+        images, labels = load_digits(n_class=2, return_X_y=True)
+        images = (15 * images).astype(np.uint8).reshape(-1, 8, 8)
+        np.savez("mnist01.npz", images=images, labels=labels.astype(np.uint8))
+
+
+def replaced(line: str, words: dict[str, str]) -> str:
+    """The line with each of the words replaced."""
+    for old, new in words.items():
+        line = line.replace(old, new)
+    return line
+
+
+def run_here(line: str) -> None:
+    """One command in this process; of make and reproduce, that what is named exists; of torchrun, what each rank runs."""
+    program, *arguments = shlex.split(line)
+    if program == "make":
+        assert all(re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for name in arguments)
+        return
+    if program == "torchrun":
+        assert arguments[1] == "-m"
+        program, *arguments = arguments[2:]
+    if arguments[0] == "reproduce":
+        assert arguments[1] in EXPERIMENTS
+        return
+    assert PROGRAMS[program](arguments) == 0, line
+
+
+DOCUMENTS = ["README.md", *(f"docs/{name}.md" for name in ("index", "quickstart", "linalg", "scale", "checker"))]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader's folder, whose modules Python finds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def problem_kept_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide to the checker has a large problem: in this process that is one of some kilobytes."""
+    if "docs/checker.md" in request.node.name:
+        monkeypatch.setattr("surefoot._core.run.LARGE", 3000)
+
+
+@pytest.fixture(autouse=True)
+def one_rank(tmp_path: Path) -> Iterator[None]:
+    """A job of one rank, for the blocks that every rank is to run."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'ranks'}", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def prepared(document: str) -> list[str]:
+    """Run the Python blocks, write the files that the commands name, and return the commands, filled in."""
+    run_python(document)
+    write_files(document)
+    lines, words = commands(document), FILLED.get(document, {})
+    assert all(any(old in line for line in lines) for old in words), "a word that the document does not have"
+    return [replaced(line, words) for line in lines]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_blocks_run_and_give_the_quoted_numbers(document: str) -> None:
+    lines, words = prepared(document), SHORTER.get(document, {})
+    assert all(any(old in line for line in lines) for old in words), "a word that the document does not have"
+    for line in lines:
+        run_here(replaced(line, words))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("document", [document for document in DOCUMENTS if commands(document)])
+def test_commands_run_as_printed(document: str) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), "."])
+    for line in prepared(document):
+        if not line.startswith("make "):  # which would set the environment up again
+            subprocess.run(line, shell=True, env=environment, check=True)
+
+
+@pytest.mark.slow
+def test_the_table_of_guarantees_is_what_the_benchmark_prints(tmp_path: Path) -> None:
+    """Iterations guaranteed to a per cent; those taken depend on rounding, by one."""
+    command = [
+        sys.executable,
+        ROOT / "benchmarks" / "two_layer_rules.py",
+        "--widths",
+        "500",
+        "--json",
+        tmp_path / "found",
+    ]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
+    guaranteed, taken = json.loads((tmp_path / "found").read_text())["tables"]
+    lines = re.findall(
+        r"^\| (\d+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    quoted = [[float(cell.strip("*").replace(",", "")) for cell in line] for line in lines]
+    assert len(quoted) == len(guaranteed["rows"]) == 3
+    for said, promised, used in zip(quoted, guaranteed["rows"], taken["rows"], strict=True):
+        promises, uses = (dict(zip(t["columns"], r, strict=True)) for t, r in ((guaranteed, promised), (taken, used)))
+        assert said[0] == promises["noise"]
+        assert said[1:3] == pytest.approx([promises["paper, corrected"], promises["drift (II + III)"]], rel=0.01)
+        assert said[3:] == pytest.approx([uses["paper-rho"], uses["certified-bb"]], rel=0.01, abs=1)
