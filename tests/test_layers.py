@@ -22,9 +22,9 @@ ROOMS = ("_two_layer", "_linear_resnet", "_implicit", "_step_sizes", "_inverse",
 FRAME = ("command", "report")
 """Modules of a room whose names start so are parts of program and reports: these find them by name, and nothing else does."""
 LAYERS = (
-    ("surefoot.__main__", "surefoot.cli", "surefoot._cli"),
+    ("surefoot.__main__", "surefoot.cli"),
+    ("surefoot._cli", *(f"surefoot.{room}.{name}" for room in ROOMS for name in FRAME)),
     ("surefoot_experiments",),
-    tuple(f"surefoot.{room}.{name}" for room in ROOMS for name in FRAME),
     ("surefoot._report",),
     ("surefoot",),  # public names and the list of systems
     tuple(f"surefoot.{room}" for room in ROOMS),
@@ -40,7 +40,7 @@ KNOWN_CIRCLES = (
     {"surefoot._step_sizes.network", "surefoot._step_sizes.unrolled"},
     {f"surefoot._implicit.{name}" for name in ("autograd", "network", "scale", "system")},
     {f"surefoot._inverse.{name}" for name in ("network", "system", "training")},
-    {f"surefoot._orthogonal.{name}" for name in ("learned_svd", "svd_losses", "svd_training")},
+    {f"surefoot._cli.{name}" for name in ("commands", "demo", "inspection", "listing")},
     {"surefoot._implicit.solvers.model", "surefoot._implicit.solvers.problem"},
 )
 """Networks that carry their training, and the like. To become none: no other is allowed."""
@@ -50,9 +50,8 @@ PROGRAM = "surefoot._cli."
 KNOWN_PROGRAM = frozenset(
     f"{PROGRAM}{name}"
     for name in (
-        *("deblur", "deblur_options", "deconvolution", "deconvolution_options", "inspection", "inverse"),
-        *("inverse_matrices", "inverse_options", "options", "problem", "screen", "step_sizes", "step_sizes_options"),
-        *("svd", "svd_options", "training", "commands", "listing", "samples"),
+        *("commands", "deblur", "deconvolution", "deconvolution_options", "inspection", "inverse", "inverse_options"),
+        *("options", "problem", "step_sizes", "step_sizes_options", "svd", "training"),
         "demo",  # a program about two-layer networks: this one may stay
     )
 )
