@@ -13,9 +13,9 @@ from torch import Tensor
 from surefoot._core.certificate import evaluate
 from surefoot._core.descent import certify, descend
 from surefoot._core.samples import SampleLoss
+from surefoot._implicit.choices import step_choices
 from surefoot._implicit.network import ImplicitReLU
 from surefoot._implicit.scale import NotCertifiable
-from surefoot._implicit.system import step_choices
 from surefoot_check.implicit import gd as implicit_gd
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral

@@ -15,8 +15,8 @@ import torch
 import surefoot_experiments
 from surefoot._lasso.learned_solver import LassoSolution, LassoSolver
 from surefoot._problems import Lasso
+from surefoot._step_sizes.smoothness import smoothness_of
 from surefoot._step_sizes.training_loss import training_loss
-from surefoot._step_sizes.unrolled import smoothness_of
 from surefoot_experiments import step_sizes_ablation as ablation
 from surefoot_experiments import step_sizes_lasso as lasso
 from surefoot_experiments import step_sizes_lista as lista

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from surefoot._implicit.equilibrium import Equilibrium, EquilibriumStatus, solve
 from surefoot._implicit.norms import row_norms_upper, spectral_norm_upper
-from surefoot._implicit.solvers import SOLVERS, LowRankModel, Problem, SolverMemory
-from surefoot._implicit.solvers.low_rank import LowRank
+from surefoot._implicit.solvers import SOLVERS, SolverMemory, SolverProblem
+from surefoot._implicit.solvers.low_rank import LowRank, low_rank_model
 from surefoot._implicit.solvers.split import Split
 
 NAMES = [*SOLVERS, "auto"]
@@ -45,7 +45,7 @@ def error(result: Equilibrium, exact: Tensor) -> float:
 
 def test_the_pure_split_cycles_where_the_map_contracts() -> None:
     memory = SolverMemory()
-    problem = Problem(TWO_CYCLE, TWO_CYCLE_PHI, 0.99, 0.99, torch.zeros(1, dtype=torch.float64), memory)
+    problem = SolverProblem(TWO_CYCLE, TWO_CYCLE_PHI, 0.99, 0.99, torch.zeros(1, dtype=torch.float64), memory)
     split = Split(problem, memory)
     Z = torch.tensor([[4.5, 1.0]], dtype=torch.float64)
     points = []
@@ -128,7 +128,7 @@ def test_the_defect_of_a_proposed_point_is_bounded_without_an_evaluation(
     A, Phi = trained(m=120, rows=20, dtype=dtype)
     gamma, memory = 0.8, SolverMemory()
     q = gamma * spectral_norm_upper(A) * (1 + 1e-12)
-    problem = Problem(A, Phi, gamma, q, torch.zeros(20, dtype=torch.float64), memory)
+    problem = SolverProblem(A, Phi, gamma, q, torch.zeros(20, dtype=torch.float64), memory)
     rule = solver(problem, memory)
     Z = 0.9 * Phi
     for _ in range(30):
@@ -149,7 +149,7 @@ def test_the_defect_of_a_proposed_point_is_bounded_without_an_evaluation(
 def test_the_exact_rest_of_the_low_rank_model_is_bounded() -> None:
     A, Phi = trained(m=120, rows=2, dtype=torch.float32)
     memory = SolverMemory()
-    model = LowRankModel.of(Problem(A, Phi, 0.5, 0.6, torch.zeros(2, dtype=torch.float64), memory), memory)
+    model = low_rank_model(SolverProblem(A, Phi, 0.5, 0.6, torch.zeros(2, dtype=torch.float64), memory), memory)
     rest = A.double() - torch.diag(A.diagonal().double()) - model.Q.double() @ model.B.double()
     norm = float(torch.linalg.matrix_norm(rest))
     assert norm <= model.rest <= 2 * norm + 1e-4

@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from surefoot import RunDirectoryError
+from surefoot._problems.batch import proximal_step
 from surefoot._step_sizes.network import Dense, Sectors, StepSizeNet, orthogonalised
+from surefoot._step_sizes.smoothness import ROOM, inverse_smoothness, smoothness_of
 from surefoot._step_sizes.training_loss import training_loss
 from surefoot._step_sizes.unrolled import (
-    ROOM,
     Gradient,
     final_objective,
     final_objective_and_gradient,
-    inverse_smoothness,
-    proximal_step,
-    smoothness_of,
 )
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
 

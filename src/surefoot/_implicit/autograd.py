@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from .adjoint import structural_columns
+from .equilibrium import Equilibrium
 from .norms import LOOSE
 from .solvers import LowRankModel, SolverMemory
 
-if TYPE_CHECKING:
-    from .network import ImplicitReLU
+
+class Solves(Protocol):
+    """What is asked of the network: its equations, solved with its own options."""
+
+    def _norm(self, A: Tensor, share: float = 0.0) -> float: ...
+
+    def _solve(self, A: Tensor, Phi: Tensor, norm_A: float, *, memory: SolverMemory) -> Equilibrium: ...
+
+    def _require(self, what: str, solution: Equilibrium, norm_A: float) -> None: ...
+
+    def _solve_linear(
+        self,
+        A: Tensor,
+        active: Tensor,
+        C: Tensor,
+        gamma: float,
+        call: Call,
+        *,
+        transposed: bool,
+        start: Tensor | None = None,
+    ) -> Tensor: ...
 
 
 @dataclass
 class Call:
     """What a call of ``forward`` hands to its backward passes: the caller's memory, the bound of ‖A‖, and the model of A."""
 
-    net: ImplicitReLU
+    net: Solves
     memory: SolverMemory | None = None
     norm_A: float = math.inf
     model: LowRankModel | None = None

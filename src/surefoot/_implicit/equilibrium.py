@@ -20,7 +20,7 @@ from surefoot_check.rigor.bounds import down, up
 from .._core.validate import nonnegative, positive_integer, unknown
 from .finished_rows import FinishedRows
 from .norms import frobenius_upper, largest_entry, row_norms_upper, shift
-from .solvers import SOLVERS, LowRank, Problem, Solver, SolverMemory
+from .solvers import SOLVERS, LowRank, Solver, SolverMemory, SolverProblem
 
 DEFAULT_TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 """Error of the iteration relative to ‖Z‖_F where none is asked for."""
@@ -208,7 +208,7 @@ class _Solution:
             # Z = 0 is the equilibrium of Φ̂ = 0.
             return self._result(torch.zeros_like(Phi), phi_errors, EquilibriumStatus.CONVERGED, "closed form")
         phi_errors = self._rescale(largest_A, largest_Phi, phi_errors)
-        self.problem = Problem(self.A, self.Phi, self.gamma, self.q, phi_errors, self.memory)
+        self.problem = SolverProblem(self.A, self.Phi, self.gamma, self.q, phi_errors, self.memory)
         self.solver = self._first_solver()
         # a model of the rescaled A would be of no use to the adjoint
         self.memory.model = self.solver.model if isinstance(self.solver, LowRank) and self.A is A else None

@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .._core.samples import SampleLoss
 from .._core.validate import as_tensor, finite, positive_integer
 from .._equilibrium.layer import EquilibriumError
 from . import adjoint
@@ -25,6 +26,7 @@ from .autograd import Call, EquilibriumFunction
 from .equilibrium import Equilibrium, EquilibriumStatus, solve
 from .gram import gram_matrix
 from .norms import NormWatch, frobenius_upper, product_row_errors
+from .scale import certifiable, check_samples
 from .solvers import SolverMemory
 
 
@@ -151,9 +153,12 @@ class ImplicitReLU(nn.Module):
                 which and what to do.
             TypeError, ValueError: arguments that do not fit.
         """
-        from .scale import certifiable
-
-        return certifiable(cls, X, y, width, seed)
+        loss = SampleLoss(X, y)
+        check_samples(loss, width)
+        generator = torch.Generator(device=loss.X.device).manual_seed(seed)
+        net = cls.paper(loss.X.shape[1], width, 1.0, outputs=loss.Y.shape[1], generator=generator)
+        beta, gamma = certifiable(loss, net.W.detach())
+        return cls(beta * net.W.detach(), beta * net.A.detach(), torch.zeros_like(net.b), gamma)
 
     @property
     def inputs(self) -> int:

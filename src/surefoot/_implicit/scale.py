@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from surefoot_check.implicit import spectral
 from surefoot_check.problems import Samples
@@ -17,8 +18,7 @@ from .._core.losses import SCALE
 from .._core.samples import SampleLoss
 from .._core.validate import positive_integer
 from .._data.parallel_rows import parallel_rows
-from .network import ImplicitReLU
-from .system import TARGET, measure, step_choices
+from .choices import TARGET, measure, step_choices
 
 LOOSE = 1.01
 """The count may exceed that of an infinite scale by this factor."""
@@ -35,36 +35,48 @@ class NotCertifiable(ValueError):
     """No scale of the weights makes the theorem hold; the message says why."""
 
 
-def certifiable(kind: type[ImplicitReLU], X: Any, y: Any, width: int, seed: int = 0) -> ImplicitReLU:
-    """The network with weights β(W, I), b = 0, and γ = a/β, for the least β that certifies about as few iterations as any.
+def check_samples(loss: SampleLoss, width: int) -> None:
+    """Raise unless networks of ``width`` units may be certifiable at these samples.
+
+    Raises:
+        NotCertifiable: parallel or zero rows, a width below N, or data of extreme scale.
+        TypeError, ValueError: ``width`` is no positive integer.
+    """
+    report = parallel_rows(loss.X)
+    if report:
+        raise NotCertifiable(report.text)
+    positive_integer("width", width)
+    if width < len(loss.X):
+        raise NotCertifiable(
+            f"width is {width}, below the {len(loss.X)} samples: the features cannot have full row rank; "
+            "use a width of 2 N or more"
+        )
+    _check_scale(loss)
+
+
+def certifiable(loss: SampleLoss, W: Tensor) -> tuple[float, float]:
+    """β and γ = a/β of the weights β(W, I), b = 0: the least β that certifies about as few iterations as any.
 
     The theorem depends on the scale through ‖r_0‖²/β⁴ only, and holds for every large β if it holds for one, so that one
     measurement serves all scales. a = ‖X‖²/(‖X‖² + ‖Φ‖²) is, to leading order, where the least β is smallest (A = I).
 
-    Args, Raises: see ``ImplicitReLU.certifiable``.
+    Args:
+        loss: samples that ``check_samples`` admits.
+        W: (d, m) float64.
+
+    Raises:
+        NotCertifiable: features without full row rank, or no scale suffices.
     """
-    loss = SampleLoss(X, y)
-    X = loss.X
-    found = parallel_rows(X)
-    if found:
-        raise NotCertifiable(found.text)
-    positive_integer("width", width)
-    if width < len(X):
-        raise NotCertifiable(
-            f"width is {width}, below the {len(X)} samples: the features cannot have full row rank; use a width of 2 N or more"
-        )
-    _check_scale(loss)
-    generator = torch.Generator(device=X.device).manual_seed(seed)
-    net = kind.paper(X.shape[1], width, 1.0, outputs=loss.Y.shape[1], generator=generator)
-    Phi = (X @ net.W.detach()).relu()
+    X, m = loss.X, W.shape[1]
+    Phi = (X @ W).relu()
     norm_X, norm_Phi = (float(torch.linalg.matrix_norm(x, 2)) for x in (X, Phi))
     a = 1.0 / (1.0 + (norm_Phi / norm_X) ** 2)
     arrays = {name: array.cpu().numpy() for name, array in loss.arrays().items()}
     weights = {
-        "W": net.W.detach().cpu().numpy(),
-        "A": net.A.detach().cpu().numpy(),
-        "b": net.b.detach().reshape(net.width, -1).cpu().numpy(),
-        "gamma": torch.tensor(a, dtype=torch.float64).numpy(),
+        "W": W.cpu().numpy(),
+        "A": np.eye(m),
+        "b": np.zeros((m, loss.Y.shape[1])),
+        "gamma": np.array(a),
     }
     base = measure(Samples(arrays["X"], arrays["Y"]), weights, spectral.THEOREM)
     missing = [name for name in spectral.THEOREM.base if name not in base]
@@ -76,7 +88,7 @@ def certifiable(kind: type[ImplicitReLU], X: Any, y: Any, width: int, seed: int 
         remedy = "use a larger width, or fewer or less similar samples"
         raise NotCertifiable(
             f"the features of the {len(X)} samples have no full row rank (smallest eigenvalue of Z Zᵀ: "
-            f"{base.get('node_min', 0.0):.3g}; {dead} of {net.width} units are 0 on all samples): "
+            f"{base.get('node_min', 0.0):.3g}; {dead} of {m} units are 0 on all samples): "
             + (uneven if greatest > UNEVEN * least else remedy)
         )
     exponent = _least_exponent(base)
@@ -85,7 +97,7 @@ def certifiable(kind: type[ImplicitReLU], X: Any, y: Any, width: int, seed: int 
             f"no scale of the weights up to 2^{LARGEST} makes {spectral.THEOREM.id} hold: give the samples norm 1, or use fewer"
         )
     beta = 2.0**exponent * BACKOFF
-    return kind(beta * net.W.detach(), beta * net.A.detach(), torch.zeros_like(net.b), a / beta)
+    return beta, a / beta
 
 
 def _check_scale(loss: SampleLoss) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -12,12 +11,11 @@ from torch import Tensor
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
-from surefoot_check.implicit.constants import DIRECTIONS
 from surefoot_check.problems import Samples, load_problem
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit
-from .._core.certificate import SCALE, Certificate, Condition, checkable, publish
+from .._core.certificate import SCALE, Certificate, Condition, checkable
 from .._core.losses import Loss
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
@@ -26,6 +24,7 @@ from .._core.team import team
 from .._core.validate import network_weight, unknown
 from .._data.parallel_rows import parallel_rows
 from .audit import audit
+from .choices import TARGET, measure, step_choices
 from .engine import Iterate, WeightEngine
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
@@ -34,15 +33,6 @@ from .shared import SharedEngine
 from .solvers import SolverMemory
 from .steps import RULES, CertifiedConstant
 from .words import WORDS
-
-TARGET = 1e-3
-"""Relative loss whose guaranteed count decides between admissible steps."""
-LOOSENESS = 0.01
-"""ϑ: the part of σ² that the errors of the output step may take, τ = ϑσ²/z."""
-DELTA = 1.01
-"""δ: hidden steps may be 1 + δ times the bound of the gradient; rounding to nearest alone needs a factor of 2."""
-STEPS = (1.0, 1.5, 1.9)
-"""θ: the steps η = θ/‖Z‖² that are tried ("The scale" in docs/theorems/implicit.md), each at most 2/(σ² + ‖Z‖²)."""
 
 
 class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
@@ -188,34 +178,6 @@ def _without_bound(net: ImplicitReLU, missing: list[str]) -> Condition:
     if not contraction < 1.0:
         return Condition("the equilibrium exists: gamma |A| < 1", contraction, "<", 1.0, False, None)
     return Condition(f"{', '.join(missing)} can be bounded: sigma_min(Z) > 0", 0.0, ">", 0.0, False, None)
-
-
-def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) -> dict[str, float]:
-    """The base quantities of ``statement`` as published, and the ends of the spectrum where it speaks of that."""
-    at = rigorous.Measured(problem, weights)
-    chosen: dict[str, float] = {}
-    if statement.id == implicit_spectral.THEOREM.id:
-        if not math.isfinite(at.Z.error):
-            return {}
-        low, high = at.nodes()
-        chosen = {"node_min": low, "node_max": high}
-    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, at), chosen)
-    published = publish(enclosures, DIRECTIONS)
-    return {name: published[name] for name in statement.base if name in published} | chosen
-
-
-def step_choices(theorem: str, base: Mapping[str, float]) -> Iterator[dict[str, float]]:
-    """The choices of τ, δ and η to try for a theorem of the project; nothing to choose for those of the paper."""
-    if theorem == implicit_spectral.THEOREM.id:
-        low, high = base["node_min"], base["node_max"]
-        tau = LOOSENESS * low / math.sqrt(high + base["kappa"])
-        for theta in STEPS:
-            yield {"tau": tau, "delta": DELTA, "eta": min(theta / high, 2.0 / (low + high) * (1.0 - 1e-12))}
-    elif theorem == implicit_measured.THEOREM.id:
-        size = base["norm_Z"]
-        yield {"tau": LOOSENESS * base["sigma_min_Z"] ** 2 / size if size > 0.0 else 0.0, "delta": DELTA}
-    else:
-        yield {}
 
 
 def _slow(loss: SampleLoss, q: Mapping[str, float]) -> str:

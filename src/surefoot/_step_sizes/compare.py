@@ -18,7 +18,8 @@ from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
 from .._problems import Lasso, Problems
 from .baselines import Trace, names, trace
-from .network import Smoothness, StepSizeNet
+from .network import StepSizeNet
+from .smoothness import Smoothness
 from .training_loss import Fresh
 
 Learned = StepSizeNet | LassoSolver | UnrolledISTA

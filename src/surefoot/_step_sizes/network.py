@@ -6,37 +6,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from .._core.io import RunDirectoryError, read_tensors, write_tensors
-from .._core.validate import integer, positive_integer, real
-
-if TYPE_CHECKING:
-    from .._problems import Problems
-    from .unrolled import Solution
-
-Smoothness = float | Tensor | str | None
-"""Which β solvers divide by: "per-problem", "common", "authors" or numbers, see ``StepSizeNet.solve``."""
-
-
-class Evaluator(Protocol):
-    """The network's output z before the sigmoid, and its derivatives, for weights that stay as they are."""
-
-    def evaluate(self, x: Tensor, g: Tensor) -> Tensor:
-        """z, of the shape of x and g."""
-        ...
-
-    def pullback(self, x: Tensor, g: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
-        """q ∂z/∂x and q ∂z/∂g; adds Σ q ∂z/∂W_l to ``gradients``."""
-        ...
-
-    def gradients(self) -> list[Tensor]:
-        """What ``pullback`` added up, of the shapes of W_1 … W_L."""
-        ...
+from .._core.validate import finite, integer, positive_integer, real
+from .._problems import Problems
+from .smoothness import Smoothness
+from .unrolled import Evaluator, Solution, solve
 
 
 class StepSizeNet(nn.Module):
@@ -174,8 +154,8 @@ class StepSizeNet(nn.Module):
         Raises:
             TypeError, ValueError: bad arguments, or a dtype or device that differs.
         """
-        from .unrolled import solve  # which imports this module
-
+        check_net(self)
+        check_problems(self, problems)
         return solve(self, problems, iterations, start, smoothness, trajectory=trajectory)
 
     def save(self, path: str | Path) -> None:
@@ -251,6 +231,25 @@ class Sectors:
 
     def gradients(self) -> list[Tensor]:
         return list(self._sums.weight_gradients())
+
+
+def check_net(net: StepSizeNet) -> None:
+    """Raise unless ``net`` is a network with finite weights."""
+    if not isinstance(net, StepSizeNet):
+        raise TypeError(f"net is a {type(net).__name__}; pass sf.nn.StepSizeNet")
+    for index, weight in enumerate(net.matrices):
+        finite(f"net.weights[{index}]", weight)
+
+
+def check_problems(net: StepSizeNet, problems: Problems, name: str = "problems") -> None:
+    """Raise unless ``problems`` are a batch of the network's dtype and device."""
+    if not isinstance(problems, Problems):
+        raise TypeError(f"{name} is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
+    W = net.weights[0]
+    if W.dtype != problems.M.dtype or W.device != problems.M.device:
+        raise TypeError(
+            f"net is {W.dtype} on {W.device}, {name} are {problems.M.dtype} on {problems.M.device}; convert one with .to"
+        )
 
 
 def orthogonalised(A: Tensor, expansion: float = 1.0) -> Tensor:

@@ -32,8 +32,8 @@ from .._core.system import Descendable, Measured
 from .._core.validate import unknown
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .engine import SolverEngine
-from .network import StepSizeNet
-from .unrolled import check_net, check_problems, smoothness_of
+from .network import StepSizeNet, check_net, check_problems
+from .smoothness import smoothness_of
 from .words import WORDS
 
 KINDS: dict[str, type[Problems]] = {kind.kind: kind for kind in (LeastSquares, Lasso, Logistic)}

@@ -18,10 +18,11 @@ from .._learning.optimizers import Optimizer
 from .._learning.run import TrainRun
 from .._learning.shared_sum import assign, flat
 from .._problems import Problems
-from .network import Smoothness, StepSizeNet
+from .network import StepSizeNet, check_net, check_problems
 from .optimizers import LBFGS, OPTIMIZERS, RATES, LineSearch
+from .smoothness import Smoothness
 from .training_loss import Fresh, RunLoss
-from .unrolled import Gradient, check_net, check_problems
+from .unrolled import Gradient
 
 FORMAT = "surefoot-step-sizes/1"
 

@@ -15,15 +15,13 @@ from .._core.team import Memory, Message, team
 from .._learning.fit import Objective
 from .._learning.shared_sum import SharedSum, Terms, assign, flat
 from .._problems import LeastSquares, Problems
-from .network import Smoothness, StepSizeNet
+from .network import StepSizeNet, check_problems
+from .smoothness import Smoothness, inverse_smoothness, smoothness_of
 from .system import KINDS
 from .unrolled import (
     Gradient,
-    check_problems,
     final_objective,
     final_objective_and_gradient,
-    inverse_smoothness,
-    smoothness_of,
 )
 
 Fresh = Callable[[int], Problems]

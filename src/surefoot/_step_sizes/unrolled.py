@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from .._core.validate import as_tensor, finite, integer, nonnegative, unknown
+from .._core.validate import integer
 from .._problems import Problems
 from .._problems.batch import proximal_step
-from .network import Smoothness, StepSizeNet
+from .smoothness import Smoothness, inverse_smoothness, smoothness_of
 
 Gradient = Literal["exact", "detached"]
-AUTHORS = 0.9999
-"""The published code steps by .9999/β."""
-ROOM = 1.0 + 1e-8
-"""β is the bound of the smoothness times this, so that a certificate, whose quantities are published with slack, covers P = 2."""
+
+
+class Evaluator(Protocol):
+    """The network's output z before the sigmoid, and its derivatives, for weights that stay as they are."""
+
+    def evaluate(self, x: Tensor, g: Tensor) -> Tensor:
+        """z, of the shape of x and g."""
+        ...
+
+    def pullback(self, x: Tensor, g: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        """q ∂z/∂x and q ∂z/∂g; adds Σ q ∂z/∂W_l to ``gradients``."""
+        ...
+
+    def gradients(self) -> list[Tensor]:
+        """What ``pullback`` added up, of the shapes of W_1 … W_L."""
+        ...
+
+
+class Steps(Protocol):
+    """What the iteration asks of the network that proposes the steps."""
+
+    def evaluator(self) -> Evaluator:
+        """z for weights that stay as they are."""
+        ...
+
+    def steps(self, z: Tensor) -> Tensor:
+        """P of z."""
+        ...
+
+    def steps_derivative(self, z: Tensor) -> Tensor:
+        """∂P/∂z."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,65 +71,10 @@ class Solution:
     trajectory: Tensor | None = None
 
 
-def smoothness_of(problems: Problems, smoothness: Smoothness) -> Tensor:
-    """The β_p (N,) float64 that ``StepSizeNet.solve`` means.
-
-    Raises:
-        TypeError, ValueError: no such name, or numbers that are not positive and finite, or of another length.
-    """
-    if smoothness is None or isinstance(smoothness, str):
-        found = problems.smoothness * ROOM
-        if smoothness in (None, "per-problem"):
-            return found
-        if smoothness not in ("common", "authors"):
-            raise unknown("smoothness", smoothness, ("per-problem", "common", "authors"))
-        return found.max().expand_as(found) / (AUTHORS if smoothness == "authors" else 1.0)
-    beta = as_tensor(
-        "smoothness", [nonnegative("smoothness", smoothness)] if isinstance(smoothness, Real) else smoothness
-    )
-    beta = beta.to(device=problems.M.device, dtype=torch.float64).reshape(-1)
-    if len(beta) not in (1, problems.count):
-        raise ValueError(
-            f"smoothness has {len(beta)} entries; pass a number, or one for each of {problems.count} problems"
-        )
-    finite("smoothness", beta)
-    if not bool((beta > 0.0).all()):
-        raise ValueError(f"smoothness is {float(beta.min()):g}; it must be positive: steps are divided by it")
-    if float(beta.min()) < torch.finfo(problems.M.dtype).tiny:
-        raise ValueError(f"smoothness is {float(beta.min()):g}; its inverse overflows in {problems.M.dtype}: rescale M")
-    return beta.expand(problems.count)
-
-
-def inverse_smoothness(problems: Problems, smoothness: Smoothness) -> Tensor:
-    """1/β_p (N, 1) in the problems' dtype."""
-    return (1.0 / smoothness_of(problems, smoothness)).to(problems.M.dtype)[:, None]
-
-
-def check_net(net: StepSizeNet) -> None:
-    """Raise unless ``net`` is a network with finite weights."""
-    if not isinstance(net, StepSizeNet):
-        raise TypeError(f"net is a {type(net).__name__}; pass sf.nn.StepSizeNet")
-    for index, weight in enumerate(net.matrices):
-        finite(f"net.weights[{index}]", weight)
-
-
-def check_problems(net: StepSizeNet, problems: Problems, name: str = "problems") -> None:
-    """Raise unless ``problems`` are a batch of the network's dtype and device."""
-    if not isinstance(problems, Problems):
-        raise TypeError(f"{name} is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
-    W = net.weights[0]
-    if W.dtype != problems.M.dtype or W.device != problems.M.device:
-        raise TypeError(
-            f"net is {W.dtype} on {W.device}, {name} are {problems.M.dtype} on {problems.M.device}; convert one with .to"
-        )
-
-
 def solve(
-    net: StepSizeNet, problems: Problems, iterations: int, start: Any, smoothness: Smoothness, *, trajectory: bool
+    net: Steps, problems: Problems, iterations: int, start: Any, smoothness: Smoothness, *, trajectory: bool
 ) -> Solution:
     """See ``StepSizeNet.solve``."""
-    check_net(net)
-    check_problems(net, problems)
     iterations = integer("iterations", iterations, 0)
     beta = smoothness_of(problems, smoothness)
     inverse = inverse_smoothness(problems, beta)
@@ -131,7 +103,7 @@ def solve(
     )
 
 
-def final_objective(net: StepSizeNet, problems: Problems, iterations: int, inverse: Tensor, start: Tensor) -> Tensor:
+def final_objective(net: Steps, problems: Problems, iterations: int, inverse: Tensor, start: Tensor) -> Tensor:
     """F = Σ_p F_p(x_T), a scalar; ``inverse`` = 1/β (N, 1)."""
     evaluator, x = net.evaluator(), start
     for _ in range(iterations):
@@ -141,7 +113,7 @@ def final_objective(net: StepSizeNet, problems: Problems, iterations: int, inver
 
 
 def final_objective_and_gradient(
-    net: StepSizeNet, problems: Problems, iterations: int, inverse: Tensor, start: Tensor, gradient: Gradient = "exact"
+    net: Steps, problems: Problems, iterations: int, inverse: Tensor, start: Tensor, gradient: Gradient = "exact"
 ) -> tuple[Tensor, list[Tensor]]:
     """F = Σ_p F_p(x_T) and its gradient with respect to W_1 … W_L, by the adjoint of the iteration; no autograd.
 

@@ -11,7 +11,7 @@ import torch
 from enclosed import Array, Stored, certified
 
 import surefoot as sf
-from surefoot._implicit.system import measure
+from surefoot._implicit.choices import measure
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.problems import Samples

@@ -6,9 +6,9 @@ from .low_rank import LowRank
 from .model import LowRankModel
 from .newton import Newton
 from .plain import Plain
-from .problem import Problem, SolverMemory
+from .problem import SolverMemory, SolverProblem
 from .split import Split
 
 SOLVERS: dict[str, type[Solver]] = {solver.name: solver for solver in (Plain, Anderson, Split, LowRank, Newton)}
 
-__all__ = ["SOLVERS", "LowRank", "LowRankModel", "Problem", "Solver", "SolverMemory"]
+__all__ = ["SOLVERS", "LowRank", "LowRankModel", "Solver", "SolverMemory", "SolverProblem"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .base import Solver
-from .problem import Problem, SolverMemory
+from .problem import SolverMemory, SolverProblem
 
 DEPTH = 5
 
@@ -21,7 +21,7 @@ class Anderson(Solver):
     name = "anderson"
     patience = 8
 
-    def __init__(self, problem: Problem, memory: SolverMemory) -> None:
+    def __init__(self, problem: SolverProblem, memory: SolverMemory) -> None:
         super().__init__(problem, memory)
         self._previous: tuple[Tensor, Tensor] | None = None
         self._residuals: list[Tensor] = []

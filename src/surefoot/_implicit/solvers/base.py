@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from .problem import Problem, SolverMemory
+from .problem import SolverMemory, SolverProblem
 
 
 class Solver(ABC):
@@ -22,7 +22,7 @@ class Solver(ABC):
     name: ClassVar[str]
     patience: ClassVar[int] = 3
 
-    def __init__(self, problem: Problem, memory: SolverMemory) -> None:
+    def __init__(self, problem: SolverProblem, memory: SolverMemory) -> None:
         self.problem = problem
         self.memory = memory
 

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from surefoot_check.rigor.bounds import up
 
-from ..norms import accumulated, product_roundoff, row_norms_upper
+from ..norms import accumulated, matrix_norm_upper, product_roundoff, row_norms_upper
 from .base import Solver
 from .model import LowRankModel
-from .problem import Problem, SolverMemory
+from .problem import SolverMemory, SolverProblem
 
 INNER_STEPS = 30
+RANK = 20
 
 
 class LowRank(Solver):
@@ -27,9 +28,9 @@ class LowRank(Solver):
 
     name = "low_rank"
 
-    def __init__(self, problem: Problem, memory: SolverMemory) -> None:
+    def __init__(self, problem: SolverProblem, memory: SolverMemory) -> None:
         super().__init__(problem, memory)
-        self.model = model = LowRankModel.of(problem, memory)
+        self.model = model = low_rank_model(problem, memory)
         self._scaled_B = problem.gamma * model.B * problem.scale
         self._last: tuple[Tensor, Tensor, Tensor, Tensor, Tensor] | None = None
 
@@ -84,3 +85,28 @@ class LowRank(Solver):
 
     def select(self, rows: Tensor) -> None:
         self._last = None
+
+
+def low_rank_model(problem: SolverProblem, memory: SolverMemory) -> LowRankModel:
+    """The model of ``problem.A`` by a randomised range finder (Halko, Martinsson, Tropp, SIAM Review 53, 2011).
+
+    It starts at ``memory.basis``, the factor of the previous call, and leaves the new one there.
+    """
+    A, m = problem.A, problem.A.shape[0]
+    rank = min(RANK, m)
+    R = problem.remainder()
+    rows = memory.basis
+    if rows is None or rows.shape != (rank, m) or rows.dtype != A.dtype or rows.device != A.device:
+        generator = torch.Generator().manual_seed(0)
+        probe = torch.randn(m, rank, generator=generator, dtype=A.dtype).to(A.device)
+        rows = torch.linalg.qr(R @ probe).Q.mT @ R
+    Q = torch.linalg.qr(R @ rows.mT).Q
+    B = memory.basis = Q.mT @ R
+    E = R.addmm_(Q, B, alpha=-1.0)
+    Q_norm, B_norm = matrix_norm_upper(Q), matrix_norm_upper(B)
+    # E is defined by the stored factors; forming it rounded each of its r + 1 terms.
+    forming = accumulated(rank + 2, product_roundoff(A.dtype)) * (problem.remainder_frobenius + Q_norm * B_norm)
+    underflow = m * (rank + 2) * torch.finfo(A.dtype).tiny
+    rest = up(matrix_norm_upper(E) + forming + underflow, 8)
+    memory.give(E)
+    return LowRankModel(Q, B, Q_norm, B_norm, rest)

@@ -54,7 +54,7 @@ class SolverMemory:
         self._buffers = []
 
 
-class Problem:
+class SolverProblem:
     """One batch of rows of the problem, with entries in the middle of the dtype's range.
 
     Args:

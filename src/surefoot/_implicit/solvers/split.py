@@ -9,7 +9,7 @@ from surefoot_check.rigor.bounds import up
 
 from ..norms import row_norms_upper
 from .base import Solver
-from .problem import Problem, SolverMemory
+from .problem import SolverMemory, SolverProblem
 
 
 class Split(Solver):
@@ -21,7 +21,7 @@ class Split(Solver):
 
     name = "split"
 
-    def __init__(self, problem: Problem, memory: SolverMemory) -> None:
+    def __init__(self, problem: SolverProblem, memory: SolverMemory) -> None:
         super().__init__(problem, memory)
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
