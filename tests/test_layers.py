@@ -37,13 +37,9 @@ LAYERS = (
 """From the top: a module imports modules of its own layer and of those below."""
 KNOWN_CIRCLES = (
     {"surefoot_check.replay", "surefoot_check.run_files", "surefoot_check.system"},
-    {"surefoot._step_sizes.network", "surefoot._step_sizes.unrolled"},
-    {f"surefoot._implicit.{name}" for name in ("autograd", "network", "scale", "system")},
-    {f"surefoot._inverse.{name}" for name in ("network", "system", "training")},
     {f"surefoot._cli.{name}" for name in ("commands", "demo", "inspection", "listing")},
-    {"surefoot._implicit.solvers.model", "surefoot._implicit.solvers.problem"},
 )
-"""Networks that carry their training, and the like. To become none: no other is allowed."""
+"""To become none: no other is allowed."""
 SHARED = tuple(f"surefoot.{room}" for room in ("_core", "_data", "_linalg", "_learning", "_report", "_cli"))
 PROGRAM = "surefoot._cli."
 """Until each room has its commands, the program names systems; see ``KNOWN_PROGRAM``."""

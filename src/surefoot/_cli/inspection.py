@@ -47,7 +47,7 @@ def run_report(options: Report) -> int:
 def _refuse_without_trajectory(directory: Path) -> None:
     """Raise ``RunDirectoryError`` for directories of networks whose training has no trajectory that a theorem speaks of."""
     from .._core.io import RunDirectoryError, read_json
-    from .._inverse.system import FORMAT
+    from .._inverse.stored import FORMAT
     from .training import SETTINGS
 
     config, settings = directory / "config.json", directory / SETTINGS

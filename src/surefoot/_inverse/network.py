@@ -19,6 +19,8 @@ from . import coefficients as tables
 from . import iteration, starts
 from .implicit import differentiable
 from .interval import as_interval
+from .stored import save_certificate
+from .training import train
 
 if TYPE_CHECKING:
     from .._core.certificate import Certificate
@@ -203,9 +205,9 @@ class LearnedInverse(nn.Module):
         wide, scale, tall = _prepared(A)
         if c0 is not None and scale is not None:
             c0 = c0 * scale[..., 0, 0].square()
-        found = iteration.unrolled(wide, self.initial(wide, scale, c0), self.coefficients)
-        found = [X if scale is None else X * scale for X in found]
-        return [(X.mH if tall else X).to(A.dtype) for X in found]
+        inverses = iteration.unrolled(wide, self.initial(wide, scale, c0), self.coefficients)
+        inverses = [X if scale is None else X * scale for X in inverses]
+        return [(X.mH if tall else X).to(A.dtype) for X in inverses]
 
     def solve_spd(self, operator: Callable[[Tensor], Tensor], b: Tensor, bounds: tuple[float, float]) -> LinearSolution:
         """B⁻¹b for a symmetric positive definite operator that is only known by its products, from X_0 = 2I/(λ_min+λ_max).
@@ -248,8 +250,6 @@ class LearnedInverse(nn.Module):
         Raises:
             TypeError, ValueError, RunDirectoryError, OSError: as said there.
         """
-        from .training import train
-
         return train(self, matrices, validation, **options)
 
     def floor(self, matrices: Tensor) -> Floor:
@@ -275,8 +275,6 @@ class LearnedInverse(nn.Module):
             RunDirectoryError: the directory exists and is not empty.
             OSError: it cannot be written.
         """
-        from .system import save_certificate
-
         return save_certificate(self, directory, interval, theorem)
 
     def save(self, path: str | Path) -> None:
@@ -342,13 +340,9 @@ class LearnedInverse(nn.Module):
             scale: (..., 1, 1); 1 where it is None.
             c0: (...), for the scaled matrix; by default of the net's rule or number.
         """
-        if c0 is None and isinstance(self.c0, str):
-            c0 = starts.scale(wide, self.c0)
-        elif c0 is None:
-            factor = 1.0 if scale is None else scale[..., 0, 0].double().square()
-            c0 = torch.full(wide.shape[:-2], float(self.c0), dtype=torch.float64, device=wide.device) * factor
-        assert c0 is not None
-        return wide.mH / c0.detach().to(wide.real.dtype)[..., None, None]
+        if c0 is not None:
+            return starts.over(wide, c0)
+        return starts.initial(wide, self.c0, None if scale is None else scale[..., 0, 0].double().square())
 
     def _run(self, A: Tensor, start: Tensor | None, scale: Tensor | None) -> iteration.Iterated:
         own = self.coefficients.detach().tolist()

@@ -44,6 +44,27 @@ def scale(A: Tensor, rule: str) -> Tensor:
     return torch.where(squared > 0.0, squared, 1.0)
 
 
+def initial(wide: Tensor, c0: float | str, factor: Tensor | None = None) -> Tensor:
+    """X_0 = Aᴴ/c0 (..., n, m) of A (..., m, n), m ≤ n. c0 has no gradient.
+
+    Args:
+        wide: A.
+        c0: a rule, or a number.
+        factor: (...), float64, that a number is multiplied by; 1 where it is None.
+    """
+    if isinstance(c0, str):
+        values = scale(wide, c0)
+    else:
+        values = torch.full(wide.shape[:-2], float(c0), dtype=torch.float64, device=wide.device)
+        values = values if factor is None else values * factor
+    return over(wide, values)
+
+
+def over(wide: Tensor, c0: Tensor) -> Tensor:
+    """Aᴴ/c0 (..., n, m) for one c0 (...) for each matrix."""
+    return wide.mH / c0.detach().to(wide.real.dtype)[..., None, None]
+
+
 def _largest_eigenvalue(G: Tensor, squarings: int) -> Tensor:
     """An upper bound of ‖G‖ for Hermitian G by ‖G‖² = ‖G²‖, ``squarings`` times, and ‖·‖_F; with what rounding adds."""
     if squarings == 0:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -17,17 +16,13 @@ from surefoot_check.inverse import enclosures as rigorous
 from surefoot_check.inverse import interval as inverse_interval
 from surefoot_check.statement import Theorem
 
-from .._core.certificate import Certificate, Condition, checkable, publish
-from .._core.io import run_directory
-from .._core.run import write_start
+from .._core.certificate import Condition, checkable, publish
 from .._core.system import Certifiable, Measured
-from .._core.validate import folder, network_weight
+from .._core.validate import network_weight
 from .interval import Spectrum
 from .network import LearnedInverse
 from .words import WORDS
 
-FORMAT = "surefoot-inverse/1"
-"""What config.json of a directory with a certificate of an inverse says."""
 INITIAL_SLACK = 2.0**-50
 """Relative slack of the published initial gap."""
 EXACT = ("lower", "upper")
@@ -108,22 +103,6 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
         """The net (with the default rule for c0, which no claim depends on) and the interval of a stored certificate."""
         loss = Spectrum(problem["interval"].tolist())
         return LearnedInverse(weights["C"], interval=(loss.lower, loss.upper)), loss
-
-
-def save_certificate(
-    net: LearnedInverse, directory: str | Path, interval: tuple[float, float] | None, theorem: str | None
-) -> Certificate:
-    """See ``LearnedInverse.save_certificate``."""
-    system = InverseSystem()
-    loss = system.problem(net, None, interval)
-    certificate = system.certify(net, loss, system.theorem(theorem).id)
-    if not certificate.holds:
-        failed = "; ".join(str(condition) for condition in certificate.conditions if not condition.holds)
-        raise ValueError(f"there is nothing to certify: {failed}. {certificate.suggestion}")
-    path = folder("directory", directory)
-    with run_directory(path, resume=False):
-        write_start(path, certificate, loss.arrays(), system.reduced(net, loss), {"format": FORMAT})
-    return certificate
 
 
 def _suggestion(net: LearnedInverse, loss: Spectrum, published: Mapping[str, float]) -> str:

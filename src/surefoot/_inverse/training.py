@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from surefoot_check.arrays import digest
 
@@ -20,8 +21,8 @@ from .._learning.optimizers import FIRST_ORDER
 from .._learning.run import TrainRun
 from .._learning.shared_sum import SharedSum, Terms
 from .iteration import unrolled
-from .network import LearnedInverse
 from .spectra import Spectra, check_matrices
+from .starts import initial
 
 FORMAT = "surefoot-inverse-training/1"
 RATES = {"adam": 1e-2, "sgd": 1e-4}
@@ -31,8 +32,19 @@ Domain = Literal["spectral", "matrices"]
 Objective = Literal["layers", "last"]
 
 
+class Trainable(Protocol):
+    """What training asks of the net: its coefficients C (K, L), the scale c0, and a file of its own kind."""
+
+    coefficients: nn.Parameter
+    c0: float | str
+
+    def save(self, path: str | Path) -> None:
+        """Write a file."""
+        ...
+
+
 def train(
-    net: LearnedInverse,
+    net: Trainable,
     matrices: Tensor,
     validation: Tensor | None = None,
     *,
@@ -75,8 +87,6 @@ def train(
         RunDirectoryError: a directory that exists, that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept and the net is unchanged.
     """
-    if not isinstance(net, LearnedInverse):
-        raise TypeError(f"net is a {type(net).__name__}; pass a sf.nn.LearnedInverse")
     if optimizer not in FIRST_ORDER:
         raise unknown("optimizer", optimizer, FIRST_ORDER)
     rate = RATES[optimizer] if learning_rate is None else nonnegative("learning_rate", learning_rate)
@@ -88,7 +98,10 @@ def train(
     course = Course.of(epochs, patience, directory, resume)
 
     def save(path: Path, C: Tensor) -> None:
-        LearnedInverse(C, net.c0, interval=net.interval, backward=net.backward).save(path)
+        best = deepcopy(net)
+        with torch.no_grad():
+            best.coefficients.copy_(C)
+        best.save(path)
 
     with ExitStack() as held:
         loss = _total(net, matrices, domain, objective == "last", "matrices", held)
@@ -124,7 +137,7 @@ class _Losses(fit.Objective):
         return float(value), gradient, self._validation.measure(w)
 
 
-def _total(net: LearnedInverse, value: Any, domain: str, last: bool, name: str, held: ExitStack) -> SharedSum:
+def _total(net: Trainable, value: Any, domain: str, last: bool, name: str, held: ExitStack) -> SharedSum:
     """The loss and the test loss of matrices that the ranks of a job share until ``held`` is closed."""
     A = check_matrices(name, value).double().to(net.coefficients.device)
     common = Message({"c0": net.c0, "last": last, "name": name})
@@ -163,7 +176,7 @@ class MatrixTerms(Terms):
     def take(self, data: Message, part: slice, count: int) -> None:
         A = data.tensors["A"]
         self._wide, self._count = A if A.shape[-2] <= A.shape[-1] else A.mT, count
-        self._start = LearnedInverse.ones(1, 1, self._facts["c0"]).initial(self._wide)
+        self._start = initial(self._wide, self._facts["c0"])
 
     def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
         w = w.detach().requires_grad_()
