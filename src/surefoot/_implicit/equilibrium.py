@@ -245,114 +245,161 @@ class _Solution:
     # -- the iteration ------------------------------------------------------------------------------------------------
 
     def _iterate(self, start: Tensor | None) -> Equilibrium:
-        problem, q = self.problem, self.q
-        margin = down(1.0 - q)
-        modelled = q < 1.0 and self.increment is None and self.solver.name in ("split", "low_rank")
+        self._begin(start)
+        while True:
+            total, size = self._evaluate()
+            if not (math.isfinite(total) and math.isfinite(size)):
+                if self._restarted():
+                    continue
+                return self._nothing(
+                    EquilibriumStatus.NON_FINITE if self.q < 1.0 else EquilibriumStatus.NOT_CONTRACTING
+                )
+            status = self._verdict(total, size)
+            if status is None and self.iterations >= self.max_iterations:
+                status = EquilibriumStatus.MAX_ITERATIONS
+            if status is not None:
+                Z, _, T, _ = self.buffers
+                return self._plain_result(T, Z, self.residuals, status)
+            if self.bounded:
+                self._set_aside()
+            result = self._propose(size)
+            if result is not None:
+                return result
+
+    def _begin(self, start: Tensor | None) -> None:
+        """Work space, the first point, and what is remembered from one evaluation to the next."""
+        problem = self.problem
+        self.margin = down(1.0 - self.q)
+        self.bounded = self.q < 1.0 and self.increment is None  # whether a bound of the error ends the iteration
+        self.modelled = self.bounded and self.solver.name in ("split", "low_rank")
         # T(0) = relu(Φ) is free, so where the solver can tell how good its point from there is, it is tried even with a start.
-        at_zero = start is None or modelled
-        Z, P, T, D = (self.memory.take(problem.Phi) for _ in range(4))
-        if at_zero:
+        self.start, self.at_zero = start, start is None or self.modelled
+        self.buffers = Z, *_ = tuple(self.memory.take(problem.Phi) for _ in range(4))
+        if self.at_zero:
             Z.zero_()
         elif start is not None:
             Z.copy_(start)
-        self.buffers = (Z, P, T, D)
         rows, device = Z.shape[0], Z.device
         self.failures = torch.zeros(rows, dtype=torch.int64, device=device)
         self.finished = FinishedRows(problem.Phi)
-        before = torch.full((rows,), math.inf, dtype=torch.float64, device=device)
-        accelerated = torch.zeros(rows, dtype=torch.bool, device=device)
-        reserve = whole = 0.0
+        self.before = torch.full((rows,), math.inf, dtype=torch.float64, device=device)
+        self.accelerated = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.reserve = self.whole = 0.0
         # A plain step may leave as much as q of the residual: only without progress for about 1/(1 - q) of them it stands still.
-        patience = math.ceil(1.0 / margin) if margin > 0.0 else 0
-        mark, marked = math.inf, 0
-        while True:
-            self.iterations += 1
-            if self.iterations == 1 and at_zero:
-                P.copy_(problem.Phi)
-            else:
-                problem.product(Z, P)
-            torch.clamp_min(P, 0.0, out=T)
-            torch.sub(T, Z, out=D)
-            residuals = row_norms_upper(D)
-            total = float(torch.linalg.vector_norm(residuals))
-            size = math.hypot(self.finished.size, float(torch.linalg.vector_norm(T)))
-            if not (math.isfinite(total) and math.isfinite(size)):
-                if start is not None and self.iterations == (2 if modelled else 1):  # a start that is not finite
-                    Z.zero_()
-                    start, at_zero, self.iterations = None, True, 0
-                    continue
-                status = EquilibriumStatus.NON_FINITE if q < 1.0 else EquilibriumStatus.NOT_CONTRACTING
-                return self._nothing(status)
-            if self.increment is not None:
-                if total <= math.ldexp(self.increment, -self.exponent):
-                    return self._plain_result(T, Z, residuals, EquilibriumStatus.CONVERGED)
-            elif q >= 1.0:
-                if total <= self.tolerance * size:
-                    return self._plain_result(T, Z, residuals, EquilibriumStatus.NOT_CONTRACTING)
-            else:
-                whole = max(self.tolerance * size * margin - reserve, 0.0)
-                problem.target = goal = self.finished.left(whole)
-                if q * total <= goal:
-                    rounding = problem.rounding(Z)
-                    status, reserve = self._judge(q * residuals, rounding, size * margin)
-                    if status is not None:
-                        return self._plain_result(T, Z, residuals, status)
-                elif total < 0.8 * mark:
-                    mark, marked = total, self.iterations
-                elif self.iterations - marked >= patience and q * total <= float(
-                    torch.linalg.vector_norm(problem.rounding(Z))
-                ):
-                    limited = EquilibriumStatus.LIMITED_BY_ROUNDING if self.explicit else EquilibriumStatus.CONVERGED
-                    return self._plain_result(T, Z, residuals, limited)
-            if self.iterations >= self.max_iterations:
-                return self._plain_result(T, Z, residuals, EquilibriumStatus.MAX_ITERATIONS)
+        self.patience = math.ceil(1.0 / self.margin) if self.margin > 0.0 else 0
+        self.mark, self.marked = math.inf, 0
 
-            if q < 1.0 and self.increment is None:
-                active = self.finished.split(q * residuals <= 0.3 * whole / math.sqrt(rows), residuals.shape[0])
-                if active is not None:
-                    self.finished.store(T, q * residuals, problem.rounding(Z), active)
-                    problem.select(active)
-                    self.solver.select(active)
-                    Z, P, T, D = self.buffers = tuple(buffer[active] for buffer in self.buffers)
-                    residuals, before, accelerated = residuals[active], before[active], accelerated[active]
-                    self.failures = self.failures[active]
-                    problem.target = self.finished.left(whole)
-                    mark, marked = math.inf, self.iterations
+    def _evaluate(self) -> tuple[float, float]:
+        """P = γZA + Φ, T = relu(P), D = T - Z and the row norms of D; returns ‖D‖_F and ‖T‖_F, that of all rows."""
+        Z, P, T, D = self.buffers
+        self.iterations += 1
+        if self.iterations == 1 and self.at_zero:
+            P.copy_(self.problem.Phi)
+        else:
+            self.problem.product(Z, P)
+        torch.clamp_min(P, 0.0, out=T)
+        torch.sub(T, Z, out=D)
+        self.residuals = row_norms_upper(D)
+        size = math.hypot(self.finished.size, float(torch.linalg.vector_norm(T)))
+        return float(torch.linalg.vector_norm(self.residuals)), size
 
-            failed = accelerated & (residuals > q * before) if q < 1.0 else torch.zeros_like(accelerated)
-            self.failures += failed
-            self._change_solver(Z)
-            plain = failed | (self.failures >= self.solver.patience)
-            fallback = bool(plain.any())
-            kept = T[plain] if fallback else T
-            Y = self.solver.propose(Z, P, T, D)
+    def _restarted(self) -> bool:
+        """Whether a start that is not finite is to blame: then from zero again."""
+        if self.start is None or self.iterations != (2 if self.modelled else 1):
+            return False
+        self.buffers[0].zero_()
+        self.start, self.at_zero, self.iterations = None, True, 0
+        return True
+
+    def _verdict(self, total: float, size: float) -> EquilibriumStatus | None:
+        """How the iteration ends at T(Z), if it does, with ‖T(Z) - Z‖_F = ``total`` and ‖T(Z)‖_F = ``size``."""
+        if self.increment is not None:
+            settled = total <= math.ldexp(self.increment, -self.exponent)
+            return EquilibriumStatus.CONVERGED if settled else None
+        if self.q >= 1.0:
+            return EquilibriumStatus.NOT_CONTRACTING if total <= self.tolerance * size else None
+        problem, Z = self.problem, self.buffers[0]
+        self.whole = self._allowed(size)
+        problem.target = goal = self.finished.left(self.whole)
+        if self.q * total <= goal:
+            status, self.reserve = self._judge(self.q * self.residuals, problem.rounding(Z), size * self.margin)
+            return status
+        if total < 0.8 * self.mark:
+            self.mark, self.marked = total, self.iterations
+        elif self.iterations - self.marked >= self.patience and self.q * total <= float(
+            torch.linalg.vector_norm(problem.rounding(Z))
+        ):
+            return EquilibriumStatus.LIMITED_BY_ROUNDING if self.explicit else EquilibriumStatus.CONVERGED
+        return None
+
+    def _allowed(self, size: float) -> float:
+        """The defect that all rows may have together."""
+        return max(self.tolerance * size * self.margin - self.reserve, 0.0)
+
+    def _set_aside(self) -> None:
+        """Iterate without the rows that are accurate enough, once they are many."""
+        problem, defects = self.problem, self.q * self.residuals
+        done = defects <= 0.3 * self.whole / math.sqrt(self.Phi.shape[0])
+        active = self.finished.split(done, self.residuals.shape[0])
+        if active is None:
+            return
+        Z, _, T, _ = self.buffers
+        self.finished.store(T, defects, problem.rounding(Z), active)
+        problem.select(active)
+        self.solver.select(active)
+        self.buffers = tuple(buffer[active] for buffer in self.buffers)
+        self.residuals, self.before = self.residuals[active], self.before[active]
+        self.accelerated, self.failures = self.accelerated[active], self.failures[active]
+        problem.target = self.finished.left(self.whole)
+        self.mark, self.marked = math.inf, self.iterations
+
+    def _propose(self, size: float) -> Equilibrium | None:
+        """Go to the solver's next point, row by row unless it failed there; or return that point where it is the result."""
+        Z, P, T, D = self.buffers
+        failed = torch.zeros_like(self.accelerated)
+        if self.q < 1.0:
+            failed = self.accelerated & (self.residuals > self.q * self.before)
+        self.failures += failed
+        self._change_solver(Z)
+        plain = failed | (self.failures >= self.solver.patience)
+        fallback = bool(plain.any())
+        kept = T[plain] if fallback else T
+        Y = self.solver.propose(Z, P, T, D)
+        if fallback:
+            Y[plain] = kept
+        defects = self.solver.defects() if self.bounded else None
+        if defects is not None:
             if fallback:
-                Y[plain] = kept
-            if q < 1.0 and self.increment is None:
-                defects = self.solver.defects()
-                if defects is not None:
-                    if fallback:
-                        defects = torch.where(plain, q * residuals, defects)
-                    defect = float(torch.linalg.vector_norm(defects))
-                    if defect <= problem.target:
-                        # T = T(Z) may be larger than Y
-                        size = min(size, math.hypot(self.finished.size, float(torch.linalg.vector_norm(Y))))
-                        if defect <= self.finished.left(max(self.tolerance * size * margin - reserve, 0.0)):
-                            rounding = self.solver.defect_rounding()
-                            status, reserve = self._judge(defects, rounding, size * margin)
-                            if status is not None:
-                                return self._finish(Y, defects, rounding, status)
-                    if start is not None and self.iterations == 1 and start.shape == Y.shape:
-                        spare = T if Y is P else P
-                        distance = float(torch.linalg.vector_norm(torch.sub(start, Y, out=spare)))
-                        if not distance > defect:
-                            Y.copy_(start)
-                            plain = torch.ones_like(plain)  # nothing is known of the residual there
-            accelerated = ~plain
-            before = residuals
-            P, T, D = (buffer for buffer in (Z, P, T, D) if buffer is not Y)
-            Z = Y
-            self.buffers = (Z, P, T, D)
+                defects = torch.where(plain, self.q * self.residuals, defects)
+            defect = float(torch.linalg.vector_norm(defects))
+            result = self._accepted(Y, defects, defect, size)
+            if result is not None:
+                return result
+            if self._start_is_nearer(Y, defect, T if Y is P else P):
+                assert self.start is not None
+                Y.copy_(self.start)
+                plain = torch.ones_like(plain)  # nothing is known of the residual there
+        self.accelerated, self.before = ~plain, self.residuals
+        self.buffers = (Y, *(buffer for buffer in self.buffers if buffer is not Y))
+        return None
+
+    def _accepted(self, Y: Tensor, defects: Tensor, defect: float, size: float) -> Equilibrium | None:
+        """Y as the result, where bounds of the row norms of T(Y) - Y show that it is accurate enough."""
+        if not defect <= self.problem.target:
+            return None
+        # T = T(Z) may be larger than Y
+        size = min(size, math.hypot(self.finished.size, float(torch.linalg.vector_norm(Y))))
+        if not defect <= self.finished.left(self._allowed(size)):
+            return None
+        rounding = self.solver.defect_rounding()
+        status, self.reserve = self._judge(defects, rounding, size * self.margin)
+        return None if status is None else self._finish(Y, defects, rounding, status)
+
+    def _start_is_nearer(self, Y: Tensor, defect: float, spare: Tensor) -> bool:
+        """Whether the start is as near to Y, proposed from zero, as Y may be to its image."""
+        if self.start is None or self.iterations != 1 or self.start.shape != Y.shape:
+            return False
+        return not float(torch.linalg.vector_norm(torch.sub(self.start, Y, out=spare))) > defect
 
     def _judge(self, defects: Tensor, rounding: Tensor, scale: float) -> tuple[EquilibriumStatus | None, float]:
         """Status of a point whose defects reach the tolerance, and what to reserve for rounding where it has none yet."""
