@@ -261,11 +261,11 @@ def locate_all(x, g, keys, starts):
 
 
 @njit(cache=True)
-def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
-    """Gradients of W1, W2, W3 from the sums of q·(x, g) over each fine element; O(n1·n2)."""
+def coarse_sums(sums, rays):
+    """Sums over each coarse element; and inside each open sector up to a fine element, and from it on."""
     half = (rays.size - 1) // 2
     coarse = np.zeros((4 * half, 2))
-    before, after = np.zeros_like(sums), np.zeros_like(sums)  # inside each open sector, up to and from a fine element
+    before, after = np.zeros_like(sums), np.zeros_like(sums)
     for s in range(2 * half):
         start, end = 2 * rays[s], 2 * rays[s + 1]
         for axis in range(2):
@@ -279,10 +279,42 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
             for e in range(end - 1, start, -1):
                 total += sums[e, axis]
                 after[e, axis] = total
+    return coarse, before, after
+
+
+@njit(cache=True)
+def accumulate(at_ray, prefix, suffix):
+    """Of both half turns, x and y: ``prefix``, the sums over the elements before each ray; ``suffix``, which comes with the
+    numbers of the open sectors, the sums over the open sector after each ray and all later elements."""
+    half = at_ray.shape[0]
+    t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+    for u in range(half):
+        prefix[u, 0], prefix[u, 1], prefix[u, 2], prefix[u, 3] = t0, t1, t2, t3
+        t0 += at_ray[u, 0] + suffix[u, 0]
+        t1 += at_ray[u, 1] + suffix[u, 1]
+        t2 += at_ray[u, 2] + suffix[u, 2]
+        t3 += at_ray[u, 3] + suffix[u, 3]
+    t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+    for u in range(half - 1, -1, -1):
+        t0 += suffix[u, 0]
+        t1 += suffix[u, 1]
+        t2 += suffix[u, 2]
+        t3 += suffix[u, 3]
+        suffix[u, 0], suffix[u, 1], suffix[u, 2], suffix[u, 3] = t0, t1, t2, t3
+        t0 += at_ray[u, 0]
+        t1 += at_ray[u, 1]
+        t2 += at_ray[u, 2]
+        t3 += at_ray[u, 3]
+
+
+@njit(cache=True)
+def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
+    """Gradients of W1, W2, W3 from the sums of q·(x, g) over each fine element; O(n1·n2)."""
+    half = (rays.size - 1) // 2
+    coarse, before, after = coarse_sums(sums, rays)
     dW1, dW2, dW3 = np.zeros((W2.shape[1], 2)), np.zeros_like(W2), np.zeros_like(W3)
     hit = (coarse[:, 0] != 0) | (coarse[:, 1] != 0)
     turning, tails = np.empty((half + 1, 4)), np.empty((half + 1, 4))
-    # per half turn, x and y: sums over the elements before each ray, and over the open sector after it and all later ones
     prefix, suffix, at_ray = np.empty((half, 4)), np.empty((half, 4)), np.empty((half, 4))
     switch = 0
     for j in range(W2.shape[0]):
@@ -301,13 +333,13 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
                 if state[2 * s] == 1 and hit[2 * s]:
                     rayx, rayy = coarse[2 * s, 0], coarse[2 * s, 1]
                     total += x * rayx + y * rayy
-                found = state[2 * s + 1]
-                if found == 1 and hit[2 * s + 1]:
+                sector = state[2 * s + 1]
+                if sector == 1 and hit[2 * s + 1]:
                     gx, gy = coarse[2 * s + 1, 0], coarse[2 * s + 1, 1]
                     total += openx * gx + openy * gy
-                elif found > 1:
+                elif sector > 1:
                     e = 2 * at[switch]
-                    if found == 2:
+                    if sector == 2:
                         gx, gy = after[e + 1, 0], after[e + 1, 1]
                     else:
                         gx, gy = before[e - 1, 0], before[e - 1, 1]
@@ -318,24 +350,7 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
         dW3[j] = total
         if W3[j] == 0:
             continue
-        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
-        for u in range(half):
-            prefix[u, 0], prefix[u, 1], prefix[u, 2], prefix[u, 3] = t0, t1, t2, t3
-            t0 += at_ray[u, 0] + suffix[u, 0]
-            t1 += at_ray[u, 1] + suffix[u, 1]
-            t2 += at_ray[u, 2] + suffix[u, 2]
-            t3 += at_ray[u, 3] + suffix[u, 3]
-        t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
-        for u in range(half - 1, -1, -1):
-            t0 += suffix[u, 0]
-            t1 += suffix[u, 1]
-            t2 += suffix[u, 2]
-            t3 += suffix[u, 3]
-            suffix[u, 0], suffix[u, 1], suffix[u, 2], suffix[u, 3] = t0, t1, t2, t3
-            t0 += at_ray[u, 0]
-            t1 += at_ray[u, 1]
-            t2 += at_ray[u, 2]
-            t3 += at_ray[u, 3]
+        accumulate(at_ray, prefix, suffix)
         weights, gradient = W2[j], dW2[j]
         for v in range(units.size):
             # the unit is on from the sector after its ray to the one before the opposite ray
