@@ -1,4 +1,4 @@
-"""Gradient flow θ' = -∇L(θ) of an implicit ReLU network, and the flow of its linearisation."""
+"""Gradient flow θ' = -∇L(θ) of an implicit ReLU network."""
 
 from __future__ import annotations
 
@@ -138,12 +138,6 @@ def gradient_flow(
         net.b.copy_(last.b.reshape(net.b.shape))
     stacked = torch.stack(outputs) if outputs else torch.empty((0, *samples.Y.shape), dtype=samples.Y.dtype)
     return Flow(torch.tensor(reached, dtype=torch.float64), gaps, stacked, status, evaluations)
-
-
-def linearised(H: Tensor, residual: Tensor, times: Tensor) -> Tensor:
-    """exp(-Ht) r_0 at each time (T, N): the residual of the flow of a network whose Gram matrix H (N, N) does not move."""
-    values, vectors = torch.linalg.eigh(H)
-    return (torch.exp(-times[:, None] * values) * (vectors.T @ residual)) @ vectors.T
 
 
 class _Ended(Exception):

@@ -48,7 +48,6 @@ class Method(IntEnum):
     ITERATION = 6
     CHEBYSHEV = 7
     GRAM = 8
-    WOODBURY = 9
 
     @property
     def label(self) -> str:

@@ -13,19 +13,6 @@ def block_length(degree: int) -> int:
     return min(range(1, degree + 1), key=lambda s: (s - 1 + -(-degree // s) - 1, s), default=1)
 
 
-def products(degree: int) -> int:
-    """Matrix products of ``evaluate``."""
-    if degree <= 1:
-        return 0
-    s = block_length(degree)
-    return s - 1 + -(-degree // s) - 1
-
-
-def layer_products(terms: int) -> int:
-    """Matrix products of a layer of L terms: AX, the polynomial of degree L-1, and its product with X."""
-    return 2 + products(terms - 1) if terms > 1 else 0
-
-
 def evaluate(coefficients: Sequence[Tensor | float], E: Tensor) -> Tensor:
     """Σ_j c_j E^j.
 
