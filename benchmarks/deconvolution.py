@@ -1,7 +1,7 @@
 """Deblurring with a known kernel and noise: PSNR and time of the solvers without training, beside scikit-image's two.
 
-The pictures are squares of the photograph of a temple that scikit-learn brings, blurred by a Gaussian of 7×7 with a periodic border,
-which all of them model exactly.
+The pictures are squares of the photograph of a temple that scikit-learn brings, blurred by a Gaussian of 7×7 with a
+periodic border, which all of them model exactly.
 """
 
 from __future__ import annotations
