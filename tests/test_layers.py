@@ -41,13 +41,10 @@ KNOWN_CIRCLES = (
 )
 """To become none: no other is allowed."""
 SHARED = tuple(f"surefoot.{room}" for room in ("_core", "_data", "_linalg", "_learning", "_report", "_cli"))
-PROGRAM = "surefoot._cli."
-"""Until each room has its commands, the program names systems; see ``KNOWN_PROGRAM``."""
 KNOWN_PROGRAM = frozenset(
-    f"{PROGRAM}{name}"
+    f"surefoot._cli.{name}"
     for name in (
-        *("commands", "deblur", "deconvolution", "deconvolution_options", "inspection", "inverse", "inverse_options"),
-        *("options", "problem", "step_sizes", "step_sizes_options", "svd", "training"),
+        *("commands", "inspection", "training"),
         "demo",  # a program about two-layer networks: this one may stay
     )
 )
