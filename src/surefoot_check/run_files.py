@@ -105,12 +105,8 @@ def _open(path: Path, systems: Mapping[str, System]) -> _Opened:
     name = record.get("theorem")
     system = systems.get(name.split("/")[0]) if isinstance(name, str) else None
     theorem = None if system is None else next((t for t in system.theorems if t.id == name), None)
-    if system is None or theorem is None:
-        raise FormatError(f"certificate: unknown theorem {name!r}")
-    if not theorem.provable:
-        raise FormatError(
-            f"{theorem.id} is false as printed, or nothing of it is proved here from a run; no run of it is accepted"
-        )
+    if system is None or theorem is None or not theorem.provable:
+        raise FormatError(f"certificate: unknown theorem {name!r}, or one of which this checker proves nothing")
     version = _field(record, "theorem_version", int)
     if version != theorem.version or record.get("system") != system.name:
         raise FormatError("certificate: theorem version or system does not match the theorem")

@@ -1,5 +1,4 @@
-"""What a theorem is to this package: base quantities, conditions, a guaranteed schedule, and its proof
-obligations."""
+"""What a theorem is to this package: base quantities, conditions, and what makes a published schedule follow from them."""
 
 from __future__ import annotations
 
@@ -65,13 +64,6 @@ class Segment:
     main_step: float = 0.0
     other_step: float = 0.0
 
-    def at(self, iteration: int) -> float:
-        """Guaranteed gap at ``iteration`` ≥ start, rounded up."""
-        passed = iteration - self.start
-        if passed == 0 or self.decrease == 0.0:
-            return self.level
-        return self.level * exp(passed * math.log1p(-self.decrease)) * (1.0 + 1e-12)
-
     @property
     def step(self) -> float:
         """The floor step."""
@@ -81,26 +73,12 @@ class Segment:
 Schedule = list[Segment]
 
 
-def iterations_to(schedule: Schedule, relative_gap: float) -> float:
-    """Smallest t with guaranteed gap ≤ relative_gap times the first level; ``math.inf`` if there is none."""
-    target = relative_gap * schedule[0].level
-    if target == 0.0 < schedule[0].level:  # it underflows; no bound in floats reaches it
-        return math.inf
-    for segment in schedule:
-        if segment.level <= target:
-            return segment.start
-        if segment.decrease > 0.0:
-            count = math.ceil((math.log(segment.level) - math.log(target) + 2e-12) / -math.log1p(-segment.decrease))
-            if segment.count is None or count <= segment.count:
-                return segment.start + count
-    return math.inf
-
-
 class Theorem(ABC):
     """A convergence theorem for one system.
 
-    ``base`` names the quantities that are measured on the arrays. ``parameters`` are free choices that are
-    published with them. Every method takes the quantities as floats or balls.
+    ``base`` names the quantities that are measured on the arrays, ``choices`` what is chosen freely and published with them; the
+    schedule is published too. How they are found is not the checker's business. Every method takes the quantities as floats
+    or balls.
     """
 
     id: ClassVar[str]
@@ -108,8 +86,8 @@ class Theorem(ABC):
     statement: ClassVar[str]
     reference: ClassVar[str]
     provable: ClassVar[bool] = True
-    """False for a theorem that is evaluated and never accepted of a run: its statement as printed is false, or is
-    about the flow, or its constants have no rigorous bounds here."""
+    """False for a theorem that the library evaluates and that is never accepted of a run: its statement as printed is false, or
+    is about the flow, or its constants have no rigorous bounds. The checker's own are all provable."""
     claims: ClassVar[tuple[str, ...]] = ("L1", "L2")
     """What a certificate that holds claims: L1 its hypotheses and schedule, L2 that stored iterates lie under the bound."""
     positive_steps: ClassVar[bool] = True
@@ -121,11 +99,7 @@ class Theorem(ABC):
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]
     choices: ClassVar[tuple[str, ...]]
-    """Names of what ``parameters`` returns."""
-
-    @abstractmethod
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """The free choices of the theorem at these base quantities, in floats."""
+    """Names of the free choices, which are published and verified."""
 
     @abstractmethod
     def derived(self, q: Quantities) -> dict[str, Number]:
@@ -134,10 +108,6 @@ class Theorem(ABC):
     @abstractmethod
     def conditions(self, q: Quantities) -> list[Inequality]:
         """The hypotheses, each with both sides."""
-
-    @abstractmethod
-    def schedule(self, q: Quantities) -> Schedule:
-        """The guaranteed gap by iteration, in floats, where the conditions hold."""
 
     def sublinear(self, q: Quantities) -> Number | None:
         """c of a guarantee that the gap after t ≥ 1 iterations is at most c/t, which the schedule follows in steps, at these

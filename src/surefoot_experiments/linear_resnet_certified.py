@@ -12,6 +12,7 @@ import torch
 from surefoot._core.certificate import Certificate
 from surefoot._core.descent import certify, descend
 from surefoot._core.losses import SquaredLoss
+from surefoot._linear_resnet import planner
 from surefoot._linear_resnet.network import LinearResNet, sufficient_alpha
 from surefoot_check.linear_resnet import gd as linear_resnet_gd
 from surefoot_check.linear_resnet import local as linear_resnet_local
@@ -160,7 +161,7 @@ def certified(
 def smallest_alpha(loss: SquaredLoss) -> float:
     """The α that Theorem 3.1 needs for the modified identity on this loss."""
     gap = loss.gap(torch.zeros_like(loss.optimum))
-    return linear_resnet_gd.smallest_alpha(gap, math.sqrt(loss.smoothness), math.sqrt(loss.strong_convexity))
+    return planner.smallest_alpha(gap, math.sqrt(loss.smoothness), math.sqrt(loss.strong_convexity))
 
 
 def _one_repeat(s: _Series, net: LinearResNet, loss: SquaredLoss, limit: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from surefoot_check.step_sizes.as_printed import layer_quantities, log10, right_sides
+from surefoot._step_sizes.as_printed import layer_quantities, log10, right_sides
 
 from .step_sizes_runs import (
     FORMAT,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from surefoot._core import charts
 from surefoot._core.run import Run
-from surefoot_check.two_layer.corrected import smoothness_ahead
+from surefoot._two_layer.planner import smoothness_ahead
 
 from .draws import repeat_generator
 from .result import Experiment, Finding, Plot, Progress, Table

@@ -13,13 +13,13 @@ from torch import Tensor
 from surefoot._core.certificate import Certificate, evaluate
 from surefoot._core.descent import certify, descend
 from surefoot._core.losses import SquaredLoss
+from surefoot._core.plans import PLANS
 from surefoot._core.run import Run
+from surefoot._core.schedule import iterations_to
 from surefoot._core.steps import StepRule
 from surefoot._two_layer.network import TwoLayerLinear
-from surefoot_check.statement import iterations_to
-from surefoot_check.systems import THEOREMS
+from surefoot._two_layer.planner import C_EXPONENT, D_EXPONENT, SAFETY
 from surefoot_check.two_layer import constants as tl
-from surefoot_check.two_layer.corrected import C_EXPONENT, D_EXPONENT, SAFETY
 
 from .draws import gaussian
 
@@ -108,7 +108,7 @@ def guaranteed(certificate: Certificate, absolute_gap: float = TARGET) -> float:
 
 def guaranteed_for_any_loss(certificate: Certificate, absolute_gap: float = TARGET) -> float:
     """The same for the drift theorem without what it knows of the squared loss (Theorem III)."""
-    theorem = THEOREMS[DRIFT]
+    theorem = PLANS[DRIFT].theorem
     base = {name: certificate.quantities[name] for name in theorem.base}
     sizes = {name: certificate.problem[name] for name in ("n", "m", "h")}
     _, _, schedule = evaluate(theorem, {**base, **sizes, "quadratic": False})

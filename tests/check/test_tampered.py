@@ -16,8 +16,8 @@ from good_runs import SYSTEMS
 from hand_made import CORPORA
 from named import named
 
+from surefoot._core.plans import PLANS
 from surefoot_check.checker import Outcome, Report, check, lines
-from surefoot_check.systems import THEOREMS
 from surefoot_check.two_layer.constants import DIRECTIONS
 
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
@@ -109,7 +109,7 @@ def test_a_weaker_certificate_is_still_true(name: str, good_run: GoodRun, tmp_pa
         if q in DIRECTIONS
     }
     sizes = {size: value for size, value in run.certificate["problem"].items() if size != "kind"}
-    choices = THEOREMS[run.certificate["theorem"]].parameters(
+    choices = PLANS[run.certificate["theorem"]].parameters(
         {**base, **sizes}
     )  # roots and steps suit the weaker constants
     run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, base, choices)

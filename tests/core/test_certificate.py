@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import surefoot as sf
-from surefoot_check.statement import Segment, iterations_to
+from surefoot._core.schedule import iterations_to
+from surefoot_check.statement import Segment
 
 F64 = torch.float64
 THEOREMS = [

@@ -12,8 +12,8 @@ import torch
 from good_runs import normal
 
 import surefoot as sf
+from surefoot._core.plans import PLANS
 from surefoot_check.checker import Outcome, check
-from surefoot_check.systems import THEOREMS
 
 EXPONENTS = [-150, -100, -75, -45, -30, -18, -9, 9, 18, 30, 45, 75, 100, 150]
 DIRECTIONS = [
@@ -102,7 +102,7 @@ EDGES: dict[str, tuple[str, Callable[[], scaled.Instance]]] = {
 @pytest.mark.parametrize("name", EDGES)
 def test_zeros_subnormals_and_single_rows(name: str, tmp_path: Path) -> None:
     system, instance = EDGES[name]
-    theorems = [theorem for theorem in THEOREMS if theorem.startswith(system)]
+    theorems = [theorem for theorem in PLANS if theorem.startswith(system)]
     found = {theorem: scaled.outcome(instance, theorem, tmp_path / str(k)) for k, theorem in enumerate(theorems)}
     assert {theorem: text for theorem, text in found.items() if text not in NOTHING_WRONG} == {}
 
@@ -113,7 +113,7 @@ def test_weights_beyond_what_the_checker_reads_are_refused_with_the_limit(expone
     limit = (
         rf"net: {name} has entries that .* exceed 1e\+50: the largest is .*; scale the data and the weights to order 1"
     )
-    for theorem in (theorem for theorem in THEOREMS if theorem.startswith("two-layer")):
+    for theorem in (theorem for theorem in PLANS if theorem.startswith("two-layer")):
         with pytest.raises(ValueError, match=limit):
             sf.certify(*scaled.squared(1.0, 1.0, 10.0**exponent, 10.0**-exponent), theorem)
 

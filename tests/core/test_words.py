@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from surefoot._core.plans import PLANS
 from surefoot._core.registry import SYSTEMS, system_named
 from surefoot._core.system import Certifiable, Descendable, Recordable
 from surefoot_check.statement import Theorem
-from surefoot_check.systems import THEOREMS
 
 SIZES = dict.fromkeys(("n", "m", "h", "K", "L", "T", "depth"), 2) | {"quadratic": True, "proximal": True}
 
@@ -15,14 +15,14 @@ SIZES = dict.fromkeys(("n", "m", "h", "K", "L", "T", "depth"), 2) | {"quadratic"
 def quantities(theorem: Theorem) -> set[str]:
     """Names of what is measured, chosen and derived, at some numbers."""
     at = {**SIZES, **dict.fromkeys((*theorem.base, *theorem.choices), 0.5), "upper": 1.0, "T": 2.0}
-    at |= theorem.parameters(at)
+    at |= PLANS[theorem.id].parameters(at)
     return {name.partition("[")[0] for name in (*theorem.base, *theorem.choices, *theorem.derived(at))}
 
 
-@pytest.mark.parametrize("theorem", THEOREMS)
+@pytest.mark.parametrize("theorem", PLANS)
 def test_every_quantity_has_a_symbol_and_a_meaning(theorem: str) -> None:
     symbols = system_named(theorem.split("/")[0]).words.symbols
-    for name in quantities(THEOREMS[theorem]):
+    for name in quantities(PLANS[theorem].theorem):
         symbol, meaning = symbols[name]
         assert symbol and meaning and not meaning.endswith(".")
 

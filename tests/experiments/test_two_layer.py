@@ -15,7 +15,7 @@ import torch
 import surefoot_experiments
 from surefoot._core import charts
 from surefoot._core.certificate import Certificate
-from surefoot_check.two_layer.corrected import smoothness_ahead
+from surefoot._two_layer.planner import smoothness_ahead
 from surefoot_experiments import summaries
 from surefoot_experiments import two_layer_bounds as bounds
 from surefoot_experiments import two_layer_instances as instances

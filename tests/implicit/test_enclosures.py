@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
+from surefoot._core.plans import PLANS
 from surefoot_check.arrays import FormatError, digest
 from surefoot_check.checker import Outcome, check
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
 from surefoot_check.problems import Samples, load_problem
 from surefoot_check.rigor.gram import cheap_norm, extreme_bounds, norm_bounds
-from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 Weights = dict[str, Array]
@@ -298,7 +298,7 @@ def safetensors(arrays: dict[str, Array]) -> bytes:
 
 def certified(problem: Samples, weights: Weights, theorem: str, **choices: float) -> Certificate:
     """What a library would publish."""
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     at = rigorous.Measured(problem, weights)
     given_choices = dict(choices)
     if theorem == "implicit/spectral":
@@ -382,7 +382,7 @@ def test_flow_is_not_a_guarantee_of_a_run(tmp_path: Path) -> None:
 )
 def test_checker_accepts_no_tampered_run(tmp_path: Path, tampering: str) -> None:
     problem, weights, _ = instance("implicit/spectral")
-    theorem = THEOREMS["implicit/measured" if tampering == "sigma" else "implicit/spectral"]
+    theorem = PLANS["implicit/measured" if tampering == "sigma" else "implicit/spectral"].theorem
     certificate = instance(theorem.id)[2]
     q = dict(certificate.quantities)
     final, k = weights, 0
@@ -408,7 +408,7 @@ def test_checker_accepts_no_tampered_run(tmp_path: Path, tampering: str) -> None
         status=CertificateStatus.HOLDS,
         conditions=conditions,
         quantities={name: float(value) for name, value in again.items()},
-        schedule=tuple(theorem.schedule(base)) if tampering != "negative radius" else certificate.schedule,
+        schedule=tuple(PLANS[theorem.id].schedule(base)) if tampering != "negative radius" else certificate.schedule,
         optimal_value=0.0,
         rule=theorem.rule,
         claims=theorem.claims,

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot._core.certificate import evaluate
+from surefoot._core.schedule import gap_at, iterations_to
 from surefoot_check.checker import PRECISION
 from surefoot_check.implicit import spectral
 from surefoot_check.implicit.constants import MASSES, NODES, node_places
 from surefoot_check.problems import ball
-from surefoot_check.statement import Schedule, iterations_to
+from surefoot_check.statement import Schedule
 
 Array = np.ndarray
 Values = dict[str, Any]
@@ -92,7 +93,7 @@ def test_sums_and_blocks_bound_every_iteration(seed: int) -> None:
     T = total = 0.0
     for k in range(int(2 * quantities["horizon"])):
         p = math.sqrt(exact_model(eigenvalues, squares, eta, k))
-        bound = [s for s in schedule if s.start <= k][-1].at(k)
+        bound = gap_at([s for s in schedule if s.start <= k][-1], k)
         if 0 < k < quantities["horizon"]:
             assert bound >= 0.5 * (p + T) ** 2 * (1.0 - 1e-10)
             assert bound <= 0.5 * (p + T) ** 2 * 1.5
@@ -122,7 +123,7 @@ def test_a_first_step_that_hardly_gains_is_proved() -> None:
     q |= dict.fromkeys(MASSES, 0.0) | {MASSES[0]: 1.0 + 1e-6, "node_max": 1e8, "eta": 1e-8}
     quantities, conditions, schedule = evaluate(spectral.THEOREM, q)
     assert all(c.certain for c in conditions)
-    assert schedule[0].level == 0.5 == schedule[0].at(1) < schedule[1].level
+    assert schedule[0].level == 0.5 == gap_at(schedule[0], 1) < schedule[1].level
     assert proved_exactly(quantities, schedule)
 
 

@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 
 from surefoot._core.certificate import evaluate
-from surefoot_check.implicit import gd, measured, spectral
-from surefoot_check.implicit.constants import INFLATION, MASSES, NODES, node_places
+from surefoot._core.plans import PLANS
+from surefoot._core.schedule import gap_at
+from surefoot._implicit import planner
+from surefoot_check.implicit import gd, spectral
+from surefoot_check.implicit.constants import MASSES, NODES, node_places
 from surefoot_check.problems import ball
 from surefoot_check.statement import Schedule
-from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 Values = dict[str, Any]
-IMPLICIT = [name for name in THEOREMS if name.startswith("implicit/")]
+IMPLICIT = [name for name in PLANS if name.startswith("implicit/")]
 ROUND = 1e-9
 
 
@@ -127,7 +129,7 @@ def at_edge(net: Net, theorem: str, **choices: float) -> tuple[Net, Values, Sche
         q = base(scaled, theorem)
         given_choices = {"tau": choices.get("tau", 0.0) * q["sigma_min_Z"] ** 2 / q["norm_Z"]}
         given_choices["delta"] = choices.get("delta", 0.0)
-        quantities, _, schedule = evaluate(THEOREMS[theorem], {**q, **given_choices})
+        quantities, _, schedule = evaluate(PLANS[theorem].theorem, {**q, **given_choices})
         return scaled, {**q, **quantities}, schedule
 
     low, high = 1e-1, 1e6
@@ -145,7 +147,7 @@ def example(theorem: str) -> tuple[Values, Schedule]:
     beta = 1e5 if theorem in ("implicit/gd", "implicit/flow") else 30.0
     q = base(tiny(3, with_b=False).scaled(beta), theorem)
     choices = {} if beta == 1e5 else {"tau": 1e-3, "delta": 1.01}
-    quantities, conditions, schedule = evaluate(THEOREMS[theorem], {**q, **choices})
+    quantities, conditions, schedule = evaluate(PLANS[theorem].theorem, {**q, **choices})
     assert all(c.certain for c in conditions)
     return quantities, schedule
 
@@ -153,7 +155,7 @@ def example(theorem: str) -> tuple[Values, Schedule]:
 @pytest.mark.parametrize("theorem", IMPLICIT)
 def test_what_floats_decide_balls_prove(theorem: str) -> None:
     q, schedule = example(theorem)
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     exact = {name: ball(value) for name, value in q.items()}
     for name, value in statement.derived(exact).items():
         assert float(value) == pytest.approx(q[name], rel=1e-10)
@@ -164,7 +166,7 @@ def test_what_floats_decide_balls_prove(theorem: str) -> None:
 @pytest.mark.parametrize("theorem", IMPLICIT)
 def test_better_claims_are_not_proved(theorem: str) -> None:
     q, schedule = example(theorem)
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     exact = {name: ball(value) for name, value in q.items()}
 
     def proved(claims: Schedule) -> bool:
@@ -257,7 +259,7 @@ def test_spectral_constants_in_50_digits() -> None:
 
 def bound_at(schedule: Schedule, k: int) -> float:
     segment = [s for s in schedule if s.start <= k][-1]
-    return segment.at(k)
+    return gap_at(segment, k)
 
 
 @pytest.mark.parametrize("theorem", ["implicit/measured", "implicit/spectral"])
@@ -266,19 +268,19 @@ def test_radii_are_the_least(theorem: str, with_b: bool) -> None:
     """Away from the edge, where the least solution and the largest one merge."""
     net, _, _ = at_edge(tiny(11, with_b=with_b), theorem)
     q = base(net.scaled(2.0), theorem) | {"tau": 0.0, "delta": 0.0}
-    q |= THEOREMS[theorem].parameters(q)
+    q |= PLANS[theorem].parameters(q)
     if theorem == "implicit/measured":
-        least, found = measured.least_radii({name: value for name, value in q.items() if name != "eta"})
+        least, found = planner.least_measured_radii({name: value for name, value in q.items() if name != "eta"})
     else:
         model = spectral.model(q)
         assert model is not None
-        least, found = spectral.least_radii(q, model)
+        least, found = planner.least_radii(q, model)
     assert found
     assert least == (q["f"], q["rho"], q["B"])
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     for name in ("f", "rho", "B"):
         assert all(c.certain for c in statement.conditions(q))
-        assert not all(c.certain for c in statement.conditions({**q, name: q[name] * (1.0 - 10.0 * INFLATION)}))
+        assert not all(c.certain for c in statement.conditions({**q, name: q[name] * (1.0 - 10.0 * planner.INFLATION)}))
 
 
 @pytest.mark.parametrize("theorem", IMPLICIT)
@@ -289,17 +291,17 @@ def test_hopeless_networks_fail_with_a_condition(theorem: str) -> None:
     if theorem != "implicit/spectral":
         q = base(net, theorem)
         q["sigma_min_Z"] = 0.0
-        _, conditions, schedule = evaluate(THEOREMS[theorem], {**q, **choices})
+        _, conditions, schedule = evaluate(PLANS[theorem].theorem, {**q, **choices})
         assert not schedule
         assert any("rank" in c.name and not c.certain for c in conditions)
     else:
         q = base(net, theorem) | {"node_min": 0.0}
-        _, conditions, schedule = evaluate(THEOREMS[theorem], {**q, **choices})
+        _, conditions, schedule = evaluate(PLANS[theorem].theorem, {**q, **choices})
         assert not schedule
         assert any("rank" in c.name and not c.certain for c in conditions)
     q = base(net, theorem)
     q["gamma"] = 1.0 / q["norm_A"]
-    _, conditions, schedule = evaluate(THEOREMS[theorem], {**q, **choices})
+    _, conditions, schedule = evaluate(PLANS[theorem].theorem, {**q, **choices})
     assert not schedule
     assert any("gamma" in c.name and not c.certain for c in conditions)
 
@@ -435,7 +437,7 @@ def test_no_random_choice_of_the_constants_gives_a_larger_step(seed: int) -> Non
     g = np.random.default_rng(seed)
     net, _, _ = at_edge(tiny(seed, with_b=bool(seed % 2)), "implicit/gd")
     q = base(net.scaled(3.0), "implicit/gd")
-    chosen = gd.THEOREM.parameters(q)
+    chosen = planner.gd_choices(q)
     found = 0
     for spread in (0.1, 1.0, 5.0):
         for _ in range(300):

@@ -22,12 +22,13 @@ from instances.two_layer import families
 from named import named
 
 import surefoot as sf
+from surefoot._core.plans import PLANS
 from surefoot_check.checker import Outcome, check
 from surefoot_check.problems import Quadratic
 from surefoot_check.rigor import gram as gram_bounds
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.rigor.exact import EXACT
-from surefoot_check.systems import SYSTEMS, THEOREMS
+from surefoot_check.systems import SYSTEMS
 from surefoot_check.two_layer import imbalance
 
 UNCERTIFIED = ("step-sizes/as-printed", "inverse/training")
@@ -53,7 +54,7 @@ def built(theorem: str, family: str) -> Stored:
 
 def theorems() -> list[str]:
     """Those of every system; one that ``independent`` or ``instances`` does not know is an error here."""
-    return [name for name in THEOREMS if name not in UNCERTIFIED]
+    return [name for name in PLANS if name not in UNCERTIFIED]
 
 
 def gap_cases(system: str) -> dict[str, str]:
@@ -119,7 +120,7 @@ def test_methods_for_large_arrays(theorem: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("theorem", theorems())
 def test_a_wrong_enclosure_is_noticed(theorem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Certifier and checker both use one on its unsafe side: of each quantity, on the first family of each kind of problem."""
-    for name in THEOREMS[theorem].base:
+    for name in PLANS[theorem].theorem.base:
         with named(name):
             notice(theorem, name, monkeypatch)
 
@@ -165,7 +166,7 @@ def test_every_base_quantity_has_a_definition() -> None:
     """Also those that a theorem will have: the mutations above run over ``base`` of every theorem."""
     for theorem in theorems():
         found = {name for family in builders(theorem) for name in built(theorem, family).base}
-        assert found == set(THEOREMS[theorem].base)
+        assert found == set(PLANS[theorem].theorem.base)
 
 
 def test_definitions_import_neither_certifier_nor_checker() -> None:

@@ -12,9 +12,9 @@ from mpmath import mp, mpf
 from torch import Tensor
 
 import surefoot as sf
+from surefoot._core.plans import PLANS
 from surefoot._inverse.spectra import Spectra
-from surefoot_check.step_sizes.as_printed import layer_quantities
-from surefoot_check.systems import THEOREMS
+from surefoot._step_sizes.as_printed import layer_quantities
 
 MATRICES = {
     "random": normal(2, 4, 6, seed=1),
@@ -39,7 +39,7 @@ def test_training_of_inverses(A: Tensor, layers: int, terms: int) -> None:
         "smoothness": floor.smoothness,
         "strong_convexity": floor.strong_convexity,
     }
-    assert set(THEOREMS["inverse/training"].base) == set(found)
+    assert set(PLANS["inverse/training"].theorem.base) == set(found)
     with mp.workdps(DIGITS):
         truth = training(A.numpy(), c0, C.numpy())
         size = truth["initial_gap"] + truth["floor"]

@@ -11,11 +11,11 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.certificate import evaluate
+from surefoot._core.plans import PLANS
 from surefoot._inverse.floor import floor
 from surefoot._inverse.iteration import unrolled
 from surefoot._inverse.spectra import Spectra
 from surefoot._linalg import matrix_polynomial
-from surefoot_check.systems import THEOREMS
 
 DOUBLE = torch.float64
 
@@ -170,7 +170,7 @@ def test_no_floor_with_few_singular_values() -> None:
 def test_theorem_on_training_asks_for_what_the_printed_one_leaves_out(values: tuple[float, ...]) -> None:
     spectra = Spectra.of(torch.diag(torch.tensor(values, dtype=DOUBLE))[None], 1.0)
     found = floor(spectra, 1, 4)
-    theorem = THEOREMS["inverse/training"]
+    theorem = PLANS["inverse/training"].theorem
     base = {
         "initial_gap": spectra.loss(torch.ones(1, 4, dtype=DOUBLE)) - found.value,
         "floor": found.value,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from surefoot_check.linear_resnet import sgd as theorems
+from surefoot._linear_resnet import sgd_theorems as theorems
 
 Q = {
     "norm_A": 2.0,

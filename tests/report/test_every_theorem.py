@@ -17,18 +17,18 @@ from good_runs import normal
 import surefoot as sf
 from surefoot import _report
 from surefoot._core.claims import Kind
+from surefoot._core.plans import PLANS
 from surefoot._core.registry import SYSTEMS
 from surefoot._core.system import Descendable
 from surefoot._report.facts import Facts
 from surefoot._report.page import page
 from surefoot._report.wording import by_family, count, fall, number
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
-from surefoot_check.systems import THEOREMS
 
 ITERATIONS = 8
 OF_TRAINING = {"step-sizes/as-printed", "inverse/training"}
 """Evaluated and never of a certificate."""
-DESCENDED = [t for s in SYSTEMS if isinstance(s, Descendable) for t in THEOREMS if t.startswith(f"{s.name}/")]
+DESCENDED = [t for s in SYSTEMS if isinstance(s, Descendable) for t in PLANS if t.startswith(f"{s.name}/")]
 
 
 def _two_layer(theorem: str) -> tuple[Any, Any]:
@@ -93,7 +93,7 @@ every = pytest.mark.parametrize("theorem", sorted({*DESCENDED} - OF_TRAINING))
 
 
 def test_every_theorem_is_reported_or_has_no_run() -> None:
-    assert {*THEOREMS} - {*DESCENDED} == {t for t in THEOREMS if t.startswith("inverse/")}
+    assert {*PLANS} - {*DESCENDED} == {t for t in PLANS if t.startswith("inverse/")}
     for theorem in OF_TRAINING & {*DESCENDED}:
         with pytest.raises(ValueError, match="proves nothing"):
             reported(theorem)
@@ -119,9 +119,9 @@ def test_the_guarantee_is_that_of_the_certificate(theorem: str) -> None:
 def test_the_check_promises_what_the_theorem_claims(theorem: str) -> None:
     run, _, said = reported(theorem)
     promised = {name for name in ("L1", "L2", "L3") if f" {name} " in said.split("Check it independently")[1]}
-    proved = run.certificate.holds and THEOREMS[theorem].provable
-    assert promised == (set(THEOREMS[theorem].claims) if proved else set())
-    assert ("the checker accepts no certificate of it" in said) == (not THEOREMS[theorem].provable)
+    proved = run.certificate.holds and PLANS[theorem].theorem.provable
+    assert promised == (set(PLANS[theorem].theorem.claims) if proved else set())
+    assert ("the checker accepts no certificate of it" in said) == (not PLANS[theorem].theorem.provable)
 
 
 @every
@@ -144,7 +144,7 @@ def test_the_quantities_are_those_of_the_certificate_with_their_symbols(theorem:
 def test_the_words_are_those_of_the_system_alone(theorem: str) -> None:
     run, facts, said = reported(theorem)
     assert f"Gap: {facts.words.gap} (" in said
-    if run.certificate.holds and THEOREMS[theorem].provable:
+    if run.certificate.holds and PLANS[theorem].theorem.provable:
         assert f"so that {facts.words.method} obeys the bound" in said
     for field in ("gap", "method", "subject"):
         mine = getattr(facts.words, field)

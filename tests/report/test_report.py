@@ -19,13 +19,13 @@ import torch
 import surefoot as sf
 from surefoot import _report
 from surefoot._core.audit import AuditLine, merged
+from surefoot._core.plans import PLANS
 from surefoot._core.registry import system_named
 from surefoot._report import plots
 from surefoot._report.facts import Facts
 from surefoot._report.page import page as document
 from surefoot._report.wording import by_family, count, factor, margin, number
 from surefoot._two_layer.system import TwoLayerSystem
-from surefoot_check.systems import THEOREMS
 
 VOID = {"meta", "br", "link", "img"}
 PLOTS = ("gap", "steps", "conditions")
@@ -311,7 +311,7 @@ def test_certified_run_states_the_guarantee_with_its_numbers(reports) -> None:
         assert digest in text
     assert "differs" not in text
     assert "L1" in text and "L2" in text
-    for theorem in THEOREMS:
+    for theorem in PLANS:
         assert (theorem in text) == theorem.startswith("two-layer/")
     for line in run.audit().lines:
         assert line.name in text
@@ -324,7 +324,7 @@ def test_linear_resnet_certified_from_a_later_iteration_on(reports) -> None:
     assert since is not None and since > 0
     assert "◐ GUARANTEED FROM A LATER ITERATION ON" in text
     assert f"in iteration {since}, at worst" in text
-    for theorem in THEOREMS:
+    for theorem in PLANS:
         assert (theorem in text) == theorem.startswith("linear-resnet/")
     for foreign in ("W1", "W2", "imbalance", "small matrices"):
         assert foreign not in text
@@ -372,7 +372,7 @@ def test_learned_steps_have_a_range_and_no_first_step(reports) -> None:
         assert absent not in text
     assert "Guaranteed iterations none the theorem gives no rate to the target" in text
     compared = text[text.index("Theorems compared") : text.index("Quantities Measured")]
-    for theorem in THEOREMS:  # the default theorem stands for its proximal form here
+    for theorem in PLANS:  # the default theorem stands for its proximal form here
         expected = theorem.startswith("step-sizes/") and theorem != "step-sizes/monotone"
         assert (f" {theorem} " in compared) == expected
     assert re.findall(r"step-sizes/[a-z-]+ (?:this run )?[✓✗]", compared) == [
@@ -443,7 +443,7 @@ def test_certified_features_hardly_move_and_the_page_says_what_that_means(report
     assert "Dashed, above: what the certificate allows" in text
     assert "Samples N 8 10 inputs, 2 outputs Width m 40" in text
     assert (directory / "plots" / "features.png").read_bytes().startswith(b"\x89PNG")
-    for theorem in THEOREMS:
+    for theorem in PLANS:
         assert (theorem in text) == theorem.startswith("implicit/")
 
 

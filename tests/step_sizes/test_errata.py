@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from surefoot._core.certificate import evaluate
-from surefoot_check.step_sizes import as_printed as printed
-from surefoot_check.systems import THEOREMS
+from surefoot._core.plans import PLANS
+from surefoot._step_sizes import as_printed as printed
 
 Array = np.ndarray
 CASES = {
     case["name"]: case
     for case in json.loads((Path(__file__).parents[1] / "cases" / "learned_steps.json").read_text())["cases"]
 }
-STATEMENT = THEOREMS["step-sizes/as-printed"]
+STATEMENT = PLANS["step-sizes/as-printed"].theorem
 
 
 def relative_steps(weights: list[Array], x: Array, g: Array) -> tuple[Array, Array]:

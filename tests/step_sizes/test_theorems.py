@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot._core.certificate import evaluate
+from surefoot._core.schedule import gap_at
+from surefoot._step_sizes.planner import a_posteriori
 from surefoot_check.arrays import FormatError
 from surefoot_check.checker import PRECISION
 from surefoot_check.problems import ball
@@ -313,7 +315,7 @@ def test_the_sublinear_schedule_is_close_to_the_theorem(high: float, gap: float)
     for t in (1, 2, 5, 10, 100, 1000, 10**4, 10**6):
         segment = [s for s in schedule if s.start <= t][-1]
         expected = first / (1.0 + (t - 1) * gamma * first)
-        assert expected * (1.0 - 1e-9) <= segment.at(t) <= expected * 1.01
+        assert expected * (1.0 - 1e-9) <= gap_at(segment, t) <= expected * 1.01
         if high <= 1.5 and gap == 1e9:
             assert expected == pytest.approx(80.0 / (omega * 0.5 * (t + 3)))
 
@@ -339,7 +341,7 @@ def test_worse_constants_never_help() -> None:
             factor = 1.2 if shared.DIRECTIONS[quantity] == "upper" else 0.7
             worse = evaluate(THEOREMS[name], {**q, quantity: q[quantity] * factor})[2]
             for t in (0, 1, 3, 30, 3000):
-                at = [[s for s in schedule if s.start <= t][-1].at(t) for schedule in (best, worse)]
+                at = [gap_at([s for s in schedule if s.start <= t][-1], t) for schedule in (best, worse)]
                 assert at[1] >= at[0] * (1.0 - 1e-2)
 
 
@@ -396,7 +398,7 @@ def test_observed_ranges_give_a_bound_between_the_a_priori_one_and_the_run() -> 
             lows.append(float(P.min()))
             highs.append(float(P.max()))
         gaps.append(problem.objective(x) - best)
-        factors = shared.a_posteriori(base, lows, highs)
+        factors = a_posteriori(base, lows, highs)
         rho = 1.0 - shared.advance(base, 0.3, 1.8)
         for t, (factor, gap) in enumerate(zip(factors, gaps, strict=True)):
             assert gap <= factor * gaps[0] * (1.0 + 1e-12) + 1e-14 * gaps[0]
@@ -406,7 +408,7 @@ def test_observed_ranges_give_a_bound_between_the_a_priori_one_and_the_run() -> 
 def test_products_are_rounded_up() -> None:
     q = {"smoothness_ratio": 1.0, "convexity_ratio": 1.0 / 3.0}
     lows, highs = [0.1 + 0.01 * t for t in range(50)], [1.0] * 50
-    factors = shared.a_posteriori(q, lows, highs)
+    factors = a_posteriori(q, lows, highs)
     with mpmath.workdps(40):
         exact = mpmath.mpf(1)
         for t, low in enumerate(lows):
@@ -417,7 +419,7 @@ def test_products_are_rounded_up() -> None:
 @pytest.mark.parametrize(("lows", "highs"), [([0.5], []), ([1.0], [0.5]), ([-0.1], [1.0]), ([1.0], [2.1])])
 def test_ranges_that_are_none_are_refused(lows: list[float], highs: list[float]) -> None:
     with pytest.raises(ValueError, match=r"lows has|has the range"):
-        shared.a_posteriori({"smoothness_ratio": 1.0, "convexity_ratio": 0.1}, lows, highs)
+        a_posteriori({"smoothness_ratio": 1.0, "convexity_ratio": 0.1}, lows, highs)
 
 
 # -- constants ---------------------------------------------------------------------------------------------------------

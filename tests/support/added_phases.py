@@ -30,7 +30,8 @@ from claims import GAP
 from every_system import both, owned
 from tamper import Change, Tampering, get
 
-from surefoot_check.systems import SYSTEMS, THEOREMS
+from surefoot._core.plans import PLANS
+from surefoot_check.systems import SYSTEMS
 
 
 @iterated
@@ -215,7 +216,7 @@ def foreign_phases(system: str, runs: Runs) -> Iterator[Tampering]:
         *((("suggestion",), value) for value in ("try harder", CONTROLS, " ", None, ["x"])),
         *((("theorem_version",), value) for value in (0, 2, 10**18, -1, 1.0, "1", True)),
         *((("format",), f"surefoot-certificate/{value}") for value in ("0", "2", "1 ", "1.0", "01", CONTROLS)),
-        *((("theorem",), name) for name in THEOREMS if name != record["theorem"]),
+        *((("theorem",), name) for name in PLANS if name != record["theorem"]),
         *((("theorem",), value) for value in (CONTROLS, "", None, [record["theorem"]], record["theorem"].upper())),
         *((("system",), name) for name in SYSTEMS if name != of_system),
         *((("system",), value) for value in (CONTROLS, "", None)),
@@ -296,7 +297,7 @@ def failing_first_of_another(system: str, runs: Runs) -> Iterator[Tampering]:
     t = next(t for t in iterations(run) if t)
     fails = {**run.certificate, "status": "fails", "claims": []}
     record = certified(run, t)
-    for name, theorem in THEOREMS.items():
+    for name, theorem in ((name, plan.theorem) for name, plan in PLANS.items()):
         if name == record["theorem"]:
             continue
         named = {

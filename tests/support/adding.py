@@ -14,6 +14,7 @@ from claims import FIXED, GAP, bound
 from every_system import both
 from tamper import Array, Change, Record, StoredRun, Tampering, encoded, put, reevaluated, segments
 
+from surefoot._core.plans import PLANS
 from surefoot_check.arrays import digest
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.systems import SYSTEMS, THEOREMS
@@ -76,7 +77,7 @@ def certified(
     base = {name: found[name][1] * weaker if up else found[name][0] / weaker for name, up in upper.items()}
     base["initial_gap"] = gap(found["initial_gap"][1])
     sizes = {name: value for name, value in record["problem"].items() if name != "kind"}
-    picked = theorem.parameters({**{name: old[name] for name in theorem.choices}, **base, **sizes})
+    picked = PLANS[theorem.id].parameters({**{name: old[name] for name in theorem.choices}, **base, **sizes})
     made = reevaluated(record, base, {**picked, **(choices or {})})
     made["arrays"] = {f"problem/{k}": digest(v) for k, v in run.problem.items()}
     made["arrays"] |= {f"initial/{k}": digest(v) for k, v in weights_at(run, t).items()}

@@ -21,6 +21,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
+from surefoot._core.plans import PLANS
+from surefoot._core.schedule import gap_at
 from surefoot_check.statement import Inequality, Schedule, Segment
 from surefoot_check.systems import SYSTEMS, THEOREMS
 
@@ -306,7 +308,7 @@ def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) ->
         for side, value in (("left", condition.left), ("right", condition.right)):
             if not abs(float.fromhex(text[side]) - float(value)) <= 1e-5 * abs(float(value)) + 1e-300:
                 return f"the {side} side of a condition is {text[side]}, not {value}"
-    published, theirs, conclusion = _schedule(record), theorem.schedule(q), record["conclusion"]
+    published, theirs, conclusion = _schedule(record), PLANS[theorem.id].schedule(q), record["conclusion"]
     if [(s.start, s.count) for s in published] != [(s.start, s.count) for s in theirs]:
         return "the segments are not the theorem's"
     times = sorted({0, 1, 2, 3, 10, 100, 10**4, *(s.start + d for s in (*published, *theirs) for d in (0, 1))})
@@ -338,7 +340,7 @@ def _schedule(record: Mapping[str, Any]) -> Schedule:
 
 def bound(schedule: Schedule, t: int) -> float:
     """The guaranteed gap after t iterations."""
-    return next(segment for segment in reversed(schedule) if segment.start <= t).at(t)
+    return gap_at(next(segment for segment in reversed(schedule) if segment.start <= t), t)
 
 
 def _log(x: float) -> float:

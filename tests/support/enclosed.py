@@ -20,12 +20,13 @@ from independent.reference import DIGITS, Reference
 from mpmath import mp, mpf
 
 from surefoot._core.certificate import Certificate, digests
+from surefoot._core.plans import PLANS
 from surefoot._core.registry import system_of
 from surefoot_check import checker
 from surefoot_check.problems import Interval
 from surefoot_check.rigor.bounds import FAST, Level
 from surefoot_check.statement import SLACK
-from surefoot_check.systems import SYSTEMS, THEOREMS
+from surefoot_check.systems import SYSTEMS
 
 Array = np.ndarray
 Arrays = Mapping[str, Array]
@@ -53,7 +54,7 @@ class Stored:
     @property
     def base(self) -> list[str]:
         """The published base quantities."""
-        return [name for name in THEOREMS[self.theorem].base if name in self.quantities]
+        return [name for name in PLANS[self.theorem].theorem.base if name in self.quantities]
 
 
 def stored(certificate: Certificate, problem: Mapping[str, Any], weights: Mapping[str, Any]) -> Stored:
@@ -75,7 +76,7 @@ def certified(net: Any, loss: Any, theorem: str) -> Stored:
 
 def references(module: ModuleType, at: Stored) -> dict[str, Reference]:
     """The base quantities of these arrays by their definitions; evaluated once for the same arrays and choices."""
-    choices = {name: value for name, value in at.quantities.items() if name in THEOREMS[at.theorem].choices}
+    choices = {name: value for name, value in at.quantities.items() if name in PLANS[at.theorem].theorem.choices}
     return _evaluated(module, _Key.of(at, tuple(sorted(choices.items()))))
 
 

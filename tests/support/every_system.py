@@ -17,6 +17,7 @@ import numpy as np
 from changes import faster, field, scaled
 from tamper import SCHEDULE, Array, Change, Record, StoredRun, Tampering, encoded, get, put, reevaluated
 
+from surefoot._core.plans import PLANS
 from surefoot_check.systems import SYSTEMS, THEOREMS
 
 NOT_FINITE: list[Any] = ["nan", "inf", "-inf", math.nan, math.inf, "0x1.0000000000000p+1024", "0x1p99999999"]
@@ -169,7 +170,7 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
                     changes[f"entry {column} of segment {index} is {str(value)[:24]}"] = field(
                         (*SCHEDULE, index, column), value
                     )
-    for name in THEOREMS:
+    for name in PLANS:
         if name != theorem.id:
             changes[f"theorem {name}"] = field(("theorem",), name)
             changes[f"theorem and system {name}"] = both(

@@ -14,9 +14,9 @@ from deconvolution_pictures import kernel
 from good_runs import normal
 
 import surefoot as sf
+from surefoot._core.plans import PLANS
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 from surefoot_check.checker import Outcome, check
-from surefoot_check.systems import THEOREMS
 
 Instance = tuple[Any, Any]
 """A network and its loss; ``None`` for a learned inverse, which has its interval."""
@@ -125,9 +125,7 @@ BUILDERS: dict[str, tuple[str, Build]] = {
     "deconvolution": ("deconvolution", deconvolution),
 }
 """System and instance by name."""
-PAIRS = [
-    (name, theorem) for name, (system, _) in BUILDERS.items() for theorem in THEOREMS if theorem.startswith(system)
-]
+PAIRS = [(name, theorem) for name, (system, _) in BUILDERS.items() for theorem in PLANS if theorem.startswith(system)]
 """Every instance with every theorem of its system."""
 
 
@@ -142,7 +140,7 @@ def faults(certificate: sf.Certificate) -> Iterator[str]:
     if certificate.step_size is None or certificate.rate is None:
         yield "there is no schedule"
         return
-    steps = THEOREMS[certificate.theorem].positive_steps and certificate.initial_gap > 0.0
+    steps = PLANS[certificate.theorem].theorem.positive_steps and certificate.initial_gap > 0.0
     if not (certificate.step_size > 0.0 if steps else certificate.step_size >= 0.0):
         yield f"the first step is {certificate.step_size}"
     if not 0.0 <= certificate.rate <= 1.0:
@@ -177,7 +175,7 @@ def outcome(instance: Callable[[], Instance], theorem: str, directory: Path) -> 
         refuted = certificate.status is sf.CertificateStatus.REFUTED
         return certificate.status.value if failed or refuted else "fails without a condition"
     found = "; ".join(faults(certificate))
-    if found or not THEOREMS[theorem].provable:
+    if found or not PLANS[theorem].theorem.provable:
         return found or "holds, unproved"
     if loss is None:
         net.save_certificate(directory, theorem=theorem)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
+from surefoot._core.plans import PLANS
 from surefoot_check.arrays import digest
 from surefoot_check.step_sizes import enclosures as step_sizes
 from surefoot_check.step_sizes.batches import load_problem
 from surefoot_check.step_sizes.constants import DIRECTIONS
-from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -116,7 +116,7 @@ def published(kind: str, arrays: Arrays, at: Arrays) -> dict[str, float]:
 
 def certificate(theorem: str, kind: str, arrays: Arrays, at: Arrays) -> Certificate:
     """What the library writes."""
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     problem = load_problem(kind, arrays)
     sizes = step_sizes.sizes(problem, at)
     base = {k: v for k, v in published(kind, arrays, at).items() if k in statement.base}

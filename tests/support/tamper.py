@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition
+from surefoot._core.plans import PLANS
 from surefoot_check.arrays import digest, read_safetensors
 from surefoot_check.statement import Segment
 from surefoot_check.systems import THEOREMS
@@ -140,7 +141,7 @@ def reevaluated(
             status=CertificateStatus.HOLDS,
             conditions=tuple(Condition.of(c) for c in conditions),
             quantities=quantities,
-            schedule=tuple(theorem.schedule(q) if schedule is None else schedule),
+            schedule=tuple(PLANS[theorem.id].schedule(q) if schedule is None else schedule),
             optimal_value=float.fromhex(record["optimal_value"]),
             rule=record["rule"],
             claims=theorem.claims,

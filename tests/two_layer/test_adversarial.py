@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import surefoot as sf
+from surefoot._core.plans import PLANS
+from surefoot._two_layer import planner
 from surefoot._two_layer.engines import Engine
-from surefoot_check.systems import THEOREMS
-from surefoot_check.two_layer import constants as tl
 
 KINDS = ["squared", "squared-low-rank", "sensing", "sensing-deficient", "softmax"]
 WEIGHTS = ["gaussian", "low-rank", "nearly-balanced", "one-layer-small", "near-optimum"]
@@ -103,7 +103,7 @@ class Bad(sf.steps.StepRule):
         self.random = torch.Generator().manual_seed(seed)
 
     def step(self, engine: Engine) -> float:
-        unit = tl.cubic_root(*engine.iterate.sharp)
+        unit = planner.cubic_root(*engine.iterate.sharp)
         self.t += 1
         match self.kind:
             case "tiny":
@@ -126,7 +126,7 @@ class Longest(sf.steps.Certified):
         self.kind = kind
 
     def _accepted(self, engine: Engine, measured: dict[str, float], goal: float, smallest: float) -> float | None:
-        unit = tl.cubic_root(*engine.iterate.sharp)
+        unit = planner.cubic_root(*engine.iterate.sharp)
         grid = [unit * 1.2**k for k in range(30, -40, -1)]
         if self.kind == "shortest":
             grid.reverse()
@@ -204,7 +204,7 @@ class NearlyTwice(sf.steps.StepRule):
 
     def step(self, engine: Engine) -> float:
         share = 2.0 * (1.0 - self.c)
-        return tl.cubic_root(*(k / share for k in engine.iterate.sharp))
+        return planner.cubic_root(*(k / share for k in engine.iterate.sharp))
 
 
 SHARP = given(cases(), st.sampled_from([1e-6, 0.01, 0.25, 0.5]), st.sampled_from(["gram", "weights"]))
@@ -292,15 +292,15 @@ PAPER = given(
 def hunt_corrected(case: Case, steps: str, c: float, d: float, share: float, iterations: int) -> None:
     """With any exponents, and η0 any share of the largest admissible one."""
     net, loss = case.build()
-    theorem = THEOREMS["two-layer/corrected"]
+    theorem = PLANS["two-layer/corrected"].theorem
     certificate = sf.certify(net, loss, theorem=theorem.id)
     assume(certificate.quantities.get("alpha1", 0.0) > 0.0)
     sizes = {k: v for k, v in certificate.problem.items() if k != "kind"}
     q = {**{k: v for k, v in certificate.quantities.items() if k in theorem.base}, **sizes, "c": c, "d": d}
-    q |= theorem.parameters(q)
+    q |= PLANS[theorem.id].parameters(q)
     q["initial_step"] *= share
     assume(q["initial_step"] > 0.0 and all(x.certain for x in theorem.conditions(q)))
-    schedule = tuple(theorem.schedule(q))
+    schedule = tuple(PLANS[theorem.id].schedule(q))
     q |= theorem.derived(q)
     certificate = replace(certificate, quantities=q, schedule=schedule, status=sf.CertificateStatus.HOLDS)
     run = sf.descend(net, loss, PaperSteps(steps, case.seed), iterations, certificate=certificate, progress=False)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.registry import system_of
+from surefoot._two_layer import planner
 from surefoot._two_layer.engines import WeightEngine
 from surefoot._two_layer.system import reduced_weights
-from surefoot_check.two_layer import constants as tl
 
 MONOTONE = "the gap never increases"
 DESCENT = "descent of Theorem I: L' <= L - (eta - eta^2 K'(eta)/2) |grad L|^2"
@@ -41,7 +41,7 @@ class Setting:
         self.loss = sf.SquaredLoss(self.X, self.Y)
         W1, W2 = reduced_weights(self.net, self.loss)
         # 1/K' is the step of a guarantee in one step; the schedule expects a little more of a constant one
-        self.eta = 1.4 * tl.cubic_root(*WeightEngine(self.loss.reduced, W1, W2).iterate.sharp)
+        self.eta = 1.4 * planner.cubic_root(*WeightEngine(self.loss.reduced, W1, W2).iterate.sharp)
 
     def train(
         self,
@@ -346,7 +346,7 @@ def test_a_rank_deficient_problem_is_recorded_reduced() -> None:
     setting.loss = sf.SquaredLoss(setting.X, setting.Y)
     assert setting.loss.reduced.shape == (2, 2)
     W1, W2 = reduced_weights(setting.net, setting.loss)
-    eta = tl.cubic_root(*WeightEngine(setting.loss.reduced, W1, W2).iterate.sharp)
+    eta = planner.cubic_root(*WeightEngine(setting.loss.reduced, W1, W2).iterate.sharp)
     certificate = sf.certify(setting.net, setting.loss)
     audit = sf.audit(setting.train(20, eta), certificate)
     assert DEFECT not in violated(audit) and DESCENT not in violated(audit) and MONOTONE not in violated(audit)

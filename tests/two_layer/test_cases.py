@@ -17,11 +17,11 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot._core.plans import PLANS
+from surefoot._two_layer import planner
 from surefoot._two_layer.engines import ENGINES, Engine
 from surefoot._two_layer.iterate import Iterate
 from surefoot._two_layer.system import measure_quantities, reduced_weights
-from surefoot_check.systems import THEOREMS
-from surefoot_check.two_layer import constants as tl
 from surefoot_check.two_layer.corrected import barred
 from surefoot_check.two_layer.drift import DECREASE, KAPPA
 
@@ -54,8 +54,8 @@ def quantities(name: str, theorem: str = "two-layer/corrected") -> dict[str, flo
     """Base quantities without slack, the cases' c and d, and what ``theorem`` derives from them."""
     case = CASES[name]
     q = {**measure_quantities(*problem(name), slack=0.0), "c": case["c"], "d": case["d"]}
-    q |= THEOREMS[theorem].parameters(q)
-    return {**q, **THEOREMS[theorem].derived(q)}
+    q |= PLANS[theorem].parameters(q)
+    return {**q, **PLANS[theorem].theorem.derived(q)}
 
 
 def start(name: str, engine: str) -> Engine:
@@ -155,9 +155,9 @@ def test_local_smoothness_of_the_paper(name: str, engine: str) -> None:
     assert at.printed == close(expected["K_0_coefficients"], CONSTANT)
     for eta, value in expected["K_0_at_eta"].items():
         assert k0 + float(eta) * (k1 + float(eta) * k2) == close(value, CONSTANT)
-    assert tl.cubic_root(k0, k1, k2) == close(expected["root_eta_times_K0_eq_1"], CONSTANT)
+    assert planner.cubic_root(k0, k1, k2) == close(expected["root_eta_times_K0_eq_1"], CONSTANT)
     # d/dη (-2μη + μη²K(η)) = 0 is the same kind of cubic
-    assert tl.cubic_root(k0, 1.5 * k1, 2.0 * k2) == close(expected["argmin_of_rho_in_eta"], CONSTANT)
+    assert planner.cubic_root(k0, 1.5 * k1, 2.0 * k2) == close(expected["argmin_of_rho_in_eta"], CONSTANT)
 
 
 def coarser_sharp(at: Iterate) -> tuple[float, float, float]:
@@ -173,7 +173,7 @@ def test_sharper_smoothness(name: str, engine: str) -> None:
     at = start(name, engine).iterate
     coarse = coarser_sharp(at)
     assert coarse == close(expected["Kprime_0_coefficients_improved"], CONSTANT)
-    assert tl.cubic_root(*coarse) == close(expected["root_eta_times_Kprime0_eq_1"], CONSTANT)
+    assert planner.cubic_root(*coarse) == close(expected["root_eta_times_Kprime0_eq_1"], CONSTANT)
     assert at.sharp[2] <= coarse[2] * (1.0 + 1e-14)
     rank_one = at.gradient_norm / at.gradient_frobenius
     assert at.sharp[2] == close(coarse[2] * rank_one, CONSTANT)
@@ -212,7 +212,7 @@ def test_sharper_steps(name: str, engine: str) -> None:
     moving = start(name, engine)
 
     def rule(at: Engine) -> float:
-        return tl.cubic_root(*coarser_sharp(at.iterate))
+        return planner.cubic_root(*coarser_sharp(at.iterate))
 
     check_path(moving, expected, rule)
     for _ in range(10 - len(expected["eta"])):
@@ -246,17 +246,17 @@ def test_no_first_step_without_alpha1() -> None:
     q = quantities("alpha1_zero")
     assert CASES["alpha1_zero"]["expected"]["eta_max"] is None
     assert q["initial_step"] == 0.0 and "eta_max" not in q
-    failed = [c.name for c in THEOREMS["two-layer/corrected"].conditions(q) if not c.certain]
+    failed = [c.name for c in PLANS["two-layer/corrected"].theorem.conditions(q) if not c.certain]
     assert failed == ["imbalance and margin: alpha1 > 0", "first step: eta0 > 0"]
 
 
 @cache
 def paper_certificate(name: str) -> sf.Certificate:
     """A certificate of the corrected theorem with the case's η0, c and d."""
-    theorem, expected = THEOREMS["two-layer/corrected"], CASES[name]["expected"]
+    theorem, expected = PLANS["two-layer/corrected"].theorem, CASES[name]["expected"]
     q = {**quantities(name), "initial_step": expected["eta_0_used"]}
     q |= theorem.derived(q)
-    schedule = tuple(theorem.schedule(q))
+    schedule = tuple(PLANS[theorem.id].schedule(q))
     return dataclasses.replace(sf.certify(*problem(name), theorem=theorem.id), quantities=q, schedule=schedule)
 
 
@@ -270,7 +270,7 @@ def test_rate_of_the_linear_theorem(name: str) -> None:
     assert at["rate_loss"] == close(1.0 - expected["rho_bar_0"], CONSTANT)
     assert at["delta_loss"] == close(1.0 - expected["Delta"], CONSTANT)
     assert (q["rho_bar"], q["delta"]) == close((expected["rho_bar_0"], expected["Delta"]), CONSTANT)
-    assert all(c.certain for c in THEOREMS["two-layer/corrected"].conditions(q))
+    assert all(c.certain for c in PLANS["two-layer/corrected"].theorem.conditions(q))
 
 
 @pytest.mark.parametrize("name", having("Kbar_t"))
@@ -331,7 +331,7 @@ def test_cap_of_the_drift_budget(name: str) -> None:
     cap = KAPPA * DECREASE * 0.5 * q["alpha1"] / q["initial_gap"]
     assert agree(cap, CASES[name]["expected"]["improved_step_cap_theta_half"], 1.0)
     # the drift theorem's own α1 has the smaller radius sqrt(2L0/μ), so its cap is at least that
-    drift = THEOREMS["two-layer/drift"].derived({**q, "budget": 0.5})
+    drift = PLANS["two-layer/drift"].theorem.derived({**q, "budget": 0.5})
     assert drift["alpha1"] >= q["alpha1"] * (1.0 - 1e-12)
 
 

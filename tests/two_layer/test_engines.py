@@ -13,10 +13,10 @@ from torch.nn import functional
 
 import surefoot as sf
 from surefoot._core.registry import system_of
+from surefoot._two_layer import planner
 from surefoot._two_layer.engines import ENGINES, GramEngine, WeightEngine
 from surefoot._two_layer.iterate import GRAM_LIMIT
 from surefoot._two_layer.system import reduced_weights
-from surefoot_check.two_layer import constants as tl
 
 
 def close(expected: Any, rel: float) -> Any:
@@ -92,7 +92,7 @@ def both(instance: Instance) -> tuple[GramEngine, WeightEngine]:
 
 
 def sharp_step(engine: GramEngine | WeightEngine) -> float:
-    return tl.cubic_root(*engine.iterate.sharp)
+    return planner.cubic_root(*engine.iterate.sharp)
 
 
 COMPARED = ["gap", "gradient_squared", "drift_per_step", "sigma_max_squared", "k0", "k1", "k2", "map_norm"]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.registry import system_of
+from surefoot._two_layer import planner
 from surefoot._two_layer.engines import Engine
 from surefoot._two_layer.iterate import Quartic
 from surefoot._two_layer.steps import DRIFT, PAPER, first_critical_point
@@ -54,7 +55,7 @@ def argument(rule: str, net: sf.nn.TwoLayerLinear, loss: sf.Loss) -> str | float
     """What ``descend`` takes for the rule: its name; for a constant step the number, here 1/K' at the start."""
     if rule != "constant":
         return rule
-    return tl.cubic_root(*engine_of(net, loss).iterate.sharp)
+    return planner.cubic_root(*engine_of(net, loss).iterate.sharp)
 
 
 def engine_of(net: sf.nn.TwoLayerLinear, loss: sf.Loss, name: str = "weights") -> Engine:
@@ -324,7 +325,7 @@ def test_barzilai_borwein_is_the_quotient_of_differences() -> None:
         theta, gradient = torch.cat([W1, W2]), torch.cat([g @ W2, g.T @ W1])
         eta = rule.step(engine)
         if t == 0:
-            assert eta == close(tl.cubic_root(*engine.iterate.sharp), 1e-15)
+            assert eta == close(planner.cubic_root(*engine.iterate.sharp), 1e-15)
         else:
             s, y = theta - points[-1][0], gradient - points[-1][1]
             assert eta == close(float((s * s).sum() / (s * y).sum()), 1e-8)
@@ -347,7 +348,7 @@ def test_local_solves_its_equation() -> None:
         eta = sf.steps.Local().step(engine)
         k0, k1, k2 = engine.iterate.printed
         assert eta * (k0 + eta * (k1 + eta * k2)) == close(1.0, 1e-11)
-        assert eta <= tl.cubic_root(*engine.iterate.sharp)  # K' ≤ K_t
+        assert eta <= planner.cubic_root(*engine.iterate.sharp)  # K' ≤ K_t
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -381,7 +382,7 @@ def test_the_paper_steps_grow_until_they_meet_their_limit(rule: str) -> None:
     for t, (step, row) in enumerate(zip(run.step_sizes, run.rows, strict=False)):
         growth = (1.0 + q["initial_step"] ** q["d"]) ** (0.5 * t) * q["initial_step"]
         k = tl.printed_coefficients(q["smoothness"], row["sigma_max_squared"], row["gap"], row["map_norm"])
-        limit = tl.cubic_root(*k)
+        limit = planner.cubic_root(*k)
         assert step <= growth * (1.0 + 1e-12) and step <= limit * (1.0 + 1e-8)
         if rule == "paper-rho":
             assert step == close(min(growth, limit), 1e-8)

@@ -16,15 +16,17 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.certificate import evaluate
-from surefoot_check.statement import Inequality, Schedule, Segment, Theorem, iterations_to
-from surefoot_check.systems import THEOREMS
-from surefoot_check.two_layer import constants as tl
-from surefoot_check.two_layer.drift import BUDGETS, COARSE, SEGMENT, TARGET, Drift, Level
+from surefoot._core.plans import PLANS
+from surefoot._core.schedule import gap_at, iterations_to
+from surefoot._two_layer import planner
+from surefoot._two_layer.planner import BUDGETS, COARSE, SEGMENT, TARGET, advance
+from surefoot_check.statement import Inequality, Schedule, Segment, Theorem
+from surefoot_check.two_layer.drift import Drift, Level
 
 RATES = ["two-layer/drift", "two-layer/contraction", "two-layer/constant", "two-layer/corrected"]
 """The theorems that claim a rate and are true."""
 
-TWO_LAYER = [name for name in THEOREMS if name.startswith("two-layer/")]
+TWO_LAYER = [name for name in PLANS if name.startswith("two-layer/")]
 
 
 def double(rows: object) -> Tensor:
@@ -157,7 +159,7 @@ def test_the_printed_theorem_coincides_with_the_corrected_one_for_square_maps() 
     printed = sf.certify(net, loss, theorem="two-layer/as-printed")
     corrected = sf.certify(net, loss, theorem="two-layer/corrected")
     assert printed.holds and printed.quantities == corrected.quantities and printed.schedule == corrected.schedule
-    assert not THEOREMS["two-layer/as-printed"].provable
+    assert not PLANS["two-layer/as-printed"].theorem.provable
 
 
 # -- the counterexample ------------------------------------------------------------------------------------------------
@@ -171,11 +173,11 @@ def counterexample() -> tuple[sf.nn.TwoLayerLinear, sf.Loss]:
 
 def with_step(certificate: sf.Certificate, eta: float) -> sf.Certificate:
     """The certificate at another η0."""
-    theorem = THEOREMS[certificate.theorem]
+    theorem = PLANS[certificate.theorem].theorem
     q = {**inputs(certificate, theorem), "initial_step": eta}
     assert all(c.certain for c in theorem.conditions(q))
     q |= theorem.derived(q)
-    return dataclasses.replace(certificate, quantities=q, schedule=tuple(theorem.schedule(q)))
+    return dataclasses.replace(certificate, quantities=q, schedule=tuple(PLANS[theorem.id].schedule(q)))
 
 
 def test_printed_rate_is_violated_at_once_and_the_corrected_one_is_not() -> None:
@@ -241,7 +243,7 @@ def test_segments_are_contiguous_and_the_last_is_endless(theorem: str) -> None:
         for a, b in itertools.pairwise(segments):
             assert a.count is not None and a.count >= 1 and b.start == a.start + a.count
             assert b.level <= a.level and b.decrease >= a.decrease * (1.0 - 1e-9)
-            assert certificate.bound(b.start) == b.level and certificate.bound(b.start - 1) == a.at(b.start - 1)
+            assert certificate.bound(b.start) == b.level and certificate.bound(b.start - 1) == gap_at(a, b.start - 1)
 
 
 def test_arguments_of_the_bound_are_checked() -> None:
@@ -271,7 +273,7 @@ def uncertain(theorem: Theorem, q: dict[str, Any], schedule: Schedule) -> Inequa
 
 @pytest.mark.parametrize("theorem", TWO_LAYER)
 def test_schedules_made_in_floats_are_proved_in_balls(theorem: str) -> None:
-    statement, certificates = THEOREMS[theorem], certified(theorem)
+    statement, certificates = PLANS[theorem].theorem, certified(theorem)
     assert len(certificates) >= 4
     for certificate in certificates:
         assert uncertain(statement, balls(certificate, statement), list(certificate.schedule)) is None
@@ -279,7 +281,7 @@ def test_schedules_made_in_floats_are_proved_in_balls(theorem: str) -> None:
 
 @pytest.mark.parametrize("theorem", TWO_LAYER)
 def test_derived_quantities_agree_in_floats_and_balls(theorem: str) -> None:
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     for certificate in certified(theorem):
         for name, ball in statement.derived(balls(certificate, statement)).items():
             assert float(ball) == close(certificate.quantities[name], 1e-12), name
@@ -315,7 +317,7 @@ def tampered(schedule: tuple[Segment, ...]) -> dict[str, list[Segment]]:
 
 @pytest.mark.parametrize("theorem", TWO_LAYER)
 def test_a_schedule_made_better_by_a_millionth_is_not_proved(theorem: str) -> None:
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     for certificate in certified(theorem)[::3]:
         q = balls(certificate, statement)
         for what, schedule in tampered(certificate.schedule).items():
@@ -324,7 +326,7 @@ def test_a_schedule_made_better_by_a_millionth_is_not_proved(theorem: str) -> No
 
 @pytest.mark.parametrize("theorem", ["two-layer/drift", "two-layer/contraction"])
 def test_the_witness_step_must_be_admissible_and_give_the_decrease(theorem: str) -> None:
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     for certificate in certified(theorem)[::3]:
         q = balls(certificate, statement)
 
@@ -346,7 +348,7 @@ def test_the_witness_step_must_be_admissible_and_give_the_decrease(theorem: str)
 
 
 def test_sharp_schedules_claim_no_rate_in_any_segment() -> None:
-    statement = THEOREMS["two-layer/sharp"]
+    statement = PLANS["two-layer/sharp"].theorem
     for certificate in certified("two-layer/sharp"):
         gap = certificate.initial_gap
         halves = [Segment(0, 1, gap, 0.5), Segment(1, None, 0.51 * gap, 0.0)]
@@ -355,7 +357,7 @@ def test_sharp_schedules_claim_no_rate_in_any_segment() -> None:
 
 @pytest.mark.parametrize("budget", [-1.0, -1e-9, 0.0, 1.0, 1.5, math.nan])
 def test_a_budget_outside_0_and_1_is_not_proved(budget: float) -> None:
-    statement = THEOREMS["two-layer/drift"]
+    statement = PLANS["two-layer/drift"].theorem
     for certificate in certified("two-layer/drift")[::4]:
         q = {**balls(certificate, statement), "budget": flint.arb(budget)}
         assert uncertain(statement, q, [Segment(0, None, certificate.initial_gap, 0.0)]) is not None
@@ -363,7 +365,7 @@ def test_a_budget_outside_0_and_1_is_not_proved(budget: float) -> None:
 
 @pytest.mark.parametrize("theorem", ["two-layer/corrected", "two-layer/as-printed"])
 def test_parameters_out_of_range_are_not_proved(theorem: str) -> None:
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     for certificate in certified(theorem)[:4]:
         published = certificate.quantities
         wrong = [{name: value} for name in ("e1", "e2") for value in (1e300, -1.0, 0.99 * published[name])]
@@ -382,11 +384,11 @@ def recursion(theorem: Drift, q: dict[str, Any], gap: float) -> Iterator[float]:
     while True:
         yield gap
         level = Level(q, gap)
-        sharp = level.sharp_decrease(tl.sharp_floor(level.k, level.cap)) if theorem.use_sharp else 0.0
+        sharp = level.sharp_decrease(planner.sharp_floor(level.k, level.cap)) if theorem.use_sharp else 0.0
         contraction = 0.0
         if theorem.uses_contraction(q):
             contraction = level.contraction_decrease(
-                tl.contraction_floor(level.lower, level.upper, level.curvature, level.cap)
+                planner.contraction_floor(level.lower, level.upper, level.curvature, level.cap)
             )
         gap *= 1.0 - max(sharp, contraction)
 
@@ -395,7 +397,7 @@ def recursion(theorem: Drift, q: dict[str, Any], gap: float) -> Iterator[float]:
 def test_segments_lose_less_than_the_change_of_the_rate_over_one(theorem: str) -> None:
     """v does not increase with the level: the schedule lies between the recursion from L0 and the one that starts a
     segment's length above L0, scaled back by that length."""
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     assert isinstance(statement, Drift)
     scale = math.exp(SEGMENT)
     for certificate in certified(theorem):
@@ -412,14 +414,14 @@ def test_segments_lose_less_than_the_change_of_the_rate_over_one(theorem: str) -
 
 @pytest.mark.parametrize("theorem", ["two-layer/drift", "two-layer/contraction"])
 def test_the_budget_is_the_best_of_its_grid(theorem: str) -> None:
-    statement = THEOREMS[theorem]
+    statement = PLANS[theorem].theorem
     assert isinstance(statement, Drift)
     for certificate in certified(theorem)[:5]:
         q = inputs(certificate, statement)
-        coarse = {b: iterations_to(statement.schedule({**q, "budget": b}, TARGET, COARSE), TARGET) for b in BUDGETS}
+        coarse = {b: iterations_to(advance(statement, {**q, "budget": b}, TARGET, COARSE), TARGET) for b in BUDGETS}
         assert q["budget"] in BUDGETS
         assert coarse[q["budget"]] == min(coarse.values())
-        fine = min(iterations_to(statement.schedule({**q, "budget": b}), TARGET) for b in BUDGETS[::3])
+        fine = min(iterations_to(advance(statement, {**q, "budget": b}), TARGET) for b in BUDGETS[::3])
         assert certificate.iterations_to(TARGET) <= 1.1 * fine + 1
 
 
@@ -442,7 +444,7 @@ def test_guaranteed_iterations_on_the_setting_of_the_paper(noise: float, at_most
         assert certificate.iterations_to(epsilon) <= at_most
         printed = sf.certify(net, loss, theorem="two-layer/corrected").iterations_to(epsilon)
         assert paper[0] <= printed <= paper[1]
-        drift = THEOREMS["two-layer/drift"]
+        drift = PLANS["two-layer/drift"].theorem
         general = {**inputs(certificate, drift), "quadratic": False}  # Theorem I alone, any loss: about 61 / 69 / 101
         schedule = evaluate(drift, {k: v for k, v in general.items() if k not in ("budget", "decrease")})[2]
         assert certificate.iterations_to(epsilon) < iterations_to(schedule, epsilon) <= 110

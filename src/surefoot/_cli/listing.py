@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 import surefoot_experiments
-from surefoot_check.systems import THEOREMS
 
 from .. import data as datasets
+from .._core.plans import PLANS
 from .._core.registry import SYSTEMS
 from .._core.steps import StepRule
 from .._core.system import Certifiable, Descendable
@@ -69,7 +69,7 @@ def _everything() -> dict[str, Any]:
                 "provable": t.provable,
                 "default_rule": t.rule,
             }
-            for t in THEOREMS.values()
+            for t in (plan.theorem for plan in PLANS.values())
         ],
         "step_rules": [
             {

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from surefoot_check.implicit import flow as implicit_flow
 from surefoot_check.linear_resnet import gd as linear_resnet_gd
 
 from .._core.certificate import Certificate
@@ -24,6 +23,7 @@ from .._core.registry import descendable_of
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
+from .._implicit import flow_theorem as implicit_flow
 from .._implicit.system import ImplicitSystem
 from .errors import Exit, NoCertificate, message_of
 from .options import Flag, Json, KeepProblem, TrainOptions

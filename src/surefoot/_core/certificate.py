@@ -18,10 +18,12 @@ from torch import Tensor
 from surefoot_check.arrays import FormatError, digest, parse_hex
 from surefoot_check.rigor.bounds import NotFiniteError
 from surefoot_check.run_files import FORMAT, FORMATS
-from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem, iterations_to
+from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem
 
 from . import claims
 from .claims import Claim, Kind
+from .plans import PLANS
+from .schedule import gap_at, iterations_to
 from .statistics import Cut
 
 EXTREME = "the data or the weights are too large or too small"
@@ -163,7 +165,7 @@ class Certificate:
             return math.inf
         segment = self.segment(t)
         return max(
-            segment.at(t), min(segment.level, sys.float_info.min)
+            gap_at(segment, t), min(segment.level, sys.float_info.min)
         )  # what underflows is not 0, and lies below that
 
     def segment(self, t: int) -> Segment:
@@ -178,7 +180,7 @@ class Certificate:
         """
         if not 0.0 < relative_gap < math.inf:
             raise ValueError(f"relative_gap is {relative_gap!r}; it must be a positive number")
-        return iterations_to(list(self.schedule), relative_gap) if self.schedule else math.inf
+        return iterations_to(self.schedule, relative_gap) if self.schedule else math.inf
 
     def to_json(self) -> str:
         """The certificate file: sorted keys, hexadecimal floats, no infinities (an unbounded quantity is left out)."""
@@ -353,9 +355,10 @@ def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, flo
         ValueError: base quantities that are missing, or so large or small that a number of the theorem overflows or vanishes.
     """
     try:
-        quantities = {**base, **theorem.parameters(base)}
+        plan = PLANS[theorem.id]
+        quantities = {**base, **plan.parameters(base)}
         conditions = theorem.conditions(quantities)
-        schedule = theorem.schedule(quantities) if all(c.certain for c in conditions) else []
+        schedule = plan.schedule(quantities) if all(c.certain for c in conditions) else []
         return {**quantities, **theorem.derived(quantities)}, conditions, schedule
     except (
         ArithmeticError,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from surefoot_check.statement import Segment
-from surefoot_check.systems import THEOREMS
+
+from .plans import PLANS
 
 PRACTICAL = 1e6
 """More iterations than this are no plan: a count above it is true and of no practical use."""
@@ -81,11 +82,11 @@ def claim(theorem: str, holds: bool, schedule: Sequence[Segment], quantities: Ma
     if not holds or not schedule:
         return Claim(Kind.NOTHING)
     last = schedule[-1]
-    if theorem in THEOREMS and THEOREMS[theorem].counts_time:
+    if theorem in PLANS and PLANS[theorem].theorem.counts_time:
         return Claim(Kind.FLOW, last.decrease, last.decrease)
     if last.decrease > 0.0 or last.level == 0.0:
         return Claim(Kind.RATE, min(segment.decrease for segment in schedule), last.decrease)
     if last.level == schedule[0].level:
         return Claim(Kind.MONOTONE)
-    constant = THEOREMS[theorem].sublinear(quantities) if theorem in THEOREMS else None
+    constant = PLANS[theorem].theorem.sublinear(quantities) if theorem in PLANS else None
     return Claim(Kind.LEVELS) if constant is None else Claim(Kind.SUBLINEAR, constant=float(constant))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .plans import PLANS
 from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, System
 from .validate import unknown
 
@@ -11,6 +12,8 @@ SYSTEMS: list[System] = []
 def register(system: System) -> None:
     """Make a system known to ``certify``, ``descend`` and ``audit``."""
     SYSTEMS.append(system)
+    if isinstance(system, Certifiable):
+        PLANS.update({plan.theorem.id: plan for plan in system.plans})
 
 
 def rule_names() -> list[str]:

@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, final, runtime_che
 import torch
 from torch import Tensor
 
-from surefoot_check.statement import Theorem, iterations_to
-from surefoot_check.systems import THEOREMS
+from surefoot_check.statement import Theorem
 
 from .audit import Audit, Rows
 from .certificate import Certificate, Condition, conclude, digests, evaluate
 from .losses import LinearMapLoss, Loss
+from .plans import Plan
+from .schedule import iterations_to
 from .status import RunStatus
 from .steps import StepRule, make
 from .validate import unknown
@@ -115,12 +116,14 @@ class Certifiable(System, Generic[Net, P]):
 
     Attributes:
         network: the class of its networks.
+        plans: its theorems, in the order in which they are listed.
         default_theorem: what is certified where nothing is asked for.
         aim: relative gap whose guaranteed count decides between admissible choices.
         given: what ``sf.certify`` takes by name for it, beside or in place of a loss.
     """
 
     network: type[Net]
+    plans: ClassVar[Sequence[Plan]]
     default_theorem: ClassVar[str]
     aim: ClassVar[float] = 1e-6
     given: ClassVar[tuple[str, ...]] = ()
@@ -159,8 +162,8 @@ class Certifiable(System, Generic[Net, P]):
         return self.judged(found)
 
     def theorems(self) -> Mapping[str, Theorem]:
-        """Its theorems by id; those in the checker's list."""
-        return {name: theorem for name, theorem in THEOREMS.items() if name.startswith(f"{self.name}/")}
+        """Its theorems by id, in the order in which they are listed."""
+        return {plan.theorem.id: plan.theorem for plan in self.plans}
 
     @final
     def theorem(self, name: str | None) -> Theorem:

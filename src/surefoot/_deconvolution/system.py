@@ -29,6 +29,7 @@ from .._core.validate import unknown
 from .admm import LADMM, State
 from .engine import LADMMEngine, rounding_of, weights_of
 from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error, positive
+from .planner import PLANS
 from .problem import DeconvolutionProblem
 from .words import WORDS
 
@@ -76,6 +77,7 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
     network = LADMM
     network_name = "sf.deconvolution.LADMM"
     words = WORDS
+    plans = PLANS
     default_theorem = ladmm.THEOREM.id
     rules: ClassVar = {RULE: IterationRule}
     default_rule = RULE

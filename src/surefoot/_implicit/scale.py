@@ -12,12 +12,13 @@ from torch import Tensor
 
 from surefoot_check.implicit import spectral
 from surefoot_check.problems import Samples
-from surefoot_check.statement import iterations_to
 
 from .._core.losses import SCALE
 from .._core.samples import SampleLoss
+from .._core.schedule import iterations_to
 from .._core.validate import positive_integer
 from .._data.parallel_rows import parallel_rows
+from . import planner
 from .choices import TARGET, measure, step_choices
 
 LOOSE = 1.01
@@ -121,7 +122,7 @@ def _least_exponent(base: Mapping[str, float]) -> float | None:
     models: list[tuple[dict[str, float], spectral.Model]] = []
     for choices in step_choices(spectral.THEOREM.id, base):
         q = {**base, **choices}
-        q["horizon"] = spectral.horizon(q)
+        q["horizon"] = planner.horizon(q)
         at = spectral.model(q)
         if at is not None:
             models.append((q, at))
@@ -149,7 +150,7 @@ def _count(q: Mapping[str, float], at: spectral.Model, exponent: float) -> float
     powers = {"gamma": -1, "norm_A": 1, "tau": 1, "kappa": 2, "node_min": 2, "node_max": 2, "eta": -2}
     scaled = {**q, **{name: q[name] * beta**power for name, power in powers.items()}}
     model = replace(at, total=at.total / beta**2, nu=at.nu / beta)
-    (f, rho, B), holds = spectral.least_radii(scaled, model)
+    (f, rho, B), holds = planner.least_radii(scaled, model)
     if not holds:
         return math.inf
-    return iterations_to(spectral.schedule_of({**scaled, "f": f, "rho": rho, "B": B}, model), TARGET)
+    return iterations_to(planner.schedule_of({**scaled, "f": f, "rho": rho, "B": B}, model), TARGET)

@@ -28,6 +28,7 @@ from .choices import TARGET, measure, step_choices
 from .engine import Iterate, WeightEngine
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
+from .planner import PLANS
 from .share import Weights
 from .shared import SharedEngine
 from .solvers import SolverMemory
@@ -44,6 +45,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     words = WORDS
     aim = TARGET
     report = "surefoot._implicit.report"
+    plans = PLANS
     default_theorem = implicit_spectral.THEOREM.id
     rules = RULES
     default_rule = CertifiedConstant.name

@@ -21,6 +21,7 @@ from .._core.system import Certifiable, Measured
 from .._core.validate import network_weight
 from .interval import Spectrum
 from .network import LearnedInverse
+from .planner import PLANS
 from .words import WORDS
 
 INITIAL_SLACK = 2.0**-50
@@ -34,6 +35,7 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
 
     name = "inverse"
     network = LearnedInverse
+    plans = PLANS
     default_theorem = inverse_interval.THEOREM.id
     network_name = "sf.nn.LearnedInverse"
     words = WORDS

@@ -10,10 +10,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from surefoot_check.linear_resnet import local
-
 from .._core.losses import SquaredLoss
 from .._core.validate import integer, positive_integer, real
+from . import planner
 
 
 def _sizes(d: int, k: int, width: int, depth: int) -> None:
@@ -195,7 +194,7 @@ def sufficient_alpha(loss: SquaredLoss) -> float:
     """The α of ``LinearResNet.modified_identity`` that Corollary 2 at W = 0 needs, with a margin of 1e-6 for rounding."""
     reduced = loss.reduced
     gap = reduced.gap(torch.zeros_like(reduced.optimum))
-    needed = local.sufficient_alpha(gap, math.sqrt(reduced.strong_convexity)) * (1.0 + 1e-6)
+    needed = planner.sufficient_alpha(gap, math.sqrt(reduced.strong_convexity)) * (1.0 + 1e-6)
     return needed or 1.0  # any will do where the zero map is optimal
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 from surefoot_check.linear_resnet import enclosures as rigorous
-from surefoot_check.linear_resnet import sgd as theorems
 from surefoot_check.linear_resnet.constants import DIRECTIONS
 from surefoot_check.problems import ULP, Squared, load_problem
 from surefoot_check.rigor.bounds import frobenius_upper, product_error, up
@@ -30,6 +29,7 @@ from .._core.losses import SquaredLoss
 from .._core.status import RunStatus
 from .._core.validate import as_tensor, folder, integer, nonnegative, positive_integer, real, unknown
 from .._learning.directory import TrainingDirectory
+from . import sgd_theorems as theorems
 from .engine import Iterate
 from .network import LinearResNet
 from .reduction import reduce

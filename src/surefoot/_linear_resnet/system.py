@@ -25,6 +25,7 @@ from .._core.validate import unknown
 from .audit import audit
 from .engine import SubspaceEngine
 from .network import LinearResNet
+from .planner import PLANS
 from .radius import least_radius
 from .reduction import reduce
 from .steps import RULES, CertifiedBB
@@ -43,6 +44,7 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
     network = LinearResNet
     network_name = "sf.nn.LinearResNet"
     words = WORDS
+    plans = PLANS
     default_theorem = local.THEOREM.id
     rules = RULES
     default_rule = CertifiedBB.name

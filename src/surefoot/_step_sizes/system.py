@@ -33,6 +33,7 @@ from .._core.validate import unknown
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .engine import SolverEngine
 from .network import StepSizeNet, check_net, check_problems
+from .planner import PLANS, a_posteriori
 from .smoothness import smoothness_of
 from .words import WORDS
 
@@ -78,6 +79,7 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
     network = StepSizeNet
     network_name = "sf.nn.StepSizeNet"
     words = WORDS
+    plans = PLANS
     default_theorem = step_sizes_monotone.THEOREM.id
     rules = RULES
     default_rule = Learned.name
@@ -209,7 +211,7 @@ def _a_posteriori(
     q: Mapping[str, float],
     resolution: float,
 ) -> Lines:
-    factors = shared.a_posteriori(q, [a["lowest"] for a, _ in steps], [a["highest"] for a, _ in steps])
+    factors = a_posteriori(q, [a["lowest"] for a, _ in steps], [a["highest"] for a, _ in steps])
     for (_, b), factor in zip(steps, factors[1:], strict=True):
         yield int(b["iteration"]), b["gap"], factor * trace[0]["gap"] + noise(b["gap"], resolution)
 

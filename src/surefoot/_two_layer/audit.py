@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from surefoot_check.systems import THEOREMS
 from surefoot_check.two_layer import constants as tl
 from surefoot_check.two_layer.constant import ConstantStep
-from surefoot_check.two_layer.corrected import Corrected, step_cap
+from surefoot_check.two_layer.corrected import Corrected
 from surefoot_check.two_layer.drift import DECREASE, Drift
 
 from .._core.audit import Audit, Lines, audited, common_checks, constant_step, each, noise
 from .._core.certificate import Certificate
+from .._core.plans import PLANS
+from . import planner
 from .floor import KAPPA, Budget, floor
 
 Row = dict[str, float]
@@ -35,7 +36,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     ]
     if steps and "curvature" in steps[0][0] and "strong_convexity" in certificate.quantities:
         checks.append(("contraction of Theorem III", _contraction(steps, certificate, resolution)))
-    theorem = THEOREMS[certificate.theorem]
+    theorem = PLANS[certificate.theorem].theorem
     if certificate.holds and isinstance(theorem, Drift):
         checks += [
             ("drift budget (T): d <= kappa (theta alpha1 - Q)(1 - L'/L)", _drift(steps, certificate, resolution)),
@@ -128,5 +129,5 @@ def _paper_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Line
     for a, _ in steps:
         t, step = int(a["iteration"]), a["step"]
         printed = tl.printed_coefficients(q["smoothness"], a["sigma_max_squared"], a["gap"], a["map_norm"])
-        yield t, step, min(step_cap(q, t), tl.cubic_root(*printed) * (1.0 + 2e-12))
+        yield t, step, min(planner.step_cap(q, t), planner.cubic_root(*printed) * (1.0 + 2e-12))
         yield t, eta0, step

@@ -9,11 +9,12 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from surefoot_check.systems import THEOREMS
 from surefoot_check.two_layer import constants as tl
 from surefoot_check.two_layer.drift import DECREASE, KAPPA, Drift
 
 from .._core.certificate import Certificate
+from .._core.plans import PLANS
+from . import planner
 
 
 class Budget(NamedTuple):
@@ -34,7 +35,7 @@ class Budget(NamedTuple):
     @classmethod
     def of(cls, certificate: Certificate | None, smoothness: float) -> Budget:
         """From a certificate of the drift family that holds; otherwise plain descent with the loss's K."""
-        theorem = THEOREMS[certificate.theorem] if certificate is not None else None
+        theorem = PLANS[certificate.theorem].theorem if certificate is not None else None
         if certificate is None or not certificate.holds or not isinstance(theorem, Drift):
             return cls(smoothness, 0.0, math.inf, 0.0, True, False)
         q = certificate.quantities
@@ -74,12 +75,12 @@ def floor(measured: Mapping[str, float], budget: Budget, spent: float) -> Floor:
     if budget.sharp:
         k = (measured["k0"], measured["k1"], measured["k2"])
         if k[0] > 0.0:
-            sharp_step = tl.sharp_floor(k, cap)
+            sharp_step = planner.sharp_floor(k, cap)
             goal = gap - tl.sharp_gain(sharp_step, k) * measured["gradient_squared"]
     if budget.contraction:
         lower = budget.strong_convexity * max(measured["sigma_min_squared"], budget.guaranteed)
         upper = budget.smoothness * measured["sigma_max_squared"]
-        contraction_step = tl.contraction_floor(lower, upper, measured["curvature"], cap)
+        contraction_step = planner.contraction_floor(lower, upper, measured["curvature"], cap)
         factor = tl.contraction_factor(contraction_step, lower, upper, measured["curvature"])
         goal = min(goal, factor * factor * gap)
     return Floor(sharp_step, contraction_step, goal)

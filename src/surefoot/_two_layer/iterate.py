@@ -17,6 +17,7 @@ from surefoot_check.two_layer import constants as tl
 
 from .._core.losses import LinearMapLoss
 from .._core.small import Array, SmallQuadratic
+from . import planner
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -218,7 +219,7 @@ class Iterate:
     @property
     def safe_step(self) -> float:
         """1/K': the root of η K'(η) = 1, below which the gap falls by η‖∇L‖²/2 at least."""
-        return tl.cubic_root(*self.sharp)
+        return planner.cubic_root(*self.sharp)
 
     @cached_property
     def printed(self) -> tuple[float, float, float]:

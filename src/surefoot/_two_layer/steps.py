@@ -6,12 +6,10 @@ import math
 
 import numpy as np
 
-from surefoot_check.two_layer import constants as tl
-from surefoot_check.two_layer.corrected import smoothness_ahead, step_cap
-
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
 from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
+from . import planner
 from .engines import Engine
 from .floor import Budget, floor, keeps_budget
 from .iterate import Iterate, Quartic
@@ -27,7 +25,7 @@ class Local(StepRule):
     needs = frozenset({"printed"})
 
     def step(self, engine: Engine) -> float:
-        return tl.cubic_root(*engine.iterate.printed)
+        return planner.cubic_root(*engine.iterate.printed)
 
 
 class PaperRho(StepRule):
@@ -53,10 +51,10 @@ class PaperRho(StepRule):
     def step(self, engine: Engine) -> float:
         t = self._t
         self._t += 1
-        return min(step_cap(self._q, t), self._limit(engine.iterate, t))
+        return min(planner.step_cap(self._q, t), self._limit(engine.iterate, t))
 
     def _limit(self, iterate: Iterate, t: int) -> float:
-        return tl.cubic_root(*iterate.printed)
+        return planner.cubic_root(*iterate.printed)
 
     def state(self) -> dict[str, float]:
         return {"t": float(self._t)}
@@ -72,7 +70,7 @@ class PaperRhoBar(PaperRho):
     needs = frozenset()
 
     def _limit(self, iterate: Iterate, t: int) -> float:
-        return 1.0 / smoothness_ahead(self._q, t)
+        return 1.0 / planner.smoothness_ahead(self._q, t)
 
 
 class ExactLineSearch(StepRule):
@@ -104,11 +102,11 @@ class Xu2023(StepRule):
         if low <= 0.0:
             return 0.0
         # divided by 2 μ s-; the strong convexity cancels
-        eta = tl.cubic_root(
+        eta = planner.cubic_root(
             (K * high * high + 2.0 * product) / low, 3.0 * K * high * product / low, 2.0 * K * product * product / low
         )
         # (48): s- - ηp - (Kη/2)(s+ + ηp)² ≥ 0
-        limit = tl.cubic_root(
+        limit = planner.cubic_root(
             (product + 0.5 * K * high * high) / low, K * high * product / low, 0.5 * K * product * product / low
         )
         return min(eta, limit)
@@ -121,7 +119,7 @@ class SharpStep(StepRule):
     needs = frozenset({"sharp"})
 
     def step(self, engine: Engine) -> float:
-        return tl.cubic_root(*engine.iterate.sharp)
+        return planner.cubic_root(*engine.iterate.sharp)
 
 
 class Certified(StepRule):

@@ -12,7 +12,6 @@ from surefoot_check.arrays import within
 from surefoot_check.problems import LARGEST, load_problem
 from surefoot_check.statement import Theorem
 from surefoot_check.two_layer import constants as tl
-from surefoot_check.two_layer.as_printed import THEOREM as AS_PRINTED
 from surefoot_check.two_layer.enclosures import base_quantities
 
 from .._core.audit import Audit
@@ -29,10 +28,12 @@ from .._core.losses import LinearMapLoss, Loss
 from .._core.problems import loss_of
 from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .._core.validate import network_weight, unknown
+from .as_printed import THEOREM as AS_PRINTED
 from .audit import audit
 from .engines import ENGINES, Engine
 from .iterate import Iterate, squared_extremes
 from .network import TwoLayerLinear
+from .planner import PLANS
 from .steps import RULES, CertifiedBB
 from .words import WORDS
 
@@ -146,6 +147,7 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
     network = TwoLayerLinear
     network_name = "sf.nn.TwoLayerLinear"
     words = WORDS
+    plans = PLANS
     default_theorem = "two-layer/drift"
     rules = RULES
     default_rule = CertifiedBB.name

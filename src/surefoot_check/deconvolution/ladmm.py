@@ -19,7 +19,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ..numbers import Number, Quantities, sqrt
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 
 DIRECTIONS: dict[str, str] = {
     "initial_gap": "upper",  # V_0
@@ -36,11 +36,6 @@ DIRECTIONS: dict[str, str] = {
     "start_multiplier": "upper",  # ‖μ_0‖
 }
 """Every base quantity and the direction in which its published value must err."""
-STRETCH = 1.1
-"""A segment lasts until the bound has fallen by this factor."""
-LONGEST = 2**52
-SMALLEST = 1e-280
-"""Levels do not fall below: numbers near the end of the range of floats have no relative accuracy."""
 RULE = "ladmm"
 
 
@@ -57,10 +52,6 @@ class LinearisedADMM(Theorem):
     base = tuple(DIRECTIONS)
     choices = ()
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nothing is left to choose."""
-        return {}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         return {"distance_bound": distance(q)}
 
@@ -71,21 +62,6 @@ class LinearisedADMM(Theorem):
             Inequality("the penalty is positive: lambda > 0", q["penalty"], ">", 0.0),
             Inequality("alpha beta <= 1", product_above(q["alpha"], q["beta"]), "<=", 1.0),
             Inequality("gamma beta ||W||^2 <= 1", q["gamma"] * q["beta"] * q["transform_norm"] ** 2, "<=", 1.0),
-        ]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        first, reach = float(q["initial_gap"]), float(distance(q)) * (1.0 + SLACK)
-        alpha = float(q["alpha"])
-        # D/t says more than V_0 from the second start on
-        starts, following = [0], max(1, math.ceil(reach / first)) if first > 0.0 else LONGEST
-        while following < LONGEST and reach / following >= SMALLEST:
-            starts.append(following)
-            following = max(following + 1, math.ceil(STRETCH * following))
-        levels = [first, *(min(first, reach / start) for start in starts[1:])]
-        ends = [*starts[1:], None]
-        return [
-            Segment(start, None if end is None else end - start, level, 0.0, alpha)
-            for start, end, level in zip(starts, ends, levels, strict=True)
         ]
 
     def sublinear(self, q: Quantities) -> Number | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..problems import load_problem
 from ..system import System
-from . import constants, enclosures, flow, gd, measured, spectral
+from . import constants, enclosures, gd, measured, spectral
 
 SYSTEM = System(
     name="implicit",
@@ -12,7 +12,6 @@ SYSTEM = System(
         spectral.THEOREM,
         measured.THEOREM,
         gd.THEOREM,
-        flow.THEOREM,
     ),
     directions=constants.DIRECTIONS,
     load=load_problem,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
 from ..numbers import Number, Quantities, sqrt
@@ -27,13 +26,6 @@ DIRECTIONS: dict[str, str] = {
     **dict.fromkeys(MASSES, "upper"),  # r_0ᵀ w_j(Ĝ) r_0
 }
 """Every base quantity and the direction in which its published value must err."""
-
-INFLATION = 1e-7
-"""θ: the radii solve the system inflated by 1 + θ, since iterates of the system itself approach its least solution
-from below."""
-LIMIT = 1000
-
-Radii = tuple[float, float, float]
 
 
 def node_places(node_min: float, node_max: float) -> list[float] | None:
@@ -69,20 +61,3 @@ def hidden_drift(q: Quantities, z: Number, S: Number) -> Number:
 def residual_norm(q: Quantities) -> Number:
     """R_0 = ‖r_0‖_F, from the initial gap."""
     return sqrt(2.0 * q["initial_gap"])
-
-
-def least_solution(image: Callable[[Radii], Radii | None], start: Radii) -> tuple[Radii, bool]:
-    """The least x ≥ (1+θ) image(x) above ``start``, to a fraction of θ, by iteration from below; ``image`` is
-    monotone and ``None`` outside its domain. If there is none, the last iterate inside the domain, and False."""
-    x = start
-    for _ in range(LIMIT):
-        following = image(x)
-        if following is None:
-            return x, False
-        if all(new * (1.0 + 0.1 * INFLATION) <= old for new, old in zip(following, x, strict=True)):
-            return x, True
-        grown = tuple(new * (1.0 + INFLATION) for new in following)
-        if image((grown[0], grown[1], grown[2])) is None:
-            return x, False
-        x = (grown[0], grown[1], grown[2])
-    return x, False

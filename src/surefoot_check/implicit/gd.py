@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 from . import paper
 
 FACTOR = 8.0
@@ -46,14 +46,6 @@ class GradientDescent(Theorem):
     base = ("initial_gap", "gamma", "frobenius_X", "norm_A", "norm_W", "norm_b", "sigma_min_Z")
     choices = ("C1", "C2", "C3", "eta")
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """C1, C2, C3 for the largest step, and that step; the step of ``q`` where it has one."""
-        usable = q["sigma_min_Z"] > 0.0 and q["frobenius_X"] > 0.0
-        C = paper.choose(q, FACTOR, hypotheses, largest_step if usable else lambda _: 0.0)
-        posed = all(c.certain for c in paper.well_posed({**q, **C}))
-        eta = q["eta"] if "eta" in q else largest_step({**q, **C}) * (1.0 - SLACK) if usable and posed else 0.0
-        return {**C, "eta": eta}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not all(c.certain for c in paper.well_posed(q)):
             return {}
@@ -69,10 +61,6 @@ class GradientDescent(Theorem):
         if not all(c.certain for c in first):
             return first
         return [*first, *hypotheses(q), Inequality("(20): eta is below its bound", q["eta"], "<", largest_step(q))]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        fall = q["eta"] * q["sigma_min_Z"] * q["sigma_min_Z"] / 4.0
-        return [Segment(0, None, float(q["initial_gap"]), fall * (1.0 - SLACK), float(q["eta"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

@@ -10,11 +10,10 @@ Reference: docs/theorems/implicit.md (Theorem 1 of the project; no counterpart i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 from . import constants as shared
 
 
@@ -47,29 +46,6 @@ def path(q: Quantities, S: Number) -> Number:
     return bound
 
 
-def least_radii(q: Quantities) -> tuple[shared.Radii, bool]:
-    """(f, ρ, B), all as small as the theorem allows up to a relative 1e-7, in floats, and whether there are such.
-
-    ``q`` holds the base quantities, tau, delta, and eta if that is chosen already (it may make B smaller).
-    """
-    if not q["sigma_min_Z"] > 0.0:
-        return (0.0, 0.0, q["norm_b"]), False
-
-    def image(x: shared.Radii) -> shared.Radii | None:
-        at = {**q, "f": x[0], "rho": x[1], "B": x[2]}
-        if not (x[0] < 1.0 and shared.contraction(at) < 1.0 and all(map(math.isfinite, x))):
-            return None
-        m = descent(at)
-        if not m > 0.0:
-            return None
-        _, z = shape(at)
-        S = shared.residual_norm(at) / m
-        f = shared.sensitivity(at, z) * x[2] * S / q["sigma_min_Z"]
-        return f, shared.hidden_drift(at, z, S), q["norm_b"] + path(at, S)
-
-    return shared.least_solution(image, (0.0, 0.0, q["norm_b"]))
-
-
 class MeasuredConstants(Theorem):
     """The theorem that knows of Z its extreme singular values."""
 
@@ -82,16 +58,6 @@ class MeasuredConstants(Theorem):
     rule = "certified-constant"
     base = ("initial_gap", "gamma", "norm_X", "norm_A", "norm_b", "sigma_min_Z", "norm_Z")
     choices = ("eta", "f", "rho", "B", "tau", "delta")
-
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """The least radii; the step is ``q``'s, or the largest that they allow, which has the best rate."""
-        chosen = {"tau": q["tau"], "delta": q["delta"]}
-        f, rho, B = least_radii(q)[0]
-        radii = {"f": f, "rho": rho, "B": B}
-        if "eta" in q:
-            return {**chosen, **radii, "eta": q["eta"]}
-        s, z = shape({**q, **radii})
-        return {**chosen, **radii, "eta": 2.0 / (s * s + z * z) * (1.0 - SLACK) if z > 0.0 else 0.0}
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         s, z = shape(q)
@@ -133,10 +99,6 @@ class MeasuredConstants(Theorem):
             ),
             Inequality("b stays below B: |b0| + its path <= B", q["norm_b"] + path(q, S), "<=", q["B"]),
         ]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        fall = q["eta"] * descent(q)
-        return [Segment(0, None, float(q["initial_gap"]), fall * (2.0 - fall) * (1.0 - SLACK), float(q["eta"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

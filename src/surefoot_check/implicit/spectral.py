@@ -16,21 +16,18 @@ trapezoid's.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..numbers import Number, Quantities, larger, power_of_complement, smaller, sqrt
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 from . import constants as shared
 
 GROWTH = 0.08
 """Relative length of a block of iterations; sums over blocks are off by about its square."""
 LONGEST = 1 / 96
 """Longest block, relative to the horizon: the perturbation falls by a fifth on it."""
-DEEP = math.log(1e8)
-"""The schedule follows the model until its slowest component has fallen to 1e-8."""
 FARTHEST = 2**53
 
 
@@ -139,30 +136,6 @@ def needed(q: Quantities, at: Model) -> tuple[Number, Number, Number]:
     )
 
 
-def least_radii(q: Quantities, at: Model) -> tuple[shared.Radii, bool]:
-    """(f, ρ, B), all as small as the theorem allows up to a relative 1e-7, in floats, and whether there are such.
-
-    ``q`` holds the base quantities, eta, tau, delta, node_min, node_max and horizon.
-    """
-    scalars = {name: value for name, value in q.items() if not name.startswith("mass[")}
-
-    def image(x: shared.Radii) -> shared.Radii | None:
-        trial = {**scalars, "f": x[0], "rho": x[1], "B": x[2]}
-        if not (all(map(math.isfinite, x)) and shared.contraction(trial) < 1.0 and perturbation(trial) < q["node_min"]):
-            return None
-        return needed(trial, at)
-
-    return shared.least_solution(image, (0.0, 0.0, q["norm_b"]))
-
-
-def horizon(q: Quantities) -> float:
-    """The iteration up to which the schedule follows the model."""
-    fall = float(q["eta"] * q["node_min"])
-    if not fall > 0.0:
-        return 1.0
-    return float(min(max(1, math.ceil(DEEP / -math.log1p(-fall) if fall < 1.0 else 1.0)), FARTHEST))
-
-
 class Spectral(Theorem):
     """The theorem that knows the spectrum of the features and where the residual lies in it."""
 
@@ -172,17 +145,6 @@ class Spectral(Theorem):
     rule = "certified-constant"
     base = ("initial_gap", "gamma", "norm_X", "norm_A", "norm_b", "kappa", *shared.MASSES)
     choices = ("eta", "f", "rho", "B", "tau", "delta", "node_min", "node_max", "horizon")
-
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nodes, tau and delta as in ``q``; eta too, or 1.9/z_0² capped; the least radii for them."""
-        chosen = {name: q[name] for name in ("tau", "delta", "node_min", "node_max")}
-        largest = q["node_max"] + q["kappa"]
-        cap = 2.0 / (q["node_min"] + q["node_max"]) * (1.0 - SLACK) if q["node_max"] > 0.0 else 0.0
-        chosen["eta"] = q["eta"] if "eta" in q else min(1.9 / largest, cap) if largest > 0.0 else 0.0
-        chosen["horizon"] = horizon(chosen)
-        at = model({**q, **chosen})
-        f, rho, B = least_radii({**q, **chosen}, at)[0] if at is not None else (0.0, 0.0, q["norm_b"])
-        return {**chosen, "f": f, "rho": rho, "B": B}
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         at = model(q)
@@ -223,11 +185,6 @@ class Spectral(Theorem):
             Inequality("b stays below B: |b0| + its path <= B", B, "<=", q["B"]),
         ]
 
-    def schedule(self, q: Quantities) -> Schedule:
-        at = model(q)
-        assert at is not None  # a condition
-        return schedule_of(q, at)
-
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
         yield Inequality("eta > 0", q["eta"], ">", 0.0)
@@ -243,7 +200,7 @@ class Spectral(Theorem):
         yield Inequality("no block lies beyond the horizon", at.marks[-1], "<=", q["horizon"])
         one: Any = 1.0 + 0.0 * q["eta"]
         step = q["eta"] * (q["node_min"] - perturbation(q))
-        for index, ((first, last), segment) in enumerate(zip(_levels(q, at), schedule, strict=False)):
+        for index, ((first, last), segment) in enumerate(zip(levels(q, at), schedule, strict=False)):
             where = f"segment {index}"
             yield Inequality(f"{where}: is a block of the model", segment.start, "<=", at.marks[index])
             yield Inequality(f"{where}: is a whole block of it", segment.start, ">=", at.marks[index])
@@ -263,26 +220,7 @@ class Spectral(Theorem):
         yield Inequality("the last decrease is that of one step", step * (2.0 - step), ">=", final.decrease)
 
 
-def schedule_of(q: Quantities, at: Model) -> Schedule:
-    """The guaranteed gap, in floats: a segment for each block of the model, and an endless one."""
-    eta = float(q["eta"])
-    levels = list(_levels(q, at))
-    segments: Schedule = []
-    level = float(q["initial_gap"])
-    for index, (start, end) in enumerate(zip(at.marks, at.marks[1:], strict=False)):
-        first, last = levels[index]
-        if index > 0:
-            level = max(first * (1.0 + SLACK), segments[-1].at(start))
-        target = last * (1.0 + SLACK)
-        fall = -math.expm1(math.log(target / level) / (end - start)) if 0.0 < target < level else 0.0
-        segments.append(Segment(start, end - start, level, fall * (1.0 - SLACK), eta))
-    level = segments[-1].at(at.marks[-1])
-    step = eta * (q["node_min"] - perturbation(q))
-    segments.append(Segment(at.marks[-1], None, level, step * (2.0 - step) * (1.0 - SLACK), eta))
-    return segments
-
-
-def _levels(q: Quantities, at: Model) -> Iterator[tuple[Number, Number]]:
+def levels(q: Quantities, at: Model) -> Iterator[tuple[Number, Number]]:
     """For each block, bounds of the gap at its start and end such that the geometric interpolation of them bounds it
     in between: ½(p̃_k + C)² with C ≥ T_k on the whole block, since p̃_k + C is log-convex."""
     eta, epsilon = q["eta"], perturbation(q)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ..system import System
-from . import constants, enclosures, interval, order, training
+from . import constants, enclosures, interval, order
 
 SYSTEM = System(
     name="inverse",
     theorems=(
         interval.THEOREM,
         order.THEOREM,
-        training.THEOREM,
     ),
     directions=constants.DIRECTIONS,
     load=enclosures.load_problem,

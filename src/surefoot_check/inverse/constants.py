@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..numbers import Number, Quantities, exp, log, sqrt
-from ..statement import Inequality, Schedule, Segment
+from ..statement import Inequality, Schedule
 
 MAX_LAYERS = 64
 RESIDUALS = tuple(f"residual[{k}]" for k in range(1, MAX_LAYERS + 1))
@@ -55,13 +55,6 @@ def proper(q: Quantities) -> list[Inequality]:
         Inequality("the interval is positive: lower > 0", q["lower"], ">", 0.0),
         Inequality("the interval has a length: lower < upper", q["lower"], "<", q["upper"]),
     ]
-
-
-def layered(q: Quantities, level: Callable[[int], float]) -> Schedule:
-    """One segment for each layer's gap, ``level(k)`` for k ≥ 1; the last one is endless."""
-    count = int(q["K"])
-    levels = [float(q["initial_gap"]), *(level(k) for k in range(1, count + 1))]
-    return [Segment(k, 1 if k < count else None, value, 0.0) for k, value in enumerate(levels)]
 
 
 def of_layers(q: Quantities, schedule: Schedule, level: Callable[[int], Number]) -> Iterator[Inequality]:

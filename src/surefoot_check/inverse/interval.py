@@ -31,10 +31,6 @@ class Interval(Theorem):
     base = ("lower", "upper", "initial_gap", *shared.RESIDUALS)
     choices = ()
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nothing is left to choose."""
-        return {}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         return shared.common(q)
 
@@ -42,17 +38,15 @@ class Interval(Theorem):
         last = int(q["K"])
         return [
             *shared.proper(q),
-            Inequality(f"layer {last} leaves less than the zero matrix does: residual < 1", _level(q, last), "<", 1.0),
+            Inequality(f"layer {last} leaves less than the zero matrix does: residual < 1", level(q, last), "<", 1.0),
         ]
 
-    def schedule(self, q: Quantities) -> Schedule:
-        return shared.layered(q, lambda k: float(_level(q, k)))
-
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from shared.of_layers(q, schedule, lambda k: _level(q, k))
+        yield from shared.of_layers(q, schedule, lambda k: level(q, k))
 
 
-def _level(q: Quantities, k: int) -> Number:
+def level(q: Quantities, k: int) -> Number:
+    """The published residual after layer k."""
     return q[shared.RESIDUALS[k - 1]]
 
 

@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, exp, log
-from ..statement import SLACK, Inequality, Schedule, Theorem
+from ..statement import Inequality, Schedule, Theorem
 from . import constants as shared
-
-ROUNDING = 2.0**-50
-SMALLEST = 1e-300
-"""No published level lies below: smaller numbers lose their relative accuracy in floats."""
 
 
 class Order(Theorem):
@@ -30,10 +26,6 @@ class Order(Theorem):
     base = ("lower", "upper", "initial_gap", "deviation")
     choices = ()
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nothing is left to choose."""
-        return {}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         return shared.common(q)
 
@@ -44,22 +36,13 @@ class Order(Theorem):
             Inequality("the start is closer than the zero matrix: e_0 < 1", q["initial_gap"], "<", 1.0),
         ]
 
-    def schedule(self, q: Quantities) -> Schedule:
-        return shared.layered(q, lambda k: _published(q, k))
-
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from shared.of_layers(q, schedule, lambda k: _level(q, k))
+        yield from shared.of_layers(q, schedule, lambda k: level(q, k))
 
 
-def _level(q: Quantities, k: int) -> Number:
+def level(q: Quantities, k: int) -> Number:
     """e_0^(L^k)."""
     return exp(int(q["L"]) ** k * log(q["initial_gap"])) if q["initial_gap"] > 0.0 else 0.0 * q["initial_gap"]
-
-
-def _published(q: Quantities, k: int) -> float:
-    """The level with slack, and with what L^k times the rounding error of the logarithm can change."""
-    rounding = float(int(q["L"]) ** k) * ROUNDING
-    return max(min(float(_level(q, k)) * (1.0 + SLACK + rounding), float(q["initial_gap"])), SMALLEST)
 
 
 THEOREM = Order()

@@ -9,11 +9,10 @@ Corollary 1 in docs/theorems/linear-resnet.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, exp, sqrt
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 
 
 def _e(q: Quantities) -> Number:
@@ -33,11 +32,6 @@ def decrease(q: Quantities, eta: Number) -> Number:
     e = _e(q)
     lowest = q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]
     return eta * q["depth"] * lowest * lowest / e
-
-
-def smallest_alpha(gap: float, norm_X: float, sigma_min_X: float) -> float:
-    """The α of B = α[0, I], with A = [I; 0], for which the hypothesis holds with equality (there σ_min(A) = ‖A‖ = 1)."""
-    return 4.0 * math.sqrt(2.0 * math.e**3 * gap) * norm_X / sigma_min_X**2
 
 
 class GradientDescent(Theorem):
@@ -61,15 +55,6 @@ class GradientDescent(Theorem):
     )
     choices = ("initial_loss", "initial_step")
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """The initial loss (the optimal value is not part of the reduced problem), and the step it gives, rounded down."""
-        loss = max(q.get("initial_loss", 0.0), q["initial_gap"])
-        usable = q["norm_A"] * q["norm_B"] * q["norm_X"] > 0.0
-        return {
-            "initial_loss": loss,
-            "initial_step": step({**q, "initial_loss": loss}) * (1.0 - SLACK) if usable else 0.0,
-        }
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         return {}
 
@@ -83,10 +68,6 @@ class GradientDescent(Theorem):
             Inequality("A, B and X have full rank: smin(A) smin(B) sr(X) > 0", left, ">", 0.0),
             Inequality("smin(A)^2 smin(B)^2 sr(X)^2 >= 4 sqrt(2 e^3) |A| |B| |X| sqrt(gap)", left, ">=", right),
         ]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        eta = float(q["initial_step"])
-        return [Segment(0, None, float(q["initial_gap"]), decrease(q, eta) * (1.0 - SLACK), eta)]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

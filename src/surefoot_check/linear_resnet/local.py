@@ -8,16 +8,11 @@ Reference: docs/theorems/linear-resnet.md (Theorem of section 2 of the project; 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, sqrt
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain
+from ..statement import Inequality, Schedule, Theorem, chain
 
-FLOOR = 1e-36
-"""Relative gap after which the schedule goes on with its last rate."""
-SEGMENT = math.log(10.0) / 16.0
-"""Longest segment, as a decrease of ln gap."""
 BALL = "the path stays in the ball: 2 sqrt2/(2-gamma) sqrt(gap/mu) <= rho"
 
 
@@ -31,11 +26,6 @@ def decrease(q: Quantities, eta: Number) -> Number:
     return (2.0 - q["gamma"]) * q["pl_constant"] * eta
 
 
-def sufficient_alpha(gap: float, sigma_min_X: float) -> float:
-    """The α of B = α[0, I], with A = [I; 0], for which Corollary 2 of the reference holds at W = 0 and γ = 1 with equality."""
-    return 8.0 * math.sqrt(2.0 * gap) / sigma_min_X
-
-
 class Local(Theorem):
     """The along-the-trajectory theorem."""
 
@@ -47,10 +37,6 @@ class Local(Theorem):
     rule = "certified-bb"
     base = ("initial_gap", "pl_constant", "gauss_newton", "bilinear")
     choices = ("radius", "gamma")
-
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Radius and γ: found where the constants are measured, since those depend on the radius."""
-        return {name: q[name] for name in self.choices}
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         values: dict[str, Number] = {"smoothness": smoothness(q, q["initial_gap"])}
@@ -66,23 +52,6 @@ class Local(Theorem):
             # γ > 1 asks for <. That is what is proved: needed carries the ball of √2, and at equality nothing is certain
             conditions.append(Inequality(BALL, needed, "<=", q["radius"]))
         return conditions
-
-    def schedule(self, q: Quantities) -> Schedule:
-        gap, start = float(q["initial_gap"]), 0
-        segments: Schedule = []
-        if gap == 0.0:
-            return [Segment(0, None, 0.0, 0.0, q["gamma"] / smoothness(q, 0.0) * (1.0 - SLACK))]
-        lowest = max(gap * FLOOR, 1e-290)
-        while True:
-            eta = q["gamma"] / smoothness(q, gap) * (1.0 - SLACK)
-            fall = decrease(q, eta) * (1.0 - SLACK)
-            if gap <= lowest or fall == 0.0:
-                segments.append(Segment(start, None, gap, fall, eta))
-                return segments
-            count = max(1, int(SEGMENT / -math.log1p(-fall)))
-            segments.append(Segment(start, count, gap, fall, eta))
-            start += count
-            gap = segments[-1].at(start)
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..system import System
-from . import as_printed, batches, constants, enclosures, monotone, prox_monotone, prox_rate, rate
+from . import batches, constants, enclosures, monotone, prox_monotone, prox_rate, rate
 
 SYSTEM = System(
     name="step-sizes",
@@ -12,7 +12,6 @@ SYSTEM = System(
         rate.THEOREM,
         prox_monotone.THEOREM,
         prox_rate.THEOREM,
-        as_printed.THEOREM,
     ),
     directions=constants.DIRECTIONS,
     load=batches.load_problem,

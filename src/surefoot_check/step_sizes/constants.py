@@ -6,7 +6,7 @@ problems; a constant of several problems is the worst of theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
 from ..statement import Inequality, Schedule, chain, starts_with
@@ -42,29 +42,6 @@ def contraction_decrease(q: Quantities) -> Number:
     """1 - ϱ² for the whole range, in the form that does not cancel."""
     part = advance(q, q["range_low"], q["range_high"])
     return part * (2.0 - part)
-
-
-def a_posteriori(q: Quantities, lows: Sequence[float], highs: Sequence[float]) -> list[float]:
-    """Factors Π_{τ≤t} ϱ_τ² (T+1,) of the gap, from the ranges that P was observed in at the T steps; rounded up.
-
-    At least as good as the a-priori ϱ^{2t}, since observed ranges lie in [lo, hi]; unlike the measured ratios of gaps it
-    holds for every Y with these ranges. ``q``: smoothness_ratio and convexity_ratio, in floats.
-
-    Raises:
-        ValueError: lengths that differ, or a range that is not increasing, negative, or beyond 2/s.
-    """
-    if len(lows) != len(highs):
-        raise ValueError(f"lows has {len(lows)} entries and highs {len(highs)}; pass one of each per step")
-    factors = [1.0]
-    for t, (low, high) in enumerate(zip(lows, highs, strict=True), 1):
-        if not 0.0 <= low <= high or not high * q["smoothness_ratio"] <= 2.0:
-            raise ValueError(
-                f"step {t} has the range {low} .. {high}; the theorem needs 0 <= low <= high <= "
-                f"{2.0 / q['smoothness_ratio']:.6g}"
-            )
-        rho = 1.0 - advance(q, low, high) * (1.0 - 1e-14) + 1e-15
-        factors.append(min(factors[-1], factors[-1] * rho * rho * (1.0 + 1e-14)))
-    return factors
 
 
 def smooth_kind(q: Quantities) -> Inequality:

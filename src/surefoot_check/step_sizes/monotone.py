@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities
-from ..statement import Inequality, Schedule, Segment, Theorem
+from ..statement import Inequality, Schedule, Theorem
 from . import constants as shared
 
 
@@ -25,18 +25,11 @@ class Monotone(Theorem):
     base = ("initial_gap", "range_low", "range_high", "smoothness_ratio")
     choices = ()
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nothing is left to choose."""
-        return {}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         return {"reach": shared.reach(q)}
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         return [shared.smooth_kind(q), *shared.within_two(q)]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        return [Segment(0, None, float(q["initial_gap"]), 0.0, float(q["range_low"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from shared.of_one_rate(q, schedule, 0.0 * q["initial_gap"])

@@ -14,22 +14,11 @@ Reference: docs/theorems/step-sizes.md, Theorem 4 (no counterpart in the paper).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 from . import constants as shared
-
-STRETCH = 0.1
-"""A segment of the sublinear bound lasts until its level has fallen by about this part."""
-DEEPEST = 1e-10
-"""The schedule follows the sublinear bound down to this part of the gap after one step."""
-FARTHEST = 1e-12
-"""The least part of the initial gap that is claimed to be left after one step; a decrease must stay below 1."""
-ULP = 2.0**-53
-LONGEST = 2**52
-"""Iterations of a segment; where one would be longer, the sublinear bound is of no use."""
 
 
 class ProximalRate(Theorem):
@@ -53,10 +42,6 @@ class ProximalRate(Theorem):
     )
     choices = ()
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nothing is left to choose."""
-        return {}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not all(c.certain for c in self.conditions(q)):
             return {}
@@ -71,21 +56,6 @@ class ProximalRate(Theorem):
             *shared.within_two_strictly(q),
             Inequality("the iterates stay in a bounded set: E > 0", q["radius_energy"], ">", 0.0),
         ]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        fall, gamma, low = linear(q) * (1.0 - SLACK), curvature(q), float(q["range_low"])
-        start = float(q["initial_gap"])
-        first = max(first_level(q) * (1.0 + SLACK), FARTHEST * start)
-        at_once = 1.0 - first / start - 4.0 * ULP if first < start else 0.0
-        segments = [Segment(0, 1, start, max(fall, at_once), low)]
-        time, level = 1, segments[0].at(1)
-        deepest = DEEPEST * level
-        while gamma * level > max(fall, STRETCH / LONGEST) and level > deepest:
-            count = max(1, int(STRETCH / (gamma * level)))
-            drop = -math.expm1(-math.log1p(count * gamma * level) / count) * (1.0 - SLACK)
-            segments.append(Segment(time, count, level, max(drop, fall), low))
-            time, level = time + count, segments[-1].at(time + count)
-        return [*segments, Segment(time, None, level, fall, low)]
 
     def sublinear(self, q: Quantities) -> Number | None:
         """1/γ: A_1 ≤ κ/(4γ) ≤ 1/γ, so that A_{1+n} ≤ A_1/(1 + nγA_1) = 1/(1/A_1 + nγ) ≤ 1/(γ(1+n))."""

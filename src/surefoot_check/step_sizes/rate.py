@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem
+from ..statement import Inequality, Schedule, Theorem
 from . import constants as shared
 
 
@@ -27,10 +27,6 @@ class Rate(Theorem):
     base = ("initial_gap", "range_low", "range_high", "smoothness_ratio", "convexity_ratio")
     choices = ()
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nothing is left to choose."""
-        return {}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not shared.smooth_kind(q).certain:
             return {}
@@ -45,10 +41,6 @@ class Rate(Theorem):
             *shared.within_two_strictly(q),
             Inequality("the smallest nonzero eigenvalue is certified: c > 0", q["convexity_ratio"], ">", 0.0),
         ]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        decrease = float(shared.contraction_decrease(q)) * (1.0 - SLACK)
-        return [Segment(0, None, float(q["initial_gap"]), decrease, float(q["range_low"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from shared.of_one_rate(q, schedule, shared.contraction_decrease(q))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..problems import load_problem
 from ..system import System
-from . import as_printed, constant, constants, contraction, corrected, drift, enclosures, sharp
+from . import constant, constants, contraction, corrected, drift, enclosures, sharp
 
 if TYPE_CHECKING:
     from .replay import TwoLayer
@@ -26,7 +26,6 @@ SYSTEM = System(
         constant.THEOREM,
         sharp.THEOREM,
         corrected.THEOREM,
-        as_printed.THEOREM,
     ),
     directions=constants.DIRECTIONS,
     load=load_problem,

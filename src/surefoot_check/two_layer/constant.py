@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ..numbers import Quantities
 from ..statement import Inequality, Schedule
-from .drift import FLOOR, SEGMENT, Drift
+from .drift import Drift
 
 
 class ConstantStep(Drift):
@@ -26,10 +26,6 @@ class ConstantStep(Drift):
     )
     reference = "surefoot, docs/theorems/two-layer-drift.md"
     rule = "constant"
-
-    def schedule(self, q: Quantities, floor: float = FLOOR, segment: float = SEGMENT) -> Schedule:
-        """The first segment of the drift theorem's schedule, for ever."""
-        return super().schedule(q, floor=1.0)
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from super().obligations(q, schedule)

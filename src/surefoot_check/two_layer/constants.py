@@ -8,8 +8,6 @@ D = W1ᵀW1 - W2ᵀW2 with eigenvalues λ_1 ≥ … ≥ λ_h.
 
 from __future__ import annotations
 
-import math
-
 from ..numbers import Number, Quantities, larger, sqrt
 
 DIRECTIONS: dict[str, str] = {
@@ -75,34 +73,9 @@ def alpha1(q: Quantities, beta1: Number) -> Number:
     )
 
 
-def alpha1_as_printed(q: Quantities, beta1: Number) -> Number:
-    """The paper's α1, which keeps β1 in both roots; not a lower bound of s- when n ≠ m."""
-    return lower_root(q["lambda_n"], q["lambda_minus"], beta1) + lower_root(q["lambda_m"], q["lambda_plus"], beta1)
-
-
 def alpha2(q: Quantities, beta2: Number) -> Number:
     """Upper bound of s+ (Theorem 3 of the proofs)."""
     return upper_root(q["lambda_plus"], beta2) + upper_root(q["lambda_minus"], beta2)
-
-
-def cubic_root(c1: float, c2: float, c3: float) -> float:
-    """A lower bound, tight to 1e-12, of the positive root of c1 x + c2 x² + c3 x³ = 1 (c1 > 0; c2, c3 ≥ 0), in floats.
-
-    In y = c1 x the equation is y + q1 y² + q2 y³ = 1; Newton from min(1, q1^(-1/2), q2^(-1/3)) decreases
-    monotonically, from above, so that the result is shrunk and the caller verifies it where a proof is needed.
-    """
-    q1, q2 = c2 / c1 / c1, c3 / c1 / c1 / c1
-    y = 1.0
-    if q1 > 1.0:
-        y = min(y, q1**-0.5)
-    if q2 > 1.0:
-        y = min(y, q2 ** (-1.0 / 3.0))
-    for _ in range(100):
-        step = (y * (1.0 + y * (q1 + y * q2)) - 1.0) / (1.0 + y * (2.0 * q1 + 3.0 * q2 * y))
-        y -= step
-        if abs(step) <= 1e-15 * y:
-            break
-    return y / c1 * (1.0 - 1e-12)
 
 
 def sharp_coefficients(K: Number, s_plus: Number, g_norm: Number, g_frobenius: Number, w_norm: Number) -> tuple:
@@ -121,17 +94,6 @@ def sharp_gain(eta: Number, k: tuple) -> Number:
     return eta - 0.5 * eta * eta * (k[0] + eta * (k[1] + eta * k[2]))
 
 
-def sharp_floor(k: tuple[float, float, float], cap: float) -> float:
-    """Floor step of rule (R): the smaller of the maximiser of h and the largest η with η² ≤ cap·h(η), in floats.
-
-    ``cap`` is κ y_t / L_t, the allowed drift per relative decrease; ``math.inf`` where there is no budget.
-    """
-    best = cubic_root(k[0], 1.5 * k[1], 2.0 * k[2])
-    if math.isinf(cap):
-        return best
-    return min(best, cubic_root(1.0 / cap + 0.5 * k[0], 0.5 * k[1], 0.5 * k[2]))
-
-
 def sharp_floor_holds(eta: Number, k: tuple, cap: Number | None) -> bool:
     """Whether η is certainly at most both roots of ``sharp_floor`` (so that h increases up to η and the budget is kept)."""
     best = eta * (k[0] + eta * (1.5 * k[1] + eta * 2.0 * k[2])) <= 1.0
@@ -143,30 +105,6 @@ def sharp_floor_holds(eta: Number, k: tuple, cap: Number | None) -> bool:
 def contraction_factor(eta: Number, lower: Number, upper: Number, curvature: Number) -> Number:
     """r(η) = max(|1 - η l|, |1 - η u|) + η² s of Theorem III; sqrt(L) contracts by it."""
     return larger(larger(1.0 - eta * lower, eta * upper - 1.0), 0.0) + eta * eta * curvature
-
-
-def contraction_floor(lower: float, upper: float, curvature: float, cap: float) -> float:
-    """The η ≤ min(2/(l+u), l/(2s)) that minimises r(η) subject to 2uη² ≤ cap·(1 - r(η)²), to 1e-12, in floats.
-
-    There r decreases, so the largest feasible η is sought. Divided by η the constraint reads g(η) = cap (l - sη)(2 - lη + sη²) -
-    2uη ≥ 0, g decreasing and convex: Newton from 0 approaches its root from the feasible side.
-    """
-    if lower <= 0.0:
-        return 0.0
-    high = 2.0 / (lower + upper)
-    if curvature > 0.0:
-        high = min(high, 0.5 * lower / curvature)
-    eta = 0.0
-    for _ in range(100):
-        gain = lower - curvature * eta
-        rest = 2.0 - eta * gain
-        value = cap * gain * rest - 2.0 * upper * eta
-        slope = cap * (curvature * rest + gain * (lower - 2.0 * curvature * eta)) + 2.0 * upper
-        step = value / slope
-        eta += step
-        if eta >= high or abs(step) <= 1e-15 * eta:
-            break
-    return min(eta, high) * (1.0 - 1e-12)
 
 
 def contraction_floor_holds(eta: Number, lower: Number, upper: Number, curvature: Number, cap: Number) -> bool:

@@ -9,20 +9,13 @@ in stating the two conditions at η0 itself in place of roots.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 from ..numbers import Number, Quantities, exp, expm1, log1p, power, smaller, sqrt
-from ..statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 from . import constants as tl
 
-C_EXPONENT, D_EXPONENT = 0.5, 1.01
-"""c and d of the paper's experiments."""
-LEAST_GROWTH = 2.0**-53
-"""Least η0^c, by which the imbalance may grow."""
-SAFETY = 0.999
-"""η0 is this share of η_max (the paper leaves it open)."""
 ROOT_ACCURACY = 1e-6
 """Relative error granted to the published roots e1 and e2; bisection leaves some 1e-15."""
 
@@ -38,43 +31,7 @@ def barred(q: Quantities, eta: Number) -> dict[str, Number]:
     return {"mu_bar": mu_bar, "k_bar": k_bar, "rate_loss": x, "delta_loss": x - power(eta, q["d"]) * (1.0 - x)}
 
 
-def step_cap(q: Quantities, t: int) -> float:
-    """(1+η0^d)^(t/2) η0, the longest step that the theorem allows at iteration t (floats; cut off before it overflows)."""
-    eta = q["initial_step"]
-    return math.exp(min(0.5 * t * math.log1p(eta ** q["d"]), 700.0)) * eta
-
-
-def smoothness_ahead(q: Quantities, t: int) -> float:
-    """K̄_t, the bound of K_t that is known before training (floats); K̄_0 is that of ``barred`` at η0."""
-    K, gap, eta = q["smoothness"], q["initial_gap"], q["initial_step"]
-    rho_t, delta_t = q["rho_bar"] ** t, q["delta"] ** t
-    return (
-        math.sqrt(2.0 * K * gap * rho_t)
-        + 6.0 * K * K * q["beta2"] * gap * eta * eta * delta_t
-        + K * math.exp(eta ** q["c"]) * q["alpha2"] * (1.0 + 3.0 * math.sqrt(2.0 * K * gap * delta_t) * eta)
-    )
-
-
-def k_bar_root(q: Quantities) -> float:
-    """e1: the root of η K̄_0(η) = 1, by bisection in log η (floats)."""
-    return _first_crossing(lambda eta: eta * barred(q, eta)["k_bar"] - 1.0, _positive_bracket(q))
-
-
-def budget_root(q: Quantities, below: float) -> float:
-    """e2: the smallest positive root of 4KL0η² = (1-exp(-η^c))(1-Δ), scanning up from 0 to e3 = ``below`` (floats).
-
-    Near 0 the left side is O(η²) and the right one of order η^(1+c); with d near 1 the first crossing can be absurdly small,
-    and the scan is therefore geometric, 32 points a decade down to 1e-140.
-    """
-
-    def excess(eta: float) -> float:
-        right = -math.expm1(-(eta ** float(q["c"]))) * barred(q, eta)["delta_loss"]
-        return 4.0 * q["smoothness"] * q["initial_gap"] * eta * eta - right
-
-    return _first_crossing(excess, below)
-
-
-def _positive_rate_limit(q: Quantities) -> Number:
+def positive_rate_limit(q: Quantities) -> Number:
     """e3: where μ̄ reaches 0, log(1 + α1/(2α2))^(1/c)."""
     return power(log1p(q["alpha1"] / (2.0 * q["alpha2"])), 1.0 / q["c"])
 
@@ -94,34 +51,6 @@ def _limits(q: Quantities) -> Iterator[Inequality]:
     if not e2 >= q["e3"] * (1.0 - ROOT_ACCURACY):
         yield Inequality("e2 is where it no longer stays close", left + error, ">=", right)
     yield Inequality("the first step is at most eta_max", q["initial_step"], "<=", q["eta_max"])
-
-
-def _positive_bracket(q: Quantities) -> float:
-    """A point where η K̄_0(η) > 1: K̄_0 ≥ K α2."""
-    return 1.0 / (q["smoothness"] * q["alpha2"])
-
-
-def _first_crossing(excess: Callable[[float], float], high: float) -> float:
-    """Smallest zero of a function that is negative near 0 and positive at ``high``: scan down, then bisect in log η."""
-    ratio = 10.0 ** (1.0 / 32.0)
-    low, first = high, 0.0
-    while low > 1e-140:  # below, η² underflows
-        low /= ratio
-        if excess(low) < 0.0:
-            if first == 0.0:
-                first = low
-        elif first > 0.0:  # positive again below a negative stretch: the first crossing is lower
-            first, high = 0.0, low
-    if first == 0.0:
-        return 0.0
-    low = first
-    high = first * ratio
-    for _ in range(100):
-        middle = math.sqrt(low * high)
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if excess(middle) < 0.0 else (low, middle)
-    return low
 
 
 class Corrected(Theorem):
@@ -149,22 +78,6 @@ class Corrected(Theorem):
     choices = ("c", "d", "initial_step", "e1", "e2")
     _alpha1: ClassVar = staticmethod(tl.alpha1)
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """c, d, the roots e1 and e2, and η0 = 0.999 η_max, η_max = min(e1, e2, e3)."""
-        values = {"c": C_EXPONENT, "d": D_EXPONENT, **{k: q[k] for k in ("c", "d") if k in q}, "initial_step": 0.0}
-        if not (q["strong_convexity"] > 0.0 and "initial_distance" in q and q["initial_gap"] > 0.0):
-            return values
-        q = {**q, **values}
-        q.update(self.derived(q))
-        if q["alpha1"] > 0.0:
-            e3 = _positive_rate_limit(q)
-            values["e1"] = k_bar_root(q)
-            values["e2"] = budget_root(q, e3)
-            eta = SAFETY * min(values["e1"], values["e2"], e3)
-            # else exp(η^c) is 1 in floats: such a step, of 1e-32 and less, is none
-            values["initial_step"] = eta if eta ** q["c"] >= LEAST_GROWTH else 0.0
-        return values
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not ("initial_distance" in q and q["strong_convexity"] > 0.0):
             return {}
@@ -183,7 +96,7 @@ class Corrected(Theorem):
             values |= {"mu_bar": at["mu_bar"], "K_bar0": at["k_bar"], "rho_bar": 1.0 - at["rate_loss"]}
             values["delta"] = 1.0 - at["delta_loss"]
         if "e1" in q and "e2" in q:
-            values["e3"] = _positive_rate_limit({**q, **values})
+            values["e3"] = positive_rate_limit({**q, **values})
             values["eta_max"] = smaller(smaller(q["e1"], q["e2"]), values["e3"])
         return values
 
@@ -211,12 +124,6 @@ class Corrected(Theorem):
                 "<",
                 -expm1(-power(eta, q["c"])) * at["delta_loss"],
             ),
-        ]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        at = barred({**q, **self.derived(q)}, q["initial_step"])
-        return [
-            Segment(0, None, float(q["initial_gap"]), float(at["rate_loss"]) * (1.0 - 1e-9), float(q["initial_step"]))
         ]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:

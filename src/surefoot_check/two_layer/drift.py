@@ -12,29 +12,16 @@ segments of constant rate is as valid as the recursion itself, and checks in mil
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller, sqrt
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain, iterations_to
+from ..statement import Inequality, Schedule, Theorem, chain
 from . import constants as tl
 
 KAPPA = 0.5
 """κ of the budget condition (T); ½ minimises the time spent under the cap."""
 DECREASE = 0.5
 """c: floor steps lower the gap by at least c·η‖∇L‖²."""
-BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
-"""The grid of θ, the share of α1 that may be spent."""
-TARGET = 1e-12
-"""Relative gap for which θ is chosen."""
-FLOOR = 1e-36
-"""Relative gap after which the schedule goes on with its last rate."""
-LATEST = 1e15
-"""Iteration after which it does so in any case: counts stay exact in float64, and within the 64 bits of a file."""
-SEGMENT = math.log(10.0) / 16.0
-"""Longest segment, as a decrease of ln L: the loss against the recursion is below the change of v over it."""
-COARSE = 4.0 * SEGMENT
-"""The same where schedules are only compared."""
 
 
 class Level:
@@ -98,17 +85,6 @@ class Drift(Theorem):
         """Theorem III applies to quadratic losses; in the path form every step must satisfy (S), which it does not give."""
         return bool(q["quadratic"]) and "optimum_sigma_max" in q
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """θ (``budget``) from a fixed grid, the one with the fewest guaranteed iterations; and c (``decrease``)."""
-        best, best_count = BUDGETS[len(BUDGETS) // 2], math.inf
-        if all(c.certain for c in self.conditions({**q, "budget": best, "decrease": DECREASE})):
-            for budget in BUDGETS:
-                chosen = {**q, "budget": budget, "decrease": DECREASE}
-                count = iterations_to(self.schedule(chosen, TARGET, COARSE), TARGET)
-                if count < best_count:
-                    best, best_count = budget, count
-        return {"budget": best, "decrease": DECREASE}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         values: dict[str, Number] = {}
         if q["strong_convexity"] > 0.0:
@@ -127,32 +103,6 @@ class Drift(Theorem):
             Inequality("strong convexity (or PL constant): mu > 0", q["strong_convexity"], ">", 0.0),
             Inequality("imbalance and margin: alpha1 > 0", self.derived(q)["alpha1"], ">", 0.0),
         ]
-
-    def schedule(self, q: Quantities, floor: float = FLOOR, segment: float = SEGMENT) -> Schedule:
-        q = {**q, **self.derived(q)}
-        gap, start, segments = float(q["initial_gap"]), 0, []
-        if gap == 0.0:
-            return [Segment(0, None, 0.0, 0.0)]
-        lowest = max(gap * floor, 1e-290)
-        while True:
-            level = Level(q, gap)
-            sharp = tl.sharp_floor(level.k, level.cap) if self.use_sharp else 0.0
-            contraction = (
-                tl.contraction_floor(level.lower, level.upper, level.curvature, level.cap)
-                if self.uses_contraction(q)
-                else 0.0
-            )
-            by_sharp, by_contraction = level.sharp_decrease(sharp), level.contraction_decrease(contraction)
-            sharp, contraction = (sharp, 0.0) if by_sharp >= by_contraction else (0.0, contraction)
-            decrease = max(by_sharp, by_contraction, 0.0) * (1.0 - SLACK)
-            length = segment / -math.log1p(-decrease) if decrease > 0.0 else math.inf
-            if gap <= lowest or start + length > LATEST:
-                segments.append(Segment(start, None, gap, decrease, sharp, contraction))
-                return segments
-            count = max(1, int(length))
-            segments.append(Segment(start, count, gap, decrease, sharp, contraction))
-            start += count
-            gap = segments[-1].at(start)
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

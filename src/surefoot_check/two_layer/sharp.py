@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, sqrt
-from ..statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
 from . import constants as tl
 
 
@@ -24,21 +24,11 @@ class Sharp(Theorem):
     base = ("smoothness", "initial_gap", "sigma_max_squared")
     choices = ("decrease", "initial_step")
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """The first step: at most 1/K' with ‖g‖ ≤ ‖g‖_F ≤ sqrt(2KL) and ‖W‖ ≤ s+/2."""
-        K, s_plus, gap = q["smoothness"], q["sigma_max_squared"], q["initial_gap"]
-        r = (2.0 * K * gap) ** 0.5
-        k = tl.sharp_coefficients(K, s_plus, r, r, 0.5 * s_plus)
-        return {"decrease": 0.5, "initial_step": tl.cubic_root(*k) if k[0] > 0.0 else 0.0}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         return {}
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         return [Inequality("smoothness: K > 0", q["smoothness"], ">", 0.0)]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        return [Segment(0, None, float(q["initial_gap"]), 0.0, float(q["initial_step"]))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

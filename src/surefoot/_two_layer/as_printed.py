@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from . import constants as tl
-from .corrected import Corrected
+from surefoot_check.numbers import Number, Quantities
+from surefoot_check.two_layer.constants import lower_root
+from surefoot_check.two_layer.corrected import Corrected
+
+
+def alpha1_as_printed(q: Quantities, beta1: Number) -> Number:
+    """The paper's α1, which keeps β1 in both roots; not a lower bound of s- when n ≠ m."""
+    return lower_root(q["lambda_n"], q["lambda_minus"], beta1) + lower_root(q["lambda_m"], q["lambda_plus"], beta1)
 
 
 class AsPrinted(Corrected):
@@ -22,7 +28,7 @@ class AsPrinted(Corrected):
         "Theorems 3.2 and E.1"
     )
     provable = False
-    _alpha1: ClassVar = staticmethod(tl.alpha1_as_printed)
+    _alpha1: ClassVar = staticmethod(alpha1_as_printed)
 
 
 THEOREM = AsPrinted()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ..statement import Inequality
+from surefoot_check.statement import Inequality
 
 SGD = "linear-resnet/sgd"
 INTERPOLATION = "linear-resnet/sgd-interpolation"

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..numbers import Number, Quantities
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain
+from surefoot_check.numbers import Number, Quantities
+from surefoot_check.statement import Inequality, Schedule, Theorem, chain
 
 
 class Training(Theorem):
@@ -32,12 +32,8 @@ class Training(Theorem):
     base = ("initial_gap", "floor", "smoothness", "strong_convexity")
     choices = ()
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """Nothing is left to choose."""
-        return {}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
-        return {"decrease": _decrease(q)}
+        return {"decrease": decrease(q)}
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         return [
@@ -46,17 +42,13 @@ class Training(Theorem):
             Inequality("the loss is not constant: its Hessian is not 0", q["strong_convexity"], ">", 0.0),
         ]
 
-    def schedule(self, q: Quantities) -> Schedule:
-        decrease = float(_decrease(q)) * (1.0 - SLACK)
-        return [Segment(0, None, float(q["initial_gap"]), decrease, 1.0 / float(q["smoothness"]))]
-
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
         for segment in schedule:
-            yield Inequality("the decrease is the theorem's", _decrease(q), ">=", segment.decrease)
+            yield Inequality("the decrease is the theorem's", decrease(q), ">=", segment.decrease)
 
 
-def _decrease(q: Quantities) -> Number:
+def decrease(q: Quantities) -> Number:
     """1 - (1 - μ/M)², in the form that does not cancel."""
     ratio = q["strong_convexity"] / q["smoothness"]
     return ratio * (2.0 - ratio)

@@ -17,8 +17,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..numbers import Number, Quantities
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain
+from surefoot_check.numbers import Number, Quantities
+from surefoot_check.statement import SLACK, Inequality, Schedule, Theorem, chain
 
 Log = float
 """A base-10 logarithm; -inf is that of 0."""
@@ -178,13 +178,6 @@ class AsPrinted(Theorem):
     )
     choices = ("log10_learning_rate",)
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """The learning rate in ``q``, or the largest that (14a) and (14b) admit."""
-        if "log10_learning_rate" in q:
-            return {"log10_learning_rate": q["log10_learning_rate"]}
-        right = right_sides(q)
-        return {"log10_learning_rate": min(right["14a"], right["14b"]) - SLACK}
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         at = scalars(q)
         values = {
@@ -209,10 +202,6 @@ class AsPrinted(Theorem):
             Inequality("(14a) log10 eta < log10 of its right side", eta, "<", right["14a"]),
             Inequality("(14b) log10 eta < log10 of its right side", eta, "<", right["14b"]),
         ]
-
-    def schedule(self, q: Quantities) -> Schedule:
-        decrease = min(10.0 ** min(claimed_decrease(q), 0.0), 1.0 - SLACK)
-        return [Segment(0, None, float(q["initial_gap"]), decrease)]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)

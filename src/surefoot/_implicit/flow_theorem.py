@@ -9,12 +9,11 @@ flows that stay at kinks see docs/theorems/implicit.md.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-from ..numbers import Number, Quantities, exp
-from ..statement import SLACK, Inequality, Schedule, Segment, Theorem, chain
-from . import paper
+from surefoot_check.implicit import paper
+from surefoot_check.numbers import Number, Quantities, exp
+from surefoot_check.statement import Inequality, Schedule, Theorem, chain
 
 FACTOR = 4.0
 
@@ -39,14 +38,6 @@ class GradientFlow(Theorem):
     base = ("initial_gap", "gamma", "frobenius_X", "norm_A", "norm_W", "norm_b", "sigma_min_Z")
     choices = ("C1", "C2", "C3")
 
-    def parameters(self, q: Quantities) -> dict[str, float]:
-        """C1, C2, C3 with the widest margin of the conditions; the rate does not depend on them."""
-
-        def margin(at: Quantities) -> float:
-            return min((c.margin if c.margin is not None else 0.0) for c in hypotheses(at))
-
-        return paper.choose(q, FACTOR, hypotheses, margin)
-
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not all(c.certain for c in paper.well_posed(q)):
             return {}
@@ -59,10 +50,6 @@ class GradientFlow(Theorem):
             *paper.well_posed(q),
         ]
         return [*first, *hypotheses(q)] if all(c.certain for c in first) else first
-
-    def schedule(self, q: Quantities) -> Schedule:
-        fall = -math.expm1(-0.5 * q["sigma_min_Z"] * q["sigma_min_Z"])
-        return [Segment(0, None, float(q["initial_gap"]), fall * (1.0 - SLACK))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
