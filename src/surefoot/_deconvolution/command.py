@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shlex
-import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from tyro.conf import arg
 
-from .._cli import training
-from .._cli.errors import Exit
+from .._cli import learned
+from .._cli.learned import NETWORK, Out
 from .._cli.matrices import inner_inverse
 from .._cli.options import Flag, Json, train_exits
 from .._cli.problem import at_least_one
 from .._cli.screen import Screen, count, number, print_json
-from .._core.io import run_directory, write_json
 from .._learning.run import TrainRun, TrainStatus
 from .command_deblur import Deblur
 from .comparison import compared
@@ -28,9 +25,6 @@ from .learned import LearnedDeconvolution
 from .training import train
 from .training_data import KERNEL, TILE, TrainingData
 
-NETWORK = "net.safetensors"
-TRAINING = "training"
-"""Files and directories of ``train deconvolution``."""
 MORE = {"deblur": Deblur}
 """Commands beside ``train``."""
 FILTERS = 32
@@ -48,8 +42,7 @@ class Train:
     DIR gets the network (net.safetensors) and its training (training/)."""
 
     system: ClassVar[str] = "deconvolution"
-    out: Annotated[str, arg(metavar="DIR")]
-    """Directory to write: new, or empty."""
+    out: Out
     data: Annotated[
         str | None,
         arg(
@@ -119,17 +112,13 @@ def _train(options: Train, held: ExitStack) -> int:
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
     _check(options)
-    if not options.resume:
-        training.refuse_existing(directory, "choose another with --out, or go on with what is in it with --resume")
+    learned.check(options)
     device = _device(options.device)
     data = TrainingData.load(options.data)
     net = _network(options).to(device)
     facts = _facts(options, data, net)
     if options.require_certificate:
-        print(f"surefoot: not trained: {NO_THEOREM}", file=sys.stderr)
-        if options.json:
-            print_json({"problem": facts, "certificate": None, "training": None})
-        return Exit.NO
+        return learned.not_trained(options, NO_THEOREM, {"problem": facts, "certificate": None, "training": None})
     screen.heading("Problem", data.source)
     screen.pairs(
         {
@@ -138,26 +127,26 @@ def _train(options: Train, held: ExitStack) -> int:
         }
     )
     screen.heading("Uncertified", NO_THEOREM)
-    held.enter_context(run_directory(directory, options.resume))
-    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
-    limits = {"epochs": options.epochs, "minutes": options.minutes}
-    write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, **limits})
-    run = train(
-        net,
-        data,
-        options.loss,
-        steps=options.epochs,
-        minutes=options.minutes,
-        batch=options.batch,
-        crop=options.crop,
-        learning_rate=options.learning_rate,
-        seed=options.seed,
-        directory=directory / TRAINING,
-        resume=options.resume and (directory / TRAINING / "config.json").exists(),
-        progress=not options.quiet,
-    )
+
+    def fit(place: Path, resume: bool) -> TrainRun:
+        return train(
+            net,
+            data,
+            options.loss,
+            steps=options.epochs,
+            minutes=options.minutes,
+            batch=options.batch,
+            crop=options.crop,
+            learning_rate=options.learning_rate,
+            seed=options.seed,
+            directory=place,
+            resume=resume,
+            progress=not options.quiet,
+        )
+
+    run = learned.train(options, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
-        return training.interrupted(options, f"after {run.epochs:,} epochs", run.stopped_by)
+        return learned.stopped(options, run)
     net.save(directory / NETWORK)
     _show(screen, options, run)
     rows = compared(net, data, crop=options.crop, seed=options.seed)
@@ -185,7 +174,7 @@ def _train(options: Train, held: ExitStack) -> int:
     screen.following(
         "your photograph next", {f"surefoot deblur PHOTO --kernel K --weights {place} --out OUT.png": "sharpen it"}
     )
-    return Exit.FAILED if run.status is TrainStatus.DIVERGED else Exit.YES
+    return learned.exit_code(run)
 
 
 def _check(options: Train) -> None:
@@ -198,9 +187,8 @@ def _check(options: Train) -> None:
         raise ValueError(f"--crop is {options.crop}; it must be {KERNEL + 1} to {TILE}")
     if options.filters is not None and options.filters < 0:
         raise ValueError(f"--filters is {options.filters}; it must be at least 0")
-    for name, value in (("--minutes", options.minutes), ("--learning-rate", options.learning_rate)):
-        if value is not None and not 0.0 < value < math.inf:
-            raise ValueError(f"{name} is {value:g}; it must be positive and finite")
+    if options.minutes is not None and not 0.0 < options.minutes < math.inf:
+        raise ValueError(f"--minutes is {options.minutes:g}; it must be positive and finite")
 
 
 def _device(name: str) -> torch.device:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shlex
 import shutil
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,24 +13,23 @@ from typing import Annotated, Any, ClassVar, Literal
 from torch import Tensor
 from tyro.conf import arg
 
-from .._cli import training
+from .._cli import learned, training
 from .._cli.errors import Exit, message_of
+from .._cli.learned import NETWORK, Out, Resume
 from .._cli.matrices import Matrices, Split, load
 from .._cli.options import Flag, Json, certify_exits, train_exits
 from .._cli.problem import at_least_one
-from .._cli.screen import Screen, certificate_record, count, number, print_json
+from .._cli.screen import Screen, certificate_record, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify
-from .._core.io import RunDirectoryError, run_directory, write_json
+from .._core.io import RunDirectoryError
 from .._learning.run import TrainRun, TrainStatus
 from .network import LearnedInverse
 from .spectra import Spectra
 from .training import Objective
 
-NETWORK = "net.safetensors"
-TRAINING = "training"
 CERTIFICATE = "certificate"
-"""Files and directories of ``train inverse``."""
+"""Directory of ``train inverse``, beside those of the training."""
 INTERVAL = (1e-3, 1.0)
 LAYERS, DEGREE = 4, 4
 RULE = "gram4"
@@ -98,15 +95,8 @@ class Train(Inverse, Matrices):
 
     DIR gets the network (net.safetensors), its training (training/), and the certificate (certificate/) for `surefoot check`."""
 
-    out: Annotated[str, arg(metavar="DIR")]
-    """Directory to write: new, or empty."""
-    resume: Annotated[
-        bool,
-        arg(
-            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
-            help_behavior_hint="",
-        ),
-    ] = False
+    out: Out
+    resume: Resume = False
     epochs: Annotated[int, arg(metavar="INT")] = 1000
     """Steps of training in total; 0 takes the coefficients as they are."""
     optimizer: Annotated[Literal["adam", "sgd"], arg(help="sgd at 1e-4 is the paper's.")] = "adam"
@@ -151,12 +141,7 @@ def _train(options: Train, held: ExitStack) -> int:
     """``surefoot train inverse``."""
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
-    if options.epochs < 0:
-        raise ValueError(f"--epochs is {options.epochs}; it must be at least 0")
-    if options.learning_rate is not None and not 0.0 < options.learning_rate < math.inf:
-        raise ValueError(f"--learning-rate is {options.learning_rate:g}; it must be positive and finite")
-    if not options.resume:
-        training.refuse_existing(directory, "choose another with --out, or go on with what is in it with --resume")
+    learned.check(options)
     split = load(options)
     start = _start(options, split)
     spectrum = _spectrum(split.train, start)
@@ -170,30 +155,23 @@ def _train(options: Train, held: ExitStack) -> int:
             "layers": f"{net.layers} of degree {net.terms}",
         }
     )
-    held.enter_context(run_directory(directory, options.resume))
-    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
-    write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
-    begin = time.monotonic()
-    fit = net.fit(
-        split.train,
-        optimizer=options.optimizer,
-        learning_rate=options.learning_rate,
-        epochs=options.epochs,
-        objective=_objective(options),
-        directory=directory / TRAINING,
-        resume=options.resume and (directory / TRAINING / "config.json").exists(),
-    )
-    if fit.status is TrainStatus.INTERRUPTED:
-        return training.interrupted(options, f"after {fit.epochs:,} epochs", fit.stopped_by)
+
+    def fit(place: Path, resume: bool) -> TrainRun:
+        return net.fit(
+            split.train,
+            optimizer=options.optimizer,
+            learning_rate=options.learning_rate,
+            epochs=options.epochs,
+            objective=_objective(options),
+            directory=place,
+            resume=resume,
+        )
+
+    run = learned.train(options, fit, held)
+    if run.status is TrainStatus.INTERRUPTED:
+        return learned.stopped(options, run)
     net.save(directory / NETWORK)
-    screen.heading("Training", f"{fit.status}: {fit.status.text}")
-    screen.pairs(
-        {
-            "epochs": f"{count(fit.epochs)} in {time.monotonic() - begin:.2f} s",
-            "loss": f"{number(fit.validation[0], 6)} → {number(fit.best, 6)} (best, epoch {count(fit.best_epoch)}): "
-            "1/n Σ ‖AXA − A‖²_F on the matrices trained on",
-        }
-    )
+    learned.show(screen, run, ": 1/n Σ ‖AXA − A‖²_F on the matrices trained on")
     losses = _losses(split, net)
     covered = _share_inside(split.test, net, interval)
     screen.heading("Comparison", "1/n Σ ‖AXA − A‖²_F on the matrices that are held out")
@@ -212,7 +190,7 @@ def _train(options: Train, held: ExitStack) -> int:
                 "directory": options.out,
                 "problem": split.facts,
                 "network": facts,
-                "training": _training_record(fit),
+                "training": learned.record(run),
                 "test_loss": losses,
                 "test_matrices_in_interval": covered,
                 "certificate": certificate_record(certificate),
@@ -221,12 +199,11 @@ def _train(options: Train, held: ExitStack) -> int:
         )
     elif options.quiet:
         verdict = f"worst residual {_worst(net, certificate)}" if certificate.holds else "uncertified"
-        print(f"{options.out}: training {fit.status}, test loss {losses['trained']:.6g}, {verdict}")
+        print(f"{options.out}: training {run.status}, test loss {losses['trained']:.6g}, {verdict}")
     following = {f"surefoot check {shlex.quote(str(place))}": "prove the certificate, independently"}
     screen.following("", following if certificate.holds else {})
-    if fit.status is TrainStatus.DIVERGED:
-        return Exit.FAILED
-    return Exit.NO if options.require_certificate and not certificate.holds else Exit.YES
+    missing = options.require_certificate and not certificate.holds
+    return learned.exit_code(run) or (Exit.NO if missing else Exit.YES)
 
 
 # -- from options to a network ---------------------------------------------------------------------------------------
@@ -336,14 +313,3 @@ def _losses(split: Split, net: LearnedInverse) -> dict[str, float]:
         nets["chebyshev"] = LearnedInverse.chebyshev(net.layers, net.terms, (min(lower, 0.5), 1.0), net.c0)
     nets["trained"] = net
     return {name: float(spectra.test_loss(other.coefficients.detach())) for name, other in nets.items()}
-
-
-def _training_record(fit: TrainRun) -> dict[str, Any]:
-    return {
-        "status": fit.status.value,
-        "status_text": fit.status.text,
-        "epochs": fit.epochs,
-        "initial_loss": fit.validation[0],
-        "best_loss": fit.best,
-        "best_epoch": fit.best_epoch,
-    }

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import sys
-import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,20 +9,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import arg
 
-from .._cli import training
-from .._cli.errors import Exit
+from .._cli import learned
+from .._cli.learned import NETWORK, Out, Resume
 from .._cli.matrices import Matrices, Split, inner_inverse, load
 from .._cli.options import Flag, Json, train_exits
 from .._cli.problem import at_least_one
-from .._cli.screen import Screen, count, number, print_json
-from .._core.io import run_directory, write_json
-from .._learning.run import TrainStatus
+from .._cli.screen import Screen, number, print_json
+from .._learning.run import TrainRun, TrainStatus
 from .learned_svd import LearnedSVD
 from .svd_accuracy import Accuracy, Decomposition, accuracy, lapack
 
-NETWORK = "net.safetensors"
-TRAINING = "training"
-"""Files and directories of ``train svd``."""
 NO_CERTIFICATE = (
     "no theorem speaks of the learned SVD, so there is nothing to certify; surefoot train svd measures its errors, and "
     "sf.linalg.svd is accurate to rounding"
@@ -42,15 +34,8 @@ class Train(Matrices):
     DIR gets the network (net.safetensors) and its training (training/)."""
 
     system: ClassVar[str] = "svd"
-    out: Annotated[str, arg(metavar="DIR")]
-    """Directory to write: new, or empty."""
-    resume: Annotated[
-        bool,
-        arg(
-            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
-            help_behavior_hint="",
-        ),
-    ] = False
+    out: Out
+    resume: Resume = False
     layers: Annotated[int, arg(metavar="INT")] = 10
     """Number of layers, each a step in U and one in V."""
     rank: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: all)")] = None
@@ -84,51 +69,38 @@ class Train(Matrices):
 def _train(options: Train, held: ExitStack) -> int:
     """``surefoot train svd``."""
     screen = Screen(silent=options.json or options.quiet)
-    directory = Path(options.out)
-    if options.epochs < 0:
-        raise ValueError(f"--epochs is {options.epochs}; it must be at least 0")
     for name, value in (("--layers", options.layers), ("--batch", options.batch)):
         at_least_one(name, value)
-    if not 0.0 < options.learning_rate < math.inf:
-        raise ValueError(f"--learning-rate is {options.learning_rate:g}; it must be positive and finite")
-    if not options.resume:
-        training.refuse_existing(directory, "choose another with --out, or go on with what is in it with --resume")
+    learned.check(options)
     split = load(options)
     net = _network(options, split)
     if options.require_certificate:
-        print(f"surefoot: not trained: {NO_CERTIFICATE}", file=sys.stderr)
-        if options.json:
-            print_json({"problem": split.facts, "certificate": None, "training": None})
-        return Exit.NO
+        return learned.not_trained(
+            options, NO_CERTIFICATE, {"problem": split.facts, "certificate": None, "training": None}
+        )
     screen.heading("Problem", split.facts["data"])
     screen.pairs(
         {"matrices": f"{net.rows} x {net.columns}", "network": f"{net.layers} layers, {net.rank} singular values"}
     )
     screen.heading("Uncertified", "no theorem speaks of the learned SVD")
-    held.enter_context(run_directory(directory, options.resume))
-    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
-    write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
-    begin = time.monotonic()
-    run = net.fit(
-        split.train,
-        loss=options.loss,
-        iterations=options.epochs,
-        batch=options.batch,
-        learning_rate=options.learning_rate,
-        seed=options.seed,
-        directory=directory / TRAINING,
-        resume=options.resume and (directory / TRAINING / "config.json").exists(),
-    )
+
+    def fit(place: Path, resume: bool) -> TrainRun:
+        return net.fit(
+            split.train,
+            loss=options.loss,
+            iterations=options.epochs,
+            batch=options.batch,
+            learning_rate=options.learning_rate,
+            seed=options.seed,
+            directory=place,
+            resume=resume,
+        )
+
+    run = learned.train(options, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
-        return training.interrupted(options, f"after {run.epochs:,} epochs", run.stopped_by)
-    net.save(directory / NETWORK)
-    screen.heading("Training", f"{run.status}: {run.status.text}")
-    screen.pairs(
-        {
-            "epochs": f"{count(run.epochs)} in {time.monotonic() - begin:.2f} s",
-            "loss": f"{number(run.losses[0], 6)} → {number(run.best, 6)} (best, epoch {count(run.best_epoch)})",
-        }
-    )
+        return learned.stopped(options, run)
+    net.save(Path(options.out) / NETWORK)
+    learned.show(screen, run)
     found = _compared(options, net, split)
     screen.heading("Comparison", "largest errors on the matrices that are held out; no theorem bounds those of D-SVD")
     columns = ("method", "seconds a matrix", "residual", "orthogonality", "singular values")
@@ -139,14 +111,7 @@ def _train(options: Train, held: ExitStack) -> int:
             {
                 "directory": options.out,
                 "problem": split.facts,
-                "training": {
-                    "status": run.status.value,
-                    "status_text": run.status.text,
-                    "epochs": run.epochs,
-                    "initial_loss": run.losses[0],
-                    "best_loss": run.best,
-                    "best_epoch": run.best_epoch,
-                },
+                "training": learned.record(run),
                 "certificate": None,
                 "comparison": {name: asdict(one) for name, one in found.items()},
             }
@@ -156,7 +121,7 @@ def _train(options: Train, held: ExitStack) -> int:
         print(
             f"{options.out}: training {run.status}, loss {run.best:.6g}, singular values off by up to {error:.3g}, uncertified"
         )
-    return Exit.FAILED if run.status is TrainStatus.DIVERGED else Exit.YES
+    return learned.exit_code(run)
 
 
 def _network(options: Train, split: Split) -> LearnedSVD:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import shlex
 import shutil
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,15 +14,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import arg
 
-from .._cli import training
+from .._cli import learned, training
 from .._cli.errors import Exit, message_of
+from .._cli.learned import NETWORK, Out, Resume
 from .._cli.matrices import matrix_size
 from .._cli.options import Flag, Json, KeepProblem, certify_exits, train_exits
 from .._cli.problem import at_least_one
 from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
-from .._core.io import RunDirectoryError, run_directory, write_atomic, write_json
+from .._core.io import RunDirectoryError, write_atomic
 from .._core.run import Run
 from .._core.status import RunStatus
 from .._learning.run import TrainRun, TrainStatus
@@ -33,8 +32,6 @@ from .compare import Comparison, Row, compare
 from .network import StepSizeNet
 from .training import train as train_network
 
-NETWORK = "net.safetensors"
-TRAINING = "training"
 TABLE = "comparison.txt"
 STAGE = "solving"
 """Directories and files of ``train``, beside those of the run on the fresh problems, which is written to ``STAGE`` first."""
@@ -107,15 +104,8 @@ class Train(StepSizes):
     DIR gets the network (net.safetensors), its training (training/), and the run on the fresh problems, for `surefoot check`
     and `surefoot report`."""
 
-    out: Annotated[str, arg(metavar="DIR")]
-    """Directory to write: new, or empty."""
-    resume: Annotated[
-        bool,
-        arg(
-            help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
-            help_behavior_hint="",
-        ),
-    ] = False
+    out: Out
+    resume: Resume = False
     keep_problem: KeepProblem = None
     iterations: Annotated[int, arg(metavar="INT")] = 100
     """Iterations of the solver, in training and on the fresh problems."""
@@ -168,8 +158,7 @@ def _train(options: Train, held: ExitStack) -> int:
     screen = Screen(silent=options.json or options.quiet)
     directory = Path(options.out)
     _check(options)
-    if not options.resume:
-        training.refuse_existing(directory, "choose another with --out, or go on with what is in it with --resume")
+    learned.check(options)
     net = _network(options, 1.0 if options.expansion is None else options.expansion)
     problems, fresh = _draw(options, options.seed), _draw(options, options.seed + 1)
     certificate = certify(net, fresh, options.theorem)
@@ -180,18 +169,29 @@ def _train(options: Train, held: ExitStack) -> int:
         failed = "; ".join(str(c) for c in certificate.conditions if not c.holds)
         missing = f"{certificate.theorem} gives no guarantee: {failed}"
         if options.require_certificate:
-            print(
-                f"surefoot: not trained: {missing} ({_advice(certificate, net) or certificate.suggestion})",
-                file=sys.stderr,
-            )
-            if options.json:
-                print_json({"problem": facts, "certificate": certificate_record(certificate), "result": None})
-            return Exit.NO
+            reason = f"{missing} ({_advice(certificate, net) or certificate.suggestion})"
+            record = {"problem": facts, "certificate": certificate_record(certificate), "result": None}
+            return learned.not_trained(options, reason, record)
         screen.heading("Uncertified", missing)
-    held.enter_context(run_directory(directory, options.resume))
-    trained = _trained(options, net, problems, screen)
+    screen.heading("Training", f"{options.optimizer}, {options.gradient} gradient, up to {options.epochs:,} epochs")
+
+    def fit(place: Path, resume: bool) -> TrainRun:
+        return train_network(
+            net,
+            problems,
+            options.optimizer,
+            options.gradient,
+            options.epochs,
+            options.learning_rate,
+            iterations=options.iterations,
+            directory=place,
+            resume=resume,
+        )
+
+    trained = learned.train(options, fit, held)
+    screen.pairs({"ended": f"{trained.status}: {trained.status.text}", **learned.pairs(trained)})
     if trained.status is TrainStatus.INTERRUPTED:
-        return training.interrupted(options, f"after {trained.epochs:,} epochs", trained.stopped_by)
+        return learned.stopped(options, trained)
     net.save(directory / NETWORK)
     start = time.monotonic()
     run = _solve(options, net, fresh, certificate, facts)
@@ -214,7 +214,7 @@ def _train(options: Train, held: ExitStack) -> int:
                 "directory": options.out,
                 "problem": facts,
                 "certificate": certificate_record(certificate),
-                "training": _training_record(trained),
+                "training": learned.record(trained),
                 "result": {**run.summary(), "status_text": run.status.text},
                 "audit": audit_record(audit),
                 "comparison": None if comparison is None else _comparison_record(comparison),
@@ -277,11 +277,8 @@ def _range(text: str) -> tuple[float, float]:
 def _check(options: Train) -> None:
     """Raise ``ValueError`` for settings of the training that are out of range or contradict each other."""
     at_least_one("--iterations", options.iterations)
-    if options.epochs < 0:
-        raise ValueError(f"--epochs is {options.epochs}; it must be at least 0")
-    for name, value in (("--learning-rate", options.learning_rate), ("--expansion", options.expansion)):
-        if value is not None and not 0.0 < value < math.inf:
-            raise ValueError(f"{name} is {value:g}; it must be positive and finite")
+    if options.expansion is not None and not 0.0 < options.expansion < math.inf:
+        raise ValueError(f"--expansion is {options.expansion:g}; it must be positive and finite")
     if options.weights is not None and options.expansion is not None:
         raise ValueError("--expansion is of random initial weights, not of --weights; leave one of them out")
     if options.gradient == "detached" and options.optimizer in ("lbfgs", "armijo"):
@@ -292,34 +289,6 @@ def _check(options: Train) -> None:
 
 
 # -- training and solving --------------------------------------------------------------------------------------------
-
-
-def _trained(options: Train, net: StepSizeNet, problems: Problems, screen: Screen) -> TrainRun:
-    """Train the network in place; DIR gets the settings first, so that a run that is cut off can be resumed."""
-    directory = Path(options.out)
-    stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in training.FREE_ON_RESUME}
-    write_json(directory / training.SETTINGS, {"system": options.system, "options": stored, "epochs": options.epochs})
-    screen.heading("Training", f"{options.optimizer}, {options.gradient} gradient, up to {options.epochs:,} epochs")
-    start = time.monotonic()
-    trained = train_network(
-        net,
-        problems,
-        options.optimizer,
-        options.gradient,
-        options.epochs,
-        options.learning_rate,
-        iterations=options.iterations,
-        directory=directory / TRAINING,
-        resume=options.resume and (directory / TRAINING / "config.json").exists(),
-    )
-    screen.pairs(
-        {
-            "ended": f"{trained.status}: {trained.status.text}",
-            "epochs": f"{count(trained.epochs)} in {time.monotonic() - start:.2f} s",
-            "loss": f"{number(trained.losses[0], 6)} → {number(trained.best, 6)} (best, epoch {count(trained.best_epoch)})",
-        }
-    )
-    return trained
 
 
 def _solve(options: Train, net: StepSizeNet, fresh: Problems, certificate: Certificate, facts: dict[str, Any]) -> Run:
@@ -426,17 +395,6 @@ def _next(options: Train, run: Run, trained: TrainRun) -> dict[str, str]:
             "in Python: a solver for LASSO that needs fewer products"
         )
     return following
-
-
-def _training_record(trained: TrainRun) -> dict[str, Any]:
-    return {
-        "status": trained.status.value,
-        "status_text": trained.status.text,
-        "epochs": trained.epochs,
-        "initial_loss": trained.losses[0],
-        "best_loss": trained.best,
-        "best_epoch": trained.best_epoch,
-    }
 
 
 def _comparison_record(comparison: Comparison) -> dict[str, Any]:

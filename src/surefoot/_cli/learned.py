@@ -1,0 +1,126 @@
+"""What the commands share that train a learned solver: its directory, when it is refused, and what is said of the training."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+from tyro.conf import arg
+
+from .._core.io import run_directory, write_json
+from .._learning.run import TrainRun, TrainStatus
+from .errors import Exit
+from .options import TrainOptions
+from .screen import Screen, count, number, print_json
+from .training import FREE_ON_RESUME, LIMITS, SETTINGS, interrupted, refuse_existing
+
+NETWORK = "net.safetensors"
+TRAINING = "training"
+"""Files and directories of such a command, beside ``SETTINGS``."""
+
+Out = Annotated[str, arg(metavar="DIR", help="Directory to write: new, or empty.")]
+Resume = Annotated[
+    bool,
+    arg(
+        help="Continue the training in DIR with the settings stored there; only --epochs may be given anew.",
+        help_behavior_hint="",
+    ),
+]
+
+
+class LearnedOptions(TrainOptions, Protocol):
+    """What the options of such a command are: a dataclass with these."""
+
+    @property
+    def epochs(self) -> int:
+        """Steps of training in total."""
+        ...
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The size of a step."""
+        ...
+
+    @property
+    def json(self) -> bool:
+        """Whether to print JSON."""
+        ...
+
+
+def check(options: LearnedOptions) -> None:
+    """Before any work is done.
+
+    Raises:
+        ValueError: no epochs or learning rate that training could have.
+        RunDirectoryError: a directory in which no training may start.
+    """
+    if options.epochs < 0:
+        raise ValueError(f"--epochs is {options.epochs}; it must be at least 0")
+    if options.learning_rate is not None and not 0.0 < options.learning_rate < math.inf:
+        raise ValueError(f"--learning-rate is {options.learning_rate:g}; it must be positive and finite")
+    if not options.resume:
+        refuse_existing(Path(options.out), "choose another with --out, or go on with what is in it with --resume")
+
+
+def not_trained(options: LearnedOptions, reason: str, record: Mapping[str, Any]) -> int:
+    """Say why --require-certificate is not met; the exit code."""
+    print(f"surefoot: not trained: {reason}", file=sys.stderr)
+    if options.json:
+        print_json(record)
+    return Exit.NO
+
+
+def train(options: LearnedOptions, fit: Callable[[Path, bool], TrainRun], held: ExitStack) -> TrainRun:
+    """Train by ``fit``, given the directory of the training and whether to resume it.
+
+    DIR is locked until ``held`` is closed, and gets the settings first, so that a run that is cut off can be resumed.
+    """
+    directory = Path(options.out)
+    held.enter_context(run_directory(directory, options.resume))
+    given = dataclasses.asdict(options)
+    stored = {name: value for name, value in given.items() if name not in FREE_ON_RESUME}
+    limits = {name: given[name] for name in LIMITS if name in given}
+    write_json(directory / SETTINGS, {"system": options.system, "options": stored, **limits})
+    place = directory / TRAINING
+    return fit(place, options.resume and (place / "config.json").exists())
+
+
+def stopped(options: LearnedOptions, run: TrainRun) -> int:
+    """Say how to go on with an interrupted training; the exit code."""
+    return interrupted(options, f"after {run.epochs:,} epochs", run.stopped_by)
+
+
+def show(screen: Screen, run: TrainRun, of: str = "") -> None:
+    """How it ended; ``of`` says of what the loss is."""
+    screen.heading("Training", f"{run.status}: {run.status.text}")
+    screen.pairs(pairs(run, of))
+
+
+def pairs(run: TrainRun, of: str = "") -> dict[str, str]:
+    """Epochs and loss."""
+    return {
+        "epochs": f"{count(run.epochs)} in {run.seconds:.2f} s",
+        "loss": f"{number(run.initial, 6)} → {number(run.best, 6)} (best, epoch {count(run.best_epoch)}){of}",
+    }
+
+
+def record(run: TrainRun) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "status": run.status.value,
+        "status_text": run.status.text,
+        "epochs": run.epochs,
+        "initial_loss": run.initial,
+        "best_loss": run.best,
+        "best_epoch": run.best_epoch,
+    }
+
+
+def exit_code(run: TrainRun) -> int:
+    """Of a command that ends with this training."""
+    return Exit.FAILED if run.status is TrainStatus.DIVERGED else Exit.YES
