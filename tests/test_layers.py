@@ -35,16 +35,13 @@ LAYERS = (
     ("surefoot_check",),
 )
 """From the top: a module imports modules of its own layer and of those below."""
-KNOWN_CIRCLES = (
-    {"surefoot_check.replay", "surefoot_check.run_files", "surefoot_check.system"},
-    {f"surefoot._cli.{name}" for name in ("commands", "demo", "inspection", "listing")},
-)
+KNOWN_CIRCLES = ({"surefoot_check.replay", "surefoot_check.run_files", "surefoot_check.system"},)
 """To become none: no other is allowed."""
 SHARED = tuple(f"surefoot.{room}" for room in ("_core", "_data", "_linalg", "_learning", "_report", "_cli"))
 KNOWN_PROGRAM = frozenset(
     f"surefoot._cli.{name}"
     for name in (
-        *("commands", "inspection", "training"),
+        *("inspection", "training"),
         "demo",  # a program about two-layer networks: this one may stay
     )
 )

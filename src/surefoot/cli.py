@@ -21,6 +21,7 @@ from ._cli import commands
 from ._cli.commands import Train
 from ._cli.errors import Exit, message_of
 from ._cli.options import Runnable, TrainOptions
+from ._core.registry import SYSTEMS
 from ._core.team import RankLostError, together
 
 # short paragraphs: the parser does not wrap them
@@ -102,8 +103,8 @@ def _parse(arguments: Sequence[str]) -> Runnable:
     if arguments[:1] == ["reproduce"] and "--quick" in arguments:
         raise ValueError("--quick is the default, so leave it out; --full is for the paper's sizes and repeats")
     if arguments[:1] == ["certify"] and len(arguments) > 1:
-        reason = getattr(commands.modules().get(arguments[1]), "NO_CERTIFICATE", "")
-        if reason:
+        reasons = {system.name: system.words.instead.get("certify") for system in SYSTEMS}
+        if reason := reasons.get(arguments[1]):
             raise ValueError(reason)
     parse: Any = tyro.cli
     return parse(commands.command(), prog="surefoot", description=DESCRIPTION, args=arguments, config=PARSER)

@@ -5,6 +5,7 @@ from ._deconvolution.system import DeconvolutionSystem
 from ._implicit.system import ImplicitSystem
 from ._inverse.system import InverseSystem
 from ._linear_resnet.system import LinearResNetSystem
+from ._orthogonal.system import SVDSystem
 from ._step_sizes.system import StepSizesSystem
 from ._two_layer.system import TwoLayerSystem
 
@@ -14,6 +15,7 @@ for _system in (
     ImplicitSystem(),
     StepSizesSystem(),
     InverseSystem(),
+    SVDSystem(),
     DeconvolutionSystem(),
 ):
     register(_system)

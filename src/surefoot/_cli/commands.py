@@ -7,31 +7,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, make_dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Union
 
-from tyro.conf import Positional, UseAppendAction, arg, subcommand
+from tyro.conf import subcommand
 
-from .options import Flag, Json, Runnable, TrainOptions
-
-COMMANDS = {
-    "two-layer": "surefoot._two_layer.command",
-    "linear-resnet": "surefoot._linear_resnet.command",
-    "implicit": "surefoot._implicit.command",
-    "step-sizes": "surefoot._step_sizes.command",
-    "inverse": "surefoot._inverse.command",
-    "svd": "surefoot._orthogonal.command",
-    "deconvolution": "surefoot._deconvolution.command",
-}
-RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
-ProblemFile = Annotated[
-    str | None,
-    arg(
-        metavar="FILE",
-        help="Arrays of a problem of more than 256 MiB, which its run does not hold, as `surefoot train --keep-problem FILE` or "
-        "Run.save_problem wrote them.",
-        help_behavior_hint="(default: those in DIR)",
-    ),
-]
+from .._core.registry import SYSTEMS
+from .demo import Demo
+from .inspection import Check, Report, Reproduce
+from .listing import List
+from .options import Runnable, TrainOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,121 +38,9 @@ class Train:
         return self.system.run(held)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """Check the certificates and checkpoints of a run, independently and rigorously.
-
-    Exit code: 0 accept, 1 reject, 3 undecided."""
-
-    directory: RunDirectory
-    level: Annotated[
-        Literal["fast", "exact"],
-        arg(
-            help="fast trusts numpy's matrix products within their a-priori error bounds; exact trusts integers instead, "
-            "and takes some twenty times as long."
-        ),
-    ] = "fast"
-    replay: Flag = False
-    """Also replay exact gradient descent of a linear network, rigorously, and compare the stored weights (claim L3)."""
-    time_limit: float | None = None
-    """Seconds after which what is not decided is undecided."""
-    system: Annotated[
-        UseAppendAction[tuple[str, ...]],
-        arg(
-            metavar="MODULE",
-            help="Also check runs of the SYSTEM of this module, whose code is then run; may be given again.",
-            help_behavior_hint="",
-        ),
-    ] = ()
-    data: ProblemFile = None
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        from .inspection import run_check
-
-        return run_check(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """Write report.html and PNG plots of a run into its directory."""
-
-    directory: RunDirectory
-    data: ProblemFile = None
-
-    def run(self, held: ExitStack) -> int:
-        from .inspection import run_report
-
-        return run_report(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reproduce:
-    """Reproduce a figure or table of a paper: our numbers beside the paper's."""
-
-    name: Annotated[Positional[str], arg(metavar="PAPER/FIGURE")]
-    """Experiment; `surefoot list` names them."""
-    full: Flag = False
-    """The paper's sizes and repeats, which takes longer, instead of a quick version."""
-    out: Annotated[str | None, arg(metavar="DIR", help_behavior_hint="(default: print only)")] = None
-    """Directory for numbers and plots: new, empty, or of the same experiment, whose finished runs are then kept."""
-    data: Annotated[
-        str | None,
-        arg(
-            metavar="DIR",
-            help="Directory with the image files of the implicit and deconvolution experiments.",
-            help_behavior_hint="(default: bundled data)",
-        ),
-    ] = None
-    weights: Annotated[
-        str | None,
-        arg(
-            metavar="FILE",
-            help="A network for deconvolution/table4, as net.safetensors of `surefoot train deconvolution`.",
-            help_behavior_hint="(default: trained briefly)",
-        ),
-    ] = None
-    seed: Annotated[int, arg(metavar="INT")] = 0
-    """Seed of the random data and weights."""
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        from .inspection import run_reproduce
-
-        return run_reproduce(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class List:
-    """List systems, theorems, step rules, data sets and experiments."""
-
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        from .listing import run_list
-
-        return run_list(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Demo:
-    """Start here: certify, train, audit, report and check on real data, in under a minute."""
-
-    out: Annotated[
-        str | None, arg(metavar="DIR", help_behavior_hint="(default: surefoot-demo, or the next free surefoot-demo-N)")
-    ] = None
-    """Directory for the runs: new, or empty."""
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        from .demo import run_demo
-
-        return run_demo(self)
-
-
 def modules() -> dict[str, ModuleType]:
     """The module of each system's commands, by the system's name."""
-    return {name: import_module(place) for name, place in COMMANDS.items()}
+    return {system.name: import_module(system.command) for system in SYSTEMS if system.command is not None}
 
 
 def command() -> Any:

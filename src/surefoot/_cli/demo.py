@@ -7,9 +7,12 @@ import shlex
 import signal
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from tyro.conf import arg
 
 import surefoot_check
 
@@ -18,14 +21,28 @@ from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.status import RunStatus
 from .._two_layer.command import Train
-from .commands import Demo
 from .errors import Exit
+from .options import Json
 from .problem import Built
 from .screen import Screen, count, number, print_json
 from .training import Trained, refuse_existing, train
 
 TOLERANCE = 1e-10
 DEFAULT = "surefoot-demo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Start here: certify, train, audit, report and check on real data, in under a minute."""
+
+    out: Annotated[
+        str | None, arg(metavar="DIR", help_behavior_hint="(default: surefoot-demo, or the next free surefoot-demo-N)")
+    ] = None
+    """Directory for the runs: new, or empty."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return run_demo(self)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
 
 from surefoot_check.text import visible
 
-from .commands import Check, Report, Reproduce
 from .errors import Exit
+from .options import Flag, Json
 from .screen import Screen, number, print_json
 
 if TYPE_CHECKING:
@@ -17,6 +21,96 @@ if TYPE_CHECKING:
 
 NUMBERS = "numbers.json"
 """What ``reproduce --out`` writes beside the plots."""
+
+
+RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
+ProblemFile = Annotated[
+    str | None,
+    arg(
+        metavar="FILE",
+        help="Arrays of a problem of more than 256 MiB, which its run does not hold, as `surefoot train --keep-problem FILE` or "
+        "Run.save_problem wrote them.",
+        help_behavior_hint="(default: those in DIR)",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """Check the certificates and checkpoints of a run, independently and rigorously.
+
+    Exit code: 0 accept, 1 reject, 3 undecided."""
+
+    directory: RunDirectory
+    level: Annotated[
+        Literal["fast", "exact"],
+        arg(
+            help="fast trusts numpy's matrix products within their a-priori error bounds; exact trusts integers instead, "
+            "and takes some twenty times as long."
+        ),
+    ] = "fast"
+    replay: Flag = False
+    """Also replay exact gradient descent of a linear network, rigorously, and compare the stored weights (claim L3)."""
+    time_limit: float | None = None
+    """Seconds after which what is not decided is undecided."""
+    system: Annotated[
+        UseAppendAction[tuple[str, ...]],
+        arg(
+            metavar="MODULE",
+            help="Also check runs of the SYSTEM of this module, whose code is then run; may be given again.",
+            help_behavior_hint="",
+        ),
+    ] = ()
+    data: ProblemFile = None
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return run_check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write report.html and PNG plots of a run into its directory."""
+
+    directory: RunDirectory
+    data: ProblemFile = None
+
+    def run(self, held: ExitStack) -> int:
+        return run_report(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Reproduce a figure or table of a paper: our numbers beside the paper's."""
+
+    name: Annotated[Positional[str], arg(metavar="PAPER/FIGURE")]
+    """Experiment; `surefoot list` names them."""
+    full: Flag = False
+    """The paper's sizes and repeats, which takes longer, instead of a quick version."""
+    out: Annotated[str | None, arg(metavar="DIR", help_behavior_hint="(default: print only)")] = None
+    """Directory for numbers and plots: new, empty, or of the same experiment, whose finished runs are then kept."""
+    data: Annotated[
+        str | None,
+        arg(
+            metavar="DIR",
+            help="Directory with the image files of the implicit and deconvolution experiments.",
+            help_behavior_hint="(default: bundled data)",
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        arg(
+            metavar="FILE",
+            help="A network for deconvolution/table4, as net.safetensors of `surefoot train deconvolution`.",
+            help_behavior_hint="(default: trained briefly)",
+        ),
+    ] = None
+    seed: Annotated[int, arg(metavar="INT")] = 0
+    """Seed of the random data and weights."""
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return run_reproduce(self)
 
 
 def run_check(options: Check) -> int:

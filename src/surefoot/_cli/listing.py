@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
-
-import surefoot_experiments
 
 from .. import data as datasets
 from .._core.plans import PLANS
 from .._core.registry import SYSTEMS
 from .._core.steps import StepRule
 from .._core.system import Certifiable, Descendable
-from .commands import List
 from .errors import Exit
+from .options import Json
 from .screen import Screen, print_json
 
 DATA_SETS = {
@@ -28,11 +28,23 @@ PATHS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """List systems, theorems, step rules, data sets and experiments."""
+
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        return run_list(self)
+
+
 def run_list(options: List) -> int:
     """``surefoot list``."""
     if options.json:
         print_json(_everything())
         return Exit.YES
+    import surefoot_experiments
+
     screen = Screen()
     found = _everything()
     screen.heading("Systems", "surefoot certify SYSTEM, surefoot train SYSTEM")
@@ -55,6 +67,8 @@ def run_list(options: List) -> int:
 
 
 def _everything() -> dict[str, Any]:
+    import surefoot_experiments
+
     return {
         "systems": [
             {"name": s.name, "network": _summary(s.network).split(";")[0], "default_theorem": s.default_theorem}

@@ -78,6 +78,7 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
     network_name = "sf.deconvolution.LADMM"
     words = WORDS
     plans = PLANS
+    command = "surefoot._deconvolution.command"
     default_theorem = ladmm.THEOREM.id
     rules: ClassVar = {RULE: IterationRule}
     default_rule = RULE

@@ -43,6 +43,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     network = ImplicitReLU
     network_name = "sf.nn.ImplicitReLU"
     words = WORDS
+    command = "surefoot._implicit.command"
     aim = TARGET
     report = "surefoot._implicit.report"
     plans = PLANS

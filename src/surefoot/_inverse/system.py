@@ -39,6 +39,7 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
     default_theorem = inverse_interval.THEOREM.id
     network_name = "sf.nn.LearnedInverse"
     words = WORDS
+    command = "surefoot._inverse.command"
     given = ("interval",)
 
     def problem(self, net: LearnedInverse, loss: Any, interval: Any = None) -> Spectrum:

@@ -45,6 +45,7 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
     network_name = "sf.nn.LinearResNet"
     words = WORDS
     plans = PLANS
+    command = "surefoot._linear_resnet.command"
     default_theorem = local.THEOREM.id
     rules = RULES
     default_rule = CertifiedBB.name

@@ -18,11 +18,8 @@ from .._cli.screen import Screen, number, print_json
 from .._learning.run import TrainRun, TrainStatus
 from .learned_svd import LearnedSVD
 from .svd_accuracy import Accuracy, Decomposition, accuracy, lapack
+from .words import WORDS
 
-NO_CERTIFICATE = (
-    "no theorem speaks of the learned SVD, so there is nothing to certify; surefoot train svd measures its errors, and "
-    "sf.linalg.svd is accurate to rounding"
-)
 
 
 @train_exits(four="diverged", kept="a checkpoint of the training")
@@ -76,7 +73,7 @@ def _train(options: Train, held: ExitStack) -> int:
     net = _network(options, split)
     if options.require_certificate:
         return learned.not_trained(
-            options, NO_CERTIFICATE, {"problem": split.facts, "certificate": None, "training": None}
+            options, WORDS.instead["certify"], {"problem": split.facts, "certificate": None, "training": None}
         )
     screen.heading("Problem", split.facts["data"])
     screen.pairs(

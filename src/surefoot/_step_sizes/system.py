@@ -80,6 +80,7 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
     network_name = "sf.nn.StepSizeNet"
     words = WORDS
     plans = PLANS
+    command = "surefoot._step_sizes.command"
     default_theorem = step_sizes_monotone.THEOREM.id
     rules = RULES
     default_rule = Learned.name

@@ -148,6 +148,7 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
     network_name = "sf.nn.TwoLayerLinear"
     words = WORDS
     plans = PLANS
+    command = "surefoot._two_layer.command"
     default_theorem = "two-layer/drift"
     rules = RULES
     default_rule = CertifiedBB.name

@@ -1,0 +1,15 @@
+"""The learned SVD as the core sees it: no theorem speaks of it, so that it has words and a command alone."""
+
+from __future__ import annotations
+
+from .._core.system import System
+from .words import WORDS
+
+
+class SVDSystem(System):
+    """The paper's differentiable SVD with trained steps."""
+
+    name = "svd"
+    network_name = "sf.nn.LearnedSVD"
+    words = WORDS
+    command = "surefoot._orthogonal.command"
