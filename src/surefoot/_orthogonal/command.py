@@ -21,7 +21,6 @@ from .svd_accuracy import Accuracy, Decomposition, accuracy, lapack
 from .words import WORDS
 
 
-
 @train_exits(four="diverged", kept="a checkpoint of the training")
 @dataclass(frozen=True, kw_only=True)
 class Train(Matrices):
