@@ -451,6 +451,10 @@ class _Solution:
             if not bool(Y.isfinite().all()):
                 return self._nothing(EquilibriumStatus.NON_FINITE)
         total = frobenius_upper(errors)
+        if self.exponent and self.explicit and status is EquilibriumStatus.CONVERGED:
+            # what underflows where the scale is undone can exceed a tolerance that was reached before
+            reached = total <= self.tolerance * float(torch.linalg.vector_norm(Y.double())) * (1.0 + 1e-6)
+            status = status if reached else EquilibriumStatus.LIMITED_BY_ROUNDING
         self.memory.give(*(buffer for buffer in self.buffers if buffer is not Y))
         self.memory.Z = Y
         return Equilibrium(Y, self.iterations, total, errors, status, solver)
