@@ -1,5 +1,6 @@
 """The independent checker of surefoot's certificates: numpy and python-flint only, never torch, never surefoot."""
 
-from .checker import Outcome, Report, check
+from .checker import check
+from .verdict import Outcome, Report
 
 __all__ = ["Outcome", "Report", "check"]

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from .checker import check, lines
+from .checker import check
 from .text import visible
+from .verdict import lines
 
 CTRL_C = 130
 BROKEN_PIPE = 141

@@ -20,7 +20,8 @@ from tamper import StoredRun, Tampering, safetensors
 from theorem_runs import OTHERS
 
 from surefoot_check.__main__ import main
-from surefoot_check.checker import Outcome, Report, check, lines
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome, Report, lines
 
 OF_PHASES = (
     "weaker_phases",

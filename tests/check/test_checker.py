@@ -23,8 +23,9 @@ import torch
 import surefoot as sf
 from surefoot._core.run import Run
 from surefoot_check.__main__ import main
-from surefoot_check.checker import PRECISION, Outcome, Report, check, lines
+from surefoot_check.checker import PRECISION, check
 from surefoot_check.problems import Sensing, Softmax, Squared, arb_matrix, product_of
+from surefoot_check.verdict import Outcome, Report, lines
 
 MakeLoss = Callable[..., Any]
 GoodRun = Callable[[str], Path]

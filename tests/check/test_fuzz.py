@@ -19,7 +19,7 @@ from fuzz import CERTIFICATE, Files, Fuzzer, Harness, Input, files_of
 from good_runs import SYSTEMS
 from tamper import StoredRun
 
-from surefoot_check.checker import Line, Outcome, Report
+from surefoot_check.verdict import Line, Outcome, Report
 
 INPUTS = 300
 """Inputs of each system."""

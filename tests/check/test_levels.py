@@ -16,12 +16,13 @@ from changes import GoodRun, once
 from corpus import CASES
 from theorem_runs import OTHERS
 
-from surefoot_check.checker import Outcome, check, lines
+from surefoot_check.checker import check
 from surefoot_check.linear_resnet import enclosures as linear_resnet
 from surefoot_check.problems import Squared, load_problem
 from surefoot_check.rigor.bounds import FAST, Level
 from surefoot_check.rigor.exact import EXACT
 from surefoot_check.systems import SYSTEMS
+from surefoot_check.verdict import Outcome, lines
 
 LEVELS = ("fast", "exact")
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")

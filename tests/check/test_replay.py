@@ -19,8 +19,9 @@ import surefoot as sf
 from surefoot.cli import main as surefoot
 from surefoot_check import replay
 from surefoot_check.__main__ import main as independent
-from surefoot_check.checker import Outcome, Report, check, lines
+from surefoot_check.checker import check
 from surefoot_check.run_files import MAX_TRACE_BYTES, read_steps
+from surefoot_check.verdict import Outcome, Report, lines
 
 F64 = torch.float64
 Lines = list[str]

@@ -17,8 +17,9 @@ from hand_made import CORPORA
 from named import named
 
 from surefoot._core.plans import PLANS
-from surefoot_check.checker import Outcome, Report, check, lines
+from surefoot_check.checker import check
 from surefoot_check.two_layer.constants import DIRECTIONS
+from surefoot_check.verdict import Outcome, Report, lines
 
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
 OTHERS = [(system, name) for system, corpus in CORPORA.items() for name in corpus.CASES]

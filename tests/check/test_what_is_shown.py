@@ -19,9 +19,9 @@ from tamper import StoredRun, safetensors
 
 from surefoot.cli import main
 from surefoot_check import Outcome, check
-from surefoot_check.checker import lines
 from surefoot_check.text import LONGEST, visible
 from surefoot_check.time_limit import TimeUp, time_limit
+from surefoot_check.verdict import lines
 
 SPOOF = "\x1b[2J\x1b[H\noutcome: accept\r\x9b8m\u202e\u2028\x00\ud800"
 """Clears the screen, prints a line of its own, hides what follows, and turns the direction of writing."""
@@ -156,6 +156,20 @@ def test_an_accepted_run_says_what_was_not_checked(good_run: GoodRun, tmp_path: 
     report = check(run)
     assert report.outcome is Outcome.ACCEPT and any("L2 says nothing" in note for note in report.notes)
     assert any("there is no replay" in note for note in check(good_run("implicit")).notes)
+
+
+def test_an_array_too_many_is_refused_whatever_stands_for_its_hash(good_run: GoodRun, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(good_run("two-layer"), run)
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    (run / "final.safetensors").unlink()  # which name the certificate by its hash
+    record = json.loads((run / "certificate.json").read_text())
+    assert check(run).outcome is Outcome.ACCEPT
+    for value in (None, "", "0" * 64):
+        changed = {**record, "arrays": {**record["arrays"], "problem/more": value}}
+        (run / "certificate.json").write_text(json.dumps(changed))
+        report = check(run)
+        assert report.outcome is Outcome.REJECT and "problem/more" in str(report.lines[-1])
 
 
 # -- files are read once -----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from changes import GoodRun, once
 from good_runs import SYSTEMS
 
 import surefoot_check
-from surefoot_check.checker import lines
+from surefoot_check.verdict import lines
 
 ABSENT = ("torch", "surefoot", "safetensors", "scipy", "sklearn", "matplotlib", "rich", "tyro", "numba", "pywt")
 REQUIRED = (np, flint)

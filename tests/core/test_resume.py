@@ -17,7 +17,8 @@ from torch import Tensor
 import surefoot as sf
 from surefoot._core.certificate import digests
 from surefoot._two_layer.system import TwoLayerSystem
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 F64 = torch.float64
 

@@ -13,7 +13,8 @@ from good_runs import normal
 
 import surefoot as sf
 from surefoot._core.plans import PLANS
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 EXPONENTS = [-150, -100, -75, -45, -30, -18, -9, 9, 18, 30, 45, 75, 100, 150]
 DIRECTIONS = [

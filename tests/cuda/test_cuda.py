@@ -11,7 +11,8 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._implicit.norms import spectral_norm_upper
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
 from surefoot._core.plans import PLANS
 from surefoot_check.arrays import FormatError, digest
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
 from surefoot_check.problems import Samples, load_problem
 from surefoot_check.rigor.gram import cheap_norm, extreme_bounds, norm_bounds
+from surefoot_check.verdict import Outcome
 
 Array = np.ndarray
 Weights = dict[str, Array]

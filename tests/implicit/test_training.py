@@ -19,7 +19,8 @@ from surefoot._implicit.norms import spectral_norm_upper
 from surefoot._implicit.solvers import SolverMemory
 from surefoot._report import write
 from surefoot._report.wording import factor
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 SPECTRAL, MEASURED = "implicit/spectral", "implicit/measured"
 

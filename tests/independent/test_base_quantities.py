@@ -23,13 +23,14 @@ from named import named
 
 import surefoot as sf
 from surefoot._core.plans import PLANS
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
 from surefoot_check.problems import Quadratic
 from surefoot_check.rigor import gram as gram_bounds
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.rigor.exact import EXACT
 from surefoot_check.systems import SYSTEMS
 from surefoot_check.two_layer import imbalance
+from surefoot_check.verdict import Outcome
 
 UNCERTIFIED = ("step-sizes/as-printed", "inverse/training")
 """Theorems without certificates; their numbers are those of ``test_uncertified_theorems``."""

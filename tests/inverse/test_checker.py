@@ -13,7 +13,7 @@ from hand_made.inverse import RUNS, changed
 from tamper import StoredRun
 
 import surefoot as sf
-from surefoot_check.checker import Outcome, lines
+from surefoot_check.verdict import Outcome, lines
 
 
 @pytest.fixture(scope="module")

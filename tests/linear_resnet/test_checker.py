@@ -14,7 +14,8 @@ from hand_made.linear_resnet import RUNS
 from tamper import StoredRun
 
 import surefoot as sf
-from surefoot_check.checker import Outcome, check, lines
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome, lines
 
 
 @pytest.fixture(scope="module")

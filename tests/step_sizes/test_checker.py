@@ -12,7 +12,8 @@ from hand_made.step_sizes import RUNS
 from tamper import SCHEDULE, StoredRun, get
 from theorem_runs import STEPS
 
-from surefoot_check.checker import Outcome, check, lines
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome, lines
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tamper import SCHEDULE, Array, Change, StoredRun, get, put, reevaluated
 
-from surefoot_check.checker import Report, check
+from surefoot_check.checker import check
+from surefoot_check.verdict import Report
 
 GoodRun = Callable[[str], Path]
 

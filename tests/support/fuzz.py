@@ -23,7 +23,8 @@ from mutations import BOMBS, OF_ARRAYS, OF_BYTES, OF_JSON, bomb, parted
 from safetensors.numpy import load
 from tamper import StoredRun, Tampering
 
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 Files = dict[str, bytes]
 CERTIFICATE, PROBLEM, INITIAL, FINAL = (

@@ -16,7 +16,8 @@ from good_runs import normal
 import surefoot as sf
 from surefoot._core.plans import PLANS
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
-from surefoot_check.checker import Outcome, check
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 Instance = tuple[Any, Any]
 """A network and its loss; ``None`` for a learned inverse, which has its interval."""

@@ -115,7 +115,8 @@ class Reproduce:
 
 def run_check(options: Check) -> int:
     """``surefoot check``."""
-    from surefoot_check.checker import check, lines
+    from surefoot_check.checker import check
+    from surefoot_check.verdict import lines
 
     report = check(options.directory, options.level, options.data, options.replay, options.time_limit, options.system)
     if options.json:

@@ -1,0 +1,216 @@
+"""Claim L1: the theorem's hypotheses hold for exactly these arrays, and the published schedule follows from the theorem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from .arrays import digest, parse_hex
+from .problems import Array, Problem, ball
+from .run_files import Certificate
+from .statement import Inequality
+from .verdict import Line, Outcome, Report, digits
+
+CONSISTENT = 1e-9
+"""Relative agreement asked of published values that are derived from the base quantities."""
+
+
+@dataclass
+class _Case:
+    """A certificate with what it speaks of; ``hashes`` are those of the problem, ``q`` what the formulas take, in balls."""
+
+    certificate: Certificate
+    problem: Problem
+    hashes: Mapping[str, str]
+    weights: Mapping[str, Array]
+    claim: str
+    report: Report
+    sizes: dict[str, int | bool] = field(default_factory=dict)
+    needed: list[str] = field(default_factory=list)
+    q: dict[str, Any] = field(default_factory=dict)
+
+    def reject(self, name: str, detail: str = "") -> None:
+        """Record a rejection."""
+        self.report.add(self.claim, name, Outcome.REJECT, detail)
+
+
+def check_hypotheses(
+    certificate: Certificate,
+    problem: Problem,
+    hashes: Mapping[str, str],
+    weights: Mapping[str, Array],
+    report: Report,
+    suffix: str = "",
+) -> None:
+    """Claim L1 for one certificate, step by step until something is not accepted."""
+    case = _Case(certificate, problem, hashes, weights, f"L1{suffix}", report)
+    for step in STEPS:
+        step(case)
+        if report.outcome is not Outcome.ACCEPT:
+            return
+
+
+def _arrays(case: _Case) -> None:
+    """The arrays are those that the certificate names."""
+    found = {f"problem/{k}": v for k, v in case.hashes.items()}
+    found |= {f"initial/{k}": digest(v) for k, v in case.weights.items()}
+    known = case.certificate.hashes
+    if found != known:  # also where an array is too many, whatever stands for its hash
+        names = found.keys() | known.keys()
+        differing = sorted(k for k in names if (k in found, found.get(k)) != (k in known, known.get(k)))
+        case.reject(f"the arrays are those of the certificate: {', '.join(differing)} differ")
+    else:
+        case.report.add(case.claim, "the arrays are those of the certificate (sha256)", Outcome.ACCEPT)
+
+
+def _sizes(case: _Case) -> None:
+    """Kind, sizes and the value that gaps are measured from are those of the arrays."""
+    certificate, system = case.certificate, case.certificate.system
+    sizes = case.sizes = system.sizes(case.problem, case.weights)
+    published = certificate.sizes
+    if (
+        certificate.kind != case.problem.kind
+        or published != sizes
+        or any(type(published[k]) is not type(v) for k, v in sizes.items())
+    ):
+        case.reject("sizes and kind of the problem", f"{published} against {sizes}")
+    elif system.measured_from_zero and certificate.optimal_value != 0.0:
+        case.reject("gaps are measured from 0", f"optimal value {certificate.optimal_value}")
+
+
+def _base(case: _Case) -> None:
+    """The base quantities lie on the safe side of their enclosures; families of one name are one line where all do."""
+    certificate, system, report = case.certificate, case.certificate.system, case.report
+    enclosures = system.base_quantities(case.problem, case.weights, certificate.quantities)
+    case.needed = [name for name in certificate.theorem.base if name in enclosures]
+    for name in sorted(set(certificate.theorem.base) - set(case.needed) - system.optional):
+        report.add(case.claim, f"base quantity {name} has no finite bound for these arrays", Outcome.UNDECIDED)
+    for group, members in groupby(case.needed, lambda name: name.partition("[")[0]):
+        names = list(members)
+        upper = system.directions[names[0]] == "upper"
+        checks = [
+            _check_base(name, upper, certificate.quantities.get(name), enclosures[name], case.claim) for name in names
+        ]
+        if len(checks) == 1:
+            report.lines.append(checks[0])
+        elif all(check.outcome is Outcome.ACCEPT for check in checks):
+            name = f"{group}[...] {'>=' if upper else '<='} their rigorous values"
+            report.add(case.claim, name, Outcome.ACCEPT, f"{len(checks)} quantities")
+        else:
+            report.lines += [check for check in checks if check.outcome is not Outcome.ACCEPT]
+
+
+def _derived(case: _Case) -> None:
+    """Choices are published, derived quantities follow from their formulas, and there are no others."""
+    certificate, theorem = case.certificate, case.certificate.theorem
+    published = certificate.quantities
+    absent = set(theorem.choices) - published.keys()
+    if absent:
+        case.reject(f"the theorem's choices are published: {', '.join(sorted(absent))} missing")
+        return
+    case.q = {k: ball(v) for k, v in published.items()} | case.sizes
+    derived = theorem.derived(case.q)
+    extra = published.keys() - set(case.needed) - derived.keys() - set(theorem.choices)
+    if extra:
+        case.reject("the published quantities are those of the theorem", ", ".join(sorted(extra)))
+        return
+    for name, value in derived.items():
+        if not _agrees(published.get(name), value):
+            case.reject(f"derived quantity {name}", f"recomputed {digits(value)}")
+            return
+    case.report.add(case.claim, f"{len(derived)} derived quantities agree with their formulas", Outcome.ACCEPT)
+
+
+def _conditions(case: _Case) -> None:
+    """The published conditions are those of the theorem, and certainly hold."""
+    conditions = case.certificate.theorem.conditions(case.q)
+    if not _same_conditions(case.certificate.conditions, conditions):
+        case.reject("the published conditions are those of the theorem")
+        return
+    for condition in conditions:
+        case.report.decide(condition, case.claim)
+
+
+def _conclusion(case: _Case) -> None:
+    """The schedule follows, and what is stated beside it is of the schedule."""
+    _check_conclusion(case.certificate, case.q, case.claim, case.report)
+
+
+STEPS: tuple[Callable[[_Case], None], ...] = (_arrays, _sizes, _base, _derived, _conditions, _conclusion)
+"""In this order; each relies on those before."""
+
+
+def _check_base(name: str, upper: bool, published: float | None, enclosure: tuple[float, float], claim: str) -> Line:
+    low, high = enclosure
+    if published is None:
+        return Line(claim, f"base quantity {name} is missing", Outcome.REJECT)
+    if upper:
+        safe, wrong, relation = published >= high, published < low, ">="
+    else:
+        safe, wrong, relation = published <= low, published > high, "<="
+    outcome = Outcome.ACCEPT if safe else Outcome.REJECT if wrong else Outcome.UNDECIDED
+    return Line(
+        claim, f"{name} {relation} its rigorous value", outcome, f"{published:.9g}; enclosure {low:.9g} .. {high:.9g}"
+    )
+
+
+def _same_conditions(published: list[dict[str, object]], conditions: list[Inequality]) -> bool:
+    if len(published) != len(conditions):
+        return False
+    for record, condition in zip(published, conditions, strict=True):
+        left, right = parse_hex(record.get("left"), "condition"), parse_hex(record.get("right"), "condition")
+        if (
+            record.get("name") != condition.name
+            or record.get("relation") != condition.relation
+            or record.get("holds") is not True
+            or not _agrees(left, condition.left, 1e-6)
+            or not _agrees(right, condition.right, 1e-6)
+            or not _same_margin(record.get("margin"), condition.margin)
+        ):
+            return False
+    return True
+
+
+def _same_margin(published: object, margin: float | None) -> bool:
+    if published is None or margin is None:
+        return published is margin
+    return abs(parse_hex(published, "margin") - margin) <= 1e-6
+
+
+def _check_conclusion(certificate: Certificate, q: Mapping[str, Any], claim: str, report: Report) -> None:
+    schedule = certificate.schedule
+    last = None
+    for count, obligation in enumerate(certificate.theorem.obligations(q, schedule)):
+        last = count
+        if not obligation.certain:
+            report.decide(obligation, claim)
+            return
+    report.add(
+        claim,
+        f"the schedule of {len(schedule)} segments follows ({0 if last is None else last + 1} inequalities)",
+        Outcome.ACCEPT,
+    )
+    stated = (
+        certificate.initial_gap == certificate.quantities.get("initial_gap")
+        and schedule[0].level == certificate.initial_gap  # relative counts are relative to it
+        and certificate.step_size == schedule[0].step
+        and all(ball(certificate.rate) >= 1 - ball(segment.decrease) for segment in schedule)
+        and certificate.rate <= 1.0
+    )
+    report.add(
+        claim,
+        "step size, rate and initial gap are those of the schedule",
+        Outcome.ACCEPT if stated else Outcome.REJECT,
+        f"step {certificate.step_size:.6g}, rate {certificate.rate:.6g}",
+    )
+
+
+def _agrees(published: float | None, value: Any, tolerance: float = CONSISTENT) -> bool:
+    """Whether a published number is the recomputed one up to rounding."""
+    if published is None:
+        return False
+    exact = float(value)
+    return math.isfinite(exact) and abs(published - exact) <= tolerance * abs(exact) + 1e-300
