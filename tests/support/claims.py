@@ -308,7 +308,12 @@ def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) ->
         for side, value in (("left", condition.left), ("right", condition.right)):
             if not abs(float.fromhex(text[side]) - float(value)) <= 1e-5 * abs(float(value)) + 1e-300:
                 return f"the {side} side of a condition is {text[side]}, not {value}"
-    published, theirs, conclusion = _schedule(record), PLANS[theorem.id].schedule(q), record["conclusion"]
+    return _conclusion(record, q, PLANS[theorem.id].schedule(q))
+
+
+def _conclusion(record: Mapping[str, Any], q: Mapping[str, Any], theirs: Schedule) -> str | None:
+    """What the published schedule, and what is stated beside it, promise more than the theorem's own, ``theirs``."""
+    published, conclusion = _schedule(record), record["conclusion"]
     if [(s.start, s.count) for s in published] != [(s.start, s.count) for s in theirs]:
         return "the segments are not the theorem's"
     times = sorted({0, 1, 2, 3, 10, 100, 10**4, *(s.start + d for s in (*published, *theirs) for d in (0, 1))})

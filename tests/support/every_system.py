@@ -152,6 +152,30 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
         "claims nothing": field(("claims",), []),
         "claims more": field(("claims",), ["L1", "L2", "L3"]),
     }
+    changes |= _schedules(record)
+    for name in PLANS:
+        if name != theorem.id:
+            changes[f"theorem {name}"] = field(("theorem",), name)
+            changes[f"theorem and system {name}"] = both(
+                field(("theorem",), name), field(("system",), name.split("/")[0])
+            )
+    for system_name in SYSTEMS:
+        if system_name != system:
+            changes[f"system {system_name}"] = field(("system",), system_name)
+    changes |= {f"version {version!r}": field(("theorem_version",), version) for version in (0, 2, 1.0, True, "1")}
+    changes |= {
+        f"format {text!r}": field(("format",), text) for text in ("surefoot-certificate/3", "", "surefoot-run/1")
+    }
+    changes |= _quantities(system, record) | _conditions(record)
+    for number, (name, change) in enumerate(changes.items()):
+        yield Tampering(name, system, change)
+        if number % 3 == 0:
+            yield Tampering(f"{name}, hashes as they were", system, change, seal=False)
+
+
+def _schedules(record: Record) -> dict[str, Change]:
+    """Segments that promise more, or are none."""
+    changes: dict[str, Change] = {}
     schedule = record["conclusion"]["schedule"]
     for index in ends(schedule):
         changes[f"level {index} smaller"] = scaled((*SCHEDULE, index, 2), 1 - 1e-6)
@@ -170,19 +194,13 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
                     changes[f"entry {column} of segment {index} is {str(value)[:24]}"] = field(
                         (*SCHEDULE, index, column), value
                     )
-    for name in PLANS:
-        if name != theorem.id:
-            changes[f"theorem {name}"] = field(("theorem",), name)
-            changes[f"theorem and system {name}"] = both(
-                field(("theorem",), name), field(("system",), name.split("/")[0])
-            )
-    for system_name in SYSTEMS:
-        if system_name != system:
-            changes[f"system {system_name}"] = field(("system",), system_name)
-    changes |= {f"version {version!r}": field(("theorem_version",), version) for version in (0, 2, 1.0, True, "1")}
-    changes |= {
-        f"format {text!r}": field(("format",), text) for text in ("surefoot-certificate/3", "", "surefoot-run/1")
-    }
+    return changes
+
+
+def _quantities(system: str, record: Record) -> dict[str, Change]:
+    """Base quantities in the unsafe direction, derived ones that do not follow, and missing ones."""
+    theorem = THEOREMS[record["theorem"]]
+    changes: dict[str, Change] = {}
     for name in record["quantities"]:
         if name in theorem.base:
             changes[f"{name} unsafe by 1e-6, the rest recomputed"] = unsafe(system, name, 1e-6)
@@ -192,6 +210,12 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
             for factor in (1 + 1e-6, 1 - 1e-6):
                 changes[f"derived {name} times {factor}"] = scaled(("quantities", name), factor)
         changes[f"no {name}"] = drop(("quantities", name))
+    return changes
+
+
+def _conditions(record: Record) -> dict[str, Change]:
+    """Other sizes, and conditions that are missing, do not hold or are others."""
+    changes: dict[str, Change] = {}
     for name, size in record["problem"].items():
         for value in others_of(size):
             changes[f"{name} of the problem is {value!r}"] = field(("problem", name), value)
@@ -201,10 +225,7 @@ def claims(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
             changes[f"condition {index}: {key} {value!r}"] = field(("conditions", index, key), value)
         for side in ("left", "right"):
             changes[f"condition {index}: {side} other"] = more(("conditions", index, side), 2.0)
-    for number, (name, change) in enumerate(changes.items()):
-        yield Tampering(name, system, change)
-        if number % 3 == 0:
-            yield Tampering(f"{name}, hashes as they were", system, change, seal=False)
+    return changes
 
 
 def others_of(size: Any) -> list[Any]:
