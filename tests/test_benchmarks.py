@@ -26,13 +26,15 @@ def listed_peers() -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def folder() -> Iterator[None]:
-    """The benchmarks import each other by name; their names are gone afterwards."""
-    before = set(sys.modules)
+    """The benchmarks import each other by name; modules of the tests that have such a name too are set aside meanwhile."""
+    names = {file.stem for file in FOLDER.glob("*.py")}
+    before = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
     sys.path.insert(0, str(FOLDER))
     yield
     sys.path.remove(str(FOLDER))
-    for name in {file.stem for file in FOLDER.glob("*.py")} - before:
+    for name in names:
         sys.modules.pop(name, None)
+    sys.modules.update(before)
 
 
 def strictly(text: str) -> Any:

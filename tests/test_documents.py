@@ -85,7 +85,7 @@ class Quoted:
 # iterations taken and learned networks depend on rounding, so that two digits of them are quoted
 QUOTED = (
     Quoted("README.md", r"relative gap 1e-10 within ([\d,]+) iterations", "cert.iterations_to(1e-10)"),
-    Quoted("README.md", r"# about ([\d,]+) iterations", "run.iterations", 0.05),
+    Quoted("README.md", r"# about ([\d,]+) iterations", "run.iterations", 0.15),
     Quoted("README.md", r"# ([\d,]+) iterations to a loss of 1e-3", "cert.iterations_to(1e-3)"),
     Quoted("README.md", r"# ([\d,]+); surefoot-check runs/implicit", "run.iterations", 0.05),
     Quoted("README.md", r"# ([\d.e-]+), gradient descent with step", "run.gaps[-1]", 0.1),
