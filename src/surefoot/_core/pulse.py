@@ -6,6 +6,7 @@ never releases the interpreter's lock, but not while its process is stopped. Ran
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import socket
@@ -93,6 +94,7 @@ class Pulse:
         self._threads = [threading.Thread(target=self._ask, args=[peer], daemon=True) for peer in self._peers]
         others = [threading.Thread(target=work, daemon=True) for work in (self._count, self._wait)]
         for thread in [*self._threads, *others]:
+            _started.append(thread)
             thread.start()
 
     def unless_lost(self, wait: Callable[[], object]) -> None:
@@ -161,6 +163,18 @@ class Pulse:
                     self.lost = (peer.rank, f"no sign of life from {where} for {limit}")
                     self._outcome.put(RuntimeError(self.lost[1]))
                     return
+
+
+_started: list[threading.Thread] = []
+
+
+@atexit.register
+def _let_threads_end() -> None:
+    """Wait for threads whose call of torch is about to return: one that returns while the interpreter ends aborts the process.
+    A call that waits for a stopped process does not return, and is not waited for longer."""
+    end = time.monotonic() + FAREWELL
+    for thread in _started:
+        thread.join(max(0.0, end - time.monotonic()))
 
 
 def _parting(rank: int) -> str:
