@@ -1,43 +1,27 @@
 """Claim L3: the recorded run follows exact gradient descent, which lies under the guaranteed bound at every iteration.
 
-Exact descent Z ← Z - η∇L(Z) starts from the stored initial weights and takes the steps of trace.jsonl. Here it is enclosed by a
-centre, matrices of some hundred bits, and one radius e for all weights together: ‖Z - centre‖_F ≤ e. The step from the centre is
-evaluated in balls; their midpoints are the next centre, and their radii what was rounded. The ball around the centre moves
-with it. With -b ≤ ∇²L ≤ g + b on the ball, g of the Gauss-Newton part and b of the rest,
-
-    e ← max(1 + ηb, η(g + b) - 1) e + Σ radii,        |L(Z) - L(centre)| ≤ ‖∇L(centre)‖ e + (g + b) e² / 2.
-
-b is of the size of the residual and converges to zero with it, so that steps below 2/g hardly move e; balls carried
-entry by entry would grow by a constant factor in each step. Longer steps, and saddles, do amplify errors. The replay begins with
-as many bits as all that costs, begins anew with more where they did not suffice, and needs fewer as e grows.
+Exact descent starts from the stored initial weights and takes the steps of trace.jsonl; ``descent`` encloses it. The replay
+begins with as many bits as the growth of its errors costs, begins anew with more where they did not suffice, and needs fewer as
+they grow.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import flint
-import numpy as np
-from flint import arb, arb_mat
 
-from .problems import LARGEST, Array, LinearMapProblem, Softmax, arb_matrix, ball
-from .rigor.bounds import frobenius_upper, up
+from .descent import MOST_BITS, SPARE_BITS, Descent
+from .problems import Array, LinearMapProblem, ball
 from .run_files import Checkpoint
 
 TOLERANCE = 1e-6
 """Largest relative defect of stored weights. Honest runs in float64 have some 1e-15 to 1e-11; weights of other steps, of
 another iteration or of another run differ by far more."""
-FLOOR = 1e-6
-"""The size that a defect is relative to is that of the weights or the map, plus this part of what is rounded on the way to it:
-of the Gram matrix, for a map that almost cancels; of the identity, for residual layers that are almost zero."""
-FIRST_BITS, MOST_BITS = 128, 1 << 14
-"""Precision of the first attempt, and largest precision."""
-SPARE_BITS = 24
-"""Bits that the centre has below the radius."""
+FIRST_BITS = 128
+"""Precision of the first attempt."""
 MAX_WORK = 4 * 10**9
 """Largest number of multiplications of all attempts, in units of 128 bits: some minutes. Beyond it the answer is undecided."""
 MAX_ENTRIES = 5 * 10**6
@@ -47,169 +31,6 @@ OVERHEAD = 10**5
 
 Finding = tuple[str, bool | None, str]
 """What was checked, whether it holds (``None``: undecided), and both sides."""
-
-
-def frobenius(*matrices: Any) -> tuple[Any, Any]:
-    """Lower and upper bound of the Frobenius norm of all entries together."""
-    total = sum((x * x for M in matrices for x in M.entries()), arb(0))
-    return total.abs_lower().sqrt().lower(), total.abs_upper().sqrt().upper()
-
-
-def entry_sum(M: Any) -> Any:
-    """Sum of the entries; of balls around 0, one whose radius is the sum of theirs, and at least their norm."""
-    rows, columns = M.nrows(), M.ncols()
-    return (arb_mat(1, rows, [1] * rows) * M * arb_mat(columns, 1, [1] * columns))[0, 0]
-
-
-def floats_of(M: Any) -> Array:
-    """Midpoints in floats, each within an ulp."""
-    return np.array([float(x) for x in M.entries()]).reshape(M.nrows(), M.ncols())
-
-
-# -- losses ------------------------------------------------------------------------------------------------------------
-
-
-class LeastSquares:
-    """½‖XV - Y‖² of V: the end-to-end map, or for matrix sensing its entries as one column."""
-
-    def __init__(self, problem: LinearMapProblem, arrays: Mapping[str, Array]) -> None:
-        sensing = problem.kind == "sensing"
-        design, targets = (arrays["A"], arrays["y"][:, None]) if sensing else (arrays["X"], arrays["Y"])
-        design, columns = design.reshape(len(design), -1), targets.shape[1]
-        self.X, self.XT = arb_matrix(design), arb_matrix(design.T)
-        self.witness = arb_matrix(arrays["optimum"].reshape(-1, columns))
-        self.shape, self.columns = problem.shape, columns
-        self.stationarity = self.XT * (self.X * self.witness - arb_matrix(targets))
-        residual = frobenius(self.stationarity)[1]
-        self.excess = (residual * residual / (2 * ball(problem.strong_convexity()[0]))).upper()
-
-    def at(self, P: Any) -> tuple[Any, Any, Any]:
-        """∇ℓ(P), and bounds of the gap: ½‖XD‖² + ⟨r, D⟩ + ℓ(Ŵ) - ℓ*, D = P - Ŵ, r = ∇ℓ(Ŵ), and the last within ‖r‖²/(2μ)."""
-        D = arb_mat(P.nrows() * P.ncols() // self.columns, self.columns, P.entries()) - self.witness
-        image = self.X * D
-        gap = sum((x * x for x in image.entries()), arb(0)) / 2
-        gap += sum((x * y for x, y in zip(self.stationarity.entries(), D.entries(), strict=True)), arb(0))
-        gradient = self.XT * image + self.stationarity
-        return arb_mat(*self.shape, gradient.entries()), gap.lower(), (gap + self.excess).upper()
-
-
-class CrossEntropy:
-    """Mean cross-entropy of softmax(XP) plus (l2/2)‖P‖²."""
-
-    def __init__(self, problem: Softmax, arrays: Mapping[str, Array]) -> None:
-        self.X, self.XT, self.labels = arb_matrix(arrays["X"]), arb_matrix(arrays["X"].T), problem.labels.tolist()
-        self.l2 = ball(problem.l2)
-        gradient, self.optimum = self._evaluate(arb_matrix(arrays["optimum"]))
-        residual = frobenius(gradient)[1]
-        self.excess = (residual * residual / (2 * self.l2)).upper()
-
-    def _evaluate(self, P: Any) -> tuple[Any, Any]:
-        """∇ℓ(P) and ℓ(P)."""
-        logits, rows = self.X * P, len(self.labels)
-        value, residual = arb(0), arb_mat(rows, P.ncols())
-        for i, label in enumerate(self.labels):
-            scores = [logits[i, j] for j in range(P.ncols())]
-            weights = [(score - scores[label]).exp() for score in scores]
-            total = sum(weights, arb(0))
-            value += total.log()
-            for j, weight in enumerate(weights):
-                residual[i, j] = weight / total - (j == label)
-        penalty = sum((x * x for x in P.entries()), arb(0)) * self.l2 / 2
-        return self.XT * residual / rows + P * self.l2, value / rows + penalty
-
-    def at(self, P: Any) -> tuple[Any, Any, Any]:
-        """∇ℓ(P), and bounds of the gap: ℓ(P) - ℓ(Ŵ) + ℓ(Ŵ) - ℓ*, and the last within ‖∇ℓ(Ŵ)‖²/(2 l2)."""
-        gradient, value = self._evaluate(P)
-        gap = value - self.optimum
-        return gradient, gap.lower(), (gap + self.excess).upper()
-
-
-# -- networks ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Look:
-    """At a centre: the gradient (balls), bounds of its norm and of the gap there; g and b on the ball around it."""
-
-    gradient: list[Any]
-    slope: Any
-    low: Any
-    high: Any
-    gauss_newton: Any
-    bend: Any
-
-
-class Descent(ABC):
-    """The centre, a list of matrices, and the radius of exact descent."""
-
-    centre: list[Any]
-    radius: Any
-    scale: Any
-    """Size of the numbers that are added up in the weights, at the start."""
-
-    def __init__(
-        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
-    ) -> None:
-        self.problem = problem
-        self.loss = CrossEntropy(problem, arrays) if isinstance(problem, Softmax) else LeastSquares(problem, arrays)
-
-    @staticmethod
-    @abstractmethod
-    def multiplications(arrays: Mapping[str, Array], weights: Mapping[str, Array], steps: int, stored: int) -> int:
-        """About how many there are in a replay of so many steps with so many stored weights."""
-
-    @abstractmethod
-    def look(self) -> Look:
-        """What a step from here needs."""
-
-    @abstractmethod
-    def defects(self, weights: Mapping[str, Array]) -> list[tuple[str, Any, Any, Any, Any]]:
-        """Of stored weights: by name, bounds of the distance from exact descent, and of the size that it is relative to."""
-
-    def step(self, here: Look, eta: float) -> None:
-        """Take a step of exact descent."""
-        step = ball(eta)
-        balls = [M - G * step for M, G in zip(self.centre, here.gradient, strict=True)]
-        self.centre = [M.mid() for M in balls]
-        rounded = sum((entry_sum(M - N) for M, N in zip(balls, self.centre, strict=True)), arb(0)).abs_upper()
-        factor = (1 + step * here.bend).max(step * (here.gauss_newton + here.bend) - 1)
-        self.radius = (factor * self.radius + rounded).upper()
-
-    def enough_bits(self) -> int:
-        """The precision beyond which the radius would hardly grow less."""
-        if self.radius == 0:
-            return MOST_BITS
-        ratio = self.scale / self.radius
-        return max(64, int(float(ratio.log()) / math.log(2.0)) + SPARE_BITS) if ratio > 1 else 64
-
-    def gap(self, here: Look) -> tuple[Any, Any]:
-        """Bounds of the gap of exact descent."""
-        moved = here.slope * self.radius
-        moved += (here.gauss_newton + here.bend) * self.radius * self.radius / 2
-        return (here.low - moved).lower(), (here.high + moved).upper()
-
-    def float_ball(self) -> tuple[list[Array], float]:
-        """The centre in floats, and the radius of a ball around it that holds the one around the centre.
-
-        Raises:
-            OverflowError: errors are as large as the weights, or these too large for products in floats.
-        """
-        floats = [floats_of(M) for M in self.centre]
-        if not (self.radius < self.scale and all((np.abs(M) <= LARGEST).all() for M in floats)):
-            raise OverflowError("the weights exceed 1e50, or the errors the weights")
-        rounding = 2.0**-52 * sum(map(frobenius_upper, floats)) + 1e-300
-        return floats, up(float(self.radius) + rounding, 8 + len(floats))
-
-
-def multiplications_of_loss(arrays: Mapping[str, Array]) -> int:
-    """About how many there are in one gradient of the loss."""
-    design = arrays["X"] if "X" in arrays else arrays["A"]
-    outputs = 1 if "y" in arrays else arrays["optimum"].shape[1]
-    each = 2 * design.size * outputs
-    return each + 100 * len(design) * outputs if "labels" in arrays else each  # exponentials
-
-
-# -- the replay --------------------------------------------------------------------------------------------------------
 
 
 def replay_run(

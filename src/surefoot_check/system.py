@@ -11,7 +11,7 @@ from .rigor.bounds import Level
 from .statement import Theorem
 
 if TYPE_CHECKING:
-    from .replay import Descent
+    from .descent import Descent
 
 Weights = Mapping[str, Array]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from surefoot_check.descent import FLOOR, CrossEntropy, LeastSquares
 from surefoot_check.linear_resnet.replay import LinearResNet
 from surefoot_check.problems import arb_matrix, load_problem
-from surefoot_check.replay import FLOOR, CrossEntropy, LeastSquares
 from surefoot_check.two_layer.replay import TwoLayer
 
 mpmath.mp.dps = 60

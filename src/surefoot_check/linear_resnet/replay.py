@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from ..descent import FLOOR, Descent, Look, frobenius, multiplications_of_loss
 from ..problems import Array, LinearMapProblem, arb_matrix, ball
-from ..replay import FLOOR, Descent, Look, frobenius, multiplications_of_loss
 from . import enclosures
 
 

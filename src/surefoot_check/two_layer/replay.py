@@ -9,8 +9,8 @@ import flint
 import numpy as np
 from flint import arb, arb_mat
 
+from ..descent import FLOOR, Descent, Look, frobenius, multiplications_of_loss
 from ..problems import Array, LinearMapProblem, arb_matrix, ball
-from ..replay import FLOOR, Descent, Look, frobenius, multiplications_of_loss
 from ..rigor.bounds import frobenius_upper, up
 from ..rigor.gram import norm_at_most
 
