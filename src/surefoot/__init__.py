@@ -4,13 +4,14 @@ Check a convergence theorem on a concrete network, data and initial weights befo
 trajectory; hand over a certificate that an independent checker accepts or rejects with rigorous arithmetic.
 """
 
-from . import data, deconvolution, distributed, learned, linalg, nn, optim, sgd, steps
+from . import data, deconvolution, distributed, extending, learned, linalg, nn, optim, sgd, steps
 from . import systems as _systems  # noqa: F401 - it fills the registry
 from ._core.audit import Audit, AuditLine
 from ._core.certificate import Certificate, CertificateStatus, Condition
 from ._core.descent import certify, descend
 from ._core.io import RunDirectoryError
 from ._core.losses import Loss, MatrixSensing, SquaredLoss
+from ._core.registry import register
 from ._core.run import Run
 from ._core.softmax import SoftmaxRegression
 from ._core.status import RunStatus
@@ -41,11 +42,13 @@ __all__ = [
     "deconvolution",
     "descend",
     "distributed",
+    "extending",
     "gradient_flow",
     "learned",
     "linalg",
     "nn",
     "optim",
+    "register",
     "sgd",
     "steps",
 ]

@@ -20,6 +20,7 @@ import tyro
 from ._cli import commands
 from ._cli.commands import Train
 from ._cli.errors import Exit, message_of
+from ._cli.named import with_systems
 from ._cli.options import Runnable, TrainOptions
 from ._core.registry import SYSTEMS
 from ._core.team import RankLostError, together
@@ -28,6 +29,8 @@ from ._core.team import RankLostError, together
 DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
 
 Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad input; 3 undecided; 4 diverged, stuck, or a rank lost.
+
+--system MODULE before the command, again for more: also systems of others, whose code is run.
 
 SUREFOOT_DEBUG=1 in the environment shows the traceback of an error."""
 NOTICE = 20.0
@@ -56,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
-            code = _shared(lambda: int(_run(_parse(arguments), arguments)))
+            code = _shared(lambda: _program(arguments))
             print(end="", flush=True)  # not sys.stdout.flush(): that is None in a process started with it closed
             return code
         except SystemExit as stop:
@@ -97,6 +100,11 @@ def _shared(program: Callable[[], int]) -> int:
         return together(begun) or int(Exit.YES)
     finally:
         waiting.cancel()
+
+
+def _program(arguments: Sequence[str]) -> int:
+    tail = with_systems(arguments)  # first: they have commands of their own
+    return int(_run(_parse(tail), tail))
 
 
 def _parse(arguments: Sequence[str]) -> Runnable:

@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
-from .plans import PLANS
+import re
+
+from .plans import PLANS, Plan
 from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, System
 from .validate import unknown
 
 SYSTEMS: list[System] = []
+NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
+"""Of a system: a command's name, and a part of ids."""
 
 
 def register(system: System) -> None:
-    """Make a system known to ``certify``, ``descend`` and ``audit``."""
+    """Make a system known to ``certify``, ``descend``, ``audit``, runs, reports and the command line, of this process.
+
+    Nothing is changed where it is refused.
+
+    Args:
+        system: an object of a class of ``surefoot.extending``; its name is that of its command, and of its theorems before the
+            slash.
+
+    Raises:
+        TypeError: no system.
+        ValueError: a name, a class of networks or the id of a theorem that is taken, or that is none.
+    """
+    if not isinstance(system, System):
+        raise TypeError(
+            f"system is {system!r} ({type(system).__name__}); pass an object of a class of surefoot.extending"
+        )
+    if not re.fullmatch(NAME, system.name):
+        raise ValueError(f"system has the name {system.name!r}; use lower-case letters, digits and single hyphens")
+    if any(system.name == other.name for other in SYSTEMS):
+        raise ValueError(f"system has the name {system.name!r}, which is taken; give it another name")
+    plans = _plans(system) if isinstance(system, Certifiable) else {}
     SYSTEMS.append(system)
-    if isinstance(system, Certifiable):
-        PLANS.update({plan.theorem.id: plan for plan in system.plans})
+    PLANS.update(plans)
+
+
+def _plans(system: AnyCertifiable) -> dict[str, Plan]:
+    """The plans of a new system by the ids of their theorems; ``ValueError`` where those or its networks are not its own."""
+    for other in SYSTEMS:
+        if isinstance(other, Certifiable) and _related(system.network, other.network):
+            raise ValueError(
+                f"system {system.name!r} has networks of the class {system.network.__name__}, and system {other.name!r} those of "
+                f"{other.network.__name__}: a network would be of both; give it a class of its own"
+            )
+    ids = [plan.theorem.id for plan in system.plans]
+    if len(set(ids)) < len(ids) or not all(re.fullmatch(f"{system.name}/.+", name) for name in ids):
+        raise ValueError(
+            f"system {system.name!r} has the theorems {', '.join(ids)}; each needs an id of its own that starts with "
+            f"{system.name + '/'!r}"
+        )
+    if system.default_theorem not in ids:
+        raise ValueError(
+            f"system {system.name!r} has the default theorem {system.default_theorem!r}, which is none of its plans: "
+            f"{', '.join(ids) or 'it has none'}"
+        )
+    return dict(zip(ids, system.plans, strict=True))
+
+
+def _related(one: type, other: type) -> bool:
+    return issubclass(one, other) or issubclass(other, one)
 
 
 def rule_names() -> list[str]:
