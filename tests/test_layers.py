@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,33 +19,38 @@ from surefoot_check.systems import SYSTEMS as CHECKED
 SRC = Path(__file__).resolve().parents[1] / "src"
 ROOMS = ("_two_layer", "_linear_resnet", "_implicit", "_step_sizes", "_inverse", "_orthogonal", "_deconvolution")
 """One a system, ``_orthogonal`` for the learned SVD."""
+FOLDERS = tuple(name.replace("-", "_") for name in CHECKED)
+"""Of the checker, one a system."""
 FRAME = ("command", "report")
 """Modules of a room whose names start so are parts of program and reports: these find them by name, and nothing else does."""
-LAYERS = (
-    ("surefoot.__main__", "surefoot.cli"),
-    ("surefoot._cli", *(f"surefoot.{room}.{name}" for room in ROOMS for name in FRAME)),
-    ("surefoot_experiments",),
-    ("surefoot._report",),
-    ("surefoot",),  # public names and the list of systems
-    tuple(f"surefoot.{room}" for room in ROOMS),
-    ("surefoot._lasso", "surefoot._equilibrium"),
-    ("surefoot._learning", "surefoot._problems"),
-    ("surefoot._linalg", "surefoot._data"),
-    ("surefoot._core",),
-    ("surefoot_check",),
+LAYERS = {
+    "the program": ("surefoot.__main__", "surefoot.cli"),
+    "its commands": ("surefoot._cli", *(f"surefoot.{room}.{name}" for room in ROOMS for name in FRAME)),
+    "experiments": ("surefoot_experiments",),
+    "reports": ("surefoot._report",),
+    "public names, and the list of systems": ("surefoot",),
+    "systems": tuple(f"surefoot.{room}" for room in ROOMS),
+    "solvers without a system": ("surefoot._lasso", "surefoot._equilibrium"),
+    "training, batches of problems": ("surefoot._learning", "surefoot._problems"),
+    "linear algebra, data": ("surefoot._linalg", "surefoot._data"),
+    "core": ("surefoot._core",),
+    "the checker's program": ("surefoot_check.__main__",),
+    "the checker's work, and its list of systems": ("surefoot_check",),
+    "its systems": tuple(f"surefoot_check.{folder}" for folder in FOLDERS),
+    "what those are made of": tuple(
+        f"surefoot_check.{name}" for name in ("system", "descent", "problems", "statement", "numbers", "arrays")
+    ),
+    "trusted arithmetic": ("surefoot_check.rigor",),
+}
+"""From the top. A module belongs to the longest entry that its name starts with; it imports its own layer and those below."""
+SHARED = (
+    *(f"surefoot.{room}" for room in ("_core", "_data", "_linalg", "_learning", "_report", "_cli")),
+    "surefoot.cli",
+    "surefoot_check",
 )
-"""From the top: a module imports modules of its own layer and of those below."""
-KNOWN_CIRCLES: tuple[set[str], ...] = ()
-"""To become none: no other is allowed."""
-SHARED = tuple(f"surefoot.{room}" for room in ("_core", "_data", "_linalg", "_learning", "_report", "_cli"))
-KNOWN_PROGRAM = frozenset(
-    f"surefoot._cli.{name}"
-    for name in (
-        *("inspection", "training"),
-        "demo",  # a program about two-layer networks: this one may stay
-    )
-)
-"""Modules of the program that still know a system. To become the demo alone: no other is allowed."""
+"""They import no room and name no system, apart from the rooms and the list inside ``surefoot_check``."""
+EXEMPT = frozenset({"surefoot._cli.demo"})
+"""Of shared rooms: a program about one system."""
 
 
 def _modules() -> dict[str, Path]:
@@ -64,8 +69,7 @@ def imports() -> dict[str, frozenset[str]]:
     return {name: frozenset(_imported(name, file, modules.keys())) - {name} for name, file in modules.items()}
 
 
-def _imported(name: str, file: Path, known: Iterator[str] | object) -> Iterator[str]:
-    assert hasattr(known, "__contains__")
+def _imported(name: str, file: Path, known: Collection[str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
@@ -85,7 +89,8 @@ def _imported(name: str, file: Path, known: Iterator[str] | object) -> Iterator[
 
 def layer(module: str) -> int:
     """Index of the layer whose entry fits best: the longest."""
-    fits = [(len(entry), index) for index, entries in enumerate(LAYERS) for entry in entries if _within(module, entry)]
+    entries = enumerate(LAYERS.values())
+    fits = [(len(entry), index) for index, layer in entries for entry in layer if _within(module, entry)]
     return max(fits)[1]
 
 
@@ -113,17 +118,24 @@ def circles() -> set[frozenset[str]]:
 
 
 def room(module: str) -> str:
-    """The system's room that a module is in; empty for others."""
-    parts = module.split(".")
-    return parts[1] if parts[0] == "surefoot" and len(parts) > 1 and parts[1] in ROOMS else ""
+    """The system's room that a module is in, in the library or in the checker, by the checker's name for it; empty for others."""
+    package, _, inner = module.partition(".")
+    name = inner.partition(".")[0]
+    if (package, name) in {("surefoot", room) for room in ROOMS} | {("surefoot_check", folder) for folder in FOLDERS}:
+        return name.removeprefix("_")
+    return ""
 
 
 def shared(module: str) -> bool:
-    """Whether a module is of a shared room, and none of those of the program that still know a system."""
-    library = module.startswith(SHARED) and module not in KNOWN_PROGRAM
-    checker = re.fullmatch(r"surefoot_check(\.rigor(\.\w+)?|\.\w+)?", module) is not None
-    folders = {f"surefoot_check.{name.replace('-', '_')}" for name in CHECKED}
-    return library or (checker and module not in folders | {"surefoot_check.systems"})
+    """Whether a module is of a shared room."""
+    inside = any(_within(module, entry) for entry in SHARED)
+    return inside and not room(module) and module not in EXEMPT | {"surefoot_check.systems"}
+
+
+def rooms_crossed() -> list[tuple[str, str]]:
+    """Imports of a room by a shared room, or by the room of another system."""
+    found = imports().items()
+    return [(a, b) for a, names in found for b in names if room(b) and (shared(a) or room(a) not in ("", room(b)))]
 
 
 def test_imports_point_downwards() -> None:
@@ -132,19 +144,20 @@ def test_imports_point_downwards() -> None:
 
 
 def test_no_shared_room_imports_a_room_and_no_room_another() -> None:
-    folders = {name.replace("-", "_") for name in CHECKED}
-    wrong = [
-        (a, b)
-        for a, found in imports().items()
-        for b in found
-        if (shared(a) and (room(b) or (b.startswith("surefoot_check.") and b.split(".")[1] in folders)))
-        or (room(a) and room(b) and room(a) != room(b))
-    ]
-    assert not wrong
+    assert rooms_crossed() == []
 
 
-def test_no_circles_but_the_known_ones() -> None:
-    assert [c for c in circles() if not any(c <= known for known in KNOWN_CIRCLES)] == []
+def test_no_circles() -> None:
+    assert circles() == set()
+
+
+def test_every_entry_of_the_lists_is_needed() -> None:
+    modules = _modules()
+    layers = [entry for layer in LAYERS.values() for entry in layer if entry.rsplit(".", 1)[-1] not in FRAME]
+    unused = [entry for entry in (*layers, *SHARED) if not any(_within(name, entry) for name in modules)]
+    assert unused == []
+    assert [name for name in EXEMPT if not named(modules[name])] == []
+    assert {f"surefoot.{room}" for room in ROOMS} <= {type(system).__module__.rpartition(".")[0] for system in SYSTEMS}
 
 
 def test_a_circle_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,30 +169,52 @@ def test_a_circle_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
         test_imports_point_downwards()
 
 
-def named(module: str, file: Path) -> list[str]:
-    """The systems that a module's strings and names speak of, docstrings and comments left out."""
-    known = re.compile("|".join(rf"^{re.escape(s.name)}(/.*)?$|^_?{s.name.replace('-', '_')}$" for s in SYSTEMS))
+WORDS = {"implicit", "inverse", "svd", "step_sizes"}
+"""What systems are called, and other things too: ways to differentiate, matrices, properties of a run."""
+
+
+def named(file: Path) -> list[str]:
+    """The systems that a module's strings and names speak of, docstrings and comments left out.
+
+    A name counts anywhere in a string; one that other things have too, only as the whole of it, before the slash of a theorem,
+    and after a command.
+    """
+    own = "|".join(s.name for s in SYSTEMS if s.name not in WORDS)
+    common = "|".join(s.name for s in SYSTEMS if s.name in WORDS)
+    said = re.compile(rf"\b({own})\b|^_?({common})$|\b({common})/[a-z]|\b(certify|train) ({common})\b")
+    variables = re.compile(
+        "|".join({rf"^_?{s.name.replace('-', '_')}$" for s in SYSTEMS} - {f"^_?{w}$" for w in WORDS})
+    )
     classes = re.compile("|".join(s.network_name.rsplit(".", 1)[-1] for s in SYSTEMS))
     tree = ast.parse(file.read_text())
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            found += [node.value] if known.search(node.value) or classes.search(node.value) else []
+            found += [node.value] if said.search(node.value) or classes.search(node.value) else []
         elif isinstance(node, ast.Name | ast.Attribute):
             name = node.id if isinstance(node, ast.Name) else node.attr
-            found += [name] if classes.search(name) else []
+            found += [name] if classes.search(name) or variables.search(name) else []
     return found
 
 
 def test_shared_rooms_name_no_system() -> None:
     other = "surefoot._linalg"  # where an inverse is a matrix's, and implicit a way to differentiate
     asked = {m: file for m, file in _modules().items() if shared(m) and not m.startswith(other)}
-    said = {module: named(module, file) for module, file in asked.items()}
+    said = {module: named(file) for module, file in asked.items()}
     assert {module: found for module, found in said.items() if found} == {}
 
 
 def test_a_name_would_be_found(tmp_path: Path) -> None:
     file = tmp_path / "shared.py"
     file.write_text('"""About two-layer networks."""\nif system == "two-layer":\n    theorem = "inverse/order"\n')
-    assert named("shared", file) == ["two-layer", "inverse/order"]
+    assert named(file) == ["two-layer", "inverse/order"]
+    file.write_text(
+        'help = "of deconvolution and implicit networks", "surefoot train svd", "the inverse"\nStepSizeNet(two_layer)\n'
+    )
+    assert named(file) == [
+        "of deconvolution and implicit networks",
+        "surefoot train svd",
+        "StepSizeNet",
+        "two_layer",
+    ]

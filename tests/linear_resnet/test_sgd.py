@@ -326,6 +326,8 @@ def test_a_directory_belongs_to_one_run_and_one_network(tmp_path: Path) -> None:
     X, Y = data()
     path = tmp_path / "run"
     sf.sgd.descend(small_net(), X, Y, 4, 1e-3, 5, directory=path)
+    with pytest.raises(sf.RunDirectoryError, match=r"has a run of .*, which no report or check reads"):
+        sf.Run.load(path)
     for other, name in ((small_net(seed=9), "arrays"), (small_net(), "step")):
         with pytest.raises(sf.RunDirectoryError, match=f"{name} differ"):
             sf.sgd.descend(other, X, Y, 4, 1e-3 if name == "arrays" else 2e-3, 9, directory=path, resume=True)

@@ -93,7 +93,7 @@ class Reproduce:
         str | None,
         arg(
             metavar="DIR",
-            help="Directory with the image files of the implicit and deconvolution experiments.",
+            help="Directory with the image files of the experiments that read some (docs/experiments.md).",
             help_behavior_hint="(default: bundled data)",
         ),
     ] = None
@@ -101,7 +101,7 @@ class Reproduce:
         str | None,
         arg(
             metavar="FILE",
-            help="A network for deconvolution/table4, as net.safetensors of `surefoot train deconvolution`.",
+            help="A trained network for an experiment that takes one, as `surefoot train` writes net.safetensors.",
             help_behavior_hint="(default: trained briefly)",
         ),
     ] = None
@@ -142,22 +142,22 @@ def run_report(options: Report) -> int:
 def _refuse_without_trajectory(directory: Path) -> None:
     """Raise ``RunDirectoryError`` for directories of networks whose training has no trajectory that a theorem speaks of."""
     from .._core.io import RunDirectoryError, read_json
-    from .._inverse.stored import FORMAT
+    from .._core.registry import SYSTEMS
     from .training import SETTINGS
 
-    config, settings = directory / "config.json", directory / SETTINGS
-    found = read_json(config if config.exists() else settings) if config.exists() or settings.exists() else {}
-    if not isinstance(found, dict):
+    settings = directory / SETTINGS
+    if (directory / "config.json").exists() or not settings.exists():
         return
-    if found.get("format") == FORMAT:
-        raise RunDirectoryError(f"{directory} holds a certificate and no run to report; `surefoot check` proves it")
-    system = found.get("system")
-    if not config.exists() and system in ("inverse", "svd", "deconvolution"):
-        proof = f"; `surefoot check {directory / 'certificate'}` proves its certificate" if system == "inverse" else ""
-        raise RunDirectoryError(
-            f"{directory} is of `surefoot train {system}`, whose training has no guaranteed trajectory to report: "
-            f"training/result.json has its losses, net.safetensors the network{proof}"
-        )
+    found = read_json(settings)
+    name = found.get("system") if isinstance(found, dict) else None
+    certificate = directory / "certificate"
+    proof = f"; `surefoot check {certificate}` proves its certificate" if certificate.is_dir() else ""
+    for system in SYSTEMS:
+        if system.name == name and system.no_trajectory:
+            raise RunDirectoryError(
+                f"{directory} is of `surefoot train {name}`, whose training has no guaranteed trajectory to report: "
+                f"{system.no_trajectory}{proof}"
+            )
 
 
 def run_reproduce(options: Reproduce) -> int:

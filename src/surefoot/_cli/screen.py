@@ -18,8 +18,6 @@ from .._core.registry import system_named
 from .._core.run import Run
 from .._report.wording import MANY, by_family
 
-HARDLY = 1e-2
-"""Features that moved by less than this part of their norm are as good as fixed."""
 PLAIN_WIDTH = 120
 """Columns where standard output is no terminal."""
 
@@ -177,23 +175,6 @@ class Screen:
                 items[label] = f"{number(scores[key])}{compared}"
         self.pairs(items)
 
-    def features(self, run: Run) -> None:
-        """How far the features of an implicit network moved."""
-        first, last = run.rows[0], run.measured_rows[-1]
-        moved = relative_movement(run)
-        items = {
-            "movement": f"at most {number(moved, 3)} of their norm",
-            "contraction": f"γ‖A‖ at most {number(first['contraction'])} → {number(last['contraction'])}",
-        }
-        if moved is not None and moved < HARDLY:
-            items["meaning"] = (
-                "what converged is in effect a linear readout of random equilibrium features"
-                if run.certified
-                else "what was trained is in effect a linear readout of random equilibrium features"
-            )
-        self.heading("Features")
-        self.pairs(items)
-
 
 def _harmless(text: str) -> str:
     """The text line by line, without what could draw over other lines."""
@@ -261,12 +242,6 @@ def margin(condition: Condition) -> str:
         spare = condition.left - condition.right
         return f"{-spare if condition.relation.startswith('<') and spare else spare:+.3g}"
     return f"×{10.0**condition.margin:.4g}" if condition.margin < 6.0 else f"×10^{condition.margin:.1f}"
-
-
-def relative_movement(run: Run) -> float | None:
-    """Largest distance of an implicit network's features to the first ones, per norm of those; ``None`` if that is 0."""
-    norm = run.config["data"]["feature_norm"]
-    return max(row["feature_movement"] for row in run.measured_rows) / norm if norm > 0.0 else None
 
 
 def certificate_record(certificate: Certificate) -> dict[str, Any]:

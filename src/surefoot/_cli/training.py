@@ -14,28 +14,24 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from surefoot_check.linear_resnet import gd as linear_resnet_gd
-
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, read_json, run_directory, unused, write_json
+from .._core.plans import PLANS
 from .._core.registry import descendable_of
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
-from .._implicit import flow_theorem as implicit_flow
-from .._implicit.system import ImplicitSystem
 from .errors import Exit, NoCertificate, message_of
 from .options import Flag, Json, KeepProblem, TrainOptions
 from .problem import Built, Question
-from .screen import Screen, audit_record, certificate_record, count, print_json, relative_movement
+from .screen import Screen, audit_record, certificate_record, count, print_json
 
-AT_ZERO_WEIGHTS = linear_resnet_gd.THEOREM.id
 LIMITS = ("max_iterations", "tolerance", "epochs", "minutes")
 FREE_ON_RESUME = {"out", "resume", "keep_problem", "device", "require_certificate", "quiet", "json", *LIMITS}
 """Options of ``train`` that a resumed run need not share with its start."""
 SETTINGS = "settings.json"
-"""Where ``train step-sizes`` keeps its options; the other systems have them in config.json."""
+"""Where a command that trains a learned solver keeps its options; others have them in config.json."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +78,13 @@ class Training(Question):
     def engine_name(self) -> str:
         """The engine to descend with."""
         return "auto"
+
+    def show(self, run: Run, screen: Screen) -> None:
+        """Print what is to be said of runs of this system alone; nothing by default."""
+
+    def measured(self, run: Run) -> dict[str, Any]:
+        """The same for JSON."""
+        return {}
 
 
 def interrupted(options: TrainOptions, where: str, stopped_by: int | None) -> int:
@@ -153,8 +156,7 @@ def _train(options: Training, built: Built, certificate: Certificate, screen: Sc
     seconds = time.monotonic() - start
     screen.result(run, seconds)
     kept = keep_problem(run, options.keep_problem, screen)
-    if options.system == ImplicitSystem.name:
-        screen.features(run)
+    options.show(run, screen)
     if run.status is RunStatus.INTERRUPTED:
         return Trained(run, seconds, {}, None)
     screen.audit(run.audit(), run.certified)
@@ -193,11 +195,9 @@ def write_report(directory: str | Path, data: str | None = None) -> Path:
 def run_train(options: Training) -> int:
     """``surefoot train``."""
     screen = Screen(silent=options.json or options.quiet)
-    if options.theorem == implicit_flow.THEOREM.id:
-        raise ValueError(
-            f"{options.theorem} speaks of the gradient flow, which is not trained step by step; integrate it with "
-            "surefoot.gradient_flow, or use another theorem"
-        )
+    plan = PLANS.get(options.theorem or "")
+    if plan is not None and plan.untrainable:
+        raise ValueError(f"{options.theorem} {plan.untrainable}")
     if not options.resume:
         refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
     try:
@@ -219,9 +219,10 @@ def run_train(options: Training) -> int:
                 print_json({"problem": built.facts, "certificate": certificate_record(certificate), "result": None})
             return Exit.NO
         if rule is None:
+            usual = descendable_of(built.net).default_rule
             raise ValueError(
                 f"{certificate.theorem} does not hold here, so that it gives no constant step; "
-                "choose steps of your own, for example --steps certified-bb"
+                f"choose steps of your own, for example --steps {usual if usual != Constant.name else '0.01'}"
             )
         every = _certify_every(options, certificate)
         again = f"; asked again every {every} iterations" if every and covered else ""
@@ -272,7 +273,7 @@ def refuse_existing(directory: Path, advice: str) -> None:
 
 def _certify_every(options: Training, certificate: Certificate) -> int | None:
     """Never where the theorem speaks of the initial weights alone."""
-    return None if certificate.theorem == AT_ZERO_WEIGHTS else options.certify_every
+    return options.certify_every if PLANS[certificate.theorem].recertifiable else None
 
 
 def _rule(options: Training, built: Built, certificate: Certificate) -> StepRule | None:
@@ -304,7 +305,7 @@ def _record(options: Training, built: Built, certificate: Certificate, trained: 
             "certified_from": run.certified_from,
             "status_text": run.status.text,
             "guaranteed_iterations": run.guaranteed_iterations(options.tolerance) if options.tolerance > 0.0 else None,
-            **({"feature_movement": relative_movement(run)} if options.system == ImplicitSystem.name else {}),
+            **options.measured(run),
             "seconds": trained.seconds,
         },
         "audit": audit_record(run.audit()) if finished else None,

@@ -23,8 +23,6 @@ except ImportError:  # Windows
     fcntl = None
 
 
-SGD_FORMAT = "surefoot-sgd/1"
-"""What config.json of a run of ``sf.sgd`` says; that of ``descend`` is in ``run``."""
 BEFORE_CONFIG = {
     *("checkpoints", "plots", "certificate.json", "initial.safetensors"),
     *("problem.safetensors", "problem.json"),

@@ -16,11 +16,18 @@ def nothing_to_choose(q: Quantities) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A theorem, what computes its schedule where its conditions hold, and what chooses its free ``parameters``; in floats."""
+    """A theorem, what computes its schedule where its conditions hold, and what chooses its free ``parameters``; in floats.
+
+    Attributes:
+        recertifiable: whether it can be evaluated at later iterates; not where it speaks of initial weights alone.
+        untrainable: why no run is trained by it, and what to do; empty where one is.
+    """
 
     theorem: Theorem
     schedule: Callable[[Quantities], Schedule]
     parameters: Callable[[Quantities], dict[str, float]] = nothing_to_choose
+    recertifiable: bool = True
+    untrainable: str = ""
 
 
 PLANS: dict[str, Plan] = {}

@@ -17,7 +17,6 @@ from .certificate import Certificate, digests
 from .checkpoints import seal
 from .io import (
     DTYPES,
-    SGD_FORMAT,
     RunDirectoryError,
     read_json,
     read_tensors,
@@ -27,7 +26,7 @@ from .io import (
     write_tensors,
 )
 from .recertification import Recertification
-from .registry import descendable_named
+from .registry import SYSTEMS, descendable_named
 from .status import RunStatus
 from .validate import folder
 
@@ -221,11 +220,9 @@ class Run:
             raise RunDirectoryError(f"{path} is not a directory; pass the directory of a run")
         config = read_json(path / "config.json")
         found = config.get("format") if isinstance(config, dict) else None
-        if found == SGD_FORMAT:
-            raise RunDirectoryError(
-                f"{path} has a run of sf.sgd, which no report or check reads; go on with it by "
-                "sf.sgd.descend(..., directory=..., resume=True), or read its trace.jsonl, one JSON object a line"
-            )
+        others = {name: text for system in SYSTEMS for name, text in system.formats.items()}
+        if found in others:
+            raise RunDirectoryError(f"{path} {others[found]}")
         if found != RUN_FORMAT:
             raise RunDirectoryError(
                 f"{path / 'config.json'} has format {found!r}; this version reads {RUN_FORMAT!r}: use the version that wrote it"

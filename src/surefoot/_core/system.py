@@ -100,7 +100,9 @@ class System(ABC):
         words: what reports and screens say of it.
         command: the module of its commands ``certify`` and ``train``; only the program imports it.
         report: the module of its own part of reports, with ``part(facts)``; only reports import it.
-        no_trajectory: of a directory of such a network that has no trajectory: what it has instead. Empty where it has one.
+        no_trajectory: of what the program trains without a trajectory that a theorem speaks of: what its directory has instead.
+            Empty where there is one.
+        formats: other formats of config.json that it writes, each with what its directory has and what to do with it.
     """
 
     name: ClassVar[str]
@@ -109,6 +111,7 @@ class System(ABC):
     command: ClassVar[str | None] = None
     report: ClassVar[str | None] = None
     no_trajectory: ClassVar[str] = ""
+    formats: ClassVar[Mapping[str, str]] = {}
 
 
 class Certifiable(System, Generic[Net, P]):

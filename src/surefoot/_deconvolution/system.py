@@ -26,6 +26,7 @@ from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
 from .._core.validate import unknown
+from .._learning.directory import LOSSES_ONLY
 from .admm import LADMM, State
 from .engine import LADMMEngine, rounding_of, weights_of
 from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error, positive
@@ -77,6 +78,7 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
     network = LADMM
     network_name = "sf.deconvolution.LADMM"
     words = WORDS
+    no_trajectory = LOSSES_ONLY
     plans = PLANS
     command = "surefoot._deconvolution.command"
     default_theorem = ladmm.THEOREM.id

@@ -13,11 +13,14 @@ from tyro.conf import arg
 from .._cli.errors import NoCertificate
 from .._cli.options import Json, certify_exits, train_exits
 from .._cli.problem import Built, Question, at_least_one, check_seed
+from .._cli.screen import Screen, number
 from .._cli.training import Training, run_certify
+from .._core.run import Run
 from .._core.samples import SampleLoss
 from .command_samples import Drawn, load_samples, shown
 from .equilibrium import dead_units
 from .network import ImplicitReLU
+from .report import HARDLY
 from .scale import NotCertifiable
 from .system import ImplicitSystem
 
@@ -79,6 +82,29 @@ class Train(Training, Implicit):
     ] = "certified-constant"
     tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-3
     """Stop at this loss, relative to the initial loss."""
+
+    def show(self, run: Run, screen: Screen) -> None:
+        """How far the features moved."""
+        first, last = run.rows[0], run.measured_rows[-1]
+        moved = _relative_movement(run)
+        items = {
+            "movement": f"at most {number(moved, 3)} of their norm",
+            "contraction": f"γ‖A‖ at most {number(first['contraction'])} → {number(last['contraction'])}",
+        }
+        if moved is not None and moved < HARDLY:
+            what = "what converged" if run.certified else "what was trained"
+            items["meaning"] = f"{what} is in effect a linear readout of random equilibrium features"
+        screen.heading("Features")
+        screen.pairs(items)
+
+    def measured(self, run: Run) -> dict[str, Any]:
+        return {"feature_movement": _relative_movement(run)}
+
+
+def _relative_movement(run: Run) -> float | None:
+    """Largest distance of the features to the first ones, per norm of those; ``None`` if that is 0."""
+    norm = run.config["data"]["feature_norm"]
+    return max(row["feature_movement"] for row in run.measured_rows) / norm if norm > 0.0 else None
 
 
 def _built(options: Implicit) -> Built:

@@ -283,6 +283,12 @@ PLANS = (
     Plan(spectral.THEOREM, spectral_schedule, spectral_choices),
     Plan(measured.THEOREM, measured_rate, measured_choices),
     Plan(gd.THEOREM, gd_rate, gd_choices),
-    Plan(flow_theorem.THEOREM, flow_rate, flow_choices),
+    Plan(
+        flow_theorem.THEOREM,
+        flow_rate,
+        flow_choices,
+        untrainable="speaks of the gradient flow, which is not trained step by step; integrate it with "
+        "surefoot.gradient_flow, or use another theorem",
+    ),
 )
 """In the order in which they are listed."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -19,9 +19,11 @@ from surefoot_check.statement import Theorem
 from .._core.certificate import Condition, checkable, publish
 from .._core.system import Certifiable, Measured
 from .._core.validate import network_weight
+from .._learning.directory import LOSSES_ONLY
 from .interval import Spectrum
 from .network import LearnedInverse
 from .planner import PLANS
+from .stored import FORMAT
 from .words import WORDS
 
 INITIAL_SLACK = 2.0**-50
@@ -39,6 +41,10 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
     default_theorem = inverse_interval.THEOREM.id
     network_name = "sf.nn.LearnedInverse"
     words = WORDS
+    no_trajectory = LOSSES_ONLY
+    formats: ClassVar[Mapping[str, str]] = {
+        FORMAT: "holds a certificate and no run to report; `surefoot check` proves it"
+    }
     command = "surefoot._inverse.command"
     given = ("interval",)
 

@@ -16,6 +16,8 @@ from .._core.io import RunDirectoryError, read_json, run_directory, write_json
 from .._core.validate import folder
 
 BEST = "best.safetensors"
+LOSSES_ONLY = "training/result.json has its losses, net.safetensors the network"
+"""What a program's directory of a training has where nothing is descended with the trained network (``System.no_trajectory``)."""
 
 
 def run_path(directory: str | Path | None, resume: bool) -> Path | None:

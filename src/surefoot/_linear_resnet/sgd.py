@@ -24,7 +24,6 @@ from .._core import trace as traces
 from .._core.certificate import Condition, publish
 from .._core.descent import DIVERGED
 from .._core.interrupts import StopRequest
-from .._core.io import SGD_FORMAT
 from .._core.losses import SquaredLoss
 from .._core.status import RunStatus
 from .._core.validate import as_tensor, folder, integer, nonnegative, positive_integer, real, unknown
@@ -36,6 +35,8 @@ from .reduction import reduce
 
 SGD_ID, INTERPOLATION_ID = theorems.SGD, theorems.INTERPOLATION
 THEOREMS = (SGD_ID, INTERPOLATION_ID)
+FORMAT = "surefoot-sgd/1"
+"""What config.json of a run says."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,7 @@ def descend_sgd(
     statistics = loss.small
     inputs, targets = np.ascontiguousarray(statistics.design.T), (statistics.design @ statistics.optimum).T
     settings = {
-        "format": SGD_FORMAT,
+        "format": FORMAT,
         "batch_size": batch_size,
         "step": eta,
         "seed": seed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +29,7 @@ from .network import LinearResNet
 from .planner import PLANS
 from .radius import least_radius
 from .reduction import reduce
+from .sgd import FORMAT as SGD_FORMAT
 from .steps import RULES, CertifiedBB
 from .words import WORDS
 
@@ -44,6 +46,10 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
     network = LinearResNet
     network_name = "sf.nn.LinearResNet"
     words = WORDS
+    formats: ClassVar[Mapping[str, str]] = {
+        SGD_FORMAT: "has a run of sf.sgd, which no report or check reads; go on with it by "
+        "sf.sgd.descend(..., directory=..., resume=True), or read its trace.jsonl, one JSON object a line"
+    }
     plans = PLANS
     command = "surefoot._linear_resnet.command"
     default_theorem = local.THEOREM.id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._core.system import System
+from .._learning.directory import LOSSES_ONLY
 from .words import WORDS
 
 
@@ -12,4 +13,5 @@ class SVDSystem(System):
     name = "svd"
     network_name = "sf.nn.LearnedSVD"
     words = WORDS
+    no_trajectory = LOSSES_ONLY
     command = "surefoot._orthogonal.command"
