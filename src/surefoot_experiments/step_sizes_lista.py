@@ -124,7 +124,7 @@ def _train(net: UnrolledISTA, epochs: int, batch: int, seed: int) -> dict[str, A
     run = train_lista(net, validation, signals, epochs, RATE, fresh=lambda epoch: _signals(net, batch, first + epoch))
     after = violations(net, test, truth)
     return {
-        "first": run.losses[0],
+        "first": run.initial,
         "best": run.best,
         "diverged": run.status is TrainStatus.DIVERGED,
         "before": {name: getattr(before, name).tolist() for name in SHOWN},

@@ -97,7 +97,7 @@ def test_interrupted(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbe
 
     monkeypatch.setattr(training._Task, "drawn", drawn)
     outcome = run("train", "deconvolution", *SMALL, "--epochs", "5", "--out", tmp_path / "run")
-    assert outcome.code == code and "interrupted after 3 epochs; resume with" in outcome.err
+    assert outcome.code == code and "interrupted after 2 epochs; resume with" in outcome.err
     monkeypatch.undo()
     assert run("train", "deconvolution", "--out", tmp_path / "run", "--resume", "--quiet").code == 0
     whole = run("train", "deconvolution", *SMALL, "--epochs", "5", "--out", tmp_path / "whole", "--quiet")

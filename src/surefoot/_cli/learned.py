@@ -75,8 +75,8 @@ def not_trained(options: LearnedOptions, reason: str, record: Mapping[str, Any])
     return Exit.NO
 
 
-def train(options: LearnedOptions, fit: Callable[[Path, bool], TrainRun], held: ExitStack) -> TrainRun:
-    """Train by ``fit``, given the directory of the training and whether to resume it.
+def train(options: LearnedOptions, fit: Callable[..., TrainRun], held: ExitStack) -> TrainRun:
+    """Train by ``fit``, called with the ``directory`` of the training and whether to ``resume`` it.
 
     DIR is locked until ``held`` is closed, and gets the settings first, so that a run that is cut off can be resumed.
     """
@@ -87,7 +87,7 @@ def train(options: LearnedOptions, fit: Callable[[Path, bool], TrainRun], held: 
     limits = {name: given[name] for name in LIMITS if name in given}
     write_json(directory / SETTINGS, {"system": options.system, "options": stored, **limits})
     place = directory / TRAINING
-    return fit(place, options.resume and (place / "config.json").exists())
+    return fit(directory=place, resume=options.resume and (place / "config.json").exists())
 
 
 def stopped(options: LearnedOptions, run: TrainRun) -> int:

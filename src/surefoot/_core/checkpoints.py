@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,12 +69,18 @@ def seal(iteration: int, certificate: str) -> dict[str, Tensor]:
     return {"iteration": torch.tensor(iteration), "certificate": owner}
 
 
-def latest(directory: Path, weights: Mapping[str, Tensor], certificate: str) -> Checkpoint | None:
+def latest(
+    directory: Path,
+    weights: Mapping[str, Tensor],
+    certificate: str,
+    layout: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
+) -> Checkpoint | None:
     """The newest readable checkpoint that belongs to the certificate with this digest and whose weights have these names and
-    shapes; others are passed over and renamed to ``*.damaged``, with a warning, as a check of the run would reject them."""
+    shapes; others are passed over and renamed to ``*.damaged``, with a warning, as a check of the run would reject them.
+    ``layout`` brings the tensors of an earlier version's checkpoint under the names of today."""
     for file in sorted((directory / "checkpoints").glob(f"*{SUFFIX}"), reverse=True):
         try:
-            tensors = read_tensors(file, next(iter(weights.values())).device)
+            tensors = layout(read_tensors(file, next(iter(weights.values())).device))
             if any(tensors[name].shape != value.shape for name, value in weights.items()):
                 raise RunDirectoryError(f"{file} has weights of other shapes")
             if bytes(tensors["certificate"].tolist()).hex() != certificate:

@@ -6,6 +6,7 @@ import math
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,8 +18,8 @@ from .._cli.learned import NETWORK, Out
 from .._cli.matrices import inner_inverse
 from .._cli.options import Flag, Json, train_exits
 from .._cli.problem import at_least_one
-from .._cli.screen import Screen, count, number, print_json
-from .._learning.run import TrainRun, TrainStatus
+from .._cli.screen import Screen, count, print_json
+from .._learning.run import TrainStatus
 from .command_deblur import Deblur
 from .comparison import compared
 from .learned import LearnedDeconvolution
@@ -128,27 +129,25 @@ def _train(options: Train, held: ExitStack) -> int:
     )
     screen.heading("Uncertified", NO_THEOREM)
 
-    def fit(place: Path, resume: bool) -> TrainRun:
-        return train(
-            net,
-            data,
-            options.loss,
-            steps=options.epochs,
-            minutes=options.minutes,
-            batch=options.batch,
-            crop=options.crop,
-            learning_rate=options.learning_rate,
-            seed=options.seed,
-            directory=place,
-            resume=resume,
-            progress=not options.quiet,
-        )
-
+    fit = partial(
+        train,
+        net,
+        data,
+        options.loss,
+        steps=options.epochs,
+        minutes=options.minutes,
+        batch=options.batch,
+        crop=options.crop,
+        learning_rate=options.learning_rate,
+        seed=options.seed,
+        progress=not options.quiet,
+    )
     run = learned.train(options, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
     net.save(directory / NETWORK)
-    _show(screen, options, run)
+    what = "squared error" if options.loss == "supervised" else "objective"
+    learned.show(screen, run, f": {what} relative to the gradient-Wiener start, on crops that were not trained on")
     rows = compared(net, data, crop=options.crop, seed=options.seed)
     screen.heading("Comparison", "mean PSNR in dB on crops that were not trained on, periodic blur")
     columns = ("noise", *(name for name in rows[0] if name != "noise"))
@@ -162,7 +161,11 @@ def _train(options: Train, held: ExitStack) -> int:
             "directory": options.out,
             "problem": facts,
             "certificate": None,
-            "training": _record(run),
+            "training": {
+                **learned.record(run),
+                "seconds": run.seconds,
+                "validation": [list(pair) for pair in zip(run.validation_epochs, run.validation, strict=True)],
+            },
             "comparison": rows,
         }
         print_json(record)
@@ -224,28 +227,4 @@ def _facts(options: Train, data: TrainingData, net: LearnedDeconvolution) -> dic
         "inverse": options.inverse,
         "weights": sum(p.numel() for p in net.parameters()),
         "seed": options.seed,
-    }
-
-
-def _show(screen: Screen, options: Train, run: TrainRun) -> None:
-    screen.heading("Training", f"{run.status}: {run.status.text}")
-    what = "squared error" if options.loss == "supervised" else "objective"
-    screen.pairs(
-        {
-            "epochs": f"{count(run.epochs)} in {run.seconds:.1f} s ({run.epochs / max(run.seconds, 1e-9):.1f} a second)",
-            "loss": f"{number(run.initial)} → {number(run.best)} (validation, epoch {count(run.best_epoch)}): {what} "
-            "relative to the gradient-Wiener start",
-        }
-    )
-
-
-def _record(run: TrainRun) -> dict[str, Any]:
-    return {
-        "status": run.status.value,
-        "status_text": run.status.text,
-        "epochs": run.epochs,
-        "seconds": run.seconds,
-        "best_epoch": run.best_epoch,
-        "best_loss": run.best if math.isfinite(run.best) else None,
-        "validation": [list(pair) for pair in zip(run.validation_epochs, run.validation, strict=True)],
     }

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import time
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from surefoot_check.arrays import digest
 
-from .._core import checkpoints
-from .._core.interrupts import StopRequest
 from .._core.progress import progress_line
 from .._core.team import Message
 from .._core.validate import integer, positive_integer
-from .._learning.directory import TrainingDirectory, run_path
-from .._learning.run import TrainRun, TrainStatus
+from .._learning.fit import Course, Objective, fit
+from .._learning.optimizers import Adam
+from .._learning.run import TrainRun
 from .._learning.shared_sum import SharedSum, Terms, assign, flat
 from .learned import LearnedDeconvolution, Penalised
+from .stored import as_vectors
 from .training_data import Batch, TrainingData
 
 FORMAT = "surefoot-deconvolution/1"
@@ -42,20 +41,6 @@ VALID_EVERY = 4
 CLIP = 1.0
 INVERSE_RATE = 1e-2
 """Learning rate of the coefficients C of LD-Minv (algorithm 1 inside algorithm 4)."""
-
-
-@dataclass
-class _Progress:
-    step: int
-    seconds: float
-    best_step: int
-    best: dict[str, Tensor]
-    validation: list[tuple[int, float]] = field(default_factory=list)
-
-    @property
-    def least(self) -> float:
-        """The least validation loss."""
-        return min((loss for _, loss in self.validation), default=math.inf)
 
 
 def train(
@@ -105,12 +90,10 @@ def train(
     """
     if loss not in ("supervised", "objective"):
         raise ValueError(f"loss is {loss!r}; it must be 'supervised' or 'objective'")
-    steps, batch = positive_integer("steps", steps), positive_integer("batch", batch)
-    seed = integer("seed", seed, 0)
-    for name, value in (("minutes", minutes), ("learning_rate", learning_rate)):
-        if value is not None and not 0.0 < value < math.inf:
-            raise ValueError(f"{name} is {value!r}; it must be a positive number")
-    path = run_path(directory, resume)
+    course = Course.of(positive_integer("steps", steps), None, directory, resume, "steps", minutes=minutes)
+    batch, seed = positive_integer("batch", batch), integer("seed", seed, 0)
+    if not 0.0 < learning_rate < math.inf:
+        raise ValueError(f"learning_rate is {learning_rate!r}; it must be a positive number")
     settings = {
         "format": FORMAT,
         "loss": loss,
@@ -125,36 +108,45 @@ def train(
             "kernels": digest(data.kernels.cpu().numpy()),
         },
     }
+    weights, coefficients = parameters(net)
+    trained = copy.deepcopy(net)
+
+    def save(path: Path, w: Tensor) -> None:
+        assign(_all(trained), w)
+        trained.save(path)
+
     with ExitStack() as held:
-        losses = _Losses(net, loss, data, batch, crop, seed, held)
-        optimizer = torch.optim.Adam(losses.weights, learning_rate)
-        optimizers = {"weights": optimizer} | losses.optimizers
-        what = "training of a deconvolution network"
-        files = None if path is None else TrainingDirectory(path, settings, what, resume, held)
-        at = _Progress(0, 0.0, 0, _copied(net)) if files is None else _restored(files, net, optimizers)
-        stop = held.enter_context(StopRequest())
-        total = steps if minutes is None else 10**9
+        objective = _Losses(net, loss, data, batch, crop, seed, held)
+        what, layout = (
+            "training of a deconvolution network",
+            partial(as_vectors, weights=weights, coefficients=coefficients),
+        )
+        files = course.files(settings, what, held, layout)
+        total = course.epochs if minutes is None else 10**9
         show = held.enter_context(progress_line(progress, total, 1.0, 0.05))
-        status = _run(losses, optimizers, at, steps, minutes, learning_rate, files, stop, show)
-        net.load_state_dict(at.best)
-        if files is not None:
-            numbers = {"steps": at.step, "seconds": at.seconds, "best_step": at.best_step, "validation": at.validation}
-            files.finish(net.save, {"status": status, **numbers})
-    return TrainRun(
-        epochs=at.step,
-        losses=(),
-        validation=tuple(loss for _, loss in at.validation),
-        best_epoch=at.best_step,
-        best=at.least,
-        status=status,
-        stopped_by=stop.signal_number if status is TrainStatus.INTERRUPTED else None,
-        validation_epochs=tuple(step for step, _ in at.validation),
-        seconds=at.seconds,
-    )
+        best, run = fit(objective, flat(_all(net)), _Method(learning_rate), course, files, save, held, show)
+        assign(_all(net), best)
+    return run
+
+
+class _Method(Adam):
+    """Adam on clipped gradients; the rate grows, then falls along a cosine. A weight without gradient stays where it is."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__(rate)
+        self._largest = rate
+
+    def rate_at(self, epoch: int, share: float) -> float:
+        cosine = 0.5 * (1.0 + math.cos(math.pi * min(share, 1.0)))
+        return self._largest * min(1.0, (epoch + 1) / WARM_UP) * (LEAST_RATE + (1.0 - LEAST_RATE) * cosine)
+
+    def step(self, w: Tensor, gradient: Tensor, /, *_: object) -> Tensor:
+        return super().step(w, gradient * (CLIP / (gradient.norm() + 1e-6)).clamp(max=1.0))
 
 
 class _Task(Terms):
-    """The loss of a step, a mean over crops; w has all parameters of the network. A rank draws them all and keeps its own."""
+    """The loss of a step, a mean over crops; w has all parameters of the network, the coefficients of LD-Minv last. Of these the
+    loss has no gradient: they have their own. A rank draws all crops and keeps its own."""
 
     def __init__(self, common: Message) -> None:
         facts, tensors = common.facts, common.tensors
@@ -183,13 +175,15 @@ class _Task(Terms):
         return self._data.draw(self._count, self._crop, self._generator.manual_seed(self._seed + 1))
 
     def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        assign(self.net.parameters(), w)
+        assign(_all(self.net), w)
         value = self._share * self.evaluate(self._batch)[0]
-        return value.detach(), flat(torch.autograd.grad(value, _parameters(self.net)[0]))
+        weights, coefficients = parameters(self.net)
+        slopes = torch.autograd.grad(value, list(weights.values()))
+        return value.detach(), flat([*slopes, *map(torch.zeros_like, coefficients.values())])
 
     @torch.no_grad()
     def measure(self, w: Tensor) -> float:
-        assign(self.net.parameters(), w)
+        assign(_all(self.net), w)
         return self._share * float(self.evaluate(self._batch)[1])
 
     def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -206,13 +200,18 @@ class _InverseTask(_Task):
     """The loss of every layer's C on the same crops, at the α that they lead to."""
 
     def value_and_gradient(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        assign(self.net.parameters(), w)
+        assign(_all(self.net), w)
         value = self._share * self.net.inverse_loss(self._batch.blur, self._batch.noise)
-        return value.detach(), flat(torch.autograd.grad(value, _parameters(self.net)[1]))
+        weights, coefficients = parameters(self.net)
+        slopes = torch.autograd.grad(value, list(coefficients.values()))
+        return value.detach(), flat([*map(torch.zeros_like, weights.values()), *slopes])
 
 
-class _Losses:
-    """The losses of a run at the present weights of its network; the ranks of a job share the crops until ``held`` is closed."""
+class _Losses(Objective):
+    """The losses of a run; w as ``_Task`` has it. The ranks of a job share the crops until ``held`` is closed."""
+
+    look_every = LOOK_EVERY
+    validate_every = VALIDATE_EVERY
 
     def __init__(
         self,
@@ -224,8 +223,7 @@ class _Losses:
         seed: int,
         held: ExitStack,
     ) -> None:
-        self.net, self._batch = net, batch
-        self.weights, self._coefficients = _parameters(net)
+        self._batch = batch
         size = [len(net.layers), net.filters]
         facts = {"loss": loss, "size": size, "wavelet": net.wavelet, "inverse": net.inverse, "crop": crop, "seed": seed}
         parts: list[Message] = []
@@ -236,52 +234,39 @@ class _Losses:
         self._training = SharedSum(_Task, parts[0], held)
         self._validation = SharedSum(_Task, parts[1], held)
         self._validation.take(VALIDATION, {}, {})
-        self._inverse: tuple[SharedSum, torch.optim.Adam] | None = None
-        if self._coefficients:
-            self._inverse = SharedSum(_InverseTask, parts[0], held), torch.optim.Adam(self._coefficients, INVERSE_RATE)
+        self._inverse = None
+        if net.inverse is not None:
+            self._inverse, self.inner = SharedSum(_InverseTask, parts[0], held), Adam(INVERSE_RATE)
 
-    @property
-    def optimizers(self) -> dict[str, torch.optim.Adam]:
-        """Those that move the coefficients of LD-Minv, if there are any."""
-        return {} if self._inverse is None else {"inverse": self._inverse[1]}
-
-    def improve_inverse(self, step: int) -> None:
+    def prepare(self, epoch: int, w: Tensor) -> Tensor:
         """One step of algorithm 1 on every layer's C, at the α of this step's batch."""
-        if self._inverse is None:
-            return
-        total, optimizer = self._inverse
-        total.take(self._batch, {"step": step}, {})
-        _, gradient = total.value_and_gradient(self._vector())
-        _set_gradient(self._coefficients, gradient)
-        optimizer.step()
+        if self._inverse is None or self.inner is None:
+            return w
+        return self.inner.step(w, self._of_batch(self._inverse, epoch, w)[1])
 
-    def gradient(self, step: int) -> Tensor:
-        """The loss of this step's batch, its gradient in that of ``weights``."""
-        self._training.take(self._batch, {"step": step}, {})
-        value, gradient = self._training.value_and_gradient(self._vector())
-        _set_gradient(self.weights, gradient)
-        return value
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[Tensor, Tensor]:
+        return self._of_batch(self._training, epoch, w)
 
-    def validation(self) -> float:
+    def measure(self, w: Tensor) -> float:
         """Loss of the output on crops that are not trained on."""
-        return self._validation.measure(self._vector())
+        return self._validation.measure(w)
 
-    def _vector(self) -> Tensor:
-        return flat(self.net.parameters())
+    def _of_batch(self, loss: SharedSum, epoch: int, w: Tensor) -> tuple[Tensor, Tensor]:
+        loss.take(self._batch, {"step": epoch}, {})
+        return loss.value_and_gradient(w)
 
 
-def _parameters(net: LearnedDeconvolution) -> tuple[list[Tensor], list[Tensor]]:
-    """The weights, and the coefficients of LD-Minv apart."""
+def parameters(net: LearnedDeconvolution) -> tuple[dict[str, nn.Parameter], dict[str, nn.Parameter]]:
+    """The weights by name, and the coefficients of LD-Minv apart."""
     named = dict(net.named_parameters())
-    return (
-        [p for name, p in named.items() if not name.endswith("coefficients")],
-        [p for name, p in named.items() if name.endswith("coefficients")],
-    )
+    coefficients = {name: named.pop(name) for name in list(named) if name.endswith("coefficients")}
+    return named, coefficients
 
 
-def _set_gradient(parameters: list[Tensor], gradient: Tensor) -> None:
-    for parameter, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
-        parameter.grad = part.view_as(parameter)
+def _all(net: LearnedDeconvolution) -> list[nn.Parameter]:
+    """In the order that they have in w."""
+    weights, coefficients = parameters(net)
+    return [*weights.values(), *coefficients.values()]
 
 
 def measures(net: LearnedDeconvolution, batch: Batch, loss: Loss) -> Tensor:
@@ -289,105 +274,6 @@ def measures(net: LearnedDeconvolution, batch: Batch, loss: Loss) -> Tensor:
     iterates = net.iterates(batch.observed, batch.blur, batch.noise)
     if loss == "supervised":
         sharp = batch.blur.crop(batch.sharp)
-        return torch.stack([(batch.blur.crop(one.image) - sharp).square().mean((1, 2)) for one in iterates])
+        return torch.stack([(batch.blur.crop(x.image) - sharp).square().mean((1, 2)) for x in iterates])
     problem = Penalised(batch.observed, batch.blur, batch.noise, net.wavelet)
-    return torch.stack([problem.objective(one.image) for one in iterates]) / batch.sharp[0].numel()
-
-
-def _run(
-    losses: _Losses,
-    optimizers: Mapping[str, torch.optim.Adam],
-    at: _Progress,
-    steps: int,
-    minutes: float | None,
-    rate: float,
-    files: TrainingDirectory | None,
-    stop: StopRequest,
-    show: Any,
-) -> TrainStatus:
-    due, optimizer = checkpoints.Schedule(), optimizers["weights"]
-    begin = time.monotonic() - at.seconds
-    least = at.least
-    value = torch.ones(())
-    while True:
-        at.seconds = time.monotonic() - begin
-        done = max(at.step / steps, 0.0 if minutes is None else at.seconds / (60.0 * minutes))
-        status = TrainStatus.RUNNING
-        if done >= 1.0:
-            status = TrainStatus.FINISHED
-        elif stop.signal_number is not None:
-            status = TrainStatus.INTERRUPTED
-        looked = at.step % LOOK_EVERY == 0
-        if looked and not math.isfinite(float(value)):
-            status = TrainStatus.DIVERGED
-        # not where the run is cut off: which weights are best must not depend on that
-        if status is TrainStatus.FINISHED or (at.step % VALIDATE_EVERY == 0 and status is not TrainStatus.DIVERGED):
-            measured = losses.validation()
-            if not at.validation or at.validation[-1][0] != at.step:
-                at.validation.append((at.step, measured))
-            if measured < least:
-                least, at.best_step, at.best = measured, at.step, _copied(losses.net)
-        if looked and at.validation:
-            show(at.step, at.validation[-1][1], rate * _schedule(at.step, done))
-        if (
-            files is not None
-            and status is not TrainStatus.DIVERGED
-            and (at.step == 0 or status is not TrainStatus.RUNNING or due.due(at.step))
-        ):
-            files.save(_checkpoint(at, losses.net, optimizers))
-        if status is not TrainStatus.RUNNING:
-            return status
-        losses.improve_inverse(at.step)
-        value = losses.gradient(at.step)
-        torch.nn.utils.clip_grad_norm_(losses.weights, CLIP)
-        for group in optimizer.param_groups:
-            group["lr"] = rate * _schedule(at.step, done)
-        optimizer.step()
-        at.step += 1
-
-
-def _schedule(step: int, done: float) -> float:
-    """Of the learning rate, after this share of the training."""
-    cosine = 0.5 * (1.0 + math.cos(math.pi * min(done, 1.0)))
-    return min(1.0, (step + 1) / WARM_UP) * (LEAST_RATE + (1.0 - LEAST_RATE) * cosine)
-
-
-def _copied(net: LearnedDeconvolution) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in net.state_dict().items()}
-
-
-def _restored(
-    files: TrainingDirectory, net: LearnedDeconvolution, optimizers: Mapping[str, torch.optim.Adam]
-) -> _Progress:
-    """Where to continue from; then the network and the optimizers have that state."""
-    weights = _copied(net)
-    found = files.latest(weights | {f"best.{name}": value for name, value in weights.items()})
-    if found is None:
-        return _Progress(0, 0.0, 0, weights)
-    net.load_state_dict({name: found.weights[name] for name in weights})
-    moments: dict[str, dict[int, dict[str, Tensor]]] = {name: {} for name in optimizers}
-    for name, value in found.engine.items():
-        if name != "validation":
-            whose, index, part = name.split(".")
-            moments[whose].setdefault(int(index), {})[part] = value.cpu() if part == "step" else value
-    for name, optimizer in optimizers.items():
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": moments[name]})
-    best = {name: found.weights[f"best.{name}"] for name in weights}
-    pairs = [(int(step), value) for step, value in found.engine["validation"].tolist()]
-    return _Progress(found.iteration, found.rule["seconds"], int(found.rule["best_step"]), best, pairs)
-
-
-def _checkpoint(
-    at: _Progress, net: LearnedDeconvolution, optimizers: Mapping[str, torch.optim.Adam]
-) -> checkpoints.Checkpoint:
-    """What ``_restored`` needs to continue before the step at ``at.step``."""
-    weights = net.state_dict() | {f"best.{name}": value for name, value in at.best.items()}
-    engine = {
-        f"{name}.{index}.{part}": value
-        for name, optimizer in optimizers.items()
-        for index, one in optimizer.state_dict()["state"].items()
-        for part, value in one.items()
-    }
-    engine["validation"] = torch.tensor(at.validation, dtype=torch.float64).reshape(-1, 2)
-    rule = {"seconds": at.seconds, "best_step": float(at.best_step)}
-    return checkpoints.Checkpoint(at.step, weights, engine, rule, 0)
+    return torch.stack([problem.objective(x.image) for x in iterates]) / batch.sharp[0].numel()

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -23,7 +24,7 @@ from .._cli.screen import Screen, certificate_record, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.io import RunDirectoryError
-from .._learning.run import TrainRun, TrainStatus
+from .._learning.run import TrainStatus
 from .network import LearnedInverse
 from .spectra import Spectra
 from .training import Objective
@@ -156,17 +157,14 @@ def _train(options: Train, held: ExitStack) -> int:
         }
     )
 
-    def fit(place: Path, resume: bool) -> TrainRun:
-        return net.fit(
-            split.train,
-            optimizer=options.optimizer,
-            learning_rate=options.learning_rate,
-            epochs=options.epochs,
-            objective=_objective(options),
-            directory=place,
-            resume=resume,
-        )
-
+    fit = partial(
+        net.fit,
+        split.train,
+        optimizer=options.optimizer,
+        learning_rate=options.learning_rate,
+        epochs=options.epochs,
+        objective=_objective(options),
+    )
     run = learned.train(options, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
@@ -256,7 +254,7 @@ def _spectrum(A: Tensor, net: LearnedInverse) -> tuple[float, float]:
 
 def _share_inside(A: Tensor, net: LearnedInverse, interval: tuple[float, float]) -> float:
     """Of which part of the matrices the certificate on the interval speaks."""
-    spectra = [Spectra.of(one[None], net.c0).interval() for one in A if bool(one.any())]
+    spectra = [Spectra.of(matrix[None], net.c0).interval() for matrix in A if bool(matrix.any())]
     # for a zero matrix there is nothing to say: its inverse is 0, and exact
     inside = sum(interval[0] <= lower and upper <= interval[1] for lower, upper in spectra)
     return (inside + len(A) - len(spectra)) / len(A)

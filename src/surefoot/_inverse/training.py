@@ -132,9 +132,11 @@ class _Losses(fit.Objective):
     def __init__(self, training: SharedSum, validation: SharedSum) -> None:
         self._training, self._validation = training, validation
 
-    def evaluate(self, epoch: int, w: Tensor) -> tuple[float, Tensor, float | None]:
-        value, gradient = self._training.value_and_gradient(w)
-        return float(value), gradient, self._validation.measure(w)
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[Tensor, Tensor]:
+        return self._training.value_and_gradient(w)
+
+    def measure(self, w: Tensor) -> float:
+        return self._validation.measure(w)
 
 
 def _total(net: Trainable, value: Any, domain: str, last: bool, name: str, held: ExitStack) -> SharedSum:

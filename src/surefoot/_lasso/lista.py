@@ -3,9 +3,6 @@ which LISTA is known to converge."""
 
 from __future__ import annotations
 
-import copy
-import math
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,12 +15,17 @@ from torch import Tensor, nn
 from surefoot_check.rigor.gram import extreme_bounds
 
 from .._core.team import Message, member, name_of
-from .._core.validate import as_tensor, finite, integer, nonnegative, positive_integer, real
-from .._learning.run import TrainRun, TrainStatus
+from .._core.validate import as_tensor, finite, nonnegative, positive_integer, real
+from .._learning.fit import Course, Objective, fit
+from .._learning.optimizers import Adam
+from .._learning.run import TrainRun
 from .._learning.shared_sum import SharedSum, Terms, assign, flat
 from .._problems import Problems
 from .._problems.batch import soft
 from .._problems.lasso import Lasso
+
+Fresh = Callable[[int], tuple[Lasso, Tensor]]
+"""Problems and their x* of an epoch, the same ones whenever it is called with that epoch."""
 
 
 class UnrolledISTA(nn.Module, ABC):
@@ -47,8 +49,7 @@ class UnrolledISTA(nn.Module, ABC):
 
     def __init__(self, M: Any, layers: int, lam: float = 0.1, *, shared: bool = False) -> None:
         super().__init__()
-        found = real("M", M, 2)
-        M = found.to(as_tensor("M", M).dtype)  # float32 stays
+        M = real("M", M, 2).to(as_tensor("M", M).dtype)  # float32 stays
         if not bool(M.any()):
             raise ValueError("M is zero; every x is optimal there: pass another matrix")
         self.layers, self.shared = positive_integer("layers", layers), bool(shared)
@@ -77,10 +78,10 @@ class UnrolledISTA(nn.Module, ABC):
 
     def iterates(self, Y: Tensor) -> list[Tensor]:
         """x_0 = 0, x_1 … x_T (N, d) for Y (N, b)."""
-        found = [Y.new_zeros(len(Y), self.M.shape[1])]
+        iterates = [Y.new_zeros(len(Y), self.M.shape[1])]
         for index in range(self.layers):
-            found.append(self.layer(index, found[-1], Y))
-        return found
+            iterates.append(self.layer(index, iterates[-1], Y))
+        return iterates
 
     def forward(self, Y: Tensor) -> Tensor:
         """x_T (N, d) for Y (N, b)."""
@@ -127,8 +128,9 @@ class LISTA(UnrolledISTA):
         self.of_iterate = self._copies(torch.eye(self.M.shape[1]).to(self.M) - into @ self.M)
 
     def layer(self, index: int, x: Tensor, Y: Tensor) -> Tensor:
-        at = self._index(index)
-        return soft(Y @ self.of_target[at].T + x @ self.of_iterate[at].T, self.thresholds[index].clamp(min=0.0))
+        matrix = self._index(index)
+        v = Y @ self.of_target[matrix].T + x @ self.of_iterate[matrix].T
+        return soft(v, self.thresholds[index].clamp(min=0.0))
 
     def weight(self, index: int) -> Tensor:
         return self.of_target[self._index(index)].detach().T
@@ -188,7 +190,7 @@ def train_lista(
     epochs: int = 1000,
     learning_rate: float = 1e-3,
     *,
-    fresh: Callable[[int], tuple[Lasso, Tensor]] | None = None,
+    fresh: Fresh | None = None,
 ) -> TrainRun:
     """Minimise the mean of ‖x_T - x*‖² with Adam; one step an epoch on all problems. The network is changed in place.
     The ranks of a job share the problems, with the same result up to the rounding of sums.
@@ -202,51 +204,41 @@ def train_lista(
         fresh: other problems and x* each epoch, a function of the epoch; the best weights are those on ``problems``.
 
     Returns:
-        The run, with the losses on ``problems``; one that becomes non-finite ends it with status "diverged".
+        The run. With ``fresh``, its losses are those on the fresh problems and its validation that on ``problems``. A non-finite
+        loss ends it with status "diverged", Ctrl-C, SIGTERM and SIGHUP with "interrupted".
 
     Raises:
         TypeError, ValueError: bad arguments.
     """
     _checked(net)
     pairs = net.check(problems).Y, _targets(problems, targets)
-    epochs, learning_rate = integer("epochs", epochs, 0), nonnegative("learning_rate", learning_rate)
+    course, rate = Course.of(epochs), nonnegative("learning_rate", learning_rate)
     parameters = list(net.parameters())
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate)
-    losses: list[float] = []
-    begin, best, best_epoch, weights = time.monotonic(), math.inf, 0, copy.deepcopy(net.state_dict())
     with ExitStack() as held:
+        objective = _Errors(net, pairs, fresh, held)
+        best, run = fit(objective, flat(parameters), Adam(rate), course, None, lambda path, w: None, held)
+        assign(parameters, best)
+    return run
+
+
+class _Errors(Objective):
+    """The mean error on the problems of the epoch, and that on those of all epochs; w is the vector of all parameters."""
+
+    def __init__(self, net: UnrolledISTA, pairs: tuple[Tensor, Tensor], fresh: Fresh | None, held: ExitStack) -> None:
+        self._net, self._fresh = net, fresh
         common = Message({"kind": name_of(type(net)), **net.options}, {"M": net.M})
-        loss = SharedSum(ErrorTerms, common, held)
-        training = loss if fresh is None else SharedSum(ErrorTerms, common, held)
-        _take(loss, *pairs)
-        for epoch in range(epochs + 1):
-            w = flat(parameters)
-            losses.append(loss.measure(w))
-            if not math.isfinite(losses[-1]):
-                break
-            if losses[-1] < best:
-                best, best_epoch, weights = losses[-1], epoch, copy.deepcopy(net.state_dict())
-            if epoch == epochs:
-                break
-            if fresh is not None:
-                drawn, signals = fresh(epoch)
-                _take(training, net.check(drawn).Y, _targets(drawn, signals))
-            _, gradient = training.value_and_gradient(w)
-            for parameter, part in zip(parameters, gradient.split([p.numel() for p in parameters]), strict=True):
-                parameter.grad = part.view_as(parameter)
-            optimizer.step()
-    net.load_state_dict(weights)
-    return TrainRun(
-        epochs=len(losses) - 1,
-        losses=tuple(losses),
-        validation=(),
-        best_epoch=best_epoch,
-        best=best,
-        status=TrainStatus.FINISHED if math.isfinite(losses[-1]) else TrainStatus.DIVERGED,
-        stopped_by=None,
-        validation_epochs=(),
-        seconds=time.monotonic() - begin,
-    )
+        self._fixed = SharedSum(ErrorTerms, common, held)
+        self._training = self._fixed if fresh is None else SharedSum(ErrorTerms, common, held)
+        _take(self._fixed, *pairs)
+
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[Tensor, Tensor]:
+        if self._fresh is not None:
+            problems, signals = self._fresh(epoch)
+            _take(self._training, self._net.check(problems).Y, _targets(problems, signals))
+        return self._training.value_and_gradient(w)
+
+    def measure(self, w: Tensor) -> float | None:
+        return None if self._fresh is None else self._fixed.measure(w)
 
 
 class ErrorTerms(Terms):

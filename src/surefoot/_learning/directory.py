@@ -18,6 +18,8 @@ from .._core.validate import folder
 BEST = "best.safetensors"
 LOSSES_ONLY = "training/result.json has its losses, net.safetensors the network"
 """What a program's directory of a training has where nothing is descended with the trained network (``System.no_trajectory``)."""
+Layout = Callable[[dict[str, Tensor]], dict[str, Tensor]]
+"""From the tensors of a checkpoint, as some version wrote them, to those that are read today."""
 
 
 def run_path(directory: str | Path | None, resume: bool) -> Path | None:
@@ -41,14 +43,17 @@ class TrainingDirectory:
         what: that kind in words, for errors.
         resume: the directory has a training, with these settings.
         held: closed by the caller.
+        layout: of the checkpoints, where an earlier version wrote others.
 
     Raises:
         RunDirectoryError: a directory that exists, that has no such training, or in use by another run.
         OSError: a failed write.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], what: str, resume: bool, held: ExitStack) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], what: str, resume: bool, held: ExitStack, layout: Layout = dict
+    ) -> None:
+        self._path, self._layout = path, layout
         plain = json.dumps(settings, sort_keys=True)
         self._owner = hashlib.sha256(plain.encode()).hexdigest()
         held.enter_context(run_directory(path, resume))
@@ -69,7 +74,7 @@ class TrainingDirectory:
 
     def latest(self, weights: Mapping[str, Tensor]) -> checkpoints.Checkpoint | None:
         """The newest readable checkpoint with weights of these names and shapes; ``None`` before the first one."""
-        return checkpoints.latest(self._path, weights, self._owner)
+        return checkpoints.latest(self._path, weights, self._owner, self._layout)
 
     def save(self, checkpoint: checkpoints.Checkpoint) -> None:
         """Write a checkpoint."""

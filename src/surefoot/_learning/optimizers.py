@@ -19,8 +19,14 @@ class Optimizer(ABC):
         self.rate = rate
         self.state: dict[str, Tensor] = {}
 
+    def rate_at(self, epoch: int, share: float) -> float:
+        """The rate of the step at this epoch, where ``share`` of the training lies behind; constant unless overridden."""
+        return self.rate
+
     @abstractmethod
-    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Callable[[Tensor], float], /) -> Tensor | None:
+    def step(
+        self, w: Tensor, gradient: Tensor, value: Tensor, objective: Callable[[Tensor], float], /
+    ) -> Tensor | None:
         """The next weights; ``None`` where no step lowers the loss from ``value``, for one that compares."""
 
 

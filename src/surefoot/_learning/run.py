@@ -43,7 +43,7 @@ class TrainRun:
         status: how it ended.
         stopped_by: number of the signal that interrupted it.
         validation_epochs: see ``validation``.
-        seconds: that it took; where a limit of minutes counts them, with those before a resume.
+        seconds: that it took, those before a resume included.
     """
 
     epochs: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,7 +16,7 @@ from .._cli.matrices import Matrices, Split, inner_inverse, load
 from .._cli.options import Flag, Json, train_exits
 from .._cli.problem import at_least_one
 from .._cli.screen import Screen, number, print_json
-from .._learning.run import TrainRun, TrainStatus
+from .._learning.run import TrainStatus
 from .learned_svd import LearnedSVD
 from .svd_accuracy import Accuracy, Decomposition, accuracy, lapack
 from .words import WORDS
@@ -80,27 +81,24 @@ def _train(options: Train, held: ExitStack) -> int:
     )
     screen.heading("Uncertified", "no theorem speaks of the learned SVD")
 
-    def fit(place: Path, resume: bool) -> TrainRun:
-        return net.fit(
-            split.train,
-            loss=options.loss,
-            iterations=options.epochs,
-            batch=options.batch,
-            learning_rate=options.learning_rate,
-            seed=options.seed,
-            directory=place,
-            resume=resume,
-        )
-
+    fit = partial(
+        net.fit,
+        split.train,
+        loss=options.loss,
+        iterations=options.epochs,
+        batch=options.batch,
+        learning_rate=options.learning_rate,
+        seed=options.seed,
+    )
     run = learned.train(options, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
     net.save(Path(options.out) / NETWORK)
     learned.show(screen, run)
-    found = _compared(options, net, split)
+    compared = _compared(options, net, split)
     screen.heading("Comparison", "largest errors on the matrices that are held out; no theorem bounds those of D-SVD")
     columns = ("method", "seconds a matrix", "residual", "orthogonality", "singular values")
-    rows = [(name, *(number(value) for value in asdict(one).values())) for name, one in found.items()]
+    rows = [(name, *(number(value) for value in asdict(errors).values())) for name, errors in compared.items()]
     screen.table(columns, rows, numeric=(1, 2, 3, 4))
     if options.json:
         print_json(
@@ -109,11 +107,11 @@ def _train(options: Train, held: ExitStack) -> int:
                 "problem": split.facts,
                 "training": learned.record(run),
                 "certificate": None,
-                "comparison": {name: asdict(one) for name, one in found.items()},
+                "comparison": {name: asdict(errors) for name, errors in compared.items()},
             }
         )
     elif options.quiet:
-        error = found["trained D-SVD"].values
+        error = compared["trained D-SVD"].values
         print(
             f"{options.out}: training {run.status}, loss {run.best:.6g}, singular values off by up to {error:.3g}, uncertified"
         )
@@ -157,7 +155,7 @@ def _compared(options: Train, net: LearnedSVD, split: Split) -> dict[str, Accura
 
 def _decomposition(net: LearnedSVD) -> Decomposition:
     def run(M: Any) -> Any:
-        found = net(M)
-        return found.U, found.S, found.Vh
+        decomposed = net(M)
+        return decomposed.U, decomposed.S, decomposed.Vh
 
     return run

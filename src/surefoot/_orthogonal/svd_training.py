@@ -157,11 +157,13 @@ class _Batches(Objective):
         train_inverses(self._net, self._drawn(epoch), iterations, rate)
         return flat((self._net.steps, self._net.coefficients))
 
-    def evaluate(self, epoch: int, w: Tensor) -> tuple[float, Tensor, float | None]:
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[Tensor, Tensor]:
         if len(self._matrices) > self._batch:
             _take(self._training, self._drawn(epoch))
-        value, gradient = self._training.value_and_gradient(w)
-        return float(value), gradient, None if self._validation is None else self._validation.measure(w)
+        return self._training.value_and_gradient(w)
+
+    def measure(self, w: Tensor) -> float | None:
+        return None if self._validation is None else self._validation.measure(w)
 
     def _drawn(self, iteration: int) -> Tensor:
         """The matrices of an iteration: a function of it and the seed alone."""

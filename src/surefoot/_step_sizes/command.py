@@ -9,6 +9,7 @@ import shutil
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -175,19 +176,16 @@ def _train(options: Train, held: ExitStack) -> int:
         screen.heading("Uncertified", missing)
     screen.heading("Training", f"{options.optimizer}, {options.gradient} gradient, up to {options.epochs:,} epochs")
 
-    def fit(place: Path, resume: bool) -> TrainRun:
-        return train_network(
-            net,
-            problems,
-            options.optimizer,
-            options.gradient,
-            options.epochs,
-            options.learning_rate,
-            iterations=options.iterations,
-            directory=place,
-            resume=resume,
-        )
-
+    fit = partial(
+        train_network,
+        net,
+        problems,
+        options.optimizer,
+        options.gradient,
+        options.epochs,
+        options.learning_rate,
+        iterations=options.iterations,
+    )
     trained = learned.train(options, fit, held)
     screen.pairs({"ended": f"{trained.status}: {trained.status.text}", **learned.pairs(trained)})
     if trained.status is TrainStatus.INTERRUPTED:

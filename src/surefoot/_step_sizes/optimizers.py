@@ -28,13 +28,14 @@ class Armijo(LineSearch):
         super().__init__(rate)
         self.state = {"rate": torch.tensor(rate, dtype=torch.float64)}
 
-    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Objective, /) -> Tensor | None:
+    def step(self, w: Tensor, gradient: Tensor, value: Tensor, objective: Objective, /) -> Tensor | None:
         first = 2.0 * float(self.state["rate"])
-        found = backtrack(w, value, -gradient, float(gradient @ -gradient), first, objective)
-        if found is None:
+        taken = backtrack(w, float(value), -gradient, float(gradient @ -gradient), first, objective)
+        if taken is None:
             return None
-        self.state = {"rate": torch.tensor(found[0], dtype=torch.float64)}
-        return found[1]
+        rate, w = taken
+        self.state = {"rate": torch.tensor(rate, dtype=torch.float64)}
+        return w
 
 
 class LBFGS(LineSearch):
@@ -42,7 +43,7 @@ class LBFGS(LineSearch):
     the first direction is ``rate`` times the gradient divided by its norm. It compares gradients of different epochs, which
     needs fixed problems."""
 
-    def step(self, w: Tensor, gradient: Tensor, value: float, objective: Objective, /) -> Tensor | None:
+    def step(self, w: Tensor, gradient: Tensor, value: Tensor, objective: Objective, /) -> Tensor | None:
         old = self.state
         pairs = [(old[f"s{index}"], old[f"y{index}"]) for index in range(len(old) // 2 - 1)]
         if old:
@@ -51,12 +52,12 @@ class LBFGS(LineSearch):
                 pairs = [*pairs, (s, y)][-MEMORY:]
         for used in (pairs, []) if pairs else ([],):  # the gradient itself where the direction leads nowhere
             direction = self._direction(gradient, used)
-            found = backtrack(w, value, direction, float(gradient @ direction), 1.0, objective)
-            if found is not None:
+            taken = backtrack(w, float(value), direction, float(gradient @ direction), 1.0, objective)
+            if taken is not None:
                 self.state = {"w": w, "gradient": gradient}
                 for index, (s, y) in enumerate(used):
                     self.state |= {f"s{index}": s, f"y{index}": y}
-                return found[1]
+                return taken[1]
         return None
 
     def _direction(self, gradient: Tensor, pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
@@ -82,8 +83,8 @@ def backtrack(
         return None
     for _ in range(HALVINGS):
         trial = w + step * direction
-        found = objective(trial)
-        if found <= value + DECREASE * step * slope and found < value:
+        reached = objective(trial)
+        if reached <= value + DECREASE * step * slope and reached < value:
             return step, trial
         step *= 0.5
     return None

@@ -56,10 +56,12 @@ class RunLoss(Objective):
         if self._validation is not None and validation is not None:
             self._take(self._validation, validation)
 
-    def evaluate(self, epoch: int, w: Tensor) -> tuple[float, Tensor, float | None]:
+    def evaluate(self, epoch: int, w: Tensor) -> tuple[Tensor, Tensor]:
         self._select(epoch)
-        value, slope = self._training.value_and_gradient(w)
-        return float(value), slope, None if self._validation is None else self._validation.measure(w)
+        return self._training.value_and_gradient(w)
+
+    def measure(self, w: Tensor) -> float | None:
+        return None if self._validation is None else self._validation.measure(w)
 
     def value(self, epoch: int, w: Tensor) -> float:
         self._select(epoch)
