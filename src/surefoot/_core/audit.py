@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from .certificate import Certificate
 
@@ -98,17 +99,17 @@ class Audit:
         return "\n".join([head, *(f"  {line}" for line in self.lines)])
 
 
-def line(name: str, rows: Iterable[tuple[int, float, float]], needed: int = 0) -> AuditLine:
-    """An audit line from (iteration, left, right) for left ≤ right, which ``needed`` steps need.
+def line(name: str, rows: Iterable[tuple[int, float, float]], needed: Set[int] = frozenset()) -> AuditLine:
+    """An audit line from (iteration, left, right) for left ≤ right, which the iterations ``needed`` need.
 
     A violation is a left side above the right one by more than 1e-9 of it, a NaN, or a right side that bounds nothing.
     """
     worst: float | None = None
     at: int | None = None
     first: int | None = None
-    count = 0
+    seen: list[int] = []
     for iteration, left, right in rows:
-        count += 1
+        seen.append(iteration)
         inside = left <= right * (1.0 + math.copysign(TOLERANCE, right)) and right < math.inf
         if not inside and first is None:
             first = iteration
@@ -117,7 +118,7 @@ def line(name: str, rows: Iterable[tuple[int, float, float]], needed: int = 0) -
             worst, at = math.inf, iteration
         elif left > 0.0 and (worst is None or ratio > worst):
             worst, at = ratio, iteration
-    return AuditLine(name, first is None, worst, at, first, count, max(needed - count, 0))
+    return AuditLine(name, first is None, worst, at, first, len(seen), len(needed - set(seen)))
 
 
 def merged(lines: Iterable[AuditLine]) -> tuple[AuditLine, ...]:
@@ -150,16 +151,24 @@ def noise(gap: float, resolution: float) -> float:
 Rows = list[dict[str, float]]
 Lines = Iterator[tuple[int, float, float]]
 Check = tuple[str, Lines]
-"""What an audit line says, and its (iteration, left, right)."""
+"""What an audit line says, and its (iteration, left, right): of an iterate, or of the step from it."""
+
+
+class Led(NamedTuple):
+    """A ``Check`` of steps whose iterations are those that the steps led to."""
+
+    name: str
+    rows: Lines
 
 
 def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], resolution: float) -> Audit:
     """The audit of a trace by these checks. Each has something to say of every step above rounding noise: where it says less, a
     measurement is missing."""
-    above = (math.isinf(resolution) or a["gap"] > resolution for a, _ in pairwise(trace) if "step" in a)
-    needed = sum(above)
-    lines = tuple(line(name, rows, needed) for name, rows in checks)
-    return Audit(certificate.theorem, lines, resolution, certificate.claim.of_iterations)
+    steps = [a for a, _ in pairwise(trace) if "step" in a]
+    needed = {int(a["iteration"]) for a in steps if math.isinf(resolution) or a["gap"] > resolution}
+    led = {t + 1 for t in needed}
+    lines = (line(*check, led if isinstance(check, Led) else needed) for check in checks)
+    return Audit(certificate.theorem, tuple(lines), resolution, certificate.claim.of_iterations)
 
 
 def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) -> Lines:
@@ -175,7 +184,7 @@ def common_checks(trace: Rows, bound: Callable[[int], float] | None, resolution:
         checks.append(under_bound(trace, bound, resolution))
     if any("defect" in r for r in trace):
         rows = each(trace, "defect", lambda defect: (defect, 1e-10))
-        checks.append(("each iterate is a gradient step from the one before (relative defect)", rows))
+        checks.append(Led("each iterate is a gradient step from the one before (relative defect)", rows))
     return checks
 
 

@@ -92,9 +92,9 @@ class Certificate:
         arrays: sha256 of each array it speaks of.
         claims: what the checker can prove of it where it holds.
         advice: of a certificate that holds with a count of no practical use: why the count is so large, as measured, and what
-            lowers it. Of ``certify``; not in the file.
+            lowers it. Of ``certify``; a run keeps it in config.json.
         cut: what the reduction of the data to its numerical rank dropped; the certificate speaks of what is left. Of ``certify``;
-            a run keeps its text in config.json.
+            a run keeps it in config.json.
         format: of its file.
 
     Step size, rate, bound and iteration count are guarantees where ``holds``. A refuted theorem keeps its claims, so that an
@@ -183,7 +183,8 @@ class Certificate:
         return iterations_to(self.schedule, relative_gap) if self.schedule else math.inf
 
     def to_json(self) -> str:
-        """The certificate file: sorted keys, hexadecimal floats, no infinities (an unbounded quantity is left out)."""
+        """The certificate file: sorted keys and hexadecimal floats. A quantity without a finite bound is left out; a side of a
+        condition that fails is "inf", "-inf" or "nan" then, as ``float.hex`` writes it."""
         record: dict[str, Any] = {
             "format": self.format,
             "system": self.system,
@@ -203,7 +204,6 @@ class Certificate:
                     "margin": None if c.margin is None else c.margin.hex(),
                 }
                 for c in self.conditions
-                if math.isfinite(c.left) and math.isfinite(c.right)
             ],
             "optimal_value": self.optimal_value.hex(),
             "rule": self.rule,
@@ -247,8 +247,10 @@ class Certificate:
             )
         try:
             conclusion = record.get("conclusion", {"schedule": []})
-            if record["status"] == CertificateStatus.HOLDS and not conclusion["schedule"]:
+            holds = record["status"] == CertificateStatus.HOLDS
+            if holds and not conclusion["schedule"]:
                 raise ValueError("it holds, and conclusion has no schedule")
+            side = parse_hex if holds else _side
             return cls(
                 system=record["system"],
                 theorem=record["theorem"],
@@ -257,9 +259,9 @@ class Certificate:
                 conditions=tuple(
                     Condition(
                         c["name"],
-                        parse_hex(c["left"], "left"),
+                        side(c["left"], "left"),
                         c["relation"],
-                        parse_hex(c["right"], "right"),
+                        side(c["right"], "right"),
                         c["holds"],
                         None if c["margin"] is None else parse_hex(c["margin"], "margin"),
                     )
@@ -318,6 +320,11 @@ class Certificate:
                 return f"guaranteed gap {last.level:.6g} after {last.start} iterations, {self.initial_gap:.6g} at the start"
             case _:
                 return f"first step {self.step_size:.6g}, {self.claim.kind.text}"
+
+
+def _side(text: object, name: str) -> float:
+    """A side of a condition that may have no finite bound."""
+    return float(text) if text in ("inf", "-inf", "nan") else parse_hex(text, name)
 
 
 def require_arrays(certificate: Certificate, found: Mapping[str, str]) -> None:

@@ -188,7 +188,7 @@ class _Descent:
             "certify_every": certify_every,
             "max_iterations": max_iterations,
             "advice": self.certificate.advice,
-            "reduced": "" if loss.cut is None else loss.cut.text,
+            "reduced": None if loss.cut is None else loss.cut.to_dict(),
         }
         self.rule.start(loss.reduced, self.certificate)
         if self.directory is not None:

@@ -27,6 +27,7 @@ from .io import (
 )
 from .recertification import Recertification
 from .registry import SYSTEMS, descendable_named
+from .statistics import Cut
 from .status import RunStatus
 from .validate import folder
 
@@ -229,7 +230,7 @@ class Run:
             )
         result = config.pop("result", None) or {}
         try:
-            certificate = read_certificate(path / "certificate.json")
+            certificate = _noted(read_certificate(path / "certificate.json"), config)
             phases = [
                 Recertification(int(file.stem.split("-")[1]), read_certificate(file))
                 for file in sorted(path.glob("certificate-*.json"))
@@ -278,6 +279,13 @@ def read_certificate(path: Path) -> Certificate:
         raise RunDirectoryError(f"{path} is missing; this is not a complete run directory") from error
     except ValueError as error:
         raise RunDirectoryError(f"{path}: {error}") from error
+
+
+def _noted(certificate: Certificate, config: Mapping[str, Any]) -> Certificate:
+    """The certificate with what config.json has of it; before a reduction was kept with its numbers, that was text alone."""
+    reduced, advice = config.get("reduced"), config.get("advice") or ""
+    cut = Cut.from_dict(reduced) if isinstance(reduced, Mapping) else None
+    return replace(certificate, advice=str(advice), cut=cut)
 
 
 def _read_problem(path: Path, certificate: Certificate, data: str | Path | None) -> dict[str, Tensor]:

@@ -6,8 +6,9 @@ R ← qr([R; block]). For a memory-mapped file only one block at a time is copie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,6 +64,11 @@ class Cut:
     def to_dict(self) -> dict[str, float | str]:
         """In plain values, with the text."""
         return {**asdict(self), "text": self.text}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Cut:
+        """From ``to_dict``; ``KeyError`` where something is missing."""
+        return cls(**{field.name: record[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
 
-from .._core.audit import Audit, Check, Lines, audited, common_checks, constant_step, each, noise
+from .._core.audit import Audit, Check, Led, Lines, audited, common_checks, constant_step, each, noise
 from .._core.certificate import Certificate
 from .engine import LOWER
 
@@ -32,9 +32,9 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         # steps whose gradient is rounding noise prove nothing either way
         steps = [(a, b) for a, b in pairwise(trace) if "step" in a and a["gap"] > resolution]
         checks += [
-            ("the map stays a contraction: sum |A' - A| <= rho", _drift(steps, q)),
+            Led("the map stays a contraction: sum |A' - A| <= rho", _drift(steps, q)),
             ("|b| <= B", each(trace, "output_norm", lambda found: (found, q["B"]))),
-            ("features stay near: sum |Z' - Z| <= f sigma", _movement(steps, q)),
+            Led("features stay near: sum |Z' - Z| <= f sigma", _movement(steps, q)),
             ("hidden steps are small: at most 1 + delta times the bound of Lemma 1", _hidden(steps, q)),
             ("the output step is accurate: |h| <= tau |r|", _defect(steps, q)),
             ("one step: |r'| <= (1 - eta m) |r|", _contraction(trace, certificate, resolution)),

@@ -73,19 +73,18 @@ def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> 
 
 def _use(facts: Facts, best: float) -> Markup:
     """Whether anybody can run so many iterations, and what would lower them."""
-    advice = facts.run.config.get("advice")
+    advice = facts.run.certificate.advice
     if best <= PRACTICAL or not facts.in_force[0].certificate.claim.converges:
         return Markup("")
-    why = [Markup("<b>Why, and what would help:</b>"), advice] if isinstance(advice, str) and advice else []
+    why = [Markup("<b>Why, and what would help:</b>"), advice] if advice else []
     return paragraph("The bound is true and, at this target, of no practical use.", *why)
 
 
 def _reduced(facts: Facts) -> Markup:
     """What the reduction of the data dropped."""
-    reduced = facts.run.config.get("reduced")
-    if not (isinstance(reduced, str) and reduced):
-        return Markup("")
-    return paragraph(Markup("<b>The guarantee speaks of reduced data:</b>"), f"{reduced}.")
+    cut, kept = facts.run.certificate.cut, facts.run.config.get("reduced")
+    reduced = cut.text if cut is not None else kept if isinstance(kept, str) else ""
+    return paragraph(Markup("<b>The guarantee speaks of reduced data:</b>"), f"{reduced}.") if reduced else Markup("")
 
 
 def _nothing(facts: Facts) -> Markup:

@@ -24,7 +24,7 @@ from surefoot_check.step_sizes import prox_rate as step_sizes_prox_rate
 from surefoot_check.step_sizes import rate as step_sizes_rate
 from surefoot_check.step_sizes.batches import LARGEST, load_problem
 
-from .._core.audit import Audit, Check, Lines, audited, common_checks, noise
+from .._core.audit import Audit, Check, Led, Lines, audited, common_checks, noise
 from .._core.certificate import Certificate, Condition, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
@@ -200,7 +200,7 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
             ]
             if certificate.theorem == step_sizes_rate.THEOREM.id:
                 checks.append(
-                    ("a posteriori: the product of the observed factors", _a_posteriori(trace, steps, q, resolution))
+                    Led("a posteriori: the product of the observed factors", _a_posteriori(trace, steps, q, resolution))
                 )
         checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
         return audited(certificate, trace, checks, resolution)
