@@ -89,7 +89,7 @@ def check(
         FileNotFoundError: there is no such file, or ``data`` is needed.
         RuntimeError: this machine's floating-point arithmetic fails the self-test.
     """
-    if level not in LEVELS:
+    if level not in tuple(LEVELS):
         raise ValueError(f"level is {level!r}; it must be {' or '.join(LEVELS)}")
     known = with_modules(systems)
     path = Path(directory)

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 
 LONGEST = 1e9
 """Seconds; more of them timers cannot count everywhere."""
@@ -28,7 +29,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    if not 0.0 < seconds <= LONGEST:
+    if not isinstance(seconds, Real) or not 0.0 < seconds <= LONGEST:
         raise ValueError(f"the time limit is {seconds!r}; it must be a positive number of seconds, at most {LONGEST:g}")
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         raise ValueError("a time limit needs the main thread of a process on a system with timers (not Windows)")

@@ -209,9 +209,9 @@ def test_a_check_that_takes_too_long_is_undecided(
     assert report.outcome is Outcome.UNDECIDED and "time limit of 0.0001 seconds" in str(report.lines[-1])
     assert main(["check", str(run), "--time-limit", "1e-4"]) == 3
     assert "time limit" in capsys.readouterr().out
-    for bad in (0.0, -1.0, float("nan"), float("inf"), 1e300):
+    for bad in (0.0, -1.0, float("nan"), float("inf"), 1e300, "a", [1.0]):
         with pytest.raises(ValueError, match="positive number of seconds"):
-            check(run, seconds=bad)
+            check(run, seconds=bad)  # type: ignore[arg-type]
 
 
 def test_the_time_limit_ends_a_loop_and_leaves_no_timer() -> None:

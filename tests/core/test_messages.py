@@ -148,9 +148,9 @@ DESCEND: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"steps": "constant"}, ValueError, r"steps='constant' needs its step; pass the number itself"),
     ({"steps": True}, TypeError, r"steps is a bool; pass a rule"),
     ({"steps": [0.1]}, TypeError, r"steps is a list; pass a rule of sf.steps, its name, or a positive number"),
-    ({"steps": -1}, ValueError, r"eta is -1.0; a constant step must be a positive number"),
-    ({"steps": nan}, ValueError, r"eta is nan; a constant step must be a positive number"),
-    ({"steps": np.float32(0.0)}, ValueError, r"eta is 0.0; a constant step must be a positive number"),
+    ({"steps": -1}, ValueError, r"eta is -1.0; it must be a positive number"),
+    ({"steps": nan}, ValueError, r"eta is nan; it must be a positive number"),
+    ({"steps": np.float32(0.0)}, ValueError, r"eta is 0.0; it must be a positive number"),
     ({"steps": "paper-rho"}, ValueError, r"steps='paper-rho' needs a certificate of 'two-layer/corrected'"),
     ({"engine": "grams"}, ValueError, r"unknown engine 'grams'; did you mean 'gram'\? known: auto, gram, weights"),
     ({"engine": None}, ValueError, r"unknown engine None; known: auto, gram, weights"),
@@ -167,6 +167,21 @@ DESCEND: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"certify_every": "2"}, ValueError, r"certify_every is '2'; it must be an integer of at least 1"),
     ({"certificate": "cert.json"}, TypeError, r"certificate is a str; pass the result of certify\(net, loss\)"),
     ({"resume": True}, ValueError, r"resume=True needs the directory of the run to resume"),
+]
+
+ASKED: list[tuple[Callable[[sf.Certificate], object], type[Exception], str]] = [
+    (lambda certificate: certificate.bound("a"), TypeError, r"t is 'a' \(str\); pass a number of iterations"),  # type: ignore[arg-type]
+    (lambda certificate: certificate.bound(-1), ValueError, r"t is -1; iterations are counted from 0"),
+    (
+        lambda certificate: certificate.iterations_to("a"),
+        TypeError,
+        r"relative_gap is 'a' \(str\); pass a positive number",
+    ),  # type: ignore[arg-type]
+    (
+        lambda certificate: certificate.iterations_to(0.0),
+        ValueError,
+        r"relative_gap is 0.0; it must be a positive number",
+    ),
 ]
 
 NETWORKS: list[tuple[Callable[[], object], type[Exception], str]] = [
@@ -210,6 +225,14 @@ def test_bad_argument_of_descend(options: dict[str, Any], kind: type[Exception],
     assert torch.equal(net.W1.detach(), before)
 
 
+@pytest.mark.parametrize(("ask", "kind", "message"), ASKED)
+def test_bad_question_to_a_certificate(
+    ask: Callable[[sf.Certificate], object], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        ask(sf.certify(network(), LOSS))
+
+
 @pytest.mark.parametrize("step", [1e-4, np.float32(1e-4), np.float64(1e-4), 1])
 def test_any_real_number_is_a_step(step: Any) -> None:
     assert descend(steps=step, max_iterations=1).step_sizes == [float(step)]
@@ -220,8 +243,13 @@ def test_trace_of_a_loop_of_ones_own() -> None:
     with pytest.raises(ValueError, match=r"the trace is empty; call trace.record"):
         sf.audit(trace, sf.certify(net, LOSS))
     for bad in (0.0, -1.0, nan, inf):
-        with pytest.raises(ValueError, match=r"step_size is .*; it must be a positive number, or absent"):
+        with pytest.raises(
+            ValueError, match=r"step_size is .*; it must be a positive number, or nothing after the last"
+        ):
             trace.record(net, bad)
+    for wrong in ("a", True, [0.1]):
+        with pytest.raises(TypeError, match=r"step_size is .*; pass a positive number, or nothing after the last step"):
+            trace.record(net, wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="net is a Linear"):
         trace.record(torch.nn.Linear(4, 3), 0.1)
     trace.record(net)

@@ -25,6 +25,7 @@ from .claims import Claim, Kind
 from .plans import PLANS
 from .schedule import gap_at, iterations_to
 from .statistics import Cut
+from .validate import number, positive
 
 EXTREME = "the data or the weights are too large or too small"
 SCALE = "scale the data and the weights to order 1"
@@ -157,9 +158,10 @@ class Certificate:
         the gradient flow, after ``t`` units of time; ``iterations_to`` counts those then.
 
         Raises:
+            TypeError: no number.
             ValueError: a negative ``t``, or NaN.
         """
-        if not t >= 0:
+        if not number("t", t, "a number of iterations") >= 0:
             raise ValueError(f"t is {t}; iterations are counted from 0")
         if not self.schedule:
             return math.inf
@@ -176,11 +178,10 @@ class Certificate:
         """Iterations after which gap ≤ relative_gap × initial gap is guaranteed; ``inf`` if it never is.
 
         Raises:
-            ValueError: a relative_gap that is not a positive number.
+            TypeError, ValueError: a relative_gap that is not a positive number.
         """
-        if not 0.0 < relative_gap < math.inf:
-            raise ValueError(f"relative_gap is {relative_gap!r}; it must be a positive number")
-        return iterations_to(self.schedule, relative_gap) if self.schedule else math.inf
+        target = positive("relative_gap", relative_gap)
+        return iterations_to(self.schedule, target) if self.schedule else math.inf
 
     def to_json(self) -> str:
         """The certificate file: sorted keys and hexadecimal floats. A quantity without a finite bound is left out; a side of a

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from .certificate import Certificate
-from .validate import unknown
+from .validate import positive, unknown
 
 
 class StepRule(ABC):
@@ -61,9 +60,7 @@ class Constant(StepRule):
     name = "constant"
 
     def __init__(self, eta: float) -> None:
-        if not 0.0 < eta < math.inf:
-            raise ValueError(f"eta is {eta!r}; a constant step must be a positive number")
-        self.eta = self._step = eta
+        self.eta = self._step = positive("eta", eta)
 
     def certifies(self, certificate: Certificate) -> bool:
         return certificate.rule == self.name and certificate.step_size == self.eta

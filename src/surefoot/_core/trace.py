@@ -18,6 +18,7 @@ from .io import RunDirectoryError, plain, write_atomic
 from .losses import Loss
 from .registry import system_of
 from .system import AnyRecordable, Recordable
+from .validate import positive
 
 Row = dict[str, float]
 UNFINISHED = "the last step was announced and what it led to was not recorded: call trace.record(net) after it"
@@ -136,11 +137,11 @@ class Trace:
         Weights that are not finite are refused. No audit of a trace that ends with the step that led to them holds.
 
         Raises:
-            TypeError: a network of an unknown or of another kind than before.
+            TypeError: a network of an unknown or of another kind than before, or a step that is no number.
             ValueError: a step that is not positive and finite, or weights that do not fit or are not finite.
         """
-        if step_size is not None and not 0.0 < step_size < math.inf:
-            raise ValueError(f"step_size is {step_size!r}; it must be a positive number, or absent after the last step")
+        if step_size is not None:
+            step_size = positive("step_size", step_size, "a positive number, or nothing after the last step")
         if self.rows and "step" not in self.rows[-1]:
             raise ValueError("the trace was closed by record(net) without a step; start a new sf.Trace for another run")
         system = system_of(net)
@@ -161,7 +162,7 @@ class Trace:
             row |= system.measure_step(net, loss, self._last, self.rows[-1]["step"])
         self._last = weights
         if step_size is not None:
-            row["step"] = float(step_size)
+            row["step"] = step_size
             gradient = system.gradient(net, loss)
             self._trained = list(gradient)
             self._expected = {k: W - step_size * gradient[k] if k in gradient else W for k, W in weights.items()}

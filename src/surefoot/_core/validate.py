@@ -110,13 +110,29 @@ def folder(name: str, value: Any) -> Path:
     return Path(value)
 
 
+def number(name: str, value: Any, wanted: str) -> float:
+    """``value`` as a float; ``TypeError`` where it is no real number, alone or in a tensor or array without dimensions."""
+    found = value.item() if isinstance(value, Tensor | np.ndarray) and value.ndim == 0 else value
+    if isinstance(found, bool) or not isinstance(found, Real):
+        raise TypeError(f"{name} is {value!r} ({type(value).__name__}); pass {wanted}")
+    return float(found)
+
+
 def nonnegative(name: str, value: Any) -> float:
     """``value`` as a finite float ≥ 0; ``TypeError`` where it is no real number, ``ValueError`` where it is out of range."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} is {value!r} ({type(value).__name__}); pass a finite number of at least 0")
-    if not 0.0 <= float(value) < math.inf:
-        raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0")
-    return float(value)
+    wanted = "a finite number of at least 0"
+    found = number(name, value, wanted)
+    if not 0.0 <= found < math.inf:
+        raise ValueError(f"{name} is {value!r}; it must be {wanted}")
+    return found
+
+
+def positive(name: str, value: Any, wanted: str = "a positive number") -> float:
+    """``value`` as a finite float > 0; ``TypeError`` where it is no real number, ``ValueError`` where it is out of range."""
+    found = number(name, value, wanted)
+    if not 0.0 < found < math.inf:
+        raise ValueError(f"{name} is {value!r}; it must be {wanted}")
+    return found
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> ValueError:

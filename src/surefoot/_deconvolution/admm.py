@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,9 +11,9 @@ from torch import Tensor, nn
 from .._core.certificate import Certificate
 from .._core.progress import progress_line
 from .._core.status import RunStatus
-from .._core.validate import positive_integer
+from .._core.validate import nonnegative, positive, positive_integer
 from .inner import InnerSolution
-from .operators import Blur, positive
+from .operators import Blur
 from .problem import DeconvolutionProblem, DualityGap
 
 Inner = Callable[[Blur, Tensor, float, Tensor], InnerSolution]
@@ -164,11 +163,10 @@ class LADMM(nn.Module):
             progress: a progress line on a terminal.
 
         Raises:
-            ValueError: iterations that are not a positive integer, or a tolerance that is not a number of at least 0.
+            TypeError, ValueError: iterations that are not a positive integer, or a tolerance that is not a number of at least 0.
         """
         iterations = positive_integer("iterations", iterations)
-        if not 0.0 <= tolerance < math.inf:
-            raise ValueError(f"tolerance is {tolerance!r}; it must be a relative gap of at least 0")
+        tolerance = nonnegative("tolerance", tolerance)
         first = state = self.start(problem) if start is None else start
         state = replace(state, applications=0)
         status, count = RunStatus.MAX_ITERATIONS, 0

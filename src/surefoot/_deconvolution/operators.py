@@ -67,13 +67,6 @@ def _shape(name: str, shape: tuple[int, ...]) -> Shape:
     return shape[0], shape[1]
 
 
-def positive(name: str, value: float) -> float:
-    """``value`` as a float; ``ValueError`` unless it is positive and finite."""
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"{name} is {value!r}; it must be a positive number")
-    return float(value)
-
-
 def held(name: str, array: Tensor) -> Tensor:
     """``array``; ``ValueError`` where it has no values."""
     if array.is_meta:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from .._core.certificate import Certificate
 from .._core.status import RunStatus
-from .._core.validate import as_tensor, positive_integer
+from .._core.validate import as_tensor, positive, positive_integer
 from .admm import LADMM
 from .learned import LearnedDeconvolution
 from .noise import DIFFERENCE, estimate_noise
-from .operators import SUM_TOLERANCE, PeriodicBlur, ValidBlur, normalised_kernel, positive
+from .operators import SUM_TOLERANCE, PeriodicBlur, ValidBlur, normalised_kernel
 from .problem import DeconvolutionProblem, checked_image, default_penalty
 from .safeguard import restore_checked
 from .system import certificate

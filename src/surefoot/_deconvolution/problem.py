@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .._core.validate import as_tensor
-from .operators import Blur, held, image_norm, positive
+from .._core.validate import as_tensor, positive
+from .operators import Blur, held, image_norm
 from .wavelets import OrthonormalWavelet
 
 DEFAULT_WAVELET = "sym4"

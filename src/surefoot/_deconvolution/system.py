@@ -25,11 +25,11 @@ from .._core.certificate import Certificate, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
-from .._core.validate import unknown
+from .._core.validate import positive, unknown
 from .._learning.directory import LOSSES_ONLY
 from .admm import LADMM, State
 from .engine import LADMMEngine, rounding_of, weights_of
-from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error, positive
+from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error
 from .planner import PLANS
 from .problem import DeconvolutionProblem
 from .words import WORDS

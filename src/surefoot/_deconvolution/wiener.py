@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.validate import positive
 from .inner import solve_spd
-from .operators import Blur, Shape, multiply, positive
+from .operators import Blur, Shape, multiply
 from .problem import checked_image
 
 TOLERANCE = 1e-4

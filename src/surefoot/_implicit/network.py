@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from numbers import Real
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from .._core.samples import SampleLoss
-from .._core.validate import as_tensor, finite, positive_integer
+from .._core.validate import as_tensor, finite, positive, positive_integer
 from .._equilibrium.layer import EquilibriumError
 from . import adjoint
 from .adjoint import (
@@ -100,11 +99,10 @@ class ImplicitReLU(nn.Module):
         if len(set(dtypes.values())) > 1:
             given = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes.items())
             raise TypeError(f"{given}; the weights must have one dtype: convert them with .double() or .float()")
-        if isinstance(gamma, bool) or not isinstance(gamma, Real):
-            raise TypeError(f"gamma is {gamma!r} ({type(gamma).__name__}); pass a positive number")
+        gamma = positive("gamma", gamma)
         for name, weight in weights.items():
             setattr(self, name, nn.Parameter(weight.clone()))
-        self.gamma = _positive(gamma)
+        self.gamma = gamma
         self.solver, self.tolerance, self.max_iterations = solver, tolerance, max_iterations
         self._watch: tuple[tuple[Any, ...], NormWatch] | None = None
 
@@ -185,7 +183,7 @@ class ImplicitReLU(nn.Module):
 
     def set_extra_state(self, state: Any) -> None:
         """Take γ from a state dict; ``ValueError`` where it is no positive number."""
-        self.gamma = _positive(state)
+        self.gamma = positive("gamma", float(state))
 
     def norm_A(self) -> float:
         """Upper bound of ‖A‖, rounding included."""
@@ -379,10 +377,3 @@ class ImplicitReLU(nn.Module):
         }
         message = f"{what} after {solution.iterations} evaluations: {status.text}; {hints[status]}"
         raise EquilibriumError(message, cast(Any, solution))
-
-
-def _positive(gamma: Any) -> float:
-    value = float(gamma)
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"gamma is {value!r}; it must be a positive number")
-    return value
