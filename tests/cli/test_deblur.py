@@ -176,7 +176,7 @@ BAD_KERNELS = {
     "decimal-commas.csv": ("0,5;0,5\n1,0;0,5", "line 1: '0,5;0,5' has two kinds of separators"),
     "gaps.csv": ("1,,2\n,3,4", "line 1: a number is missing"),
     "overflow.txt": ("1e308 1e308\n1e308 -1", "kernel has negative entries"),
-    "broken.npy": ("no array", "cannot be read"),
+    "broken.npy": ("no array", "not an .npy file"),
     "broken.npz": ("no archive", "not an .npz archive"),
     "broken.png": ("no picture", "not a readable PNG or JPEG image"),
 }
@@ -199,7 +199,7 @@ def test_a_damaged_header_of_an_array_is_explained(run, tmp_path: Path, k: Path)
     for damaged in (content[:end] + b"(" + content[end + 1 :], content[:40], content[:-8]):
         k.write_bytes(damaged)
         outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW)
-        assert outcome.code == 2 and "cannot be read" in outcome.err and "unexpected" not in outcome.err
+        assert outcome.code == 2 and "cannot be memory-mapped" in outcome.err and "unexpected" not in outcome.err
 
 
 def test_archives_name_their_arrays(run, tmp_path: Path) -> None:

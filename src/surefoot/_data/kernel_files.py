@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from .arrays import real_array
 from .errors import DataError, MissingSourceError
-from .numpy_files import UNREADABLE, read_member, refused_objects
+from .numpy_files import map_array, open_archive, read_member
 from .pictures import read_picture
 from .sizes import require_at_most
 
@@ -42,26 +41,20 @@ def read_kernel(source: str) -> npt.NDArray[np.float64]:
     if suffix == ".npz":
         array = _from_archive(path, name)
     elif suffix == ".npy":
-        array = _from_npy(path)
+        array = map_array(path)
     elif suffix in (".png", ".jpg", ".jpeg"):
         array = _from_picture(path)
     else:
         array = _from_text(path)
     what = f"kernel {source}"
-    found = real_array(array, what)
-    if found.ndim != 2:
-        raise DataError(f"{what} has shape {found.shape}; expected one kernel, (rows, columns)")
-    return found
+    kernel = real_array(array, what)
+    if kernel.ndim != 2:
+        raise DataError(f"{what} has shape {kernel.shape}; expected one kernel, (rows, columns)")
+    return kernel
 
 
 def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez")
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except UNREADABLE as error:
-        raise DataError(f"{path}: not a readable .npz archive ({error})") from error
-    with archive:
+    with open_archive(path) as archive:
         names = list(archive.keys())
         if name is None and len(names) != 1:
             raise DataError(f"{path}: holds {len(names)} arrays; name one: {path.name}:NAME, of {', '.join(names)}")
@@ -69,21 +62,6 @@ def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
         if chosen not in names:
             raise DataError(f"{path}: has no array {chosen!r}; arrays found: {', '.join(names) or 'none'}")
         return read_member(archive, chosen, path)
-
-
-def _from_npy(path: Path) -> npt.NDArray[np.generic]:
-    try:
-        with np.errstate(over="ignore"):
-            found = np.load(path, mmap_mode="r", allow_pickle=False)  # takes no memory for what a header claims
-    except UNREADABLE as error:
-        if "Python objects" in str(error):
-            raise refused_objects(str(path)) from error
-        raise DataError(
-            f"{path}: cannot be read ({error}); the file may be truncated: save it with numpy.save"
-        ) from error
-    if not isinstance(found, np.ndarray):
-        raise DataError(f"{path}: is an archive with another name; call it .npz")
-    return found
 
 
 def _from_picture(path: Path) -> npt.NDArray[np.generic]:

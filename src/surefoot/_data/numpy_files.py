@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from numpy.lib.npyio import NpzFile
 from torch import Tensor
 
 from .arrays import class_labels, columns, image_rows, require_real, split_mask
@@ -29,6 +30,20 @@ UNREADABLE = (
 """What numpy and zipfile raise of damaged files: the header of an array is a line of Python, and its shape may be anything."""
 
 
+def open_archive(path: Path) -> NpzFile:
+    """A NumPy archive, to be closed by the caller.
+
+    Raises:
+        DataError: another kind of file, or a damaged one.
+    """
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez")
+    try:
+        return np.load(path, allow_pickle=False)
+    except UNREADABLE as error:
+        raise DataError(f"{path}: not a readable .npz archive ({error})") from error
+
+
 def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: float) -> Data:
     """Read one data set from an archive.
 
@@ -41,13 +56,7 @@ def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: flo
     Raises:
         DataError: not an archive, expected arrays absent (the message lists those found), or unusable values.
     """
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: not an .npz archive (empty, truncated, or another format); save it with numpy.savez")
-    try:
-        archive = np.load(path, allow_pickle=False)
-    except UNREADABLE as error:
-        raise DataError(f"{path}: not a readable .npz archive ({error})") from error
-    with archive:
+    with open_archive(path) as archive:
         chosen = _choose(path, list(archive.keys()), prefix)
         arrays = {role: read_member(archive, key, path) for role, key in chosen.items()}
 
@@ -86,13 +95,13 @@ def load_npy(inputs: Path, targets: Path | None) -> Data:
     Raises:
         DataError: not an `.npy` file, truncated, holds objects, not a real matrix, or row counts differ.
     """
-    X = _map(inputs)
+    X = map_array(inputs)
     if X.ndim != 2:
         raise DataError(f"{inputs}: has shape {X.shape}; expected a matrix (N, n); reshape it before saving")
     require_real(X, f"{inputs}")
     if targets is None:
         return Data(X=X, name=inputs.name)
-    Y, labels = _targets(_map(targets), f"{targets}", images=False)
+    Y, labels = _targets(map_array(targets), f"{targets}", images=False)
     return Data(X=X, Y=Y, labels=labels, name=f"{inputs.name},{targets.name}")
 
 
@@ -157,7 +166,12 @@ def _require_honest(archive: Any, key: str, path: Path) -> None:
         )
 
 
-def _map(path: Path) -> np.memmap:
+def map_array(path: Path) -> np.memmap:
+    """A memory-mapped array, which takes no memory for what its header claims.
+
+    Raises:
+        DataError: another kind of file, a damaged one, or an array of Python objects.
+    """
     with path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise DataError(f"{path}: not an .npy file (empty or another format); save it with numpy.save")

@@ -24,17 +24,7 @@ class Solves(Protocol):
 
     def _require(self, what: str, solution: Equilibrium, norm_A: float) -> None: ...
 
-    def _solve_linear(
-        self,
-        A: Tensor,
-        active: Tensor,
-        C: Tensor,
-        gamma: float,
-        call: Call,
-        *,
-        transposed: bool,
-        start: Tensor | None = None,
-    ) -> Tensor: ...
+    def _solve_linear(self, B: Tensor, active: Tensor, C: Tensor, gamma: float, **given: Any) -> Tensor: ...
 
 
 @dataclass
@@ -45,6 +35,14 @@ class Call:
     memory: SolverMemory | None = None
     norm_A: float = math.inf
     model: LowRankModel | None = None
+
+    def solve_linear(
+        self, A: Tensor, active: Tensor, C: Tensor, gamma: float, transposed: bool, start: Tensor | None = None
+    ) -> Tensor:
+        """V = D ∘ (C + γVB), B = Aᵀ if ``transposed`` else A."""
+        model = self.model.transposed if transposed and self.model is not None else self.model
+        B = A.T if transposed else A
+        return self.net._solve_linear(B, active, C, gamma, norm_B=self.norm_A, start=start, model=model)
 
 
 class EquilibriumFunction(torch.autograd.Function):
@@ -98,7 +96,7 @@ class LinearFunction(torch.autograd.Function):
     def forward(
         A: Tensor, C: Tensor, active: Tensor, start: Tensor | None, transposed: bool, gamma: float, call: Call
     ) -> Tensor:
-        return call.net._solve_linear(A.detach(), active, C.detach(), gamma, call, transposed=transposed, start=start)
+        return call.solve_linear(A.detach(), active, C.detach(), gamma, transposed, start)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -302,7 +302,7 @@ class ImplicitReLU(nn.Module):
             XW = X.detach() @ self.W.detach()
             active = active_units(A, XW.relu(), equilibrium.Z, self.gamma)
             b = self.b.detach().reshape(1, -1).expand(len(X), -1)
-            K = self._solve_linear(A, active, b, self.gamma, call, transposed=True)
+            K = call.solve_linear(A, active, b, self.gamma, transposed=True)
             return gram_matrix(X.detach(), equilibrium.Z, K, XW > 0, self.gamma)
 
     def _check(self, X: Tensor) -> None:
@@ -336,31 +336,9 @@ class ImplicitReLU(nn.Module):
         options |= {name: value for name, value in given.items() if value is not None}
         return solve(A, Phi, self.gamma, norm_A=norm_A, start=start, phi_error=phi_error, **options)
 
-    def _solve_linear(
-        self,
-        A: Tensor,
-        active: Tensor,
-        C: Tensor,
-        gamma: float,
-        call: Call,
-        *,
-        transposed: bool,
-        start: Tensor | None = None,
-    ) -> Tensor:
-        """V = D ∘ (C + γVB), B = Aᵀ if ``transposed`` else A."""
-        model = call.model
-        solution = solve_linear(
-            A.T if transposed else A,
-            active,
-            C,
-            gamma,
-            norm_B=call.norm_A,
-            start=start,
-            tolerance=self.tolerance,
-            model=model.transposed if transposed and model is not None else model,
-            **self._limit(),
-        )
-        self._require("the adjoint", solution, call.norm_A)
+    def _solve_linear(self, B: Tensor, active: Tensor, C: Tensor, gamma: float, **given: Any) -> Tensor:
+        solution = solve_linear(B, active, C, gamma, tolerance=self.tolerance, **given, **self._limit())
+        self._require("the adjoint", solution, given["norm_B"])
         return solution.V
 
     def _require(self, what: str, solution: Equilibrium | LinearSolution | Adjoint, norm_A: float) -> None:

@@ -10,45 +10,29 @@ from torch import Tensor
 
 from .._linalg.info import Status
 from .._linalg.operator import batch_first, refuse_nested_forward
-from .._linalg.pinv_function import gradient, tangent
+from .._linalg.pinv_function import ClosedForm
 from .iteration import Iterated
 
 Outputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 Run = Callable[[Tensor, Tensor | None, Tensor | None], Iterated]
 
 
-class _Inverse(torch.autograd.Function):
+class _Inverse(ClosedForm):
     """X, Y = XᴴX (empty for square A), status, rank, layers, residual of A (..., m, n), m ≤ n."""
 
     @staticmethod
     def forward(A: Tensor, start: Tensor | None, scale: Tensor | None, run: Run) -> Outputs:
-        found = run(A, start, scale)
+        iterated = run(A, start, scale)
         m, n = A.shape[-2:]
-        status = torch.where(found.rank == m, Status.OK, Status.RANK_DEFICIENT)
-        status = torch.where(found.converged, status, Status.NOT_CONVERGED)
-        Y = found.X.mH @ found.X if m < n else found.X.new_empty((*A.shape[:-2], 0, 0))
-        return found.X, Y, status, found.rank, found.layers, found.residual
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
-        X, Y, status = output[:3]
-        ctx.mark_non_differentiable(*output[2:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(inputs[0], X, Y, status)
-        ctx.save_for_forward(inputs[0], X, Y, status)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        A, X, Y, status = ctx.saved_tensors
-        return gradient(A, X, Y, status, grads[0], grads[1]), None, None, None
+        status = torch.where(iterated.rank == m, Status.OK, Status.RANK_DEFICIENT)
+        status = torch.where(iterated.converged, status, Status.NOT_CONVERGED)
+        Y = iterated.X.mH @ iterated.X if m < n else iterated.X.new_empty((*A.shape[:-2], 0, 0))
+        return iterated.X, Y, status, iterated.rank, iterated.layers, iterated.residual
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         refuse_nested_forward("LearnedInverse")
-        A, X, Y, status = ctx.saved_tensors
-        dX = tangent(A, X, status, tangents[0])
-        dY = dX.mH @ X + X.mH @ dX if A.shape[-2] < A.shape[-1] else torch.zeros_like(Y)
-        return dX, dY, None, None, None, None
+        return *ClosedForm.tangents(ctx, tangents[0]), *[None] * 4
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +41,7 @@ def compute(
     # a tolerance of every matrix, or one for all
     atol, rtol, upper = (value.expand(batch).reshape(-1) if value.ndim else value for value in (atol, rtol, upper))
 
-    def of(part: Tensor, index: Tensor | None) -> Computed:
+    def computed(part: Tensor, index: Tensor | None) -> Computed:
         if part.numel() == 0:
             return _nothing(part)
         if method == "inverse":
@@ -51,26 +52,16 @@ def compute(
             return iteration(part, bound, ratio, order, limit)
         return pseudoinverse(part, tolerances, hermitian, method)
 
-    values = vars(_finite_parts(flat, of)).values()
+    values = vars(_finite_parts(flat, computed)).values()
     if A.ndim != 3:
         values = (value.reshape((*batch, *value.shape[1:])) for value in values)
     return tuple(values)  # type: ignore[return-value]
 
 
 @torch.library.custom_op("surefoot::pinv", mutates_args=())
-def _kernel(
-    A: Tensor,
-    atol: Tensor,
-    rtol: Tensor,
-    upper: Tensor,
-    hermitian: bool,
-    method: str,
-    ratio: float,
-    order: int,
-    limit: int,
-) -> Outputs:
-    outputs = compute(A, atol, rtol, upper, hermitian, method, ratio, order, limit)
-    return tuple(output.contiguous() for output in outputs)  # type: ignore[return-value]
+@functools.wraps(compute)  # whose signature is the operator's
+def _kernel(*args: Any) -> Outputs:
+    return tuple(output.contiguous() for output in compute(*args))  # type: ignore[return-value]
 
 
 @_kernel.register_fake
@@ -137,12 +128,36 @@ def _absent(status: Tensor) -> Tensor:
     return (status == _SINGULAR) | (status == _NON_FINITE) | (status == _INACCURATE)
 
 
-class _Pseudoinverse(torch.autograd.Function):
-    """The kernel with its derivative; everything but X and Y is data about them.
+class ClosedForm(torch.autograd.Function):
+    """A function of A and constants with the outputs X = A⁺, Y = XᴴX, status, and further data about them, and its derivative.
 
     Y = XᴴX is an output with a derivative of its own, so that the cheap gradient, which needs G⁻¹ = (AAᴴ)⁻¹ = Y, can be
     differentiated again.
     """
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        A, X, Y, status = inputs[0], *output[:3]
+        ctx.mark_non_differentiable(*output[2:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(A, X, Y, status)
+        ctx.save_for_forward(A, X, Y, status)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        A, X, Y, status = ctx.saved_tensors
+        return gradient(A, X, Y, status, grads[0], grads[1]), *[None] * (len(ctx.needs_input_grad) - 1)
+
+    @staticmethod
+    def tangents(ctx: Any, dA: Tensor) -> tuple[Tensor, Tensor]:
+        """Of X and Y, for the ``jvp`` of a subclass."""
+        A, X, Y, status = ctx.saved_tensors
+        dX = tangent(A, X, status, dA)
+        return dX, dX.mH @ X + X.mH @ dX if A.shape[-2] < A.shape[-1] else torch.zeros_like(Y)
+
+
+class _Pseudoinverse(ClosedForm):
+    """The kernel with its derivative."""
 
     @staticmethod
     def forward(
@@ -160,19 +175,6 @@ class _Pseudoinverse(torch.autograd.Function):
         return _kernel(A, atol, rtol, upper, hermitian, method, ratio, order, limit)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Outputs) -> None:
-        A, X, Y, status = inputs[0], *output[:3]
-        ctx.mark_non_differentiable(*output[2:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(A, X, Y, status)
-        ctx.save_for_forward(A, X, Y, status)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        A, X, Y, status = ctx.saved_tensors
-        return gradient(A, X, Y, status, grads[0], grads[1]), *[None] * (len(ctx.needs_input_grad) - 1)
-
-    @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         return batch_first(differentiable_pinv, info, in_dims, args)
 
@@ -181,10 +183,7 @@ class _PseudoinverseWithTangent(_Pseudoinverse):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         refuse_nested_forward("pinv")
-        A, X, Y, status = ctx.saved_tensors
-        dX = tangent(A, X, status, tangents[0])
-        dY = dX.mH @ X + X.mH @ dX if A.shape[-2] < A.shape[-1] else torch.zeros_like(Y)
-        return dX, dY, None, None, None, None, None
+        return *ClosedForm.tangents(ctx, tangents[0]), *[None] * 5
 
 
 class _EagerPseudoinverse(torch.autograd.Function):

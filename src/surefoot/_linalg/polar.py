@@ -32,9 +32,17 @@ from torch import Tensor
 
 from . import norms
 from .arguments import compute_dtype, matrix_argument
-from .info import Info, Method, Status
+from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
-from .spectral import METHODS, adjoint, rank_tolerance, refuse_non_finite, spectral_factors
+from .spectral import (
+    METHODS,
+    adjoint,
+    describe,
+    extremes,
+    rank_tolerance,
+    refuse_non_finite,
+    spectral_factors,
+)
 from .svd_derivative import herm, reciprocal, skew
 
 
@@ -119,35 +127,16 @@ def _info(A: Tensor, U: Tensor, H: Tensor, Q: Tensor, S: Tensor, gram: Tensor, r
     A, U, H, Q = (matrix.to(wide) for matrix in (A, U, H, Q))
     identity = torch.eye(n, dtype=wide, device=A.device)
     defect_U, defect_Q = norms.defect(identity, U.mH, U), norms.defect(identity, Q.mH, Q)
-    largest = S.double().amax(-1) if n else S.new_zeros(S.shape[:-1], dtype=torch.float64)
-    smallest = S.double().amin(-1) if n else S.new_zeros(S.shape[:-1], dtype=torch.float64)
+    _, smallest = extremes(S)
     QS = Q * S.double().unsqueeze(-2)
     rounding = 2.0**-52 * norms.frobenius(QS) * (1 + defect_Q)
     # the last term exceeds the rounding of these differences
     lowest = smallest * (1 - defect_Q) - norms.defect(H, QS, Q.mH) - rounding - 2.0**-50 * smallest
     E = norms.up(norms.defect(A, U, H) + defect_U * norms.frobenius(H))
     bound = norms.up(defect_U + E / (lowest - E))
-    finite = torch.isfinite(A).all(-1).all(-1)
-    rank = (rank_tolerance(S, m, n) < S).sum(-1)
-    whole = torch.zeros_like(rank)
-    status = torch.where(rank == n, int(Status.OK), int(Status.RANK_DEFICIENT))
-    status = torch.where(torch.isfinite(H).all(-1).all(-1), status, int(Status.OUT_OF_RANGE))
-    used = torch.where(gram, int(Method.GRAM), int(Method.SVD))
-    return Info(
-        status=torch.where(finite, status, int(Status.NON_FINITE)),
-        rank=torch.where(finite, rank, whole),
-        iterations=whole,
-        residual=residual.nan_to_num(nan=torch.inf, posinf=torch.inf),
-        error_bound=torch.where(finite & (rank == n) & (lowest > E), bound, torch.inf).nan_to_num(
-            nan=torch.inf, posinf=torch.inf
-        ),
-        condition=torch.where(
-            finite & (smallest > 0) & (largest < torch.inf),
-            largest / torch.where(smallest > 0, smallest, 1.0),
-            torch.inf,
-        ),
-        method_code=torch.where(finite, used, int(Method.NONE)),
-    )
+    certain = (rank_tolerance(S, m, n) < S).all(-1) & (lowest > E)
+    bound = torch.where(certain, bound, torch.inf)
+    return describe(A, S, torch.isfinite(H).all(-1).all(-1), gram, residual, bound)
 
 
 def _compute(A: Tensor, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from .arguments import largest_part
+from .info import Info, Method, Status
 
 METHODS = ("auto", "svd")
 DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
@@ -158,6 +159,42 @@ def _turn_ties(U: Tensor, S: Tensor, Vh: Tensor, m: int, n: int) -> tuple[Tensor
     U[turned] = U[turned] @ reflection
     Vh[turned] = adjoint(reflection) @ Vh[turned]
     return U, Vh
+
+
+def extremes(S: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest and the smallest of the values S (..., k), in double precision; 0 where there are none."""
+    if S.shape[-1] == 0:
+        zero = S.new_zeros(S.shape[:-1], dtype=torch.float64)
+        return zero, zero
+    return S.double().amax(-1), S.double().amin(-1)
+
+
+def describe(A: Tensor, S: Tensor, in_range: Tensor, gram: Tensor, residual: Tensor, bound: Tensor) -> Info:
+    """The record of A (..., m, n) with singular values S (..., k), k = min(m, n), of which ``gram`` says how they were computed.
+
+    Args:
+        A, S: with the singular values as they were computed, whose precision decides the rank.
+        in_range: where the values are finite if A is.
+        gram: where the Gram matrix was used.
+        residual, bound: of each matrix, infinite or NaN where they are not known.
+    """
+    m, n = A.shape[-2:]
+    largest, smallest = extremes(S)
+    finite = torch.isfinite(A).all(-1).all(-1)
+    rank = (rank_tolerance(S, m, n) < S).sum(-1)
+    status = torch.where(rank == S.shape[-1], int(Status.OK), int(Status.RANK_DEFICIENT))
+    status = torch.where(in_range, status, int(Status.OUT_OF_RANGE))
+    whole = torch.zeros_like(rank)
+    known = finite & (smallest > 0) & (largest < torch.inf)
+    return Info(
+        status=torch.where(finite, status, int(Status.NON_FINITE)),
+        rank=torch.where(finite, rank, whole),
+        iterations=whole,
+        residual=residual.nan_to_num(nan=torch.inf, posinf=torch.inf),
+        error_bound=torch.where(finite, bound, torch.inf).nan_to_num(nan=torch.inf, posinf=torch.inf),
+        condition=torch.where(known, largest / torch.where(smallest > 0, smallest, 1.0), torch.inf),
+        method_code=torch.where(finite, torch.where(gram, int(Method.GRAM), int(Method.SVD)), int(Method.NONE)),
+    )
 
 
 def refuse_non_finite(A: Tensor, what: str, alternative: str) -> None:

@@ -10,9 +10,9 @@ from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIss
 
 from . import norms
 from .arguments import compute_dtype, matrix_argument
-from .info import Info, Method, Status
+from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
-from .spectral import METHODS, rank_tolerance, refuse_non_finite, spectral_factors
+from .spectral import METHODS, describe, extremes, refuse_non_finite, spectral_factors
 from .svd_derivative import gradient, tangent
 
 TIES = ("mask", "raise")
@@ -100,30 +100,11 @@ def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
     residual = norms.defect(A, U * S.unsqueeze(-2), Vh)
     identity = torch.eye(k, dtype=wide, device=A.device)
     orthogonality = torch.maximum(norms.defect(identity, U.mH, U), norms.defect(identity, Vh, Vh.mH))
-    largest = S.amax(-1) if k else S.new_zeros(S.shape[:-1])
-    smallest = S.amin(-1) if k else S.new_zeros(S.shape[:-1])
+    largest, _ = extremes(S)
     # the product U·diag(S) was rounded, and its columns are no longer than s_1(1 + δ)
     rounding = 2.0**-52 * k * largest * (1 + orthogonality)
     bound = norms.up(residual + rounding + orthogonality * largest)
-    finite = torch.isfinite(A).all(-1).all(-1)
-    rank = (rank_tolerance(value.S, m, n) < value.S).sum(-1)
-    status = torch.where(rank == k, int(Status.OK), int(Status.RANK_DEFICIENT))
-    status = torch.where(torch.isfinite(S).all(-1), status, int(Status.OUT_OF_RANGE))
-    whole = torch.zeros_like(rank)
-    used = torch.where(gram, int(Method.GRAM), int(Method.SVD))
-    return Info(
-        status=torch.where(finite, status, int(Status.NON_FINITE)),
-        rank=torch.where(finite, rank, whole),
-        iterations=whole,
-        residual=residual.nan_to_num(nan=torch.inf, posinf=torch.inf),
-        error_bound=torch.where(finite, bound, torch.inf).nan_to_num(nan=torch.inf, posinf=torch.inf),
-        condition=torch.where(
-            finite & (smallest > 0) & (largest < torch.inf),
-            largest / torch.where(smallest > 0, smallest, 1.0),
-            torch.inf,
-        ),
-        method_code=torch.where(finite, used, int(Method.NONE)),
-    )
+    return describe(A, value.S, torch.isfinite(S).all(-1), gram, residual, bound)
 
 
 def _compute(A: Tensor, full_matrices: bool, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
