@@ -2,6 +2,7 @@
 
 from ._core.registry import register
 from ._deconvolution.system import DeconvolutionSystem
+from ._feed_forward.system import FeedForwardSystem
 from ._implicit.system import ImplicitSystem
 from ._inverse.system import InverseSystem
 from ._linear_resnet.system import LinearResNetSystem
@@ -13,6 +14,7 @@ for _system in (
     TwoLayerSystem(),
     LinearResNetSystem(),
     ImplicitSystem(),
+    FeedForwardSystem(),
     StepSizesSystem(),
     InverseSystem(),
     SVDSystem(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
-from . import deconvolution, implicit, inverse, linear_resnet, step_sizes, two_layer
+from . import deconvolution, feed_forward, implicit, inverse, linear_resnet, step_sizes, two_layer
 from .statement import Theorem
 from .system import System
 
@@ -15,6 +15,7 @@ SYSTEMS: dict[str, System] = {
         two_layer.SYSTEM,
         linear_resnet.SYSTEM,
         implicit.SYSTEM,
+        feed_forward.SYSTEM,
         step_sizes.SYSTEM,
         inverse.SYSTEM,
         deconvolution.SYSTEM,

@@ -1,0 +1,43 @@
+"""The squared loss of a feed-forward network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn import functional
+
+from surefoot_check.feed_forward.network import Network
+
+from .._core.samples import SampleLoss
+from .modules import applied
+
+
+class NetworkLoss(SampleLoss):
+    """½‖f(X) - Y‖²_F, and how the layers of f are made; X (N, d), Y (N, k) or (N,).
+
+    Args:
+        X, Y: as ``sf.SquaredLoss``.
+        layers: (L, 3), int64: outputs, bias and activation of each layer.
+        settings: (L, 2), float64: of the activations.
+    """
+
+    kind = Network.kind
+
+    def __init__(self, X: Any, Y: Any, layers: Tensor, settings: Tensor) -> None:
+        super().__init__(X, Y)
+        self.layers, self.settings = layers, settings
+        self._activations = [
+            (code, (first, second))
+            for code, (first, second) in zip(layers[:, 2].tolist(), settings.tolist(), strict=True)
+        ]
+
+    def arrays(self) -> dict[str, Tensor]:
+        return {**super().arrays(), "layers": self.layers, "settings": self.settings}
+
+    def residual(self, weights: dict[str, Tensor]) -> Tensor:
+        """f(X) - Y (N, k)."""
+        a = self.X
+        for number, (code, settings) in enumerate(self._activations, 1):
+            a = applied(code, functional.linear(a, weights[f"W{number}"], weights.get(f"b{number}")), settings)
+        return a - self.Y

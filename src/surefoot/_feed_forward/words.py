@@ -1,0 +1,32 @@
+"""What reports and screens say of feed-forward networks."""
+
+from __future__ import annotations
+
+from .._core.words import Words
+
+WORDS = Words(
+    symbols={
+        "initial_gap": ("½‖r₀‖²", "loss at these weights"),
+        "sigma_min_J": ("σ₀", "smallest singular value of the Jacobian of all outputs in all weights"),
+        "norm_J": ("‖J₀‖", "largest singular value of the Jacobian"),
+        "lipschitz_J": ("Λ", "the Jacobian changes at most Λ times as much as the weights, on the ball"),
+        "kink_margin": (
+            "m",
+            "how often the change of a pre-activation on the ball fits into its distance to the nearest kink, at least",
+        ),
+        "ball": ("ρ", "radius of the ball of weights on which everything is bounded"),
+        "eta": ("η", "the floor step"),
+        "r0": ("r₀", "bound of the norm of the residual at these weights"),
+        "sigma_star": ("σ*", "smallest singular value that the Jacobian keeps; the rate is proportional to its square"),
+        "radius": ("ρ*", "an exact fit lies within this distance of these weights, and descent stays within it"),
+        "norm_J_ball": ("b", "largest singular value of the Jacobian within that distance"),
+    },
+    problems={"network-squared": "squared loss of a feed-forward network"},
+    engines={"weights": "the weights themselves"},
+    instead={
+        "trace": "sf.Trace does not record feed-forward networks, whose theorem is about a state; certify the state "
+        "itself: sf.certify(model, loss)",
+        "certify_every": "certify_every does not apply to feed-forward networks; call sf.certify(model, loss) again "
+        "where it is wanted",
+    },
+)

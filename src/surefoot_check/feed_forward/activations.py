@@ -1,0 +1,253 @@
+"""The activations that networks may have: values, derivatives, the constants of the theorems, and kinks.
+
+Φ1 and Φ2 bound |φ'| and |φ''| over the real line, rounded up; "Activations" in docs/theorems/feed-forward.md has the proofs. Of a
+piecewise linear activation Φ2 is 0 between its kinks, and the theorem asks that no pre-activation reaches one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, frobenius_upper, up
+from ..rigor.functions import UNDERFLOW, evaluated
+
+Settings = tuple[float, float]
+"""The numbers of an activation that has any: the slope below 0 of a leaky ReLU, the two ends of a hard tanh; else zeros."""
+Evaluated = tuple[Array, float]
+"""An array, and a bound of its error in Frobenius norm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation:
+    """One kind of activation, by the number that stands for it in a file.
+
+    Attributes:
+        code: that number.
+        name: what people call it.
+        settings: how many settings it has.
+        slope: Φ1, given the settings.
+        bend: Φ2.
+        value: φ(Z) with its error.
+        derivative: φ'(Z) with its error; at a kink that of one side.
+        exact: φ of a ball.
+        kinks: where φ' jumps, given the settings, ascending.
+    """
+
+    code: int
+    name: str
+    settings: int = 0
+    slope: Callable[[Settings], float]
+    bend: float
+    value: Callable[[Array, Settings, Level], Evaluated]
+    derivative: Callable[[Array, Settings, Level], Evaluated]
+    exact: Callable[[Any, Settings], Any]
+    kinks: Callable[[Settings], tuple[float, ...]] = lambda settings: ()
+
+    def possible(self, settings: Settings) -> bool:
+        """Whether these can be its settings."""
+        kinks = self.kinks(settings)
+        return not any(settings[self.settings :]) and all(a < b for a, b in pairwise(kinks))
+
+
+def _plus(*terms: Evaluated) -> Evaluated:
+    """The sum of arrays with errors."""
+    total, error = terms[0]
+    for value, of in terms[1:]:
+        total = total + value
+        error = up(error + of + UNIT_ROUNDOFF * frobenius_upper(total), 3)
+    return total, error
+
+
+def times(a: Evaluated, b: Evaluated) -> Evaluated:
+    """The entrywise product of arrays with errors."""
+    (A, a_error), (B, b_error) = a, b
+    product = A * B
+    largest_A, largest_B = (float(np.abs(M).max(initial=0.0)) for M in (A, B))
+    error = largest_A * b_error + largest_B * a_error + a_error * b_error
+    return product, up(error + UNIT_ROUNDOFF * frobenius_upper(product) + UNDERFLOW * product.size, 8)
+
+
+def _minus(a: Evaluated) -> Evaluated:
+    return -a[0], a[1]
+
+
+def _exactly(A: Array) -> Evaluated:
+    return A, 0.0
+
+
+def _function(name: str) -> Callable[[Array, Settings, Level], Evaluated]:
+    return lambda Z, settings, level: evaluated(name, Z, level)
+
+
+def _tanh_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    t = evaluated("tanh", Z, level)
+    return _plus(_exactly(np.ones_like(Z)), _minus(times(t, t)))
+
+
+def _sigmoid_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    s, other = evaluated("sigmoid", Z, level), evaluated("sigmoid", -Z, level)
+    return times(s, other)
+
+
+def _silu(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    return times(_exactly(Z), evaluated("sigmoid", Z, level))
+
+
+def _silu_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    s = evaluated("sigmoid", Z, level)
+    return _plus(s, times(_exactly(Z), _sigmoid_slope(Z, settings, level)))
+
+
+def _gelu(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    return times(_exactly(Z), evaluated("normal_cdf", Z, level))
+
+
+def _gelu_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    return _plus(evaluated("normal_cdf", Z, level), times(_exactly(Z), evaluated("normal_density", Z, level)))
+
+
+def _elu(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    below, error = evaluated("expm1", np.minimum(Z, 0.0), level)
+    return np.where(Z > 0.0, Z, below), error
+
+
+def _elu_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    return evaluated("exp", np.minimum(Z, 0.0), level)
+
+
+def _leaky(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    below = times(_exactly(np.full_like(Z, settings[0])), _exactly(np.minimum(Z, 0.0)))
+    return np.where(Z > 0.0, Z, below[0]), below[1]
+
+
+def _leaky_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    return _exactly(np.where(Z > 0.0, 1.0, settings[0]))
+
+
+def _clipped_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+    return _exactly(np.where((settings[0] < Z) & (settings[1] > Z), 1.0, 0.0))
+
+
+def _of(number: float) -> Callable[[Settings], float]:
+    return lambda settings: number
+
+
+def _ball(x: float, like: Any) -> Any:
+    return type(like)(x)
+
+
+def _exact_normal(z: Any) -> Any:
+    return (-z / _ball(2.0, z).sqrt()).erfc() / 2
+
+
+def _lower(a: Any, b: Any) -> Any:
+    return -(-a).max(-b)
+
+
+IDENTITY = Activation(
+    code=0,
+    name="identity",
+    slope=_of(1.0),
+    bend=0.0,
+    value=lambda Z, settings, level: _exactly(Z),
+    derivative=lambda Z, settings, level: _exactly(np.ones_like(Z)),
+    exact=lambda z, settings: z,
+)
+ACTIVATIONS: dict[int, Activation] = {
+    activation.code: activation
+    for activation in (
+        IDENTITY,
+        Activation(
+            code=1,
+            name="tanh",
+            slope=_of(1.0),
+            bend=0.7698003589195011,
+            value=_function("tanh"),
+            derivative=_tanh_slope,
+            exact=lambda z, settings: z.tanh(),
+        ),
+        Activation(
+            code=2,
+            name="sigmoid",
+            slope=_of(0.25),
+            bend=0.09622504486493764,
+            value=_function("sigmoid"),
+            derivative=_sigmoid_slope,
+            exact=lambda z, settings: 1 / (1 + (-z).exp()),
+        ),
+        Activation(
+            code=3,
+            name="softplus",
+            slope=_of(1.0),
+            bend=0.25,
+            value=_function("softplus"),
+            derivative=_function("sigmoid"),
+            exact=lambda z, settings: z.max(_ball(0.0, z)) + (-abs(z)).exp().log1p(),
+        ),
+        Activation(
+            code=4,
+            name="SiLU",
+            slope=_of(1.0998393201288671),
+            bend=0.5,
+            value=_silu,
+            derivative=_silu_slope,
+            exact=lambda z, settings: z / (1 + (-z).exp()),
+        ),
+        Activation(
+            code=5,
+            name="GELU",
+            slope=_of(1.128904145185155),
+            bend=0.797884560802866,
+            value=_gelu,
+            derivative=_gelu_slope,
+            exact=lambda z, settings: z * _exact_normal(z),
+        ),
+        Activation(
+            code=6,
+            name="ELU",
+            slope=_of(1.0),
+            bend=1.0,
+            value=_elu,
+            derivative=_elu_slope,
+            exact=lambda z, settings: z.max(_ball(0.0, z)) + _lower(z, _ball(0.0, z)).expm1(),
+        ),
+        Activation(
+            code=7,
+            name="ReLU",
+            slope=_of(1.0),
+            bend=0.0,
+            value=lambda Z, settings, level: _exactly(np.maximum(Z, 0.0)),
+            derivative=lambda Z, settings, level: _exactly(np.where(Z > 0.0, 1.0, 0.0)),
+            exact=lambda z, settings: z.max(_ball(0.0, z)),
+            kinks=lambda settings: (0.0,),
+        ),
+        Activation(
+            code=8,
+            name="leaky ReLU",
+            settings=1,
+            slope=lambda settings: max(1.0, abs(settings[0])),
+            bend=0.0,
+            value=_leaky,
+            derivative=_leaky_slope,
+            exact=lambda z, settings: z.max(_ball(0.0, z)) + settings[0] * _lower(z, _ball(0.0, z)),
+            kinks=lambda settings: (0.0,),
+        ),
+        Activation(
+            code=9,
+            name="hard tanh",
+            settings=2,
+            slope=_of(1.0),
+            bend=0.0,
+            value=lambda Z, settings, level: _exactly(np.clip(Z, *settings)),
+            derivative=_clipped_slope,
+            exact=lambda z, settings: _lower(z.max(_ball(settings[0], z)), _ball(settings[1], z)),
+            kinks=lambda settings: settings,
+        ),
+    )
+}
+"""By their codes, which are part of the file format: none is ever used for another activation."""

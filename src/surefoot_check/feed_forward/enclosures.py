@@ -1,0 +1,271 @@
+"""Rigorous enclosures of the base quantities of feed-forward networks on concrete arrays.
+
+The rows of the Jacobian J belong to the outputs of all rows of X, row by row. Its Gram matrix is JJᵀ = Σ_l (B_lB_lᵀ) ∘ (ã_{l-1}ã_{l-1}ᵀ),
+B_l = ∂f/∂z_l row by row, ã_{l-1} the inputs of layer l with a column of ones where it has a bias; J is never formed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..problems import TINY, Array, Interval, Problem, arb_matrix, ball, root_down
+from ..rigor.bounds import UNIT_ROUNDOFF, array_up, difference_with_error, down, frobenius_upper, up
+from ..rigor.gram import cheap_norm, norm_bounds
+from ..rigor.spectra import symmetric_eigenvalue_bounds
+from .activations import times
+from .lipschitz import LayerBounds, is_below, symmetric_bend
+from .network import DEEPEST, LayerKind, Network, smooth
+
+EIGENVALUE = 1e-13
+"""Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
+
+
+WIDEST = 1e300
+"""Above every margin."""
+
+
+@dataclass(frozen=True)
+class Enclosed:
+    """A matrix known up to ``error`` in Frobenius norm, so that no entry differs by more."""
+
+    value: Array
+    error: float
+
+
+class Layer:
+    """One layer at the weights: its inputs and pre-activations for all rows of X."""
+
+    def __init__(self, kind: LayerKind, W: Array, b: Array | None, inputs: Enclosed, problem: Network) -> None:
+        self.kind, self.W, self.inputs, self.level = kind, W, inputs, problem.level
+        product, error = self.level.product(inputs.value, W.T)
+        self.norm = norm_bounds(W, self.level)[1]
+        error = up(error + inputs.error * self.norm, 2)
+        if b is not None:
+            product, rounding = difference_with_error(product, -b)
+            error = up(error + rounding)
+        self.before = Enclosed(product, error)
+
+    @cached_property
+    def outputs(self) -> Enclosed:
+        """φ(z)."""
+        kind, z = self.kind, self.before
+        value, error = kind.activation.value(z.value, kind.settings, self.level)
+        return Enclosed(value, up(error + kind.activation.slope(kind.settings) * z.error, 2))
+
+    @cached_property
+    def slopes(self) -> Enclosed:
+        """φ'(z)."""
+        kind, z = self.kind, self.before
+        value, error = kind.activation.derivative(z.value, kind.settings, self.level)
+        error = up(error + kind.activation.bend * z.error, 2)
+        near = sum(int((np.abs(z.value - kink) <= z.error).sum()) for kink in kind.activation.kinks(kind.settings))
+        if near:  # on which side of the kink these entries are is not known
+            error = up(error + 2.0 * math.sqrt(near) * kind.activation.slope(kind.settings), 4)
+        return Enclosed(value, error)
+
+    @cached_property
+    def extended(self) -> Enclosed:
+        """ã."""
+        a = self.inputs
+        if not self.kind.bias:
+            return a
+        return Enclosed(np.hstack([a.value, np.ones((len(a.value), 1))]), a.error)
+
+    @cached_property
+    def row_norms(self) -> Array:
+        """Upper bounds of the norms of the rows of ã."""
+        return array_up(_row_norms(self.extended.value) + self.extended.error, 1)
+
+    @cached_property
+    def bounds(self) -> LayerBounds:
+        """What the lemma on the change of the Jacobian asks of the layer."""
+        a, kind = self.extended, self.kind
+        return LayerBounds(
+            self.norm,
+            float(_row_norms(self.W.T).max()),
+            up(norm_bounds(a.value, self.level)[1] + a.error),
+            float(self.row_norms.max()),
+            kind.activation.slope(kind.settings),
+            kind.activation.bend,
+        )
+
+
+def _row_norms(A: Array) -> Array:
+    """Upper bounds of the norms of the rows."""
+    return array_up(np.sqrt((A * A).sum(axis=1) + TINY * A.shape[1]), A.shape[1] + 4)
+
+
+class Measured:
+    """What the base quantities are computed from; each part is measured once, when it is needed."""
+
+    def __init__(self, problem: Network, weights: Mapping[str, Array]) -> None:
+        self.problem, self.weights = problem, weights
+        self.layers: list[Layer] = []
+        a = Enclosed(problem.X, 0.0)
+        for number, kind in enumerate(problem.layers, 1):
+            layer = Layer(kind, weights[f"W{number}"], weights.get(f"b{number}"), a, problem)
+            self.layers.append(layer)
+            if number < len(problem.layers):
+                a = layer.outputs
+
+    @cached_property
+    def residual(self) -> Enclosed:
+        """f(X) - Y (N, k)."""
+        f = self.layers[-1].before
+        value, rounding = difference_with_error(f.value, self.problem.Y)
+        return Enclosed(value, up(f.error + rounding))
+
+    @cached_property
+    def gap(self) -> float:
+        """Upper bound of ½‖f(X) - Y‖²."""
+        norm = up(frobenius_upper(self.residual.value) + self.residual.error)
+        return up(0.5 * norm * norm, 2)
+
+    @cached_property
+    def gram(self) -> Enclosed:
+        """JJᵀ (n, n), exactly symmetric."""
+        level, k = self.problem.level, self.problem.Y.shape[1]
+        total: Array | None = None
+        error = 0.0
+        back = Enclosed(np.tile(np.eye(k), (len(self.problem.X), 1)), 0.0)
+        for layer in reversed(self.layers):
+            outer = _gram(layer.extended, level)
+            repeated = np.repeat(np.repeat(outer.value, k, axis=0), k, axis=1), up(k * outer.error)
+            around = _gram(back, level)
+            part, of_part = times((around.value, around.error), repeated)
+            total = part if total is None else total + part
+            error = up(error + of_part + UNIT_ROUNDOFF * frobenius_upper(total), 4)
+            if layer is not self.layers[0]:
+                back = self._behind(back, layer, self.layers[self.layers.index(layer) - 1])
+        assert total is not None
+        return Enclosed(total, error)
+
+    def _behind(self, back: Enclosed, layer: Layer, before: Layer) -> Enclosed:
+        """∂f/∂z of the layer before, row by row, from that of the layer."""
+        product, error = self.problem.level.product(back.value, layer.W)
+        error = up(error + back.error * layer.norm, 2)
+        k = self.problem.Y.shape[1]
+        slopes = np.repeat(before.slopes.value, k, axis=0), up(math.sqrt(k) * before.slopes.error, 2)
+        return Enclosed(*times((product, error), slopes))
+
+    @cached_property
+    def singular_values(self) -> tuple[Interval, Interval]:
+        """Enclosures of σ_n(J), 0 where J has more rows than columns, and of ‖J‖."""
+        lower, upper = symmetric_eigenvalue_bounds(self.gram.value, self.problem.level)
+        error = self.gram.error
+        least, largest = (
+            (root_down(down(float(lower[i]) - error)), up(math.sqrt(max(0.0, up(float(upper[i]) + error)))))
+            for i in (-1, 0)
+        )
+        return least, largest
+
+    @cached_property
+    def bounds(self) -> list[LayerBounds]:
+        """What the lemma on the change of the Jacobian asks of the layers."""
+        return [layer.bounds for layer in self.layers]
+
+    def lipschitz(self, radius: float) -> float:
+        """Upper bound of Λ on the ball of this radius, in ball arithmetic; infinite where there is none."""
+        values = [
+            [ball(x) for x in (b.norm, b.column, b.inputs, b.row, b.slope, b.bend)] for b in self.bounds
+        ]
+        S = symmetric_bend([LayerBounds(*each) for each in values], ball(radius))
+        computed = np.array([[float(x) for x in row] for row in S])
+        if not np.isfinite(computed).all():
+            return math.inf
+        largest, slack = float(np.linalg.eigvalsh(computed)[-1]), EIGENVALUE
+        if not computed.any():
+            return 0.0
+        while slack < 1.0:
+            bound = up(largest * (1.0 + slack), 2)
+            if is_below(S, ball(bound)):
+                return bound
+            slack *= 2.0
+        return math.inf
+
+    def kink_margins(self, radius: float) -> list[Array | None]:
+        """For each layer whose activation has kinks, lower bounds of how often the change on the ball fits into the distance of
+        each pre-activation (N, width) to the nearest kink."""
+        found: list[Array | None] = []
+        reach = np.zeros(len(self.problem.X))
+        slope = 0.0
+        for layer in self.layers:
+            rows, units = layer.row_norms, _row_norms(layer.W) + radius
+            moved = radius * np.sqrt(np.square(np.outer(slope * reach, units)) + np.square(rows)[:, None])
+            reach = np.sqrt(np.square(slope * (layer.norm + radius) * reach) + np.square(rows))
+            slope = layer.kind.activation.slope(layer.kind.settings)
+            kinks = layer.kind.activation.kinks(layer.kind.settings)
+            z = layer.before
+            if not kinks:
+                found.append(None)
+                continue
+            distance = np.min([np.abs(z.value - kink) for kink in kinks], axis=0) * (1.0 - 4.0 * UNIT_ROUNDOFF) - z.error
+            # all terms are positive, so that relative errors add up: those of at most 8 operations for each layer before
+            bound = array_up(moved, 16 * DEEPEST) + TINY
+            found.append(np.maximum(distance, 0.0) / bound * (1.0 - 16.0 * UNIT_ROUNDOFF))
+        return found
+
+    def kink_margin(self, radius: float) -> Interval:
+        """Enclosure of the least of them: 0 is below it where nothing else is known to be."""
+        least = min(float(margins.min()) for margins in self.kink_margins(radius) if margins is not None)
+        return (least if math.isfinite(least) else 0.0), WIDEST
+
+
+def _gram(A: Enclosed, level: Any) -> Enclosed:
+    """AAᵀ."""
+    G, error = level.signed_gram(A.value)
+    return Enclosed(G, up(error + A.error * (2.0 * cheap_norm(A.value) + A.error), 5))
+
+
+def base_quantities(
+    problem: Problem,
+    weights: Mapping[str, Array],
+    quantities: Mapping[str, float],
+    measured: Measured | None = None,
+) -> dict[str, Interval]:
+    """Enclosures of the quantities in ``local.DIRECTIONS``; those of the ball where ``quantities`` has its radius, ``ball``.
+
+    ``measured`` saves measuring the same weights again.
+    """
+    assert isinstance(problem, Network)
+    at = measured or Measured(problem, weights)
+    least, largest = at.singular_values
+    found: dict[str, Interval] = {"initial_gap": (0.0, at.gap), "sigma_min_J": least, "norm_J": largest}
+    radius = quantities.get("ball", math.nan)
+    if radius >= 0.0:
+        found["lipschitz_J"] = 0.0, at.lipschitz(radius)
+        if not smooth(problem):
+            found["kink_margin"] = at.kink_margin(radius)
+    return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}
+
+
+def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+    """Rigorous upper bound of the loss, of which the least value is taken to be 0."""
+    assert isinstance(problem, Network)
+    return Measured(problem, weights).gap
+
+
+def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+    """Bounds of the loss in ball arithmetic, from the exact weights."""
+    from flint import arb_mat
+
+    assert isinstance(problem, Network)
+    a: Any = arb_matrix(problem.X)
+    for number, kind in enumerate(problem.layers, 1):
+        z = a * arb_matrix(weights[f"W{number}"]).transpose()
+        b = weights.get(f"b{number}")
+        shift = [ball(0.0)] * kind.outputs if b is None else [ball(float(x)) for x in b]
+        entries = [
+            kind.activation.exact(x + shift[index % kind.outputs], kind.settings)
+            for index, x in enumerate(z.entries())
+        ]
+        a = arb_mat(len(problem.X), kind.outputs, entries)
+    total: Any = sum((x * x for x in (a - arb_matrix(problem.Y)).entries()), ball(0.0))
+    lower, upper = total.abs_lower() / 2, total.abs_upper() / 2
+    return (lower if lower > 0 else None), upper

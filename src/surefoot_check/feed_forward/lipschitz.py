@@ -1,0 +1,74 @@
+"""How much the Jacobian of a network changes on a ball of weights, and how large it is there: Lemma 1 of the theory.
+
+With w, ω, A, α as below, all on the ball of radius ρ, c_1 = A_0e_1, r_1 = α_0e_1, M_1 = 0 and
+
+    c_l = Φ1 w_l c_{l-1} + A_{l-1} e_l,   r_l = Φ1 w_l r_{l-1} + α_{l-1} e_l,
+    M_l = Φ1 w_l M_{l-1} + ω_l Φ2 r_{l-1} c_{l-1}ᵀ + 2 Φ1 c_{l-1} e_lᵀ,
+
+J is Λ-Lipschitz on the ball with Λ = λ_max(½(M_L + M_Lᵀ)), and ‖J‖ ≤ ‖c_L‖ (docs/theorems/feed-forward.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..numbers import Number, sqrt
+
+
+@dataclass(frozen=True)
+class LayerBounds:
+    """Upper bounds of one layer φ(aWᵀ + 1bᵀ) at the centre of the ball; ã is a, with a column of ones where there is a bias."""
+
+    norm: Number
+    """‖W‖."""
+    column: Number
+    """Largest norm of a column of W."""
+    inputs: Number
+    """‖ã‖."""
+    row: Number
+    """Largest norm of a row of ã."""
+    slope: Number
+    """Φ1 of φ."""
+    bend: Number
+    """Φ2 of φ."""
+
+
+def norm(vector: Sequence[Number]) -> Number:
+    """Euclidean norm."""
+    return sqrt(sum((x * x for x in vector[1:]), vector[0] * vector[0]))
+
+
+def symmetric_bend(layers: Sequence[LayerBounds], radius: Number) -> list[list[Number]]:
+    """½(M_L + M_Lᵀ), whose largest eigenvalue is Λ; its entries are not negative."""
+    zero: Number = 0.0 * radius
+    count, first = len(layers), layers[0]
+    c, r = ([x, *[zero] * (count - 1)] for x in (first.inputs, first.row))
+    M = [[zero] * count for _ in range(count)]
+    for index, (before, layer) in enumerate(zip(layers, layers[1:], strict=False), 1):
+        gain = before.slope * (layer.norm + radius)
+        curvature = (layer.column + radius) * before.bend
+        M = [[gain * M[i][j] + curvature * r[i] * c[j] for j in range(count)] for i in range(count)]
+        for i in range(count):
+            M[i][index] = M[i][index] + 2.0 * before.slope * c[i]
+        inputs = layer.inputs + before.slope * norm(c) * radius
+        row = layer.row + before.slope * norm(r) * radius
+        c, r = [gain * x for x in c], [gain * x for x in r]
+        c[index], r[index] = c[index] + inputs, r[index] + row
+    return [[0.5 * (M[i][j] + M[j][i]) for j in range(count)] for i in range(count)]
+
+
+def is_below(S: list[list[Any]], bound: Any) -> bool:
+    """Whether the largest eigenvalue of a symmetric matrix is certainly below: bound·I - S has positive pivots."""
+    count = len(S)
+    rest = [[(bound if i == j else 0.0 * bound) - S[i][j] for j in range(count)] for i in range(count)]
+    for k in range(count):
+        pivot = rest[k][k]
+        if not pivot > 0:
+            return False
+        for i in range(k + 1, count):
+            factor = rest[i][k] / pivot
+            for j in range(k + 1, count):
+                rest[i][j] = rest[i][j] - factor * rest[k][j]
+    return True

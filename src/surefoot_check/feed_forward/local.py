@@ -1,0 +1,103 @@
+"""``feed-forward/local``: from these weights descent reaches an exact fit, whatever trained them (the default).
+
+Statement. Let J be Λ-Lipschitz on the ball of radius ρ around θ_0, σ_0 ≤ σ_n(J(θ_0)), r_0 ≥ ‖r(θ_0)‖, Λρ ≤ σ_0, Q(x) = σ_0x - ½Λx² and
+r_0 ≤ Q(ρ). Every step of gradient descent with η‖J(θ)‖² ≤ 1, and every other step to a point with D ≤ ρ (D the distance to θ_0),
+keeps V(θ) = ‖r(θ)‖ + Q(D) at most r_0 if it did before (of the other step this is what is tested). With σ*² = σ_0² - 2Λr_0 > 0 the
+iterates stay within ρ* = 2r_0/(σ_0 + σ*), and a step η of gradient descent leaves ‖r⁺‖ ≤ ‖r‖(1 - ησ*²)/(1 + 2ηΛ‖r‖).
+Reference: docs/theorems/feed-forward.md (Theorem A).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..numbers import Number, Quantities, sqrt
+from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+
+DIRECTIONS: dict[str, str] = {
+    "initial_gap": "upper",  # ½‖r(θ_0)‖²
+    "sigma_min_J": "lower",  # σ_n(J(θ_0)), the root of λ_min(JJᵀ)
+    "norm_J": "upper",  # ‖J(θ_0)‖
+    "lipschitz_J": "upper",  # Λ on the ball
+    "kink_margin": "lower",  # least quotient of distance to a kink and change on the ball
+}
+"""Every base quantity and the direction in which its published value must err."""
+
+
+def residual(gap: Number) -> Number:
+    """‖r‖ of a gap ½‖r‖²."""
+    return sqrt(2.0 * gap)
+
+
+def reach(q: Quantities, x: Number) -> Number:
+    """Q(x) = σ_0x - ½Λx²."""
+    return x * (q["sigma_min_J"] - 0.5 * q["lipschitz_J"] * x)
+
+
+def potential(q: Quantities, gap: Number, distance: Number) -> Number:
+    """V of a point, which must not exceed r_0."""
+    return residual(gap) + reach(q, distance)
+
+
+def left(q: Quantities) -> Number:
+    """σ*² = σ_0² - 2Λr_0."""
+    return q["sigma_min_J"] * q["sigma_min_J"] - 2.0 * q["lipschitz_J"] * residual(q["initial_gap"])
+
+
+def fall(q: Quantities, gap: Number) -> Number:
+    """What a step η takes of a residual that stays at least that of this gap: 1 - (1 - ησ*²)/(1 + 2ηΛ‖r‖)."""
+    gain, more = q["eta"] * left(q), 2.0 * q["eta"] * q["lipschitz_J"] * residual(gap)
+    return (gain + more) / (1.0 + more)
+
+
+class Local(Theorem):
+    """Theorem A."""
+
+    id = "feed-forward/local"
+    statement = "An exact fit lies within the radius, and descent reaches it: |r'| <= (1 - eta sigma*^2) |r|."
+    reference = "surefoot, docs/theorems/feed-forward.md, Theorem A"
+    rule = "certified-bb"
+    base = ("initial_gap", "sigma_min_J", "norm_J", "lipschitz_J", "kink_margin")
+    choices = ("ball", "eta")
+
+    def derived(self, q: Quantities) -> dict[str, Number]:
+        values: dict[str, Number] = {"r0": residual(q["initial_gap"])}
+        if "lipschitz_J" not in q or not left(q) > 0.0 or not q["sigma_min_J"] > 0.0:
+            return values
+        values["sigma_star"] = sqrt(left(q))
+        values["radius"] = 2.0 * values["r0"] / (q["sigma_min_J"] + values["sigma_star"])
+        values["norm_J_ball"] = q["norm_J"] + q["lipschitz_J"] * values["radius"]
+        return values
+
+    def conditions(self, q: Quantities) -> list[Inequality]:
+        found = [
+            Inequality("no more outputs than parameters: N k <= p", q["N"] * q["k"], "<=", q["p"]),
+            Inequality("the Jacobian has full row rank: sigma_min(J) > 0", q["sigma_min_J"], ">", 0.0),
+        ]
+        if not all(condition.certain for condition in found):
+            return found
+        r0, sigma, bend = residual(q["initial_gap"]), q["sigma_min_J"], q["lipschitz_J"]
+        found.append(
+            Inequality("the residual is small: 2 Lambda r0 < sigma_min(J)^2", 2.0 * bend * r0, "<", sigma * sigma)
+        )
+        found.append(Inequality("the ball: Lambda rho <= sigma_min(J)", bend * q["ball"], "<=", sigma))
+        found.append(Inequality("the fit lies in the ball: r0 <= Q(rho)", r0, "<=", reach(q, q["ball"])))
+        if "kink_margin" in q:
+            found.append(
+                Inequality("(5): no pre-activation reaches a kink in the ball: margin > 1", q["kink_margin"], ">", 1.0)
+            )
+        return found
+
+    def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
+        yield from chain(q, schedule)
+        yield Inequality("the ball is none that is negative", q["ball"], ">=", 0.0)
+        yield Inequality("eta > 0", q["eta"], ">", 0.0)
+        norm = self.derived(q)["norm_J_ball"]
+        yield Inequality("the floor step: eta |J|^2 <= 1", q["eta"] * norm * norm, "<=", 1.0)
+        for segment, following in zip(schedule, [*schedule[1:], None], strict=True):
+            yield from starts_with(segment, q["eta"])
+            part = fall(q, 0.0 * q["eta"] if following is None else following.level + 0.0 * q["eta"])
+            yield Inequality("the decrease is the theorem's", part * (2.0 - part), ">=", segment.decrease)
+
+
+THEOREM = Local()
