@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from deconvolution_pictures import kernel
-from good_runs import normal
+from good_runs import nearly_fitted, normal
 
 import surefoot as sf
 from surefoot._core.registry import SYSTEMS, descendable_of
@@ -42,6 +42,7 @@ INSTANCES = {
     "two-layer": _two_layer,
     "linear-resnet": _linear_resnet,
     "implicit": _implicit,
+    "feed-forward": nearly_fitted,
     "step-sizes": _step_sizes,
     "deconvolution": _deconvolution,
 }

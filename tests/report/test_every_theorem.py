@@ -53,6 +53,10 @@ def _implicit(theorem: str) -> tuple[Any, Any]:
     return net, sf.SquaredLoss(X, y)
 
 
+def _feed_forward(theorem: str) -> tuple[Any, Any]:
+    return good_runs.nearly_fitted()
+
+
 def _step_sizes(theorem: str) -> tuple[Any, Any]:
     net = sf.nn.StepSizeNet.orthogonal((2, 2, 4), range=(0.5, 1.5))
     kind = sf.learned.Lasso if "prox" in theorem else sf.learned.LeastSquares
@@ -68,6 +72,7 @@ INSTANCES: dict[str, Callable[[str], tuple[Any, Any]]] = {
     "two-layer": _two_layer,
     "linear-resnet": _linear_resnet,
     "implicit": _implicit,
+    "feed-forward": _feed_forward,
     "step-sizes": _step_sizes,
     "deconvolution": _deconvolution,
 }

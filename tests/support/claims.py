@@ -121,6 +121,44 @@ def _gap_implicit(problem: Arrays, weights: Arrays) -> float:
     return 0.5 * float(np.linalg.norm(_equilibrium(problem, weights) @ weights["b"] - problem["Y"]) ** 2)
 
 
+def _feed_forward(problem: Arrays, weights: Arrays) -> dict[str, float]:
+    """Those of the ball depend on its radius, and are not measured here."""
+    a, inputs, slopes, depth = problem["X"], [], [], len(problem["layers"])
+    for number in range(1, depth + 1):
+        bias = weights.get(f"b{number}")
+        inputs.append(a if bias is None else np.hstack([a, np.ones((len(a), 1))]))
+        z = a @ weights[f"W{number}"].T + (0.0 if bias is None else bias)
+        a, slope = _activated(problem, number, z)
+        slopes.append(slope)
+    k = problem["Y"].shape[1]
+    back, gram = np.tile(np.eye(k), (len(a), 1)), 0.0
+    for number in range(depth, 0, -1):
+        outer = inputs[number - 1] @ inputs[number - 1].T
+        gram = gram + (back @ back.T) * np.kron(outer, np.ones((k, k)))
+        if number > 1:
+            back = (back @ weights[f"W{number}"]) * np.repeat(slopes[number - 2], k, axis=0)
+    values = np.linalg.eigvalsh(gram)
+    return {
+        "initial_gap": 0.5 * float(np.linalg.norm(a - problem["Y"]) ** 2),
+        "sigma_min_J": float(np.sqrt(max(values[0], 0.0))),
+        "norm_J": float(np.sqrt(values[-1])),
+    }
+
+
+def _activated(problem: Arrays, number: int, z: Array) -> tuple[Array, Array]:
+    """φ and φ' of those activations that the runs have."""
+    code, below = int(problem["layers"][number - 1, 2]), float(problem["settings"][number - 1, 0])
+    if code == 1:
+        return np.tanh(z), 1.0 - np.tanh(z) ** 2
+    assert code in (0, 8)
+    slope = np.where(z > 0.0, 1.0, below if code == 8 else 1.0)
+    return slope * z, slope
+
+
+def _gap_feed_forward(problem: Arrays, weights: Arrays) -> float:
+    return _feed_forward(problem, weights)["initial_gap"]
+
+
 def _step_sizes(problem: Arrays, weights: Arrays) -> dict[str, float]:
     values = [np.linalg.svd(M, compute_uv=False) for M in problem["M"]]
     beta = weights["beta"]
@@ -178,6 +216,7 @@ GAP: dict[str, Callable[[Arrays, Arrays], float]] = {
     "two-layer": _gap_two_layer,
     "linear-resnet": _gap_linear_resnet,
     "implicit": _gap_implicit,
+    "feed-forward": _gap_feed_forward,
     "step-sizes": _gap_step_sizes,
     "deconvolution": _gap_deconvolution,
 }

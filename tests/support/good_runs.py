@@ -9,7 +9,7 @@ import step_sizes_reference as reference
 import torch
 from deconvolution_pictures import kernel
 from tamper import safetensors
-from torch import Tensor
+from torch import Tensor, nn
 
 import surefoot as sf
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
@@ -53,6 +53,29 @@ def implicit(path: Path, seed: int = 0) -> None:
     )
 
 
+def sequential(*modules: nn.Module, seed: int = 0) -> nn.Sequential:
+    """The modules in a row, in float64, with Gaussian weights of standard deviation 1/√inputs."""
+    net = nn.Sequential(*modules).double()
+    with torch.no_grad():
+        for number, parameter in enumerate(net.parameters()):
+            drawn = normal(*parameter.shape, seed=100 * seed + number)
+            parameter.copy_(drawn / parameter.shape[-1] ** 0.5)
+    return net
+
+
+def nearly_fitted(seed: int = 0) -> tuple[nn.Sequential, sf.SquaredLoss]:
+    """A network of three layers, and targets on four rows that it nearly fits."""
+    layers = (nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 5), nn.LeakyReLU(0.2), nn.Linear(5, 2, bias=False))
+    net, X = sequential(*layers, seed=seed), 2.0 * normal(4, 3, seed=seed)
+    return net, sf.SquaredLoss(X, net(X).detach() + 1e-5 * normal(4, 2, seed=seed + 1))
+
+
+def feed_forward(path: Path, seed: int = 0) -> None:
+    """A network with a smooth activation and one with a kink, by the theorem ``local``."""
+    net, loss = nearly_fitted(seed)
+    sf.descend(net, loss, max_iterations=ITERATIONS, directory=path, progress=False)
+
+
 def step_sizes(path: Path, seed: int = 0) -> None:
     """Learned step sizes on two least-squares problems, by the theorem ``rate``."""
     arrays = reference.batch("least-squares-batch", seed, 2, 3, 4)
@@ -81,6 +104,7 @@ SYSTEMS: dict[str, Callable[..., None]] = {
     "two-layer": two_layer,
     "linear-resnet": linear_resnet,
     "implicit": implicit,
+    "feed-forward": feed_forward,
     "step-sizes": step_sizes,
     "inverse": inverse,
     "deconvolution": deconvolution,

@@ -11,6 +11,7 @@ import numpy as np
 import step_sizes_reference as reference
 import tamper
 import torch
+from good_runs import nearly_fitted
 
 import surefoot as sf
 
@@ -57,6 +58,10 @@ def _descend(net: Any, loss: Any, theorem: str | None, path: Path, steps: str | 
     sf.descend(net, loss, steps, 10, certificate=certificate, directory=path, progress=False)
 
 
+def _feed_forward(name: str, path: Path) -> None:
+    _descend(*nearly_fitted(3), f"feed-forward/{name}", path)
+
+
 def step_sizes(name: str, path: Path) -> None:
     """A run of learned step sizes, by its name in ``STEP_SIZES``."""
     theorem, kind, low, high = STEP_SIZES[name]
@@ -82,6 +87,7 @@ def _inverse(name: str, path: Path) -> None:
 OTHERS: dict[str, Callable[[Path], None]] = {
     **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far")},
     **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd")},
+    **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local",)},
     **{f"step-sizes {name}": partial(step_sizes, name) for name in STEP_SIZES},
     **{f"inverse {name}": partial(_inverse, name) for name in ("interval", "order")},
 }

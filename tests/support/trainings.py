@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from good_runs import normal
+from good_runs import nearly_fitted, normal
 from safetensors.torch import load as load_tensors
 
 import surefoot as sf
@@ -57,6 +57,12 @@ def implicit(directory: Path, resume: bool = False, steps: int = STEPS) -> objec
     certificate = sf.certify(net, loss, "implicit/measured")
     options = {"tolerance": 0.0, "certificate": certificate, "progress": False}
     return sf.descend(net, loss, None, steps, directory=directory, resume=resume, **options)  # pyright: ignore[reportArgumentType]
+
+
+def feed_forward(directory: Path, resume: bool = False, steps: int = STEPS) -> object:
+    """A plain network."""
+    net, loss = nearly_fitted()
+    return sf.descend(net, loss, None, steps, 0.0, directory=directory, resume=resume, progress=False)
 
 
 def step_sizes(directory: Path, resume: bool = False, steps: int = STEPS) -> object:
@@ -115,6 +121,7 @@ TRAININGS: dict[str, Training] = {
     "linear-resnet": linear_resnet,
     "sgd": sgd,
     "implicit": implicit,
+    "feed-forward": feed_forward,
     "step-sizes": step_sizes,
     "solving": solving,
     "inverse": inverse,

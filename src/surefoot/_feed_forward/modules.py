@@ -137,7 +137,8 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
 
 
 def _flat(net: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
-    for name, module in net.named_children():
+    for name, module in net._modules.items():  # children() leaves out a module that is there twice
+        assert module is not None
         if type(module) is nn.Sequential:
             yield from _flat(module, f"{prefix}{name}.")
         else:

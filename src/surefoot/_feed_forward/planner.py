@@ -82,7 +82,7 @@ def schedule(q: Quantities) -> Schedule:
     segments: Schedule = []
     while level > 0.0 and 2.0 * q["lipschitz_J"] * local.residual(level) > NEGLIGIBLE * local.left(q):
         decrease = _decrease(q, level * math.exp(-SEGMENT))
-        length = SEGMENT / -math.log1p(-decrease)
+        length = SEGMENT / -math.log1p(-decrease) if decrease > 0.0 else math.inf
         if length < 1.0 or start + length > LATEST:
             break
         segments.append(Segment(start, int(length), level, decrease, eta))

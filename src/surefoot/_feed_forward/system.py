@@ -113,9 +113,9 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
         if any("outputs than parameters" in name for name in failed):
             return "use a wider network or fewer rows: with more outputs than parameters, no exact fit is isolated from failure"
         if any("full row rank" in name for name in failed):
-            return _without_rank(loss)
+            return self._nearest_kink(net, loss, 0.0) or _without_rank(loss)
         if any("kink" in name for name in failed):
-            return self._at_kink(net, loss, quantities["ball"])
+            return self._nearest_kink(net, loss, quantities["ball"])
         if failed:
             r0 = quantities["r0"]
             needed = quantities["sigma_min_J"] ** 2 / (2.0 * quantities["lipschitz_J"])
@@ -125,15 +125,15 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
             )
         return ""
 
-    def _at_kink(self, net: nn.Sequential, loss: NetworkLoss, ball: float) -> str:
-        problem, weights = self._stored(net, loss)
-        margins = rigorous.Measured(problem, weights).kink_margins(ball)
-        least = [(float(m.min()), number) for number, m in enumerate(margins) if m is not None]
-        value, number = min(least)
-        found = margins[number]
-        assert found is not None
+    def _nearest_kink(self, net: nn.Sequential, loss: NetworkLoss, ball: float) -> str:
+        """Which pre-activation is nearest to a kink, beside its change on the ball; on one of radius 0, which lies on a kink."""
+        margins = rigorous.Measured(*self._stored(net, loss)).kink_margins(ball)
+        least = [(float(found.min()), number, found) for number, found in enumerate(margins, 1) if found is not None]
+        value, number, found = min(least, key=lambda it: it[:2], default=(math.inf, 0, np.empty(0)))
+        if ball == 0.0 and value > 0.0:
+            return ""
         row, unit = np.unravel_index(int(found.argmin()), found.shape)
-        where = f"layer {number + 1}, row {row} of X, unit {unit}"
+        where = f"layer {number}, row {row} of X, unit {unit}"
         if value == 0.0:
             return f"{where} lies on a kink (or nearer than rounding): train on, or use a smooth activation such as GELU"
         return (

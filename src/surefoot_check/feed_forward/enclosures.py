@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,8 @@ EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
 
 
+PRECISION = 128
+"""Bits of the ball arithmetic of the bound of Λ."""
 WIDEST = 1e300
 """Above every margin."""
 
@@ -172,21 +174,22 @@ class Measured:
 
     def lipschitz(self, radius: float) -> float:
         """Upper bound of Λ on the ball of this radius, in ball arithmetic; infinite where there is none."""
-        values = [
-            [ball(x) for x in (b.norm, b.column, b.inputs, b.row, b.slope, b.bend)] for b in self.bounds
-        ]
-        S = symmetric_bend([LayerBounds(*each) for each in values], ball(radius))
-        computed = np.array([[float(x) for x in row] for row in S])
-        if not np.isfinite(computed).all():
-            return math.inf
-        largest, slack = float(np.linalg.eigvalsh(computed)[-1]), EIGENVALUE
-        if not computed.any():
-            return 0.0
-        while slack < 1.0:
-            bound = up(largest * (1.0 + slack), 2)
-            if is_below(S, ball(bound)):
-                return bound
-            slack *= 2.0
+        from flint import ctx
+
+        with ctx.workprec(PRECISION):  # the same for certifier and checker
+            bounds = [LayerBounds(*map(ball, astuple(layer))) for layer in self.bounds]
+            S = symmetric_bend(bounds, ball(radius))
+            computed = np.array([[float(x) for x in row] for row in S])
+            if not np.isfinite(computed).all():
+                return math.inf
+            if not computed.any():
+                return 0.0
+            largest, slack = float(np.linalg.eigvalsh(computed)[-1]), EIGENVALUE
+            while slack < 1.0:
+                bound = up(largest * (1.0 + slack), 2)
+                if is_below(S, ball(bound)):
+                    return bound
+                slack *= 2.0
         return math.inf
 
     def kink_margins(self, radius: float) -> list[Array | None]:

@@ -14,6 +14,8 @@ import numpy as np
 from .bounds import EXP_ERROR, FAST, UNIT_ROUNDOFF, Array, Level, frobenius_upper, up
 from .exact import float_above
 
+PRECISION = 96
+"""Bits of the ball arithmetic."""
 UNDERFLOW = 1e-300
 """Covers the underflow of a few operations on one entry."""
 
@@ -76,12 +78,13 @@ def evaluated(name: str, Z: Array, level: Level) -> tuple[Array, float]:
 
 
 def _by_balls(function: Callable[[Any], Any], Z: Array) -> tuple[Array, float]:
-    from flint import arb
+    from flint import arb, ctx
 
     V, square = np.empty(Z.size), arb(0)
-    for index, z in enumerate(Z.ravel().tolist()):
-        value = function(arb(z))
-        V[index] = float(value)
-        error = value - V[index]
-        square += error * error
-    return V.reshape(Z.shape), float_above(square.abs_upper().sqrt())
+    with ctx.workprec(PRECISION):  # the same for certifier and checker
+        for index, z in enumerate(Z.ravel().tolist()):
+            value = function(arb(z))
+            V[index] = float(value)
+            error = value - V[index]
+            square += error * error
+        return V.reshape(Z.shape), float_above(square.abs_upper().sqrt())

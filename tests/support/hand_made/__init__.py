@@ -6,10 +6,11 @@ all hashes are recomputed, so that only the mathematics can tell. The hand-made 
 
 from types import ModuleType
 
-from . import deconvolution, inverse, linear_resnet, step_sizes
+from . import deconvolution, feed_forward, inverse, linear_resnet, step_sizes
 
 CORPORA: dict[str, ModuleType] = {
     "linear-resnet": linear_resnet,
+    "feed-forward": feed_forward,
     "step-sizes": step_sizes,
     "inverse": inverse,
     "deconvolution": deconvolution,

@@ -1,0 +1,150 @@
+"""Plain modules become arrays and a table of layers, and back; what is not supported is named."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from good_runs import nearly_fitted, normal, sequential
+from torch import nn
+
+import surefoot as sf
+from surefoot._core.registry import system_of
+from surefoot._feed_forward.modules import KINDS, applied, build, layers_of, table, weights_of
+
+F64 = torch.float64
+X, Y = normal(4, 3, seed=1), normal(4, 2, seed=2)
+ACTIVATIONS = [*(kind.module() for kind in KINDS), nn.LeakyReLU(-0.4), nn.Hardtanh(-0.3, 2.0), nn.Softplus(threshold=90)]
+
+
+def certified(*modules: nn.Module) -> sf.Certificate:
+    return sf.certify(sequential(*modules), sf.SquaredLoss(X, Y))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=str)
+def test_the_loss_is_that_of_the_module(activation: nn.Module) -> None:
+    net = sequential(nn.Linear(3, 5), activation, nn.Linear(5, 2, bias=False))
+    system = system_of(net)
+    loss = system.problem(net, sf.SquaredLoss(X, Y))
+    residual = loss.residual(system.reduced(net, loss))
+    assert torch.allclose(residual, net(X) - Y, rtol=1e-15, atol=1e-8 if isinstance(activation, nn.Softplus) else 1e-15)
+    again, _ = system.rebuild(loss.kind, loss.arrays(), system.reduced(net, loss))
+    assert torch.equal(again(X), net(X)) or isinstance(activation, nn.Softplus)
+    assert torch.equal(table(layers_of(again))[0], loss.layers)
+    assert torch.equal(table(layers_of(again))[1], loss.settings)
+
+
+def test_softplus_is_the_true_function() -> None:
+    """Beyond its threshold torch's returns its argument, which is off by 2e-9."""
+    z = torch.tensor([20.5], dtype=F64)
+    assert float(applied(3, z, (0.0, 0.0)) - z) == pytest.approx(1.25e-9, rel=1e-2)
+    assert float(nn.Softplus()(z) - z) == 0.0
+
+
+def test_nested_networks_and_modules_that_leave_rows_as_they_are() -> None:
+    inner = nn.Sequential(OrderedDict(hidden=nn.Linear(3, 4), act=nn.Tanh()))
+    net = nn.Sequential(nn.Flatten(), inner, nn.Dropout(0.5), nn.Identity(), nn.Sequential(nn.Linear(4, 2))).double()
+    layers = layers_of(net.eval())
+    assert [layer.name for layer in layers] == ["1.hidden", "4.0"]
+    assert list(weights_of(layers)) == ["W1", "b1", "W2", "b2"]
+    rows, settings = table(layers)
+    assert rows.tolist() == [[4, 1, 1], [2, 1, 0]] and not settings.any()
+    assert torch.equal(build(rows, settings, weights_of(layers))(X), net(X))
+
+
+def _shared() -> nn.Sequential:
+    linear = nn.Linear(3, 3)
+    return nn.Sequential(linear, nn.Tanh(), linear, nn.Tanh(), nn.Linear(3, 2)).double()
+
+
+def _shared_weight() -> nn.Sequential:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2)).double()
+    net[2].weight = net[0].weight
+    return net
+
+
+def _frozen() -> nn.Sequential:
+    net = sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
+    net[0].bias.requires_grad_(False)  # pyright: ignore[reportAttributeAccessIssue]
+    return net
+
+
+def _hooked() -> nn.Sequential:
+    net = sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
+    net[1].register_forward_hook(lambda module, inputs, output: 2.0 * output)
+    return net
+
+
+def _broken() -> nn.Sequential:
+    net = sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
+    with torch.no_grad():
+        net[2].weight[1, 1] = torch.nan  # pyright: ignore[reportIndexIssue]
+    return net
+
+
+class _OfOnesOwn(nn.Linear):
+    pass
+
+
+LAST = nn.Linear(4, 2)
+REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
+    (lambda: nn.Sequential(nn.Conv1d(3, 3, 1), LAST), TypeError, r"net\[0\], Conv1d, is not supported; supported are Lin"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), LAST), TypeError, r"net\[1\], LayerNorm, is not supported"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), LAST), TypeError, r"net\[1\], BatchNorm1d, is not"),
+    (lambda: nn.Sequential(_OfOnesOwn(3, 4), LAST), TypeError, r"net\[0\], _OfOnesOwn, is not supported"),
+    (lambda: nn.Sequential(nn.Sequential(nn.Mish()), LAST), TypeError, r"net\[0\.0\], Mish, is not supported"),
+    (lambda: nn.Sequential(nn.Flatten(0), LAST), TypeError, r"net\[0\], Flatten, is not supported"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout(), LAST), ValueError, r"net\[1\], Dropout, .*call net.eval\(\)"),
+    (lambda: nn.Sequential(), ValueError, "net has no Linear module"),
+    (lambda: nn.Sequential(nn.Tanh(), LAST), ValueError, r"net\[0\], Tanh, does not follow a Linear module"),
+    (lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh()), ValueError, "net ends in tanh; it must end in a Linear"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.ReLU(), LAST), ValueError, r"net\[2\], ReLU, does not follow"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.ELU(0.5), LAST), ValueError, r"ELU, has alpha=0.5; only alpha=1.0 is"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(2.0), LAST), ValueError, r"has beta=2.0; only beta=1.0 is"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(1.0, 5.0), LAST), ValueError, r"has threshold=5.0; at least 20"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.GELU("tanh"), LAST), ValueError, r"has approximate='tanh'; only"),
+    (lambda: nn.Sequential(nn.Linear(3, 5), nn.Tanh(), LAST), ValueError, r"net\[2\] takes 4 inputs, and .* gives 5"),
+    (lambda: nn.Sequential(nn.Linear(2, 4), nn.Tanh(), LAST), ValueError, "net maps 2 inputs to 2 outputs, the loss has 3"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), ValueError, "to 1 outputs, .* and 2 outputs"),
+    (_shared, ValueError, r"net\[2\].weight is that of net\[0\].weight; layers that share weights"),
+    (_shared_weight, ValueError, r"net\[2\].weight is that of net\[0\].weight"),
+    (_frozen, ValueError, r"net\[0\].bias is frozen \(requires_grad=False\)"),
+    (_hooked, ValueError, r"net\[1\], Tanh, has hooks"),
+    (_broken, ValueError, r"net.2.weight has non-finite entries"),
+    (lambda: nn.Sequential(nn.Linear(3, 2)).float(), TypeError, r"net.0.weight has dtype float32; use float64"),
+    (lambda: nn.Sequential(nn.Linear(3, 2)).half(), TypeError, r"net.0.weight has dtype float16; use float64"),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "message"), REFUSED, ids=[message for _, _, message in REFUSED])
+def test_what_is_not_supported_is_named(make: Callable[[], nn.Sequential], kind: type[Exception], message: str) -> None:
+    net = make()
+    halves = any(parameter.dtype is torch.float16 for parameter in net.parameters())
+    net = net if halves or "float32" in message else net.double()
+    with pytest.raises(kind, match=message):
+        sf.certify(net, sf.SquaredLoss(X, Y))
+
+
+def test_a_loss_that_has_no_rows() -> None:
+    net, loss = sequential(nn.Linear(3, 2)), sf.SquaredLoss.from_statistics(sf.SquaredLoss(X, Y).statistics)
+    with pytest.raises(TypeError, match="this network needs the rows"):
+        sf.certify(net, loss)
+    with pytest.raises(TypeError, match="loss is a SoftmaxRegression"):
+        sf.certify(net, sf.SoftmaxRegression(X, torch.tensor([0, 1, 0, 1]), 0.1))
+
+
+def test_a_run_ends_in_the_network_itself(tmp_path: Path) -> None:
+    """The weights are written back, and a run directory is enough to build the network again."""
+    net, loss = nearly_fitted()
+    start = copy.deepcopy(net)
+    run = sf.descend(net, loss, max_iterations=20, directory=tmp_path, progress=False)
+    assert not torch.equal(net[0].weight, start[0].weight)  # pyright: ignore[reportArgumentType]
+    stored = sf.Run.load(tmp_path)
+    again, problem = system_of(net).rebuild(run.certificate.problem["kind"], stored.problem, stored.final)
+    assert torch.equal(again(X), net(X))
+    assert problem.residual(dict(stored.final)).norm() == pytest.approx((2.0 * run.gaps[-1]) ** 0.5)
+    assert [type(module) for module in again] == [type(module) for module in net]

@@ -1,0 +1,101 @@
+"""Feed-forward networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from changes import bumped, edit, everywhere, field, reevaluate, scaled
+from good_runs import nearly_fitted, sequential
+from good_runs import normal as drawn
+from tamper import SCHEDULE, Array, Change
+from torch import nn
+
+import surefoot as sf
+
+
+def _kinked(path: Path) -> None:
+    net, loss = nearly_fitted(2)
+    sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
+
+
+def _smooth(path: Path) -> None:
+    net, X = sequential(nn.Linear(2, 7), nn.GELU(), nn.Linear(7, 1), seed=4), drawn(4, 2, seed=4)
+    loss = sf.SquaredLoss(X, net(X).detach() + 1e-5 * drawn(4, 1, seed=5))
+    sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
+
+
+RUNS: dict[str, Callable[[Path], None]] = {"kinked": _kinked, "smooth": _smooth}
+
+
+def entry(name: str, place: tuple[int, int], value: float) -> Change:
+    """Another number in a table of the problem."""
+
+    def set_to(A: Array) -> Array:
+        A = A.copy()
+        A[place] = value
+        return A
+
+    return edit("problem.safetensors", name, set_to)
+
+
+def without_margin(run: Any) -> None:
+    """As if no activation had a kink: neither the quantity nor the condition."""
+    del run.certificate["quantities"]["kink_margin"]
+    run.certificate["conditions"] = [c for c in run.certificate["conditions"] if "kink" not in c["name"]]
+
+
+def without_bias(run: Any) -> None:
+    """The second layer loses its bias everywhere but in the table."""
+    for path, arrays in run.arrays.items():
+        if path != "problem.safetensors":
+            arrays.pop("b2", None)
+
+
+ANY: dict[str, Change] = {
+    "ball smaller": reevaluate({"ball": 0.5}),
+    "ball much larger": reevaluate({"ball": 1e6}),
+    "ball larger, constants those of the smaller": reevaluate({"ball": 1.5}),
+    "ball negative": reevaluate({"ball": -1.0}),
+    "Lipschitz constant 0": reevaluate(lipschitz_J=0.0),
+    "floor step larger": reevaluate({"eta": 1.0 + 1e-3}),
+    "floor step twice": reevaluate({"eta": 2.0}),
+    "first step larger": scaled((*SCHEDULE, 0, 4), 1.0 + 1e-6),
+    "radius smaller, alone": scaled(("quantities", "radius"), 1.0 - 1e-6),
+    "radius 0, alone": field(("quantities", "radius"), (0.0).hex()),
+    "initial W1 changed": edit("initial.safetensors", "W1", bumped),
+    "W1 changed everywhere": everywhere("W1", lambda W: 0.9 * W),
+    "W1 with a unit less everywhere": everywhere("W1", lambda W: W[1:]),
+    "b1 with a unit less everywhere": everywhere("b1", lambda b: b[1:]),
+    "W2 of a checkpoint far off": edit("checkpoint", "W2", lambda W: bumped(W, 5.0)),
+    "final W2 far off": edit("final.safetensors", "W2", lambda W: bumped(W, 5.0)),
+    "data changed": edit("problem.safetensors", "X", lambda X: 0.9 * X),
+    "target changed": edit("problem.safetensors", "Y", lambda Y: bumped(Y, 1.0)),
+    "another activation": entry("layers", (0, 2), 2),
+    "unknown activation": entry("layers", (0, 2), 99),
+    "identity instead of the activation": entry("layers", (0, 2), 0),
+    "an activation behind the last layer": entry("layers", (-1, 2), 1),
+    "a bias less in the table": entry("layers", (0, 1), 0),
+    "a bias of 2": entry("layers", (0, 1), 2),
+    "a width less in the table": entry("layers", (0, 0), 5),
+    "settings of an activation that has none": entry("settings", (0, 1), 0.5),
+    "settings not a number": entry("settings", (0, 0), float("nan")),
+    "a layer less in the table": edit("problem.safetensors", "layers", lambda A: A[1:]),
+    "layers of other integers": edit("problem.safetensors", "layers", lambda A: A.astype(np.int32)),
+    "a fourth column": edit("problem.safetensors", "layers", lambda A: np.hstack([A, A[:, :1]])),
+    "settings in one column": edit("problem.safetensors", "settings", lambda A: A[:, :1]),
+}
+CASES: dict[str, dict[str, Change]] = {
+    "kinked": {
+        **ANY,
+        "bias missing": without_bias,
+        "slope below 0 changed": entry("settings", (1, 0), 0.3),
+        "no kinks": without_margin,
+        "kinks smoothed away in the table": entry("layers", (1, 2), 3),
+        "margin larger": reevaluate(kink_margin=1.0 + 1e-6),
+        "margin below 1": reevaluate(kink_margin=1e-3),
+    },
+    "smooth": ANY,
+}

@@ -1,0 +1,291 @@
+"""Feed-forward networks, docs/theorems/feed-forward.md: a_l = φ_l(a_{l-1}W_lᵀ + 1b_lᵀ), r = a_L - Y, loss ½‖r‖²_F.
+
+The Jacobian is formed, row by row, and its change on the ball bounded by the recursions of the lemma, in 100 digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import mpmath
+import numpy as np
+from mpmath import mp, mpf
+
+from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares
+
+Arrays = Mapping[str, Array]
+Settings = tuple[mpf, mpf]
+LOSS = mpf(10) ** -11
+"""Relative loss of a few products in floats, generously."""
+NORMS = mpf(10) ** -7
+"""Relative loss of published norms, and of products of them."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """φ, φ', bounds of |φ'| and |φ''|, and kinks."""
+
+    value: Callable[[mpf, Settings], mpf]
+    slope: Callable[[mpf, Settings], mpf]
+    largest_slope: Callable[[Settings], mpf]
+    largest_bend: mpf
+    kinks: Callable[[Settings], tuple[mpf, ...]] = lambda s: ()
+
+
+def _sigmoid(z: mpf) -> mpf:
+    return 1 / (1 + mp.exp(-z))
+
+
+def _density(z: mpf) -> mpf:
+    return mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi)
+
+
+def _steepest_silu() -> mpf:
+    """z at which SiLU is steepest: z tanh(z/2) = 2."""
+    return mp.findroot(lambda z: z * mp.tanh(z / 2) - 2, mpf(2.4))
+
+
+with mp.workdps(100):
+    ACTIVATIONS = {
+        0: Activation(lambda z, s: z, lambda z, s: mpf(1), lambda s: mpf(1), mpf(0)),
+        1: Activation(
+            lambda z, s: mp.tanh(z), lambda z, s: 1 - mp.tanh(z) ** 2, lambda s: mpf(1), 4 / (3 * mp.sqrt(3))
+        ),
+        2: Activation(
+            lambda z, s: _sigmoid(z),
+            lambda z, s: _sigmoid(z) * _sigmoid(-z),
+            lambda s: mpf(1) / 4,
+            1 / (6 * mp.sqrt(3)),
+        ),
+        3: Activation(lambda z, s: mp.log(1 + mp.exp(z)), lambda z, s: _sigmoid(z), lambda s: mpf(1), mpf(1) / 4),
+        4: Activation(
+            lambda z, s: z * _sigmoid(z),
+            lambda z, s: _sigmoid(z) * (1 + z * _sigmoid(-z)),
+            lambda s: mpf(1) / 2 + _steepest_silu() / 4,
+            mpf(1) / 2,
+        ),
+        5: Activation(
+            lambda z, s: z * mp.ncdf(z),
+            lambda z, s: mp.ncdf(z) + z * _density(z),
+            lambda s: mp.ncdf(mp.sqrt(2)) + mp.sqrt(2) * _density(mp.sqrt(2)),
+            2 * _density(mpf(0)),
+        ),
+        6: Activation(
+            lambda z, s: z if z > 0 else mp.expm1(z),
+            lambda z, s: mpf(1) if z > 0 else mp.exp(z),
+            lambda s: mpf(1),
+            mpf(1),
+        ),
+        7: Activation(
+            lambda z, s: max(z, mpf(0)), lambda z, s: mpf(z > 0), lambda s: mpf(1), mpf(0), lambda s: (mpf(0),)
+        ),
+        8: Activation(
+            lambda z, s: z if z > 0 else s[0] * z,
+            lambda z, s: mpf(1) if z > 0 else s[0],
+            lambda s: max(mpf(1), abs(s[0])),
+            mpf(0),
+            lambda s: (mpf(0),),
+        ),
+        9: Activation(
+            lambda z, s: min(max(z, s[0]), s[1]),
+            lambda z, s: mpf(s[0] < z < s[1]),
+            lambda s: mpf(1),
+            mpf(0),
+            lambda s: s,
+        ),
+    }
+"""By their codes in files."""
+
+
+class Network:
+    """At given weights, exact numbers: pre-activations, inputs of each layer with a 1 where there is a bias, the Jacobian."""
+
+    def __init__(self, problem: Arrays, weights: Mapping[str, Matrix]) -> None:
+        self.X, self.Y = exact(problem["X"]), exact(problem["Y"])
+        self.W: list[Matrix] = []
+        self.activations = [(ACTIVATIONS[int(row[2])], tuple(map(mpf, of))) for row, of in _rows(problem)]
+        self.biased = [bool(row[1]) for row, _ in _rows(problem)]
+        self.z: list[Matrix] = []
+        self.inputs: list[Matrix] = []
+        a = self.X
+        for l, (activation, settings) in enumerate(self.activations):
+            W, b = weights[f"W{l + 1}"], weights.get(f"b{l + 1}")
+            assert (b is not None) == self.biased[l]
+            z = a * W.T
+            if b is not None:
+                z = mpmath.matrix([[z[i, j] + b[j] for j in range(z.cols)] for i in range(z.rows)])
+            self.W.append(W)
+            self.z.append(z)
+            self.inputs.append(_with_ones(a) if b is not None else a)
+            a = z.apply(lambda x, of=activation, s=settings: of.value(x, s))
+        self.residual = a - self.Y
+
+    @property
+    def back(self) -> list[list[Matrix]]:
+        """For each layer and row of X, ∂f/∂z (k, width)."""
+        found = [[mpmath.eye(self.Y.cols) for _ in range(self.X.rows)]]
+        for l in range(len(self.W) - 1, 0, -1):
+            activation, settings = self.activations[l - 1]
+            part = []
+            for i, B in enumerate(found[0]):
+                P = B * self.W[l]
+                slopes = [activation.slope(z, settings) for z in self.z[l - 1][i, :]]
+                part.append(mpmath.matrix([[P[o, j] * slopes[j] for j in range(P.cols)] for o in range(P.rows)]))
+            found.insert(0, part)
+        return found
+
+    @property
+    def jacobian(self) -> Matrix:
+        """J (N k, p), output by output, row by row of X."""
+        rows = []
+        back = self.back
+        for i in range(self.X.rows):
+            for o in range(self.Y.cols):
+                rows.append(
+                    [
+                        back[l][i][o, j] * x
+                        for l in range(len(self.W))
+                        for j in range(self.W[l].rows)
+                        for x in self.inputs[l][i, :]
+                    ]
+                )
+        return mpmath.matrix(rows)
+
+    def to_kinks(self) -> Iterator[tuple[mpf, mpf]]:
+        """Every pre-activation with each kink of its activation."""
+        for Z, (activation, settings) in zip(self.z, self.activations, strict=True):
+            yield from ((z, kink) for z in Z for kink in activation.kinks(settings))
+
+    @property
+    def rounding(self) -> mpf:
+        """Of J Jᵀ in floats."""
+        back = self.back
+        sizes = [mpmath.fsum(frobenius(B) ** 2 for B in back[l]) * frobenius(a) ** 2 for l, a in enumerate(self.inputs)]
+        return LOSS * mpmath.fsum(sizes) * self.amplification
+
+    @property
+    def amplification(self) -> mpf:
+        """What errors of pre-activations do to what comes after."""
+        factor = mpf(1)
+        for W, z in zip(self.W, self.z, strict=True):
+            factor *= 1 + norm(W) * (1 + frobenius(z) * UNIT * 4096)
+        return factor
+
+    @property
+    def moved(self) -> mpf:
+        """By how much floats may miss the residual."""
+        size = mpmath.fsum(frobenius(a) * frobenius(W) for a, W in zip(self.inputs, self.W, strict=True))
+        return 512 * UNIT * (size + frobenius(self.Y)) * self.amplification
+
+
+def _rows(problem: Arrays) -> list[tuple[list[int], list[float]]]:
+    return list(zip(problem["layers"].tolist(), problem["settings"].tolist(), strict=True))
+
+
+def _with_ones(a: Matrix) -> Matrix:
+    return mpmath.matrix([[*a[i, :], mpf(1)] for i in range(a.rows)])
+
+
+def _exact(weights: Arrays) -> dict[str, Matrix]:
+    return {name: exact(W) for name, W in weights.items() if name[0] in "Wb" and name[1:].isdigit()}
+
+
+def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
+    """Those of the ball for its published radius."""
+    at = Network(problem, _exact(weights))
+    J = at.jacobian
+    values = eigenvalues(J * J.T)
+    least, largest, error = max(values[-1], mpf(0)) if J.rows <= J.cols else mpf(0), values[0], at.rounding
+    if min((abs(z - kink) for z, kink in at.to_kinks()), default=1) <= at.moved:
+        error = 4 * largest  # on which side of a kink a pre-activation is, an enclosure need not know
+    found = {
+        "initial_gap": Reference(
+            frobenius(at.residual) ** 2 / 2, frobenius(at.residual) * at.moved + at.moved**2
+        ),
+        "sigma_min_J": Reference(mp.sqrt(least), mp.sqrt(least) - mp.sqrt(max(least * (1 - NORMS) - error, mpf(0)))),
+        "norm_J": Reference(mp.sqrt(largest), mp.sqrt(largest * (1 + NORMS) + error) - mp.sqrt(largest)),
+    }
+    if "ball" in published:
+        radius = mpf(published["ball"])
+        bend = lipschitz(at, radius)
+        margin, slack = kink_margin(at, radius)
+        inside = margin is None or margin > 1
+        seen = largest_change(at, problem, _exact(weights), radius) if inside and radius > 0 else None
+        found["lipschitz_J"] = Reference(bend, NORMS * bend, attained=seen)
+        if margin is not None:
+            found["kink_margin"] = Reference(margin, slack)
+    return found
+
+
+def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
+    """The loss, of which the least possible value is 0."""
+    return frobenius(Network(problem, _exact(weights)).residual) ** 2 / 2
+
+
+def _row_norms(A: Matrix) -> list[mpf]:
+    return [root_of_squares(A[i, :]) for i in range(A.rows)]
+
+
+def lipschitz(at: Network, radius: mpf) -> mpf:
+    """Λ = λ_max of the symmetric part of M_L, from c_l, r_l and M_l as the lemma has them."""
+    count = len(at.W)
+
+    def unit(l: int) -> Matrix:
+        return mpmath.matrix([mpf(j == l) for j in range(count)])
+
+    c = norm(at.inputs[0]) * unit(0)
+    r = max(_row_norms(at.inputs[0])) * unit(0)
+    M = mpmath.zeros(count)
+    for l in range(1, count):
+        activation, settings = at.activations[l - 1]
+        slope, bend = activation.largest_slope(settings), activation.largest_bend
+        w, omega = norm(at.W[l]) + radius, max(_row_norms(at.W[l].T)) + radius
+        M = slope * w * M + omega * bend * r * c.T + 2 * slope * c * unit(l).T
+        A = norm(at.inputs[l]) + slope * frobenius(c) * radius
+        alpha = max(_row_norms(at.inputs[l])) + slope * frobenius(r) * radius
+        c, r = slope * w * c + A * unit(l), slope * w * r + alpha * unit(l)
+    return max(eigenvalues((M + M.T) / 2)[0], mpf(0))
+
+
+def kink_margin(at: Network, radius: mpf) -> tuple[mpf | None, mpf]:
+    """The least quotient of a distance to a kink and the change of the pre-activation on the ball, with what floats lose."""
+    margins: list[mpf] = []
+    least = mp.inf
+    size = mpmath.fsum(frobenius(z) for z in at.z) + 1
+    for i in range(at.X.rows):
+        v: list[mpf] = []
+        slope = mpf(0)
+        for l in range(len(at.W)):
+            activation, settings = at.activations[l]
+            row = root_of_squares(at.inputs[l][i, :])
+            for j in range(at.W[l].rows if activation.kinks(settings) else 0):
+                steep = slope * (root_of_squares(at.W[l][j, :]) + radius)
+                moved = radius * root_of_squares([*(steep * x for x in v), row])
+                distance = min(abs(at.z[l][i, j] - kink) for kink in activation.kinks(settings))
+                least = min(least, moved)
+                margins.append(distance / moved if moved > 0 else mpf(0))
+            v = [*(slope * (norm(at.W[l]) + radius) * x for x in v), row]
+            slope = activation.largest_slope(settings)
+    if not margins:
+        return None, mpf(0)
+    margin = min(margins)
+    lost = LOSS * size * at.amplification / least if least > 0 else margin
+    return margin, NORMS * margin + min(margin, lost)
+
+
+def largest_change(at: Network, problem: Arrays, weights: dict[str, Matrix], radius: mpf) -> mpf:
+    """‖(J(θ) - J(θ0))u‖/ρ for a few unit vectors u, θ = θ0 + ρu."""
+    draw, seen = np.random.default_rng(0), mpf(0)
+    J = at.jacobian
+    for _ in range(3):
+        step = {name: exact(draw.standard_normal((W.rows, W.cols))) for name, W in weights.items()}
+        size = root_of_squares([frobenius(S) for S in step.values()])
+        there = Network(problem, {name: weights[name] + radius / size * S for name, S in step.items()}).jacobian
+        u = []
+        for l in range(len(at.W)):
+            S, b = step[f"W{l + 1}"], step.get(f"b{l + 1}")
+            for j in range(S.rows):
+                u += [*S[j, :], *([] if b is None else [b[j]])]
+        seen = max(seen, frobenius((there - J) * mpmath.matrix(u)) / size / radius)
+    return seen
