@@ -17,7 +17,16 @@ from surefoot._core.registry import SYSTEMS
 from surefoot_check.systems import SYSTEMS as CHECKED
 
 SRC = Path(__file__).resolve().parents[1] / "src"
-ROOMS = ("_two_layer", "_linear_resnet", "_implicit", "_feed_forward", "_step_sizes", "_inverse", "_orthogonal", "_deconvolution")
+ROOMS = (
+    "_two_layer",
+    "_linear_resnet",
+    "_implicit",
+    "_feed_forward",
+    "_step_sizes",
+    "_inverse",
+    "_orthogonal",
+    "_deconvolution",
+)
 """One a system, ``_orthogonal`` for the learned SVD."""
 FOLDERS = tuple(name.replace("-", "_") for name in CHECKED)
 """Of the checker, one a system."""

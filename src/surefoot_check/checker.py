@@ -72,7 +72,7 @@ def check(
 
     Args:
         directory: the run directory.
-        level: "fast" trusts numpy's matrix products within their a-priori error, and its exp and log within 8 ulp; "exact"
+        level: "fast" trusts numpy's matrix products within their a-priori error, and its exp, log and tanh within 8 ulp; "exact"
             trusts FLINT and Python's integers instead, and takes some twenty times as long.
         data: safetensors file of the problem's arrays, of a run that does not hold them: those of large problems. It is mapped,
             never loaded whole, and must not be changed meanwhile.

@@ -175,4 +175,4 @@ def test_an_exact_fit_lies_within_the_radius(name: str) -> None:
 def test_more_outputs_than_parameters() -> None:
     certificate = sf.certify(*network("tanh_more_outputs_than_parameters"))
     assert not certificate.holds
-    assert [c.name for c in certificate.conditions if not c.holds][0].startswith("no more outputs than parameters")
+    assert next(c.name for c in certificate.conditions if not c.holds).startswith("no more outputs than parameters")

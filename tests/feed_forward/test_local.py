@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from good_runs import nearly_fitted, normal, sequential
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from independent import feed_forward as exact
 from torch import Tensor, nn
 
 import surefoot as sf
@@ -37,7 +39,7 @@ def drawn(seed: int, error: float) -> tuple[nn.Sequential, sf.SquaredLoss]:
     draw = np.random.default_rng(seed)
     widths = [int(draw.integers(1, 4)), *(int(draw.integers(3, 9)) for _ in range(int(draw.integers(1, 4))))]
     modules: list[nn.Module] = []
-    for before, width in zip(widths, widths[1:], strict=False):
+    for before, width in itertools.pairwise(widths):
         kind = MODULES[int(draw.integers(len(MODULES)))]
         modules += [nn.Linear(before, width, bias=bool(draw.integers(2))), kind()]
     k, N = int(draw.integers(1, 3)), int(draw.integers(1, 4))
@@ -92,7 +94,7 @@ def test_the_jacobian_changes_at_most_that_much(seed: int) -> None:
 
 
 def test_the_exact_steps_keep_the_state_test_at_its_sharp_example() -> None:
-    """f(θ) = σθ - ½Λθ², y at distance r0: the guaranteed bound is met with equality by infinitesimal steps, and never exceeded."""
+    """f(θ) = σθ - ½Λθ², y at distance r0: V is constant along infinitesimal steps, and no step exceeds the bound."""
     sigma, bend = 1.0, 1.0
     for r0 in (0.3, 0.45, 0.4999):
         q: dict[str, Any] = {"initial_gap": 0.5 * r0 * r0, "sigma_min_J": sigma, "norm_J": sigma, "lipschitz_J": bend}
@@ -131,6 +133,17 @@ def test_activations_and_their_derivatives_are_enclosed(activation: Any, level: 
             slope = (activation.exact(z + h, given) - activation.exact(z, given)) / h
             assert abs(slope - float(D[0, i])) <= error + activation.bend * h + 1e-15
     assert np.abs(D).max() <= activation.slope(given) * (1.0 + 1e-15) + error
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=lambda activation: activation.name)
+def test_constants_of_activations_are_rounded_up(activation: Any) -> None:
+    given, true = {8: (-1.5, 0.0), 9: (-0.7, 1.2)}.get(activation.code, (0.0, 0.0)), exact.ACTIVATIONS[activation.code]
+    for ours, theirs in (
+        (activation.slope(given), true.largest_slope(given)),
+        (activation.bend, true.largest_bend),
+    ):
+        assert theirs <= ours <= theirs * (1.0 + 1e-14)
+    assert activation.kinks(given) == true.kinks(given)
 
 
 def test_a_margin_is_that_of_the_nearest_kink() -> None:
@@ -230,7 +243,9 @@ def test_a_larger_network_is_accepted_at_both_levels(tmp_path: Path) -> None:
     for _ in range(30):
         parts = torch.func.jacrev(lambda w: problem.residual(w).reshape(-1))(weights)
         J = torch.cat([parts[name].reshape(40, -1) for name in weights], dim=1)
-        step = J.T @ torch.linalg.solve(J @ J.T + 1e-6 * torch.eye(40, dtype=F64), problem.residual(weights).reshape(-1))
+        step = J.T @ torch.linalg.solve(
+            J @ J.T + 1e-6 * torch.eye(40, dtype=F64), problem.residual(weights).reshape(-1)
+        )
         pieces = torch.split(step, [w.numel() for w in weights.values()])
         weights = {name: w - 0.5 * s.reshape(w.shape) for (name, w), s in zip(weights.items(), pieces, strict=True)}
     system.write(net, problem, weights)

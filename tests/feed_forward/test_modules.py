@@ -18,7 +18,12 @@ from surefoot._feed_forward.modules import KINDS, applied, build, layers_of, tab
 
 F64 = torch.float64
 X, Y = normal(4, 3, seed=1), normal(4, 2, seed=2)
-ACTIVATIONS = [*(kind.module() for kind in KINDS), nn.LeakyReLU(-0.4), nn.Hardtanh(-0.3, 2.0), nn.Softplus(threshold=90)]
+ACTIVATIONS = [
+    *(kind.module() for kind in KINDS),
+    nn.LeakyReLU(-0.4),
+    nn.Hardtanh(-0.3, 2.0),
+    nn.Softplus(threshold=90),
+]
 
 
 def certified(*modules: nn.Module) -> sf.Certificate:
@@ -92,8 +97,16 @@ class _OfOnesOwn(nn.Linear):
 
 LAST = nn.Linear(4, 2)
 REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
-    (lambda: nn.Sequential(nn.Conv1d(3, 3, 1), LAST), TypeError, r"net\[0\], Conv1d, is not supported; supported are Lin"),
-    (lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), LAST), TypeError, r"net\[1\], LayerNorm, is not supported"),
+    (
+        lambda: nn.Sequential(nn.Conv1d(3, 3, 1), LAST),
+        TypeError,
+        r"net\[0\], Conv1d, is not supported; supported are Lin",
+    ),
+    (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), LAST),
+        TypeError,
+        r"net\[1\], LayerNorm, is not supported",
+    ),
     (lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), LAST), TypeError, r"net\[1\], BatchNorm1d, is not"),
     (lambda: nn.Sequential(_OfOnesOwn(3, 4), LAST), TypeError, r"net\[0\], _OfOnesOwn, is not supported"),
     (lambda: nn.Sequential(nn.Sequential(nn.Mish()), LAST), TypeError, r"net\[0\.0\], Mish, is not supported"),
@@ -102,13 +115,25 @@ REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
     (lambda: nn.Sequential(), ValueError, "net has no Linear module"),
     (lambda: nn.Sequential(nn.Tanh(), LAST), ValueError, r"net\[0\], Tanh, does not follow a Linear module"),
     (lambda: nn.Sequential(nn.Linear(3, 2), nn.Tanh()), ValueError, "net ends in tanh; it must end in a Linear"),
-    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.ReLU(), LAST), ValueError, r"net\[2\], ReLU, does not follow"),
+    (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.ReLU(), LAST),
+        ValueError,
+        r"net\[2\], ReLU, does not follow",
+    ),
     (lambda: nn.Sequential(nn.Linear(3, 4), nn.ELU(0.5), LAST), ValueError, r"ELU, has alpha=0.5; only alpha=1.0 is"),
     (lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(2.0), LAST), ValueError, r"has beta=2.0; only beta=1.0 is"),
-    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(1.0, 5.0), LAST), ValueError, r"has threshold=5.0; at least 20"),
+    (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(1.0, 5.0), LAST),
+        ValueError,
+        r"has threshold=5.0; at least 20",
+    ),
     (lambda: nn.Sequential(nn.Linear(3, 4), nn.GELU("tanh"), LAST), ValueError, r"has approximate='tanh'; only"),
     (lambda: nn.Sequential(nn.Linear(3, 5), nn.Tanh(), LAST), ValueError, r"net\[2\] takes 4 inputs, and .* gives 5"),
-    (lambda: nn.Sequential(nn.Linear(2, 4), nn.Tanh(), LAST), ValueError, "net maps 2 inputs to 2 outputs, the loss has 3"),
+    (
+        lambda: nn.Sequential(nn.Linear(2, 4), nn.Tanh(), LAST),
+        ValueError,
+        "net maps 2 inputs to 2 outputs, the loss has 3",
+    ),
     (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), ValueError, "to 1 outputs, .* and 2 outputs"),
     (_shared, ValueError, r"net\[2\].weight is that of net\[0\].weight; layers that share weights"),
     (_shared_weight, ValueError, r"net\[2\].weight is that of net\[0\].weight"),

@@ -1,6 +1,6 @@
-"""Plain ``torch.nn.Sequential`` networks, read into a table of layers and built from one: the one place that knows torch's modules.
+"""Plain ``torch.nn.Sequential`` networks, read into a table of layers and built from one: what knows torch's modules is here.
 
-A layer is a ``Linear`` and the activation behind it. Tables are those of the file format (``surefoot_check.feed_forward.network``).
+A layer is a ``Linear`` and the activation behind it. Tables are those of files (``surefoot_check.feed_forward.network``).
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ def _check_parameters(layers: list[Layer]) -> None:
         for name, parameter in layer.linear.named_parameters():
             what = f"net[{layer.name}].{name}"
             if id(parameter) in owner:
-                raise ValueError(f"{what} is that of {owner[id(parameter)]}; layers that share weights are not supported")
+                raise ValueError(
+                    f"{what} is that of {owner[id(parameter)]}; layers that share weights are not supported"
+                )
             if not parameter.requires_grad:
                 raise ValueError(f"{what} is frozen (requires_grad=False), which is not supported; let it be trained")
             owner[id(parameter)] = what

@@ -32,8 +32,8 @@ class Floor(StepRule):
 class CertifiedBB(Floor):
     """Barzilai-Borwein steps under the certificate; the default.
 
-    A proposal is taken if it ends in the ball with V at most r0, and with a gap that the certificate guarantees for that iteration; it
-    is shrunk by 0.7 otherwise, and at last replaced by the floor step.
+    A proposal is taken if it ends in the ball, with V at most r0 and with a gap that the certificate guarantees for that
+    iteration; it is shrunk by 0.7 otherwise, and at last replaced by the floor step.
     """
 
     name = "certified-bb"

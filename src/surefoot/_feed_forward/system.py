@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -56,14 +57,16 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
                 f"net maps {inputs} inputs to {outputs} outputs, the loss has {d} inputs and {k} outputs; "
                 "build the network with as many"
             )
-        for before, layer in zip(layers, layers[1:], strict=False):
+        for before, layer in itertools.pairwise(layers):
             if before.linear.out_features != layer.linear.in_features:
                 raise ValueError(
                     f"net[{layer.name}] takes {layer.linear.in_features} inputs, and the layer before gives "
                     f"{before.linear.out_features}; they must agree"
                 )
         if layers[0].linear.weight.device != samples.X.device:
-            raise ValueError(f"net is on {layers[0].linear.weight.device} and the loss on {samples.X.device}; move one of them")
+            raise ValueError(
+                f"net is on {layers[0].linear.weight.device} and the loss on {samples.X.device}; move one of them"
+            )
         return NetworkLoss(samples.X, samples.Y, *table(layers))
 
     def reduced(self, net: nn.Sequential, loss: NetworkLoss) -> dict[str, Tensor]:
@@ -135,7 +138,9 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
         row, unit = np.unravel_index(int(found.argmin()), found.shape)
         where = f"layer {number}, row {row} of X, unit {unit}"
         if value == 0.0:
-            return f"{where} lies on a kink (or nearer than rounding): train on, or use a smooth activation such as GELU"
+            return (
+                f"{where} lies on a kink (or nearer than rounding): train on, or use a smooth activation such as GELU"
+            )
         return (
             f"train on: nearest to a kink is {where}, whose distance to it is {value:.3g} of what may be passed in the ball; "
             "a residual smaller by that factor will do"

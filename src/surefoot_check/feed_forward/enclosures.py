@@ -1,7 +1,8 @@
 """Rigorous enclosures of the base quantities of feed-forward networks on concrete arrays.
 
-The rows of the Jacobian J belong to the outputs of all rows of X, row by row. Its Gram matrix is JJᵀ = Σ_l (B_lB_lᵀ) ∘ (ã_{l-1}ã_{l-1}ᵀ),
-B_l = ∂f/∂z_l row by row, ã_{l-1} the inputs of layer l with a column of ones where it has a bias; J is never formed.
+The rows of the Jacobian J belong to the outputs of all rows of X, row by row. J is never formed: its Gram matrix is
+JJᵀ = Σ_l (B_lB_lᵀ) ∘ (ã_{l-1}ã_{l-1}ᵀ), with B_l = ∂f/∂z_l row by row and ã_{l-1} the inputs of layer l, a column of ones
+beside them where it has a bias.
 """
 
 from __future__ import annotations
@@ -208,7 +209,9 @@ class Measured:
             if not kinks:
                 found.append(None)
                 continue
-            distance = np.min([np.abs(z.value - kink) for kink in kinks], axis=0) * (1.0 - 4.0 * UNIT_ROUNDOFF) - z.error
+            distance = (
+                np.min([np.abs(z.value - kink) for kink in kinks], axis=0) * (1.0 - 4.0 * UNIT_ROUNDOFF) - z.error
+            )
             # all terms are positive, so that relative errors add up: those of at most 8 operations for each layer before
             bound = array_up(moved, 16 * DEEPEST) + TINY
             found.append(np.maximum(distance, 0.0) / bound * (1.0 - 16.0 * UNIT_ROUNDOFF))
@@ -265,8 +268,7 @@ def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]
         b = weights.get(f"b{number}")
         shift = [ball(0.0)] * kind.outputs if b is None else [ball(float(x)) for x in b]
         entries = [
-            kind.activation.exact(x + shift[index % kind.outputs], kind.settings)
-            for index, x in enumerate(z.entries())
+            kind.activation.exact(x + shift[index % kind.outputs], kind.settings) for index, x in enumerate(z.entries())
         ]
         a = arb_mat(len(problem.X), kind.outputs, entries)
     total: Any = sum((x * x for x in (a - arb_matrix(problem.Y)).entries()), ball(0.0))

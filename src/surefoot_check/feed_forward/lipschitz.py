@@ -1,15 +1,16 @@
-"""How much the Jacobian of a network changes on a ball of weights, and how large it is there: Lemma 1 of the theory.
+"""How much the Jacobian of a network changes on a ball of weights: Lemma 1 of docs/theorems/feed-forward.md.
 
 With w, ω, A, α as below, all on the ball of radius ρ, c_1 = A_0e_1, r_1 = α_0e_1, M_1 = 0 and
 
     c_l = Φ1 w_l c_{l-1} + A_{l-1} e_l,   r_l = Φ1 w_l r_{l-1} + α_{l-1} e_l,
     M_l = Φ1 w_l M_{l-1} + ω_l Φ2 r_{l-1} c_{l-1}ᵀ + 2 Φ1 c_{l-1} e_lᵀ,
 
-J is Λ-Lipschitz on the ball with Λ = λ_max(½(M_L + M_Lᵀ)), and ‖J‖ ≤ ‖c_L‖ (docs/theorems/feed-forward.md).
+J is Λ-Lipschitz on the ball with Λ = λ_max(½(M_L + M_Lᵀ)).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ def symmetric_bend(layers: Sequence[LayerBounds], radius: Number) -> list[list[N
     count, first = len(layers), layers[0]
     c, r = ([x, *[zero] * (count - 1)] for x in (first.inputs, first.row))
     M = [[zero] * count for _ in range(count)]
-    for index, (before, layer) in enumerate(zip(layers, layers[1:], strict=False), 1):
+    for index, (before, layer) in enumerate(itertools.pairwise(layers), 1):
         gain = before.slope * (layer.norm + radius)
         curvature = (layer.column + radius) * before.bend
         M = [[gain * M[i][j] + curvature * r[i] * c[j] for j in range(count)] for i in range(count)]

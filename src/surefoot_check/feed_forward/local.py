@@ -1,9 +1,10 @@
 """``feed-forward/local``: from these weights descent reaches an exact fit, whatever trained them (the default).
 
-Statement. Let J be Λ-Lipschitz on the ball of radius ρ around θ_0, σ_0 ≤ σ_n(J(θ_0)), r_0 ≥ ‖r(θ_0)‖, Λρ ≤ σ_0, Q(x) = σ_0x - ½Λx² and
-r_0 ≤ Q(ρ). Every step of gradient descent with η‖J(θ)‖² ≤ 1, and every other step to a point with D ≤ ρ (D the distance to θ_0),
-keeps V(θ) = ‖r(θ)‖ + Q(D) at most r_0 if it did before (of the other step this is what is tested). With σ*² = σ_0² - 2Λr_0 > 0 the
-iterates stay within ρ* = 2r_0/(σ_0 + σ*), and a step η of gradient descent leaves ‖r⁺‖ ≤ ‖r‖(1 - ησ*²)/(1 + 2ηΛ‖r‖).
+Statement. Let J be Λ-Lipschitz on the ball of radius ρ around θ_0, σ_0 ≤ σ_n(J(θ_0)), r_0 ≥ ‖r(θ_0)‖, Λρ ≤ σ_0,
+Q(x) = σ_0x - ½Λx², r_0 ≤ Q(ρ) and σ*² = σ_0² - 2Λr_0 > 0. At a state with D ≤ ρ (the distance to θ_0) and
+V = ‖r‖ + Q(D) ≤ r_0, a step η of gradient descent with η‖J(θ)‖² ≤ 1 does not increase V and leaves
+‖r⁺‖ ≤ ‖r‖(1 - ησ*²)/(1 + 2ηΛ‖r‖); such states lie within ρ* = 2r_0/(σ_0 + σ*). Any other step to such a state, with a gap at
+most the guaranteed one, is as good: of it that is tested.
 Reference: docs/theorems/feed-forward.md (Theorem A).
 """
 

@@ -119,5 +119,3 @@ def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | boo
 def smooth(problem: Network) -> bool:
     """Whether no activation has kinks."""
     return not any(layer.activation.kinks(layer.settings) for layer in problem.layers)
-
-

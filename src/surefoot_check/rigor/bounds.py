@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 UNIT_ROUNDOFF = 2.0**-53
 ETA = 2.0**-1074
 EXP_ERROR = 16 * UNIT_ROUNDOFF
-"""Relative error granted to numpy's exp and log at level ``fast`` (they are documented to be within 4 ulp)."""
+"""Relative error granted to numpy's exp, log and tanh at level ``fast`` (they are documented to be within 4 ulp)."""
 # Inner dimension of one partial product: summing q blocks of b terms obeys the model with b + q - 1 for k.
 BLOCK = 64
 # Up to this many multiplications, `product_error` forms |A| |B| instead of bounding its norm.

@@ -35,8 +35,8 @@ NUMPY: dict[str, Callable[[Array], Array]] = {
     "exp": np.exp,
     "expm1": np.expm1,
 }
-"""By numpy, within ``RELATIVE`` of the value: of sigmoid an exponential, a sum and a quotient; of softplus, all of whose terms are
-not negative, an exponential, a logarithm (which makes no relative error larger) and a sum."""
+"""By numpy, within ``RELATIVE`` of the value: of sigmoid an exponential, a sum and a quotient; of softplus, whose terms are not
+negative, an exponential, a logarithm (which makes no relative error larger) and a sum."""
 RELATIVE = 2.0 * EXP_ERROR + 4.0 * UNIT_ROUNDOFF
 
 

@@ -109,9 +109,9 @@ class Network:
         self.z: list[Matrix] = []
         self.inputs: list[Matrix] = []
         a = self.X
-        for l, (activation, settings) in enumerate(self.activations):
-            W, b = weights[f"W{l + 1}"], weights.get(f"b{l + 1}")
-            assert (b is not None) == self.biased[l]
+        for index, (activation, settings) in enumerate(self.activations):
+            W, b = weights[f"W{index + 1}"], weights.get(f"b{index + 1}")
+            assert (b is not None) == self.biased[index]
             z = a * W.T
             if b is not None:
                 z = mpmath.matrix([[z[i, j] + b[j] for j in range(z.cols)] for i in range(z.rows)])
@@ -125,12 +125,12 @@ class Network:
     def back(self) -> list[list[Matrix]]:
         """For each layer and row of X, ∂f/∂z (k, width)."""
         found = [[mpmath.eye(self.Y.cols) for _ in range(self.X.rows)]]
-        for l in range(len(self.W) - 1, 0, -1):
-            activation, settings = self.activations[l - 1]
+        for index in range(len(self.W) - 1, 0, -1):
+            activation, settings = self.activations[index - 1]
             part = []
             for i, B in enumerate(found[0]):
-                P = B * self.W[l]
-                slopes = [activation.slope(z, settings) for z in self.z[l - 1][i, :]]
+                P = B * self.W[index]
+                slopes = [activation.slope(z, settings) for z in self.z[index - 1][i, :]]
                 part.append(mpmath.matrix([[P[o, j] * slopes[j] for j in range(P.cols)] for o in range(P.rows)]))
             found.insert(0, part)
         return found
@@ -144,10 +144,10 @@ class Network:
             for o in range(self.Y.cols):
                 rows.append(
                     [
-                        back[l][i][o, j] * x
-                        for l in range(len(self.W))
-                        for j in range(self.W[l].rows)
-                        for x in self.inputs[l][i, :]
+                        back[index][i][o, j] * x
+                        for index in range(len(self.W))
+                        for j in range(self.W[index].rows)
+                        for x in self.inputs[index][i, :]
                     ]
                 )
         return mpmath.matrix(rows)
@@ -161,7 +161,10 @@ class Network:
     def rounding(self) -> mpf:
         """Of J Jᵀ in floats."""
         back = self.back
-        sizes = [mpmath.fsum(frobenius(B) ** 2 for B in back[l]) * frobenius(a) ** 2 for l, a in enumerate(self.inputs)]
+        sizes = [
+            mpmath.fsum(frobenius(B) ** 2 for B in back[index]) * frobenius(a) ** 2
+            for index, a in enumerate(self.inputs)
+        ]
         return LOSS * mpmath.fsum(sizes) * self.amplification
 
     @property
@@ -200,9 +203,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     if min((abs(z - kink) for z, kink in at.to_kinks()), default=1) <= at.moved:
         error = 4 * largest  # on which side of a kink a pre-activation is, an enclosure need not know
     found = {
-        "initial_gap": Reference(
-            frobenius(at.residual) ** 2 / 2, frobenius(at.residual) * at.moved + at.moved**2
-        ),
+        "initial_gap": Reference(frobenius(at.residual) ** 2 / 2, frobenius(at.residual) * at.moved + at.moved**2),
         "sigma_min_J": Reference(mp.sqrt(least), mp.sqrt(least) - mp.sqrt(max(least * (1 - NORMS) - error, mpf(0)))),
         "norm_J": Reference(mp.sqrt(largest), mp.sqrt(largest * (1 + NORMS) + error) - mp.sqrt(largest)),
     }
@@ -231,20 +232,20 @@ def lipschitz(at: Network, radius: mpf) -> mpf:
     """Λ = λ_max of the symmetric part of M_L, from c_l, r_l and M_l as the lemma has them."""
     count = len(at.W)
 
-    def unit(l: int) -> Matrix:
-        return mpmath.matrix([mpf(j == l) for j in range(count)])
+    def unit(index: int) -> Matrix:
+        return mpmath.matrix([mpf(j == index) for j in range(count)])
 
     c = norm(at.inputs[0]) * unit(0)
     r = max(_row_norms(at.inputs[0])) * unit(0)
     M = mpmath.zeros(count)
-    for l in range(1, count):
-        activation, settings = at.activations[l - 1]
+    for index in range(1, count):
+        activation, settings = at.activations[index - 1]
         slope, bend = activation.largest_slope(settings), activation.largest_bend
-        w, omega = norm(at.W[l]) + radius, max(_row_norms(at.W[l].T)) + radius
-        M = slope * w * M + omega * bend * r * c.T + 2 * slope * c * unit(l).T
-        A = norm(at.inputs[l]) + slope * frobenius(c) * radius
-        alpha = max(_row_norms(at.inputs[l])) + slope * frobenius(r) * radius
-        c, r = slope * w * c + A * unit(l), slope * w * r + alpha * unit(l)
+        w, omega = norm(at.W[index]) + radius, max(_row_norms(at.W[index].T)) + radius
+        M = slope * w * M + omega * bend * r * c.T + 2 * slope * c * unit(index).T
+        A = norm(at.inputs[index]) + slope * frobenius(c) * radius
+        alpha = max(_row_norms(at.inputs[index])) + slope * frobenius(r) * radius
+        c, r = slope * w * c + A * unit(index), slope * w * r + alpha * unit(index)
     return max(eigenvalues((M + M.T) / 2)[0], mpf(0))
 
 
@@ -256,16 +257,16 @@ def kink_margin(at: Network, radius: mpf) -> tuple[mpf | None, mpf]:
     for i in range(at.X.rows):
         v: list[mpf] = []
         slope = mpf(0)
-        for l in range(len(at.W)):
-            activation, settings = at.activations[l]
-            row = root_of_squares(at.inputs[l][i, :])
-            for j in range(at.W[l].rows if activation.kinks(settings) else 0):
-                steep = slope * (root_of_squares(at.W[l][j, :]) + radius)
+        for index in range(len(at.W)):
+            activation, settings = at.activations[index]
+            row = root_of_squares(at.inputs[index][i, :])
+            for j in range(at.W[index].rows if activation.kinks(settings) else 0):
+                steep = slope * (root_of_squares(at.W[index][j, :]) + radius)
                 moved = radius * root_of_squares([*(steep * x for x in v), row])
-                distance = min(abs(at.z[l][i, j] - kink) for kink in activation.kinks(settings))
+                distance = min(abs(at.z[index][i, j] - kink) for kink in activation.kinks(settings))
                 least = min(least, moved)
                 margins.append(distance / moved if moved > 0 else mpf(0))
-            v = [*(slope * (norm(at.W[l]) + radius) * x for x in v), row]
+            v = [*(slope * (norm(at.W[index]) + radius) * x for x in v), row]
             slope = activation.largest_slope(settings)
     if not margins:
         return None, mpf(0)
@@ -283,8 +284,8 @@ def largest_change(at: Network, problem: Arrays, weights: dict[str, Matrix], rad
         size = root_of_squares([frobenius(S) for S in step.values()])
         there = Network(problem, {name: weights[name] + radius / size * S for name, S in step.items()}).jacobian
         u = []
-        for l in range(len(at.W)):
-            S, b = step[f"W{l + 1}"], step.get(f"b{l + 1}")
+        for index in range(len(at.W)):
+            S, b = step[f"W{index + 1}"], step.get(f"b{index + 1}")
             for j in range(S.rows):
                 u += [*S[j, :], *([] if b is None else [b[j]])]
         seen = max(seen, frobenius((there - J) * mpmath.matrix(u)) / size / radius)
