@@ -114,3 +114,17 @@ def test_limits_that_are_none(monkeypatch: pytest.MonkeyPatch, text: str) -> Non
     monkeypatch.setenv(pulse.VARIABLE, text)
     with pytest.raises(ValueError, match=r"SUREFOOT_RANK_TIMEOUT is '.*'; give a number of seconds, or 0 to wait"):
         sf.distributed.run(lambda: None)
+
+
+def test_threads_that_have_ended_are_forgotten() -> None:
+    others = set(pulse._started)
+    for _ in range(3):
+        one = pulse.Pulse(0, 1.0)
+        one.listen([one.address])  # a job of one rank: nobody is asked, two threads wait
+        waiting = set(pulse._started) - others
+        assert len(waiting) == 2
+        one.close()
+        for thread in waiting:
+            thread.join(10.0)
+        del thread, waiting
+        assert set(pulse._started) <= others

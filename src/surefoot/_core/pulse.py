@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
+from weakref import WeakSet
 
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage] (documented, but not in __all__)
 
@@ -94,7 +95,7 @@ class Pulse:
         self._threads = [threading.Thread(target=self._ask, args=[peer], daemon=True) for peer in self._peers]
         others = [threading.Thread(target=work, daemon=True) for work in (self._count, self._wait)]
         for thread in [*self._threads, *others]:
-            _started.append(thread)
+            _started.add(thread)
             thread.start()
 
     def unless_lost(self, wait: Callable[[], object]) -> None:
@@ -165,7 +166,8 @@ class Pulse:
                     return
 
 
-_started: list[threading.Thread] = []
+_started: WeakSet[threading.Thread] = WeakSet()
+"""Those that have ended leave it by themselves."""
 
 
 @atexit.register
@@ -173,7 +175,7 @@ def _let_threads_end() -> None:
     """Wait for threads whose call of torch is about to return: one that returns while the interpreter ends aborts the process.
     A call that waits for a stopped process does not return, and is not waited for longer."""
     end = time.monotonic() + FAREWELL
-    for thread in _started:
+    for thread in list(_started):
         thread.join(max(0.0, end - time.monotonic()))
 
 
