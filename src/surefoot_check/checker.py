@@ -33,6 +33,7 @@ from .run_files import (
     later_certificates,
     read_problem,
     read_steps,
+    recorded_status,
 )
 from .statement import Inequality, Theorem
 from .system import System
@@ -151,7 +152,7 @@ def _check_run(
     kept = run.follow(weights, keep=replay)
     if replay and report.outcome is Outcome.ACCEPT:
         _check_replay(path, system, problem, arrays, initial, weights.size, kept, run.phases, report)
-    _note_what_was_not_checked(system, weights, replay, report)
+    _note_what_was_not_checked(system, weights, run.newest, recorded_status(path), replay, report)
 
 
 class _Run:
@@ -169,6 +170,8 @@ class _Run:
         self.theorem, self.problem, self.hashes, self.systems, self.report = theorem, problem, hashes, systems, report
         self.later = dict(later)
         self.phases: list[Phase] = []
+        self.newest = 0
+        """The largest iteration of stored weights."""
 
     def begin(self, start: int, certificate: Certificate, weights: Mapping[str, Array]) -> None:
         """Claim L1 of a certificate for these weights, and that it promises there at most what is promised already."""
@@ -184,11 +187,9 @@ class _Run:
         """Claim L2 of all stored weights, and L1 of the later certificates; the weights are returned if they are to be kept."""
         kept: dict[str, Checkpoint] = {}
         lines: list[Line] = []
-        newest = 0
         small_enough = stored.size <= MAX_REPLAYED_BYTES
         for name, checkpoint in stored:
             if name != FINAL:
-                newest = max(newest, checkpoint.iteration)
                 self._begin_at(checkpoint)
             if self.report.outcome is Outcome.REJECT:
                 return {}  # of L1: what is promised is not known
@@ -197,9 +198,10 @@ class _Run:
                 lines.append(_check_gap(name, checkpoint, in_force, self.problem))
             if keep and small_enough:
                 kept[name] = checkpoint
-            if name == FINAL and checkpoint.iteration < newest:
+            if name == FINAL and checkpoint.iteration < self.newest:
                 older = "final.safetensors is older than the newest checkpoint; resume the run"
                 lines.append(Line("L2", older, Outcome.UNDECIDED))
+            self.newest = max(self.newest, checkpoint.iteration)
         for start, file in self.later.items():
             raise FormatError(f"{file.name}: there is no checkpoint of iteration {start} with the weights it speaks of")
         if self.report.outcome is Outcome.ACCEPT:
@@ -216,7 +218,9 @@ class _Run:
         self.begin(checkpoint.iteration, certificate, checkpoint.weights)
 
 
-def _note_what_was_not_checked(system: System, stored: StoredWeights, replay: bool, report: Report) -> None:
+def _note_what_was_not_checked(
+    system: System, stored: StoredWeights, newest: int, status: str | None, replay: bool, report: Report
+) -> None:
     """What an accepted run does not say, so that nobody reads more out of it."""
     if not len(stored):
         report.notes.append("no weights beyond the initial ones are stored: L2 says nothing of this run")
@@ -224,6 +228,13 @@ def _note_what_was_not_checked(system: System, stored: StoredWeights, replay: bo
         report.notes.append(
             "final.safetensors is missing: L2 speaks of the checkpoints only, and not of how the run ended"
         )
+    if len(stored):
+        how = (
+            "does not say how the run ended"
+            if status is None
+            else f"says that the run ended as '{visible(status, 40)}'"
+        )
+        report.notes.append(f"L2 speaks of no iteration after {newest}; config.json, which is not checked, {how}")
     if not replay:
         option = "; --replay checks it" if system.replay else f": there is no replay of systems of kind {system.name}"
         report.notes.append(f"L3 not checked{option}")

@@ -405,3 +405,14 @@ def read_steps(path: Path) -> list[float]:
         else:
             raise FormatError(f"{what}: step is {repr(step)[:40]} instead of a positive float")
     return steps
+
+
+def recorded_status(path: Path) -> str | None:
+    """How the run ended by its own record, config.json, which nobody proves; ``None`` where that does not say."""
+    try:
+        config = read_json(path / "config.json", MAX_CERTIFICATE_BYTES)
+    except FormatError:
+        return None
+    result = config.get("result") if isinstance(config, dict) else None
+    status = result.get("status") if isinstance(result, dict) else None
+    return status if isinstance(status, str) else None

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from changes import GoodRun, once
 from good_runs import SYSTEMS
 from tamper import StoredRun, safetensors
 
+import surefoot as sf
 from surefoot.cli import main
 from surefoot_check import Outcome, check
 from surefoot_check.text import LONGEST, visible
@@ -156,6 +158,23 @@ def test_an_accepted_run_says_what_was_not_checked(good_run: GoodRun, tmp_path: 
     report = check(run)
     assert report.outcome is Outcome.ACCEPT and any("L2 says nothing" in note for note in report.notes)
     assert any("there is no replay" in note for note in check(good_run("implicit")).notes)
+
+
+def test_an_accepted_run_that_diverged_says_where_its_proof_ends(tmp_path: Path) -> None:
+    """What it keeps is true, of the iteration that it says, and under the bound: that is accepted, and is not all."""
+    generator = torch.Generator().manual_seed(0)
+    X, Y = (torch.randn(20, k, generator=generator, dtype=torch.float64) for k in (4, 2))
+    net = sf.nn.TwoLayerLinear.gaussian(4, 2, 100, generator=generator)
+    run = sf.descend(net, sf.SquaredLoss(X, Y), 10.0, directory=tmp_path / "run", progress=False)
+    assert run.certificate.holds and run.status is sf.RunStatus.DIVERGED
+    report = check(tmp_path / "run")
+    told = f"L2 speaks of no iteration after {run.final_iteration}; config.json, which is not checked, "
+    assert report.outcome is Outcome.ACCEPT and f"{told}says that the run ended as 'diverged'" in report.notes
+    for record in ("", "[]", '{"result": null}', '{"result": {"status": 1}}'):
+        (tmp_path / "run" / "config.json").write_text(record)
+        assert f"{told}does not say how the run ended" in check(tmp_path / "run").notes
+    (tmp_path / "run" / "config.json").write_text(json.dumps({"result": {"status": "\x1b[2J\n" + "x" * 100}}))
+    assert all(note.isprintable() and len(note) < 200 for note in check(tmp_path / "run").notes)
 
 
 def test_an_array_too_many_is_refused_whatever_stands_for_its_hash(good_run: GoodRun, tmp_path: Path) -> None:

@@ -315,6 +315,18 @@ def test_a_saved_run_reads_back_equal(tmp_path: Path, directory: bool) -> None:
     assert str(again.audit()) == str(run.audit())
 
 
+def test_runs_and_certificates_are_shown_in_a_line() -> None:
+    net = sf.nn.TwoLayerLinear.gaussian(5, 3, 200, seed=0)
+    run = descend(net, max_iterations=3)
+    told = repr(run)
+    assert told.startswith("<Run max_iterations: 3 iterations with certified-bb, gap ") and "\n" not in told
+    assert told.endswith("certified by two-layer/drift>") and len(told) < 200
+    assert repr(run.certificate).startswith("<Certificate of two-layer/drift: holds: first step ")
+    narrow = sf.certify(network(width=1), sf.SquaredLoss(X, Y))
+    assert repr(narrow).startswith("<Certificate of two-layer/drift: fails: imbalance and margin")
+    assert repr(descend(net, steps=0.1, max_iterations=0)).endswith("uncertified>")
+
+
 def test_certifying_again_without_a_target_goes_on() -> None:
     """Y = 0: the loss alone has no rounding level, the product of the layers has one, and that is what certificates aim at."""
     X = torch.randn(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

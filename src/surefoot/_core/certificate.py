@@ -76,7 +76,7 @@ class Condition:
         return f"{verdict}: {self.name}  [{self.left:.6g} {self.relation} {self.right:.6g}]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """A theorem's verdict on one network, loss and initial point.
 
@@ -288,6 +288,12 @@ class Certificate:
     def digest(self) -> str:
         """sha256 of the certificate file; checkpoints carry it."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def __repr__(self) -> str:
+        """The verdict, in a line."""
+        failed = [condition.name for condition in self.conditions if not condition.holds]
+        said = self._promise() if self.holds else "; ".join(failed) or self.status.text
+        return f"<Certificate of {self.theorem}: {self.status.value}: {said}>"
 
     def __str__(self) -> str:
         lines = [f"{self.theorem} {self.status.value}: {self.status.text}", *(f"  {c}" for c in self.conditions)]

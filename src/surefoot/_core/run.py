@@ -36,7 +36,7 @@ LARGE = 256 << 20
 """Bytes of a problem's arrays beyond which a run directory has their names, shapes and hashes only."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """What ``descend`` returns.
 
@@ -150,6 +150,13 @@ class Run:
             any(p.certificate.claim.of_iterations for p in phases),
             "" if self.status.complete else self.status.text,
         )
+
+    def __repr__(self) -> str:
+        """How it ended, in a line."""
+        gaps = f"gap {self.gaps[0]:.6g} -> {self.gaps[-1]:.6g}" if self.rows else "no row recorded"
+        since = f" from iteration {self.certified_from} on" if self.certified_from else ""
+        certified = f"certified by {self.certificate.theorem}{since}" if self.certified else "uncertified"
+        return f"<Run {self.status.value}: {self.iterations} iterations with {self.rule}, {gaps}, {certified}>"
 
     def summary(self) -> dict[str, Any]:
         """The outcome in plain values."""

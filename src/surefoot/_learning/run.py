@@ -30,7 +30,7 @@ class TrainStatus(StrEnum):
         }[self.value]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainRun:
     """What a training did; the network holds the best weights. An epoch is one step.
 
@@ -61,8 +61,13 @@ class TrainRun:
         """The loss that decides which weights are best, at the start."""
         return (self.validation or self.losses)[0]
 
+    def __repr__(self) -> str:
+        """How it ended, in a line."""
+        return f"<TrainRun {self.status}: {self._course}>"
+
     def __str__(self) -> str:
-        return (
-            f"{self.status}: {self.status.text}\n"
-            f"  {self.epochs:,} epochs, loss {self.initial:.6g} -> {self.best:.6g} (best, epoch {self.best_epoch:,})"
-        )
+        return f"{self.status}: {self.status.text}\n  {self._course}"
+
+    @property
+    def _course(self) -> str:
+        return f"{self.epochs:,} epochs, loss {self.initial:.6g} -> {self.best:.6g} (best, epoch {self.best_epoch:,})"
