@@ -18,6 +18,7 @@ from .linear_resnet_training_runs import (
     PLATEAU,
     THEOREM,
     Runs,
+    Search,
     collected,
     common_settings,
     control,
@@ -55,15 +56,15 @@ def transformations(
     tuning: int = 500,
 ) -> Experiment:
     """Three input and output transformations of a ResNet of the given width, with α = sqrt(m/k) for both identities."""
-    common = {"width": width, "d": d, "depth": depth, "samples": samples, "seed": seed}
-    common |= {"factors": list(factors), "tuning": tuning, "limit": limit}
+    search: Search = {"factors": list(factors), "tuning": tuning, "limit": limit}
+    common = {"width": width, "d": d, "depth": depth, "samples": samples, "seed": seed, "search": search}
     parts = [
         Part(f"width {width}: repeat {repeat + 1} of {repeats}", {}, {**common, "repeat": repeat})
         for repeat in range(repeats)
     ]
-    found = kept_all(None, "", parts, transformed, progress)
-    runs = collected(found)
-    losses = {label: [one["losses"][label] for one in found] for label in (IDENTITY, MODIFIED, GAUSSIAN)}
+    results = kept_all(None, "", parts, transformed, progress)
+    runs = collected(results)
+    losses = {label: [repeat["losses"][label] for repeat in results] for label in (IDENTITY, MODIFIED, GAUSSIAN)}
     controls = _controls(seed, width, d, depth, samples, limit, progress)
     starts = Table("initial loss", ("network", "initial loss"), tuple((k, median(v)) for k, v in losses.items()))
     return Experiment(
@@ -76,7 +77,7 @@ def transformations(
         ),
         findings=transformation_findings(runs, losses, controls),
         settings={
-            **common_settings(repeats, limit, factors, tuning),
+            **common_settings(repeats, **search),
             "d = k": d,
             "samples": samples,
             "width": width,
@@ -94,8 +95,8 @@ def _controls(seed: int, width: int, d: int, depth: int, samples: int, limit: in
         Part(f"identity, d = {size}, noise {noise:g}", {}, {**common, "size": size, "noise": noise})
         for size, noise in ((d, 0.1), (d, 0.0), (d - 1, 0.1))
     ]
-    for part, found in zip(parts, kept_all(None, "", parts, control, progress), strict=True):
-        size, noise, gaps = part.arguments["size"], part.arguments["noise"], found["gaps"]
+    for part, result in zip(parts, kept_all(None, "", parts, control, progress), strict=True):
+        size, noise, gaps = part.arguments["size"], part.arguments["noise"], result["gaps"]
         plateau = gaps[PLATEAU] / gaps[0] if len(gaps) > PLATEAU else None
         rows.append((size, noise, plateau, median([escape(gaps)]), gaps[-1] / gaps[0]))
     columns = ("d = k", "noise", f"relative gap at {PLATEAU}", "left the plateau at", "last relative gap")
@@ -117,8 +118,8 @@ def depths(
     tuning: int = 300,
 ) -> Experiment:
     """A ResNet beside standard networks of several depths, all with Gaussian A and B of the same distribution."""
-    common = {"width": width, "d": d, "samples": samples, "seed": seed}
-    common |= {"factors": list(factors), "tuning": tuning, "limit": limit}
+    search: Search = {"factors": list(factors), "tuning": tuning, "limit": limit}
+    common = {"width": width, "d": d, "samples": samples, "seed": seed, "search": search}
     parts = [
         Part(
             f"width {width}, depth {depth}: repeat {repeat + 1} of {repeats}",
@@ -139,7 +140,7 @@ def depths(
         figures=(Plot(f"{name.split('/')[1]}-depths.png", lambda: draw_gaps(shown, f"m = {width}")),),
         findings=depth_findings(runs, layers),
         settings={
-            **common_settings(repeats, limit, factors, tuning),
+            **common_settings(repeats, **search),
             "d = k": d,
             "samples": samples,
             "width": width,

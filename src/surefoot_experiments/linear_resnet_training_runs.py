@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from surefoot._core.losses import SquaredLoss
 from surefoot._linear_resnet.network import LinearNet, LinearResNet
@@ -76,6 +76,14 @@ Runs = dict[tuple[str, str], Series]
 """By network and choice of step."""
 
 
+class Search(TypedDict):
+    """Which steps are tried, in multiples of the unit step; iterations by which one is chosen, and those of a run at most."""
+
+    factors: Sequence[float]
+    tuning: int
+    limit: int
+
+
 def _both_steps(
     runs: Runs, label: str, net: Network, loss: SquaredLoss, factors: Sequence[float], tuning: int, limit: int
 ) -> None:
@@ -94,7 +102,7 @@ def _both_steps(
     runs.setdefault((label, GRID), Series()).add(factor, gaps)
 
 
-def common_settings(repeats: int, limit: int, factors: Sequence[float], tuning: int) -> dict[str, object]:
+def common_settings(repeats: int, factors: Sequence[float], tuning: int, limit: int) -> dict[str, object]:
     """What the experiments on the gaps have in common, as their reports print it."""
     return {
         **OPEN,
@@ -107,17 +115,7 @@ def common_settings(repeats: int, limit: int, factors: Sequence[float], tuning: 
     }
 
 
-def transformed(
-    width: int,
-    d: int,
-    depth: int,
-    samples: int,
-    seed: int,
-    repeat: int,
-    factors: Sequence[float],
-    tuning: int,
-    limit: int,
-) -> dict[str, Any]:
+def transformed(width: int, d: int, depth: int, samples: int, seed: int, repeat: int, search: Search) -> dict[str, Any]:
     """One repeat of ``transformations``: its runs, and the initial losses."""
     generator = repeat_generator(seed, repeat)
     loss = opposing_data(generator, d=d, samples=samples)
@@ -130,7 +128,7 @@ def transformed(
     losses: dict[str, float] = {}
     for label, net in networks.items():
         losses[label] = loss.value(net.end_to_end().detach())
-        _both_steps(runs, label, net, loss, factors, tuning, limit)
+        _both_steps(runs, label, net, loss, **search)
     return {"runs": _plain(runs), "losses": losses}
 
 
@@ -139,10 +137,10 @@ def _plain(runs: Runs) -> list[list[Any]]:
     return [[*key, series.factors[0], series.gaps[0]] for key, series in runs.items()]
 
 
-def collected(found: Sequence[dict[str, Any]]) -> Runs:
+def collected(repeats: Sequence[dict[str, Any]]) -> Runs:
     """The runs of all repeats."""
     runs: Runs = {}
-    for label, step, factor, gaps in (one for part in found for one in part["runs"]):
+    for label, step, factor, gaps in (run for repeat in repeats for run in repeat["runs"]):
         runs.setdefault((label, step), Series()).add(factor, gaps)
     return runs
 
@@ -160,17 +158,7 @@ def control(seed: int, size: int, noise: float, width: int, depth: int, samples:
     return {"gaps": descent(net, loss, unit_step(net, loss), limit)}
 
 
-def deepened(
-    width: int,
-    d: int,
-    depth: int,
-    samples: int,
-    seed: int,
-    repeat: int,
-    factors: Sequence[float],
-    tuning: int,
-    limit: int,
-) -> dict[str, Any]:
+def deepened(width: int, d: int, depth: int, samples: int, seed: int, repeat: int, search: Search) -> dict[str, Any]:
     """Both networks of one depth in one repeat of ``depths``."""
     generator = repeat_generator(seed, repeat)
     loss = opposing_data(generator, d=d, samples=samples)
@@ -179,8 +167,8 @@ def deepened(
     generator.set_state(state)  # so that both networks have the same A and B
     standard = LinearNet.gaussian(d, d, width, depth, generator=generator)
     runs: Runs = {}
-    _both_steps(runs, residual_label(depth), residual, loss, factors, tuning, limit)
-    _both_steps(runs, standard_label(depth), standard, loss, factors, tuning, limit)
+    _both_steps(runs, residual_label(depth), residual, loss, **search)
+    _both_steps(runs, standard_label(depth), standard, loss, **search)
     return {"runs": _plain(runs)}
 
 

@@ -17,12 +17,12 @@ from .summaries import mean, rank_correlation
 from .two_layer_instances import (
     CORRECTED,
     DRIFT,
-    OPEN,
     PAPER,
     TARGET,
     conditioning,
     guaranteed,
     local_smoothness,
+    noisy_settings,
     reached,
     section_4,
 )
@@ -136,12 +136,7 @@ def figure1(
         figures=(Plot("fig1-bounds.png", lambda: _draw(settings, list(noises), list(widths))),),
         findings=_findings(table),
         settings={
-            **OPEN,
-            "n = m": n,
-            "widths": list(widths),
-            "noise sd": f"{list(noises)} (open in the paper)",
-            "repeats": repeats,
-            "absolute gap reached": TARGET,
+            **noisy_settings(n, widths, noises, repeats),
             "comparison": "every iterate, without a tolerance",
         },
     )

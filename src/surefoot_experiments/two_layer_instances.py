@@ -39,6 +39,18 @@ OPEN: dict[str, Any] = {
 """Settings common to the experiments."""
 
 
+def noisy_settings(n: int, widths: Sequence[int], noises: Sequence[float], repeats: int) -> dict[str, Any]:
+    """Settings of the experiments on several widths and noise levels."""
+    return {
+        **OPEN,
+        "n = m": n,
+        "widths": list(widths),
+        "noise sd": f"{list(noises)} (open in the paper)",
+        "repeats": repeats,
+        "absolute gap reached": TARGET,
+    }
+
+
 def orthogonal(n: int, generator: torch.Generator) -> Tensor:
     """A random orthogonal (n, n) matrix with the Haar distribution."""
     Q, R = torch.linalg.qr(gaussian(n, n, generator))

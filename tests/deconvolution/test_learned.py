@@ -11,7 +11,7 @@ from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 from torch import Tensor
 
 from surefoot._core.io import RunDirectoryError
-from surefoot._deconvolution import learned
+from surefoot._deconvolution import learned, wiener
 from surefoot._deconvolution.learned import REFERENCE, polynomial_inverse
 from surefoot.deconvolution import (
     LADMM,
@@ -262,7 +262,8 @@ class Counting:
         self.count = 0
         for name in ("_forward", "_adjoint"):
             monkeypatch.setattr(blur, name, self._counted(getattr(blur, name)))
-        monkeypatch.setattr(learned, "multiply", self._counted(learned.multiply))
+        for module in (learned, wiener):
+            monkeypatch.setattr(module, "multiply", self._counted(module.multiply))
         monkeypatch.setattr(blur, "solve", self._counted(blur.solve))
 
     def _counted(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -366,7 +366,7 @@ def test_save_and_load(net: sf.nn.LearnedInverse, tmp_path: Path) -> None:
     with pytest.raises(sf.RunDirectoryError, match="missing"):
         Net.load(tmp_path / "other.safetensors")
     sf.nn.StepSizeNet.orthogonal((2, 2)).save(tmp_path / "steps.safetensors")
-    with pytest.raises(sf.RunDirectoryError, match="does not hold a LearnedInverse"):
+    with pytest.raises(sf.RunDirectoryError, match="holds no learned inverse"):
         Net.load(tmp_path / "steps.safetensors")
 
 

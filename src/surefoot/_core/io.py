@@ -142,6 +142,20 @@ def read_tensors(path: Path, device: torch.device | str = "cpu") -> dict[str, Te
         raise RunDirectoryError(f"{path} is damaged ({error}); restore it or run again") from error
 
 
+@contextlib.contextmanager
+def reading(path: str | Path, what: str) -> Iterator[dict[str, Tensor]]:
+    """The tensors of a file that is to hold a ``what``, such as "step-size network", which the context makes of them.
+
+    Raises:
+        RunDirectoryError: as ``read_tensors``, or the context raises that something is missing or does not fit.
+    """
+    stored = read_tensors(Path(path))
+    try:
+        yield stored
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise RunDirectoryError(f"{path} holds no {what} ({error}); pass a file that save wrote") from error
+
+
 def require_regular(path: Path) -> None:
     """``RunDirectoryError`` where there is no file, or what would never end: a named pipe, a device."""
     if not path.is_file():

@@ -121,6 +121,21 @@ class LinearMapLoss(Loss):
         error = ROUNDING * float(torch.linalg.matrix_norm(self.optimum))
         return 0.5 * self.smoothness * error * error
 
+    def require_net(self, inputs: int, outputs: int, device: torch.device, sizes: tuple[str, str]) -> None:
+        """That a network maps what the loss needs, where it is; ``sizes`` are the names of the two numbers in its constructors.
+
+        Raises:
+            ValueError: it does not.
+        """
+        n, m = self.shape
+        if (inputs, outputs) != self.shape:
+            raise ValueError(
+                f"net maps {inputs} inputs to {outputs} outputs, the loss has {n} inputs and {m} outputs; "
+                f"build the network with {sizes[0]}={n}, {sizes[1]}={m}"
+            )
+        if device != self.optimum.device:
+            raise ValueError(f"net is on {device} and the loss on {self.optimum.device}; move one of them")
+
     def _check(self, W: Tensor) -> Tensor:
         if not isinstance(W, Tensor):
             raise TypeError(f"W is a {type(W).__name__}; pass a tensor of shape {self.shape}")

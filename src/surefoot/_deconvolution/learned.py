@@ -21,13 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_shuffle, pixel_unshuffle, softshrink
 
-from .._core.io import RunDirectoryError, read_tensors, write_tensors
+from .._core.io import RunDirectoryError, reading, write_tensors
 from .._core.validate import integer, positive_integer
-from .inner import solve_spd
 from .operators import Blur, multiply
 from .problem import DEFAULT_WAVELET, checked_image, default_penalty
 from .wavelets import OrthonormalWavelet
-from .wiener import differences
+from .wiener import differences, restored
 
 REFERENCE = 0.02
 """Noise level at which the stored α, β and thresholds hold; at others they follow their power laws."""
@@ -152,7 +151,8 @@ class LearnedDeconvolution(nn.Module):
         mean = observed.mean((-2, -1), keepdim=True)
         centred = blur.adjoint(observed - mean)
         ratio = (noise / self.log_gradient.exp()).square()
-        s = _start(blur, centred, ratio * differences(shape, observed))
+        # few steps of conjugate gradients where there is no exact inverse: the layers go on with the rest
+        s = restored(blur, centred, ratio * differences(shape, observed), 0.0, START_ITERATIONS)
         # a blur keeps constants: learned filters see deviations from the mean only, and a brighter picture is the same to them
         offset, pulled, wavelet = mean, centred, None
         if not self.filters:
@@ -214,8 +214,7 @@ class LearnedDeconvolution(nn.Module):
         """
         if not Path(path).is_file():
             raise RunDirectoryError(f"{path} is missing or no file; pass one that LearnedDeconvolution.save wrote")
-        stored = read_tensors(Path(path))
-        try:
+        with reading(path, "deconvolution network") as stored:
             missing = {"settings.shape", "settings.wavelet", "log_gradient"} - stored.keys()
             if missing:
                 raise ValueError(f"it lacks {', '.join(sorted(missing))}")
@@ -237,24 +236,6 @@ class LearnedDeconvolution(nn.Module):
                 raise ValueError("it has non-finite weights")
             net.to(stored["log_gradient"].dtype).load_state_dict(stored)
             return net
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise RunDirectoryError(
-                f"{path} holds no deconvolution network ({error}); pass a file that LearnedDeconvolution.save wrote"
-            ) from error
-
-
-def _start(blur: Blur, pulled: Tensor, penalty: Tensor) -> Tensor:
-    """(BᵀB + P)⁻¹Bᵀy, as ``gradient_wiener`` but with a noise level for each image, and for a blur without an exact inverse with
-    few steps of conjugate gradients: the layers go on with the rest."""
-    inverse = 1.0 / (blur.majorizer + penalty).clamp(min=torch.finfo(pulled.dtype).tiny)
-    first = multiply(inverse, pulled)
-    if blur.exact_majorizer:
-        return first
-
-    def system(z: Tensor) -> Tensor:
-        return blur.gram(z) + multiply(penalty, z)
-
-    return solve_spd(system, pulled, first, lambda r: multiply(inverse, r), 3, 0.0, START_ITERATIONS).solution
 
 
 class Penalised:

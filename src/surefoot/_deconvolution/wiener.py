@@ -15,6 +15,7 @@ from .problem import checked_image
 
 TOLERANCE = 1e-4
 """Relative residual of the conjugate gradients: far below the noise of a picture."""
+ITERATIONS = 200
 
 
 def wiener(blur: Blur, observed: Any, noise: float, signal: float = 0.08) -> Tensor:
@@ -37,7 +38,7 @@ def wiener(blur: Blur, observed: Any, noise: float, signal: float = 0.08) -> Ten
     flat = torch.full_like(blur.majorizer.flatten(0, -3)[0] if blur.majorizer.ndim > 2 else blur.majorizer, ratio**2)
     # a blur whose kernels sum to 1 keeps the mean
     mean = y.mean(dim=(-2, -1), keepdim=True)
-    return _restore(blur, y - mean, flat) + mean
+    return restored(blur, blur.adjoint(y - mean), flat) + mean
 
 
 def gradient_wiener(blur: Blur, observed: Any, noise: float, gradient: float = 0.09) -> Tensor:
@@ -48,7 +49,7 @@ def gradient_wiener(blur: Blur, observed: Any, noise: float, gradient: float = 0
     """
     y = checked_image("observed", observed)
     ratio = positive("noise", noise) / positive("gradient", gradient)
-    return _restore(blur, y, ratio**2 * differences(blur.domain, y))
+    return restored(blur, blur.adjoint(y), ratio**2 * differences(blur.domain, y))
 
 
 def differences(shape: Shape, like: Tensor) -> Tensor:
@@ -58,11 +59,12 @@ def differences(shape: Shape, like: Tensor) -> Tensor:
     return 4.0 * ((math.pi * rows).sin().square()[:, None] + (math.pi * columns).sin().square())
 
 
-def _restore(blur: Blur, y: Tensor, penalty: Tensor) -> Tensor:
-    """(BᵀB + P)⁻¹Bᵀy with the multiplier P ≥ 0."""
-    right = blur.adjoint(y)
+def restored(
+    blur: Blur, right: Tensor, penalty: Tensor, tolerance: float = TOLERANCE, iterations: int = ITERATIONS
+) -> Tensor:
+    """(BᵀB + P)⁻¹r, P ≥ 0 a multiplier; where no FFT inverts that, by conjugate gradients with these limits."""
     # where both vanish, so does the right-hand side: the floor only keeps 0/0 away
-    inverse = 1.0 / (blur.majorizer + penalty).clamp(min=torch.finfo(y.dtype).tiny)
+    inverse = 1.0 / (blur.majorizer + penalty).clamp(min=torch.finfo(right.dtype).tiny)
     start = multiply(inverse, right)
     if blur.exact_majorizer:
         return start
@@ -70,4 +72,4 @@ def _restore(blur: Blur, y: Tensor, penalty: Tensor) -> Tensor:
     def system(z: Tensor) -> Tensor:
         return blur.gram(z) + multiply(penalty, z)
 
-    return solve_spd(system, right, start, lambda r: multiply(inverse, r), 3, TOLERANCE, 200).solution
+    return solve_spd(system, right, start, lambda r: multiply(inverse, r), 3, tolerance, iterations).solution

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .._core.io import RunDirectoryError, read_tensors, write_tensors
+from .._core.io import reading, write_tensors
 from .._core.validate import nonnegative, real, unknown
 from .._linalg import norms
 from .._linalg.arguments import compute_dtype, matrix_argument, power_of_two_scale
@@ -299,14 +299,11 @@ class LearnedInverse(nn.Module):
         Raises:
             RunDirectoryError: missing, damaged, or another kind of file.
         """
-        tensors = read_tensors(Path(path))
-        try:
+        with reading(path, "learned inverse") as tensors:
             rules = [name.removeprefix("c0.") for name in tensors if name.startswith("c0.")]
             c0 = rules[0] if rules else float(tensors["c0"])
             interval = as_interval(tensors["interval"].tolist()) if "interval" in tensors else None
             return cls(tensors["coefficients"], c0, interval=interval)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise RunDirectoryError(f"{path} does not hold a LearnedInverse ({error}); write it with save") from error
 
     # -- the run -----------------------------------------------------------------------------------------------------------
 

@@ -39,17 +39,10 @@ def reduce(net: LinearResNet, loss: LinearMapLoss, subspace: bool = True) -> Red
     A, B, W = net.A, net.B, net.W.detach()
     for name, value in (("A", A), ("B", B), ("W", W)):
         network_weight(name, value)
-    d, k = loss.shape
-    if A.shape[1] != d or B.shape[0] != k:
-        raise ValueError(
-            f"net maps {A.shape[1]} inputs to {B.shape[0]} outputs, the loss has {d} inputs and {k} outputs; "
-            f"build the network with d={d}, k={k}"
-        )
-    if A.device != loss.optimum.device:
-        raise ValueError(f"net is on {A.device} and the loss on {loss.optimum.device}; move one of them")
+    loss.require_net(A.shape[1], B.shape[0], A.device, ("d", "k"))
     if loss.basis is not None:
         A = A @ loss.basis
-    reachable = A.shape[1] + k
+    reachable = A.shape[1] + B.shape[0]
     if not subspace or bool(W.any()) or reachable >= A.shape[0]:
         return Reduced(A, B, W, None)
     # A and A X̃ span the same columns, since X̃ is square and of full rank

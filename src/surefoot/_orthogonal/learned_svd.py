@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._core.io import RunDirectoryError, read_tensors, write_tensors
+from .._core.io import reading, write_tensors
 from .._core.validate import integer, nonnegative, positive_integer
 from .._learning.run import TrainRun
 from .._linalg.operator import own_precision
@@ -217,21 +217,18 @@ class LearnedSVD(nn.Module):
         Raises:
             RunDirectoryError: missing, damaged, or no such network.
         """
-        stored = read_tensors(Path(path))
-        try:
+        with reading(path, "learned SVD") as stored:
             rows, columns, rank, layers, exact, seed = stored.pop("sizes").tolist()
             tolerance = float(stored.pop("tolerance"))
             # before memory is taken for what the sizes claim
-            found = {name: tuple(stored[name].shape) for name in ("start_U", "start_V", "steps")}
-            if found != {"start_U": (rows, rank), "start_V": (columns, rank), "steps": (layers, 2)}:
-                raise ValueError(f"its sizes are not those of its arrays {found}")
+            shapes = {name: tuple(stored[name].shape) for name in ("start_U", "start_V", "steps")}
+            if shapes != {"start_U": (rows, rank), "start_V": (columns, rank), "steps": (layers, 2)}:
+                raise ValueError(f"its sizes are not those of its arrays {shapes}")
             inner: Any = "exact" if exact else tuple(stored["coefficients"].shape[2:])
             options: Any = {"layers": layers, "inverse": inner, "seed": seed, "dtype": stored["steps"].dtype}
             net = cls(rows, columns, rank, tolerance=None if tolerance < 0.0 else tolerance, **options)
             net.load_state_dict(stored)
             return net
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise RunDirectoryError(f"{path} holds no learned SVD ({error}); pass a file that save wrote") from error
 
     def _checked_start(self, start: Any, shapes: tuple[tuple[int, int], tuple[int, int]]) -> tuple[Tensor, Tensor]:
         if not isinstance(start, tuple | list) or len(start) != 2 or not all(isinstance(X, Tensor) for X in start):

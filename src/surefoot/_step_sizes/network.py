@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from .._core.io import RunDirectoryError, read_tensors, write_tensors
+from .._core.io import reading, write_tensors
 from .._core.validate import finite, integer, positive_integer, real
 from .._problems import Problems
 from .smoothness import Smoothness
@@ -170,15 +170,10 @@ class StepSizeNet(nn.Module):
         Raises:
             RunDirectoryError: missing, damaged, or no such network.
         """
-        stored = read_tensors(Path(path))
-        try:
+        with reading(path, "step-size network") as stored:
             low, high = stored.pop("range").tolist()
             layers = [stored[f"W{index}"] for index in range(1, len(stored) + 1)]
             return cls(layers, low, high).to(layers[0].dtype)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunDirectoryError(
-                f"{path} holds no step-size network ({error}); pass a file that save wrote"
-            ) from error
 
 
 class Dense:

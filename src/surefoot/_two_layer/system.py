@@ -53,14 +53,7 @@ def reduced_weights(net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Tensor, T
     W1, W2 = net.W1.detach(), net.W2.detach()
     for name, W in (("W1", W1), ("W2", W2)):
         network_weight(name, W)
-    n, m = loss.shape
-    if W1.shape[0] != n or W2.shape[0] != m:
-        raise ValueError(
-            f"net maps {W1.shape[0]} inputs to {W2.shape[0]} outputs, the loss has {n} inputs and {m} outputs; "
-            f"build the network with n={n}, m={m}"
-        )
-    if W1.device != loss.optimum.device:
-        raise ValueError(f"net is on {W1.device} and the loss on {loss.optimum.device}; move one of them")
+    loss.require_net(len(W1), len(W2), W1.device, ("n", "m"))
     return (W1 if loss.basis is None else loss.basis.T @ W1), W2
 
 
