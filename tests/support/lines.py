@@ -1,0 +1,60 @@
+"""How many lines there are: ``python tests/support/lines.py``.
+
+Of each part all lines, and those of code: without comments, docstrings and blank lines. Of the checker also what a certificate of
+each system needs: the shared files and its own folder.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from surefoot_check.systems import SYSTEMS
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = {
+    "library": "src/surefoot",
+    "experiments": "src/surefoot_experiments",
+    "checker": "src/surefoot_check",
+    "tests": "tests",
+    "benchmarks": "benchmarks",
+}
+SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def lines_of_code(source: str) -> int:
+    """Lines that hold more than a comment or a docstring; of a text over several lines each one."""
+    docstrings = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    tokens = (token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type not in SILENT)
+    return len({line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - docstrings)
+
+
+def counted(files: Iterable[Path]) -> tuple[int, int]:
+    """All lines of these files, and those of code."""
+    sources = [file.read_text() for file in files]
+    return sum(len(source.splitlines()) for source in sources), sum(map(lines_of_code, sources))
+
+
+def table(parts: Mapping[str, str] = PARTS) -> dict[str, tuple[int, int]]:
+    """All lines and those of code, by part."""
+    found = {name: counted((ROOT / place).rglob("*.py")) for name, place in parts.items()}
+    checker = ROOT / PARTS["checker"]
+    shared = [*checker.glob("*.py"), *(checker / "rigor").glob("*.py")]
+    for name in SYSTEMS:
+        folder = checker / name.replace("-", "_")
+        found[f"behind a certificate of {name}"] = counted([*shared, *folder.glob("*.py")])
+    return found
+
+
+if __name__ == "__main__":
+    print(f"{'':38}{'lines':>9}{'of code':>9}")
+    for part, (every, code) in table().items():
+        print(f"{part:38}{every:>9,}{code:>9,}")
