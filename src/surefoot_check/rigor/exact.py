@@ -11,8 +11,8 @@ What is still trusted of floating-point arithmetic, here and in the formulas tha
   ``rint``, maximum, comparison): rounded to nearest, as `bounds.self_test` samples; each is rounded outwards where it enters;
 - ``math.fsum``, which rounds a sum once;
 - numpy's sums of numbers that are not negative, within one unit for each term in any order: squares of the entries of stored
-  matrices (``bounds.frobenius_upper``, in parts of 256, which ``math.fsum`` adds), their magnitudes (``gram_bounds.cheap_norm``),
-  the masses of ``implicit/spectral``; and its cumulated products of norms of layers (``linear_resnet``).
+  matrices (``bounds.frobenius_upper``, in parts of 256, which ``math.fsum`` adds), their magnitudes (``gram.cheap_norm``),
+  masses of a spectrum; and its cumulated products of norms of layers.
 
 Norms of residuals, which are what a witness is measured by, are sums of squares of integers.
 
