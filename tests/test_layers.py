@@ -34,9 +34,13 @@ FRAME = ("command", "report")
 """Modules of a room whose names start so are parts of program and reports: these find them by name, and nothing else does."""
 LAYERS = {
     "the program": ("surefoot.__main__", "surefoot.cli"),
-    "its commands": ("surefoot._cli", *(f"surefoot.{room}.{name}" for room in ROOMS for name in FRAME)),
+    "its commands": (
+        "surefoot._cli",
+        "surefoot.extending.command",
+        *(f"surefoot.{room}.{name}" for room in ROOMS for name in FRAME),
+    ),
     "experiments": ("surefoot_experiments",),
-    "reports": ("surefoot._report",),
+    "reports": ("surefoot._report", "surefoot.extending.report"),
     "public names, and the list of systems": ("surefoot",),
     "systems": tuple(f"surefoot.{room}" for room in ROOMS),
     "solvers without a system": ("surefoot._lasso", "surefoot._equilibrium"),

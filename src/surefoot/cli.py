@@ -23,6 +23,7 @@ from ._cli.errors import Exit, message_of
 from ._cli.named import with_systems
 from ._cli.options import Runnable, TrainOptions
 from ._core.registry import SYSTEMS
+from ._core.system import Certifiable
 from ._core.team import RankLostError, together
 
 # short paragraphs: the parser does not wrap them
@@ -111,7 +112,7 @@ def _parse(arguments: Sequence[str]) -> Runnable:
     if arguments[:1] == ["reproduce"] and "--quick" in arguments:
         raise ValueError("--quick is the default, so leave it out; --full is for the paper's sizes and repeats")
     if arguments[:1] == ["certify"] and len(arguments) > 1:
-        reasons = {system.name: system.words.instead.get("certify") for system in SYSTEMS}
+        reasons = {s.name: s.refusal("certify") for s in SYSTEMS if not isinstance(s, Certifiable)}
         if reason := reasons.get(arguments[1]):
             raise ValueError(reason)
     parse: Any = tyro.cli

@@ -7,7 +7,7 @@ A stored witness Ŵ (``optimum``) is never trusted: it enters only through the r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,6 +29,28 @@ LARGEST_PRODUCT = 1 << 28
 """Most entries of an array that is computed and can be much larger than those it is computed from: 2 GiB."""
 TINY = 1e-300
 """Covers the underflow of elementwise products and quotients: a few times 2^-1074 for each entry of an array."""
+
+
+Shape = tuple[int | None, ...]
+"""Of an array; ``None`` for any length."""
+
+
+def read_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, Shape], file: str) -> dict[str, Array]:
+    """Those of these shapes among the arrays of the file of that name: float64, not empty, with finite entries of usual size."""
+    found: dict[str, Array] = {}
+    for name, shape in shapes.items():
+        array = arrays.get(name)
+        if array is None or array.dtype != np.float64 or array.size == 0 or not _fits(array.shape, shape):
+            raise FormatError(f"{file}: {name} is missing or malformed, or does not fit the problem")
+        within(f"{file}: {name}", array, LARGEST)
+        found[name] = array
+    return found
+
+
+def _fits(found: tuple[int, ...], shape: Shape) -> bool:
+    return len(found) == len(shape) and all(
+        wanted in (None, length) for length, wanted in zip(found, shape, strict=True)
+    )
 
 
 def root_down(x: float) -> float:
@@ -352,6 +374,14 @@ class Softmax(LinearMapProblem):
     def optimum(self) -> Product:
         error = up(self.stationarity / self.l2, 2) if self.l2 > 0.0 else float("inf")
         return Product(self.witness, error)
+
+
+def load_linear_map(kind: object, arrays: dict[str, Array], level: Level = FAST) -> LinearMapProblem:
+    """``load_problem`` for systems whose networks are linear maps; ``FormatError`` for a problem of another kind too."""
+    problem = load_problem(kind, arrays, level)
+    if not isinstance(problem, LinearMapProblem):
+        raise FormatError(f"linear maps do not solve a problem of kind {problem.kind!r}")
+    return problem
 
 
 def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Problem:

@@ -18,7 +18,7 @@ Weights = Mapping[str, Array]
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """One kind of network."""
+    """One kind of network. Every ``problem`` is one that ``load`` returned, of whatever class that is."""
 
     name: str
     """The part of its theorems' ids before the slash."""
@@ -27,15 +27,15 @@ class System:
     """"upper" or "lower": the direction in which each published base quantity must err."""
     load: Callable[[object, dict[str, Array], Level], Problem]
     """The problem of a kind from its arrays, at a level; ``FormatError`` where they do not fit together."""
-    read_weights: Callable[[Weights, Problem, str], dict[str, Array]]
+    read_weights: Callable[[Weights, Any, str], dict[str, Array]]
     """The weights among the arrays of the file of that name, validated against the problem."""
-    sizes: Callable[[Problem, Weights], dict[str, int | bool]]
+    sizes: Callable[[Any, Weights], dict[str, int | bool]]
     """The sizes that a certificate states."""
-    base_quantities: Callable[[Problem, Weights, Mapping[str, float]], dict[str, Interval]]
+    base_quantities: Callable[[Any, Weights, Mapping[str, float]], dict[str, Interval]]
     """Rigorous enclosures of the base quantities, given the published ones (some are defined on a published ball)."""
-    gap_upper: Callable[[Problem, Weights], float]
+    gap_upper: Callable[[Any, Weights], float]
     """Rigorous upper bound of loss - optimal value at the weights."""
-    gap_exact: Callable[[Problem, Weights], tuple[Any, Any]]
+    gap_exact: Callable[[Any, Weights], tuple[Any, Any]]
     """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of it. Slower than ``gap_upper`` and with
     smaller rounding errors; for what that leaves undecided."""
     fixed: tuple[str, ...] = ()

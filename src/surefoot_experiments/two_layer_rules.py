@@ -189,7 +189,7 @@ def _one_repeat(instance: Instance, rules: dict[str, _Rule], max_iterations: int
     """Run every rule from the same weights; α1/α2 and the iterations guaranteed before training."""
     certificates = {theorem: instance.certify(theorem) for theorem in (CORRECTED, DRIFT, CONTRACTION)}
     for name, (rule, theorem) in RULES.items():
-        timed = Timed(make(rule(), certificates[theorem], STEP_RULES, "certified-bb"))
+        timed = Timed(make(rule(), certificates[theorem], STEP_RULES))
         begin = time.perf_counter()
         run = instance.run(timed, certificates[theorem], max_iterations=max_iterations)
         rules[name].add(run, time.perf_counter() - begin, timed.seconds)

@@ -111,7 +111,10 @@ def test_what_was_not_checked_at_a_step_does_not_hold() -> None:
     del rows[3]["gradient_squared"], rows[4]["gradient_squared"]
     checks = [("slope", each(rows, "gradient_squared", lambda value: (0.0, value)))]
     audit = audited(run.certificate, rows, checks, run.resolution)
-    assert [found.unchecked for found in audit.lines] == [2]  # the steps from 3 and from 4; the last row has none
+    assert [found.unchecked for found in audit.lines] == [
+        2,
+        0,
+    ]  # the steps from 3 and from 4; the last row has none; the bound
     assert audit.violations == 0 and not audit.holds and audit.verdict == "not everything was checked"
     assert "not checked at 2 steps: slope" in str(audit)
     # steps below the rounding noise need no check

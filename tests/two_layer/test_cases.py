@@ -17,13 +17,17 @@ import pytest
 import torch
 
 import surefoot as sf
+from surefoot._core.certificate import publish
+from surefoot._core.measuring import stored
 from surefoot._core.plans import PLANS
 from surefoot._two_layer import planner
 from surefoot._two_layer.engines import ENGINES, Engine
 from surefoot._two_layer.iterate import Iterate
-from surefoot._two_layer.system import measure_quantities, reduced_weights
+from surefoot._two_layer.system import TwoLayerSystem, reduced_weights
+from surefoot_check.two_layer import SYSTEM
 from surefoot_check.two_layer.corrected import barred
 from surefoot_check.two_layer.drift import DECREASE, KAPPA
+from surefoot_check.two_layer.enclosures import base_quantities
 
 Case = dict[str, Any]
 CONSTANT, TRAJECTORY = 1e-8, 1e-6
@@ -52,8 +56,10 @@ def problem(name: str) -> tuple[sf.nn.TwoLayerLinear, sf.Loss]:
 @cache
 def quantities(name: str, theorem: str = "two-layer/corrected") -> dict[str, float]:
     """Base quantities without slack, the cases' c and d, and what ``theorem`` derives from them."""
-    case = CASES[name]
-    q = {**measure_quantities(*problem(name), slack=0.0), "c": case["c"], "d": case["d"]}
+    case, (net, loss) = CASES[name], problem(name)
+    checked, weights = stored(SYSTEM, loss, TwoLayerSystem().reduced(net, loss))
+    measured = publish(base_quantities(checked, weights), SYSTEM.directions, slack=0.0)
+    q = {**measured, **SYSTEM.sizes(checked, weights), "c": case["c"], "d": case["d"]}
     q |= PLANS[theorem].parameters(q)
     return {**q, **PLANS[theorem].theorem.derived(q)}
 

@@ -68,11 +68,11 @@ class Question(ABC):
 
     Attributes:
         system: name of the system.
-        theorem: name of the theorem; ``None`` for the system's default.
+        theorem: name of the theorem; ``None`` for the system's default, as where there is no such option.
     """
 
     system: ClassVar[str]
-    theorem: str | None
+    theorem: str | None = None
     json: bool
 
     @abstractmethod

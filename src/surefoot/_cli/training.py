@@ -35,6 +35,17 @@ SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Certifying(Question):
+    """What ``certify`` has beside the question."""
+
+    json: Json = False
+
+    def run(self, held: ExitStack) -> int:
+        """Evaluate and show; the exit code."""
+        return run_certify(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Training(Question):
     """Where the run goes, and how it descends."""
 
@@ -219,10 +230,10 @@ def run_train(options: Training) -> int:
                 print_json({"problem": built.facts, "certificate": certificate_record(certificate), "result": None})
             return Exit.NO
         if rule is None:
-            usual = descendable_of(built.net).default_rule
+            usual = next((name for name in descendable_of(built.net).rules if name != Constant.name), "0.01")
             raise ValueError(
                 f"{certificate.theorem} does not hold here, so that it gives no constant step; "
-                f"choose steps of your own, for example --steps {usual if usual != Constant.name else '0.01'}"
+                f"choose steps of your own, for example --steps {usual}"
             )
         every = _certify_every(options, certificate)
         again = f"; asked again every {every} iterations" if every and covered else ""

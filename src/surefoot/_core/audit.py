@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from .certificate import Certificate
+from .claims import Kind
 
 TOLERANCE = 1e-9
 """Relative slack of an audited inequality between floating-point measurements; rounding reaches about 1e-12."""
@@ -162,11 +163,15 @@ class Led(NamedTuple):
 
 
 def audited(certificate: Certificate, trace: Rows, checks: Iterable[Check], resolution: float) -> Audit:
-    """The audit of a trace by these checks. Each has something to say of every step above rounding noise: where it says less, a
-    measurement is missing."""
+    """The audit of a trace by the checks of a theorem, and by those that do not depend on it: the bound that is claimed, and
+    what a recorder of a loop of one's own noted of its steps.
+
+    Each check has something to say of every step above rounding noise: where it says less, a measurement is missing.
+    """
     steps = [a for a, _ in pairwise(trace) if "step" in a]
     needed = {int(a["iteration"]) for a in steps if math.isinf(resolution) or a["gap"] > resolution}
     led = {t + 1 for t in needed}
+    checks = [*checks, *_common_checks(certificate, trace, resolution)]
     lines = (line(*check, led if isinstance(check, Led) else needed) for check in checks)
     return Audit(certificate.theorem, tuple(lines), resolution, certificate.claim.of_iterations)
 
@@ -176,16 +181,20 @@ def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) 
     return ((int(r["iteration"]), *sides(r[name])) for r in trace if name in r)
 
 
-def common_checks(trace: Rows, bound: Callable[[int], float] | None, resolution: float) -> list[Check]:
-    """The checks that do not depend on the theorem: the guaranteed bound, if there is one, and what a recorder of a loop of
-    one's own noted about its steps."""
-    checks: list[Check] = []
-    if bound is not None:
-        checks.append(under_bound(trace, bound, resolution))
+def _common_checks(certificate: Certificate, trace: Rows, resolution: float) -> Iterator[Check]:
+    """A refuted theorem keeps its bound, so that an audit shows where a run breaks it; that of a flow is none of iterations."""
+    if certificate.schedule and certificate.claim.kind is not Kind.FLOW:
+        yield under_bound(trace, certificate.bound, resolution)
     if any("defect" in r for r in trace):
         rows = each(trace, "defect", lambda defect: (defect, 1e-10))
-        checks.append(Led("each iterate is a gradient step from the one before (relative defect)", rows))
-    return checks
+        yield Led("each iterate is a gradient step from the one before (relative defect)", rows)
+
+
+def never_increases(trace: Rows, resolution: float, what: str = "gap") -> Check:
+    """The check that no step makes the gap larger, which ``what`` calls by name."""
+    steps = ((a, b) for a, b in pairwise(trace) if "step" in a)
+    rows = ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps)
+    return f"the {what} never increases", rows
 
 
 def under_bound(trace: Rows, bound: Callable[[int], float], resolution: float) -> Check:

@@ -24,7 +24,7 @@ from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
 from .steps import StepRule
 from .system import Engine, Recordable
-from .validate import folder, integer, nonnegative, positive_integer
+from .validate import folder, integer, nonnegative, positive_integer, unknown
 
 WORTHWHILE = 0.9
 """A new certificate is followed if it guarantees at most this fraction of the iterations that remain by the ones before."""
@@ -159,8 +159,10 @@ class _Descent:
         if certificate is not None:
             self._check_certificate(certificate)
         if certify_every is not None and not isinstance(self.system, Recordable):
-            raise ValueError(self.system.words.instead["certify_every"])
+            raise ValueError(self.system.refusal("certify_every"))
         self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
+        if engine not in ("auto", *self.system.engines):
+            raise unknown("engine", engine, ["auto", *self.system.engines])
         self.engine: Engine = self.system.engine(net, loss, engine)
         if isinstance(self.engine, AbstractContextManager):  # it holds something on other ranks
             held.enter_context(self.engine)

@@ -110,6 +110,14 @@ class LinearMapLoss(Loss):
     def gradient(self, W: Tensor) -> Tensor:
         """∇ℓ(W) (n, m)."""
 
+    def restrict(self, W: Tensor) -> Tensor:
+        """BᵀW, what the reduced problem sees of W (n, h); W itself where there is no basis."""
+        return W if self.basis is None else self.basis.T @ W
+
+    def extend(self, reduced: Tensor, before: Tensor) -> Tensor:
+        """The W that training makes of ``before``, of which the reduced problem then sees ``reduced``; the rest stays."""
+        return reduced if self.basis is None else before + self.basis @ (reduced - self.restrict(before))
+
     @cached_property
     def small(self) -> SmallLoss:
         """The same loss on NumPy arrays of the size of W."""
@@ -259,7 +267,7 @@ class SquaredLoss(QuadraticLoss):
         return W if self.basis is None else self.basis @ W
 
     def image(self, W: Tensor) -> Tensor:
-        return self.statistics.design @ (W if self.basis is None else self.basis.T @ W)
+        return self.statistics.design @ self.restrict(W)
 
     @cached_property
     def small(self) -> SmallQuadratic:

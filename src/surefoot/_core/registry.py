@@ -100,5 +100,5 @@ def descendable_named(name: str) -> AnyDescendable:
 
 def _descendable(system: AnyCertifiable) -> AnyDescendable:
     if not isinstance(system, Descendable):
-        raise TypeError(system.words.instead["descend"])
+        raise TypeError(system.refusal("descend"))
     return system

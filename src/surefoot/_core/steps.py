@@ -152,6 +152,10 @@ class Backtracking(StepRule):
         self._last = state["last"]
 
 
+SHARED: Mapping[str, type[StepRule]] = {rule.name: rule for rule in (BarzilaiBorwein, Polyak, Backtracking, Constant)}
+"""The rules that are no system's own, by name; each says what it needs of an iterate."""
+
+
 def armijo_from_polyak(iterate: Any) -> float:
     """A step that lowers the gap by η‖∇‖²/2 at least: Polyak's, doubled, and halved until it does (Armijo)."""
     if iterate.gradient_squared == 0.0:
@@ -163,24 +167,21 @@ def armijo_from_polyak(iterate: Any) -> float:
 
 
 def make(
-    steps: StepRule | str | float | None,
+    steps: StepRule | str | float,
     certificate: Certificate | None,
     rules: Mapping[str, type[StepRule]],
-    default: str,
 ) -> StepRule:
-    """A rule from an object, a name among ``rules``, a number (a constant step), or the certificate's own rule; ``default`` where
-    there is no certificate."""
+    """A rule from an object, a name among ``rules``, or a number: a constant step, which by name is that of the certificate."""
     if isinstance(steps, StepRule):
         return steps
     if isinstance(steps, bool):
         raise TypeError("steps is a bool; pass a rule, its name, or a positive number")
     if isinstance(steps, float | int):
         return Constant(float(steps))
-    name = steps if steps is not None else (certificate.rule if certificate is not None else default)
-    if name == Constant.name:
-        if certificate is not None and certificate.rule == name and certificate.step_size:
+    if steps == Constant.name:
+        if certificate is not None and certificate.rule == steps and certificate.step_size:
             return Constant(certificate.step_size)
         raise ValueError("steps='constant' needs its step; pass the number itself, for example steps=0.01")
-    if name not in rules:
-        raise unknown("step rule", name, rules)
-    return rules[name]()
+    if steps not in rules:
+        raise unknown("step rule", steps, rules)
+    return rules[steps]()

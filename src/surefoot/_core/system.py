@@ -15,13 +15,22 @@ from surefoot_check.statement import Theorem
 
 from .audit import Audit, Rows
 from .certificate import Certificate, Condition, conclude, digests, evaluate
+from .engine import WeightsEngine
 from .losses import LinearMapLoss, Loss
 from .plans import Plan
 from .schedule import iterations_to
 from .status import RunStatus
-from .steps import StepRule, make
+from .steps import SHARED, StepRule, make
 from .validate import unknown
 from .words import Words
+
+CANNOT = {
+    "certify": "has no theorems, so there is nothing to certify",
+    "descend": "descends no iterates; sf.certify certifies its networks",
+    "trace": "records no loops of one's own; sf.descend(net, loss) records its iterations",
+    "certify_every": "certifies no iterates along a run; leave certify_every out",
+}
+"""What is said where a system's words have nothing better."""
 
 Net = TypeVar("Net")
 P = TypeVar("P", bound=Loss)
@@ -113,6 +122,11 @@ class System(ABC):
     no_trajectory: ClassVar[str] = ""
     formats: ClassVar[Mapping[str, str]] = {}
 
+    @final
+    def refusal(self, what: str) -> str:
+        """Why it cannot do that ("certify", "descend", "trace" or "certify_every"), and what to do instead."""
+        return self.words.instead.get(what, f"system {self.name!r} {CANNOT[what]}")
+
 
 class Certifiable(System, Generic[Net, P]):
     """A system with theorems on networks ``Net`` and problems ``P``.
@@ -184,7 +198,6 @@ class Certifiable(System, Generic[Net, P]):
     def measured(self, net: Net, loss: P, theorem: Theorem) -> Measured:
         """What the theorem is evaluated at."""
 
-    @abstractmethod
     def suggestion(
         self,
         net: Net,
@@ -194,7 +207,9 @@ class Certifiable(System, Generic[Net, P]):
         failed: Sequence[str],
         quantities: Mapping[str, float],
     ) -> str:
-        """What would make the theorem hold, of whose hypotheses these ``failed``, or whose numbers are not usable."""
+        """What would make the theorem hold, of whose hypotheses these ``failed``, or whose numbers are not usable. Empty where
+        there is nothing to say."""
+        return ""
 
     def judged(self, certificate: Certificate) -> Certificate:
         """The certificate with what is to be said of a theorem as printed."""
@@ -214,18 +229,23 @@ class Certifiable(System, Generic[Net, P]):
 
 
 class Descendable(Certifiable[Net, P]):
-    """A system whose iterates ``sf.descend`` moves, and whose traces can be audited."""
+    """A system whose iterates ``sf.descend`` moves, and whose traces can be audited.
 
-    rules: ClassVar[Mapping[str, type[StepRule]]]
-    default_rule: ClassVar[str]
+    Attributes:
+        rules: its step rules by name; by default those that are no system's own.
+        engines: names of its engines; by default that of the shared one.
+    """
 
-    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+    rules: ClassVar[Mapping[str, type[StepRule]]] = SHARED
+    engines: ClassVar[tuple[str, ...]] = (WeightsEngine.name,)
+
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate) -> StepRule:
         """The step rule for ``descend``'s argument; that of the certificate by default."""
-        return make(steps, certificate, self.rules, self.default_rule)
+        return make(certificate.rule if steps is None else steps, certificate, self.rules)
 
     @abstractmethod
     def engine(self, net: Net, loss: P, name: str) -> Engine:
-        """An engine at the network's current weights."""
+        """An engine at the network's current weights; ``name`` is one of ``engines``, or "auto"."""
 
     @abstractmethod
     def write(self, net: Net, loss: P, weights: Mapping[str, Tensor]) -> None:

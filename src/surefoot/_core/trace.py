@@ -146,7 +146,7 @@ class Trace:
             raise ValueError("the trace was closed by record(net) without a step; start a new sf.Trace for another run")
         system = system_of(net)
         if not isinstance(system, Recordable):
-            raise TypeError(system.words.instead["trace"])
+            raise TypeError(system.refusal("trace"))
         if self._system is not None and system is not self._system:
             raise TypeError("net is of another kind than in the rows before; use one trace for one network")
         self._system, loss = system, system.problem(net, self.loss)

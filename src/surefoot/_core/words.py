@@ -33,7 +33,8 @@ class Words:
         subject: what a certificate is of.
         problems: what a run is about, by the kind of its problem; others are the loss of that name.
         engines: what each engine works on.
-        instead: for what the system cannot do ("certify", "descend", "trace", "certify_every"): why, and what to do.
+        instead: for what the system cannot do ("certify", "descend", "trace", "certify_every"): why, and what to do; see
+            ``System.refusal``.
         targets: relative gaps for which guaranteed iterations are shown.
         iterations: what an iteration is.
         initial: the gap that those are relative to.

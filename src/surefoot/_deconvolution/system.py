@@ -20,12 +20,12 @@ from surefoot_check.deconvolution.ladmm import RULE
 from surefoot_check.rigor.bounds import up
 from surefoot_check.statement import Theorem
 
-from .._core.audit import Audit, Check, audited, common_checks, noise
+from .._core.audit import Audit, Check, audited, noise
 from .._core.certificate import Certificate, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
-from .._core.validate import positive, unknown
+from .._core.validate import positive
 from .._learning.directory import LOSSES_ONLY
 from .admm import LADMM, State
 from .engine import LADMMEngine, rounding_of, weights_of
@@ -82,8 +82,8 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
     plans = PLANS
     command = "surefoot._deconvolution.command"
     default_theorem = ladmm.THEOREM.id
+    engines = (RULE,)
     rules: ClassVar = {RULE: IterationRule}
-    default_rule = RULE
 
     def __init__(self, checkable: bool = True) -> None:
         self._checkable = checkable
@@ -145,7 +145,7 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
             "the change, which is measured, is small enough"
         )
 
-    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate) -> StepRule:
         """The method's own iteration, and no other."""
         if steps is None or isinstance(steps, IterationRule) or steps == RULE:
             return IterationRule()
@@ -153,8 +153,6 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
 
     def engine(self, net: LADMM, loss: SparseLoss, name: str) -> LADMMEngine:
         """The one engine."""
-        if name not in ("auto", RULE):
-            raise unknown("engine", name, ["auto", RULE])
         return LADMMEngine(net, loss.problem)
 
     def reduced(self, net: LADMM, loss: SparseLoss) -> dict[str, Tensor]:
@@ -188,7 +186,6 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
             resolution = max([resolution, *(row["rounding"] for row in trace if "rounding" in row)])
         rows = ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in pairwise(trace))
         checks: list[Check] = [("the change V never increases", rows)] if certificate.holds else []
-        checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
         return audited(certificate, trace, checks, resolution)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
 
-from .._core.audit import Audit, Check, Led, Lines, audited, common_checks, constant_step, each, noise
+from .._core.audit import Audit, Check, Led, Lines, audited, constant_step, each, noise
 from .._core.certificate import Certificate
 from .engine import LOWER
 
@@ -41,7 +41,6 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         ]
     if guaranteed:
         checks.append(constant_step(trace, certificate.schedule[0].step))
-    checks += common_checks(trace, certificate.bound if guaranteed else None, resolution)
     return audited(certificate, trace, checks, resolution)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -11,10 +10,10 @@ from torch import Tensor
 from tyro.conf import arg
 
 from .._cli.errors import NoCertificate
-from .._cli.options import Json, certify_exits, train_exits
+from .._cli.options import certify_exits, train_exits
 from .._cli.problem import Built, Question, at_least_one, check_seed
 from .._cli.screen import Screen, number
-from .._cli.training import Training, run_certify
+from .._cli.training import Certifying, Training
 from .._core.run import Run
 from .._core.samples import SampleLoss
 from .command_samples import Drawn, load_samples, shown
@@ -58,13 +57,8 @@ class Implicit(Drawn, Question):
 
 @certify_exits("it does not, or no scale of the weights makes it hold")
 @dataclass(frozen=True, kw_only=True)
-class Certify(Implicit):
+class Certify(Certifying, Implicit):
     """Evaluate a theorem on an infinite-depth ReLU network, z = relu(γzA + relu(xW)), ŷ = zb. Nothing is trained."""
-
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        return run_certify(self)
 
 
 @train_exits("no guarantee (at any scale, or with --require-certificate)", "diverged, collapsed, ill posed or stuck")

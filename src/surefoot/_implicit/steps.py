@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from .._core.certificate import Certificate
-from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule, make
+from .._core.steps import SHARED, StepRule, make
 from .engine import DescentEngine
 
 
@@ -39,7 +39,7 @@ class WellPosed(StepRule):
         if isinstance(margin, bool) or not isinstance(margin, Real) or not 0.0 < margin < 1.0:
             raise ValueError(f"margin is {margin!r}; it must lie strictly between 0 and 1")
         self.margin = float(margin)
-        self.proposal = make(steps, None, RULES, CertifiedConstant.name)
+        self.proposal = make(CertifiedConstant.name if steps is None else steps, None, RULES)
         self.needs = self.proposal.needs | {"gamma", "norm_after"}
 
     def certifies(self, certificate: Certificate) -> bool:
@@ -63,5 +63,6 @@ class WellPosed(StepRule):
 
 
 RULES: dict[str, type[StepRule]] = {
-    rule.name: rule for rule in (CertifiedConstant, WellPosed, BarzilaiBorwein, Polyak, Backtracking, Constant)
+    **{rule.name: rule for rule in (CertifiedConstant, WellPosed)},
+    **SHARED,
 }

@@ -8,20 +8,22 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from surefoot_check.implicit import SYSTEM as CHECKED
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
-from surefoot_check.problems import Samples, load_problem
+from surefoot_check.problems import Samples
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, Condition, checkable
 from .._core.losses import Loss
+from .._core.measuring import stored
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
 from .._core.system import Measured, Recordable
 from .._core.team import team
-from .._core.validate import network_weight, unknown
+from .._core.validate import network_weight
 from .._data.parallel_rows import parallel_rows
 from .audit import audit
 from .choices import TARGET, measure, step_choices
@@ -32,7 +34,7 @@ from .planner import PLANS
 from .share import Weights
 from .shared import SharedEngine
 from .solvers import SolverMemory
-from .steps import RULES, CertifiedConstant
+from .steps import RULES
 from .words import WORDS
 
 
@@ -48,8 +50,8 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     report = "surefoot._implicit.report"
     plans = PLANS
     default_theorem = implicit_spectral.THEOREM.id
+    engines = (WeightEngine.name,)
     rules = RULES
-    default_rule = CertifiedConstant.name
 
     def problem(self, net: ImplicitReLU, loss: Loss) -> SampleLoss:
         """See ``_core.samples.sample_loss``."""
@@ -57,11 +59,9 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
 
     def measured(self, net: ImplicitReLU, loss: SampleLoss, theorem: Theorem) -> Measured:
         """Of the features at the current weights, with the steps to try."""
-        weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
         with checkable("the network or the data is", SCALE):
-            problem = load_problem("samples", {name: tensor.cpu().numpy() for name, tensor in loss.arrays().items()})
+            problem, weights = stored(CHECKED, loss, self.reduced(net, loss))
             assert isinstance(problem, Samples)
-            rigorous.read_weights(weights, problem, "net")
             sizes = rigorous.sizes(problem, weights)
             found = measure(problem, weights, theorem)
         missing = [name for name in theorem.base if name not in found]
@@ -88,8 +88,6 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
 
     def engine(self, net: ImplicitReLU, loss: SampleLoss, name: str) -> WeightEngine | SharedEngine:
         """The one engine: all weights. Where there are several ranks they share its rows, if these are on the CPU."""
-        if name not in ("auto", WeightEngine.name):
-            raise unknown("engine", name, ["auto", WeightEngine.name])
         weights, ranks = Weights.of(self.reduced(net, loss)), team()
         if ranks is None or loss.X.device.type != "cpu":
             return WeightEngine(loss, weights, net.gamma)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from surefoot_check.linear_resnet import local
 
-from .._core.audit import Audit, Check, Lines, audited, common_checks, constant_step, noise
+from .._core.audit import Audit, Check, Lines, audited, constant_step, never_increases, noise
 from .._core.certificate import Certificate
 
 Row = dict[str, float]
@@ -23,12 +23,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         resolution: the gap that rounding of the weights alone can cause.
     """
     steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
-    checks: list[Check] = [
-        (
-            "the gap never increases",
-            ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps),
-        )
-    ]
+    checks: list[Check] = [never_increases(trace, resolution)]
     if certificate.holds and certificate.theorem == local.THEOREM.id:
         q = certificate.quantities
         checks += [
@@ -52,7 +47,6 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         ]
     elif certificate.holds:
         checks.append(constant_step(trace, certificate.schedule[0].step))
-    checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
     return audited(certificate, trace, checks, resolution)
 
 

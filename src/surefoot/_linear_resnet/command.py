@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import arg
 
-from .._cli.options import Json, Rows, certify_exits, train_exits
+from .._cli.options import Rows, certify_exits, train_exits
 from .._cli.problem import Built, Question, at_least_one, check_seed
 from .._cli.rows import load, rows_of, table_facts
-from .._cli.training import Training, run_certify
+from .._cli.training import Certifying, Training
 from .._core.losses import SquaredLoss
 from .network import LinearResNet, sufficient_alpha
 
@@ -67,13 +66,8 @@ class Transformed(Rows, Question):
 
 @certify_exits()
 @dataclass(frozen=True, kw_only=True)
-class Certify(Transformed):
+class Certify(Certifying, Transformed):
     """Evaluate a theorem on a deep linear ResNet, B (I+W_L) … (I+W_1) A x with A, B fixed. Nothing is trained."""
-
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        return run_certify(self)
 
 
 @train_exits()

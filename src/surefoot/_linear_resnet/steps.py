@@ -9,7 +9,7 @@ from surefoot_check.statement import SLACK
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
-from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
+from .._core.steps import SHARED, BarzilaiBorwein, StepRule
 from .engine import SubspaceEngine
 
 
@@ -89,5 +89,6 @@ class CertifiedBB(Smooth):
 
 
 RULES: dict[str, type[StepRule]] = {
-    rule.name: rule for rule in (CertifiedBB, Smooth, BarzilaiBorwein, Polyak, Backtracking, Constant)
+    **{rule.name: rule for rule in (CertifiedBB, Smooth)},
+    **SHARED,
 }

@@ -22,7 +22,6 @@ from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
 from .._core.small import Array
 from .._core.system import Measured, Recordable, linear_map, map_resolution
-from .._core.validate import unknown
 from .audit import audit
 from .engine import SubspaceEngine
 from .network import LinearResNet
@@ -30,7 +29,7 @@ from .planner import PLANS
 from .radius import least_radius
 from .reduction import reduce
 from .sgd import FORMAT as SGD_FORMAT
-from .steps import RULES, CertifiedBB
+from .steps import RULES
 from .words import WORDS
 
 GAMMA = 1.0
@@ -53,8 +52,8 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
     plans = PLANS
     command = "surefoot._linear_resnet.command"
     default_theorem = local.THEOREM.id
+    engines = (SubspaceEngine.name,)
     rules = RULES
-    default_rule = CertifiedBB.name
 
     def problem(self, net: LinearResNet, loss: Loss) -> LinearMapLoss:
         """See ``_core.system.linear_map``."""
@@ -91,8 +90,6 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
 
     def engine(self, net: LinearResNet, loss: LinearMapLoss, name: str) -> SubspaceEngine:
         """The one engine: the reduced network, in its subspace where the weights are zero."""
-        if name not in ("auto", SubspaceEngine.name):
-            raise unknown("engine", name, ["auto", SubspaceEngine.name])
         return _engine(net, loss, subspace=True)
 
     def reduced(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:

@@ -24,12 +24,11 @@ from surefoot_check.step_sizes import prox_rate as step_sizes_prox_rate
 from surefoot_check.step_sizes import rate as step_sizes_rate
 from surefoot_check.step_sizes.batches import LARGEST, load_problem
 
-from .._core.audit import Audit, Check, Led, Lines, audited, common_checks, noise
+from .._core.audit import Audit, Check, Led, Lines, audited, never_increases, noise
 from .._core.certificate import Certificate, Condition, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
-from .._core.validate import unknown
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .engine import SolverEngine
 from .network import StepSizeNet, check_net, check_problems
@@ -82,8 +81,8 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
     plans = PLANS
     command = "surefoot._step_sizes.command"
     default_theorem = step_sizes_monotone.THEOREM.id
+    engines = (SolverEngine.name,)
     rules = RULES
-    default_rule = Learned.name
 
     def problem(self, net: StepSizeNet, loss: object) -> BatchLoss:
         """A batch of ``sf.learned`` problems as a loss."""
@@ -138,7 +137,7 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
         """Which of range and problems makes the rate small, and what lowers the count."""
         return _slow(certificate.theorem, certificate.quantities)
 
-    def rule(self, steps: StepRule | str | float | None, certificate: Certificate | None) -> StepRule:
+    def rule(self, steps: StepRule | str | float | None, certificate: Certificate) -> StepRule:
         """The network's own steps, and no other."""
         if steps is None or isinstance(steps, Learned) or steps == Learned.name:
             return Learned()
@@ -146,8 +145,6 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
 
     def engine(self, net: StepSizeNet, loss: BatchLoss, name: str) -> SolverEngine:
         """The one engine: the solver."""
-        if name not in ("auto", SolverEngine.name):
-            raise unknown("engine", name, ["auto", SolverEngine.name])
         weights = self.reduced(net, loss)
         return SolverEngine(net, loss.problems, weights["beta"], weights["x"])
 
@@ -186,12 +183,7 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """Check the theorem's inequalities along a trace: the range of P, the decrease, and the bound."""
         steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
-        checks: list[Check] = [
-            (
-                "the objective never increases",
-                ((int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)) for a, b in steps),
-            )
-        ]
+        checks: list[Check] = [never_increases(trace, resolution, "objective")]
         if certificate.holds:
             q = certificate.quantities
             checks += [
@@ -202,7 +194,6 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
                 checks.append(
                     Led("a posteriori: the product of the observed factors", _a_posteriori(trace, steps, q, resolution))
                 )
-        checks += common_checks(trace, certificate.bound if certificate.holds else None, resolution)
         return audited(certificate, trace, checks, resolution)
 
 

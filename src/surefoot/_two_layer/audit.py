@@ -10,7 +10,7 @@ from surefoot_check.two_layer.constant import ConstantStep
 from surefoot_check.two_layer.corrected import Corrected
 from surefoot_check.two_layer.drift import DECREASE, Drift
 
-from .._core.audit import Audit, Lines, audited, common_checks, constant_step, each, noise
+from .._core.audit import Audit, Lines, audited, constant_step, each, never_increases, noise
 from .._core.certificate import Certificate
 from .._core.plans import PLANS
 from . import planner
@@ -31,7 +31,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
     # rounding moves sqrt(gap) by up to sqrt(resolution); of a gap L that is 2 sqrt(L·resolution) + resolution
     checks = [
-        ("the gap never increases", _monotone(steps, resolution)),
+        never_increases(trace, resolution),
         ("descent of Theorem I: L' <= L - (eta - eta^2 K'(eta)/2) |grad L|^2", _descent(steps, resolution)),
     ]
     if steps and "curvature" in steps[0][0] and "strong_convexity" in certificate.quantities:
@@ -56,13 +56,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         checks.append(
             ("steps lie between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t)", _paper_steps(steps, certificate))
         )
-    checks += common_checks(trace, certificate.bound if certificate.schedule else None, resolution)
     return audited(certificate, trace, checks, resolution)
-
-
-def _monotone(steps: list[tuple[Row, Row]], resolution: float) -> Lines:
-    for a, b in steps:
-        yield int(a["iteration"]), b["gap"], a["gap"] + noise(a["gap"], resolution)
 
 
 def _descent(steps: list[tuple[Row, Row]], resolution: float) -> Lines:

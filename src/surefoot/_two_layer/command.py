@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 import torch
 from tyro.conf import arg
 
-from .._cli.options import Json, Rows, certify_exits, train_exits
+from .._cli.options import Rows, certify_exits, train_exits
 from .._cli.problem import Built, Question, at_least_one, check_seed
 from .._cli.rows import load, rows_of, table_facts
-from .._cli.training import Training, run_certify
+from .._cli.training import Certifying, Training
 from .._core.losses import LinearMapLoss, SquaredLoss
 from .._core.softmax import SoftmaxRegression
 from .network import TwoLayerLinear
@@ -50,13 +49,8 @@ class TwoLayer(Rows, Question):
 
 @certify_exits()
 @dataclass(frozen=True, kw_only=True)
-class Certify(TwoLayer):
+class Certify(Certifying, TwoLayer):
     """Evaluate a theorem on a two-layer linear network, X W1 W2ᵀ. Nothing is trained."""
-
-    json: Json = False
-
-    def run(self, held: ExitStack) -> int:
-        return run_certify(self)
 
 
 @train_exits()

@@ -8,33 +8,24 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from surefoot_check.arrays import within
-from surefoot_check.problems import LARGEST, load_problem
 from surefoot_check.statement import Theorem
-from surefoot_check.two_layer import constants as tl
-from surefoot_check.two_layer.enclosures import base_quantities
+from surefoot_check.two_layer import SYSTEM as CHECKED
 
 from .._core.audit import Audit
-from .._core.certificate import (
-    SCALE,
-    SLACK,
-    Certificate,
-    CertificateStatus,
-    checkable,
-    publish,
-)
+from .._core.certificate import SCALE, Certificate, CertificateStatus, checkable
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
+from .._core.measuring import measured
 from .._core.problems import loss_of
 from .._core.system import Measured, Recordable, linear_map, map_resolution
-from .._core.validate import network_weight, unknown
+from .._core.validate import network_weight
 from .as_printed import THEOREM as AS_PRINTED
 from .audit import audit
 from .engines import ENGINES, Engine
 from .iterate import Iterate, squared_extremes
 from .network import TwoLayerLinear
 from .planner import PLANS
-from .steps import RULES, CertifiedBB
+from .steps import RULES
 from .words import WORDS
 
 OVERFLOW = 1e100
@@ -54,22 +45,7 @@ def reduced_weights(net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Tensor, T
     for name, W in (("W1", W1), ("W2", W2)):
         network_weight(name, W)
     loss.require_net(len(W1), len(W2), W1.device, ("n", "m"))
-    return (W1 if loss.basis is None else loss.basis.T @ W1), W2
-
-
-def measure_quantities(net: TwoLayerLinear, loss: LinearMapLoss, slack: float = SLACK) -> dict[str, float]:
-    """Base quantities of all two-layer theorems as published: rigorous bounds moved outwards by ``slack``; with sizes."""
-    W1, W2 = (W.cpu().numpy() for W in reduced_weights(net, loss))
-    reduced = loss.reduced
-    arrays = {name: array.cpu().numpy() for name, array in reduced.arrays().items()}
-    with checkable("the network or the data is", SCALE):
-        for name, W in (("W1", W1), ("W2", W2)):
-            within(f"net: {name}", W, LARGEST)
-        published = publish(
-            base_quantities(load_problem(reduced.kind, arrays), {"W1": W1, "W2": W2}), tl.DIRECTIONS, slack
-        )
-        _require_reach(published)
-    return {**published, **_sizes(reduced, W1.shape[1])}
+    return loss.restrict(W1), W2
 
 
 def _require_reach(published: Mapping[str, float]) -> None:
@@ -83,10 +59,6 @@ def _require_reach(published: Mapping[str, float]) -> None:
             f"smoothness^1.5 times the initial gap {gap:.3g} times |W1|^2 + |W2|^2 = {s_plus:.3g} is {reach:.3g}; "
             f"at most {REACH:.0e} can be descended from in float64"
         )
-
-
-def _sizes(loss: LinearMapLoss, width: int) -> dict[str, int | bool]:
-    return {"n": loss.shape[0], "m": loss.shape[1], "h": width, "quadratic": loss.quadratic}
 
 
 def _suggestion(
@@ -143,16 +115,19 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
     plans = PLANS
     command = "surefoot._two_layer.command"
     default_theorem = "two-layer/drift"
+    engines = tuple(ENGINES)
     rules = RULES
-    default_rule = CertifiedBB.name
 
     def problem(self, net: TwoLayerLinear, loss: Loss) -> LinearMapLoss:
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
 
     def measured(self, net: TwoLayerLinear, loss: LinearMapLoss, theorem: Theorem) -> Measured:
-        """See ``measure_quantities``."""
-        return Measured(measure_quantities(net, loss), _sizes(loss.reduced, net.width))
+        """See ``_core.measuring.measured``; what would overflow along a run is refused too."""
+        found = measured(CHECKED, loss, self.reduced(net, loss))
+        with checkable("the network or the data is", SCALE):
+            _require_reach(found.published)
+        return found
 
     def suggestion(
         self,
@@ -186,8 +161,6 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
         W1, W2 = reduced_weights(net, loss)
         if name == "auto":
             name = "weights" if net.width < sum(loss.reduced.shape) else "gram"
-        if name not in ENGINES:
-            raise unknown("engine", name, ["auto", *ENGINES])
         return ENGINES[name](loss.reduced, W1, W2)
 
     def reduced(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
@@ -201,11 +174,7 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
 
     def write(self, net: TwoLayerLinear, loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> None:
         """Put reduced weights back; what lies outside the data's row space stays as it was (it never moves)."""
-        W1 = weights["W1"]
-        if loss.basis is not None:
-            before = net.W1.detach()
-            W1 = before + loss.basis @ (W1 - loss.basis.T @ before)
-        net.W1.data.copy_(W1)
+        net.W1.data.copy_(loss.extend(weights["W1"], net.W1.detach()))
         net.W2.data.copy_(weights["W2"])
 
     def measure(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, float]:

@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import FormatError, within
-from ..problems import LARGEST_PRODUCT, TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball
+from ..arrays import FormatError
+from ..problems import LARGEST_PRODUCT, TINY, ULP, Array, Interval, Problem, Samples, arb_matrix, ball, read_arrays
 from ..rigor.bounds import FAST, Level, difference_with_error, down, frobenius_upper, gamma, up
 from ..rigor.gram import cheap_norm, extreme_bounds, norm_bounds
 from .constants import MASSES, NODES, node_places
 
 FIXED: tuple[str, ...] = ("gamma",)
 """Weights that training does not change."""
-SHAPES = {"A": 2, "W": 2, "b": 2, "gamma": 0}
 LARGEST = 1e25
 """Largest magnitude of an entry of a weight: four of these and data of up to 1e50 are multiplied, and then squared."""
 LIMIT = 2000
@@ -39,17 +38,12 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
     """A (m, m), W (d, m), b (m, p), gamma (), float64, of the arrays of the file ``name``."""
     if not isinstance(problem, Samples):
         raise FormatError(f"{name}: implicit networks do not solve a problem of kind {problem.kind!r}")
-    weights: dict[str, Array] = {}
-    for key, dimensions in SHAPES.items():
-        array = arrays.get(key)
-        if array is None or array.dtype != np.float64 or array.ndim != dimensions or array.size == 0:
-            raise FormatError(f"{name}: {key} is missing or malformed")
-        within(f"{name}: {key}", array, LARGEST)
-        weights[key] = array
+    d, p = problem.X.shape[1], problem.Y.shape[1]
+    weights = read_arrays(arrays, {"A": (None, None), "W": (d, None), "b": (None, p), "gamma": ()}, name)
     A, W, b, _ = weights.values()
     m = len(A)
-    if A.shape != (m, m) or W.shape != (problem.X.shape[1], m) or b.shape != (m, problem.Y.shape[1]):
-        raise FormatError(f"{name}: A, W and b do not fit each other or the problem")
+    if not A.shape[1] == W.shape[1] == len(b) == m:
+        raise FormatError(f"{name}: A, W and b do not fit each other")
     if len(problem.X) * m > LARGEST_PRODUCT:
         raise FormatError(
             f"{name}: {len(problem.X)} rows of width {m}: at most {LARGEST_PRODUCT} features are computed"

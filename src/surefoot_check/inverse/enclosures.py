@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import FormatError, within
-from ..problems import Array, Problem, ball
+from ..arrays import FormatError
+from ..problems import Array, Problem, ball, read_arrays
 from ..problems import Interval as Enclosure
 from ..rigor.bounds import FAST, Level
 from .constants import MAX_LAYERS, RESIDUALS
@@ -69,13 +69,11 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
         raise FormatError(f"{name}: learned inverses do not solve a problem of kind {problem.kind!r}")
     if name != "initial.safetensors":
         raise FormatError(f"{name}: a learned inverse has no checkpoints; nothing is claimed of any")
-    C = arrays.get("C")
-    if C is None or C.dtype != np.float64 or C.ndim != 2 or C.size == 0:
-        raise FormatError(f"{name}: C is missing or malformed")
+    weights = read_arrays(arrays, {"C": (None, None)}, name)
+    C = weights["C"]
     if C.shape[0] > MAX_LAYERS or C.shape[1] > MAX_TERMS:
         raise FormatError(f"{name}: C has shape {C.shape}; at most {MAX_LAYERS} layers of {MAX_TERMS} terms are read")
-    within(f"{name}: C", C, LARGEST)
-    return {"C": C}
+    return weights
 
 
 def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:

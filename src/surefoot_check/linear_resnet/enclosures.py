@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import FormatError, within
-from ..problems import LARGEST, ULP, Array, Interval, Problem, Product, Squared, arb_matrix, ball
+from ..arrays import FormatError
+from ..problems import ULP, Array, Interval, Problem, Product, Squared, arb_matrix, ball, read_arrays
 from ..rigor.bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
 from ..rigor.exact import float_above
 from ..rigor.gram import norm_at_most, norm_bounds
@@ -27,28 +27,21 @@ SHARP = 1.04
 it by as much."""
 SQUARES_VANISH = 1e-150
 """Covers matrices whose entries have squares that underflow."""
-SHAPES = {"A": 2, "B": 2, "W": 3}
 FIXED: tuple[str, ...] = ("A", "B")
 """Weights that training does not change."""
 
 
 def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
     """A (m, d), B (k, m), W (L, m, m), float64, of the arrays of the file ``name``."""
-    weights: dict[str, Array] = {}
-    for key, dimensions in SHAPES.items():
-        array = arrays.get(key)
-        if array is None or array.dtype != np.float64 or array.ndim != dimensions or array.size == 0:
-            raise FormatError(f"{name}: {key} is missing or malformed")
-        within(f"{name}: {key}", array, LARGEST)
-        weights[key] = array
-    A, B, W = weights.values()
-    if len(W) > DEEPEST:
-        raise FormatError(f"{name}: W has {len(W)} layers; certificates are checked up to {DEEPEST}")
     if not isinstance(problem, Squared):
         raise FormatError(f"{name}: linear ResNets are certified for the squared loss only")
     d, k = problem.shape
-    if A.shape[1] != d or B.shape[0] != k or B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
-        raise FormatError(f"{name}: A, B and W do not fit each other or the problem")
+    weights = read_arrays(arrays, {"A": (None, d), "B": (k, None), "W": (None, None, None)}, name)
+    A, B, W = weights.values()
+    if len(W) > DEEPEST:
+        raise FormatError(f"{name}: W has {len(W)} layers; certificates are checked up to {DEEPEST}")
+    if B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
+        raise FormatError(f"{name}: A, B and W do not fit each other")
     return weights
 
 

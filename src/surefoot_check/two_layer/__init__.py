@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..problems import load_problem
+from ..problems import load_linear_map
 from ..system import System
 from . import constant, constants, contraction, corrected, drift, enclosures, sharp
 
@@ -28,7 +28,7 @@ SYSTEM = System(
         corrected.THEOREM,
     ),
     directions=constants.DIRECTIONS,
-    load=load_problem,
+    load=load_linear_map,
     read_weights=enclosures.read_weights,
     sizes=enclosures.sizes,
     base_quantities=enclosures.base_quantities,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import FormatError, within
-from ..problems import LARGEST, Array, Interval, LinearMapProblem, Problem, Product, arb_matrix, product_of, squared
+from ..arrays import FormatError
+from ..problems import Array, Interval, LinearMapProblem, Problem, Product, arb_matrix, product_of, read_arrays, squared
 from ..rigor.bounds import FAST, Level, down, up
 from ..rigor.gram import singular_extremes
 from .imbalance import measure
@@ -23,16 +23,9 @@ def _add(a: Interval, b: Interval) -> Interval:
 
 def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
     """W1 (n, h) and W2 (m, h), float64, of the arrays of the file ``name``."""
-    if not isinstance(problem, LinearMapProblem):
-        raise FormatError(f"{name}: two-layer networks do not solve a problem of kind {problem.kind!r}")
+    assert isinstance(problem, LinearMapProblem)
     n, m = problem.shape
-    weights: dict[str, Array] = {}
-    for key, rows in (("W1", n), ("W2", m)):
-        W = arrays.get(key)
-        if W is None or W.dtype != np.float64 or W.ndim != 2 or W.shape[0] != rows or W.size == 0:
-            raise FormatError(f"{name}: {key} is missing or does not fit the problem")
-        within(f"{name}: {key}", W, LARGEST)
-        weights[key] = W
+    weights = read_arrays(arrays, {"W1": (n, None), "W2": (m, None)}, name)
     if weights["W1"].shape[1] != weights["W2"].shape[1]:
         raise FormatError(f"{name}: W1 and W2 differ in width")
     return weights

@@ -1,0 +1,103 @@
+"""Gradient descent on the weights as they are, for systems that have nothing faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from .steps import armijo_from_polyak
+
+Weights = Mapping[str, Tensor]
+
+
+class WeightsIterate:
+    """Weights by name with their gap and its gradient, on first use: what the step rules that are no system's own ask for.
+
+    Args:
+        at: the weights.
+        gap: loss minus optimal value at weights.
+        gradient: of the loss, in the weights that are trained; others stay as they are.
+    """
+
+    def __init__(self, at: Weights, gap: Callable[[Weights], float], gradient: Callable[[Weights], Weights]) -> None:
+        self.at, self._gap, self._gradient = at, gap, gradient
+
+    @cached_property
+    def gap(self) -> float:
+        """Infinite or NaN where it overflows."""
+        return self._gap(self.at)
+
+    @cached_property
+    def gradient(self) -> Weights:
+        """Of the weights that are trained."""
+        return self._gradient(self.at)
+
+    @cached_property
+    def gradient_squared(self) -> float:
+        """‖∇‖_F² of all of them."""
+        return self.along(self)
+
+    def along(self, other: WeightsIterate) -> float:
+        """The inner product of the two gradients."""
+        return sum(float((g * other.gradient[name]).sum()) for name, g in self.gradient.items())
+
+    def after(self, eta: float) -> WeightsIterate:
+        """The iterate a step η on."""
+        moved = {name: self.at[name] - eta * g for name, g in self.gradient.items()}
+        return WeightsIterate({**self.at, **moved}, self._gap, self._gradient)
+
+    def trial(self, eta: float) -> float:
+        """The gap after a step η."""
+        return self.after(eta).gap
+
+    @cached_property
+    def safe_step(self) -> float:
+        """See ``steps.armijo_from_polyak``."""
+        return armijo_from_polyak(self)
+
+    @cached_property
+    def measurements(self) -> dict[str, float]:
+        """What the trace records: the gap and ‖∇‖²."""
+        return {"gap": self.gap, "gradient_squared": self.gradient_squared}
+
+
+class WeightsEngine:
+    """Gradient descent on weights by name, as tensors; its name is "weights".
+
+    Args:
+        weights: where it starts, as copies of its own.
+        gap: loss minus optimal value at weights; in a form that keeps its relative accuracy near the optimum.
+        gradient: of the loss, in the weights that are trained; others stay as they are.
+    """
+
+    name = "weights"
+    failure = None
+
+    def __init__(
+        self, weights: Weights, gap: Callable[[Weights], float], gradient: Callable[[Weights], Weights]
+    ) -> None:
+        self.iterate = WeightsIterate(weights, gap, gradient)
+        self._gap, self._gradient = gap, gradient
+        self.alignment = 0.0
+
+    def move(self, eta: float) -> None:
+        """One step; ``alignment`` becomes the inner product of the gradients of the iterate left and the one reached."""
+        before = self.iterate
+        self.iterate = before.after(eta)
+        self.alignment = self.iterate.along(before)
+
+    def weights(self) -> Weights:
+        """The current ones."""
+        return self.iterate.at
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs beyond the weights."""
+        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64)}
+
+    def restore(self, weights: Weights, state: Weights) -> None:
+        """Continue from a checkpoint."""
+        self.iterate = WeightsIterate(weights, self._gap, self._gradient)
+        self.alignment = float(state["alignment"])

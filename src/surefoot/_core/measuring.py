@@ -1,0 +1,46 @@
+"""What a theorem is evaluated at, measured with the checker's own reading and enclosures: it will find the same numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from surefoot_check.problems import Problem
+from surefoot_check.rigor.bounds import FAST
+from surefoot_check.system import System as Checked
+
+from .certificate import SCALE, checkable, publish
+from .losses import Loss
+from .small import Array
+from .system import Measured
+
+
+def stored(checked: Checked, loss: Loss, weights: Mapping[str, Tensor]) -> tuple[Problem, dict[str, Array]]:
+    """Problem and weights as the checker reads them from a run directory, which is what a certificate speaks of.
+
+    Args:
+        checked: the checker's record of the system.
+        loss: the problem; the checker gets ``loss.reduced.arrays()``.
+        weights: the reduced ones.
+
+    Raises:
+        FormatError: what the checker does not read; see ``certificate.checkable``.
+    """
+    arrays = {name: array.cpu().numpy() for name, array in loss.reduced.arrays().items()}
+    problem = checked.load(loss.reduced.kind, arrays, FAST)
+    return problem, checked.read_weights({name: W.cpu().numpy() for name, W in weights.items()}, problem, "net")
+
+
+def measured(checked: Checked, loss: Loss, weights: Mapping[str, Tensor]) -> Measured:
+    """The base quantities as published and the sizes, of these arrays; quantities without a finite bound are left out.
+
+    Raises:
+        ValueError: arrays that the checker does not read, or whose bounds overflow.
+    """
+    with checkable("the network or the data is", SCALE):
+        problem, found = stored(checked, loss, weights)
+        enclosures = checked.base_quantities(problem, found, {})
+        finite = {name: ends for name, ends in enclosures.items() if all(map(math.isfinite, ends))}
+        return Measured(publish(finite, checked.directions), checked.sizes(problem, found))
