@@ -111,6 +111,7 @@ def run_python(document: str) -> None:
 FILLED = {
     "docs/checker.md": {
         "DIR --data FILE": "runs/large --data large.safetensors",
+        "--obligations FILE": "--obligations runs/digits/certificate.json",
         "DIR": "runs/digits",
         "MODULE": "of_a_reader",
     }

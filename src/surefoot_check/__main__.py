@@ -8,9 +8,12 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from pathlib import Path
 
 from .checker import check
+from .systems import with_modules
 from .text import visible
+from .tracing import graph_of
 from .verdict import lines
 
 CTRL_C = 130
@@ -24,7 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Check the certificate and the checkpoints of a run directory with rigorous arithmetic.",
         epilog="exit codes: 0 accept, 1 reject, 2 bad usage or failed self-test, 3 undecided",
     )
-    parser.add_argument("directory", metavar="DIR", help="the run directory")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("directory", metavar="DIR", nargs="?", help="the run directory")
+    what.add_argument(
+        "--obligations",
+        metavar="FILE",
+        help="check nothing, and print as JSON the arithmetic of a certificate file, or of the first certificate in a directory: "
+        "a graph of what has to be true of its numbers, for other programs (docs/checker.md)",
+    )
     parser.add_argument(
         "--level",
         choices=["fast", "exact"],
@@ -62,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:
+        if options.obligations is not None:
+            print(json.dumps(graph_of(Path(options.obligations), with_modules(options.system))), flush=True)
+            return 0
         report = check(
             options.directory, options.level, options.data, options.replay, options.time_limit, options.system
         )

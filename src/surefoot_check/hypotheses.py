@@ -11,7 +11,7 @@ from typing import Any
 from .arrays import digest, parse_hex
 from .problems import Array, Problem, ball
 from .run_files import Certificate
-from .statement import Inequality
+from .statement import Inequality, converted
 from .verdict import Line, Outcome, Report, digits
 
 CONSISTENT = 1e-9
@@ -111,7 +111,7 @@ def _derived(case: _Case) -> None:
     if absent:
         case.reject(f"the theorem's choices are published: {', '.join(sorted(absent))} missing")
         return
-    case.q = {k: ball(v) for k, v in published.items()} | case.sizes
+    case.q = {k: ball(published[k]) for k in (*case.needed, *theorem.choices)} | case.sizes
     derived = theorem.derived(case.q)
     extra = published.keys() - set(case.needed) - derived.keys() - set(theorem.choices)
     if extra:
@@ -181,18 +181,14 @@ def _same_margin(published: object, margin: float | None) -> bool:
 
 
 def _check_conclusion(certificate: Certificate, q: Mapping[str, Any], claim: str, report: Report) -> None:
-    schedule = certificate.schedule
-    last = None
-    for count, obligation in enumerate(certificate.theorem.obligations(q, schedule)):
-        last = count
+    schedule, count = certificate.schedule, 0
+    for obligation in certificate.theorem.obligations(q, converted(schedule, ball)):
         if not obligation.certain:
             report.decide(obligation, claim)
             return
-    report.add(
-        claim,
-        f"the schedule of {len(schedule)} segments follows ({0 if last is None else last + 1} inequalities)",
-        Outcome.ACCEPT,
-    )
+        count += 1
+    what = f"the schedule of {len(schedule)} segments follows ({count} inequalities)"
+    report.add(claim, what, Outcome.ACCEPT)
     stated = (
         certificate.initial_gap == certificate.quantities.get("initial_gap")
         and schedule[0].level == certificate.initial_gap  # relative counts are relative to it

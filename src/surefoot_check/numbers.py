@@ -1,6 +1,6 @@
-"""Scalar functions that work on Python floats and on ``flint.arb`` balls alike.
+"""Scalar functions that work on Python floats, on ``flint.arb`` balls and on the numbers of ``tracing`` alike.
 
-A theorem is written once with these and evaluated twice: in float64 to decide, in ball arithmetic to prove.
+A theorem is written once with these and evaluated in float64 to decide, in ball arithmetic to prove, and traced to show.
 Dispatch is on the argument, so that this module never imports python-flint. With balls, ``a < b`` is true only
 when it is certain; a theorem therefore states every condition as "not certain means not proved".
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Number = Any
-"""A Python float or a ``flint.arb``; mixed expressions are exact conversions of the float."""
+"""A Python float, a ``flint.arb`` or a ``tracing.Traced``; mixed expressions are exact conversions of the float."""
 
 Quantities = Mapping[str, Number]
 
@@ -61,7 +61,9 @@ def larger(x: Number, y: Number) -> Number:
 
 def smaller(x: Number, y: Number) -> Number:
     """Minimum (of balls: a ball that contains the minimum)."""
-    return -larger(-x, -y)
+    if isinstance(x, float | int) and isinstance(y, float | int):
+        return min(x, y)
+    return x.min(y) if not isinstance(x, float | int) else y.min(x)
 
 
 def power(x: Number, exponent: Number) -> Number:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from .numbers import Number, Quantities, exp, log
+from .numbers import Number, Quantities, exp, larger, log
 
 Relation = Literal["<", "<=", ">", ">="]
 
@@ -16,9 +16,12 @@ SLACK = 1e-9
 """Relative distance that a published number keeps from what was computed: far above rounding, far below what matters."""
 
 
+OPPOSITE: dict[Relation, Relation] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
 @dataclass(frozen=True)
 class Inequality:
-    """One inequality with both sides, in floats or balls."""
+    """One inequality with both sides, in one arithmetic."""
 
     name: str
     left: Number
@@ -37,6 +40,11 @@ class Inequality:
                 return bool(self.left > self.right)
             case ">=":
                 return bool(self.left >= self.right)
+
+    @property
+    def opposite(self) -> Inequality:
+        """What is true where this is false."""
+        return Inequality(self.name, self.left, OPPOSITE[self.relation], self.right)
 
     @property
     def margin(self) -> float | None:
@@ -59,26 +67,32 @@ class Segment:
 
     start: int
     count: int | None
-    level: float
-    decrease: float
-    main_step: float = 0.0
-    other_step: float = 0.0
+    level: Number
+    decrease: Number
+    main_step: Number = 0.0
+    other_step: Number = 0.0
 
     @property
-    def step(self) -> float:
+    def step(self) -> Number:
         """The floor step."""
-        return max(self.main_step, self.other_step)
+        return larger(self.main_step, self.other_step)
 
 
 Schedule = list[Segment]
+
+
+def converted(schedule: Schedule, number: Callable[[float], Number]) -> Schedule:
+    """The schedule with its numbers in another arithmetic; iterations stay integers."""
+    return [Segment(s.start, s.count, *map(number, (s.level, s.decrease, s.main_step, s.other_step))) for s in schedule]
 
 
 class Theorem(ABC):
     """A convergence theorem for one system.
 
     ``base`` names the quantities that are measured on the arrays, ``choices`` what is chosen freely and published with them; the
-    schedule is published too. How they are found is not the checker's business. Every method takes the quantities as floats
-    or balls.
+    schedule is published too. How they are found is not the checker's business. Every method takes the quantities, and the
+    schedule's numbers, in one arithmetic: as floats, as balls or traced. Where it compares them, what it does then must be
+    sound whether or not the comparison is certain.
     """
 
     id: ClassVar[str]
@@ -122,7 +136,6 @@ class Theorem(ABC):
 def chain(q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
     """The obligations that every schedule has: it starts at the initial gap, without gaps or overlaps, and each
     level is at least what the segment before leaves."""
-    one = 1.0 + 0.0 * q["initial_gap"]  # of the arithmetic in use
     expected_start, reached = 0, q["initial_gap"]
     for index, segment in enumerate(schedule):
         where = f"segment {index}"
@@ -136,7 +149,7 @@ def chain(q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
             return
         yield Inequality(f"{where}: has iterations", segment.count, ">=", 1)
         expected_start = segment.start + segment.count
-        reached = segment.level * exp(segment.count * log(one - segment.decrease))
+        reached = segment.level * exp(segment.count * log(1.0 - segment.decrease))
     yield Inequality("the last segment is endless", 1.0, "<", 0.0)
 
 

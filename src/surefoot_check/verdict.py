@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 
 from .rigor.bounds import FAST
 from .statement import Inequality
@@ -89,10 +89,9 @@ class Report:
 
 def decision(inequality: Inequality, claim: str) -> Line:
     """Accept what is certain, reject what is certainly false, leave the rest undecided."""
-    opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}[inequality.relation]
     if inequality.certain:
         outcome = Outcome.ACCEPT
-    elif Inequality("", inequality.left, cast(Any, opposite), inequality.right).certain:
+    elif inequality.opposite.certain:
         outcome = Outcome.REJECT
     else:
         outcome = Outcome.UNDECIDED

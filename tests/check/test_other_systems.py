@@ -54,6 +54,13 @@ def run(good_run: GoodRun, folder: Path) -> Path:
     return folder / "run"
 
 
+def test_its_theorem_is_data_without_code_for_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--obligations", str(run), "--system", "same"]) == 0
+    assert json.loads(capsys.readouterr().out)["theorem"] == "same/contraction"
+    assert main(["--obligations", str(run)]) == 2
+    assert "unknown theorem" in capsys.readouterr().err
+
+
 def test_the_code_is_named_by_a_person_and_said_in_the_report(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = check(run, systems=("same",))
     assert report.outcome is Outcome.ACCEPT and report.theorem == "same/contraction"

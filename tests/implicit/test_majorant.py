@@ -18,7 +18,7 @@ from surefoot_check.checker import PRECISION
 from surefoot_check.implicit import spectral
 from surefoot_check.implicit.constants import MASSES, NODES, node_places
 from surefoot_check.problems import ball
-from surefoot_check.statement import Schedule
+from surefoot_check.statement import Schedule, converted
 
 Array = np.ndarray
 Values = dict[str, Any]
@@ -35,7 +35,7 @@ def proved_exactly(quantities: Values, schedule: Schedule) -> bool:
     """With the precision of the checker, which long schedules need."""
     with flint.ctx.workprec(PRECISION):
         exact = {name: ball(value) for name, value in quantities.items()}
-        return all(o.certain for o in spectral.THEOREM.obligations(exact, schedule))
+        return all(o.certain for o in spectral.THEOREM.obligations(exact, converted(schedule, ball)))
 
 
 def drawn_spectrum(seed: int) -> tuple[Array, Array, float]:

@@ -18,7 +18,7 @@ from surefoot._implicit import planner
 from surefoot_check.implicit import gd, spectral
 from surefoot_check.implicit.constants import MASSES, NODES, node_places
 from surefoot_check.problems import ball
-from surefoot_check.statement import Schedule
+from surefoot_check.statement import Schedule, converted
 
 Array = np.ndarray
 Values = dict[str, Any]
@@ -160,7 +160,7 @@ def test_what_floats_decide_balls_prove(theorem: str) -> None:
     for name, value in statement.derived(exact).items():
         assert float(value) == pytest.approx(q[name], rel=1e-10)
     assert all(c.certain for c in statement.conditions(exact))
-    assert all(o.certain for o in statement.obligations(exact, schedule))
+    assert all(o.certain for o in statement.obligations(exact, converted(schedule, ball)))
 
 
 @pytest.mark.parametrize("theorem", IMPLICIT)
@@ -170,7 +170,7 @@ def test_better_claims_are_not_proved(theorem: str) -> None:
     exact = {name: ball(value) for name, value in q.items()}
 
     def proved(claims: Schedule) -> bool:
-        return all(o.certain for o in statement.obligations(exact, claims))
+        return all(o.certain for o in statement.obligations(exact, converted(claims, ball)))
 
     middle = len(schedule) // 2
     changes: list[Callable[[Any], Any]] = [

@@ -18,7 +18,7 @@ from surefoot._linear_resnet.radius import least_radius
 from surefoot_check.linear_resnet import enclosures as rigorous
 from surefoot_check.linear_resnet.constants import Constants, Measured, constants
 from surefoot_check.problems import ball
-from surefoot_check.statement import Segment
+from surefoot_check.statement import Segment, converted
 from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
@@ -530,7 +530,7 @@ def proof(certificate: sf.Certificate, schedule: list[Segment]) -> bool:
         q: dict[str, Any] = {k: ball(v) for k, v in certificate.quantities.items()} | sizes
         theorem = THEOREMS[certificate.theorem]
         assert all(c.certain for c in theorem.conditions(q))
-        return all(o.certain for o in theorem.obligations(q, schedule))
+        return all(o.certain for o in theorem.obligations(q, converted(schedule, ball)))
     finally:
         flint.ctx.prec = before
 
@@ -587,6 +587,6 @@ def test_gamma_outside_0_to_2_is_not_proved(gamma: float) -> None:
     import flint
 
     q: dict[str, Any] = {k: flint.arb(v) for k, v in other.quantities.items()} | {"depth": 4}
-    obligations = list(THEOREMS[other.theorem].obligations(q, list(other.schedule)))
+    obligations = list(THEOREMS[other.theorem].obligations(q, converted(list(other.schedule), ball)))
     assert not all(o.certain for o in obligations)
     assert [o.name for o in obligations if o.name.startswith("gamma") and not o.certain]

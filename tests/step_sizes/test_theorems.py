@@ -22,6 +22,7 @@ from surefoot_check.checker import PRECISION
 from surefoot_check.problems import ball
 from surefoot_check.problems import load_problem as load_samples
 from surefoot_check.rigor.bounds import up
+from surefoot_check.statement import converted
 from surefoot_check.step_sizes import constants as shared
 from surefoot_check.step_sizes import enclosures as step_sizes
 from surefoot_check.step_sizes import prox_rate
@@ -299,7 +300,7 @@ def test_every_schedule_follows_in_balls(
         assert 0 < len(schedule) <= 3000
         exact = {k: ball(v) if isinstance(v, float) else v for k, v in found.items()}
         assert all(c.certain for c in THEOREMS[name].conditions(exact))
-        failed = [c for c in THEOREMS[name].obligations(exact, schedule) if not c.certain]
+        failed = [c for c in THEOREMS[name].obligations(exact, converted(schedule, ball)) if not c.certain]
         assert not failed, (name, failed[0])
 
 

@@ -1,4 +1,4 @@
-"""A run directory of each theorem of residual and implicit networks, step sizes and inverses that the checker accepts."""
+"""A run directory of each theorem that the checker accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import step_sizes_reference as reference
 import tamper
 import torch
-from good_runs import nearly_fitted
+from good_runs import deconvolution, nearly_fitted
 
 import surefoot as sf
 
@@ -92,3 +92,21 @@ OTHERS: dict[str, Callable[[Path], None]] = {
     **{f"inverse {name}": partial(_inverse, name) for name in ("interval", "order")},
 }
 """``OTHERS[name](path)`` writes a run of a theorem of another system than two-layer networks, which the checker accepts."""
+
+
+def _two_layer(name: str, path: Path) -> None:
+    theorem, _, sensing = name.partition(", ")
+    rows = _normal(3, 2, 2, seed=1) if sensing else _normal(8, 3, seed=1)
+    loss = sf.MatrixSensing(rows, _normal(3, seed=2)) if sensing else sf.SquaredLoss(rows, _normal(8, 2, seed=2))
+    _descend(sf.nn.TwoLayerLinear.gaussian(*loss.shape, 12, std=1.0, seed=0), loss, f"two-layer/{theorem}", path)
+
+
+EVERY: dict[str, Callable[[Path], None]] = {
+    **{
+        f"two-layer {name}": partial(_two_layer, name)
+        for name in ("drift", "drift, many minimisers", "contraction", "constant", "sharp", "corrected")
+    },
+    **OTHERS,
+    "deconvolution": deconvolution,
+}
+"""The same of every theorem of every system."""

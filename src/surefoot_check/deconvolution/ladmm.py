@@ -70,13 +70,12 @@ class LinearisedADMM(Theorem):
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         # no level is above V_0; where each may be lower than the one before is for D/t to say
         yield from chain(q, [replace(segment, level=schedule[0].level) for segment in schedule])
-        reach, one = distance(q), 1.0 + 0.0 * q["initial_gap"]  # of the arithmetic in use
+        reach = distance(q)
         for index, segment in enumerate(schedule):
             yield from starts_with(segment, q["alpha"])
             yield Inequality(f"segment {index}: its level is constant", segment.decrease, "<=", 0.0)
             if index > 0 and not segment.level >= schedule[index - 1].level:
-                left = one * segment.level * segment.start
-                yield Inequality(f"segment {index}: level is at least D/t", left, ">=", reach)
+                yield Inequality(f"segment {index}: level is at least D/t", segment.level * segment.start, ">=", reach)
 
 
 def product_above(x: Number, y: Number) -> Number:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..numbers import Number, Quantities, larger, power_of_complement, smaller, sqrt
 from ..statement import Inequality, Schedule, Theorem, chain, starts_with
@@ -56,7 +55,7 @@ class Majorant:
             mass, rate = q[name], eta * place
             if mass > 0.0:
                 self.rates.append((rate, mass))
-                worst = larger(1.0 + 0.0 * rate, rate)
+                worst = larger(1.0, rate)
                 self.nu_squared = self.nu_squared + mass * worst * worst / place
 
     def __call__(self, k: int) -> Number:
@@ -198,7 +197,6 @@ class Spectral(Theorem):
         yield Inequality("no segment beyond", len(schedule), "<=", len(at.marks))
         yield Inequality("the blocks reach the horizon", at.marks[-1], ">=", q["horizon"])
         yield Inequality("no block lies beyond the horizon", at.marks[-1], "<=", q["horizon"])
-        one: Any = 1.0 + 0.0 * q["eta"]
         step = q["eta"] * (q["node_min"] - perturbation(q))
         for index, ((first, last), segment) in enumerate(zip(levels(q, at), schedule, strict=False)):
             where = f"segment {index}"
@@ -212,8 +210,8 @@ class Spectral(Theorem):
             if index > 0:
                 yield Inequality(f"{where}: starts above the model", segment.level, ">=", first)
             else:  # iteration 0 alone: the gap is the initial one, which may be below the model, and one step is left
-                last = smaller(last, q["initial_gap"] * (one - step) * (one - step))
-            end = segment.level * (one - segment.decrease) ** count
+                last = smaller(last, q["initial_gap"] * (1.0 - step) * (1.0 - step))
+            end = segment.level * (1.0 - segment.decrease) ** count
             yield Inequality(f"{where}: ends above the model", end, ">=", last)
         final = schedule[-1]
         yield from starts_with(final, q["eta"])
@@ -226,7 +224,7 @@ def levels(q: Quantities, at: Model) -> Iterator[tuple[Number, Number]]:
     eta, epsilon = q["eta"], perturbation(q)
     # any larger factor below 1 is a bound too; this one keeps the quotient below finite. Not 1 - factor below: in floats the
     # difference loses a small fall, and long blocks with it
-    fall = smaller(eta * (q["node_min"] - epsilon), 0.75 + 0.0 * eta)
+    fall = smaller(eta * (q["node_min"] - epsilon), 0.75)
     factor = 1.0 - fall
     T: Number = 0.0
     for start, end, here, there in zip(at.marks, at.marks[1:], at.values, at.values[1:], strict=False):

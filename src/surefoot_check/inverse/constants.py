@@ -46,7 +46,7 @@ def best_possible(q: Quantities) -> Number:
 
 def common(q: Quantities) -> dict[str, Number]:
     """The derived quantities of both theorems."""
-    return {"degree": float(degree(q)) + 0.0 * q["initial_gap"], "best_possible": best_possible(q)}
+    return {"degree": float(degree(q)), "best_possible": best_possible(q)}
 
 
 def proper(q: Quantities) -> list[Inequality]:

@@ -42,7 +42,7 @@ class Order(Theorem):
 
 def level(q: Quantities, k: int) -> Number:
     """e_0^(L^k)."""
-    return exp(int(q["L"]) ** k * log(q["initial_gap"])) if q["initial_gap"] > 0.0 else 0.0 * q["initial_gap"]
+    return exp(int(q["L"]) ** k * log(q["initial_gap"])) if q["initial_gap"] > 0.0 else 0.0
 
 
 THEOREM = Order()

@@ -59,9 +59,8 @@ class Local(Theorem):
         yield Inequality("gamma < 2", q["gamma"], "<", 2.0)
         for index, segment in enumerate(schedule):
             where = f"segment {index}"
-            level = segment.level + 0.0 * q["initial_gap"]
             step = segment.main_step
-            yield Inequality(f"{where}: eta K <= gamma", step * smoothness(q, level), "<=", q["gamma"])
+            yield Inequality(f"{where}: eta K <= gamma", step * smoothness(q, segment.level), "<=", q["gamma"])
             yield Inequality(f"{where}: the step achieves the decrease", decrease(q, step), ">=", segment.decrease)
             yield Inequality(f"{where}: one step", segment.other_step, "<=", 0.0)
 

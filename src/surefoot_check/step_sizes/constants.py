@@ -34,8 +34,7 @@ def reach(q: Quantities) -> Number:
 
 def advance(q: Quantities, low: Number, high: Number) -> Number:
     """1 - ϱ = min{lo c, 2 - hi s, 1}, ϱ the factor of ‖Π(Mx - Y)‖ in a step with P in [low, high]."""
-    one = 1.0 + 0.0 * q["smoothness_ratio"]
-    return smaller(smaller(low * q["convexity_ratio"], 2.0 - high * q["smoothness_ratio"]), one)
+    return smaller(smaller(low * q["convexity_ratio"], 2.0 - high * q["smoothness_ratio"]), 1.0)
 
 
 def contraction_decrease(q: Quantities) -> Number:
@@ -82,4 +81,4 @@ def of_one_rate(q: Quantities, schedule: Schedule, decrease: Number) -> Iterator
 
 def guarantee(q: Quantities) -> Number:
     """ω = min{1, 2 - hi s}: the part of the model decrease that a proximal step realises."""
-    return smaller(1.0 + 0.0 * q["smoothness_ratio"], 2.0 - reach(q))
+    return smaller(1.0, 2.0 - reach(q))

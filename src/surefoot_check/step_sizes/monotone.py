@@ -32,7 +32,7 @@ class Monotone(Theorem):
         return [shared.smooth_kind(q), *shared.within_two(q)]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from shared.of_one_rate(q, schedule, 0.0 * q["initial_gap"])
+        yield from shared.of_one_rate(q, schedule, 0.0)
 
 
 THEOREM = Monotone()

@@ -67,32 +67,32 @@ class ProximalRate(Theorem):
         for index, segment in enumerate(schedule):
             where = f"segment {index}"
             yield from starts_with(segment, q["range_low"])
-            if bool(fall >= segment.decrease):
+            by_rate = Inequality(f"{where}: falls at most at the linear rate", fall, ">=", segment.decrease)
+            if by_rate.certain:
+                yield by_rate
                 continue
-            kept = 1.0 + 0.0 * gamma - segment.decrease
-            yield Inequality(f"{where}: faster than the linear rate, so it ends", segment.count or 0, ">=", 1)
+            count, kept = 0 if segment.count is None else segment.count, 1.0 - segment.decrease
+            yield Inequality(f"{where}: faster than the linear rate, so it ends", count, ">=", 1)
             if index == 0:
-                yield Inequality(f"{where}: is one step", segment.count or 0, "<=", 1)
-                yield Inequality(
-                    f"{where}: ends above the bound of one step", segment.level * kept, ">=", first_level(q)
-                )
-                continue
-            count = segment.count or 1
-            bound = 1.0 / (1.0 + count * gamma * segment.level)
-            yield Inequality(f"{where}: ends above the sublinear bound", kept**count, ">=", bound)
+                yield Inequality(f"{where}: is one step", count, "<=", 1)
+                end = segment.level * kept
+                yield Inequality(f"{where}: ends above the bound of one step", end, ">=", first_level(q))
+            else:
+                bound = 1.0 / (1.0 + count * gamma * segment.level)
+                yield Inequality(f"{where}: ends above the sublinear bound", kept**count, ">=", bound)
 
 
 def linear(q: Quantities) -> Number:
     """ωσ: how much of the gap a step takes at least."""
     loss, penalty = q["loss_convexity_ratio"], q["penalty_convexity_ratio"]
     share = q["range_low"] * (loss + penalty) / (1.0 + q["range_low"] * penalty)
-    return shared.guarantee(q) * smaller(1.0 + 0.0 * share, share)
+    return shared.guarantee(q) * smaller(1.0, share)
 
 
 def curvature(q: Quantities) -> Number:
     """γ = ωκ lo/(2E)."""
     omega = shared.guarantee(q)
-    part = smaller(omega, 0.5 + 0.0 * omega)
+    part = smaller(omega, 0.5)
     return omega * 4.0 * part * (1.0 - part) * q["range_low"] / (2.0 * q["radius_energy"])
 
 

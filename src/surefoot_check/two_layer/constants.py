@@ -8,7 +8,10 @@ D = W1ᵀW1 - W2ᵀW2 with eigenvalues λ_1 ≥ … ≥ λ_h.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..numbers import Number, Quantities, larger, sqrt
+from ..statement import Inequality
 
 DIRECTIONS: dict[str, str] = {
     "smoothness": "upper",  # K
@@ -27,15 +30,14 @@ DIRECTIONS: dict[str, str] = {
 """Every base quantity and the direction in which its published value must err."""
 
 
+TINY = 1e-300
+"""Least divisor in ``lower_root``, where 0 may be divided by 0; a larger divisor leaves a lower bound."""
+
+
 def lower_root(a: Number, lam: Number, beta: Number) -> Number:
-    """F(a, λ, β): the root p ≥ a of (p - a)(p + λ) = β², in the form that does not cancel (Theorem 3 of the proofs)."""
+    """F(a, λ, β), from below: the root p ≥ a of (p - a)(p + λ) = β², in the form that does not cancel (proofs, Theorem 3)."""
     total = a + lam
-    discriminant = sqrt(total * total + 4.0 * beta * beta)
-    if isinstance(discriminant, float) and total + discriminant == 0.0:
-        return a
-    if not isinstance(discriminant, float) and not total + discriminant > 0:
-        return a  # beta² / (total + discriminant) ≥ 0, so a itself is a lower bound
-    return a + 2.0 * beta * beta / (total + discriminant)
+    return a + 2.0 * beta * beta / larger(total + sqrt(total * total + 4.0 * beta * beta), TINY)
 
 
 def upper_root(lam: Number, beta: Number) -> Number:
@@ -94,12 +96,12 @@ def sharp_gain(eta: Number, k: tuple) -> Number:
     return eta - 0.5 * eta * eta * (k[0] + eta * (k[1] + eta * k[2]))
 
 
-def sharp_floor_holds(eta: Number, k: tuple, cap: Number | None) -> bool:
-    """Whether η is certainly at most both roots of ``sharp_floor`` (so that h increases up to η and the budget is kept)."""
-    best = eta * (k[0] + eta * (1.5 * k[1] + eta * 2.0 * k[2])) <= 1.0
-    if cap is None:
-        return bool(best)
-    return bool(best) and bool(eta * (1.0 / cap + 0.5 * k[0] + eta * (0.5 * k[1] + eta * 0.5 * k[2])) <= 1.0)
+def sharp_floor(where: str, eta: Number, k: tuple, cap: Number) -> Iterator[Inequality]:
+    """That η is a floor step of Theorem I: h increases up to η, and the budget is kept."""
+    best = eta * (k[0] + eta * (1.5 * k[1] + eta * 2.0 * k[2]))
+    yield Inequality(f"{where}: the gain increases up to the floor step", best, "<=", 1.0)
+    spent = eta * (1.0 / cap + 0.5 * k[0] + eta * (0.5 * k[1] + eta * 0.5 * k[2]))
+    yield Inequality(f"{where}: the floor step keeps the budget", spent, "<=", 1.0)
 
 
 def contraction_factor(eta: Number, lower: Number, upper: Number, curvature: Number) -> Number:
@@ -107,14 +109,15 @@ def contraction_factor(eta: Number, lower: Number, upper: Number, curvature: Num
     return larger(larger(1.0 - eta * lower, eta * upper - 1.0), 0.0) + eta * eta * curvature
 
 
-def contraction_floor_holds(eta: Number, lower: Number, upper: Number, curvature: Number, cap: Number) -> bool:
-    """Whether η certainly satisfies the three constraints of ``contraction_floor``."""
-    loss = eta * (lower - eta * curvature)  # 1 - r(η)
-    return bool(
-        eta * (lower + upper) <= 2.0
-        and 2.0 * eta * curvature <= lower
-        and 2.0 * upper * eta * eta <= cap * loss * (2.0 - loss)
-    )
+def contraction_floor(
+    where: str, eta: Number, lower: Number, upper: Number, curvature: Number, cap: Number
+) -> Iterator[Inequality]:
+    """That η is a floor step of Theorem III: r(η) = 1 - η l + η² s decreases up to η, and the budget is kept."""
+    loss = eta * (lower - eta * curvature)
+    yield Inequality(f"{where}: the floor step is at most 2/(l+u)", eta * (lower + upper), "<=", 2.0)
+    yield Inequality(f"{where}: the factor decreases up to the floor step", 2.0 * eta * curvature, "<=", lower)
+    spent = 2.0 * upper * eta * eta
+    yield Inequality(f"{where}: the floor step keeps the budget", spent, "<=", cap * loss * (2.0 - loss))
 
 
 def sigma_max_squared_along(q: Quantities, beta2: Number, drift: Number) -> Number:

@@ -112,19 +112,21 @@ class Drift(Theorem):
         yield Inequality("c is at least the theorem's", q["decrease"], ">=", DECREASE)
         q = {**q, **self.derived(q)}
         for index, segment in enumerate(schedule):
-            if segment.level == 0.0:
+            where = f"segment {index}"
+            if not segment.level > 0.0:
+                yield Inequality(f"{where}: at the optimum", segment.level, "<=", 0.0)
                 continue
-            level = Level(q, segment.level + 0.0 * q["initial_gap"])
-            sharp, contraction = segment.main_step, segment.other_step
-            floor, decrease = sharp == contraction == 0.0, 0.0
-            if self.use_sharp and contraction == 0.0:
-                floor = tl.sharp_floor_holds(sharp, level.k, level.cap)
-                decrease = level.sharp_decrease(sharp)
-            elif self.uses_contraction(q) and sharp == 0.0:
-                floor = tl.contraction_floor_holds(contraction, level.lower, level.upper, level.curvature, level.cap)
-                decrease = level.contraction_decrease(contraction)
-            yield Inequality(f"segment {index}: its step is a floor step", 1.0 if floor else 0.0, ">", 0.0)
-            yield Inequality(f"segment {index}: the floor step achieves the decrease", decrease, ">=", segment.decrease)
+            level = Level(q, segment.level)
+            eta, other = segment.main_step, segment.other_step
+            if self.use_sharp and not (self.uses_contraction(q) and other > 0.0):
+                yield from tl.sharp_floor(where, eta, level.k, level.cap)
+                decrease = level.sharp_decrease(eta)
+            else:
+                eta, other = other, eta
+                yield from tl.contraction_floor(where, eta, level.lower, level.upper, level.curvature, level.cap)
+                decrease = level.contraction_decrease(eta)
+            yield Inequality(f"{where}: there is no step of the other kind", other, "<=", 0.0)
+            yield Inequality(f"{where}: the floor step achieves the decrease", decrease, ">=", segment.decrease)
 
 
 THEOREM = Drift()
