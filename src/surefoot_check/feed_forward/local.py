@@ -97,7 +97,7 @@ class Local(Theorem):
         yield Inequality("the floor step: eta |J|^2 <= 1", q["eta"] * norm * norm, "<=", 1.0)
         for segment, following in zip(schedule, [*schedule[1:], None], strict=True):
             yield from starts_with(segment, q["eta"])
-            part = fall(q, 0.0 * q["eta"] if following is None else following.level + 0.0 * q["eta"])
+            part = fall(q, 0.0 if following is None else following.level)
             yield Inequality("the decrease is the theorem's", part * (2.0 - part), ">=", segment.decrease)
 
 
