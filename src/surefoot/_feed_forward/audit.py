@@ -6,7 +6,7 @@ import math
 
 from surefoot_check.feed_forward import local
 
-from .._core.audit import Audit, Check, Lines, Rows, audited, common_checks, each
+from .._core.audit import Audit, Check, Lines, Rows, audited, each
 from .._core.certificate import Certificate
 
 
@@ -19,14 +19,12 @@ def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
         resolution: the gap that rounding alone can cause.
     """
     checks: list[Check] = []
-    guaranteed = certificate.claim.of_iterations
-    if guaranteed:
+    if certificate.claim.of_iterations:
         ball = certificate.quantities["ball"]
         checks += [
             ("the weights stay in the ball: D <= rho", each(trace, "distance", lambda found: (found, ball))),
             ("the state test: |r| + Q(D) <= r0", _potential(trace, certificate, resolution)),
         ]
-    checks += common_checks(trace, certificate.bound if guaranteed else None, resolution)
     return audited(certificate, trace, checks, resolution)
 
 
