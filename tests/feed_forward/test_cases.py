@@ -131,6 +131,7 @@ def test_formula_of_lambda_for_sines() -> None:
                 np.linalg.norm(inputs, axis=1).max(),
                 1.0,
                 1.0,
+                1.0,
             )
         )
         a = np.sin(a @ W.T + b)

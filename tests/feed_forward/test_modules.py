@@ -15,6 +15,7 @@ from torch import nn
 import surefoot as sf
 from surefoot._core.registry import system_of
 from surefoot._feed_forward.modules import KINDS, applied, build, layers_of, table, weights_of
+from surefoot_check import Outcome, check
 
 F64 = torch.float64
 X, Y = normal(4, 3, seed=1), normal(4, 2, seed=2)
@@ -58,7 +59,7 @@ def test_nested_networks_and_modules_that_leave_rows_as_they_are() -> None:
     assert list(weights_of(layers)) == ["W1", "b1", "W2", "b2"]
     rows, settings = table(layers)
     assert rows.tolist() == [[4, 1, 1], [2, 1, 0]] and not settings.any()
-    assert torch.equal(build(rows, settings, weights_of(layers))(X), net(X))
+    assert torch.equal(build(rows, settings, weights_of(layers), {})(X), net(X))
 
 
 def _shared() -> nn.Sequential:
@@ -73,9 +74,7 @@ def _shared_weight() -> nn.Sequential:
 
 
 def _frozen() -> nn.Sequential:
-    net = sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
-    net[0].bias.requires_grad_(False)  # pyright: ignore[reportAttributeAccessIssue]
-    return net
+    return sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2)).requires_grad_(False)
 
 
 def _hooked() -> nn.Sequential:
@@ -137,21 +136,50 @@ REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
     (lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), ValueError, "to 1 outputs, .* and 2 outputs"),
     (_shared, ValueError, r"net\[2\].weight is that of net\[0\].weight; layers that share weights"),
     (_shared_weight, ValueError, r"net\[2\].weight is that of net\[0\].weight"),
-    (_frozen, ValueError, r"net\[0\].bias is frozen \(requires_grad=False\)"),
+    (_frozen, ValueError, r"every weight of net is frozen \(requires_grad=False\)"),
     (_hooked, ValueError, r"net\[1\], Tanh, has hooks"),
-    (_broken, ValueError, r"net.2.weight has non-finite entries"),
-    (lambda: nn.Sequential(nn.Linear(3, 2)).float(), TypeError, r"net.0.weight has dtype float32; use float64"),
-    (lambda: nn.Sequential(nn.Linear(3, 2)).half(), TypeError, r"net.0.weight has dtype float16; use float64"),
+    (_broken, ValueError, r"net.W2 has non-finite entries"),
+    (lambda: nn.Sequential(nn.Linear(3, 2)).half(), TypeError, r"net.W1 has dtype float16; use float64"),
 ]
 
 
 @pytest.mark.parametrize(("make", "kind", "message"), REFUSED, ids=[message for _, _, message in REFUSED])
 def test_what_is_not_supported_is_named(make: Callable[[], nn.Sequential], kind: type[Exception], message: str) -> None:
     net = make()
-    halves = any(parameter.dtype is torch.float16 for parameter in net.parameters())
-    net = net if halves or "float32" in message else net.double()
+    net = net if "float16" in message else net.double()
     with pytest.raises(kind, match=message):
         sf.certify(net, sf.SquaredLoss(X, Y))
+
+
+def test_weights_in_float32_are_certified_as_their_copy_in_float64() -> None:
+    net, loss = nearly_fitted()
+    narrow = copy.deepcopy(net).float()
+    certificate = sf.certify(narrow, loss)
+    assert certificate == sf.certify(copy.deepcopy(narrow).double(), loss)
+    assert certificate.arrays != sf.certify(net, loss).arrays
+    with pytest.raises(TypeError, match=r"a run is of that copy: pass copy.deepcopy\(net\).double\(\)"):
+        sf.descend(narrow, loss, progress=False)
+
+
+def test_frozen_weights_stay_and_belong_to_the_problem(tmp_path: Path) -> None:
+    net, loss = nearly_fitted()
+    net[0].requires_grad_(False)
+    net[2].bias.requires_grad_(False)  # pyright: ignore[reportAttributeAccessIssue]
+    before, certificate = copy.deepcopy(net), sf.certify(net, loss)
+    assert certificate.holds and certificate.problem["p"] == 6 * 5 + 5 * 2
+    run = sf.descend(net, loss, max_iterations=30, certificate=certificate, directory=tmp_path, progress=False)
+    assert set(run.final) == {"W2", "W3"} and {"W1", "b1", "b2"} < set(run.problem)
+    for place, stays in (
+        ("0.weight", True),
+        ("0.bias", True),
+        ("2.weight", False),
+        ("2.bias", True),
+        ("4.weight", False),
+    ):
+        assert torch.equal(net.state_dict()[place], before.state_dict()[place]) == stays
+    assert run.audit().holds and check(tmp_path).outcome is Outcome.ACCEPT
+    again, _ = system_of(net).rebuild(certificate.problem["kind"], run.problem, run.final)
+    assert [p.requires_grad for p in again.parameters()] == [p.requires_grad for p in net.parameters()]
 
 
 def test_a_loss_that_has_no_rows() -> None:

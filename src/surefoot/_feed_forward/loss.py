@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -20,24 +21,25 @@ class NetworkLoss(SampleLoss):
         X, Y: as ``sf.SquaredLoss``.
         layers: (L, 3), int64: outputs, bias and activation of each layer.
         settings: (L, 2), float64: of the activations.
+        frozen: the weights that are not trained, by name.
     """
 
     kind = Network.kind
 
-    def __init__(self, X: Any, Y: Any, layers: Tensor, settings: Tensor) -> None:
+    def __init__(self, X: Any, Y: Any, layers: Tensor, settings: Tensor, frozen: Mapping[str, Tensor]) -> None:
         super().__init__(X, Y)
-        self.layers, self.settings = layers, settings
+        self.layers, self.settings, self.frozen = layers, settings, frozen
         self._activations = [
             (code, (first, second))
             for code, (first, second) in zip(layers[:, 2].tolist(), settings.tolist(), strict=True)
         ]
 
     def arrays(self) -> dict[str, Tensor]:
-        return {**super().arrays(), "layers": self.layers, "settings": self.settings}
+        return {**super().arrays(), "layers": self.layers, "settings": self.settings, **self.frozen}
 
-    def residual(self, weights: dict[str, Tensor]) -> Tensor:
+    def residual(self, trained: Mapping[str, Tensor]) -> Tensor:
         """f(X) - Y (N, k)."""
-        a = self.X
+        a, weights = self.X, {**self.frozen, **trained}
         for number, (code, settings) in enumerate(self._activations, 1):
             a = applied(code, functional.linear(a, weights[f"W{number}"], weights.get(f"b{number}")), settings)
         return a - self.Y

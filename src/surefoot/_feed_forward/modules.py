@@ -5,7 +5,7 @@ A layer is a ``Linear`` and the activation behind it. Tables are those of files 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from surefoot_check.feed_forward.activations import ACTIVATIONS, IDENTITY
+
+from .._core.validate import network_weight
 
 Settings = tuple[float, float]
 NONE: Settings = (0.0, 0.0)
@@ -115,7 +117,7 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
 
     Raises:
         TypeError: a module that is not supported; the error names it and what is.
-        ValueError: a supported module of settings or at a place that are not, weights that two layers share, or frozen ones.
+        ValueError: a supported module of settings or at a place that are not, weights that two layers share, or all frozen.
     """
     layers: list[Layer] = []
     for name, module in _flat(net, ""):
@@ -176,9 +178,9 @@ def _check_parameters(layers: list[Layer]) -> None:
                 raise ValueError(
                     f"{what} is that of {owner[id(parameter)]}; layers that share weights are not supported"
                 )
-            if not parameter.requires_grad:
-                raise ValueError(f"{what} is frozen (requires_grad=False), which is not supported; let it be trained")
             owner[id(parameter)] = what
+    if not any(parameter.requires_grad for layer in layers for parameter in layer.linear.parameters()):
+        raise ValueError("every weight of net is frozen (requires_grad=False); there is nothing to train")
 
 
 def table(layers: list[Layer]) -> tuple[Tensor, Tensor]:
@@ -187,19 +189,34 @@ def table(layers: list[Layer]) -> tuple[Tensor, Tensor]:
     return torch.tensor(rows), torch.tensor([layer.settings for layer in layers], dtype=torch.float64)
 
 
-def weights_of(layers: list[Layer]) -> dict[str, Tensor]:
-    """The weights themselves by their names in files: W1 (outputs, inputs), b1 (outputs,), and so on."""
+def weights_of(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:
+    """Those weights themselves that are trained, or those that are frozen, by their names in files: W1 (outputs, inputs),
+    b1 (outputs,), and so on."""
     found: dict[str, Tensor] = {}
     for number, layer in enumerate(layers, 1):
         found[f"W{number}"] = layer.linear.weight
         if layer.linear.bias is not None:
             found[f"b{number}"] = layer.linear.bias
+    return {name: weight for name, weight in found.items() if weight.requires_grad == trained}
+
+
+def exactly(what: str, weight: Tensor) -> Tensor:
+    """A copy in float64, which holds every float32 number exactly.
+
+    Raises:
+        TypeError: another dtype.
+        ValueError: an entry that is not finite.
+    """
+    found = weight.detach()
+    found = found.double() if found.dtype is torch.float32 else found.clone()
+    network_weight(what, found)
     return found
 
 
-def build(rows: Tensor, settings: Tensor, weights: dict[str, Tensor]) -> nn.Sequential:
+def build(rows: Tensor, settings: Tensor, trained: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> nn.Sequential:
     """The network of a table with these weights."""
     modules: list[nn.Module] = []
+    weights = {**frozen, **trained}
     for number, ((_, bias, code), of) in enumerate(zip(rows.tolist(), settings.tolist(), strict=True), 1):
         W = weights[f"W{number}"]
         linear = nn.Linear(W.shape[1], W.shape[0], bool(bias), dtype=W.dtype, device=W.device)
@@ -207,6 +224,9 @@ def build(rows: Tensor, settings: Tensor, weights: dict[str, Tensor]) -> nn.Sequ
             linear.weight.copy_(W)
             if bias:
                 linear.bias.copy_(weights[f"b{number}"])
+        linear.weight.requires_grad_(f"W{number}" in trained)
+        if bias:
+            linear.bias.requires_grad_(f"b{number}" in trained)
         modules.append(linear)
         if code != IDENTITY.code:
             modules.append(BY_CODE[code].built((of[0], of[1])))

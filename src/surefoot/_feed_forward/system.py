@@ -20,12 +20,12 @@ from .._core.certificate import SCALE, Certificate, checkable, publish
 from .._core.losses import Loss
 from .._core.samples import sample_loss
 from .._core.system import Descendable, Measured
-from .._core.validate import network_weight, unknown
+from .._core.validate import unknown
 from . import planner
 from .audit import audit
 from .engine import Engine
 from .loss import NetworkLoss
-from .modules import build, layers_of, table, weights_of
+from .modules import build, exactly, layers_of, table, weights_of
 from .steps import RULES, CertifiedBB
 from .words import WORDS
 
@@ -67,20 +67,17 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
             raise ValueError(
                 f"net is on {layers[0].linear.weight.device} and the loss on {samples.X.device}; move one of them"
             )
-        return NetworkLoss(samples.X, samples.Y, *table(layers))
+        frozen = {name: exactly(name, weight) for name, weight in weights_of(layers, trained=False).items()}
+        return NetworkLoss(samples.X, samples.Y, *table(layers), frozen)
 
     def reduced(self, net: nn.Sequential, loss: NetworkLoss) -> dict[str, Tensor]:
-        """W1 (outputs, inputs), b1 (outputs,) and so on, as copies.
+        """Those that are trained of W1 (outputs, inputs), b1 (outputs,) and so on, as copies in float64, exactly.
 
         Raises:
-            TypeError: weights that are not float64.
+            TypeError: weights that are neither float64 nor float32.
             ValueError: non-finite weights.
         """
-        layers = layers_of(net)
-        for layer in layers:
-            for name, parameter in layer.linear.named_parameters():
-                network_weight(f"{layer.name}.{name}", parameter)
-        return {name: weight.detach().clone() for name, weight in weights_of(layers).items()}
+        return {name: exactly(name, weight) for name, weight in weights_of(layers_of(net)).items()}
 
     def measured(self, net: nn.Sequential, loss: NetworkLoss, theorem: Theorem) -> Measured:
         """Of the Jacobian at the current weights, and its change on the least ball that will do."""
@@ -163,15 +160,26 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
             ValueError: arrays that do not fit together.
         """
         try:
-            loss = NetworkLoss(problem["X"], problem["Y"], problem["layers"], problem["settings"])
-            net = build(loss.layers, loss.settings, dict(weights))
+            frozen = {name: tensor for name, tensor in problem.items() if name not in network.ARRAYS}
+            loss = NetworkLoss(problem["X"], problem["Y"], problem["layers"], problem["settings"], frozen)
+            net = build(loss.layers, loss.settings, weights, frozen)
             self._stored(net, loss)
         except (KeyError, FormatError) as error:
             raise ValueError(f"the run has no network that fits its problem ({error}); restore its files") from error
         return net, loss
 
     def engine(self, net: nn.Sequential, loss: NetworkLoss, name: str) -> Engine:
-        """The one engine: all weights."""
+        """The one engine: all weights.
+
+        Raises:
+            TypeError: a network in float32, into which the iterates of a run would not fit.
+            ValueError: an unknown engine.
+        """
+        if any(parameter.dtype is not torch.float64 for parameter in net.parameters()):
+            raise TypeError(
+                "net has weights in float32; it is certified as its exact copy in float64, and a run is of that copy: "
+                "pass copy.deepcopy(net).double()"
+            )
         if name not in ("auto", Engine.name):
             raise unknown("engine", name, ["auto", Engine.name])
         return Engine(loss, self.reduced(net, loss))

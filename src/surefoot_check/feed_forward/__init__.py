@@ -15,7 +15,6 @@ SYSTEM = System(
     base_quantities=enclosures.base_quantities,
     gap_upper=enclosures.gap_upper,
     gap_exact=enclosures.gap_exact,
-    fixed=network.FIXED,
     optional=frozenset({"kink_margin"}),
     measured_from_zero=True,
 )

@@ -21,7 +21,7 @@ from ..rigor.gram import cheap_norm, norm_bounds
 from ..rigor.spectra import symmetric_eigenvalue_bounds
 from .activations import times
 from .lipschitz import LayerBounds, is_below, symmetric_bend
-from .network import DEEPEST, LayerKind, Network, smooth
+from .network import DEEPEST, LayerKind, Network, moving_kinks
 
 EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
@@ -74,11 +74,10 @@ class Layer:
 
     @cached_property
     def extended(self) -> Enclosed:
-        """ã."""
-        a = self.inputs
-        if not self.kind.bias:
-            return a
-        return Enclosed(np.hstack([a.value, np.ones((len(a.value), 1))]), a.error)
+        """ã: the inputs where W is trained, and a column of ones where b is."""
+        a, kind = self.inputs, self.kind
+        parts = ([a.value] if kind.trains_W else []) + ([np.ones((len(a.value), 1))] if kind.trains_b else [])
+        return Enclosed(np.hstack(parts), a.error) if parts else Enclosed(np.zeros((len(a.value), 1)), 0.0)
 
     @cached_property
     def row_norms(self) -> Array:
@@ -96,6 +95,7 @@ class Layer:
             float(self.row_norms.max()),
             kind.activation.slope(kind.settings),
             kind.activation.bend,
+            float(kind.trains_W),
         )
 
 
@@ -110,9 +110,9 @@ class Measured:
     def __init__(self, problem: Network, weights: Mapping[str, Array]) -> None:
         self.problem, self.weights = problem, weights
         self.layers: list[Layer] = []
-        a = Enclosed(problem.X, 0.0)
+        a, every = Enclosed(problem.X, 0.0), {**problem.frozen, **weights}
         for number, kind in enumerate(problem.layers, 1):
-            layer = Layer(kind, weights[f"W{number}"], weights.get(f"b{number}"), a, problem)
+            layer = Layer(kind, every[f"W{number}"], every.get(f"b{number}"), a, problem)
             self.layers.append(layer)
             if number < len(problem.layers):
                 a = layer.outputs
@@ -199,12 +199,12 @@ class Measured:
         found: list[Array | None] = []
         reach = np.zeros(len(self.problem.X))
         slope = 0.0
-        for layer in self.layers:
-            rows, units = layer.row_norms, _row_norms(layer.W) + radius
+        for layer, kinks in zip(self.layers, moving_kinks(self.problem), strict=True):
+            within = radius * layer.kind.trains_W
+            rows, units = layer.row_norms, _row_norms(layer.W) + within
             moved = radius * np.sqrt(np.square(np.outer(slope * reach, units)) + np.square(rows)[:, None])
-            reach = np.sqrt(np.square(slope * (layer.norm + radius) * reach) + np.square(rows))
+            reach = np.sqrt(np.square(slope * (layer.norm + within) * reach) + np.square(rows))
             slope = layer.kind.activation.slope(layer.kind.settings)
-            kinks = layer.kind.activation.kinks(layer.kind.settings)
             z = layer.before
             if not kinks:
                 found.append(None)
@@ -246,7 +246,7 @@ def base_quantities(
     radius = quantities.get("ball", math.nan)
     if radius >= 0.0:
         found["lipschitz_J"] = 0.0, at.lipschitz(radius)
-        if not smooth(problem):
+        if any(moving_kinks(problem)):
             found["kink_margin"] = at.kink_margin(radius)
     return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}
 
@@ -263,9 +263,10 @@ def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]
 
     assert isinstance(problem, Network)
     a: Any = arb_matrix(problem.X)
+    every = {**problem.frozen, **weights}
     for number, kind in enumerate(problem.layers, 1):
-        z = a * arb_matrix(weights[f"W{number}"]).transpose()
-        b = weights.get(f"b{number}")
+        z = a * arb_matrix(every[f"W{number}"]).transpose()
+        b = every.get(f"b{number}")
         shift = [ball(0.0)] * kind.outputs if b is None else [ball(float(x)) for x in b]
         entries = [
             kind.activation.exact(x + shift[index % kind.outputs], kind.settings) for index, x in enumerate(z.entries())

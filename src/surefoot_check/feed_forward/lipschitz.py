@@ -20,7 +20,7 @@ from ..numbers import Number, sqrt
 
 @dataclass(frozen=True)
 class LayerBounds:
-    """Upper bounds of one layer φ(aWᵀ + 1bᵀ) at the centre of the ball; ã is a, with a column of ones where there is a bias."""
+    """Upper bounds of one layer φ(aWᵀ + 1bᵀ) at the centre of the ball; ã has a where W is trained, and ones where b is."""
 
     norm: Number
     """‖W‖."""
@@ -34,6 +34,8 @@ class LayerBounds:
     """Φ1 of φ."""
     bend: Number
     """Φ2 of φ."""
+    moves: Number
+    """1 where W is trained, else 0."""
 
 
 def norm(vector: Sequence[Number]) -> Number:
@@ -48,13 +50,14 @@ def symmetric_bend(layers: Sequence[LayerBounds], radius: Number) -> list[list[N
     c, r = ([x, *[zero] * (count - 1)] for x in (first.inputs, first.row))
     M = [[zero] * count for _ in range(count)]
     for index, (before, layer) in enumerate(itertools.pairwise(layers), 1):
-        gain = before.slope * (layer.norm + radius)
-        curvature = (layer.column + radius) * before.bend
+        within = layer.moves * radius
+        gain = before.slope * (layer.norm + within)
+        curvature = (layer.column + within) * before.bend
         M = [[gain * M[i][j] + curvature * r[i] * c[j] for j in range(count)] for i in range(count)]
         for i in range(count):
-            M[i][index] = M[i][index] + 2.0 * before.slope * c[i]
-        inputs = layer.inputs + before.slope * norm(c) * radius
-        row = layer.row + before.slope * norm(r) * radius
+            M[i][index] = M[i][index] + 2.0 * layer.moves * before.slope * c[i]
+        inputs = layer.inputs + before.slope * norm(c) * within
+        row = layer.row + before.slope * norm(r) * within
         c, r = [gain * x for x in c], [gain * x for x in r]
         c[index], r[index] = c[index] + inputs, r[index] + row
     return [[0.5 * (M[i][j] + M[j][i]) for j in range(count)] for i in range(count)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from ..problems import LARGEST_PRODUCT, Array, Problem
 from ..rigor.bounds import FAST, Level
 from .activations import ACTIVATIONS, IDENTITY, Activation, Settings
 
-FIXED: tuple[str, ...] = ()
-"""Weights that training does not change."""
+NAMED = re.compile("[Wb][0-9]+")
+"""Names of weights."""
 LARGEST = 1e20
 """Largest magnitude of an entry of data or weights."""
 DEEPEST = 64
@@ -31,31 +31,42 @@ class LayerKind:
     bias: bool
     activation: Activation
     settings: Settings
+    trains_W: bool = True
+    trains_b: bool = True
 
     @property
     def parameters(self) -> int:
         """How many numbers are trained."""
-        return self.outputs * (self.inputs + self.bias)
+        return self.outputs * (self.inputs * self.trains_W + self.trains_b)
+
+    def shapes(self, number: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of W and, where there is one, b by their names, of the layer of that number."""
+        W: dict[str, tuple[int, ...]] = {f"W{number}": (self.outputs, self.inputs)}
+        return W | ({f"b{number}": (self.outputs,)} if self.bias else {})
 
 
 class Network(Problem):
-    """½‖f(X) - Y‖²_F of a network f of these layers; X (N, d), Y (N, k)."""
+    """½‖f(X) - Y‖²_F of a network f of these layers; X (N, d), Y (N, k); ``frozen`` are the weights that are not trained."""
 
     kind = "network-squared"
 
-    def __init__(self, X: Array, Y: Array, layers: tuple[LayerKind, ...], level: Level = FAST) -> None:
-        self.X, self.Y, self.layers, self.level = X, Y, layers, level
+    def __init__(
+        self, X: Array, Y: Array, layers: tuple[LayerKind, ...], frozen: Mapping[str, Array], level: Level = FAST
+    ) -> None:
+        self.X, self.Y, self.layers, self.frozen, self.level = X, Y, layers, frozen, level
 
 
 def load(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Problem:
-    """The problem of X (N, d), Y (N, k), layers (L, 3) and settings (L, 2); ``FormatError`` where they do not fit.
+    """The problem of X (N, d), Y (N, k), layers (L, 3), settings (L, 2) and those weights that are not trained, named as
+    ``read_weights`` names the others; ``FormatError`` where they do not fit.
 
     A row of ``layers`` is outputs, whether there is a bias (0 or 1), and the code of the activation behind, which is that of the
     identity in the last; a row of ``settings`` the numbers of that activation.
     """
     if kind != Network.kind:
         raise FormatError(f"unknown problem kind {kind!r}")
-    if arrays.keys() != ARRAYS.keys():
+    frozen = {name: array for name, array in arrays.items() if NAMED.fullmatch(name)}
+    if arrays.keys() - frozen.keys() != ARRAYS.keys():
         raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
     for name, dtype in ARRAYS.items():
         array = arrays[name]
@@ -68,7 +79,30 @@ def load(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Problem
         raise FormatError("X and Y do not fit together")
     if table.shape != (len(table), 3) or settings.shape != (len(table), 2) or len(table) > DEEPEST:
         raise FormatError("layers and settings do not fit together")
-    return Network(X, Y, _layers(X.shape[1], Y.shape[1], table.tolist(), settings.tolist()), level)
+    layers = _layers(X.shape[1], Y.shape[1], table.tolist(), settings.tolist())
+    shapes = _shapes(layers)
+    _require(frozen, {name: shapes.get(name) for name in frozen}, "the problem")
+    layers = tuple(
+        replace(layer, trains_W=f"W{number}" not in frozen, trains_b=layer.bias and f"b{number}" not in frozen)
+        for number, layer in enumerate(layers, 1)
+    )
+    if frozen.keys() == shapes.keys():
+        raise FormatError("no weight is trained")
+    return Network(X, Y, layers, frozen, level)
+
+
+def _shapes(layers: tuple[LayerKind, ...]) -> dict[str, tuple[int, ...]]:
+    """Of all weights by their names."""
+    return {name: shape for number, layer in enumerate(layers, 1) for name, shape in layer.shapes(number).items()}
+
+
+def _require(arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...] | None], where: str) -> None:
+    """Raise ``FormatError`` unless the arrays have these shapes, and entries that are not too large."""
+    for name, shape in shapes.items():
+        array = arrays.get(name)
+        if array is None or array.dtype != np.float64 or array.shape != shape:
+            raise FormatError(f"{where}: {name} is missing or does not fit the layers")
+        within(f"{where}: {name}", array, LARGEST)
 
 
 def _layers(inputs: int, outputs: int, table: list[list[int]], settings: list[list[float]]) -> tuple[LayerKind, ...]:
@@ -87,26 +121,18 @@ def _layers(inputs: int, outputs: int, table: list[list[int]], settings: list[li
 
 
 def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
-    """W1 (outputs, inputs) and, where the layer has a bias, b1 (outputs,), and so on, of the arrays of the file ``name``."""
+    """Those that are trained of W1 (outputs, inputs) and, where the layer has a bias, b1 (outputs,), and so on, of the arrays of
+    the file ``name``."""
     assert isinstance(problem, Network)
-    weights: dict[str, Array] = {}
-    for number, layer in enumerate(problem.layers, 1):
-        shapes: dict[str, tuple[int, ...]] = {f"W{number}": (layer.outputs, layer.inputs)}
-        if layer.bias:
-            shapes[f"b{number}"] = (layer.outputs,)
-        for key, shape in shapes.items():
-            array = arrays.get(key)
-            if array is None or array.dtype != np.float64 or array.shape != shape:
-                raise FormatError(f"{name}: {key} is missing or does not fit the layers")
-            within(f"{name}: {key}", array, LARGEST)
-            weights[key] = array
-    unknown = [key for key in arrays if re.fullmatch("[Wb][0-9]+", key) and key not in weights]
+    shapes = {key: shape for key, shape in _shapes(problem.layers).items() if key not in problem.frozen}
+    _require(arrays, shapes, name)
+    unknown = [key for key in arrays if NAMED.fullmatch(key) and key not in shapes]
     if unknown:
-        raise FormatError(f"{name}: {', '.join(sorted(unknown))} belong to no layer")
+        raise FormatError(f"{name}: {', '.join(sorted(unknown))} are no trained weights of a layer")
     entries = len(problem.X) * problem.Y.shape[1] * max(layer.outputs for layer in problem.layers)
     if entries > LARGEST_PRODUCT or (len(problem.X) * problem.Y.shape[1]) ** 2 > LARGEST_PRODUCT:
         raise FormatError(f"{name}: the Jacobian of so many outputs is too large")
-    return weights
+    return {key: arrays[key] for key in shapes}
 
 
 def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
@@ -116,6 +142,10 @@ def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | boo
     return {"N": N, "d": d, "k": k, "depth": len(problem.layers), "p": sum(v.parameters for v in problem.layers)}
 
 
-def smooth(problem: Network) -> bool:
-    """Whether no activation has kinks."""
-    return not any(layer.activation.kinks(layer.settings) for layer in problem.layers)
+def moving_kinks(problem: Network) -> tuple[tuple[float, ...], ...]:
+    """For each layer, the kinks of its activation; none where nothing is trained in it or before, so that nothing moves."""
+    trained = [layer.trains_W or layer.trains_b for layer in problem.layers]
+    return tuple(
+        layer.activation.kinks(layer.settings) if any(trained[: index + 1]) else ()
+        for index, layer in enumerate(problem.layers)
+    )

@@ -87,6 +87,30 @@ ANY: dict[str, Change] = {
     "a fourth column": edit("problem.safetensors", "layers", lambda A: np.hstack([A, A[:, :1]])),
     "settings in one column": edit("problem.safetensors", "settings", lambda A: A[:, :1]),
 }
+
+
+def frozen(name: str) -> Change:
+    """A weight of the last iterates becomes one of the problem, which is not trained."""
+
+    def change(run: Any) -> None:
+        for path, arrays in run.arrays.items():
+            if path != "problem.safetensors":
+                run.arrays["problem.safetensors"][name] = arrays.pop(name)
+
+    return change
+
+
+def in_both(run: Any) -> None:
+    """A weight is among the trained ones and among the frozen ones."""
+    run.arrays["problem.safetensors"]["W1"] = run.arrays["initial.safetensors"]["W1"]
+
+
+ANY |= {
+    "W1 frozen": frozen("W1"),
+    "b1 frozen": frozen("b1"),
+    "W1 twice": in_both,
+    "a frozen weight of no layer": lambda run: run.arrays["problem.safetensors"].update(W9=np.ones((1, 1))),
+}
 CASES: dict[str, dict[str, Change]] = {
     "kinked": {
         **ANY,

@@ -103,6 +103,10 @@ class Network:
 
     def __init__(self, problem: Arrays, weights: Mapping[str, Matrix]) -> None:
         self.X, self.Y = exact(problem["X"]), exact(problem["Y"])
+        self.trains = [
+            (f"W{number}" in weights, f"b{number}" in weights) for number in range(1, len(_rows(problem)) + 1)
+        ]
+        weights = {**_exact(problem), **weights}
         self.W: list[Matrix] = []
         self.activations = [(ACTIVATIONS[int(row[2])], tuple(map(mpf, of))) for row, of in _rows(problem)]
         self.biased = [bool(row[1]) for row, _ in _rows(problem)]
@@ -117,7 +121,7 @@ class Network:
                 z = mpmath.matrix([[z[i, j] + b[j] for j in range(z.cols)] for i in range(z.rows)])
             self.W.append(W)
             self.z.append(z)
-            self.inputs.append(_with_ones(a) if b is not None else a)
+            self.inputs.append(_extended(a, *self.trains[index]))
             a = z.apply(lambda x, of=activation, s=settings: of.value(x, s))
         self.residual = a - self.Y
 
@@ -186,8 +190,10 @@ def _rows(problem: Arrays) -> list[tuple[list[int], list[float]]]:
     return list(zip(problem["layers"].tolist(), problem["settings"].tolist(), strict=True))
 
 
-def _with_ones(a: Matrix) -> Matrix:
-    return mpmath.matrix([[*a[i, :], mpf(1)] for i in range(a.rows)])
+def _extended(a: Matrix, with_a: bool, with_ones: bool) -> Matrix:
+    """The inputs where the weights are trained, and a 1 in every row where the bias is; a column of zeros in place of neither."""
+    rows = [[*(a[i, :] if with_a else []), *([mpf(1)] if with_ones else [])] or [mpf(0)] for i in range(a.rows)]
+    return mpmath.matrix(rows)
 
 
 def _exact(weights: Arrays) -> dict[str, Matrix]:
@@ -241,10 +247,13 @@ def lipschitz(at: Network, radius: mpf) -> mpf:
     for index in range(1, count):
         activation, settings = at.activations[index - 1]
         slope, bend = activation.largest_slope(settings), activation.largest_bend
-        w, omega = norm(at.W[index]) + radius, max(_row_norms(at.W[index].T)) + radius
-        M = slope * w * M + omega * bend * r * c.T + 2 * slope * c * unit(index).T
-        A = norm(at.inputs[index]) + slope * frobenius(c) * radius
-        alpha = max(_row_norms(at.inputs[index])) + slope * frobenius(r) * radius
+        moved = radius if at.trains[index][0] else mpf(0)
+        w, omega = norm(at.W[index]) + moved, max(_row_norms(at.W[index].T)) + moved
+        M = slope * w * M + omega * bend * r * c.T
+        if at.trains[index][0]:
+            M += 2 * slope * c * unit(index).T
+        A = norm(at.inputs[index]) + slope * frobenius(c) * moved
+        alpha = max(_row_norms(at.inputs[index])) + slope * frobenius(r) * moved
         c, r = slope * w * c + A * unit(index), slope * w * r + alpha * unit(index)
     return max(eigenvalues((M + M.T) / 2)[0], mpf(0))
 
@@ -260,13 +269,15 @@ def kink_margin(at: Network, radius: mpf) -> tuple[mpf | None, mpf]:
         for index in range(len(at.W)):
             activation, settings = at.activations[index]
             row = root_of_squares(at.inputs[index][i, :])
-            for j in range(at.W[index].rows if activation.kinks(settings) else 0):
-                steep = slope * (root_of_squares(at.W[index][j, :]) + radius)
+            shift = radius if at.trains[index][0] else mpf(0)
+            moving = activation.kinks(settings) and any(any(of) for of in at.trains[: index + 1])
+            for j in range(at.W[index].rows if moving else 0):
+                steep = slope * (root_of_squares(at.W[index][j, :]) + shift)
                 moved = radius * root_of_squares([*(steep * x for x in v), row])
                 distance = min(abs(at.z[index][i, j] - kink) for kink in activation.kinks(settings))
                 least = min(least, moved)
                 margins.append(distance / moved if moved > 0 else mpf(0))
-            v = [*(slope * (norm(at.W[index]) + radius) * x for x in v), row]
+            v = [*(slope * (norm(at.W[index]) + shift) * x for x in v), row]
             slope = activation.largest_slope(settings)
     if not margins:
         return None, mpf(0)
@@ -285,8 +296,8 @@ def largest_change(at: Network, problem: Arrays, weights: dict[str, Matrix], rad
         there = Network(problem, {name: weights[name] + radius / size * S for name, S in step.items()}).jacobian
         u = []
         for index in range(len(at.W)):
-            S, b = step[f"W{index + 1}"], step.get(f"b{index + 1}")
-            for j in range(S.rows):
-                u += [*S[j, :], *([] if b is None else [b[j]])]
+            S, b = step.get(f"W{index + 1}"), step.get(f"b{index + 1}")
+            for j in range(at.W[index].rows):
+                u += [*([] if S is None else S[j, :]), *([] if b is None else [b[j]])] or [mpf(0)]
         seen = max(seen, frobenius((there - J) * mpmath.matrix(u)) / size / radius)
     return seen

@@ -43,6 +43,14 @@ def _scaled(scale: float, seed: int) -> Problem:
     return net, X * scale, Y
 
 
+def _frozen(*names: str) -> Problem:
+    """Three layers with kinks, some of whose weights are not trained."""
+    net, X, Y = _three(nn.LeakyReLU(0.2), nn.Tanh(), 22, 1e-7)
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_(name not in names)
+    return net, X, Y
+
+
 def _on_a_kink() -> Problem:
     """A row of zeros and no bias: its pre-activations are exactly 0."""
     net = sequential(nn.Linear(2, 6, bias=False), nn.ReLU(), nn.Linear(6, 1), seed=3)
@@ -76,6 +84,10 @@ def families() -> dict[str, Callable[[], Problem]]:
         "large samples": lambda: _scaled(1e3, 20),
         "small samples": lambda: _scaled(1e-3, 21),
         "on a kink": _on_a_kink,
+        "first layer frozen": lambda: _frozen("0.weight", "0.bias"),
+        "second layer frozen": lambda: _frozen("2.weight"),
+        "weights of the last layer frozen": lambda: _frozen("4.weight"),
+        "biases frozen": lambda: _frozen("0.bias", "4.bias"),
     }
 
 
