@@ -16,6 +16,7 @@ from ._core.run import Run
 from ._core.softmax import SoftmaxRegression
 from ._core.status import RunStatus
 from ._core.trace import Trace, audit
+from ._feed_forward.watch import Watch, watch
 from ._implicit.flow import Flow, gradient_flow
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "SoftmaxRegression",
     "SquaredLoss",
     "Trace",
+    "Watch",
     "__version__",
     "audit",
     "certify",
@@ -51,4 +53,5 @@ __all__ = [
     "register",
     "sgd",
     "steps",
+    "watch",
 ]

@@ -109,6 +109,8 @@ class Theorem(ABC):
     learned steps, which may be 0."""
     counts_time: ClassVar[bool] = False
     """Whether its schedule counts units of time of the gradient flow: then it says nothing of the iterations of a run."""
+    locates: ClassVar[bool] = False
+    """Whether its quantity ``radius`` bounds how far from the weights the point lies that descent reaches."""
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]

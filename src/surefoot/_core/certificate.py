@@ -142,6 +142,13 @@ class Certificate:
         return min(1.0, math.nextafter(1.0 - min(segment.decrease for segment in self.schedule), math.inf))
 
     @property
+    def radius(self) -> float | None:
+        """How far from these weights the point lies at most that descent reaches; ``None`` where the theorem does not say so, or
+        a hypothesis fails."""
+        locates = self.theorem in PLANS and PLANS[self.theorem].theorem.locates
+        return self.quantities["radius"] if self.holds and locates else None
+
+    @property
     def claim(self) -> Claim:
         """What it guarantees about the gap: a rate, a sublinear bound, levels, that it never grows, or nothing."""
         return claims.claim(self.theorem, self.holds, self.schedule, self.quantities)

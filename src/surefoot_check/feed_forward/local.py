@@ -57,6 +57,7 @@ class Local(Theorem):
     id = "feed-forward/local"
     statement = "An exact fit lies within the radius, and descent reaches it: |r'| <= (1 - eta sigma*^2) |r|."
     reference = "surefoot, docs/theorems/feed-forward.md, Theorem A"
+    locates = True
     rule = "certified-bb"
     base = ("initial_gap", "sigma_min_J", "norm_J", "lipschitz_J", "kink_margin")
     choices = ("ball", "eta")

@@ -1,0 +1,95 @@
+"""``sf.watch`` in a loop of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from good_runs import normal, sequential
+from torch import nn
+
+import surefoot as sf
+from surefoot._feed_forward import watch as module
+
+
+def setting(dtype: torch.dtype = torch.float64) -> tuple[nn.Sequential, torch.Tensor, torch.Tensor]:
+    net = sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1), seed=2).to(dtype)
+    return net, normal(6, 3, seed=1).to(dtype), normal(6, 1, seed=2).to(dtype)
+
+
+def trained(net: nn.Sequential, X: torch.Tensor, Y: torch.Tensor, steps: int, watch: sf.Watch, batch: int = 6) -> None:
+    optimizer = torch.optim.Adam(net.parameters(), 3e-3)
+    for t in range(steps):
+        rows = torch.arange(t * batch, (t + 1) * batch) % len(X)
+        optimizer.zero_grad()
+        (net(X[rows]) - Y[rows]).square().sum().backward()
+        optimizer.step()
+        watch.step()
+
+
+@pytest.mark.parametrize(("dtype", "batch"), [(torch.float64, 6), (torch.float32, 6), (torch.float64, 2)])
+def test_the_first_certified_iterate_is_found_and_said_once(dtype: torch.dtype, batch: int) -> None:
+    (net, X, Y), said = setting(dtype), []
+    watch = sf.watch(net, sf.SquaredLoss(X, Y), every=50, share=1.0, report=said.append)
+    assert watch.margin is None and watch.certificate is None
+    trained(net, X, Y, 2000, watch, batch)
+    assert [seen.iteration for seen in watch.history] == list(range(50, 2001, 50))
+    holding = [seen.iteration for seen in watch.history if seen.holds]
+    assert holding and watch.certified == holding[0] > 50
+    assert len(said) == 1 and f"from iteration {holding[0]} on an exact fit is guaranteed within" in said[0]
+    for seen in watch.history:
+        assert seen.holds == (seen.margin > 1.0 + 1e-6)
+    assert watch.certificate is not None and watch.certificate.radius is not None
+    assert watch.certificate == sf.certify(net, sf.SquaredLoss(X, Y))
+
+
+def test_no_more_than_the_share_of_the_time_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of its own: a step takes 1, a look 7."""
+    now = [0.0]
+
+    def certify(*arguments: Any) -> sf.Certificate:
+        now[0] += 7.0
+        return sf.certify(*arguments)
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module, "certify", certify)
+    net, X, Y = setting()
+    watch = sf.watch(net, sf.SquaredLoss(X, Y), every=1, share=0.25, report=None)
+    for _ in range(200):
+        now[0] += 1.0
+        watch.step()
+    assert len(watch.history) >= 5 and sum(seen.seconds for seen in watch.history) <= 0.25 * now[0]
+
+
+def test_a_jacobian_without_full_rank_has_no_margin() -> None:
+    net, X, Y = setting()
+    watch = sf.watch(net, sf.SquaredLoss(X[[0, 1, 0]], Y[:3]), every=1, report=None)
+    watch.step()
+    assert watch.margin == 0.0 and watch.certified is None
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"every": 0}, ValueError, "every is 0; it must be an integer of at least 1"),
+        ({"share": 0.0}, ValueError, "share is 0.0; it must be positive and at most 1"),
+        ({"share": 1.5}, ValueError, "share is 1.5"),
+        ({"share": True}, ValueError, "share is True"),
+        (
+            {"net": sf.nn.TwoLayerLinear.gaussian(3, 1, 4)},
+            TypeError,
+            "net is a TwoLayerLinear; sf.watch takes a torch.nn",
+        ),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], kind: type[Exception], message: str) -> None:
+    net, X, Y = setting()
+    with pytest.raises(kind, match=message):
+        sf.watch(**{"net": net, "loss": sf.SquaredLoss(X, Y), **options})
+
+
+def test_the_radius_is_that_of_the_theorem_and_of_no_other() -> None:
+    net = sf.nn.TwoLayerLinear.gaussian(3, 1, 30, seed=0)
+    certificate = sf.certify(net, sf.SquaredLoss(normal(6, 3, seed=1), normal(6, 1, seed=2)))
+    assert certificate.holds and certificate.radius is None
