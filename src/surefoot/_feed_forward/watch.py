@@ -1,4 +1,4 @@
-"""Certificates in a training loop of one's own: from which iteration on a fit is guaranteed, and how far that is before.
+"""Certificates in a training loop of one's own: from which iteration on a fit is guaranteed, and how far that is before."""
 
 from __future__ import annotations
 
