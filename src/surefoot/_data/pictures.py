@@ -143,13 +143,13 @@ def _bytes_of(path: Path, mode: str) -> list[Any]:
     Pillow keeps the high byte of a sample, which comes first in the file; told that it comes second, it keeps the low one."""
     from PIL import Image
 
-    found: list[Any] = []
+    images: list[Any] = []
     for order in ("B", "L"):
         with Image.open(path, formats=("PNG",)) as image:
             image.tile = [part._replace(args=f"{mode};16{order}") for part in image.tile]
             image.load()
-            found.append(image.copy())
-    return found
+            images.append(image.copy())
+    return images
 
 
 def _opaque(pixels: Pixels, path: Path) -> Pixels:

@@ -127,8 +127,8 @@ class LADMM(nn.Module):
         alpha, gamma = self.parameters_at(iteration)
         pull = state.multiplier + beta * (state.z - state.synthesis)
         if self.inner is not None:
-            found = self.inner(blur, state.z - alpha * pull + alpha * problem.pulled_back, alpha, state.z)
-            z, cost = found.solution, found.applications
+            inner = self.inner(blur, state.z - alpha * pull + alpha * problem.pulled_back, alpha, state.z)
+            z, cost = inner.solution, inner.applications
         elif blur.exact_majorizer:
             z, cost = blur.solve(state.z - alpha * pull + alpha * problem.pulled_back, alpha), 1
         else:

@@ -96,13 +96,13 @@ def _deblur(options: Deblur) -> int:
     net = None if options.weights is None else LearnedDeconvolution.load(Path(options.weights).expanduser())
     photo = torch.from_numpy(picture.intensities())
     with _tiles_done(not options.quiet and not options.json) as progress:
-        found = deblur(photo, kernel, options.noise, net=net, iterations=options.iterations, progress=progress)
-    record = _record(options, picture, kernel, found, comparison)
-    _show(screen, options, record, found)
-    if found.status is RunStatus.DIVERGED:
+        deblurred = deblur(photo, kernel, options.noise, net=net, iterations=options.iterations, progress=progress)
+    record = _record(options, picture, kernel, deblurred, comparison)
+    _show(screen, options, record, deblurred)
+    if deblurred.status is RunStatus.DIVERGED:
         print("surefoot: nothing finite came out, so nothing was written", file=sys.stderr)
     else:
-        after = quantised(found.image.numpy(), picture.depth)
+        after = quantised(deblurred.image.numpy(), picture.depth)
         content = write_png(Picture(after, picture.profile))
         beside = write_png(Picture(_beside(picture.pixels, after), picture.profile))
         write_atomic(out, content)
@@ -110,8 +110,8 @@ def _deblur(options: Deblur) -> int:
     if options.json:
         print_json(record)
     elif options.quiet:
-        print(_outcome(out, found))
-    return Exit.FAILED if found.status is RunStatus.DIVERGED else Exit.YES
+        print(_outcome(out, deblurred))
+    return Exit.FAILED if deblurred.status is RunStatus.DIVERGED else Exit.YES
 
 
 def _places(options: Deblur) -> tuple[Path, Path]:
@@ -160,10 +160,12 @@ def _beside(before: Pixels, after: Pixels) -> Pixels:
     return np.concatenate([before[part], line[:, :4], after[part]], axis=1)
 
 
-def _record(options: Deblur, picture: Picture, kernel: Tensor, found: Deblurred, comparison: Path) -> dict[str, Any]:
+def _record(
+    options: Deblur, picture: Picture, kernel: Tensor, deblurred: Deblurred, comparison: Path
+) -> dict[str, Any]:
     """Plain values."""
     rows, columns = picture.pixels.shape[:2]
-    written = found.status is not RunStatus.DIVERGED
+    written = deblurred.status is not RunStatus.DIVERGED
     record: dict[str, Any] = {
         "photo": {
             "file": options.photo,
@@ -177,49 +179,51 @@ def _record(options: Deblur, picture: Picture, kernel: Tensor, found: Deblurred,
             "file": options.kernel,
             "rows": kernel.shape[0],
             "columns": kernel.shape[1],
-            "notices": list(found.notices),
+            "notices": list(deblurred.notices),
         },
-        "noise": found.noise,
-        "noise_estimated": found.estimated,
-        "method": "ladmm" if found.kept is None else "network",
-        "guarantee": "certified" if found.certified else "uncertified" if found.kept is None else "heuristic",
-        "certificate": certificate_record(found.certificates[0]) if found.certificates else None,
-        "tiles": found.tiles,
-        "tiles_certified": sum(one.holds for one in found.certificates),
-        "status": found.status.value,
-        "iterations": found.iterations,
-        "relative_duality_gap": found.gap,
-        "change_ratio": found.change,
-        "movement": found.movement,
-        "network_kept": None if found.kept is None else {"kept": found.kept[0], "of": found.kept[1]},
-        "applications": found.applications,
-        "seconds": found.seconds,
+        "noise": deblurred.noise,
+        "noise_estimated": deblurred.estimated,
+        "method": "ladmm" if deblurred.kept is None else "network",
+        "guarantee": "certified" if deblurred.certified else "uncertified" if deblurred.kept is None else "heuristic",
+        "certificate": certificate_record(deblurred.certificates[0]) if deblurred.certificates else None,
+        "tiles": deblurred.tiles,
+        "tiles_certified": sum(certificate.holds for certificate in deblurred.certificates),
+        "status": deblurred.status.value,
+        "iterations": deblurred.iterations,
+        "relative_duality_gap": deblurred.gap,
+        "change_ratio": deblurred.change,
+        "movement": deblurred.movement,
+        "network_kept": None if deblurred.kept is None else {"kept": deblurred.kept[0], "of": deblurred.kept[1]},
+        "applications": deblurred.applications,
+        "seconds": deblurred.seconds,
         "out": options.out if written else None,
         "before_after": str(comparison) if written else None,
     }
     return record
 
 
-def _show(screen: Screen, options: Deblur, record: dict[str, Any], found: Deblurred) -> None:
+def _show(screen: Screen, options: Deblur, record: dict[str, Any], deblurred: Deblurred) -> None:
     photo, kernel = record["photo"], record["kernel"]
     screen.heading("Photo", options.photo)
     kind = "grey" if photo["channels"] == 1 else "colour"
     turned = ", turned upright" if photo["turned_upright"] else ""
-    origin = "estimated; --noise if you know better" if found.estimated else "given"
+    origin = "estimated; --noise if you know better" if deblurred.estimated else "given"
     screen.pairs(
         {
             "size": f"{photo['columns']} x {photo['rows']} pixels, {kind}, {photo['bits']} bits{turned}",
             "kernel": f"{kernel['rows']} rows x {kernel['columns']} columns",
-            "noise": f"{number(found.noise, 3)} of white ({origin})",
+            "noise": f"{number(deblurred.noise, 3)} of white ({origin})",
         }
     )
-    for notice in found.notices:
+    for notice in deblurred.notices:
         screen.say(f"  note: {notice}", style="yellow")
-    if found.kept is not None:
-        _show_network(screen, found)
+    if deblurred.kept is not None:
+        _show_network(screen, deblurred)
     else:
-        _show_certificate(screen, found)
-    items = {"seconds": f"{found.seconds:.1f}, {count(found.tiles)} {'tile' if found.tiles == 1 else 'tiles'}"}
+        _show_certificate(screen, deblurred)
+    items = {
+        "seconds": f"{deblurred.seconds:.1f}, {count(deblurred.tiles)} {'tile' if deblurred.tiles == 1 else 'tiles'}"
+    }
     if record["out"] is not None:
         items["written"] = record["out"]
         items["before and after"] = record["before_after"]
@@ -227,36 +231,40 @@ def _show(screen: Screen, options: Deblur, record: dict[str, Any], found: Deblur
     screen.pairs(items)
 
 
-def _show_certificate(screen: Screen, found: Deblurred) -> None:
-    first = found.certificates[0]
+def _show_certificate(screen: Screen, deblurred: Deblurred) -> None:
+    first = deblurred.certificates[0]
     screen.certificate(first)
-    holding = sum(one.holds for one in found.certificates)
-    items = {"iterations": count(found.iterations)}
-    if found.tiles > 1:
-        items = {"tiles": f"the theorem holds for {holding} of {found.tiles}; the first one is shown"} | items
-    assert found.gap is not None
+    holding = sum(certificate.holds for certificate in deblurred.certificates)
+    items = {"iterations": count(deblurred.iterations)}
+    if deblurred.tiles > 1:
+        items = {"tiles": f"the theorem holds for {holding} of {deblurred.tiles}; the first one is shown"} | items
+    assert deblurred.gap is not None
     why = (
-        " (with an unknown border this bound closes slowly: docs/theorems/deconvolution.md)" if found.gap > 0.05 else ""
+        " (with an unknown border this bound closes slowly: docs/theorems/deconvolution.md)"
+        if deblurred.gap > 0.05
+        else ""
     )
     items["duality gap"] = (
-        f"{number(found.gap, 2)} relative: the objective is at most that far from its optimum, guaranteed{why}"
+        f"{number(deblurred.gap, 2)} relative: the objective is at most that far from its optimum, guaranteed{why}"
     )
-    if found.change is not None and found.movement is not None:
-        verdict = "as the theorem says" if found.change <= 1.0 else "AGAINST the theorem"
-        items["change"] = f"V fell to {number(found.change, 2)} of its first value, {verdict}"
+    if deblurred.change is not None and deblurred.movement is not None:
+        verdict = "as the theorem says" if deblurred.change <= 1.0 else "AGAINST the theorem"
+        items["change"] = f"V fell to {number(deblurred.change, 2)} of its first value, {verdict}"
         items["settled"] = (
-            f"the last iteration moved the picture by {number(GREY * found.movement, 2)} of 255 (root mean square)"
+            f"the last iteration moved the picture by {number(GREY * deblurred.movement, 2)} of 255 (root mean square)"
         )
-    screen.heading("Run", found.status.value.replace("_", " "))
+    screen.heading("Run", deblurred.status.value.replace("_", " "))
     screen.pairs(items)
 
 
-def _show_network(screen: Screen, found: Deblurred) -> None:
-    assert found.kept is not None
-    kept, total = found.kept
+def _show_network(screen: Screen, deblurred: Deblurred) -> None:
+    assert deblurred.kept is not None
+    kept, total = deblurred.kept
     screen.heading("Uncertified", "no theorem covers a trained network; its safeguard is heuristic")
     fallback = (
-        "" if kept == total else f"; the others were restored by L-ADMM in up to {count(found.iterations)} iterations"
+        ""
+        if kept == total
+        else f"; the others were restored by L-ADMM in up to {count(deblurred.iterations)} iterations"
     )
     screen.pairs(
         {
@@ -265,11 +273,12 @@ def _show_network(screen: Screen, found: Deblurred) -> None:
     )
 
 
-def _outcome(out: Path, found: Deblurred) -> str:
-    if found.kept is not None:
+def _outcome(out: Path, deblurred: Deblurred) -> str:
+    if deblurred.kept is not None:
         return (
-            f"{out}: {found.kept[0]} of {found.kept[1]} proposals of the network kept, heuristic, {found.seconds:.1f} s"
+            f"{out}: {deblurred.kept[0]} of {deblurred.kept[1]} proposals of the network kept, heuristic, "
+            f"{deblurred.seconds:.1f} s"
         )
-    gap = "" if found.gap is None else f", relative duality gap {found.gap:.2g}"
-    verdict = "certified" if found.certified else "uncertified"
-    return f"{out}: {verdict}, {found.iterations} iterations{gap}, {found.seconds:.1f} s"
+    gap = "" if deblurred.gap is None else f", relative duality gap {deblurred.gap:.2g}"
+    verdict = "certified" if deblurred.certified else "uncertified"
+    return f"{out}: {verdict}, {deblurred.iterations} iterations{gap}, {deblurred.seconds:.1f} s"

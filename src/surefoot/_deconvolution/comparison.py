@@ -34,11 +34,11 @@ def compared(
         problem = DeconvolutionProblem(batch.observed, batch.blur, default_penalty(noise))
         solver = LADMM(LADMM_BETA * problem.penalty)
         with torch.no_grad():
-            found = {
+            images = {
                 "blurred": batch.observed,
                 "gradient-Wiener": gradient_wiener(batch.blur, batch.observed, noise),
                 "L-ADMM": solver.solve(problem, LADMM_ITERATIONS, tolerance=0.0).image,
                 "learned": net(batch.observed, batch.blur, noise),
             }
-        rows.append({"noise": noise, **{name: float(psnr(z, batch.sharp).mean()) for name, z in found.items()}})
+        rows.append({"noise": noise, **{name: float(psnr(z, batch.sharp).mean()) for name, z in images.items()}})
     return rows

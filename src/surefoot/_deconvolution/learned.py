@@ -129,8 +129,8 @@ class LearnedDeconvolution(nn.Module):
             ValueError: NaN pixels, a shape that does not fit, a noise level that is not positive, fewer than 7 pixels a side.
         """
         observed = checked_image("observed", observed)
-        found = torch.as_tensor(noise, dtype=observed.dtype, device=observed.device)
-        if not bool(((found > 0.0) & found.isfinite()).all()):
+        sigma = torch.as_tensor(noise, dtype=observed.dtype, device=observed.device)
+        if not bool(((sigma > 0.0) & sigma.isfinite()).all()):
             raise ValueError(
                 f"noise is {noise!r}; it must be a positive standard deviation, in units of the intensities"
             )
@@ -143,7 +143,7 @@ class LearnedDeconvolution(nn.Module):
             raise TypeError(
                 f"observed is {observed.dtype} on {observed.device}, the network {own.dtype} on {own.device}; convert one of them"
             )
-        return self.iterates(observed, blur, found)[-1].image
+        return self.iterates(observed, blur, sigma)[-1].image
 
     def iterates(self, observed: Tensor, blur: Blur, noise: Tensor) -> list[Iterate]:
         """The output of every layer, the start first; arguments as ``forward``, unchecked."""
@@ -158,18 +158,18 @@ class LearnedDeconvolution(nn.Module):
         if not self.filters:
             s, offset, pulled = s + mean, torch.zeros_like(mean), blur.adjoint(observed)
             wavelet = OrthonormalWavelet(shape, self.wavelet, dtype=s.dtype, device=s.device)
-        at = Iterate(s, s, torch.zeros_like(s))
-        found = [at]
+        iterate = Iterate(s, s, torch.zeros_like(s))
+        iterates = [iterate]
         level = (noise / REFERENCE).log()
         for layer in self.layers:
-            at = layer(at, pulled, blur, level, wavelet)
-            found.append(at)
-        return [replace(one, z=one.z + offset, image=one.image + offset) for one in found]
+            iterate = layer(iterate, pulled, blur, level, wavelet)
+            iterates.append(iterate)
+        return [replace(x, z=x.z + offset, image=x.image + offset) for x in iterates]
 
     def inverse_error(self, blur: Blur, noise: float | Tensor) -> float:
         """Largest error |1 - ax| of the layers' inverses x of the eigenvalues a of αM + I: 0 for the exact inverse."""
         pairs = self._inverses(blur, noise)
-        return max((float((1.0 - a * found[-1].detach()).abs().max()) for a, found in pairs), default=0.0)
+        return max((float((1.0 - a * inverses[-1].detach()).abs().max()) for a, inverses in pairs), default=0.0)
 
     def inverse_loss(self, blur: Blur, noise: float | Tensor) -> Tensor:
         """Loss (4) of LD-Minv for αM + I over its largest eigenvalue, α fixed, averaged over the layers of the network.
@@ -177,8 +177,8 @@ class LearnedDeconvolution(nn.Module):
         That is (1/2K) Σ_k mean (a²x_k - a)² for a network with LD-Minv; its gradient is in the coefficients only.
         """
         losses = [
-            torch.stack([(a / a.amax((-2, -1), keepdim=True) * (a * x - 1.0)).square().mean() for x in found]).mean()
-            for a, found in self._inverses(blur, noise)
+            torch.stack([(a / a.amax((-2, -1), keepdim=True) * (a * x - 1.0)).square().mean() for x in inverses]).mean()
+            for a, inverses in self._inverses(blur, noise)
         ]
         return 0.5 * torch.stack(losses).mean()
 
@@ -186,14 +186,14 @@ class LearnedDeconvolution(nn.Module):
         """Of each layer with LD-Minv the eigenvalues of αM + I, without gradient, and those of X_1 … X_K."""
         own = self.log_gradient.detach()
         level = (torch.as_tensor(noise, dtype=own.dtype, device=own.device) / REFERENCE).log()
-        found: list[tuple[Tensor, list[Tensor]]] = []
+        pairs: list[tuple[Tensor, list[Tensor]]] = []
         for layer in self.layers:
             assert isinstance(layer, _Layer)
             if layer.coefficients is not None:
                 with torch.no_grad():
                     spectrum = layer.alpha(level) * blur.majorizer + 1.0
-                found.append((spectrum, polynomial_inverse(spectrum, layer.coefficients)))
-        return found
+                pairs.append((spectrum, polynomial_inverse(spectrum, layer.coefficients)))
+        return pairs
 
     def save(self, path: str | Path) -> None:
         """Write settings and weights to a safetensors file, atomically."""
@@ -287,17 +287,17 @@ class _Layer(nn.Module):
         """C of LD-Minv."""
 
     def forward(
-        self, at: Iterate, pulled: Tensor, blur: Blur, level: Tensor, wavelet: OrthonormalWavelet | None
+        self, before: Iterate, pulled: Tensor, blur: Blur, level: Tensor, wavelet: OrthonormalWavelet | None
     ) -> Iterate:
         alpha, beta, reach = self.alpha(level), self.beta(level), self.log_gamma.exp()
-        pull = _convolved(at.multiplier + beta * (at.z - at.image), self.pull)
+        pull = _convolved(before.multiplier + beta * (before.z - before.image), self.pull)
         if blur.exact_majorizer:
-            z = self._inverted(at.z - alpha * pull + alpha * pulled, blur, alpha)
+            z = self._inverted(before.z - alpha * pull + alpha * pulled, blur, alpha)
         else:
-            z = at.z - alpha * self._inverted(blur.gram(at.z) - pulled + pull, blur, alpha)
-        v = at.image + reach * _convolved(at.multiplier / beta + (z - at.image), self.push)
+            z = before.z - alpha * self._inverted(blur.gram(before.z) - pulled + pull, blur, alpha)
+        v = before.image + reach * _convolved(before.multiplier / beta + (z - before.image), self.push)
         s = self.prior(v, level, reach / beta, wavelet)
-        return Iterate(z, s, at.multiplier + beta * (z - s))
+        return Iterate(z, s, before.multiplier + beta * (z - s))
 
     def _inverted(self, right: Tensor, blur: Blur, alpha: Tensor) -> Tensor:
         if self.coefficients is None:
@@ -317,15 +317,15 @@ def polynomial_inverse(spectrum: Tensor, coefficients: Tensor) -> list[Tensor]:
     """
     largest = spectrum.amax((-2, -1), keepdim=True)
     x = (2.0 / (1.0 + largest)).expand_as(spectrum)
-    found: list[Tensor] = []
+    inverses: list[Tensor] = []
     for row in coefficients:
         residual = 1.0 - spectrum * x
         total = row[-1].expand_as(spectrum)
         for c in row[:-1].flip(0):
             total = total * residual + c
         x = x * total
-        found.append(x)
-    return found
+        inverses.append(x)
+    return inverses
 
 
 class _Shrinkage(nn.Module):
@@ -391,9 +391,9 @@ def _convolved(image: Tensor, kernel: Tensor) -> Tensor:
 def _level_map(wavelet: OrthonormalWavelet) -> Tensor:
     """Index of the wavelet level of each coefficient (H, W), finest 0; ``LEVELS`` for the coarsest part."""
     rows, columns = wavelet.shape
-    found = torch.zeros(wavelet.shape, dtype=torch.int64)
+    levels = torch.zeros(wavelet.shape, dtype=torch.int64)
     for level in range(wavelet.levels):
-        found[:rows, :columns] = min(level, LEVELS - 1)
+        levels[:rows, :columns] = min(level, LEVELS - 1)
         rows, columns = (rows + 1) // 2, (columns + 1) // 2
-    found[:rows, :columns] = LEVELS
-    return found
+    levels[:rows, :columns] = LEVELS
+    return levels

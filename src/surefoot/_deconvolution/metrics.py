@@ -56,14 +56,14 @@ def best_shift(image: Tensor, reference: Tensor, reach: int = 5, border: int = 0
 
     Compared where both are known and at least ``border`` pixels from the sides.
     """
-    best, found = math.inf, (0, 0)
+    best, shift = math.inf, (0, 0)
     for rows in range(-reach, reach + 1):
         for columns in range(-reach, reach + 1):
             a, b = _inside(*_overlap(image, reference, rows, columns, reach), border)
             error = float((a - b).square().mean())
             if error < best:
-                best, found = error, (rows, columns)
-    return found
+                best, shift = error, (rows, columns)
+    return shift
 
 
 def aligned_psnr(image: Tensor, reference: Tensor, peak: float = 1.0, border: int = 0, reach: int = 5) -> float:

@@ -31,13 +31,13 @@ def estimate_noise(image: Any) -> Tensor:
         TypeError: not an array of floats.
         ValueError: NaN or infinite pixels, or fewer than 5 pixels a side.
     """
-    found = checked_image("image", image)
-    if min(found.shape[-2:]) < len(DIFFERENCE):
-        raise ValueError(f"image has shape {tuple(found.shape)}; at least 5 x 5 pixels are needed to see noise")
-    taps = found.new_tensor(DIFFERENCE)
+    checked = checked_image("image", image)
+    if min(checked.shape[-2:]) < len(DIFFERENCE):
+        raise ValueError(f"image has shape {tuple(checked.shape)}; at least 5 x 5 pixels are needed to see noise")
+    taps = checked.new_tensor(DIFFERENCE)
     taps = taps / taps.norm()
-    flat = found.reshape(-1, 1, *found.shape[-2:])
+    flat = checked.reshape(-1, 1, *checked.shape[-2:])
     differences = conv2d(flat, torch.outer(taps, taps)[None, None]).abs()
     clipped = max_pool2d(((flat <= 0.0) | (flat >= 1.0)).to(flat), len(DIFFERENCE), stride=1) > 0.0
     spread = torch.where(clipped, torch.nan, differences).flatten(1).nanmedian(-1).values / 0.6745
-    return spread.nan_to_num(0.0).clamp(min=QUANTISATION).reshape(found.shape[:-2])
+    return spread.nan_to_num(0.0).clamp(min=QUANTISATION).reshape(checked.shape[:-2])

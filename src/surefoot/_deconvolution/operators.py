@@ -29,36 +29,36 @@ def normalised_kernel(kernel: Any) -> Tensor:
         TypeError: not an array of floats.
         ValueError: fewer than 2 dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
     """
-    found = _kernel(kernel)
-    found = found / found.amax(dim=(-2, -1), keepdim=True)  # the sum of huge entries overflows
-    return found / found.sum(dim=(-2, -1), keepdim=True)
+    scaled = _kernel(kernel)
+    scaled = scaled / scaled.amax(dim=(-2, -1), keepdim=True)  # the sum of huge entries overflows
+    return scaled / scaled.sum(dim=(-2, -1), keepdim=True)
 
 
 def _kernel(kernel: Any) -> Tensor:
     """A tensor (..., kh, kw), finite, not negative, not zero."""
-    found = held("kernel", as_tensor("kernel", kernel))
-    if found.ndim < 2 or found.numel() == 0:
-        raise ValueError(f"kernel has shape {tuple(found.shape)}; pass a non-empty array (..., rows, columns)")
-    finite("kernel", found)
-    least = float(found.min())
+    tensor = held("kernel", as_tensor("kernel", kernel))
+    if tensor.ndim < 2 or tensor.numel() == 0:
+        raise ValueError(f"kernel has shape {tuple(tensor.shape)}; pass a non-empty array (..., rows, columns)")
+    finite("kernel", tensor)
+    least = float(tensor.min())
     if least < 0.0:
         raise ValueError(
             f"kernel has negative entries (the least is {least:.3g}); a blur has none: use kernel.clamp(min=0), then "
             "normalised_kernel"
         )
-    if not bool((found.sum(dim=(-2, -1)) > 0.0).all()):
+    if not bool((tensor.sum(dim=(-2, -1)) > 0.0).all()):
         raise ValueError("kernel is zero everywhere; pass the point spread function of the blur")
-    return found
+    return tensor
 
 
 def _unit_kernel(kernel: Any) -> Tensor:
     """A kernel whose sum is 1."""
-    found = _kernel(kernel)
-    sums = found.double().sum(dim=(-2, -1))
+    tensor = _kernel(kernel)
+    sums = tensor.double().sum(dim=(-2, -1))
     worst = float(sums.flatten()[(sums - 1.0).abs().argmax()])
     if not abs(worst - 1.0) <= SUM_TOLERANCE:
         raise ValueError(f"kernel sums to {worst:.6g} instead of 1; divide it by its sum: normalised_kernel(kernel)")
-    return found
+    return tensor
 
 
 def _shape(name: str, shape: tuple[int, ...]) -> Shape:

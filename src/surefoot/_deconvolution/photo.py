@@ -85,7 +85,7 @@ class Deblurred:
     @property
     def certified(self) -> bool:
         """Whether the theorem holds for every tile and V did what it says."""
-        holds = bool(self.certificates) and all(one.holds for one in self.certificates)
+        holds = bool(self.certificates) and all(certificate.holds for certificate in self.certificates)
         return holds and self.status is not RunStatus.DIVERGED and self.change is not None and self.change <= 1.0
 
 
@@ -176,21 +176,21 @@ def _prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
     raw = as_tensor("kernel", kernel).double()
     if raw.ndim != 2:
         raise ValueError(f"kernel has shape {tuple(raw.shape)}; pass one kernel, (rows, columns)")
-    found = normalised_kernel(raw)
+    scaled = normalised_kernel(raw)
     notices: list[str] = []
     total = float(raw.sum())
     if abs(total - 1.0) > SUM_TOLERANCE:
         notices.append(f"the kernel sums to {total:.6g} and was divided by that, which keeps the brightness")
-    even = [f"{size} {name}" for size, name in zip(found.shape, ("rows", "columns"), strict=True) if size % 2 == 0]
+    even = [f"{size} {name}" for size, name in zip(scaled.shape, ("rows", "columns"), strict=True) if size % 2 == 0]
     if even:
         centre = " and ".join(
-            f"{name} {size // 2 + 1}" for size, name in zip(found.shape, ("row", "column"), strict=True)
+            f"{name} {size // 2 + 1}" for size, name in zip(scaled.shape, ("row", "column"), strict=True)
         )
         notices.append(
             f"the kernel has {' and '.join(even)}, so no pixel is its middle: {centre} counts as that, half a pixel off along an "
             "even side, and the sharpened picture may lie half a pixel off"
         )
-    return found, tuple(notices)
+    return scaled, tuple(notices)
 
 
 def _check_fits(kernel: Tensor, shape: tuple[int, ...]) -> None:
@@ -204,22 +204,22 @@ def _check_fits(kernel: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def _checked_photo(photo: Any) -> Tensor:
-    found = checked_image("photo", photo)
-    if found.ndim > 3 or (found.ndim == 3 and found.shape[0] != 3):
+    checked = checked_image("photo", photo)
+    if checked.ndim > 3 or (checked.ndim == 3 and checked.shape[0] != 3):
         raise ValueError(
-            f"photo has shape {tuple(found.shape)}; pass grey (rows, columns) or colour (3, rows, columns)"
+            f"photo has shape {tuple(checked.shape)}; pass grey (rows, columns) or colour (3, rows, columns)"
         )
-    if min(found.shape[-2:]) < 2:
+    if min(checked.shape[-2:]) < 2:
         raise ValueError(
-            f"photo has {found.shape[-2]} x {found.shape[-1]} pixels; at least 2 a side are needed for a wavelet transform"
+            f"photo has {checked.shape[-2]} x {checked.shape[-1]} pixels; at least 2 a side are needed for a wavelet transform"
         )
-    least, most = float(found.min()), float(found.max())
+    least, most = float(checked.min()), float(checked.max())
     if least < RANGE[0] or most > RANGE[1]:
         raise ValueError(
             f"photo has intensities from {least:.3g} to {most:.3g}, where black is 0 and white is 1; divide it by its white, for "
             "example 255"
         )
-    return found
+    return checked
 
 
 def _noise_level(photo: Tensor, noise: float | None) -> tuple[float, bool]:
@@ -231,7 +231,7 @@ def _noise_level(photo: Tensor, noise: float | None) -> tuple[float, bool]:
             f"photo has {photo.shape[-2]} x {photo.shape[-1]} pixels, too few to estimate its noise; pass noise, for example 0.01"
         )
     channels = photo if photo.ndim == 3 else photo[None]
-    return math.sqrt(sum(float(estimate_noise(one)) ** 2 for one in channels) / len(channels)), True
+    return math.sqrt(sum(float(estimate_noise(channel)) ** 2 for channel in channels) / len(channels)), True
 
 
 @dataclass(frozen=True)
@@ -262,8 +262,8 @@ def _spans(size: int, reach: int, tile: int) -> list[_Span]:
     for before, after in pairwise(starts):
         quarter = (before + length - after) / 4.0
         rises.append(((position - after - quarter) / (2.0 * quarter)).clamp(0.0, 1.0))
-    one = torch.ones(size, dtype=torch.float64)
-    edges = [one, *rises, torch.zeros_like(one)]
+    ones = torch.ones(size, dtype=torch.float64)
+    edges = [ones, *rises, torch.zeros_like(ones)]
     return [
         _Span(slice(start, start + length), (rise - fall)[start : start + length])
         for start, (rise, fall) in zip(starts, pairwise(edges), strict=True)
@@ -275,22 +275,22 @@ def _solved(observed: Tensor, blur: ValidBlur, noise: float, iterations: int, to
     problem = _problem(observed, blur, noise)
     solver = LADMM(BETA * problem.penalty)
     theorem = certificate(solver, problem, checkable=False)
-    found = solver.solve(problem, iterations, tolerance=tolerance)
-    gap = float(found.gap.relative.max())
-    if found.status is RunStatus.DIVERGED:
-        return observed, _Part(found.status, found.iterations, found.applications, theorem, gap)
-    after = solver.step(problem, found.state, found.iterations)
-    first, last = theorem.quantities["initial_gap"], float(solver.change(problem, found.state, after))
+    solved = solver.solve(problem, iterations, tolerance=tolerance)
+    gap = float(solved.gap.relative.max())
+    if solved.status is RunStatus.DIVERGED:
+        return observed, _Part(solved.status, solved.iterations, solved.applications, theorem, gap)
+    after = solver.step(problem, solved.state, solved.iterations)
+    first, last = theorem.quantities["initial_gap"], float(solver.change(problem, solved.state, after))
     part = _Part(
-        found.status,
-        found.iterations,
-        found.applications,
+        solved.status,
+        solved.iterations,
+        solved.applications,
         theorem,
         gap,
         last / first if first > 0.0 else 0.0,
-        float((after.synthesis - found.state.synthesis).square().mean().sqrt()),
+        float((after.synthesis - solved.state.synthesis).square().mean().sqrt()),
     )
-    return _unmixed(found.image), part
+    return _unmixed(solved.image), part
 
 
 def _proposed(
@@ -304,14 +304,14 @@ def _proposed(
     periodic = PeriodicBlur(blur.kernel, blur.domain)
     continued = periodic.forward(guess.state.synthesis)
     blur.crop(continued).copy_(problem.observed)  # a view
-    found = restore_checked(net, continued, periodic, noise, iterations=iterations)
-    image = blur.crop(found.image)
+    restoration = restore_checked(net, continued, periodic, noise, iterations=iterations)
+    image = blur.crop(restoration.image)
     finite = bool(image.isfinite().all())
-    status = RunStatus.MAX_ITERATIONS if found.iterations >= iterations else RunStatus.CONVERGED
+    status = RunStatus.MAX_ITERATIONS if restoration.iterations >= iterations else RunStatus.CONVERGED
     if not finite:
         status = RunStatus.DIVERGED
-    cost = guess.applications + found.applications
-    part = _Part(status, found.iterations, cost, kept=int(found.accepted.sum()))
+    cost = guess.applications + restoration.applications
+    part = _Part(status, restoration.iterations, cost, kept=int(restoration.accepted.sum()))
     return _unmixed(image) if finite else observed, part
 
 

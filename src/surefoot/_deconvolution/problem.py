@@ -163,17 +163,17 @@ def checked_image(name: str, image: Any) -> Tensor:
         TypeError: not an array of floats.
         ValueError: fewer than 2 dimensions, empty, on the meta device, or pixels that are NaN or infinite.
     """
-    found = held(name, as_tensor(name, image))
-    if found.ndim < 2 or found.numel() == 0:
-        raise ValueError(f"{name} has shape {tuple(found.shape)}; pass a non-empty image (..., rows, columns)")
-    bad = ~torch.isfinite(found)
+    pixels = held(name, as_tensor(name, image))
+    if pixels.ndim < 2 or pixels.numel() == 0:
+        raise ValueError(f"{name} has shape {tuple(pixels.shape)}; pass a non-empty image (..., rows, columns)")
+    bad = ~torch.isfinite(pixels)
     if bool(bad.any()):
         position = tuple(int(i) for i in bad.nonzero()[0])
         raise ValueError(
-            f"{name} has {found[position].item()} at pixel {position} ({int(bad.sum())} such pixels); fill them in, for example "
+            f"{name} has {pixels[position].item()} at pixel {position} ({int(bad.sum())} such pixels); fill them in, for example "
             "with the median of their neighbours"
         )
-    return found
+    return pixels
 
 
 def _ramp(domain: tuple[int, int], axis: int) -> Tensor:

@@ -99,12 +99,12 @@ def restore_certified(
             torch.where(better, pull, usual.multiplier),
             torch.where(better, z, usual.synthesis),
         )
-        found = solver.solve(problem, iterations, tolerance=tolerance, start=start)
+        solved = solver.solve(problem, iterations, tolerance=tolerance, start=start)
         # of a proposal whose objective overflows both bounds are NaN: no comparison keeps it, and fmax ignores it
-        kept = accepted | (finite & (gap.primal < found.gap.primal))
-        x = torch.where(kept[..., None, None], x, found.state.x)
-        gap = DualityGap(torch.where(kept, gap.primal, found.gap.primal), torch.fmax(gap.dual, found.gap.dual))
-        accepted, count, cost = kept, found.iterations, cost + found.applications
+        kept = accepted | (finite & (gap.primal < solved.gap.primal))
+        x = torch.where(kept[..., None, None], x, solved.state.x)
+        gap = DualityGap(torch.where(kept, gap.primal, solved.gap.primal), torch.fmax(gap.dual, solved.gap.dual))
+        accepted, count, cost = kept, solved.iterations, cost + solved.applications
     latent = problem.wavelet.synthesis(x)
     residual = _relative_residual(problem.observed, problem.blur, latent, noise)
     return Restoration(problem.blur.crop(latent), accepted, residual, gap, "certified", count, cost)
@@ -143,9 +143,9 @@ def restore_checked(
     cost, count = net.applications(blur) + 1, 0
     if not bool(accepted.all()):
         problem = DeconvolutionProblem(observed.double(), blur.to(torch.float64), default_penalty(noise))
-        found = LADMM(BETA * problem.penalty).solve(problem, iterations)
-        z = torch.where(accepted[..., None, None], z, found.state.synthesis.to(z))
-        count, cost = found.iterations, cost + found.applications
+        solved = LADMM(BETA * problem.penalty).solve(problem, iterations)
+        z = torch.where(accepted[..., None, None], z, solved.state.synthesis.to(z))
+        count, cost = solved.iterations, cost + solved.applications
         residual = _relative_residual(observed, blur, z, noise)
     return Restoration(blur.crop(z), accepted, residual, None, "heuristic", count, cost)
 

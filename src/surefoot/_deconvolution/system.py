@@ -173,11 +173,11 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
         alpha, beta, gamma, adaptive, _ = weights["parameters"].tolist()
         wavelet = bytes(problem["wavelet"].tolist()).decode()
         blur = _blur(problem)
-        found = DeconvolutionProblem(problem["observed"], blur, float(problem["penalty"]), wavelet)
-        if found.wavelet.levels != int(problem["levels"]):
-            kind_of = type(found.wavelet)
-            found.wavelet = kind_of(blur.domain, wavelet, int(problem["levels"]))
-        return LADMM(beta, alpha, gamma, adaptive=bool(adaptive)), SparseLoss(found)
+        rebuilt = DeconvolutionProblem(problem["observed"], blur, float(problem["penalty"]), wavelet)
+        if rebuilt.wavelet.levels != int(problem["levels"]):
+            kind_of = type(rebuilt.wavelet)
+            rebuilt.wavelet = kind_of(blur.domain, wavelet, int(problem["levels"]))
+        return LADMM(beta, alpha, gamma, adaptive=bool(adaptive)), SparseLoss(rebuilt)
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
         """Check along a trace that V never increases and stays under the bound, and that the objective has a lower bound."""
@@ -227,7 +227,7 @@ def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[s
         error = 8.0 * fft_error(torch.float64, problem.blur.domain)
         first += error * largest * float((following.z - start.z).square().sum())
     rounding = rounding_of(net, problem, start)
-    found = {
+    base = {
         "initial_gap": max(first, 0.0) + noise(max(first, 0.0), rounding),
         "transform_norm": problem.wavelet.norm_bound,
         "blur_norm": problem.blur.norm_bound,
@@ -237,7 +237,7 @@ def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[s
         "start_coefficients": float(start.x.norm()),
         "start_multiplier": float(start.multiplier.norm()),
     }
-    return {name: (value, value) for name, value in found.items()}
+    return {name: (value, value) for name, value in base.items()}
 
 
 def _blur(problem: Mapping[str, Tensor]) -> Blur:

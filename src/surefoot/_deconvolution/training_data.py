@@ -174,10 +174,10 @@ def embedded(kernel: np.ndarray) -> Tensor:
     rows, columns = whole.shape
     if max(rows, columns) > KERNEL:
         raise ValueError(f"a kernel has {rows} x {columns} pixels; networks are trained with at most {KERNEL} a side")
-    found = torch.zeros(1, KERNEL, KERNEL, dtype=torch.float64)
+    padded = torch.zeros(1, KERNEL, KERNEL, dtype=torch.float64)
     top, left = KERNEL // 2 - rows // 2, KERNEL // 2 - columns // 2
-    found[0, top : top + rows, left : left + columns] = whole
-    return found.float()
+    padded[0, top : top + rows, left : left + columns] = whole
+    return padded.float()
 
 
 def shake_kernels(count: int, generator: torch.Generator) -> Tensor:

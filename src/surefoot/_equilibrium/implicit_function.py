@@ -110,8 +110,8 @@ def _pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], u: Tens
         if not value.requires_grad:
             return [torch.zeros_like(full[i]) for i in wanted]
         chosen = [full[i] for i in wanted]
-        found = torch.autograd.grad(value, chosen, u, create_graph=again, allow_unused=True)
-    return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, found, strict=True)]
+        grads = torch.autograd.grad(value, chosen, u, create_graph=again, allow_unused=True)
+    return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, grads, strict=True)]
 
 
 def _to_front(size: int, dim: int | None, tensor: Tensor) -> Tensor:

@@ -25,7 +25,9 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         certificate: bounds are audited only where it holds, and speaks of iterations.
         resolution: the gap that rounding alone can cause.
     """
-    checks: list[Check] = [("well posed: gamma |A| < 1", each(trace, "contraction", lambda found: (found, 1.0)))]
+    checks: list[Check] = [
+        ("well posed: gamma |A| < 1", each(trace, "contraction", lambda contraction: (contraction, 1.0)))
+    ]
     guaranteed = certificate.claim.of_iterations
     if guaranteed and certificate.theorem in OURS:
         q = certificate.quantities
@@ -33,7 +35,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         steps = [(a, b) for a, b in pairwise(trace) if "step" in a and a["gap"] > resolution]
         checks += [
             Led("the map stays a contraction: sum |A' - A| <= rho", _drift(steps, q)),
-            ("|b| <= B", each(trace, "output_norm", lambda found: (found, q["B"]))),
+            ("|b| <= B", each(trace, "output_norm", lambda norm: (norm, q["B"]))),
             Led("features stay near: sum |Z' - Z| <= f sigma", _movement(steps, q)),
             ("hidden steps are small: at most 1 + delta times the bound of Lemma 1", _hidden(steps, q)),
             ("the output step is accurate: |h| <= tau |r|", _defect(steps, q)),

@@ -27,14 +27,14 @@ STEPS = (1.0, 1.5, 1.9)
 
 def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) -> dict[str, float]:
     """The base quantities of ``statement`` as published, and the ends of the spectrum where it speaks of that."""
-    at = rigorous.Measured(problem, weights)
+    features = rigorous.Measured(problem, weights)
     chosen: dict[str, float] = {}
     if statement.id == implicit_spectral.THEOREM.id:
-        if not math.isfinite(at.Z.error):
+        if not math.isfinite(features.Z.error):
             return {}
-        low, high = at.nodes()
+        low, high = features.nodes()
         chosen = {"node_min": low, "node_max": high}
-    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, at), chosen)
+    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, features), chosen)
     published = publish(enclosures, DIRECTIONS)
     return {name: published[name] for name in statement.base if name in published} | chosen
 

@@ -123,7 +123,7 @@ def _built(options: Implicit) -> Built:
         generator = torch.Generator().manual_seed(options.seed)
         net = ImplicitReLU.paper(d, width, options.gamma, outputs=p, generator=generator)
     scale = float(net.A.detach()[0, 0])
-    found = net.equilibrium(X)
+    equilibrium = net.equilibrium(X)
     weights = "W ~ N(0, 1/m), A = I" if options.gamma is not None else f"W ~ N(0, β²/m), A = β I, scale β = {scale:.4g}"
     facts |= {
         "network": f"z = relu(γ z A + relu(x W)), ŷ = z b; width {width:,}, γ = {net.gamma:.4g}; {weights}, b = 0, "
@@ -131,8 +131,8 @@ def _built(options: Implicit) -> Built:
         "gamma": net.gamma,
         "scale": scale,
         "contraction": net.gamma * net.norm_A(),
-        "dead_units": len(dead_units(found.Z)),
-        "feature_norm": float(torch.linalg.vector_norm(found.Z)),
+        "dead_units": len(dead_units(equilibrium.Z)),
+        "feature_norm": float(torch.linalg.vector_norm(equilibrium.Z)),
     }
     faster = (
         "; fewer --samples need fewer" if facts["inputs"] == "whiten" else "; --inputs whiten usually needs far fewer"

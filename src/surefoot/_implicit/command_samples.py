@@ -119,11 +119,11 @@ def load_samples(options: Drawn, unit: bool, seed: int) -> Samples:
     report = parallel_rows(train.X)
     merged, unmerged = "", ""
     if report and options.merge:
-        found = merge_rows(train.X, train.Y)
-        merged = f"{len(train.X):,} rows became {len(found.X):,}"
-        if found.constant > ROUNDING * float((train.Y**2).sum()):
-            merged += f"; conflicting labels, or those of all-zero rows, leave a loss of {found.constant:.6g} besides"
-        train = replace(train, X=found.X, Y=found.Y, labels=None, split=None)
+        smaller = merge_rows(train.X, train.Y)
+        merged = f"{len(train.X):,} rows became {len(smaller.X):,}"
+        if smaller.constant > ROUNDING * float((train.Y**2).sum()):
+            merged += f"; conflicting labels, or those of all-zero rows, leave a loss of {smaller.constant:.6g} besides"
+        train = replace(train, X=smaller.X, Y=smaller.Y, labels=None, split=None)
     elif report:
         unmerged = _described(report, places)
     facts = {
@@ -210,14 +210,14 @@ def quotas(sizes: Sequence[int], total: int) -> list[int]:
     if total >= sum(sizes):
         return list(sizes)
     exact = [total * size / sum(sizes) for size in sizes]
-    found = [max(1, int(share)) for share in exact]
-    while sum(found) != total:
-        missing = [share - quota for share, quota in zip(exact, found, strict=True)]
-        if sum(found) < total:
-            found[missing.index(max(missing))] += 1
+    quotas = [max(1, int(share)) for share in exact]
+    while sum(quotas) != total:
+        missing = [share - quota for share, quota in zip(exact, quotas, strict=True)]
+        if sum(quotas) < total:
+            quotas[missing.index(max(missing))] += 1
         else:
-            found[min((i for i in range(len(found)) if found[i] > 1), key=lambda i: missing[i])] -= 1
-    return found
+            quotas[min((i for i in range(len(quotas)) if quotas[i] > 1), key=lambda i: missing[i])] -= 1
+    return quotas
 
 
 def _unit(data: datasets.Data) -> datasets.Data:

@@ -188,10 +188,10 @@ class DescentEngine(Generic[AnyIterate]):
     @property
     def failure(self) -> RunStatus | None:
         """Whether the equilibrium may not exist any more, or every unit is dead."""
-        found = self.iterate
-        if not (found.contraction < 1.0 and found.summary.contracting):
+        iterate = self.iterate
+        if not (iterate.contraction < 1.0 and iterate.summary.contracting):
             return RunStatus.ILL_POSED
-        if found.gap > 0.0 and not found.summary.alive:
+        if iterate.gap > 0.0 and not iterate.summary.alive:
             return RunStatus.COLLAPSED
         return None
 
@@ -215,12 +215,12 @@ class DescentEngine(Generic[AnyIterate]):
 
     def weights(self) -> dict[str, Tensor]:
         """W, A, b and γ."""
-        at = self.iterate.at
+        weights = self.iterate.at
         return {
-            "W": at.W,
-            "A": at.A,
-            "b": at.b,
-            "gamma": torch.tensor(self._gamma, dtype=torch.float64).to(at.A.device),
+            "W": weights.W,
+            "A": weights.A,
+            "b": weights.b,
+            "gamma": torch.tensor(self._gamma, dtype=torch.float64).to(weights.A.device),
         }
 
     def state(self) -> dict[str, Tensor]:

@@ -91,24 +91,24 @@ def gradient_flow(
         parts = torch.from_numpy(np.array(vector)).to(first.A).split([math.prod(shape) for shape in shapes])
         return Weights(*(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
 
-    def at(vector: Any) -> Iterate:
+    def iterate_at(vector: Any) -> Iterate:
         nonlocal memory
         theta = weights(vector)
-        found = Iterate(samples, theta, net.gamma, spectral_norm_upper(theta.A), memory)
-        memory = found.memory
-        return found
+        iterate = Iterate(samples, theta, net.gamma, spectral_norm_upper(theta.A), memory)
+        memory = iterate.memory
+        return iterate
 
     def field_at(_: float, vector: Any) -> Any:
         nonlocal evaluations
         evaluations += 1
         if evaluations > max_evaluations:
             raise _Ended(RunStatus.MAX_ITERATIONS)
-        found = at(vector)
-        if not found.contraction < 1.0:
+        iterate = iterate_at(vector)
+        if not iterate.contraction < 1.0:
             raise _Ended(RunStatus.ILL_POSED)
-        if found.gap > 0.0 and not bool(found.Z.any()):
+        if iterate.gap > 0.0 and not bool(iterate.Z.any()):
             raise _Ended(RunStatus.COLLAPSED)
-        g = found.gradient
+        g = iterate.gradient
         return -torch.cat([g.W.reshape(-1), g.A.reshape(-1), g.b.reshape(-1)]).cpu().numpy()
 
     current = torch.cat([first.W.reshape(-1), first.A.reshape(-1), first.b.reshape(-1)]).cpu().numpy()
@@ -127,10 +127,10 @@ def gradient_flow(
                 status = RunStatus.DIVERGED
                 break
             current, time = part.y[:, -1], target
-        found = at(current)
+        iterate = iterate_at(current)
         reached.append(target)
-        gaps.append(found.gap)
-        outputs.append(found.residual + samples.Y)
+        gaps.append(iterate.gap)
+        outputs.append(iterate.residual + samples.Y)
     last = weights(current)
     with torch.no_grad():
         net.W.copy_(last.W)

@@ -41,8 +41,8 @@ class GradientFlow(Theorem):
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not all(c.certain for c in paper.well_posed(q)):
             return {}
-        at = paper.constants(q)
-        return {"l1": at.l1, "l2": at.l2, "l3": at.l3, "g0": at.g0, "Q": at.Q}
+        constants = paper.constants(q)
+        return {"l1": constants.l1, "l2": constants.l2, "l3": constants.l3, "g0": constants.g0, "Q": constants.Q}
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         first = [

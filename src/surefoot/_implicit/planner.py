@@ -61,16 +61,16 @@ def least_measured_radii(q: Quantities) -> tuple[Radii, bool]:
         return (0.0, 0.0, q["norm_b"]), False
 
     def image(x: Radii) -> Radii | None:
-        at = {**q, "f": x[0], "rho": x[1], "B": x[2]}
-        if not (x[0] < 1.0 and shared.contraction(at) < 1.0 and all(map(math.isfinite, x))):
+        chosen = {**q, "f": x[0], "rho": x[1], "B": x[2]}
+        if not (x[0] < 1.0 and shared.contraction(chosen) < 1.0 and all(map(math.isfinite, x))):
             return None
-        m = measured.descent(at)
+        m = measured.descent(chosen)
         if not m > 0.0:
             return None
-        _, z = measured.shape(at)
-        S = shared.residual_norm(at) / m
-        f = shared.sensitivity(at, z) * x[2] * S / q["sigma_min_Z"]
-        return f, shared.hidden_drift(at, z, S), q["norm_b"] + measured.path(at, S)
+        _, z = measured.shape(chosen)
+        S = shared.residual_norm(chosen) / m
+        f = shared.sensitivity(chosen, z) * x[2] * S / q["sigma_min_Z"]
+        return f, shared.hidden_drift(chosen, z, S), q["norm_b"] + measured.path(chosen, S)
 
     return least_solution(image, (0.0, 0.0, q["norm_b"]))
 
@@ -103,7 +103,7 @@ def horizon(q: Quantities) -> float:
     return float(min(max(1, math.ceil(DEEP / -math.log1p(-fall) if fall < 1.0 else 1.0)), FARTHEST))
 
 
-def least_radii(q: Quantities, at: Model) -> tuple[Radii, bool]:
+def least_radii(q: Quantities, model: Model) -> tuple[Radii, bool]:
     """(f, ρ, B), all as small as the theorem allows up to a relative 1e-7, in floats, and whether there are such.
 
     ``q`` holds the base quantities, eta, tau, delta, node_min, node_max and horizon.
@@ -118,7 +118,7 @@ def least_radii(q: Quantities, at: Model) -> tuple[Radii, bool]:
             and spectral.perturbation(trial) < q["node_min"]
         ):
             return None
-        return spectral.needed(trial, at)
+        return spectral.needed(trial, model)
 
     return least_solution(image, (0.0, 0.0, q["norm_b"]))
 
@@ -130,34 +130,34 @@ def spectral_choices(q: Quantities) -> dict[str, float]:
     cap = 2.0 / (q["node_min"] + q["node_max"]) * (1.0 - SLACK) if q["node_max"] > 0.0 else 0.0
     chosen["eta"] = q["eta"] if "eta" in q else min(1.9 / largest, cap) if largest > 0.0 else 0.0
     chosen["horizon"] = horizon(chosen)
-    at = spectral.model({**q, **chosen})
-    f, rho, B = least_radii({**q, **chosen}, at)[0] if at is not None else (0.0, 0.0, q["norm_b"])
+    model = spectral.model({**q, **chosen})
+    f, rho, B = least_radii({**q, **chosen}, model)[0] if model is not None else (0.0, 0.0, q["norm_b"])
     return {**chosen, "f": f, "rho": rho, "B": B}
 
 
 def spectral_schedule(q: Quantities) -> Schedule:
     """The schedule of the model of ``q``."""
-    at = spectral.model(q)
-    assert at is not None  # a condition
-    return schedule_of(q, at)
+    model = spectral.model(q)
+    assert model is not None  # a condition
+    return schedule_of(q, model)
 
 
-def schedule_of(q: Quantities, at: Model) -> Schedule:
+def schedule_of(q: Quantities, model: Model) -> Schedule:
     """The guaranteed gap, in floats: a segment for each block of the model, and an endless one."""
     eta = float(q["eta"])
-    levels = list(spectral.levels(q, at))
+    levels = list(spectral.levels(q, model))
     segments: Schedule = []
     level = float(q["initial_gap"])
-    for index, (start, end) in enumerate(zip(at.marks, at.marks[1:], strict=False)):
+    for index, (start, end) in enumerate(zip(model.marks, model.marks[1:], strict=False)):
         first, last = levels[index]
         if index > 0:
             level = max(first * (1.0 + SLACK), gap_at(segments[-1], start))
         target = last * (1.0 + SLACK)
         fall = -math.expm1(math.log(target / level) / (end - start)) if 0.0 < target < level else 0.0
         segments.append(Segment(start, end - start, level, fall * (1.0 - SLACK), eta))
-    level = gap_at(segments[-1], at.marks[-1])
+    level = gap_at(segments[-1], model.marks[-1])
     step = eta * (q["node_min"] - spectral.perturbation(q))
-    segments.append(Segment(at.marks[-1], None, level, step * (2.0 - step) * (1.0 - SLACK), eta))
+    segments.append(Segment(model.marks[-1], None, level, step * (2.0 - step) * (1.0 - SLACK), eta))
     return segments
 
 
@@ -187,9 +187,9 @@ def choose(
         for index in range(GRID):
             place = low + index * spacing
             C = _for_C2(q, room * math.exp(place), factor, hypotheses, value)
-            at = {**q, **C}
-            worst = _worst(hypotheses(at))
-            rank = (min(worst, 0.0), value(at) if worst >= 0.0 else 0.0)
+            chosen = {**q, **C}
+            worst = _worst(hypotheses(chosen))
+            rank = (min(worst, 0.0), value(chosen) if worst >= 0.0 else 0.0)
             if rank > best[0]:
                 best = rank, C, place
         low, high = max(math.log(SMALLEST), best[2] - spacing), min(math.log(0.999), best[2] + spacing)
@@ -209,15 +209,15 @@ def _for_C2(
     if not k < 1.0:
         return {"C1": max(q["norm_W"], tiny), "C2": C2, "C3": max(q["norm_W"], tiny)}
 
-    def at(C3: float) -> dict[str, float]:
+    def with_C3(C3: float) -> dict[str, float]:
         return {"C1": max(k * (q["norm_b"] + C3), tiny) * (1.0 + INFLATION), "C2": C2, "C3": C3}
 
     def admissible(C3: float) -> bool:
-        return _worst(hypotheses({**q, **at(C3)})) >= 0.0
+        return _worst(hypotheses({**q, **with_C3(C3)})) >= 0.0
 
     low = max(k * (q["norm_W"] + k * q["norm_b"]) / (1.0 - k * k), tiny) * (1.0 + 1e-6)
     if not admissible(low):
-        return at(low)
+        return with_C3(low)
     high = low
     while high < 1e6 * (q["norm_W"] + low) and admissible(2.0 * high):
         high *= 2.0
@@ -225,7 +225,7 @@ def _for_C2(
     for _ in range(BISECTIONS):
         middle = 0.5 * (inside + outside)
         inside, outside = (middle, outside) if admissible(middle) else (inside, middle)
-    return at(_golden(lambda C3: value({**q, **at(C3)}), low, inside))
+    return with_C3(_golden(lambda C3: value({**q, **with_C3(C3)}), low, inside))
 
 
 def _golden(function: Callable[[float], float], low: float, high: float) -> float:
@@ -267,8 +267,8 @@ def gd_rate(q: Quantities) -> Schedule:
 def flow_choices(q: Quantities) -> dict[str, float]:
     """C1, C2, C3 with the widest margin of the conditions; the rate does not depend on them."""
 
-    def margin(at: Quantities) -> float:
-        return min((c.margin if c.margin is not None else 0.0) for c in flow_theorem.hypotheses(at))
+    def margin(chosen: Quantities) -> float:
+        return min((c.margin if c.margin is not None else 0.0) for c in flow_theorem.hypotheses(chosen))
 
     return choose(q, flow_theorem.FACTOR, flow_theorem.hypotheses, margin)
 

@@ -41,11 +41,11 @@ class Features:
 
 def part(facts: Facts) -> Part | None:
     """The section on the features, with its plot; ``None`` where there is nothing to say of them."""
-    found = features_of(facts)
-    if found is None:
+    movement = features_of(facts)
+    if movement is None:
         return None
-    png, svg = plot(found)
-    return Part(features(facts, found, svg), {"features": png})
+    png, svg = plot(movement)
+    return Part(features(facts, movement, svg), {"features": png})
 
 
 def features_of(facts: Facts) -> Features | None:
@@ -70,30 +70,30 @@ def features_of(facts: Facts) -> Features | None:
     )
 
 
-def plot(found: Features) -> tuple[bytes, str]:
+def plot(shown: Features) -> tuple[bytes, str]:
     """Movement of the features and the bound of γ‖A‖ against the iteration: PNG and SVG."""
-    return rendered("features", lambda: _figure(found))
+    return rendered("features", lambda: _figure(shown))
 
 
-def features(facts: Facts, found: Features, drawing: str) -> Markup:
+def features(facts: Facts, shown: Features, drawing: str) -> Markup:
     """The section of the page."""
     run = facts.run
     (N, d), (m, p) = run.problem["X"].shape, run.initial["b"].shape
     gamma = float(run.initial["gamma"])
-    moved = max(found.movement)
+    moved = max(shown.movement)
     items = [
         ("Samples N", count(N), f"{count(d)} inputs, {count(p)} output{'' if p == 1 else 's'}"),
-        ("Width m", count(m), f"units that are 0 on every sample at the start (dead): {count(found.dead)}"),
+        ("Width m", count(m), f"units that are 0 on every sample at the start (dead): {count(shown.dead)}"),
         (
             "γ‖A‖, upper bound",
-            number(found.contraction[-1]),
-            f"at the end; {number(found.contraction[0])} at the start; γ is {number(gamma)}",
+            number(shown.contraction[-1]),
+            f"at the end; {number(shown.contraction[0])} at the start; γ is {number(gamma)}",
         ),
         ("Movement of the features", number(moved, 3), "largest ‖Z − Z₀‖ during the run, relative to ‖Z₀‖"),
     ]
     bound = (
         ""
-        if found.allowed is None
+        if shown.allowed is None
         else " Dashed, above: what the certificate allows. The distance may be rounding alone."
     )
     caption = (
@@ -116,28 +116,28 @@ def _sentence(facts: Facts, moved: float) -> str:
     return f"{share}: what was trained is in effect a linear readout of random equilibrium features."
 
 
-def _figure(found: Features) -> Figure:
+def _figure(shown: Features) -> Figure:
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(7.4, 5.2), layout="constrained")
     above, below = drawn.subplots(2, 1)
-    last = len(found.movement) - 1
-    positive = [value if value > 0.0 else float("nan") for value in found.movement]
+    last = len(shown.movement) - 1
+    positive = [value if value > 0.0 else float("nan") for value in shown.movement]
     marker = "o" if len(positive) < 30 else None
     above.set_title("Movement of the features")
     above.plot(range(len(positive)), positive, color=RUN, linewidth=2.0, marker=marker, markersize=4)
     seen = [value for value in positive if value > 0.0]
-    if found.allowed is not None and found.allowed > 0.0:
-        above.axhline(found.allowed, color=BOUNDS[0], linestyle=DASHES[1], linewidth=1.4)
-        seen.append(found.allowed)
+    if shown.allowed is not None and shown.allowed > 0.0:
+        above.axhline(shown.allowed, color=BOUNDS[0], linestyle=DASHES[1], linewidth=1.4)
+        seen.append(shown.allowed)
     above.set_ylabel("‖Z − Z₀‖ / ‖Z₀‖")
     iteration_axis(above, last)
     logarithmic(above, seen)
     above.set_xlabel("")
     below.set_title("Upper bound of the contraction factor γ‖A‖")
-    below.plot(range(len(found.contraction)), found.contraction, color=RUN, linewidth=2.0, marker=marker, markersize=4)
+    below.plot(range(len(shown.contraction)), shown.contraction, color=RUN, linewidth=2.0, marker=marker, markersize=4)
     below.axhline(1.0, color=FAINT, linestyle=":", linewidth=1.2)
-    below.set_ylim(0.0, 1.08 * max(1.0, *found.contraction))
+    below.set_ylim(0.0, 1.08 * max(1.0, *shown.contraction))
     below.set_ylabel("bound of γ‖A‖")
     iteration_axis(below, last)
     return drawn

@@ -123,33 +123,33 @@ def _least_exponent(base: Mapping[str, float]) -> float | None:
     for choices in step_choices(spectral.THEOREM.id, base):
         q = {**base, **choices}
         q["horizon"] = planner.horizon(q)
-        at = spectral.model(q)
-        if at is not None:
-            models.append((q, at))
-    limits = [_count(q, at, LARGEST) for q, at in models]
+        model = spectral.model(q)
+        if model is not None:
+            models.append((q, model))
+    limits = [_count(q, model, LARGEST) for q, model in models]
     best = min(limits, default=math.inf)
     if not math.isfinite(best):
         return None
-    q, at = models[limits.index(best)]
+    q, model = models[limits.index(best)]
     enough = LOOSE * best
 
     low, high = SMALLEST, LARGEST
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _count(q, at, middle) <= enough else (middle, high)
+        low, high = (low, middle) if _count(q, model, middle) <= enough else (middle, high)
     lower, upper = float(low), float(high)
     for _ in range(HALVINGS):
         middle = 0.5 * (lower + upper)
-        lower, upper = (lower, middle) if _count(q, at, middle) <= enough else (middle, upper)
+        lower, upper = (lower, middle) if _count(q, model, middle) <= enough else (middle, upper)
     return upper
 
 
-def _count(q: Mapping[str, float], at: spectral.Model, exponent: float) -> float:
+def _count(q: Mapping[str, float], spectrum: spectral.Model, exponent: float) -> float:
     """Iterations to ``TARGET`` that the theorem guarantees with the weights scaled by β = 2^exponent, γ by 1/β and η by 1/β²."""
     beta = 2.0**exponent
     powers = {"gamma": -1, "norm_A": 1, "tau": 1, "kappa": 2, "node_min": 2, "node_max": 2, "eta": -2}
     scaled = {**q, **{name: q[name] * beta**power for name, power in powers.items()}}
-    model = replace(at, total=at.total / beta**2, nu=at.nu / beta)
+    model = replace(spectrum, total=spectrum.total / beta**2, nu=spectrum.nu / beta)
     (f, rho, B), holds = planner.least_radii(scaled, model)
     if not holds:
         return math.inf

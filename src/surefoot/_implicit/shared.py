@@ -69,8 +69,8 @@ def restore(message: Message, memory: Memory) -> Message:
 def slopes(message: Message, memory: Memory) -> Message:
     """The gradient of these rows, and the sizes of its terms in b."""
     share = _share(message, memory)
-    found = share.gradient
-    return Message(tensors={"W": found.W, "A": found.A, "b": found.b, "output_terms": share.output_terms})
+    gradient = share.gradient
+    return Message(tensors={"W": gradient.W, "A": gradient.A, "b": gradient.b, "output_terms": share.output_terms})
 
 
 def attempt(message: Message, memory: Memory) -> Message:
@@ -196,9 +196,9 @@ class SharedIterate(NetworkIterate):
     def state(self) -> dict[str, Tensor]:
         """As that of ``Share``, with the rows of all ranks, and a basis for each of them."""
         answers = [answer.tensors for answer in self._ranks.call(state, self._message())]
-        found = {name: torch.cat([part[name] for part in answers]) for name in ROWWISE if name in answers[0]}
-        found |= {_basis(rank): part["basis"] for rank, part in enumerate(answers) if "basis" in part}
-        return found | {"ranks": torch.tensor(self._ranks.size)}
+        rows = {name: torch.cat([part[name] for part in answers]) for name in ROWWISE if name in answers[0]}
+        rows |= {_basis(rank): part["basis"] for rank, part in enumerate(answers) if "basis" in part}
+        return rows | {"ranks": torch.tensor(self._ranks.size)}
 
     def _message(self, tensors: Mapping[str, Tensor] | None = None, **facts: Any) -> Message:
         return Message({"of": self._number, **facts}, tensors or {})

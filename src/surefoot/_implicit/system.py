@@ -63,12 +63,12 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
             problem, weights = stored(CHECKED, loss, self.reduced(net, loss))
             assert isinstance(problem, Samples)
             sizes = rigorous.sizes(problem, weights)
-            found = measure(problem, weights, theorem)
-        missing = [name for name in theorem.base if name not in found]
+            base = measure(problem, weights, theorem)
+        missing = [name for name in theorem.base if name not in base]
         if missing:
             return Measured({}, sizes, missing=_without_bound(net, missing))
-        nodes = {name: value for name, value in found.items() if name not in theorem.base}
-        return Measured(found, sizes, [{**nodes, **choices} for choices in step_choices(theorem.id, found)])
+        nodes = {name: value for name, value in base.items() if name not in theorem.base}
+        return Measured(base, sizes, [{**nodes, **choices} for choices in step_choices(theorem.id, base)])
 
     def suggestion(
         self,
@@ -131,10 +131,10 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
 
     def resolution(self, net: ImplicitReLU, loss: SampleLoss) -> float:
         """Of the rounding of the residual, now and once the outputs have the size of the targets."""
-        found = self._iterate(net, loss)
-        size = float(torch.linalg.vector_norm(found.Z))
-        relative = found.equilibrium.error / size if size > 0.0 else 0.0
-        error = found.residual_error + relative * float(torch.linalg.vector_norm(loss.Y))
+        iterate = self._iterate(net, loss)
+        size = float(torch.linalg.vector_norm(iterate.Z))
+        relative = iterate.equilibrium.error / size if size > 0.0 else 0.0
+        error = iterate.residual_error + relative * float(torch.linalg.vector_norm(loss.Y))
         return 0.5 * error * error if math.isfinite(error) else 0.0
 
     def recorded(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
@@ -151,8 +151,8 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
 
     def gradient(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
         """The gradient in the trained weights, relu'(0) = 0."""
-        found = self._iterate(net, loss).gradient
-        return {"W": found.W, "A": found.A, "b": found.b}
+        gradient = self._iterate(net, loss).gradient
+        return {"W": gradient.W, "A": gradient.A, "b": gradient.b}
 
     def _iterate(self, net: ImplicitReLU, loss: SampleLoss) -> Iterate:
         weights = Weights.of(self.reduced(net, loss))
@@ -200,9 +200,9 @@ def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str) -> str:
     N = len(loss.X)
     if not net.gamma * spectral_norm_upper(net.A.detach()) < 1.0:
         return "gamma |A| is not below 1: use a smaller gamma"
-    found = parallel_rows(loss.X)
-    if found.text:
-        return found.text
+    parallel = parallel_rows(loss.X)
+    if parallel.text:
+        return parallel.text
     if net.width < N:
         return f"width {net.width} is below the {N} samples: the features cannot have full row rank; use a width of 2 N or more"
     if theorem in (implicit_measured.THEOREM.id, implicit_spectral.THEOREM.id):

@@ -21,11 +21,11 @@ def sizes(layers: object, terms: object) -> tuple[int, int]:
     Raises:
         ValueError: not integers from 1 to 64.
     """
-    found = integer("layers", layers, 1), integer("terms", terms, 1)
-    for name, value, most in zip(("layers", "terms"), found, (MAX_LAYERS, MAX_TERMS), strict=True):
+    counts = integer("layers", layers, 1), integer("terms", terms, 1)
+    for name, value, most in zip(("layers", "terms"), counts, (MAX_LAYERS, MAX_TERMS), strict=True):
         if value > most:
             raise ValueError(f"{name} is {value}; at most {most} are supported, and {most} are far more than converge")
-    return found
+    return counts
 
 
 def ones(layers: int, terms: int) -> Tensor:

@@ -46,11 +46,11 @@ def layer(A: Tensor, X: Tensor, row: Sequence[Tensor | float]) -> Tensor:
 
 def unrolled(A: Tensor, X: Tensor, C: Tensor) -> list[Tensor]:
     """X_1 … X_K, differentiable in A, X and C (K, L); no stop."""
-    found: list[Tensor] = []
+    iterates: list[Tensor] = []
     for row in C.to(A.dtype):
         X = layer(A, X, row.unbind())
-        found.append(X)
-    return found
+        iterates.append(X)
+    return iterates
 
 
 def stopped(A: Tensor, X: Tensor, C: Sequence[Sequence[float]]) -> Iterated:

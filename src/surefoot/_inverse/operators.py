@@ -58,10 +58,10 @@ def solve_spd(
     def product(v: Tensor) -> Tensor:
         nonlocal count
         count += 1
-        found = operator(v)
-        if not isinstance(found, Tensor) or found.shape != v.shape:
-            raise ValueError(f"operator maps shape {tuple(v.shape)} to {getattr(found, 'shape', type(found).__name__)}")
-        return found
+        image = operator(v)
+        if not isinstance(image, Tensor) or image.shape != v.shape:
+            raise ValueError(f"operator maps shape {tuple(v.shape)} to {getattr(image, 'shape', type(image).__name__)}")
+        return image
 
     def inverse(C: Tensor, v: Tensor) -> Tensor:
         return _apply(C, product, v, scale)

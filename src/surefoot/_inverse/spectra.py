@@ -57,11 +57,11 @@ class Spectra:
 
     def residuals(self, C: Tensor) -> list[Tensor]:
         """e_1 … e_K at each singular value, for C (K, L), without gradient."""
-        w, found = self.relative, []
+        w, residuals = self.relative, []
         for row in C.detach():
             w = w * (row @ self._powers(1.0 - w, len(row)))
-            found.append(1.0 - w)
-        return found
+            residuals.append(1.0 - w)
+        return residuals
 
     def loss(self, C: Tensor) -> float:
         """The loss (4), 1/(2nK) Σ_i Σ_k ‖A_iX_{k,i}A_i - A_i‖_F²."""
@@ -106,11 +106,11 @@ class Spectra:
     @staticmethod
     def _powers(e: Tensor, terms: int) -> Tensor:
         """e^0 … e^(L-1) (L, P)."""
-        found = torch.empty(terms, len(e), dtype=e.dtype, device=e.device)
-        found[0] = 1.0
+        powers = torch.empty(terms, len(e), dtype=e.dtype, device=e.device)
+        powers[0] = 1.0
         for order in range(1, terms):
-            torch.mul(found[order - 1], e, out=found[order])
-        return found
+            torch.mul(powers[order - 1], e, out=powers[order])
+        return powers
 
     def interval(self) -> tuple[float, float]:
         """The smallest and the largest σ²/c0: of these matrices, and no bound for others."""

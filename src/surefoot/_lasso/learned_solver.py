@@ -136,14 +136,14 @@ class LassoSolver:
         index = torch.where(reached.any(0), reached.int().argmax(0), len(excess) - 1)
         products = solution.products.double()
 
-        def at(rows: Tensor, i: Tensor) -> Tensor:
+        def entry(rows: Tensor, i: Tensor) -> Tensor:
             return rows.gather(0, i[None]).squeeze(0)
 
         before = (index - 1).clamp(min=0)
-        high, low = at(excess, before), at(excess, index)
-        span = at(products, index) - at(products, before)
-        found = at(products, index) - span * (low / (low - high)).nan_to_num(nan=0.0)
-        return torch.where(reached.any(0), found, products[-1] * (2.0 + excess[-1].clamp(min=0.0)))
+        high, low = entry(excess, before), entry(excess, index)
+        span = entry(products, index) - entry(products, before)
+        crossing = entry(products, index) - span * (low / (low - high)).nan_to_num(nan=0.0)
+        return torch.where(reached.any(0), crossing, products[-1] * (2.0 + excess[-1].clamp(min=0.0)))
 
     def train(
         self,
@@ -219,7 +219,7 @@ class _Run:
             spent = torch.where(active, spent + torch.where(rejected, 3.0, 2.0), spent)
             objectives.append(self.point.value)
             products.append(spent)
-        found = LassoSolution(
+        solution = LassoSolution(
             solution=self.point.x,
             objectives=torch.stack(objectives),
             products=torch.stack(products),
@@ -229,8 +229,8 @@ class _Run:
             accepted=proposals - rejections,
         )
         remaining = (left < iterations) & ~self._finished(tolerance)
-        found = self._accelerate(found, iterations, tolerance, left, remaining.nonzero().squeeze(1))
-        return replace(found, gap=self.problems.gap_bound(found.solution))
+        solution = self._accelerate(solution, iterations, tolerance, left, remaining.nonzero().squeeze(1))
+        return replace(solution, gap=self.problems.gap_bound(solution.solution))
 
     def _step(self, shrink: Tensor, active: Tensor) -> Tensor:
         """Move the active problems; returns where the proposal was accepted (N,)."""
@@ -314,17 +314,17 @@ class _Run:
         return torch.where(steps > 0.0, bounds, first)  # the theorem is about one step and more
 
     def _accelerate(
-        self, found: LassoSolution, iterations: int, tolerance: float | None, left: Tensor, index: Tensor
+        self, reached: LassoSolution, iterations: int, tolerance: float | None, left: Tensor, index: Tensor
     ) -> LassoSolution:
         """Go on with the problems at ``index``, which left the proposals at iteration ``left`` < T."""
         if not len(index):
-            return found
+            return reached
         rounding = self.rounding.select(index)
         begin = left[index].long()
         start = _rows(self.point, index)
         run = accelerated(rounding, iterations - begin, start, tolerance=tolerance)
         self.problems.products += rounding.problems.products
-        length = max(len(found.objectives), int(begin.max()) + len(run.objectives))
+        length = max(len(reached.objectives), int(begin.max()) + len(run.objectives))
         length = min(length, iterations + 1)
         steps = torch.arange(length, device=index.device)[:, None]
         later = (steps - begin).clamp(min=0)
@@ -336,16 +336,16 @@ class _Run:
             padded[:, index] = torch.where(later > 0, then, padded[:, index])
             return padded
 
-        first_bounds = found.bounds[begin, index]
-        spent = found.products[begin, index]
-        solution = found.solution.clone()
+        first_bounds = reached.bounds[begin, index]
+        spent = reached.products[begin, index]
+        solution = reached.solution.clone()
         solution[index] = run.last.x
         return replace(
-            found,
+            reached,
             solution=solution,
-            objectives=joined(found.objectives, run.objectives.gather(0, kept)),
-            products=joined(found.products, spent + 1.0 + 2.0 * kept),
-            bounds=joined(found.bounds, run.bounds.gather(0, kept).minimum(first_bounds)),
+            objectives=joined(reached.objectives, run.objectives.gather(0, kept)),
+            products=joined(reached.products, spent + 1.0 + 2.0 * kept),
+            bounds=joined(reached.bounds, run.bounds.gather(0, kept).minimum(first_bounds)),
         )
 
 

@@ -31,10 +31,10 @@ def require_orthonormal(name: str, matrix: Tensor) -> None:
     if not bool(torch.isfinite(matrix).all()):
         raise ValueError(f"{name} has non-finite entries; start from a finite matrix")
     U = tall(matrix.detach())
-    found = defect(U)
-    if found > math.sqrt(torch.finfo(matrix.dtype).eps):
+    size = defect(U)
+    if size > math.sqrt(torch.finfo(matrix.dtype).eps):
         side, product = ("columns", "UᴴU") if U.shape == matrix.shape else ("rows", "UUᴴ")
         raise ValueError(
-            f"{name} has no orthonormal {side}: ‖{product} − I‖_F is {found:.3g}; replace it by its orthogonal polar factor, "
+            f"{name} has no orthonormal {side}: ‖{product} − I‖_F is {size:.3g}; replace it by its orthogonal polar factor, "
             "surefoot.linalg.polar(U)[0], or by the Q of torch.linalg.qr"
         )

@@ -126,9 +126,9 @@ class SearchedStep:
         search = self._search(value, curves)
         length = min(search.first_trial(*self._changes(curves), 1.0), *(curve.longest for curve in curves))
         for _ in range(TRIALS):
-            found = self._trial(curves, length)
-            if search.accepts(found, length, decrease):
-                search.accept(found)
+            trial = self._trial(curves, length)
+            if search.accepts(trial, length, decrease):
+                search.accept(trial)
                 self._remember(curves, search)
                 return length
             length *= SHORTEN

@@ -64,8 +64,8 @@ def layer_losses(net: Layered, M: Tensor, loss: Loss = "objective", values: Tens
         if loss == "objective":
             total = total + (objective(scaled, U, V) + sigma.sum(-1)).mean()
         else:
-            found = (U.mT @ scaled @ V).diagonal(dim1=-2, dim2=-1).abs().sort(dim=-1, descending=True).values
-            total = total + (found - sigma).square().mean()
+            measured = (U.mT @ scaled @ V).diagonal(dim1=-2, dim2=-1).abs().sort(dim=-1, descending=True).values
+            total = total + (measured - sigma).square().mean()
     return total / net.layers
 
 

@@ -150,9 +150,9 @@ def cayley_step(P: Tensor, U: Tensor, t: Tensor, bound: Tensor, coefficients: Te
     if coefficients is None:
         return cayley(P, U, t)
     Q = 0.5 * t[..., None, None] * P
-    found = CayleySolve.apply(Q, U - Q @ U, half_turn(t, bound), coefficients)
-    assert isinstance(found, Tensor)
-    return found
+    moved = CayleySolve.apply(Q, U - Q @ U, half_turn(t, bound), coefficients)
+    assert isinstance(moved, Tensor)
+    return moved
 
 
 def half_turn(t: Tensor, bound: Tensor) -> Tensor:
@@ -173,10 +173,10 @@ def step_of(M: Tensor, U: Tensor, V: Tensor, shift: Tensor) -> Step:
 
     M (..., m, n) has norm at most 1, so that the rounding of P has a known size.
     """
-    found = direction(M, U, V)
-    bound = spectral_bound(found.P, copies=2)
+    skew = direction(M, U, V)
+    bound = spectral_bound(skew.P, copies=2)
     level = 8.0 * max(M.shape[-2:]) * torch.finfo(M.dtype).eps
-    return Step(found.P, bound, guarded_step(found.slope, found.curvature, bound, level) + shift)
+    return Step(skew.P, bound, guarded_step(skew.slope, skew.curvature, bound, level) + shift)
 
 
 def half_step(M: Tensor, U: Tensor, V: Tensor, shift: Tensor, coefficients: Tensor | None) -> Tensor:

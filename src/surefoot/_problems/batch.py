@@ -158,11 +158,11 @@ class Problems(ABC):
         Rigorous."""
         shared = self.M.stride(0) == 0  # one matrix for all, see from_matrix
         matrices = (self.M[:1] if shared else self.M).double().cpu().numpy()
-        found = []
+        extremes = []
         for A in matrices:
             (low, _), (_, high) = extreme_bounds(np.ascontiguousarray(A if A.shape[0] <= A.shape[1] else A.T))
-            found.append((low, high))
-        bounds = torch.tensor(found, dtype=torch.float64, device=self.M.device)
+            extremes.append((low, high))
+        bounds = torch.tensor(extremes, dtype=torch.float64, device=self.M.device)
         return bounds.expand(self.count, 2) if shared else bounds
 
     @cached_property

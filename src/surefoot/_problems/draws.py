@@ -17,10 +17,10 @@ def generator_of(seed: int) -> torch.Generator:
 
 def fraction(name: str, value: Any) -> float:
     """``value`` as a float in (0, 1]."""
-    found = nonnegative(name, value)
-    if not 0.0 < found <= 1.0:
+    number = nonnegative(name, value)
+    if not 0.0 < number <= 1.0:
         raise ValueError(f"{name} is {value!r}; it must lie in (0, 1]")
-    return found
+    return number
 
 
 def matrices(count: int, rows: int, columns: int, generator: torch.Generator, *, unit_columns: bool) -> Tensor:

@@ -99,20 +99,20 @@ class LeastSquares(Problems):
     def gap(self, x: Tensor) -> Tensor:
         # without the cancellation of F - F*
         p, x = self.double, x.double()
-        found = 0.5 * p._image(x - self.optimum()).square().sum(1)
+        gaps = 0.5 * p._image(x - self.optimum()).square().sum(1)
         spans = self._spans
         for k, U in zip(spans.problems, spans.bases, strict=True):
             residual = p.M[k] @ x[k] - p.Y[k]
-            found[k] = 0.5 * (U.T @ residual).square().sum()
-        return found
+            gaps[k] = 0.5 * (U.T @ residual).square().sum()
+        return gaps
 
     @cached_property
     def optimal_value(self) -> Tensor:
         """F_p at the reference minimiser (N,) float64, or ½‖Y - UUᵀY‖² where that minimiser is too large to evaluate it."""
-        found, spans = super().optimal_value.clone(), self._spans
+        values, spans = super().optimal_value.clone(), self._spans
         for k, left in zip(spans.problems, spans.left, strict=True):
-            found[k] = 0.5 * left**2
-        return found
+            values[k] = 0.5 * left**2
+        return values
 
     @cached_property
     def _witness_rounding(self) -> Tensor:

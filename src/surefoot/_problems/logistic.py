@@ -37,8 +37,8 @@ class Logistic(Problems):
             labels = labels.to(as_tensor("M", M).dtype)
         super().__init__(M, labels, "labels")
         if bool((self.Y.abs() != 1.0).any()):
-            found = float(self.Y[self.Y.abs() != 1.0][0])
-            raise ValueError(f"labels has the value {found:g}; labels are +1 or -1: pass 2*labels - 1 for 0 and 1")
+            label = float(self.Y[self.Y.abs() != 1.0][0])
+            raise ValueError(f"labels has the value {label:g}; labels are +1 or -1: pass 2*labels - 1 for 0 and 1")
         self.lam, self.l2 = per_problem("lam", lam, self.M), per_problem("l2", l2, self.M)
 
     @property

@@ -110,37 +110,37 @@ def scalars(q: Mapping[str, float]) -> Scalars:
 
 def right_sides(q: Mapping[str, float]) -> dict[str, Log]:
     """Right-hand sides: 13a-13d as printed, ``13d-needed`` with the factor Θ_{L-1}, 14a, 14b."""
-    at = scalars(q)
+    terms = scalars(q)
     T, beta, beta0, x0 = int(q["T"]), q["beta"], q["beta0"], q["norm_X0"]
     theta, inner, squares = log10(q["theta"]), log10(q["theta_inner"]), log10(q["inverse_squares"])
-    total = at.sum_of_lambdas
+    total = terms.sum_of_lambdas
     spread = log10(math.sqrt(beta) * x0 + (2 * T + 1) * q["norm_Y"])
     reached = log10(x0 + (2 * T - 2) / beta * q["norm_MtY"])
     ratio = 2.0 * (log10(beta) - log10(beta0)) if beta0 > 0.0 else math.inf
     root = 0.5 * log10(beta)
-    drift = add(at.lambdas[-1], at.delta2)
+    drift = add(terms.lambdas[-1], terms.delta2)
     loss = subtract(
         2.0 * theta + squares + drift + total,
-        log10(0.5) + 2.0 * inner + at.lambdas[-1] + add(*at.lambdas[:-1]),
+        log10(0.5) + 2.0 * inner + terms.lambdas[-1] + add(*terms.lambdas[:-1]),
     )
     step = log10(8.0 * (1.0 + beta)) + reached
     return {
-        "13a": theta + log10(q["inverse_largest"]) + ratio + root - log10(8.0) - 2.0 * at.delta4 + total + spread,
+        "13a": theta + log10(q["inverse_largest"]) + ratio + root - log10(8.0) - 2.0 * terms.delta4 + total + spread,
         "13b": log10(0.5 * (1.0 + beta))
         + ratio
         + root
-        - 2.0 * at.delta4
+        - 2.0 * terms.delta4
         + theta
         + inner
         + squares
         + spread
         + reached
         + total,
-        "13c": ratio + log10(beta) - log10(4.0) - 2.0 * at.delta4 + loss,
+        "13c": ratio + log10(beta) - log10(4.0) - 2.0 * terms.delta4 + loss,
         "13d": step,
         "13d-needed": step + inner,
-        "14a": log10(8.0) - log10(beta) + drift - add(at.delta2, total) - 2.0 * total - theta - squares,
-        "14b": log10(0.25) + ratio - 2.0 * at.delta4 - 2.0 * log10(q["alpha0"]) if q["alpha0"] > 0.0 else math.inf,
+        "14a": log10(8.0) - log10(beta) + drift - add(terms.delta2, total) - 2.0 * total - theta - squares,
+        "14b": log10(0.25) + ratio - 2.0 * terms.delta4 - 2.0 * log10(q["alpha0"]) if q["alpha0"] > 0.0 else math.inf,
     }
 
 
@@ -179,13 +179,13 @@ class AsPrinted(Theorem):
     choices = ("log10_learning_rate",)
 
     def derived(self, q: Quantities) -> dict[str, Number]:
-        at = scalars(q)
+        terms = scalars(q)
         values = {
-            "log10_sum_Lambda": at.sum_of_lambdas,
-            "log10_delta1": at.delta1,
-            "log10_delta2": at.delta2,
-            "log10_delta3": at.delta3,
-            "log10_delta4": at.delta4,
+            "log10_sum_Lambda": terms.sum_of_lambdas,
+            "log10_delta1": terms.delta1,
+            "log10_delta2": terms.delta2,
+            "log10_delta3": terms.delta3,
+            "log10_delta4": terms.delta4,
             "log10_13d_needed": right_sides(q)["13d-needed"],
             "log10_decrease": claimed_decrease(q),
         }

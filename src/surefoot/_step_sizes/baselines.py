@@ -84,37 +84,37 @@ def _methods(problems: Problems) -> dict[str, Method]:
     if not isinstance(problems, Lasso | Logistic):
         raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
     common = torch.full_like(problems.smoothness, problems.common_smoothness)
-    found: dict[str, Method] = {
+    methods: dict[str, Method] = {
         "ISTA 1/β": partial(gradient_descent, step=1.0 / common),
         "ISTA 1/β_p": partial(gradient_descent, step=1.0 / problems.smoothness),
         "FISTA": fista,
     }
     if isinstance(problems, Lasso):
-        found["restarted FISTA"] = partial(fista, restart=True)
-        found["scikit-learn Lasso"] = scikit_learn_lasso
+        methods["restarted FISTA"] = partial(fista, restart=True)
+        methods["scikit-learn Lasso"] = scikit_learn_lasso
         if find_spec("skglm") is not None:
-            found["skglm"] = skglm_lasso
-    return found
+            methods["skglm"] = skglm_lasso
+    return methods
 
 
 def _least_squares_methods(problems: LeastSquares) -> dict[str, Method]:
     ones = torch.ones_like(problems.smoothness)
     beta, beta0 = problems.common_smoothness, float(problems.strong_convexity.min())
-    found: dict[str, Method] = {
+    methods: dict[str, Method] = {
         "GD 1/β": partial(gradient_descent, step=ones / beta),
         "GD 1.5/β": partial(gradient_descent, step=1.5 * ones / beta),
         "GD 1.98/β": partial(gradient_descent, step=1.98 * ones / beta),
     }
     if beta0 > 0.0:
-        found["GD 2/(β+β0)"] = partial(gradient_descent, step=2.0 * ones / (beta + beta0))
-    found["GD 1/β_p"] = partial(gradient_descent, step=1.0 / problems.smoothness)
-    found["Nesterov"] = nesterov
-    found["FISTA"] = fista
+        methods["GD 2/(β+β0)"] = partial(gradient_descent, step=2.0 * ones / (beta + beta0))
+    methods["GD 1/β_p"] = partial(gradient_descent, step=1.0 / problems.smoothness)
+    methods["Nesterov"] = nesterov
+    methods["FISTA"] = fista
     if beta0 > 0.0:
-        found["strongly convex Nesterov"] = strongly_convex_nesterov
-    found["CGLS"] = cgls
-    found["LSQR"] = lsqr
-    return found
+        methods["strongly convex Nesterov"] = strongly_convex_nesterov
+    methods["CGLS"] = cgls
+    methods["LSQR"] = lsqr
+    return methods
 
 
 def gradient_descent(problems: Problems, iterations: int, *, step: Tensor) -> Iterator[Tensor]:
@@ -249,14 +249,14 @@ def skglm_lasso(problems: Lasso, iterations: int) -> Iterator[Tensor]:
     x = problems.start()
     solver = AndersonCD(max_iter=1, tol=1e-14, fit_intercept=False, warm_start=True)
     data = [(M, y, L1(lam / len(y))) for M, y, lam in _arrays(problems)]
-    found = [np.zeros(problems.columns) for _ in data]
+    iterates = [np.zeros(problems.columns) for _ in data]
     yield x
     while True:
         with catch_warnings():
             simplefilter("ignore")  # that one iteration does not converge
-            for w, (M, y, penalty) in zip(found, data, strict=True):
+            for w, (M, y, penalty) in zip(iterates, data, strict=True):
                 w[:] = solver.solve(M, y, Quadratic(), penalty, w.copy(), M @ w)[0]
-        yield torch.from_numpy(np.stack(found)).to(x)
+        yield torch.from_numpy(np.stack(iterates)).to(x)
 
 
 def _arrays(problems: Lasso) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:

@@ -133,8 +133,8 @@ class Comparison:
             # the learned methods last, with the first colours
             first = len(self.rows) - sum(row.learned for row in self.rows)
             curves = [
-                Curve(row.method, COLOURS[(index - first) % len(COLOURS)], found.curves.clamp(min=lowest).tolist())
-                for index, (row, found) in enumerate(zip(self.rows, measures, strict=True))
+                Curve(row.method, COLOURS[(index - first) % len(COLOURS)], measured.curves.clamp(min=lowest).tolist())
+                for index, (row, measured) in enumerate(zip(self.rows, measures, strict=True))
             ]
             draw(ax, curves, title=title)
             for line, row in zip(ax.get_lines(), self.rows, strict=True):
@@ -189,13 +189,13 @@ def compare(
     rows = []
     for name in [*chosen, *learned]:
         if name == chosen[0]:
-            found = references
+            traces = references
         elif name in learned:
-            found = [learned_trace(learned[name], batch, iterations, smoothness) for batch in batches]
+            traces = [learned_trace(learned[name], batch, iterations, smoothness) for batch in batches]
         else:
-            found = [trace(name, batch, iterations) for batch in batches]
-        training = _measures(found[:1], references[:1], batches[:1])
-        others = _measures(found[1:], references[1:], batches[1:]) if len(batches) > 1 else None
+            traces = [trace(name, batch, iterations) for batch in batches]
+        training = _measures(traces[:1], references[:1], batches[:1])
+        others = _measures(traces[1:], references[1:], batches[1:]) if len(batches) > 1 else None
         rows.append(Row(name, name in learned, training, others))
     return Comparison(tuple(rows), iterations, _left_out(problems, admitted))
 
@@ -213,9 +213,9 @@ def learned_trace(method: Learned, problems: Problems, iterations: int, smoothne
     if isinstance(method, LassoSolver):
         if not isinstance(problems, Lasso):
             raise TypeError(f"problems is a {type(problems).__name__}; the solver is for sf.learned.Lasso")
-        found = method.solve(problems, iterations)
-        gaps = (found.objectives.double() - problems.optimal_value).clamp(min=0.0)
-        return Trace(found.solution, gaps, found.products.double().mean(1))
+        solution = method.solve(problems, iterations)
+        gaps = (solution.objectives.double() - problems.optimal_value).clamp(min=0.0)
+        return Trace(solution.solution, gaps, solution.products.double().mean(1))
     with torch.no_grad():
         iterates = method.iterates(method.check(problems).Y)
     steps = torch.arange(iterations + 1).clamp(max=method.layers)
@@ -235,30 +235,30 @@ def _trace(problems: Problems, iterates: Tensor, products: Tensor) -> Trace:
 def _by_name(net: Any) -> dict[str, Learned]:
     if net is None:
         return {}
-    found = dict(net) if isinstance(net, Mapping) else {type(net).__name__: net}
-    for name, method in found.items():
+    named = dict(net) if isinstance(net, Mapping) else {type(net).__name__: net}
+    for name, method in named.items():
         if not isinstance(method, Learned):
             raise TypeError(
                 f"net {name!r} is a {type(method).__name__}; pass a StepSizeNet, LISTA, LISTACPSS or LASSO solver"
             )
-    return found
+    return named
 
 
-def _measures(found: Sequence[Trace], references: Sequence[Trace], batches: Sequence[Problems]) -> Measures:
+def _measures(traces: Sequence[Trace], references: Sequence[Trace], batches: Sequence[Problems]) -> Measures:
     """Over the sets."""
     improvements, above, finals = [], [], []
-    for one, reference, batch in zip(found, references, batches, strict=True):
-        improvements.append(improvement(one.gaps.sum(1), reference.gaps.sum(1)))
-        above.append(one.gaps[-1] > reference.gaps[-1] + resolution(batch))
-        finals.append(one.gaps[-1])
+    for taken, reference, batch in zip(traces, references, batches, strict=True):
+        improvements.append(improvement(taken.gaps.sum(1), reference.gaps.sum(1)))
+        above.append(taken.gaps[-1] > reference.gaps[-1] + resolution(batch))
+        finals.append(taken.gaps[-1])
     ratios = torch.stack(improvements)
     return Measures(
         gap=float(torch.cat(finals).mean()),
         improvement=float(ratios[:, -1].mean()),
         mean_improvement=float(ratios[:, 1:].mean()),
-        products=float(torch.stack([one.products[-1] for one in found]).mean()),
+        products=float(torch.stack([taken.products[-1] for taken in traces]).mean()),
         worse=float(torch.cat(above).double().mean()),
-        curves=torch.stack([one.gaps.mean(1) for one in found]),
+        curves=torch.stack([taken.gaps.mean(1) for taken in traces]),
     )
 
 
@@ -286,12 +286,12 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join([line[0].ljust(widths[0]), *cells[1:]])
 
 
-def _cells(found: Measures) -> list[str]:
+def _cells(measured: Measures) -> list[str]:
     return [
-        f"{found.gap:.2e}",
-        _percent(found.improvement),
-        _percent(found.mean_improvement),
-        f"{100.0 * found.worse:.0f} %",
+        f"{measured.gap:.2e}",
+        _percent(measured.improvement),
+        _percent(measured.mean_improvement),
+        f"{100.0 * measured.worse:.0f} %",
     ]
 
 

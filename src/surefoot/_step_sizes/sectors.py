@@ -86,14 +86,14 @@ class Table:
         Raises:
             ValueError: x and g differ in shape, dtype or device, or are not of a real float type.
         """
-        lookup, at = self._find(x, g)
-        rows = lookup.rows[at]
+        lookup, elements = self._find(x, g)
+        rows = lookup.rows[elements]
         return (rows[..., 0] * x + rows[..., 1] * g).to(x.dtype)
 
     def slopes(self, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         """∂z/∂x and ∂z/∂g at the points, with relu'(0) = 0; shapes, dtype and errors as in :meth:`evaluate`."""
-        lookup, at = self._find(x, g)
-        rows = lookup.rows[at].to(x.dtype)
+        lookup, elements = self._find(x, g)
+        rows = lookup.rows[elements].to(x.dtype)
         return rows[..., 0], rows[..., 1]
 
     def accumulator(self) -> Accumulator:
@@ -121,14 +121,14 @@ class Table:
         from . import sectors_numba as kernels
 
         flat_x, flat_g = (v.detach().to(torch.float64).reshape(-1).numpy() for v in (x, g))
-        at = kernels.locate_all(flat_x, flat_g, self._host.keys.numpy(), self._starts)
-        return lookup, torch.from_numpy(at).reshape(x.shape)
+        elements = kernels.locate_all(flat_x, flat_g, self._host.keys.numpy(), self._starts)
+        return lookup, torch.from_numpy(elements).reshape(x.shape)
 
     def _weight_gradients(self, sums: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of W1, W2, W3 from the sums of q·(x, g) over each row (2K+1, 2)."""
         from . import sectors_numba as kernels
 
-        found = kernels.weight_gradients(
+        gradients = kernels.weight_gradients(
             sums, self._second, self._third, *self._units, self._states, self._rays, self._switches
         )
         total = sum(self._exponents)
@@ -136,7 +136,7 @@ class Table:
             torch.from_numpy(np.ldexp(gradient, total - exponent) if total != exponent else gradient)
             .reshape(W.shape)
             .to(W)
-            for gradient, exponent, W in zip(found, self._exponents, self._like, strict=True)
+            for gradient, exponent, W in zip(gradients, self._exponents, self._like, strict=True)
         )
 
 
@@ -154,11 +154,11 @@ class Accumulator:
             ValueError: they differ, or are not of a real float type.
         """
         _check_points(x, q, "q")
-        lookup, at = self._table._find(x, g)
+        lookup, elements = self._table._find(x, g)
         q = q.detach().to(torch.float64)
         terms = torch.stack([q * x.detach(), q * g.detach()], -1).reshape(-1, 2)
         sums = self._sums.setdefault(x.device, torch.zeros_like(lookup.rows))
-        sums.index_add_(0, at.reshape(-1), terms)
+        sums.index_add_(0, elements.reshape(-1), terms)
 
     def weight_gradients(self) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of W1, W2, W3 of everything added so far, each with its weight's dtype and device."""
@@ -182,9 +182,9 @@ def locate(x: Tensor, g: Tensor, keys: Tensor) -> Tensor:
     key = (ratio.abs().view(torch.int64) - smallest).clamp(min=0)
     key = torch.where(ratio < 0, -key, key) + torch.where(near, 0, quarter)
     key = torch.where(torch.where(near, x < 0, g < 0), key ^ opposite, key)
-    found = torch.searchsorted(keys, key, right=True) - 1
+    below = torch.searchsorted(keys, key, right=True) - 1
     # an input that is not finite may leave a key before all boundaries
-    rows = 2 * found + (keys[found.clamp(min=0)] != key)
+    rows = 2 * below + (keys[below.clamp(min=0)] != key)
     return torch.where(usual, rows, 2 * keys.numel())
 
 

@@ -105,11 +105,11 @@ def sign(vx, vy, dx, dy):
 @njit(cache=True, inline="always")
 def on_ray(x, y, dx, dy, key):
     """Whether a unit with slopes (x, y) is positive on a ray, given as vector and key."""
-    at = sign(x, y, dx, dy)
-    if at == 0 and (x != 0 or y != 0):
+    side = sign(x, y, dx, dy)
+    if side == 0 and (x != 0 or y != 0):
         turns_on = ring(y, -x)[0]
         return inside(turns_on, key, turns_on ^ OPPOSITE)
-    return at > 0
+    return side > 0
 
 
 @njit(cache=True)
@@ -158,20 +158,20 @@ def build(W2, W3, units, on, a, b, keys, dx, dy):
                     slopes[2 * s, 0] += w * x
                     slopes[2 * s, 1] += w * y
                 # in the open sector after it
-                at = sign(openx, openy, dx[s], dy[s])
-                if at < 0 and sign(openx, openy, dx[n], dy[n]) < 0:
+                side = sign(openx, openy, dx[s], dy[s])
+                if side < 0 and sign(openx, openy, dx[n], dy[n]) < 0:
                     continue
-                if not (at > 0 and sign(openx, openy, dx[n], dy[n]) > 0):
-                    found, key, position = unclear(openx, openy, keys[s], keys[n])
-                    state[2 * s + 1] = found
-                    if found == 0:
+                if not (side > 0 and sign(openx, openy, dx[n], dy[n]) > 0):
+                    sector, key, position = unclear(openx, openy, keys[s], keys[n])
+                    state[2 * s + 1] = sector
+                    if sector == 0:
                         continue
-                    if found > 1:
+                    if sector > 1:
                         if count == capacity:
                             capacity *= 2
                             which, where, step = grown(which), grown(where), grown(step)
                         which[0, count], which[1, count] = key, s
-                        where[0, count], where[1, count] = position, found
+                        where[0, count], where[1, count] = position, sector
                         step[0, count], step[1, count] = w * openx, w * openy
                         count += 1
                         continue
@@ -190,16 +190,16 @@ def grown(old):
 
 
 @njit(cache=True)
-def spread(slopes, rays, count, at, turned, step):
+def spread(slopes, rays, count, switches, turned, step):
     """Slopes on the 2·count fine elements and one of zeros, which the origin gets.
 
-    ``rays`` are the fine positions of the coarse rays and ``count`` at the end; switch i sits at fine boundary ``at[i]``.
+    ``rays`` are the fine positions of the coarse rays and ``count`` at the end; switch i sits at fine boundary ``switches[i]``.
     """
     rows, on, off = np.zeros((2 * count + 1, 2)), np.zeros((count, 2)), np.zeros((count, 2))
-    for i in range(at.size):
+    for i in range(switches.size):
         into = on if turned[i] == 2 else off
-        into[at[i], 0] += step[0, i]
-        into[at[i], 1] += step[1, i]
+        into[switches[i], 0] += step[0, i]
+        into[switches[i], 1] += step[1, i]
     for s in range(rays.size - 1):
         for axis in range(2):
             total = 0.0
@@ -308,7 +308,7 @@ def accumulate(at_ray, prefix, suffix):
 
 
 @njit(cache=True)
-def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
+def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, switches):
     """Gradients of W1, W2, W3 from the sums of q·(x, g) over each fine element; O(n1·n2)."""
     half = (rays.size - 1) // 2
     coarse, before, after = coarse_sums(sums, rays)
@@ -338,7 +338,7 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, at):
                     gx, gy = coarse[2 * s + 1, 0], coarse[2 * s + 1, 1]
                     total += openx * gx + openy * gy
                 elif sector > 1:
-                    e = 2 * at[switch]
+                    e = 2 * switches[switch]
                     if sector == 2:
                         gx, gy = after[e + 1, 0], after[e + 1, 1]
                     else:
@@ -385,7 +385,7 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
     sums = np.zeros_like(rows)
     x, g, residual = np.empty(d), np.empty(d), np.empty(b)
     xs, gs, step, slope = np.empty((T, d)), np.empty((T, d)), np.empty((T, d)), np.empty((T, d))
-    at = np.empty((T, d), np.int64)
+    elements = np.empty((T, d), np.int64)
     adjoint, through = np.empty(d), np.empty(d)
     loss = 0.0
     for p in range(count):
@@ -402,12 +402,12 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
             if t == T:
                 break
             for i in range(d):
-                e = locate(x[i], g[i], keys, starts, at[t - 1, i] if t > 0 else 0)
+                e = locate(x[i], g[i], keys, starts, elements[t - 1, i] if t > 0 else 0)
                 z = rows[e, 0] * x[i] + rows[e, 1] * g[i]
                 small = math.exp(-abs(z))
                 share = 1 / (1 + small)
                 size = lo + (hi - lo) * (share if z >= 0 else small * share)
-                xs[t, i], gs[t, i], at[t, i] = x[i], g[i], e
+                xs[t, i], gs[t, i], elements[t, i] = x[i], g[i], e
                 step[t, i] = size * inverse
                 slope[t, i] = (hi - lo) * inverse * (small * share * share)
                 x[i] -= step[t, i] * g[i]
@@ -416,7 +416,7 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
         adjoint[:] = g
         for t in range(T - 1, -1, -1):
             for i in range(d):
-                e = at[t, i]
+                e = elements[t, i]
                 q = -adjoint[i] * gs[t, i] * slope[t, i]
                 sums[e, 0] += q * xs[t, i]
                 sums[e, 1] += q * gs[t, i]
