@@ -64,8 +64,8 @@ def load(directory: Path | None, seed: int) -> TestData:
         return TestData([tile.double() / 255.0 for tile in tiled([flower])], kernels, [], training, source)
     stored = read_arrays(directory / IMAGES)
     images = [torch.from_numpy(z).double() / 255.0 for name in ("landscape", "portrait") for z in stored[name]]
-    found = read_arrays(directory / KERNELS)
-    kernels = [torch.from_numpy(found[f"k{j}"] / found[f"k{j}"].sum()) for j in range(1, COUNT + 1)]
+    arrays = read_arrays(directory / KERNELS)
+    kernels = [torch.from_numpy(arrays[f"k{j}"] / arrays[f"k{j}"].sum()) for j in range(1, COUNT + 1)]
     pairs = read_arrays(directory / REAL)
     real = [_pair(pairs, kernels, image, kernel) for image in range(len(pairs["sharp"])) for kernel in range(COUNT)]
     source = "BSD68, 8 kernels and 32 real photographs of Levin et al."

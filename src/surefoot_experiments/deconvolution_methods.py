@@ -50,10 +50,10 @@ def restore_all(
     observed: Tensor, blur: Blur, noise: float, net: LearnedDeconvolution, extra: tuple[str, ...] = ()
 ) -> dict[str, Restored]:
     """Every solver on one image (h, w), float64; the network in float32."""
-    found = {BLURRED: Restored(observed, 0.0, 0)}
+    results = {BLURRED: Restored(observed, 0.0, 0)}
     plain = 2 if blur.exact_majorizer else None
-    found[WIENER] = _timed(lambda: (blur.crop(wiener(blur, observed, noise)), plain, 0))
-    found[GRADIENT_WIENER] = _timed(lambda: (blur.crop(gradient_wiener(blur, observed, noise)), plain, 0))
+    results[WIENER] = _timed(lambda: (blur.crop(wiener(blur, observed, noise)), plain, 0))
+    results[GRADIENT_WIENER] = _timed(lambda: (blur.crop(gradient_wiener(blur, observed, noise)), plain, 0))
     problem = DeconvolutionProblem(observed, blur, default_penalty(noise))
     beta = BETA * problem.penalty
 
@@ -61,26 +61,26 @@ def restore_all(
         solution = solver.solve(problem, LIMIT, tolerance=TOLERANCE)
         return solution.image, solution.applications, solution.iterations
 
-    found[FIXED] = _timed(lambda: solved(LADMM(beta)))
-    found[ADAPTIVE] = _timed(lambda: solved(LADMM(beta, adaptive=True)))
+    results[FIXED] = _timed(lambda: solved(LADMM(beta)))
+    results[ADAPTIVE] = _timed(lambda: solved(LADMM(beta, adaptive=True)))
     single, small = observed.float(), blur.to(torch.float32)
 
     def unchecked() -> tuple[Tensor, int, int]:
         given, solver = DeconvolutionProblem(single, small, problem.penalty), LADMM(beta)
         state = solver.start(given)
-        for k in range(found[FIXED].iterations):
+        for k in range(results[FIXED].iterations):
             state = solver.step(given, state, k)
-        return small.crop(state.synthesis), state.applications, found[FIXED].iterations
+        return small.crop(state.synthesis), state.applications, results[FIXED].iterations
 
     if blur.exact_majorizer:
-        found[FIXED_SINGLE] = _timed(unchecked)
+        results[FIXED_SINGLE] = _timed(unchecked)
     with torch.no_grad():
-        found[LEARNED] = _timed(
+        results[LEARNED] = _timed(
             lambda: (small.crop(net(single, small, noise)), net.applications(blur), len(net.layers))
         )
     for name in extra:
-        found[name] = _timed(lambda name=name: (_peer(name, observed, blur, noise), None, 0))
-    return found
+        results[name] = _timed(lambda name=name: (_peer(name, observed, blur, noise), None, 0))
+    return results
 
 
 def _timed(solve: Callable[[], tuple[Tensor, int | None, int]]) -> Restored:
@@ -98,8 +98,8 @@ def _peer(name: str, observed: Tensor, blur: Blur, noise: float) -> Tensor:
     image = np.pad(observed.numpy(), margin, mode="wrap")
     if name == LUCY:
         count = RICHARDSON_LUCY.get(noise, round(0.3 / noise))
-        found = restoration.richardson_lucy(np.maximum(image, 1e-6), kernel, num_iter=max(1, count))
+        sharpened = restoration.richardson_lucy(np.maximum(image, 1e-6), kernel, num_iter=max(1, count))
     else:
-        found, _ = restoration.unsupervised_wiener(image, kernel, rng=0)
+        sharpened, _ = restoration.unsupervised_wiener(image, kernel, rng=0)
     inside = slice(margin, -margin or None)
-    return torch.from_numpy(np.ascontiguousarray(found[inside, inside]))
+    return torch.from_numpy(np.ascontiguousarray(sharpened[inside, inside]))

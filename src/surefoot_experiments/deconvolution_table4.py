@@ -117,7 +117,7 @@ def table4(
         kept(cache, "deconvolution", base | {"real": i}, lambda i=i: {"rows": _photograph(given, i, net, extra)})
         for i in chosen
     ]
-    taken = [row for one in photographs for row in one["rows"]]
+    taken = [row for photograph in photographs for row in photograph["rows"]]
     progress("LD-Minv in place of the exact inverse")
     ablation = kept(
         cache,
@@ -210,18 +210,18 @@ def _simulated(
     blur = (PeriodicBlur if setting == "periodic" else ValidBlur)(given.kernels[kernel], tuple(sharp.shape))
     observed = _noisy(blur.forward(sharp), noise, seed + 1009 * index + 31 * kernel)
     reference = blur.crop(sharp)
-    found = restore_all(observed, blur, noise, net, extra)
+    results = restore_all(observed, blur, noise, net, extra)
     same = {"setting": setting, "noise": noise, "image": index, "kernel": kernel}
     return {
         "rows": [
             {
                 **same,
                 "method": name,
-                "psnr": float(psnr(one.image, reference)),
-                "ssim": float(ssim(one.image, reference)),
-                **_cost(one),
+                "psnr": float(psnr(result.image, reference)),
+                "ssim": float(ssim(result.image, reference)),
+                **_cost(result),
             }
-            for name, one in found.items()
+            for name, result in results.items()
         ]
     }
 
@@ -230,16 +230,16 @@ def _photograph(given: TestData, index: int, net: LearnedDeconvolution, extra: t
     pair = given.real[index]
     blur: Blur = ValidBlur.observing(pair.kernel, tuple(pair.blurred.shape))
     noise = max(LEAST_NOISE, float(estimate_noise(pair.blurred)))
-    found = restore_all(pair.blurred, blur, noise, net, extra)
+    results = restore_all(pair.blurred, blur, noise, net, extra)
     return [
         {
             "image": index,
             "method": name,
             "noise": noise,
-            "psnr": aligned_psnr(one.image, pair.sharp, border=BORDER),
-            **_cost(one),
+            "psnr": aligned_psnr(result.image, pair.sharp, border=BORDER),
+            **_cost(result),
         }
-        for name, one in found.items()
+        for name, result in results.items()
     ]
 
 
@@ -272,8 +272,8 @@ def _central(image: Tensor, crop: int | None) -> Tensor:
     return image[top : top + crop, left : left + crop].contiguous()
 
 
-def _cost(one: Restored) -> dict[str, Any]:
-    return {"seconds": one.seconds, "applications": one.applications, "iterations": one.iterations}
+def _cost(result: Restored) -> dict[str, Any]:
+    return {"seconds": result.seconds, "applications": result.applications, "iterations": result.iterations}
 
 
 def _mean(rows: Iterable[Mapping[str, Any]], name: str) -> float | None:
@@ -311,11 +311,11 @@ def _real_summary(taken: Sequence[Mapping[str, Any]]) -> Table:
 
 def _gains(records: Sequence[Mapping[str, Any]], name: str, other: str) -> list[float]:
     """PSNR above that of another method, for each observed image."""
-    found: dict[tuple[Any, ...], dict[str, float]] = {}
+    values: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in records:
         place = tuple(row.get(part) for part in ("setting", "noise", "image", "kernel"))
-        found.setdefault(place, {})[row["method"]] = row["psnr"]
-    return [one[name] - one[other] for one in found.values()]
+        values.setdefault(place, {})[row["method"]] = row["psnr"]
+    return [methods[name] - methods[other] for methods in values.values()]
 
 
 def _findings(records: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tuple[Finding, ...]:

@@ -39,13 +39,13 @@ def kept(cache: Path | None, name: str, key: Mapping[str, Any], compute: Callabl
         key: all that decides the result, in plain values.
         compute: its result in plain values.
     """
-    found = _stored(cache, name, key)
-    if found is None:
-        found = compute()
+    result = _stored(cache, name, key)
+    if result is None:
+        result = compute()
         if cache is not None:
             cache.mkdir(parents=True, exist_ok=True)
-            write_json(_file(cache, name, key), {"key": _whole(key), "result": found})
-    return found
+            write_json(_file(cache, name, key), {"key": _whole(key), "result": result})
+    return result
 
 
 @dataclass(frozen=True)
@@ -82,24 +82,24 @@ def kept_all(
         Exception: what ``compute`` raises.
     """
     ranks = team()
-    found: dict[int, Result] = {}
+    results: dict[int, Result] = {}
     waiting: dict[int, Part] = {}
     for number, part in enumerate(parts):
         progress(part.text)
         if ranks is None:
-            found[number] = kept(cache, name, part.key, partial(compute, **part.arguments, **part.data))
+            results[number] = kept(cache, name, part.key, partial(compute, **part.arguments, **part.data))
             continue
         stored = _stored(cache, name, part.key)
         if stored is not None:
-            found[number] = stored
+            results[number] = stored
             continue
         waiting[number] = part
         if len(waiting) == ranks.size:
-            found |= _dealt(ranks, cache, name, waiting, compute)
+            results |= _dealt(ranks, cache, name, waiting, compute)
             waiting = {}
     if ranks is not None and waiting:
-        found |= _dealt(ranks, cache, name, waiting, compute)
-    return [found[number] for number in sorted(found)]
+        results |= _dealt(ranks, cache, name, waiting, compute)
+    return [results[number] for number in sorted(results)]
 
 
 def _dealt(

@@ -68,8 +68,8 @@ def certificates(
                 )
 
     rows: dict[Size, list[Draw]] = {}
-    found = kept_all(cache, "certificates", parts(), computed_draw, progress)
-    for size, result in zip(counts, found, strict=True):
+    results = kept_all(cache, "certificates", parts(), computed_draw, progress)
+    for size, result in zip(counts, results, strict=True):
         rows.setdefault(size, []).append(Draw(**result))
     table = Table(
         "guaranteed iterations",
@@ -139,13 +139,13 @@ def tradeoff(
     step = float(far.step_size or 0.0) * scale_of(start) ** 2 * 4.0**10
     rows: list[tuple[Cell, ...]] = []
     for octave in octaves:
-        at = scaled(least, 2.0**octave)
-        beta = scale_of(at)
+        net = scaled(least, 2.0**octave)
+        beta = scale_of(net)
         progress(f"beta = {beta:.3g}")
-        certificate = certify(at, drawn.loss, SPECTRAL.id)
-        size_Z = float(torch.linalg.vector_norm(at.equilibrium(drawn.X).Z))
+        certificate = certify(net, drawn.loss, SPECTRAL.id)
+        size_Z = float(torch.linalg.vector_norm(net.equilibrium(drawn.X).Z))
         run = descend(
-            at,
+            net,
             drawn.loss,
             steps=None if certificate.holds else step / beta**2,
             max_iterations=most,

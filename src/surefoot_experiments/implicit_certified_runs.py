@@ -90,9 +90,11 @@ def least_scale(statement: Theorem, base: Mapping[str, float]) -> float | None:
     """The least factor of the weights at which the theorem's count is about that of an infinite one, to 2^(1/16)."""
 
     def count(exponent: float) -> float:
-        at = {name: value * 2.0 ** (exponent * POWERS.get(name, 0)) for name, value in base.items()}
-        found = [evaluate(statement, {**at, **choices})[2] for choices in step_choices(statement.id, at)]
-        return min((iterations_to(schedule, RATIO) for schedule in found if schedule), default=math.inf)
+        quantities = {name: value * 2.0 ** (exponent * POWERS.get(name, 0)) for name, value in base.items()}
+        schedules = [
+            evaluate(statement, {**quantities, **choices})[2] for choices in step_choices(statement.id, quantities)
+        ]
+        return min((iterations_to(schedule, RATIO) for schedule in schedules if schedule), default=math.inf)
 
     limit = count(LARGEST)
     if not math.isfinite(limit):

@@ -87,20 +87,20 @@ def draw(
         DataError: the file is damaged or not what its name says.
     """
     if name == DIGITS:
-        found = load(DIGITS).classes(0, 1)
-        X = found.in_memory().X
+        data = load(DIGITS).classes(0, 1)
+        X = data.in_memory().X
     else:
         file, shape = FILES[name]
         assert directory is not None
-        found = load(directory / file)
-        X = _grey(found, shape)
+        data = load(directory / file)
+        X = _grey(data, shape)
     assert isinstance(X, Tensor)
-    assert found.labels is not None
-    assert found.split is not None
+    assert data.labels is not None
+    assert data.split is not None
     X = X / torch.linalg.vector_norm(X, dim=1, keepdim=True).clamp_min(torch.finfo(X.dtype).tiny)
-    train = _chosen(found.labels, ~found.split, samples, generator)
-    test = _chosen(found.labels, found.split, samples if unseen is None else unseen, generator)
-    Y = found.labels.to(torch.float64)[:, None]
+    train = _chosen(data.labels, ~data.split, samples, generator)
+    test = _chosen(data.labels, data.split, samples if unseen is None else unseen, generator)
+    Y = data.labels.to(torch.float64)[:, None]
     return TwoClass(name, X[train], Y[train], X[test], Y[test])
 
 

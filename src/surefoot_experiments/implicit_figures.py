@@ -75,14 +75,14 @@ class Study:
         runs: Runs = {}
         drawn: list[TwoClass] = []
         for name in used:
-            found = draw(name, self.data, self.samples, repeat_generator(self.seed, 0))
-            drawn.append(found)
-            trained = trainings(found, list(settings.values()), self.cache, self.progress)
+            data = draw(name, self.data, self.samples, repeat_generator(self.seed, 0))
+            drawn.append(data)
+            trained = trainings(data, list(settings.values()), self.cache, self.progress)
             runs[name] = dict(zip(settings, trained, strict=True))
         return runs, {
             "data": described(sets, used),
-            "N": ", ".join(f"{len(found.X)} ({found.name})" for found in drawn),
-            "test samples": ", ".join(f"{len(found.X_test)} ({found.name})" for found in drawn),
+            "N": ", ".join(f"{len(data.X)} ({data.name})" for data in drawn),
+            "test samples": ", ".join(f"{len(data.X_test)} ({data.name})" for data in drawn),
             "epochs": self.epochs,
             "width": sorted({setting.width for setting in settings.values()}),
             "initialisation": "W ~ N(0, 1/m), A = I, b = 0; the factor beta of the paper is 1",
@@ -136,11 +136,11 @@ def gammas(
     }
     both = {**settings, **{f"{label}, matched step": setting for label, setting in equal.items()}}
     runs, about = study.run(sets, both)
-    same = {data_set: {label: found[label] for label in settings} for data_set, found in runs.items()}
+    same = {data_set: {label: by_label[label] for label in settings} for data_set, by_label in runs.items()}
     at_equal = {
-        data_set: {label: found[f"{label}, matched step"] for label in equal} for data_set, found in runs.items()
+        data_set: {label: by_label[f"{label}, matched step"] for label in equal} for data_set, by_label in runs.items()
     }
-    one_step = {data_set: _one_step(found) for data_set, found in same.items()}
+    one_step = {data_set: _one_step(by_label) for data_set, by_label in same.items()}
     findings = [_ordered("gamma", name, one_step, test) for test in (False, True)]
     findings.append(_collapse(same))
     if matched:
@@ -164,8 +164,8 @@ def steps(
     """Figures 3 and 5: γ = .1, several step sizes; ``shared`` is that of ``Study``."""
     study = Study(**shared)
     runs, about = study.run(sets, {f"eta = {eta:g}": study.setting(width, GAMMA, eta) for eta in etas})
-    large = {data_set: next(iter(found.values())) for data_set, found in runs.items()}
-    middle = {data_set: list(found.values())[1] for data_set, found in runs.items()}
+    large = {data_set: next(iter(by_label.values())) for data_set, by_label in runs.items()}
+    middle = {data_set: list(by_label.values())[1] for data_set, by_label in runs.items()}
     growth = {d: (max(run.contraction) / GAMMA, max(middle[d].contraction) / GAMMA) for d, run in large.items()}
     limits = {d: 2.0 / run.sharpness for d, run in large.items()}
     findings = [
@@ -205,10 +205,10 @@ def iterations(
     """Table 1: iterations of the forward pass by γ on MNIST; ``shared`` is that of ``Study``."""
     study = Study(**shared)
     runs, about = study.run(ALL[:1], study.by_gamma(width))
-    ((name, found),) = runs.items()
-    rows = tuple(_iteration_row(run) for run in found.values())
+    ((name, by_label),) = runs.items()
+    rows = tuple(_iteration_row(run) for run in by_label.values())
     table = Table("forward iterations", ("gamma", "step", "mean", "first", "last", "paper", "epochs", "ended"), rows)
-    trained = [run for run in found.values() if not run.ended]
+    trained = [run for run in by_label.values() if not run.ended]
     near = [abs(run.mean_forward / PAPER_ITERATIONS[run.setting.gamma] - 1.0) for run in trained]
     growth = [run.forward[-1] - run.forward[0] for run in trained]
     findings = (
@@ -232,14 +232,14 @@ def iterations(
         title=f"Forward iterations of an implicit network, {name}",
         reference=f"{PAPER}, Table 1",
         tables=(table,),
-        figures=(Plot("table1-iterations.png", lambda: _draw_iterations(found)),),
+        figures=(Plot("table1-iterations.png", lambda: _draw_iterations(by_label)),),
         findings=findings,
         settings={**about, "stop": f"|dZ| <= {INCREMENT:g}, or {LIMIT} iterations; from Z = 0 at every epoch"},
     )
 
 
 def _flat(runs: Runs) -> list[Training]:
-    return [run for found in runs.values() for run in found.values()]
+    return [run for by_label in runs.values() for run in by_label.values()]
 
 
 def _label(run: Training) -> str:
@@ -251,9 +251,9 @@ def _ended(run: Training) -> str:
     return f", {run.ended} after {len(run.train) - 1}" if run.ended else ""
 
 
-def _one_step(found: Mapping[str, Training]) -> dict[str, Training]:
+def _one_step(by_label: Mapping[str, Training]) -> dict[str, Training]:
     """The runs with the paper's step."""
-    return {label: run for label, run in found.items() if run.setting.eta == ETA}
+    return {label: run for label, run in by_label.items() if run.setting.eta == ETA}
 
 
 def _last(run: Training, test: bool) -> float:
@@ -264,8 +264,10 @@ def _last(run: Training, test: bool) -> float:
 def _ordered(what: str, name: str, runs: Runs, test: bool) -> Finding:
     """Whether the loss at the end falls with every larger value of what was varied."""
     kind = "test" if test else "training"
-    falls = all(b < a for found in runs.values() for a, b in pairwise([_last(run, test) for run in found.values()]))
-    ends = {d: [_last(run, test) for run in found.values()] for d, found in runs.items()}
+    falls = all(
+        b < a for by_label in runs.values() for a, b in pairwise([_last(run, test) for run in by_label.values()])
+    )
+    ends = {d: [_last(run, test) for run in by_label.values()] for d, by_label in runs.items()}
     clear = [values[-1] <= CLEAR * values[0] for values in ends.values()]
     labels = [label.split(" = ")[1] for label in next(iter(runs.values()))]
     return Finding(
@@ -284,7 +286,7 @@ def _loss(value: float) -> str:
 
 def _collapse(runs: Runs) -> Finding:
     """γ = .8 with η = 1e-3."""
-    pairs = {d: list(found.values())[-2:] for d, found in runs.items()}
+    pairs = {d: list(by_label.values())[-2:] for d, by_label in runs.items()}
     texts = [
         f"{d}: lambda_max(H) = {paper.sharpness:.0f} (2/eta = {paper.stability:.0f}), "
         + (f"{paper.ended} after {len(paper.train) - 1} epochs" if paper.ended else "trained to the end")
@@ -302,7 +304,7 @@ def _collapse(runs: Runs) -> Finding:
 
 
 def _at_equal_curvature(runs: Runs) -> Finding:
-    ratios = {d: [_last(run, False) for run in found.values()] for d, found in runs.items()}
+    ratios = {d: [_last(run, False) for run in by_label.values()] for d, by_label in runs.items()}
     return Finding(
         "(Not in the paper: gamma at equal eta lambda_max(H).)",
         f"last training loss for gamma = {', '.join(f'{gamma:g}' for gamma in GAMMAS)}: "
@@ -337,7 +339,7 @@ def _experiment(
         name=name,
         title=where,
         reference=f"{PAPER}, {place}, Figure {figure.removeprefix('fig')}",
-        tables=tuple(_table(data_set, found) for data_set, found in runs.items()),
+        tables=tuple(_table(data_set, by_label) for data_set, by_label in runs.items()),
         figures=(Plot(f"{figure}-{what}.png", lambda: _draw(runs, title)),),
         findings=tuple(findings),
         settings=dict(about),
@@ -351,16 +353,16 @@ def _with(experiment: Experiment, runs: Runs, table: str, file: str, title: str)
         experiment.name,
         experiment.title,
         experiment.reference,
-        (*experiment.tables, *(_table(f"{data_set}, {table}", found) for data_set, found in runs.items())),
+        (*experiment.tables, *(_table(f"{data_set}, {table}", by_label) for data_set, by_label in runs.items())),
         (*experiment.figures, Plot(f"{figure}-{file}.png", lambda: _draw(runs, title))),
         experiment.findings,
         experiment.settings,
     )
 
 
-def _table(title: str, found: Mapping[str, Training]) -> Table:
+def _table(title: str, by_label: Mapping[str, Training]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for label, run in found.items():
+    for label, run in by_label.items():
         numbers = (run.train[-1], run.test[-1], run.accuracy[-1], max(run.contraction), run.sharpness, run.stability)
         rows.append((label, len(run.train) - 1, *numbers, run.ended))
     return Table(title, COLUMNS, tuple(rows))
@@ -376,8 +378,8 @@ def _draw(runs: Runs, title: str) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = charts.grid(len(runs), 3, panel=(3.5, 2.6))
-    for (data_set, found), line in zip(runs.items(), axes, strict=True):
-        for (label, run), colour in zip(found.items(), charts.COLOURS, strict=False):
+    for (data_set, by_label), line in zip(runs.items(), axes, strict=True):
+        for (label, run), colour in zip(by_label.items(), charts.COLOURS, strict=False):
             for ax, values in zip(line, (run.train, run.test, run.contraction), strict=True):
                 ax.plot(values, color=colour, label=label, linewidth=1.5)
                 if run.ended:
@@ -393,12 +395,12 @@ def _draw(runs: Runs, title: str) -> Figure:
     return charts.finish(figure, axes, title + note, "loss per sample")
 
 
-def _draw_iterations(found: Mapping[str, Training]) -> Figure:
+def _draw_iterations(by_label: Mapping[str, Training]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     figure, axes = charts.grid(1, 1, panel=(5.0, 3.4))
     ax = axes[0][0]
-    for (label, run), colour in zip(found.items(), charts.COLOURS, strict=False):
+    for (label, run), colour in zip(by_label.items(), charts.COLOURS, strict=False):
         ax.plot(run.forward, color=colour, label=label, linewidth=1.5)
         if run.ended:
             ax.plot(len(run.forward) - 1, run.forward[-1], "x", color=colour, markersize=8, markeredgewidth=2)

@@ -92,8 +92,8 @@ def trainings(data: TwoClass, settings: Sequence[Setting], cache: Path | None, p
         )
         for number, setting in enumerate(distinct, 1)
     )
-    found = kept_all(cache, data.name.lower(), parts, computed, progress)
-    done = {setting: Training(setting, **result) for setting, result in zip(distinct, found, strict=True)}
+    results = kept_all(cache, data.name.lower(), parts, computed, progress)
+    done = {setting: Training(setting, **result) for setting, result in zip(distinct, results, strict=True)}
     return [done[setting] for setting in settings]
 
 
@@ -125,20 +125,20 @@ def train(data: TwoClass, setting: Setting) -> Training:
 
 
 def _record(run: Training, engine: WeightEngine, data: TwoClass, memory: SolverMemory) -> None:
-    at, gamma = engine.iterate, run.setting.gamma
-    Phi = (data.X_test @ at.at.W).relu()
-    Z = solve(at.at.A, Phi, gamma, norm_A=at.norm_A, tolerance=TEST_TOLERANCE, memory=memory).Z
-    outputs = Z @ at.at.b
-    run.train.append(at.gap / len(data.X))
+    iterate, gamma = engine.iterate, run.setting.gamma
+    Phi = (data.X_test @ iterate.at.W).relu()
+    Z = solve(iterate.at.A, Phi, gamma, norm_A=iterate.norm_A, tolerance=TEST_TOLERANCE, memory=memory).Z
+    outputs = Z @ iterate.at.b
+    run.train.append(iterate.gap / len(data.X))
     run.test.append(0.5 * float((outputs - data.Y_test).square().mean()))
     run.accuracy.append(float(((outputs > 0.5) == (data.Y_test > 0.5)).double().mean()))
-    run.contraction.append(gamma * float(torch.linalg.matrix_norm(at.at.A, 2)))
+    run.contraction.append(gamma * float(torch.linalg.matrix_norm(iterate.at.A, 2)))
     # float32, as the difference is far below what the rule looks at
     plain = solve(
-        at.at.A.float(),
-        at.Phi.float(),
+        iterate.at.A.float(),
+        iterate.Phi.float(),
         gamma,
-        norm_A=at.norm_A * (1.0 + 1e-6),
+        norm_A=iterate.norm_A * (1.0 + 1e-6),
         solver="plain",
         increment=INCREMENT,
         max_iterations=LIMIT,

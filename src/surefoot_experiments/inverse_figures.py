@@ -70,8 +70,8 @@ def sweep(
         )
         for K, L in points
     )
-    found = kept_all(cache, "inverse", parts, computed, progress)
-    for (K, L), result in zip(points, found, strict=True):
+    results = kept_all(cache, "inverse", parts, computed, progress)
+    for (K, L), result in zip(points, results, strict=True):
         ones, learned = coefficients.ones(K, L), torch.tensor(result["C"], dtype=torch.float64)
         tuned = chebyshev(bounded[0], K, L)
         losses = [logarithm(spectra[1], ones), logarithm(spectra[1], learned)]
@@ -145,8 +145,8 @@ def _by_reading(count: int, size: int, seed: int) -> Table:
         A = gaussian_matrices(reading, count, size, seed, 1)
         for label, rule in RULES.items():
             spectra = Spectra.of(A, rule)
-            found = [logarithm(spectra, coefficients.ones(K, L)) for K, L in (*PRINTED, (15, 4))]
-            rows.append((reading, label, *found))
+            losses = [logarithm(spectra, coefficients.ones(K, L)) for K, L in (*PRINTED, (15, 4))]
+            rows.append((reading, label, *losses))
     return Table("D-Minv by reading of N(0, 1/√d) and c0, log10 of the test loss", READING_COLUMNS, tuple(rows))
 
 
@@ -182,10 +182,10 @@ def _chebyshev(rows: list[tuple[int, int, float, float, float, float]]) -> Findi
 
 
 def _panel_a(rows: list[tuple[int, int, float, float, float, float]]) -> tuple[Finding, ...]:
-    found = {(row[0], row[1]): row[3] for row in rows}
-    pairs = {point: printed for point, printed in PRINTED.items() if point in found}
+    losses = {(row[0], row[1]): row[3] for row in rows}
+    pairs = {point: printed for point, printed in PRINTED.items() if point in losses}
     K, L = sorted({row[0] for row in rows}), sorted({row[1] for row in rows})
-    corners = [found.get(point) for point in ((K[-1], L[0]), (K[-1], L[-1]), (K[0], L[-1]))]
+    corners = [losses.get(point) for point in ((K[-1], L[0]), (K[-1], L[-1]), (K[0], L[-1]))]
     matters = None
     if None not in corners:
         low_order, best, shallow = (float(value or 0.0) for value in corners)
@@ -193,8 +193,9 @@ def _panel_a(rows: list[tuple[int, int, float, float, float, float]]) -> tuple[F
     return (
         Finding(
             "log10 of the test loss of LD-Minv: -1.0 at K = 7, L = 4; -4.6 at K = 7, L = 9; 0.32 at K = 2, L = 9.",
-            ", ".join(f"K = {at[0]}, L = {at[1]}: {found[at]:.2f}" for at in pairs) or "not among these points",
-            all(abs(found[point] - printed) <= NEAR for point, printed in pairs.items()) if pairs else None,
+            ", ".join(f"K = {point[0]}, L = {point[1]}: {losses[point]:.2f}" for point in pairs)
+            or "not among these points",
+            all(abs(losses[point] - printed) <= NEAR for point, printed in pairs.items()) if pairs else None,
             f"Agreement means within {NEAR:g} decades. The trainings differ: the paper takes 1,200 steps of SGD at 1e-4.",
         ),
         Finding(

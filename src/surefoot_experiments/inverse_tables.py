@@ -111,10 +111,10 @@ def table1(
 
 
 def _methods(settings: tuple[tuple[int, int], ...]) -> dict[str, Callable[[Tensor], Tensor]]:
-    found: dict[str, Callable[[Tensor], Tensor]] = {}
+    methods: dict[str, Callable[[Tensor], Tensor]] = {}
     for terms, layers in settings:
-        found[f"D-Minv, L = {terms}, K = {layers}"] = _iteration(layers, terms)
-    return found | {PEER: torch.linalg.pinv, OURS: pinv, "Cholesky of AAᵀ": _cholesky, "QR of Aᵀ": _qr}
+        methods[f"D-Minv, L = {terms}, K = {layers}"] = _iteration(layers, terms)
+    return methods | {PEER: torch.linalg.pinv, OURS: pinv, "Cholesky of AAᵀ": _cholesky, "QR of Aᵀ": _qr}
 
 
 def _iteration(layers: int, terms: int) -> Callable[[Tensor], Tensor]:
@@ -243,8 +243,8 @@ def table2(
         )
         for kappa in conditions
     )
-    found = kept_all(cache, "condition", parts, computed, progress)
-    for kappa, result in zip(conditions, found, strict=True):
+    results = kept_all(cache, "condition", parts, computed, progress)
+    for kappa, result in zip(conditions, results, strict=True):
         data, fresh = (_conditioned(kappa, count, seed, part) for part, count in enumerate((train, test)))
         learned = torch.tensor(result["C"], dtype=torch.float64)
         loose, close = (Spectra.of(fresh, rule) for rule in (RULES["‖A‖_F²"], BOUND))

@@ -171,19 +171,19 @@ def _one_repeat(s: _Series, net: LinearResNet, loss: SquaredLoss, limit: int) ->
         iterates.append(iterates[-1].after(eta))
     gaps = [iterate.gap for iterate in iterates]
 
-    def at(iteration: int) -> LinearResNet:
+    def net_at(iteration: int) -> LinearResNet:
         return LinearResNet(iterates[iteration].A, iterates[iteration].B, iterates[iteration].W)
 
     s.plain.append(reached(gaps))
     s.theorem.append(certify(net, loss, GD).iterations_to(TARGET))
-    found = first_certified(lambda t: certify(at(t), loss.reduced, LOCAL), len(gaps) - 1)
-    if found is None:
+    earliest = first_certified(lambda t: certify(net_at(t), loss.reduced, LOCAL), len(gaps) - 1)
+    if earliest is None:
         for values in (s.first, s.relative, s.guaranteed, s.executed):
             values.append(math.inf)
         return
-    first, certificate = found
+    first, certificate = earliest
     run = descend(
-        at(first),
+        net_at(first),
         loss.reduced,
         max_iterations=limit,
         tolerance=0.0,

@@ -41,7 +41,7 @@ def transformation_findings(runs: Runs, losses: Mapping[str, list[float]], contr
     others = [runs[label, step].iterations for label in (MODIFIED, GAUSSIAN) for step in (THEOREM, GRID)]
     slowest = max(others)
     stuck = runs[IDENTITY, THEOREM].relative
-    at = [gaps[min(len(gaps) - 1, int(min(slowest, len(gaps) - 1)))] for gaps in stuck]
+    reached = [gaps[min(len(gaps) - 1, int(min(slowest, len(gaps) - 1)))] for gaps in stuck]
     final = runs[IDENTITY, THEOREM].final
     modified, random = (runs[label, THEOREM].iterations for label in (MODIFIED, GAUSSIAN))
     tuned = [runs[label, GRID].iterations for label in (MODIFIED, GAUSSIAN)]
@@ -54,9 +54,9 @@ def transformation_findings(runs: Runs, losses: Mapping[str, list[float]], contr
     return (
         Finding(
             "Gradient descent with the identity transformation gets stuck.",
-            f"relative gap {median(at):.2g} when the slower of the others is at {TARGET:g}"
+            f"relative gap {median(reached):.2g} when the slower of the others is at {TARGET:g}"
             + (f", {final:.2g} at the end" if final is not None else ""),
-            min(at) > STUCK,
+            min(reached) > STUCK,
             f"Agreement means a relative gap above {STUCK:g} in every repeat, with the theorem's step, at the iteration at "
             "which every other run has reached the target.",
         ),
@@ -88,12 +88,12 @@ def transformation_findings(runs: Runs, losses: Mapping[str, list[float]], contr
 
 def depth_findings(runs: Runs, layers: Sequence[int]) -> tuple[Finding, ...]:
     """Whether ResNets and standard networks differ by depth as claimed."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     residual = {step: [runs[residual_label(depth), step] for depth in layers] for step in (THEOREM, GRID)}
     standard = {step: [runs[standard_label(depth), step] for depth in layers] for step in (THEOREM, GRID)}
     multiple = [s for s, depth in zip(residual[THEOREM], layers, strict=True) if depth > 1]
     counts = [s.iterations for s in multiple]
-    found.append(
+    findings.append(
         Finding(
             "Depth hardly changes the convergence of ResNets.",
             f"iterations with the theorem's step {_listed(residual[THEOREM], layers)}; with the best step "
@@ -103,7 +103,7 @@ def depth_findings(runs: Runs, layers: Sequence[int]) -> tuple[Finding, ...]:
         )
     )
     for step, series in standard.items():
-        found.append(
+        findings.append(
             Finding(
                 f"Standard networks converge worse as the depth grows ({step}).",
                 f"iterations {_listed(series, layers)}",
@@ -118,7 +118,7 @@ def depth_findings(runs: Runs, layers: Sequence[int]) -> tuple[Finding, ...]:
         for depth, ours, theirs in zip(layers, residual[step], standard[step], strict=True)
         if depth > 1 and not ours.order < theirs.order
     ]
-    found.append(
+    findings.append(
         Finding(
             "ResNets converge faster than standard networks of the same depth.",
             f"not for {'; '.join(behind)}" if behind else "in every case from two layers on, with both steps",
@@ -127,7 +127,7 @@ def depth_findings(runs: Runs, layers: Sequence[int]) -> tuple[Finding, ...]:
             "one and with both choices of the step.",
         )
     )
-    return tuple(found)
+    return tuple(findings)
 
 
 def _listed(series: Sequence[Series], layers: Sequence[int]) -> str:

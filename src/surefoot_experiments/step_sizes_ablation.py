@@ -54,10 +54,10 @@ class Study:
     def run(self, settings: Mapping[str, Setting], epochs: int) -> tuple[dict[str, Run], tuple[tuple[Cell, ...], ...]]:
         """The runs, and the rows of all methods."""
         wanted = [(setting, marks(epochs, 6)) for setting in settings.values()]
-        found = dict(zip(settings, run_all(wanted, self.cache, self.progress), strict=True))
-        nets = {label: net for label, (_, net) in found.items()}
+        trained = dict(zip(settings, run_all(wanted, self.cache, self.progress), strict=True))
+        nets = {label: net for label, (_, net) in trained.items()}
         comparison = beside(nets, self.size, self.seed, self.sets, self.progress)
-        return {label: training for label, (training, _) in found.items()}, rows(comparison)
+        return {label: training for label, (training, _) in trained.items()}, rows(comparison)
 
 
 def expansions(epochs: int = 50_000, **shared: Any) -> Experiment:
@@ -71,14 +71,14 @@ def expansions(epochs: int = 50_000, **shared: Any) -> Experiment:
     rescaled = "e = 50, rate 1.6e-6"
     settings[rescaled] = replace(base, expansion=50.0, rate=1.6e-6)
     runs, methods = study.run(settings, epochs)
-    at = {label: found.last.at_end for label, found in runs.items()}
-    fifty, hundred = at["e = 50"], at["e = 100"]
-    difference = abs(at[rescaled] - hundred)
+    ends = {label: run.last.at_end for label, run in runs.items()}
+    fifty, hundred = ends["e = 50"], ends["e = 100"]
+    difference = abs(ends[rescaled] - hundred)
     findings = (
         Finding(
             "With e = 1 or 5 training leads to no improvement.",
-            f"e = 1: {percent(at['e = 1'])}, e = 5: {percent(at['e = 5'])}",
-            max(at["e = 1"], at["e = 5"]) < NOTHING,
+            f"e = 1: {percent(ends['e = 1'])}, e = 5: {percent(ends['e = 5'])}",
+            max(ends["e = 1"], ends["e = 5"]) < NOTHING,
             f"Agreement means less than {percent(NOTHING)} at T.",
         ),
         Finding(
@@ -95,7 +95,7 @@ def expansions(epochs: int = 50_000, **shared: Any) -> Experiment:
         ),
         Finding(
             "(Not in the paper: e only rescales the learning rate, to rate e^4.)",
-            f"e = 50 at 16 times the rate {percent(at[rescaled])}, e = 100 {percent(hundred)}",
+            f"e = 50 at 16 times the rate {percent(ends[rescaled])}, e = 100 {percent(hundred)}",
             difference < SAME,
             f"Agreement means that they differ by less than {percent(SAME)}. Only the last layer is trained to "
             "speak of: the rate of the others falls like e^-2.",
@@ -109,15 +109,15 @@ def rates(epochs: int = 50_000, **shared: Any) -> Experiment:
     study = Study(**shared)
     settings = {f"rate {rate:g}": replace(study.base, rate=rate) for rate in RATES}
     runs, methods = study.run(settings, epochs)
-    at = {label: found.last.at_end for label, found in runs.items()}
+    ends = {label: run.last.at_end for label, run in runs.items()}
     first, last = f"rate {RATES[0]:g}", f"rate {RATES[-1]:g}"
-    best = max(at, key=lambda label: at[label])
-    rising = {label: sum(b > a for a, b in pairwise(found.losses)) for label, found in runs.items()}
+    best = max(ends, key=lambda label: ends[label])
+    rising = {label: sum(b > a for a, b in pairwise(run.losses)) for label, run in runs.items()}
     fresh = {str(row[0]): float(row[3] or 0.0) for row in methods}
     findings = (
         Finding(
             "The learning rate .001 gives the largest improvement of the final objective.",
-            ", ".join(f"{label}: {percent(value)} ({percent(fresh[label])} fresh)" for label, value in at.items()),
+            ", ".join(f"{label}: {percent(value)} ({percent(fresh[label])} fresh)" for label, value in ends.items()),
             best == first,
             "The best network of so many epochs, at T on the training problems.",
         ),
@@ -188,9 +188,9 @@ def _experiment(
     first = next(iter(runs.values())).setting
     varied = {"e": "as stated", "learning rate": "as stated"} | ({"training": "as stated"} if part == "ranges" else {})
     lines = tuple(
-        (label, m.epochs, m.objectives[-1], m.at_end, m.mean, m.worse, found.ended)
-        for label, found in runs.items()
-        for m in (found.last,)
+        (label, m.epochs, m.objectives[-1], m.at_end, m.mean, m.worse, run.ended)
+        for label, run in runs.items()
+        for m in (run.last,)
     )
     place = {"fig10": "Figure 10, appendix C.2", "fig11": "Figure 11, appendix C.3", "ranges": "not in the paper"}[part]
     columns = ("run", "epochs", "F - F* at T, summed", "at T", "mean t <= T", "problems worse than GD", "ended")
@@ -208,11 +208,11 @@ def _experiment(
 def _draw(title: str, runs: Mapping[str, Run]) -> Figure:
     figure, axes = charts.grid(1, 2, panel=(4.6, 3.4))
     for ax, mean in zip(axes[0], (False, True), strict=True):
-        for index, (label, found) in enumerate(runs.items()):
-            values = [100.0 * (mark.mean if mean else mark.at_end) for mark in found.marks]
+        for index, (label, run) in enumerate(runs.items()):
+            values = [100.0 * (mark.mean if mean else mark.at_end) for mark in run.marks]
             # every other one thin and dashed, so that equal neighbours both show
             line, width = ("o--", 1.4) if index % 2 else ("o-", 3.2)
-            epochs = [mark.epochs for mark in found.marks]
+            epochs = [mark.epochs for mark in run.marks]
             ax.plot(
                 epochs, values, line, color=charts.COLOURS[index], markersize=width + 2.0, linewidth=width, label=label
             )

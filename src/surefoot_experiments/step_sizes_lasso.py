@@ -83,7 +83,7 @@ def lasso(
         for name in names
     ]
     results = iter(kept_all(cache, "lasso", parts, measured, progress))
-    found = {lam: {name: Reached(**next(results)) for name in names} for lam in LAMBDAS}
+    costs = {lam: {name: Reached(**next(results)) for name in names} for lam in LAMBDAS}
     return Experiment(
         name="step-sizes/lasso",
         title="LASSO: a learned solver with a safeguard on held-out problems",
@@ -96,19 +96,19 @@ def lasso(
                     (
                         lam,
                         name,
-                        one.mean,
-                        max(one.products),
-                        one.mean / of[LEARNED].mean,
-                        sum(a < b for a, b in zip(one.products, of[LEARNED].products, strict=True)) / count,
-                        one.rejected,
+                        cost.mean,
+                        max(cost.products),
+                        cost.mean / by_method[LEARNED].mean,
+                        sum(a < b for a, b in zip(cost.products, by_method[LEARNED].products, strict=True)) / count,
+                        cost.rejected,
                     )
-                    for lam, of in found.items()
-                    for name, one in of.items()
+                    for lam, by_method in costs.items()
+                    for name, cost in by_method.items()
                 ),
             ),
         ),
-        figures=(Plot("lasso-products.png", lambda: _draw(found)),),
-        findings=(*(_finding(found, name) for name in TARGETS if name in methods), _training(found)),
+        figures=(Plot("lasso-products.png", lambda: _draw(costs)),),
+        findings=(*(_finding(costs, name) for name in TARGETS if name in methods), _training(costs)),
         settings={
             "problems": f"{count} for each lambda, {rows}x{columns}, unit columns, 10 % non-zeros, noise 0.01, a matrix for each",
             "accuracy": ACCURACY,
@@ -167,15 +167,15 @@ def _until_reached(name: str, p: Lasso, best: Tensor) -> tuple[Tensor, Tensor]:
     """Relative gaps and products (T+1, N), T large enough for all problems if ``LIMIT`` is."""
     iterations = FIRST
     while True:
-        found = trace(name, p, iterations)
-        gaps = found.gaps / best
+        solved = trace(name, p, iterations)
+        gaps = solved.gaps / best
         if bool((gaps[-1] <= ACCURACY).all()) or iterations >= LIMIT:
-            return gaps, found.products[:, None].expand_as(gaps)
+            return gaps, solved.products[:, None].expand_as(gaps)
         iterations = min(4 * iterations, LIMIT)
 
 
-def _finding(found: Mapping[str, Mapping[str, Reached]], name: str) -> Finding:
-    ratios = {lam: of[name].mean / of[LEARNED].mean for lam, of in found.items()}
+def _finding(costs: Mapping[str, Mapping[str, Reached]], name: str) -> Finding:
+    ratios = {lam: by_method[name].mean / by_method[LEARNED].mean for lam, by_method in costs.items()}
     return Finding(
         f"(Not in the paper: {name} needs {TARGETS[name]:g} times the products of the learned solver, or more.)",
         ", ".join(f"lambda = {lam}: {ratio:.2f}" for lam, ratio in ratios.items()),
@@ -185,8 +185,8 @@ def _finding(found: Mapping[str, Mapping[str, Reached]], name: str) -> Finding:
     )
 
 
-def _training(found: Mapping[str, Mapping[str, Reached]]) -> Finding:
-    ratios = {lam: of[UNTRAINED].mean / of[LEARNED].mean for lam, of in found.items()}
+def _training(costs: Mapping[str, Mapping[str, Reached]]) -> Finding:
+    ratios = {lam: by_method[UNTRAINED].mean / by_method[LEARNED].mean for lam, by_method in costs.items()}
     return Finding(
         "(Not in the paper: what training adds to the solver's quasi-Newton model.)",
         ", ".join(f"lambda = {lam}: {ratio:.2f}" for lam, ratio in ratios.items())
@@ -196,16 +196,16 @@ def _training(found: Mapping[str, Mapping[str, Reached]]) -> Finding:
     )
 
 
-def _draw(found: Mapping[str, Mapping[str, Reached]]) -> Figure:
-    figure, axes = charts.grid(1, len(found), panel=(4.0, 3.3))
-    for ax, (lam, of) in zip(axes[0], found.items(), strict=True):
-        for colour, (name, one) in zip(charts.COLOURS, of.items(), strict=False):
+def _draw(costs: Mapping[str, Mapping[str, Reached]]) -> Figure:
+    figure, axes = charts.grid(1, len(costs), panel=(4.0, 3.3))
+    for ax, (lam, by_method) in zip(axes[0], costs.items(), strict=True):
+        for colour, (name, cost) in zip(charts.COLOURS, by_method.items(), strict=False):
             style, width = ("-", 2.4) if name == LEARNED else ("--", 1.4)
-            ax.plot(one.spent, one.gaps, style, color=colour, linewidth=width, label=name)
+            ax.plot(cost.spent, cost.gaps, style, color=colour, linewidth=width, label=name)
         ax.axhline(ACCURACY, color="#999999", linewidth=0.8)
         ax.set_yscale("log")
         ax.set_ylim(1e-7, None)
-        ax.set_xlim(0.0, 1.1 * max(one.mean for name, one in of.items() if not name.startswith("ISTA")))
+        ax.set_xlim(0.0, 1.1 * max(cost.mean for name, cost in by_method.items() if not name.startswith("ISTA")))
         ax.set_xlabel("products with M or Mᵀ")
         charts.style(ax, f"λ = {lam}")
     return charts.finish(figure, axes, "Held-out LASSO problems", "(F - F*)/F*, geometric mean")

@@ -63,7 +63,7 @@ def figure2(
         )
         for label in RUNS
     }
-    found = dict(zip(parts, kept_all(cache, "lista", parts.values(), trained, progress), strict=True))
+    results = dict(zip(parts, kept_all(cache, "lista", parts.values(), trained, progress), strict=True))
     return Experiment(
         name="step-sizes/fig2",
         title="Conditions for the convergence of LISTA, after training",
@@ -74,19 +74,19 @@ def figure2(
                 ("network", "layer", *(LABELS[name] for name in SHOWN)),
                 tuple(
                     (label, t + 1, *(after[name][t] for name in SHOWN))
-                    for label, one in found.items()
-                    for after in (one["after"],)
+                    for label, result in results.items()
+                    for after in (result["after"],)
                     for t in sorted({0, layers // 4, layers // 2, 3 * layers // 4, layers - 1})
                 ),
             ),
             Table(
                 "error",
                 ("network", "mean |x_T - x|^2 before training", "after"),
-                tuple((label, one["first"], one["best"]) for label, one in found.items()),
+                tuple((label, result["first"], result["best"]) for label, result in results.items()),
             ),
         ),
-        figures=(Plot("fig2-violations.png", lambda: _draw(found, layers)),),
-        findings=_findings(found),
+        figures=(Plot("fig2-violations.png", lambda: _draw(results, layers)),),
+        findings=_findings(results),
         settings={
             "problems": f"one Gaussian {rows}x{columns} matrix, unit columns; {100 * SPARSITY:g} % non-zeros, noise {NOISE:g}",
             "layers": layers,
@@ -132,24 +132,24 @@ def _train(net: UnrolledISTA, epochs: int, batch: int, seed: int) -> dict[str, A
     }
 
 
-def _findings(found: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
+def _findings(results: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
     def first_and_last(name: str, kind: str = "") -> str:
         return "; ".join(
-            f"{label}: {percent(one['after'][name][0])} in layer 1, {percent(one['after'][name][-1])} in the last"
-            for label, one in found.items()
+            f"{label}: {percent(result['after'][name][0])} in layer 1, {percent(result['after'][name][-1])} in the last"
+            for label, result in results.items()
             if label.endswith(kind)
         )
 
-    shared = [one["after"] for label, one in found.items() if label.endswith("shared")]
-    worst = [max(one["after"]["diagonal"]) for one in found.values()]
-    outside = min(max(one["before"]["diagonal"]) for one in found.values()) > HIDDEN
-    off = [max(one["after"]["off_diagonal"]) for one in found.values()]
-    fall = {label: one["best"] / one["first"] for label, one in found.items()}
+    shared = [result["after"] for label, result in results.items() if label.endswith("shared")]
+    worst = [max(result["after"]["diagonal"]) for result in results.values()]
+    outside = min(max(result["before"]["diagonal"]) for result in results.values()) > HIDDEN
+    off = [max(result["after"]["off_diagonal"]) for result in results.values()]
+    fall = {label: result["best"] / result["first"] for label, result in results.items()}
     return (
         Finding(
             "The conditions under which LISTA is known to converge are broken by training (signs).",
             first_and_last("signs"),
-            all(max(one["after"]["signs"]) > HIDDEN for one in found.values()),
+            all(max(result["after"]["signs"]) > HIDDEN for result in results.values()),
             f"Agreement means that some layer of every network violates them for more than {percent(HIDDEN)} of the entries.",
         ),
         Finding(
@@ -177,11 +177,11 @@ def _findings(found: dict[str, dict[str, Any]]) -> tuple[Finding, ...]:
     )
 
 
-def _draw(found: dict[str, dict[str, Any]], layers: int) -> Figure:
-    figure, axes = charts.grid(1, len(found), panel=(3.4, 3.2))
-    for ax, (label, one) in zip(axes[0], found.items(), strict=True):
+def _draw(results: dict[str, dict[str, Any]], layers: int) -> Figure:
+    figure, axes = charts.grid(1, len(results), panel=(3.4, 3.2))
+    for ax, (label, result) in zip(axes[0], results.items(), strict=True):
         for colour, name in zip(charts.COLOURS, SHOWN, strict=False):
-            values = [100.0 * value for value in one["after"][name]]
+            values = [100.0 * value for value in result["after"][name]]
             ax.plot(range(1, layers + 1), values, "o-", color=colour, markersize=3.5, linewidth=1.5, label=LABELS[name])
         ax.set_ylim(-3.0, 103.0)
         ax.set_xlabel("layer")

@@ -166,19 +166,19 @@ def _run(setting: Setting, epochs: Sequence[int], cache: Path, progress: Progres
     path = cache / f"training-{hashed(key)}"
     problems = setting.size.problems(setting.seed)
     marks: list[Mark] = []
-    found, net = _Part([], ""), setting.network()
+    part, net = _Part([], ""), setting.network()
     for number in epochs:
         progress(_said(setting, number))
         net = setting.network()
-        found = _train(net, problems, setting, number, path)
+        part = _train(net, problems, setting, number, path)
 
         def measured(net: StepSizeNet = net, number: int = number) -> dict[str, Any]:
             return asdict(_measure(net, problems, number))
 
         marks.append(Mark(**kept(cache, "mark", {**key, "epochs": number}, measured)))
-        if found.ended:
+        if part.ended:
             break
-    return Run(setting, found.losses, marks, found.ended), net
+    return Run(setting, part.losses, marks, part.ended), net
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ def _train(net: StepSizeNet, problems: LeastSquares, setting: Setting, epochs: i
 
 def _copy_longest(path: Path, epochs: int, target: Path) -> None:
     """Start ``target`` from the run with the most epochs below ``epochs``, if there is one."""
-    found = [int(p.name) for p in path.iterdir() if p.name.isdigit()] if path.is_dir() else []
-    if shorter := [number for number in found if number < epochs]:
+    numbers = [int(p.name) for p in path.iterdir() if p.name.isdigit()] if path.is_dir() else []
+    if shorter := [number for number in numbers if number < epochs]:
         scratch = target.with_suffix(".part")
         shutil.rmtree(scratch, ignore_errors=True)
         shutil.copytree(path / str(max(shorter)), scratch)
@@ -230,15 +230,15 @@ def _copy_longest(path: Path, epochs: int, target: Path) -> None:
 
 
 def _measure(net: StepSizeNet, problems: LeastSquares, epochs: int) -> Mark:
-    found = learned_trace(net, problems, ITERATIONS, SMOOTHNESS).gaps
+    gaps = learned_trace(net, problems, ITERATIONS, SMOOTHNESS).gaps
     reference = trace(GD, problems, ITERATIONS).gaps
-    ratios = improvement(found.sum(1), reference.sum(1))
+    ratios = improvement(gaps.sum(1), reference.sum(1))
     return Mark(
         epochs,
-        found.sum(1).tolist(),
+        gaps.sum(1).tolist(),
         float(ratios[-1]),
         float(ratios[1:].mean()),
-        float((found[-1] > reference[-1] * (1.0 + 1e-6)).double().mean()),
+        float((gaps[-1] > reference[-1] * (1.0 + 1e-6)).double().mean()),
     )
 
 
@@ -251,10 +251,10 @@ def beside(nets: dict[str, StepSizeNet], size: Size, seed: int, sets: int, progr
 COLUMNS = ("method", "training, at T", "training, mean t <= T", "fresh, at T", "fresh, mean t <= T", "worse, fresh")
 
 
-def rows(found: Comparison, *first: Cell) -> tuple[tuple[Cell, ...], ...]:
+def rows(comparison: Comparison, *first: Cell) -> tuple[tuple[Cell, ...], ...]:
     """A row of ``COLUMNS`` for each method, after ``first``."""
     table = []
-    for row in found.rows:
+    for row in comparison.rows:
         assert row.fresh is not None
         t, f = row.training, row.fresh
         table.append(
@@ -263,9 +263,9 @@ def rows(found: Comparison, *first: Cell) -> tuple[tuple[Cell, ...], ...]:
     return tuple(table)
 
 
-def best_constant(found: Comparison) -> tuple[str, float]:
+def best_constant(comparison: Comparison) -> tuple[str, float]:
     """The best fixed step on the fresh sets, and its improvement there."""
-    fixed = {row.method: row.fresh.improvement for row in found.rows if row.method.startswith("GD ") and row.fresh}
+    fixed = {row.method: row.fresh.improvement for row in comparison.rows if row.method.startswith("GD ") and row.fresh}
     best = max(fixed, key=lambda name: fixed[name])
     return best, fixed[best]
 

@@ -45,22 +45,22 @@ def training(
 ) -> Experiment:
     """Figures 3 to 5 (512/400) and 6 to 9: the objective at T and along the iterations with training, and the improvement."""
     numbers = marks(epochs)
-    found, net = run(Setting(size, seed=seed), numbers, cache, progress)
+    trained, net = run(Setting(size, seed=seed), numbers, cache, progress)
     comparison = beside({LEARNED: net}, size, seed, sets, progress)
     figure = name.split("/")[1]
     return Experiment(
         name=name,
         title=f"Training of learned step sizes, x in R^{size.columns}, y in R^{size.rows}",
         reference=f"{PAPER}, {place_in_paper(figure)}",
-        tables=(_epochs(found), Table("methods", COLUMNS, rows(comparison))),
-        figures=(Plot(f"{figure}-training.png", lambda: draw_training({str(size): found}, seed)),),
+        tables=(_epochs(trained), Table("methods", COLUMNS, rows(comparison))),
+        figures=(Plot(f"{figure}-training.png", lambda: draw_training({str(size): trained}, seed)),),
         findings=(
-            falls_finding(found),
-            half_finding([(size, found)], epochs),
-            early_finding(found, seed),
+            falls_finding(trained),
+            half_finding([(size, trained)], epochs),
+            early_finding(trained, seed),
             fresh_finding([(size, comparison)]),
         ),
-        settings=about(found.setting, sets) | {"epochs": epochs},
+        settings=about(trained.setting, sets) | {"epochs": epochs},
     )
 
 
@@ -84,13 +84,21 @@ def table1(
     runs: list[tuple[Size, Run]] = []
     comparisons: list[tuple[Size, Comparison]] = []
     wanted = [(Setting(size, seed=seed), (0, epochs[size.columns])) for size in sizes]
-    for size, (found, net) in zip(sizes, run_all(wanted, cache, progress), strict=True):
-        runs.append((size, found))
+    for size, (trained, net) in zip(sizes, run_all(wanted, cache, progress), strict=True):
+        runs.append((size, trained))
         comparisons.append((size, beside({LEARNED: net}, size, seed, sets, progress)))
     conditions = [(size, e, shortfalls(Setting(size, expansion=e, seed=seed))) for size in sizes for e in (1.0, 100.0)]
     configurations = tuple(
-        (str(size), size.hidden, size.count, found.last.epochs, found.last.at_end, found.last.mean, found.last.worse)
-        for size, found in runs
+        (
+            str(size),
+            size.hidden,
+            size.count,
+            trained.last.epochs,
+            trained.last.at_end,
+            trained.last.mean,
+            trained.last.worse,
+        )
+        for size, trained in runs
     )
     return Experiment(
         name="step-sizes/table1",
@@ -125,7 +133,7 @@ def table1(
     )
 
 
-def _epochs(found: Run) -> Table:
-    lines: list[tuple[Cell, ...]] = [(m.epochs, m.objectives[-1], m.at_end, m.mean, m.worse) for m in found.marks]
+def _epochs(trained: Run) -> Table:
+    lines: list[tuple[Cell, ...]] = [(m.epochs, m.objectives[-1], m.at_end, m.mean, m.worse) for m in trained.marks]
     columns = ("epochs", "F - F* at T, summed", "at T", "mean t <= T", "problems worse than GD")
     return Table("improvement on the training problems", columns, tuple(lines))

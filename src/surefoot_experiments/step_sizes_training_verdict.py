@@ -24,14 +24,14 @@ CLEAR = 0.5
 """The paper's 'around 50 %' improvement."""
 
 
-def falls_finding(found: Run) -> Finding:
+def falls_finding(run: Run) -> Finding:
     """The objective falls with training."""
-    losses = found.losses
+    losses = run.losses
     rises = sum(b > a for a, b in pairwise(losses))
     return Finding(
         "The objective at T falls consistently with training.",
         f"{rises} of {len(losses) - 1} epochs raised it; {losses[0]:.3g} to {losses[-1]:.3g}"
-        + (f"; ended: {found.ended}" if found.ended else ""),
+        + (f"; ended: {run.ended}" if run.ended else ""),
         rises <= 0.01 * len(losses) and losses[-1] < losses[0],
         "Agreement means a lower objective at the end, and at most one epoch in a hundred that raises it.",
     )
@@ -40,13 +40,13 @@ def falls_finding(found: Run) -> Finding:
 def half_finding(runs: Sequence[tuple[Size, Run]], epochs: int) -> Finding:
     """The improvement on gradient descent."""
     short = epochs < 50_000
-    reached = all(found.last.at_end >= CLEAR for _, found in runs)
+    reached = all(run.last.at_end >= CLEAR for _, run in runs)
     return Finding(
         "Learned step sizes improve on gradient descent by around 50 %.",
         "; ".join(
-            f"{size}: {percent(found.last.at_end)} at T, {percent(found.last.mean)} on average, after "
-            f"{found.last.epochs:,} epochs"
-            for size, found in runs
+            f"{size}: {percent(run.last.at_end)} at T, {percent(run.last.mean)} on average, after "
+            f"{run.last.epochs:,} epochs"
+            for size, run in runs
         ),
         True if reached else None if short else False,
         "Agreement means 50 % or more at T on the training problems."
@@ -58,16 +58,16 @@ def half_finding(runs: Sequence[tuple[Size, Run]], epochs: int) -> Finding:
     )
 
 
-def early_finding(found: Run, seed: int) -> Finding:
+def early_finding(run: Run, seed: int) -> Finding:
     """The first iterations against the last."""
-    reference = gradient_descent(found.setting.size.problems(seed))
+    reference = gradient_descent(run.setting.size.problems(seed))
     worst = max(
         (objective / plain, t, mark.epochs)
-        for mark in found.marks[1:]
+        for mark in run.marks[1:]
         for t, (objective, plain) in enumerate(zip(mark.objectives, reference, strict=True))
         if t > 0
     )
-    small = found.setting.size.columns <= 64
+    small = run.setting.size.columns <= 64
     return Finding(
         "For small problems the first few iterations get worse with training while the last improves."
         if small
@@ -81,10 +81,10 @@ def early_finding(found: Run, seed: int) -> Finding:
     )
 
 
-def fresh_finding(found: Sequence[tuple[Size, Comparison]]) -> Finding:
+def fresh_finding(comparisons: Sequence[tuple[Size, Comparison]]) -> Finding:
     """The same on fresh problems, beside constant steps."""
     texts = []
-    for size, comparison in found:
+    for size, comparison in comparisons:
         learned = comparison[LEARNED]
         assert learned.fresh is not None
         best, value = best_constant(comparison)
@@ -101,10 +101,10 @@ def fresh_finding(found: Sequence[tuple[Size, Comparison]]) -> Finding:
     )
 
 
-def krylov_finding(found: Sequence[tuple[Size, Comparison]]) -> Finding:
+def krylov_finding(comparisons: Sequence[tuple[Size, Comparison]]) -> Finding:
     """Methods that need no training."""
     texts = []
-    for size, comparison in found:
+    for size, comparison in comparisons:
         fresh = {name: comparison[name].fresh for name in ("FISTA", "CGLS")}
         gaps = {name: value.gap for name, value in fresh.items() if value is not None}
         reference = comparison[GD].fresh
@@ -119,9 +119,9 @@ def krylov_finding(found: Sequence[tuple[Size, Comparison]]) -> Finding:
     )
 
 
-def conditions_finding(found: Sequence[tuple[str, Mapping[str, float]]]) -> Finding:
+def conditions_finding(shortfalls: Sequence[tuple[str, Mapping[str, float]]]) -> Finding:
     """Whether the printed conditions can be met."""
-    worst = {label: max(short.values()) for label, short in found}
+    worst = {label: max(short.values()) for label, short in shortfalls}
     return Finding(
         "The conditions (13) of Theorem 4.7 can be met by the proposed initialisation (section 5).",
         "; ".join(
@@ -133,10 +133,10 @@ def conditions_finding(found: Sequence[tuple[str, Mapping[str, float]]]) -> Find
     )
 
 
-def expansion_finding(found: Sequence[tuple[Size, float, Mapping[str, float]]]) -> Finding:
+def expansion_finding(shortfalls: Sequence[tuple[Size, float, Mapping[str, float]]]) -> Finding:
     """Whether a larger expansion brings them closer."""
     pairs: dict[str, list[float]] = {}
-    for size, _, short in found:
+    for size, _, short in shortfalls:
         pairs.setdefault(str(size), []).append(max(short.values()))
     return Finding(
         "A larger expansion e brings the conditions closer (Lemmas 5.1 to 5.4).",

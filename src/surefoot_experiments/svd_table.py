@@ -129,20 +129,20 @@ def trained(
 def _measured(net: LearnedSVD, M: Tensor) -> dict[str, float]:
     """The paper's test loss and MSE."""
     sigma = torch.linalg.svdvals(M)
-    found = net(M)
-    loss = objective(M, found.U, found.Vh.mT) + sigma.sum(-1)
-    return {"loss": float(loss.mean()), "mse": float((found.S - sigma).square().mean())}
+    decomposed = net(M)
+    loss = objective(M, decomposed.U, decomposed.Vh.mT) + sigma.sum(-1)
+    return {"loss": float(loss.mean()), "mse": float((decomposed.S - sigma).square().mean())}
 
 
 def _collected(measured: list[dict[str, float]]) -> dict[str, list[float]]:
-    return {name: [one[name] for one in measured] for name in ("loss", "mse")}
+    return {name: [losses[name] for losses in measured] for name in ("loss", "mse")}
 
 
 def _printed(when: str, name: str, depth: int) -> float | None:
     return PRINTED[when][name][DEPTHS.index(depth)] if depth in DEPTHS else None
 
 
-def _by_depth(depths: tuple[int, ...], found: dict[str, dict[str, list[float]]]) -> Table:
+def _by_depth(depths: tuple[int, ...], curves: dict[str, dict[str, list[float]]]) -> Table:
     columns = ["K_svd"]
     for when in ("before", "after"):
         for name in ("loss", "MSE"):
@@ -152,7 +152,7 @@ def _by_depth(depths: tuple[int, ...], found: dict[str, dict[str, list[float]]])
         row: list[float | int | None] = [depth]
         for when in ("before", "after"):
             for name in ("loss", "mse"):
-                row += [found[when][name][index], _printed(when, name, depth)]
+                row += [curves[when][name][index], _printed(when, name, depth)]
         rows.append(tuple(row))
     return Table("by depth", tuple(columns), tuple(rows))
 
@@ -162,8 +162,8 @@ def _by_reading(depths: tuple[int, ...], readings: dict[str, dict[str, dict[str,
         "without training, by reading of N(0, 1/√d)",
         ("reading", "K_svd", "loss", "MSE", "MSE, paper"),
         tuple(
-            (reading, depth, found["before"]["loss"][k], found["before"]["mse"][k], _printed("before", "mse", depth))
-            for reading, found in readings.items()
+            (reading, depth, curves["before"]["loss"][k], curves["before"]["mse"][k], _printed("before", "mse", depth))
+            for reading, curves in readings.items()
             for k, depth in enumerate(depths)
         ),
     )
@@ -187,8 +187,8 @@ def _peers(M: Tensor, depth: int, seed: int) -> Table:
         net = _net(size, depth, seed, inverse)
 
         def run(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            found = net(M)
-            return found.U, found.S, found.Vh
+            decomposed = net(M)
+            return decomposed.U, decomposed.S, decomposed.Vh
 
         return run
 
@@ -197,11 +197,11 @@ def _peers(M: Tensor, depth: int, seed: int) -> Table:
         f"D-SVD, K_svd = {depth}, exact inverse": layers("exact"),
         f"D-SVD, K_svd = {depth}, LD-Minv {INNER[0]}x{INNER[1]}": layers(INNER),
     }
-    found = {name: accuracy(method, M) for name, method in methods.items()}
-    first = found["torch.linalg.svd"].seconds
+    errors = {name: accuracy(method, M) for name, method in methods.items()}
+    first = errors["torch.linalg.svd"].seconds
     rows: list[tuple[Cell, ...]] = [
-        (name, one.seconds, one.seconds / first, one.residual, one.orthogonality, one.values)
-        for name, one in found.items()
+        (name, error.seconds, error.seconds / first, error.residual, error.orthogonality, error.values)
+        for name, error in errors.items()
     ]
     return Table("beside torch.linalg.svd, largest errors", PEER_COLUMNS, tuple(rows))
 
@@ -216,9 +216,9 @@ def _ties(name: str, A: Tensor, seed: int) -> tuple[str, str, str, float | None]
     net = LearnedSVD(*A.shape, layers=30, seed=seed)
     U, S, Vh = torch.linalg.svd(A)
     (peer,) = torch.autograd.grad(U[0] @ Vh[:, 0], A)
-    found = net(A)
-    (own,) = torch.autograd.grad(found.U[0] @ found.Vh[:, 0], A, retain_graph=True)
-    (nuclear,) = torch.autograd.grad(found.S.sum(), A)
+    decomposed = net(A)
+    (own,) = torch.autograd.grad(decomposed.U[0] @ decomposed.Vh[:, 0], A, retain_graph=True)
+    (nuclear,) = torch.autograd.grad(decomposed.S.sum(), A)
     rank = int(S.detach().gt(1e-12 * float(S[0].detach())).sum())
     U, Vh = U.detach()[:, :rank], Vh.detach()[:rank]
     # of a rank-deficient matrix any element of the subdifferential UVᵀ + W will do; what W acts on is projected away
@@ -241,10 +241,13 @@ def _findings(
     settled = [k for k, depth in enumerate(depths) if depth >= SETTLED and depth in DEPTHS]
     differences = {
         reading: max(
-            (abs(found["before"]["mse"][k] / PRINTED["before"]["mse"][DEPTHS.index(depths[k])] - 1.0) for k in settled),
+            (
+                abs(curves["before"]["mse"][k] / PRINTED["before"]["mse"][DEPTHS.index(depths[k])] - 1.0)
+                for k in settled
+            ),
             default=None,
         )
-        for reading, found in readings.items()
+        for reading, curves in readings.items()
     }
     closest = {name: value for name, value in differences.items() if value is not None}
     deepest, last = depths[-1], len(depths) - 1
@@ -288,13 +291,13 @@ def _findings(
     )
 
 
-def _draw_depths(depths: tuple[int, ...], found: dict[str, dict[str, list[float]]]) -> Figure:
+def _draw_depths(depths: tuple[int, ...], curves: dict[str, dict[str, list[float]]]) -> Figure:
     figure, axes = charts.grid(1, 2)
     for ax, (name, label) in zip(
         axes[0], {"loss": "test loss", "mse": "MSE of the singular values"}.items(), strict=True
     ):
         for colour, when in zip(charts.COLOURS, ("before", "after"), strict=False):
-            ax.plot(depths, found[when][name], "o-", color=colour, markersize=3.5, label=f"{when} training")
+            ax.plot(depths, curves[when][name], "o-", color=colour, markersize=3.5, label=f"{when} training")
             ax.plot(DEPTHS, PRINTED[when][name], "--", color=colour, linewidth=1.0, label=f"{when} training, paper")
         ax.set_yscale("log")
         ax.set_xlabel("K_svd")

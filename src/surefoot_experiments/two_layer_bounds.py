@@ -159,7 +159,7 @@ def _findings(table: Table) -> tuple[Finding, ...]:
 
     loose = numbers(paper, "guaranteed / iterations")
     along = [x for x in numbers(paper, "decades run / decades of (20)") if math.isfinite(x)]
-    found = [
+    findings = [
         Finding(
             "The loss stays under the bounds (17) and (20).",
             f"{violations} violations in {compared:,} comparisons",
@@ -178,7 +178,7 @@ def _findings(table: Table) -> tuple[Finding, ...]:
     if len(paper) >= 6:
         ratios = numbers(paper, "alpha1/alpha2")
         runs, bounds = (rank_correlation(ratios, numbers(paper, k)) for k in ("iterations", "guaranteed"))
-        found.append(
+        findings.append(
             Finding(
                 "Bounds and runs become slower as alpha1/alpha2 decreases.",
                 f"rank correlation of alpha1/alpha2 with iterations {runs:.2f}, with guaranteed ones {bounds:.2f}",
@@ -188,7 +188,7 @@ def _findings(table: Table) -> tuple[Finding, ...]:
         )
     executed, promised = numbers(ours, "iterations"), numbers(ours, "guaranteed")
     ahead = numbers([r for r in paper if r["rule"] == "paper-rho"], "guaranteed")
-    found.append(
+    findings.append(
         Finding(
             "(Not in the paper: the drift bound with certified Barzilai-Borwein steps.)",
             f"guaranteed {min(promised):.0f} to {max(promised):.0f} iterations where the paper's bound needs "
@@ -198,7 +198,7 @@ def _findings(table: Table) -> tuple[Finding, ...]:
             "alpha1/alpha2 costs little.",
         )
     )
-    return tuple(found)
+    return tuple(findings)
 
 
 def _draw(settings: dict[tuple[float, int], dict[str, _Series]], noises: list[float], widths: list[int]) -> Figure:

@@ -66,10 +66,10 @@ def table3(
         ]
     results = iter(kept_all(None, "", parts, measured, progress))
     for label in labels:
-        found = factors.setdefault(label, {})
+        by_source = factors.setdefault(label, {})
         for _ in range(repeats):
             for source, value in next(results).items():
-                found.setdefault(source, []).append(value)
+                by_source.setdefault(source, []).append(value)
     rows = tuple(_row(label, source, values) for label in labels for source, values in factors[label].items())
     table = Table("local factors", ("instance", "source", "factor", "iterations per decade"), rows)
     return Experiment(

@@ -50,8 +50,8 @@ def figure3(
         for width in widths
         for repeat in range(repeats)
     ]
-    for part, found in zip(parts, kept_all(None, "", parts, conditioned, progress), strict=True):
-        for p, kappa, ratio in zip(exponents, found["kappas"], found["ratios"], strict=True):
+    for part, result in zip(parts, kept_all(None, "", parts, conditioned, progress), strict=True):
+        for p, kappa, ratio in zip(exponents, result["kappas"], result["ratios"], strict=True):
             kappas[p, part.arguments["width"]].append(kappa)
             ratios[p, part.arguments["width"]].append(ratio)
     rows = tuple((p, h, mean(kappas[p, h]), mean([k * k for k in kappas[p, h]]), mean(ratios[p, h])) for p, h in kappas)

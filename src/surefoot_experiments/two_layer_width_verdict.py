@@ -72,11 +72,11 @@ def figure4_findings(table: Table, variances: list[float], widths: list[int]) ->
         value = cells[variance, width, method]["iterations"]
         return math.inf if value is None else float(value)
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     last = widths[-1]
     for variance in variances:
         ours, plain = count(variance, last, "paper-rho"), count(variance, last, PLAIN)
-        found.append(
+        findings.append(
             Finding(
                 f"Steps (19) almost match plain gradient descent at large width (noise variance {variance:g}).",
                 f"h = {last}: {ours:.1f} iterations beside {plain:.1f}",
@@ -87,7 +87,7 @@ def figure4_findings(table: Table, variances: list[float], widths: list[int]) ->
         )
         factors = [float(cells[variance, h, "paper-rho"]["final factor"] or 1.0) for h in widths]
         wider = [float(cells[variance, h, "paper-rho"]["alpha1/alpha2"] or 0.0) for h in widths]
-        found.append(
+        findings.append(
             Finding(
                 f"As the width grows, alpha1/alpha2 grows and the rate comes closer (noise variance {variance:g}).",
                 f"h = {widths[0]} to {last}: alpha1/alpha2 {wider[0]:.2f} to {wider[-1]:.2f}, "
@@ -99,7 +99,7 @@ def figure4_findings(table: Table, variances: list[float], widths: list[int]) ->
     bb = [count(v, last, "certified-bb") for v in variances]
     search = [count(v, last, "exact-line-search") for v in variances]
     plain = [count(v, last, PLAIN) for v in variances]
-    found.append(
+    findings.append(
         Finding(
             "(Not in the paper: rules without a schedule at the largest width.)",
             f"iterations: certified-bb {min(bb):.1f} to {max(bb):.1f}, exact line search {min(search):.1f} to "
@@ -109,4 +109,4 @@ def figure4_findings(table: Table, variances: list[float], widths: list[int]) ->
             "descent.",
         )
     )
-    return tuple(found)
+    return tuple(findings)
