@@ -8,7 +8,7 @@ from typing import Any
 from surefoot_check.feed_forward import local
 
 from .._core.certificate import Certificate
-from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
+from .._core.steps import SHARED, BarzilaiBorwein, StepRule
 from .engine import Engine
 
 
@@ -72,5 +72,6 @@ class CertifiedBB(Floor):
 
 
 RULES: dict[str, type[StepRule]] = {
-    rule.name: rule for rule in (CertifiedBB, Floor, BarzilaiBorwein, Polyak, Backtracking, Constant)
+    **{rule.name: rule for rule in (CertifiedBB, Floor)},
+    **SHARED,
 }

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from surefoot_check.arrays import FormatError
+from surefoot_check.feed_forward import SYSTEM as CHECKED
 from surefoot_check.feed_forward import enclosures as rigorous
 from surefoot_check.feed_forward import local, network
 from surefoot_check.statement import Theorem
@@ -18,15 +19,15 @@ from surefoot_check.statement import Theorem
 from .._core.audit import Audit, Rows
 from .._core.certificate import SCALE, Certificate, checkable, publish
 from .._core.losses import Loss
+from .._core.measuring import stored
 from .._core.samples import sample_loss
 from .._core.system import Descendable, Measured
-from .._core.validate import unknown
 from . import planner
 from .audit import audit
 from .engine import Engine
 from .loss import NetworkLoss
 from .modules import build, exactly, layers_of, table, weights_of
-from .steps import RULES, CertifiedBB
+from .steps import RULES
 from .words import WORDS
 
 
@@ -40,7 +41,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
     plans = planner.PLANS
     default_theorem = local.THEOREM.id
     rules = RULES
-    default_rule = CertifiedBB.name
+    engines = (Engine.name,)
 
     def problem(self, net: nn.Sequential, loss: Loss) -> NetworkLoss:
         """The squared loss with how the layers of the network are made.
@@ -95,10 +96,9 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
 
     def _stored(self, net: nn.Sequential, loss: NetworkLoss) -> tuple[network.Network, dict[str, np.ndarray]]:
         """Problem and weights as the checker has them."""
-        problem = network.load(loss.kind, {name: tensor.cpu().numpy() for name, tensor in loss.arrays().items()})
+        problem, weights = stored(CHECKED, loss, self.reduced(net, loss))
         assert isinstance(problem, network.Network)
-        weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
-        return problem, network.read_weights(weights, problem, "net")
+        return problem, weights
 
     def suggestion(
         self,
@@ -173,15 +173,12 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
 
         Raises:
             TypeError: a network in float32, into which the iterates of a run would not fit.
-            ValueError: an unknown engine.
         """
         if any(parameter.dtype is not torch.float64 for parameter in net.parameters()):
             raise TypeError(
                 "net has weights in float32; it is certified as its exact copy in float64, and a run is of that copy: "
                 "pass copy.deepcopy(net).double()"
             )
-        if name not in ("auto", Engine.name):
-            raise unknown("engine", name, ["auto", Engine.name])
         return Engine(loss, self.reduced(net, loss))
 
     def write(self, net: nn.Sequential, loss: NetworkLoss, weights: Mapping[str, Tensor]) -> None:
