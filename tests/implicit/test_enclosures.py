@@ -22,6 +22,7 @@ from surefoot_check.checker import check
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
 from surefoot_check.problems import Samples, load_problem
+from surefoot_check.rigor.bounds import FAST
 from surefoot_check.rigor.gram import cheap_norm, extreme_bounds, norm_bounds
 from surefoot_check.verdict import Outcome
 
@@ -474,12 +475,13 @@ def test_weights_that_do_not_fit_are_refused(name: str, value: Array) -> None:
 
 def test_each_system_refuses_the_other_kind_of_problem() -> None:
     from surefoot_check.linear_resnet import enclosures as linear_resnet
-    from surefoot_check.two_layer import enclosures as two_layer
+    from surefoot_check.two_layer import SYSTEM
 
-    samples = load_problem("samples", {"X": np.ones((2, 1)), "Y": np.ones((2, 1))})
+    arrays = {"X": np.ones((2, 1)), "Y": np.ones((2, 1))}
+    samples = load_problem("samples", arrays)
     squared = load_problem("squared", {"X": np.ones((2, 1)), "Y": np.ones((2, 1)), "optimum": np.ones((1, 1))})
     with pytest.raises(FormatError, match="samples"):
-        two_layer.read_weights({}, samples, "file")
+        SYSTEM.load("samples", arrays, FAST)
     W = {"A": np.ones((1, 1)), "B": np.ones((1, 1)), "W": np.zeros((1, 1, 1))}
     with pytest.raises(FormatError, match="squared loss"):
         linear_resnet.read_weights(W, samples, "file")
