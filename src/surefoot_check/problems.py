@@ -35,14 +35,16 @@ Shape = tuple[int | None, ...]
 """Of an array; ``None`` for any length."""
 
 
-def read_arrays(arrays: Mapping[str, Array], shapes: Mapping[str, Shape], file: str) -> dict[str, Array]:
-    """Those of these shapes among the arrays of the file of that name: float64, not empty, with finite entries of usual size."""
+def read_arrays(
+    arrays: Mapping[str, Array], shapes: Mapping[str, Shape], file: str, largest: float = LARGEST
+) -> dict[str, Array]:
+    """Those of these shapes among the arrays of the file of that name: float64, not empty, with entries of at most that size."""
     found: dict[str, Array] = {}
     for name, shape in shapes.items():
         array = arrays.get(name)
         if array is None or array.dtype != np.float64 or array.size == 0 or not _fits(array.shape, shape):
             raise FormatError(f"{file}: {name} is missing or malformed, or does not fit the problem")
-        within(f"{file}: {name}", array, LARGEST)
+        within(f"{file}: {name}", array, largest)
         found[name] = array
     return found
 

@@ -39,7 +39,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
     if not isinstance(problem, Samples):
         raise FormatError(f"{name}: implicit networks do not solve a problem of kind {problem.kind!r}")
     d, p = problem.X.shape[1], problem.Y.shape[1]
-    weights = read_arrays(arrays, {"A": (None, None), "W": (d, None), "b": (None, p), "gamma": ()}, name)
+    weights = read_arrays(arrays, {"A": (None, None), "W": (d, None), "b": (None, p), "gamma": ()}, name, LARGEST)
     A, W, b, _ = weights.values()
     m = len(A)
     if not A.shape[1] == W.shape[1] == len(b) == m:

@@ -69,7 +69,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
         raise FormatError(f"{name}: learned inverses do not solve a problem of kind {problem.kind!r}")
     if name != "initial.safetensors":
         raise FormatError(f"{name}: a learned inverse has no checkpoints; nothing is claimed of any")
-    weights = read_arrays(arrays, {"C": (None, None)}, name)
+    weights = read_arrays(arrays, {"C": (None, None)}, name, LARGEST)
     C = weights["C"]
     if C.shape[0] > MAX_LAYERS or C.shape[1] > MAX_TERMS:
         raise FormatError(f"{name}: C has shape {C.shape}; at most {MAX_LAYERS} layers of {MAX_TERMS} terms are read")
