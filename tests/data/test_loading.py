@@ -1,9 +1,5 @@
 """Choosing the format, bundled data, splits, and sources that do not exist."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -128,11 +124,3 @@ def test_empty_source_and_empty_name(tmp_path):
         load("")
     with pytest.raises(DataError, match="NAME is missing after the colon"):
         load(f"{tmp_path}/a.npz:")
-
-
-def test_import_is_light():
-    heavy = ("scipy", "sklearn", "PIL", "matplotlib")
-    code = f"import sys, surefoot.data; print([m for m in {heavy} if m in sys.modules])"
-    environment = {"PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

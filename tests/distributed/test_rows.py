@@ -6,12 +6,12 @@ import json
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from programs import wait_until
 from ranks import Ranks, run_ranks
 from safetensors.numpy import load_file
 
@@ -234,13 +234,12 @@ def test_sigterm_to_every_rank_ends_with_a_checkpoint(rows: Path, tmp_path: Path
     with Ranks(
         ["-m", "surefoot", *TRAIN, "--data", f"{rows / 'X.npy'},{rows / 'Y.npy'}", *limit, "--out", str(run)], 2
     ) as job:
-        end = time.monotonic() + 90.0
-        while not list(run.glob("checkpoints/*.safetensors")) and time.monotonic() < end:
-            time.sleep(0.05)
+        written = lambda: list(run.glob("checkpoints/*.safetensors"))  # noqa: E731
+        wait_until(lambda: written() or any(process.poll() is not None for process in job.processes))
         for process in job.processes:  # as torchrun does
             process.send_signal(signal.SIGTERM)
-        results = job.wait(60)
+        results = job.wait(120)
     assert [r.returncode for r in results] == [143, 0], results
     assert "--resume" in results[0].stderr
-    newest = max(run.glob("checkpoints/*.safetensors"))
+    newest = max(written())
     assert int(newest.stem) >= 1

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from programs import wait_until
 from ranks import Ranks, run_ranks
 
 import surefoot as sf
@@ -32,15 +32,13 @@ def stopped(
     results, and the checkpoints when it was stopped."""
     rank, run = request.param, tmp_path_factory.mktemp("stopped") / "run"
     with Ranks(["-m", "surefoot", *TRAIN, "--epochs", "100000000", "--out", str(run)], 3, LIMIT) as job:
-        end = time.monotonic() + 90.0
-        while len(checkpoints(run)) < 2 and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_until(lambda: len(checkpoints(run)) >= 2 or any(process.poll() is not None for process in job.processes))
         one = job.processes[rank]
         one.send_signal(signal.SIGSTOP)
         before = checkpoints(run)
         for other in job.processes:
             if other is not one:
-                other.wait(90.0)
+                other.wait(120.0)
         assert one.poll() is None
         one.send_signal(signal.SIGCONT)
         yield rank, run, job.wait(60.0), before
