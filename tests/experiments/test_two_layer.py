@@ -197,7 +197,7 @@ def test_findings_follow_from_the_table(figure2: Experiment) -> None:
 def test_timing_a_rule_does_not_change_it() -> None:
     instance = small_instance()
     certificate = instance.certify(instances.DRIFT)
-    timed = rules.Timed(rules.make("certified-bb", certificate, rules.STEP_RULES, "certified-bb"))
+    timed = rules.Timed(rules.make("certified-bb", certificate, rules.STEP_RULES))
     timed_run = instance.run(timed, certificate)
     plain_run = instance.run("certified-bb", certificate)
     assert timed_run.gaps == plain_run.gaps
