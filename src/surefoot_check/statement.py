@@ -114,12 +114,12 @@ class Theorem(ABC):
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     base: ClassVar[tuple[str, ...]]
-    choices: ClassVar[tuple[str, ...]]
+    choices: ClassVar[tuple[str, ...]] = ()
     """Names of the free choices, which are published and verified."""
 
-    @abstractmethod
     def derived(self, q: Quantities) -> dict[str, Number]:
         """Quantities that follow from base and parameters, by their symbols in ASCII."""
+        return {}
 
     @abstractmethod
     def conditions(self, q: Quantities) -> list[Inequality]:
@@ -160,3 +160,11 @@ def starts_with(segment: Segment, step: Number) -> Iterator[Inequality]:
     yield Inequality("the step is at most the first step", segment.main_step, "<=", step)
     yield Inequality("the step is at least the first step", segment.main_step, ">=", step)
     yield Inequality("there is no other step", segment.other_step, "<=", 0.0)
+
+
+def one_rate(q: Quantities, schedule: Schedule, step: Number, decrease: Number) -> Iterator[Inequality]:
+    """The obligations of a schedule whose every step is ``step`` and takes at least the part ``decrease`` of the gap."""
+    yield from chain(q, schedule)
+    for segment in schedule:
+        yield from starts_with(segment, step)
+        yield Inequality("the decrease is the theorem's", decrease, ">=", segment.decrease)

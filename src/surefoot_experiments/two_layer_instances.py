@@ -18,8 +18,7 @@ from surefoot._core.run import Run
 from surefoot._core.schedule import iterations_to
 from surefoot._core.steps import StepRule
 from surefoot._two_layer.network import TwoLayerLinear
-from surefoot._two_layer.planner import C_EXPONENT, D_EXPONENT, SAFETY
-from surefoot_check.two_layer import constants as tl
+from surefoot._two_layer.planner import C_EXPONENT, D_EXPONENT, SAFETY, printed_coefficients
 
 from .draws import gaussian
 
@@ -140,7 +139,7 @@ def conditioning(certificate: Certificate) -> float:
 
 def local_smoothness(row: dict[str, float], smoothness: float, eta: float) -> float:
     """The paper's K_t(η) from the measurements of one iterate."""
-    k = tl.printed_coefficients(smoothness, row["sigma_max_squared"], row["gap"], row["map_norm"])
+    k = printed_coefficients(smoothness, row["sigma_max_squared"], row["gap"], row["map_norm"])
     return float(k[0] + eta * (k[1] + eta * k[2]))
 
 

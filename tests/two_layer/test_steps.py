@@ -19,7 +19,6 @@ from surefoot._two_layer.engines import Engine
 from surefoot._two_layer.iterate import Quartic
 from surefoot._two_layer.steps import DRIFT, PAPER, first_critical_point
 from surefoot._two_layer.system import TwoLayerSystem
-from surefoot_check.two_layer import constants as tl
 
 KINDS = ["squared", "sensing", "sensing-deficient", "softmax"]
 RULES = list(TwoLayerSystem.rules)
@@ -381,7 +380,7 @@ def test_the_paper_steps_grow_until_they_meet_their_limit(rule: str) -> None:
     run = sf.descend(net, loss, rule, 30, certificate=certificate, progress=False)
     for t, (step, row) in enumerate(zip(run.step_sizes, run.rows, strict=False)):
         growth = (1.0 + q["initial_step"] ** q["d"]) ** (0.5 * t) * q["initial_step"]
-        k = tl.printed_coefficients(q["smoothness"], row["sigma_max_squared"], row["gap"], row["map_norm"])
+        k = planner.printed_coefficients(q["smoothness"], row["sigma_max_squared"], row["gap"], row["map_norm"])
         limit = planner.cubic_root(*k)
         assert step <= growth * (1.0 + 1e-12) and step <= limit * (1.0 + 1e-8)
         if rule == "paper-rho":

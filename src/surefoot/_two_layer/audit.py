@@ -69,7 +69,7 @@ def _descent(steps: list[tuple[Row, Row]], resolution: float) -> Lines:
 def _contraction(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: float) -> Lines:
     q = certificate.quantities
     for a, b in steps:
-        factor = tl.contraction_factor(
+        factor = planner.contraction_factor(
             a["step"],
             q["strong_convexity"] * a["sigma_min_squared"],
             q["smoothness"] * a["sigma_max_squared"],
@@ -122,6 +122,6 @@ def _paper_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Line
     eta0 = q["initial_step"]
     for a, _ in steps:
         t, step = int(a["iteration"]), a["step"]
-        printed = tl.printed_coefficients(q["smoothness"], a["sigma_max_squared"], a["gap"], a["map_norm"])
+        printed = planner.printed_coefficients(q["smoothness"], a["sigma_max_squared"], a["gap"], a["map_norm"])
         yield t, step, min(planner.step_cap(q, t), planner.cubic_root(*printed) * (1.0 + 2e-12))
         yield t, eta0, step

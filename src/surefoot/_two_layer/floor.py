@@ -81,7 +81,7 @@ def floor(measured: Mapping[str, float], budget: Budget, spent: float) -> Floor:
         lower = budget.strong_convexity * max(measured["sigma_min_squared"], budget.guaranteed)
         upper = budget.smoothness * measured["sigma_max_squared"]
         contraction_step = planner.contraction_floor(lower, upper, measured["curvature"], cap)
-        factor = tl.contraction_factor(contraction_step, lower, upper, measured["curvature"])
+        factor = planner.contraction_factor(contraction_step, lower, upper, measured["curvature"])
         goal = min(goal, factor * factor * gap)
     return Floor(sharp_step, contraction_step, goal)
 

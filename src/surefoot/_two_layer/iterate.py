@@ -224,7 +224,7 @@ class Iterate:
     @cached_property
     def printed(self) -> tuple[float, float, float]:
         """Coefficients of the paper's local smoothness K_t(η)."""
-        k = tl.printed_coefficients(self.loss.smoothness, self.sigma_max_squared, self.gap, self.map_norm)
+        k = planner.printed_coefficients(self.loss.smoothness, self.sigma_max_squared, self.gap, self.map_norm)
         return float(k[0]), float(k[1]), float(k[2])
 
     @cached_property

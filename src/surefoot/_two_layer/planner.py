@@ -36,6 +36,18 @@ LEAST_GROWTH = 2.0**-53
 SAFETY = 0.999
 """η0 is this share of η_max (the paper leaves it open)."""
 
+
+def printed_coefficients(K: float, s_plus: float, gap: float, w_norm: float) -> tuple[float, float, float]:
+    """k0, k1, k2 of the paper's local smoothness K_t(η)."""
+    r = math.sqrt(2.0 * K * gap)
+    return K * s_plus + r, 3.0 * K * s_plus * r, 6.0 * K * K * w_norm * gap
+
+
+def contraction_factor(eta: float, lower: float, upper: float, curvature: float) -> float:
+    """r(η) = max(|1 - η l|, |1 - η u|) + η² s of Theorem III; sqrt(L) contracts by it."""
+    return max(1.0 - eta * lower, eta * upper - 1.0, 0.0) + eta * eta * curvature
+
+
 # -- floor steps --------------------------------------------------------------------------------------------------------
 
 

@@ -50,7 +50,6 @@ class LinearisedADMM(Theorem):
     reference = "surefoot, docs/theorems/deconvolution.md, Theorem 1; Fazel et al. 2013; He and Yuan 2015"
     rule = RULE
     base = tuple(DIRECTIONS)
-    choices = ()
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         return {"distance_bound": distance(q)}

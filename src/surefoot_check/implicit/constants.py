@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 from ..numbers import Number, Quantities, sqrt
+from ..statement import Inequality
 
 NODES = 128
 """Nodes of the majorant of ``implicit/spectral``."""
@@ -56,6 +58,13 @@ def sensitivity(q: Quantities, z: Number) -> Number:
 def hidden_drift(q: Quantities, z: Number, S: Number) -> Number:
     """(1+δ)γzBS/(1-q): how far A moves."""
     return (1.0 + q["delta"]) * q["gamma"] * z * q["B"] * S / (1.0 - contraction(q))
+
+
+def signs(q: Quantities) -> Iterator[Inequality]:
+    """The obligations of the signs of what is chosen."""
+    yield Inequality("eta > 0", q["eta"], ">", 0.0)
+    for name in ("f", "rho", "B", "tau", "delta"):
+        yield Inequality(f"{name} is not negative", q[name], ">=", 0.0)
 
 
 def residual_norm(q: Quantities) -> Number:

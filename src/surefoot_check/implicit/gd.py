@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
-from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, one_rate
 from . import paper
 
 FACTOR = 8.0
@@ -63,12 +63,8 @@ class GradientDescent(Theorem):
         return [*first, *hypotheses(q), Inequality("(20): eta is below its bound", q["eta"], "<", largest_step(q))]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from chain(q, schedule)
+        yield from one_rate(q, schedule, q["eta"], q["eta"] * q["sigma_min_Z"] * q["sigma_min_Z"] / 4.0)
         yield Inequality("eta > 0", q["eta"], ">", 0.0)
-        fall = q["eta"] * q["sigma_min_Z"] * q["sigma_min_Z"] / 4.0
-        for segment in schedule:
-            yield from starts_with(segment, q["eta"])
-            yield Inequality("the decrease is the theorem's", fall, ">=", segment.decrease)
 
 
 THEOREM = GradientDescent()

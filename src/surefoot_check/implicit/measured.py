@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, smaller
-from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, one_rate
 from . import constants as shared
 
 
@@ -101,14 +101,9 @@ class MeasuredConstants(Theorem):
         ]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from chain(q, schedule)
-        yield Inequality("eta > 0", q["eta"], ">", 0.0)
-        for name in ("f", "rho", "B", "tau", "delta"):
-            yield Inequality(f"{name} is not negative", q[name], ">=", 0.0)
         fall = q["eta"] * descent(q)
-        for segment in schedule:
-            yield from starts_with(segment, q["eta"])
-            yield Inequality("the decrease is the theorem's", fall * (2.0 - fall), ">=", segment.decrease)
+        yield from one_rate(q, schedule, q["eta"], fall * (2.0 - fall))
+        yield from shared.signs(q)
 
 
 THEOREM = MeasuredConstants()

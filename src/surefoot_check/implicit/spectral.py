@@ -186,9 +186,7 @@ class Spectral(Theorem):
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
-        yield Inequality("eta > 0", q["eta"], ">", 0.0)
-        for name in ("f", "rho", "B", "tau", "delta"):
-            yield Inequality(f"{name} is not negative", q[name], ">=", 0.0)
+        yield from shared.signs(q)
         # counts to a target are relative to the first level: a higher one would let the first block fall by any factor
         yield Inequality("the first level is the initial gap", schedule[0].level, "<=", q["initial_gap"])
         at = model(q)

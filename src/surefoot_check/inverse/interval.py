@@ -29,7 +29,6 @@ class Interval(Theorem):
     rule = shared.RULE
     positive_steps = False
     base = ("lower", "upper", "initial_gap", *shared.RESIDUALS)
-    choices = ()
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         return shared.common(q)

@@ -24,7 +24,6 @@ class Order(Theorem):
     rule = shared.RULE
     positive_steps = False
     base = ("lower", "upper", "initial_gap", "deviation")
-    choices = ()
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         return shared.common(q)

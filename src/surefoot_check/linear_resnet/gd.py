@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities, exp, sqrt
-from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, one_rate
 
 
 def _e(q: Quantities) -> Number:
@@ -55,9 +55,6 @@ class GradientDescent(Theorem):
     )
     choices = ("initial_loss", "initial_step")
 
-    def derived(self, q: Quantities) -> dict[str, Number]:
-        return {}
-
     def conditions(self, q: Quantities) -> list[Inequality]:
         e = _e(q)
         lowest = q["sigma_min_A"] * q["sigma_min_B"] * q["sigma_min_X"]
@@ -70,13 +67,10 @@ class GradientDescent(Theorem):
         ]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from chain(q, schedule)
+        yield from one_rate(q, schedule, q["initial_step"], decrease(q, q["initial_step"]))
         yield Inequality("the initial loss is at least the gap", q["initial_loss"], ">=", q["initial_gap"])
         yield Inequality("eta > 0", q["initial_step"], ">", 0.0)
         yield Inequality("eta is at most the theorem's step", q["initial_step"], "<=", step(q))
-        for segment in schedule:
-            yield from starts_with(segment, q["initial_step"])
-            yield Inequality("the decrease is the theorem's", decrease(q, segment.main_step), ">=", segment.decrease)
 
 
 THEOREM = GradientDescent()

@@ -6,10 +6,8 @@ problems; a constant of several problems is the worst of theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..numbers import Number, Quantities, smaller
-from ..statement import Inequality, Schedule, chain, starts_with
+from ..statement import Inequality
 
 DIRECTIONS: dict[str, str] = {
     "initial_gap": "upper",  # Σ_p (F_p(x_0) - F_p*)
@@ -69,14 +67,6 @@ def within_two_strictly(q: Quantities) -> list[Inequality]:
         Inequality("the relative steps are at most 2: hi <= 2", q["range_high"], "<=", 2.0),
         Inequality("every step stays below 2/smoothness: hi s < 2", reach(q), "<", 2.0),
     ]
-
-
-def of_one_rate(q: Quantities, schedule: Schedule, decrease: Number) -> Iterator[Inequality]:
-    """The obligations of a schedule whose every step takes at least the part ``decrease`` of the gap."""
-    yield from chain(q, schedule)
-    for segment in schedule:
-        yield from starts_with(segment, q["range_low"])
-        yield Inequality("the decrease is the theorem's", decrease, ">=", segment.decrease)
 
 
 def guarantee(q: Quantities) -> Number:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities
-from ..statement import Inequality, Schedule, Theorem
+from ..statement import Inequality, Schedule, Theorem, one_rate
 from . import constants as shared
 
 
@@ -23,7 +23,6 @@ class Monotone(Theorem):
     rule = shared.RULE
     positive_steps = False
     base = ("initial_gap", "range_low", "range_high", "smoothness_ratio")
-    choices = ()
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         return {"reach": shared.reach(q)}
@@ -32,7 +31,7 @@ class Monotone(Theorem):
         return [shared.smooth_kind(q), *shared.within_two(q)]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from shared.of_one_rate(q, schedule, 0.0)
+        yield from one_rate(q, schedule, q["range_low"], 0.0)
 
 
 THEOREM = Monotone()

@@ -40,7 +40,6 @@ class ProximalRate(Theorem):
         "penalty_convexity_ratio",
         "radius_energy",
     )
-    choices = ()
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not all(c.certain for c in self.conditions(q)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..numbers import Number, Quantities
-from ..statement import Inequality, Schedule, Theorem
+from ..statement import Inequality, Schedule, Theorem, one_rate
 from . import constants as shared
 
 
@@ -25,7 +25,6 @@ class Rate(Theorem):
     reference = "surefoot, docs/theorems/step-sizes.md, Theorem 2"
     rule = shared.RULE
     base = ("initial_gap", "range_low", "range_high", "smoothness_ratio", "convexity_ratio")
-    choices = ()
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         if not shared.smooth_kind(q).certain:
@@ -43,7 +42,7 @@ class Rate(Theorem):
         ]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from shared.of_one_rate(q, schedule, shared.contraction_decrease(q))
+        yield from one_rate(q, schedule, q["range_low"], shared.contraction_decrease(q))
 
 
 THEOREM = Rate()

@@ -8,10 +8,7 @@ D = W1ᵀW1 - W2ᵀW2 with eigenvalues λ_1 ≥ … ≥ λ_h.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..numbers import Number, Quantities, larger, sqrt
-from ..statement import Inequality
 
 DIRECTIONS: dict[str, str] = {
     "smoothness": "upper",  # K
@@ -85,39 +82,9 @@ def sharp_coefficients(K: Number, s_plus: Number, g_norm: Number, g_frobenius: N
     return K * s_plus + g_norm, K * s_plus * g_frobenius, 0.5 * K * w_norm * g_norm * g_frobenius
 
 
-def printed_coefficients(K: Number, s_plus: Number, gap: Number, w_norm: Number) -> tuple:
-    """k0, k1, k2 of the paper's local smoothness K_t(η)."""
-    r = sqrt(2.0 * K * gap)
-    return K * s_plus + r, 3.0 * K * s_plus * r, 6.0 * K * K * w_norm * gap
-
-
 def sharp_gain(eta: Number, k: tuple) -> Number:
     """h(η) = η - η²K'(η)/2: the gap falls by at least h(η)‖∇L‖² (Corollary of Theorem I)."""
     return eta - 0.5 * eta * eta * (k[0] + eta * (k[1] + eta * k[2]))
-
-
-def sharp_floor(where: str, eta: Number, k: tuple, cap: Number) -> Iterator[Inequality]:
-    """That η is a floor step of Theorem I: h increases up to η, and the budget is kept."""
-    best = eta * (k[0] + eta * (1.5 * k[1] + eta * 2.0 * k[2]))
-    yield Inequality(f"{where}: the gain increases up to the floor step", best, "<=", 1.0)
-    spent = eta * (1.0 / cap + 0.5 * k[0] + eta * (0.5 * k[1] + eta * 0.5 * k[2]))
-    yield Inequality(f"{where}: the floor step keeps the budget", spent, "<=", 1.0)
-
-
-def contraction_factor(eta: Number, lower: Number, upper: Number, curvature: Number) -> Number:
-    """r(η) = max(|1 - η l|, |1 - η u|) + η² s of Theorem III; sqrt(L) contracts by it."""
-    return larger(larger(1.0 - eta * lower, eta * upper - 1.0), 0.0) + eta * eta * curvature
-
-
-def contraction_floor(
-    where: str, eta: Number, lower: Number, upper: Number, curvature: Number, cap: Number
-) -> Iterator[Inequality]:
-    """That η is a floor step of Theorem III: r(η) = 1 - η l + η² s decreases up to η, and the budget is kept."""
-    loss = eta * (lower - eta * curvature)
-    yield Inequality(f"{where}: the floor step is at most 2/(l+u)", eta * (lower + upper), "<=", 2.0)
-    yield Inequality(f"{where}: the factor decreases up to the floor step", 2.0 * eta * curvature, "<=", lower)
-    spent = 2.0 * upper * eta * eta
-    yield Inequality(f"{where}: the floor step keeps the budget", spent, "<=", cap * loss * (2.0 - loss))
 
 
 def sigma_max_squared_along(q: Quantities, beta2: Number, drift: Number) -> Number:

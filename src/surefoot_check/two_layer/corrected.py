@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ..numbers import Number, Quantities, exp, expm1, log1p, power, smaller, sqrt
-from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+from ..statement import Inequality, Schedule, Theorem, one_rate
 from . import constants as tl
 
 ROOT_ACCURACY = 1e-6
@@ -127,15 +127,11 @@ class Corrected(Theorem):
         ]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from chain(q, schedule)
         q = {**q, **self.derived(q)}
-        at = barred(q, q["initial_step"])
+        yield from one_rate(q, schedule, q["initial_step"], barred(q, q["initial_step"])["rate_loss"])
         yield from _limits(q)
         yield Inequality("c is between 0 and 1", q["c"] * (1.0 - q["c"]), ">", 0.0)
         yield Inequality("d is above 1", q["d"], ">", 1.0)
-        for segment in schedule:
-            yield Inequality("the decrease is that of rho_bar", at["rate_loss"], ">=", segment.decrease)
-            yield from starts_with(segment, q["initial_step"])
 
 
 THEOREM = Corrected()

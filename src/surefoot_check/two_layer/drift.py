@@ -41,7 +41,7 @@ class Level:
             s_plus = root * root
             w = 0.5 * s_plus
         r = sqrt(2.0 * K * gap)
-        self.k = (K * s_plus + r, K * s_plus * r, 0.5 * K * w * r * r)
+        self.k = tl.sharp_coefficients(K, s_plus, r, r, w)
         self.lower, self.upper = mu * self.sigma, K * s_plus
         self.curvature = K * sqrt(K) * w * sqrt(2.0 * gap)
         self.cap = KAPPA * spendable / sqrt(q["initial_gap"] * gap)  # κ y_t / L_t ≥ this, by Theorem II with κ = ½
@@ -54,6 +54,24 @@ class Level:
         """v_III(L) at the floor step η: 1 - f² = (1 - f)(1 + f)."""
         loss = eta * self.lower - eta * eta * self.curvature
         return loss * (2.0 - loss)
+
+    def sharp_floor(self, where: str, eta: Number) -> Iterator[Inequality]:
+        """That η is a floor step of Theorem I: h increases up to η, and the budget is kept."""
+        k0, k1, k2 = self.k
+        best = eta * (k0 + eta * (1.5 * k1 + eta * 2.0 * k2))
+        yield Inequality(f"{where}: the gain increases up to the floor step", best, "<=", 1.0)
+        spent = eta * (1.0 / self.cap + 0.5 * k0 + eta * (0.5 * k1 + eta * 0.5 * k2))
+        yield Inequality(f"{where}: the floor step keeps the budget", spent, "<=", 1.0)
+
+    def contraction_floor(self, where: str, eta: Number) -> Iterator[Inequality]:
+        """That η is a floor step of Theorem III: f = 1 - η l̂ + η² ŝ decreases up to η, and the budget is kept."""
+        yield Inequality(f"{where}: the floor step is at most 2/(l+u)", eta * (self.lower + self.upper), "<=", 2.0)
+        bend = 2.0 * eta * self.curvature
+        yield Inequality(f"{where}: the factor decreases up to the floor step", bend, "<=", self.lower)
+        spent = 2.0 * self.upper * eta * eta
+        yield Inequality(
+            f"{where}: the floor step keeps the budget", spent, "<=", self.cap * self.contraction_decrease(eta)
+        )
 
 
 class Drift(Theorem):
@@ -119,12 +137,11 @@ class Drift(Theorem):
             level = Level(q, segment.level)
             eta, other = segment.main_step, segment.other_step
             if self.use_sharp and not (self.uses_contraction(q) and other > 0.0):
-                yield from tl.sharp_floor(where, eta, level.k, level.cap)
-                decrease = level.sharp_decrease(eta)
+                floor, decrease = level.sharp_floor(where, eta), level.sharp_decrease(eta)
             else:
                 eta, other = other, eta
-                yield from tl.contraction_floor(where, eta, level.lower, level.upper, level.curvature, level.cap)
-                decrease = level.contraction_decrease(eta)
+                floor, decrease = level.contraction_floor(where, eta), level.contraction_decrease(eta)
+            yield from floor
             yield Inequality(f"{where}: there is no step of the other kind", other, "<=", 0.0)
             yield Inequality(f"{where}: the floor step achieves the decrease", decrease, ">=", segment.decrease)
 

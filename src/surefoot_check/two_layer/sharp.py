@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..numbers import Number, Quantities, sqrt
-from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+from ..numbers import Quantities, sqrt
+from ..statement import Inequality, Schedule, Theorem, one_rate
 from . import constants as tl
 
 
@@ -24,14 +24,11 @@ class Sharp(Theorem):
     base = ("smoothness", "initial_gap", "sigma_max_squared")
     choices = ("decrease", "initial_step")
 
-    def derived(self, q: Quantities) -> dict[str, Number]:
-        return {}
-
     def conditions(self, q: Quantities) -> list[Inequality]:
         return [Inequality("smoothness: K > 0", q["smoothness"], ">", 0.0)]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from chain(q, schedule)
+        yield from one_rate(q, schedule, q["initial_step"], 0.0)
         r = sqrt(2.0 * q["smoothness"] * q["initial_gap"])
         k = tl.sharp_coefficients(q["smoothness"], q["sigma_max_squared"], r, r, 0.5 * q["sigma_max_squared"])
         eta, c = q["initial_step"], q["decrease"]
@@ -40,9 +37,6 @@ class Sharp(Theorem):
         yield Inequality(
             "first step: eta0 K'(eta0) <= 2(1-c)", eta * (k[0] + eta * (k[1] + eta * k[2])), "<=", 2.0 * (1.0 - c)
         )
-        for segment in schedule:
-            yield Inequality("no rate is claimed", segment.decrease, "<=", 0.0)
-            yield from starts_with(segment, eta)
 
 
 THEOREM = Sharp()
