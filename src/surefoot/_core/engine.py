@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,7 +65,30 @@ class WeightsIterate:
         return {"gap": self.gap, "gradient_squared": self.gradient_squared}
 
 
-class WeightsEngine:
+class AlignedEngine:
+    """What moves to ``iterate.after(eta)``, and remembers how the gradients of the last two iterates are aligned.
+
+    Attributes:
+        iterate: where it is; has ``after(eta)``, an iterate, and ``along(other)``, the inner product of two gradients.
+        alignment: of the gradients of the iterate left and the one reached.
+    """
+
+    failure = None
+    iterate: Any
+    alignment: float = 0.0
+
+    def move(self, eta: float) -> None:
+        """One step."""
+        before = self.iterate
+        self.iterate = before.after(eta)
+        self.alignment = self.iterate.along(before)
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs beyond the weights."""
+        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64)}
+
+
+class WeightsEngine(AlignedEngine):
     """Gradient descent on weights by name, as tensors; its name is "weights".
 
     Args:
@@ -74,28 +98,17 @@ class WeightsEngine:
     """
 
     name = "weights"
-    failure = None
+    iterate: WeightsIterate
 
     def __init__(
         self, weights: Weights, gap: Callable[[Weights], float], gradient: Callable[[Weights], Weights]
     ) -> None:
         self.iterate = WeightsIterate(weights, gap, gradient)
         self._gap, self._gradient = gap, gradient
-        self.alignment = 0.0
-
-    def move(self, eta: float) -> None:
-        """One step; ``alignment`` becomes the inner product of the gradients of the iterate left and the one reached."""
-        before = self.iterate
-        self.iterate = before.after(eta)
-        self.alignment = self.iterate.along(before)
 
     def weights(self) -> Weights:
         """The current ones."""
         return self.iterate.at
-
-    def state(self) -> dict[str, Tensor]:
-        """What a checkpoint needs beyond the weights."""
-        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64)}
 
     def restore(self, weights: Weights, state: Weights) -> None:
         """Continue from a checkpoint."""

@@ -54,6 +54,18 @@ class StepRule(ABC):
         """Continue from a checkpoint."""
 
 
+def state_of(proposal: StepRule | None) -> dict[str, float]:
+    """What a rule that safeguards another one keeps of that, under names of its own."""
+    return {} if proposal is None else {f"proposal.{name}": value for name, value in proposal.state().items()}
+
+
+def restore_proposal(proposal: StepRule | None, state: dict[str, float]) -> None:
+    """Continue from what ``state_of`` has put into the state of the other rule."""
+    if proposal is not None:
+        own = {k.removeprefix("proposal."): v for k, v in state.items() if k.startswith("proposal.")}
+        proposal.restore(own)
+
+
 class Constant(StepRule):
     """The same step every time; guaranteed where it is that of a certificate whose theorem is about a constant step."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from surefoot_check.feed_forward import local
 
 from .._core.certificate import Certificate
-from .._core.steps import SHARED, BarzilaiBorwein, StepRule
+from .._core.steps import SHARED, BarzilaiBorwein, StepRule, restore_proposal, state_of
 from .engine import Engine
 
 
@@ -64,11 +64,11 @@ class CertifiedBB(Floor):
         return floor
 
     def state(self) -> dict[str, float]:
-        return {"taken": float(self._taken), **{f"proposal.{k}": v for k, v in self._proposal.state().items()}}
+        return {"taken": float(self._taken), **state_of(self._proposal)}
 
     def restore(self, state: dict[str, float]) -> None:
         self._taken = int(state["taken"])
-        self._proposal.restore({k.removeprefix("proposal."): v for k, v in state.items() if k.startswith("proposal.")})
+        restore_proposal(self._proposal, state)
 
 
 RULES: dict[str, type[StepRule]] = {

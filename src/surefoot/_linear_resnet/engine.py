@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._core.engine import AlignedEngine
 from .._core.losses import SquaredLoss
 from .._core.small import Array
 from .._core.steps import armijo_from_polyak
@@ -73,7 +74,11 @@ class Iterate:
     @cached_property
     def gradient_squared(self) -> float:
         """‖∇‖_F²."""
-        return float(np.vdot(self.gradient, self.gradient))
+        return self.along(self)
+
+    def along(self, other: Iterate) -> float:
+        """The inner product of the two gradients."""
+        return float(np.vdot(other.gradient, self.gradient))
 
     @QUIET
     def after(self, eta: float) -> Iterate:
@@ -100,11 +105,11 @@ class Iterate:
         return {"gap": self.gap, "gradient_squared": self.gradient_squared}
 
 
-class SubspaceEngine:
+class SubspaceEngine(AlignedEngine):
     """Gradient descent on the reduced weights Ŵ (L, q, q)."""
 
     name = "subspace"
-    failure = None
+    iterate: Iterate
 
     def __init__(self, loss: SquaredLoss, A: Tensor, B: Tensor, W: Tensor) -> None:
         self._device = W.device
@@ -112,13 +117,6 @@ class SubspaceEngine:
         small = loss.small
         self._inputs, self._targets = np.ascontiguousarray(small.design.T), (small.design @ small.optimum).T
         self.iterate = self._at(np.array(W.cpu().numpy()))
-        self.alignment = 0.0
-
-    def move(self, eta: float) -> None:
-        """One step; ``alignment`` becomes the inner product of the gradients of the iterate left and the one reached."""
-        before = self.iterate
-        self.iterate = before.after(eta)
-        self.alignment = float(np.vdot(before.gradient, self.iterate.gradient))
 
     def _at(self, W: Array) -> Iterate:
         return Iterate(self._inputs, self._targets, self._A, self._B, W)
@@ -127,10 +125,6 @@ class SubspaceEngine:
         """A (q, r), B (k, q), W (L, q, q)."""
         arrays = {"A": self._A, "B": self._B, "W": self.iterate.W}
         return {name: torch.from_numpy(array.copy()).to(self._device) for name, array in arrays.items()}
-
-    def state(self) -> dict[str, Tensor]:
-        """What a checkpoint needs beyond the weights."""
-        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64)}
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""

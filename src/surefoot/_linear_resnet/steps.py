@@ -9,7 +9,7 @@ from surefoot_check.statement import SLACK
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
-from .._core.steps import SHARED, BarzilaiBorwein, StepRule
+from .._core.steps import SHARED, BarzilaiBorwein, StepRule, restore_proposal, state_of
 from .engine import SubspaceEngine
 
 
@@ -81,11 +81,11 @@ class CertifiedBB(Smooth):
         return eta
 
     def state(self) -> dict[str, float]:
-        return {"taken": float(self._taken), **{f"proposal.{k}": v for k, v in self._proposal.state().items()}}
+        return {"taken": float(self._taken), **state_of(self._proposal)}
 
     def restore(self, state: dict[str, float]) -> None:
         self._taken = int(state["taken"])
-        self._proposal.restore({k.removeprefix("proposal."): v for k, v in state.items() if k.startswith("proposal.")})
+        restore_proposal(self._proposal, state)
 
 
 RULES: dict[str, type[StepRule]] = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
-from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
+from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule, restore_proposal, state_of
 from . import planner
 from .engines import Engine
 from .floor import Budget, floor, keeps_budget
@@ -180,14 +180,11 @@ class Certified(StepRule):
         return None
 
     def state(self) -> dict[str, float]:
-        inner = self.proposal.state() if self.proposal is not None else {}
-        return {"spent": self._spent, "taken": float(self._taken), **{f"proposal.{k}": v for k, v in inner.items()}}
+        return {"spent": self._spent, "taken": float(self._taken), **state_of(self.proposal)}
 
     def restore(self, state: dict[str, float]) -> None:
         self._spent, self._taken = state["spent"], int(state["taken"])
-        if self.proposal is not None:
-            inner = {k.removeprefix("proposal."): v for k, v in state.items() if k.startswith("proposal.")}
-            self.proposal.restore(inner)
+        restore_proposal(self.proposal, state)
 
 
 class CertifiedBB(Certified):
