@@ -50,6 +50,22 @@ def within(name: str, array: np.ndarray, largest: float) -> None:
         )
 
 
+def numbers(
+    array: np.ndarray | None, name: str, largest: float, dimensions: int | None = None, dtype: type = np.float64
+) -> np.ndarray:
+    """The array itself; ``FormatError`` unless it is there, of this dtype and, if given, number of dimensions, not empty, and its
+    entries are numbers of at most that magnitude."""
+    if array is None:
+        raise FormatError(f"{name} is missing")
+    if array.dtype != dtype or array.size == 0 or dimensions not in (None, array.ndim):
+        of = "" if dimensions is None else f" with {dimensions} dimensions"
+        raise FormatError(
+            f"{name} has shape {array.shape} and dtype {array.dtype}; it must be {dtype.__name__}{of}, and not empty"
+        )
+    within(name, array, largest)
+    return array
+
+
 def digest(array: np.ndarray) -> str:
     """SHA-256 of dtype, shape and bytes.
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from .arrays import FormatError, read_safetensors
 from .hypotheses import check_hypotheses
-from .problems import Array, LinearMapProblem, Problem, ball
-from .rigor.bounds import FAST, Level, NotFiniteError, self_test
+from .problems import LinearMapProblem, Problem
+from .rigor.balls import ball
+from .rigor.bounds import FAST, Array, Level, NotFiniteError, self_test
 from .rigor.exact import EXACT
 from .run_files import (
     FINAL,
@@ -138,9 +139,9 @@ def _check_run(
     report.theorem = first.theorem.id
     arrays, hashes = read_problem(path, data)
     system = first.system
-    problem = system.load(first.kind, arrays, level)
+    problem = system.enclosures.load_problem(first.kind, arrays, level)
     stored = read_safetensors(path / "initial.safetensors")
-    initial = system.read_weights(stored, problem, "initial.safetensors")
+    initial = system.enclosures.read_weights(stored, problem, "initial.safetensors")
     if stored.keys() != initial.keys():
         raise FormatError(f"initial.safetensors: holds {', '.join(sorted(stored))} instead of {', '.join(initial)}")
     run = _Run(first.theorem, problem, hashes, later, systems, report)
@@ -253,9 +254,9 @@ def _check_gap(name: str, checkpoint: Checkpoint, in_force: Sequence[Phase], pro
     bounds = [(phase.certificate.name, phase.bound(checkpoint.iteration)) for phase in in_force]
     owner, least = min(bounds, key=lambda item: float(item[1].upper()))
     what = f"{name}: gap after {checkpoint.iteration} iterations, by {owner}"
-    upper = ball(system.gap_upper(problem, checkpoint.weights))
+    upper = ball(system.enclosures.gap_upper(problem, checkpoint.weights))
     if not all(bool(upper <= bound) for _, bound in bounds):
-        lower, upper = system.gap_exact(problem, checkpoint.weights)
+        lower, upper = system.enclosures.gap_exact(problem, checkpoint.weights)
         if lower is not None and lower > least:
             detail = f"{digits(lower)} > {digits(least)}; the steps did not keep the theorem's conditions"
             return Line("L2", what, Outcome.REJECT, detail)

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from flint import arb, arb_mat
 
-from .problems import LARGEST, Array, LinearMapProblem, Softmax, arb_matrix, ball
-from .rigor.bounds import frobenius_upper, up
+from .problems import LARGEST, LinearMapProblem
+from .rigor.balls import ball
+from .rigor.bounds import Array, frobenius_upper, up
 
 FLOOR = 1e-6
 """The size that a defect is relative to is that of the weights or the map, plus this part of what is rounded on the way to it:
@@ -32,12 +33,6 @@ MOST_BITS = 1 << 14
 """Largest precision."""
 SPARE_BITS = 24
 """Bits that the centre has below the radius."""
-
-
-def frobenius(*matrices: Any) -> tuple[Any, Any]:
-    """Lower and upper bound of the Frobenius norm of all entries together."""
-    total = sum((x * x for M in matrices for x in M.entries()), arb(0))
-    return total.abs_lower().sqrt().lower(), total.abs_upper().sqrt().upper()
 
 
 def entry_sum(M: Any) -> Any:
@@ -49,64 +44,6 @@ def entry_sum(M: Any) -> Any:
 def floats_of(M: Any) -> Array:
     """Midpoints in floats, each within an ulp."""
     return np.array([float(x) for x in M.entries()]).reshape(M.nrows(), M.ncols())
-
-
-# -- losses ------------------------------------------------------------------------------------------------------------
-
-
-class LeastSquares:
-    """½‖XV - Y‖² of V: the end-to-end map, or for matrix sensing its entries as one column."""
-
-    def __init__(self, problem: LinearMapProblem, arrays: Mapping[str, Array]) -> None:
-        sensing = problem.kind == "sensing"
-        design, targets = (arrays["A"], arrays["y"][:, None]) if sensing else (arrays["X"], arrays["Y"])
-        design, columns = design.reshape(len(design), -1), targets.shape[1]
-        self.X, self.XT = arb_matrix(design), arb_matrix(design.T)
-        self.witness = arb_matrix(arrays["optimum"].reshape(-1, columns))
-        self.shape, self.columns = problem.shape, columns
-        self.stationarity = self.XT * (self.X * self.witness - arb_matrix(targets))
-        residual = frobenius(self.stationarity)[1]
-        self.excess = (residual * residual / (2 * ball(problem.strong_convexity()[0]))).upper()
-
-    def at(self, P: Any) -> tuple[Any, Any, Any]:
-        """∇ℓ(P), and bounds of the gap: ½‖XD‖² + ⟨r, D⟩ + ℓ(Ŵ) - ℓ*, D = P - Ŵ, r = ∇ℓ(Ŵ), and the last within ‖r‖²/(2μ)."""
-        D = arb_mat(P.nrows() * P.ncols() // self.columns, self.columns, P.entries()) - self.witness
-        image = self.X * D
-        gap = sum((x * x for x in image.entries()), arb(0)) / 2
-        gap += sum((x * y for x, y in zip(self.stationarity.entries(), D.entries(), strict=True)), arb(0))
-        gradient = self.XT * image + self.stationarity
-        return arb_mat(*self.shape, gradient.entries()), gap.lower(), (gap + self.excess).upper()
-
-
-class CrossEntropy:
-    """Mean cross-entropy of softmax(XP) plus (l2/2)‖P‖²."""
-
-    def __init__(self, problem: Softmax, arrays: Mapping[str, Array]) -> None:
-        self.X, self.XT, self.labels = arb_matrix(arrays["X"]), arb_matrix(arrays["X"].T), problem.labels.tolist()
-        self.l2 = ball(problem.l2)
-        gradient, self.optimum = self._evaluate(arb_matrix(arrays["optimum"]))
-        residual = frobenius(gradient)[1]
-        self.excess = (residual * residual / (2 * self.l2)).upper()
-
-    def _evaluate(self, P: Any) -> tuple[Any, Any]:
-        """∇ℓ(P) and ℓ(P)."""
-        logits, rows = self.X * P, len(self.labels)
-        value, residual = arb(0), arb_mat(rows, P.ncols())
-        for i, label in enumerate(self.labels):
-            scores = [logits[i, j] for j in range(P.ncols())]
-            weights = [(score - scores[label]).exp() for score in scores]
-            total = sum(weights, arb(0))
-            value += total.log()
-            for j, weight in enumerate(weights):
-                residual[i, j] = weight / total - (j == label)
-        penalty = sum((x * x for x in P.entries()), arb(0)) * self.l2 / 2
-        return self.XT * residual / rows + P * self.l2, value / rows + penalty
-
-    def at(self, P: Any) -> tuple[Any, Any, Any]:
-        """∇ℓ(P), and bounds of the gap: ℓ(P) - ℓ(Ŵ) + ℓ(Ŵ) - ℓ*, and the last within ‖∇ℓ(Ŵ)‖²/(2 l2)."""
-        gradient, value = self._evaluate(P)
-        gap = value - self.optimum
-        return gradient, gap.lower(), (gap + self.excess).upper()
 
 
 # -- networks ----------------------------------------------------------------------------------------------------------
@@ -132,11 +69,8 @@ class Descent(ABC):
     scale: Any
     """Size of the numbers that are added up in the weights, at the start."""
 
-    def __init__(
-        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
-    ) -> None:
-        self.problem = problem
-        self.loss = CrossEntropy(problem, arrays) if isinstance(problem, Softmax) else LeastSquares(problem, arrays)
+    def __init__(self, problem: LinearMapProblem, weights: Mapping[str, Array], bits: int) -> None:
+        self.problem, self.loss = problem, problem.exact_loss()
 
     @staticmethod
     @abstractmethod

@@ -9,7 +9,9 @@ from itertools import groupby
 from typing import Any
 
 from .arrays import digest, parse_hex
-from .problems import Array, Problem, ball
+from .problems import Problem
+from .rigor.balls import ball
+from .rigor.bounds import Array
 from .run_files import Certificate
 from .statement import Inequality, converted
 from .verdict import Line, Outcome, Report, digits
@@ -69,7 +71,7 @@ def _arrays(case: _Case) -> None:
 def _sizes(case: _Case) -> None:
     """Kind, sizes and the value that gaps are measured from are those of the arrays."""
     certificate, system = case.certificate, case.certificate.system
-    sizes = case.sizes = system.sizes(case.problem, case.weights)
+    sizes = case.sizes = system.enclosures.sizes(case.problem, case.weights)
     published = certificate.sizes
     if (
         certificate.kind != case.problem.kind
@@ -84,7 +86,7 @@ def _sizes(case: _Case) -> None:
 def _base(case: _Case) -> None:
     """The base quantities lie on the safe side of their enclosures; families of one name are one line where all do."""
     certificate, system, report = case.certificate, case.certificate.system, case.report
-    enclosures = system.base_quantities(case.problem, case.weights, certificate.quantities)
+    enclosures = system.enclosures.base_quantities(case.problem, case.weights, certificate.quantities)
     case.needed = [name for name in certificate.theorem.base if name in enclosures]
     for name in sorted(set(certificate.theorem.base) - set(case.needed) - system.optional):
         report.add(case.claim, f"base quantity {name} has no finite bound for these arrays", Outcome.UNDECIDED)

@@ -7,91 +7,72 @@ A stored witness Ŵ (``optimum``) is never trusted: it enters only through the r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from .arrays import FormatError, within
-from .rigor.bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
+from .arrays import FormatError, numbers
+from .rigor.approximation import Approximation
+from .rigor.balls import ball
+from .rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up
 from .rigor.gram import singular_extremes
+from .rigor.intervals import Interval, around, squared
+from .rigor.losses import ExactLeastSquares, ExactLoss, ExactSensing, ExactSoftmax
 
-Array = np.ndarray
-Interval = tuple[float, float]
-"""Rigorous (lower, upper) enclosure of a real number."""
-
-ULP = 2.0**-53
 LARGEST = 1e50
 """Largest magnitude of an entry of any array: products of the arrays and the squares of their norms do not overflow."""
 LARGEST_PRODUCT = 1 << 28
 """Most entries of an array that is computed and can be much larger than those it is computed from: 2 GiB."""
-TINY = 1e-300
-"""Covers the underflow of elementwise products and quotients: a few times 2^-1074 for each entry of an array."""
-
-
-Shape = tuple[int | None, ...]
-"""Of an array; ``None`` for any length."""
-
-
-def read_arrays(
-    arrays: Mapping[str, Array], shapes: Mapping[str, Shape], file: str, largest: float = LARGEST
-) -> dict[str, Array]:
-    """Those of these shapes among the arrays of the file of that name: float64, not empty, with entries of at most that size."""
-    found: dict[str, Array] = {}
-    for name, shape in shapes.items():
-        array = arrays.get(name)
-        if array is None or array.dtype != np.float64 or array.size == 0 or not _fits(array.shape, shape):
-            raise FormatError(f"{file}: {name} is missing or malformed, or does not fit the problem")
-        within(f"{file}: {name}", array, largest)
-        found[name] = array
-    return found
-
-
-def _fits(found: tuple[int, ...], shape: Shape) -> bool:
-    return len(found) == len(shape) and all(
-        wanted in (None, length) for length, wanted in zip(found, shape, strict=True)
-    )
-
-
-def root_down(x: float) -> float:
-    """Lower bound of the square root of x ≥ 0."""
-    return max(0.0, down(float(np.sqrt(max(x, 0.0)))))
-
-
-def squared(low: float, high: float) -> Interval:
-    """Enclosure of x² for 0 ≤ low ≤ x ≤ high; an overflow is infinite, where ** would raise."""
-    return max(0.0, down(low * low)), up(high * high)
-
-
-@dataclass(frozen=True)
-class Product:
-    """The end-to-end matrix W = W1 W2ᵀ as computed, with a bound on its error in Frobenius norm."""
-
-    value: Array
-    error: float
-
-
-def product_of(W1: Array, W2: Array, level: Level = FAST) -> Product:
-    """W1 W2ᵀ with its rounding error."""
-    return Product(*level.product(W1, W2.T))
 
 
 class Problem:
-    """What every kind of problem shares; each system says which kinds it reads."""
+    """What every kind of problem shares; each system says which kinds it reads. Made from the arrays of these names."""
 
-    kind: str
+    kind: ClassVar[str]
+    dimensions: ClassVar[Mapping[str, int]] = {}
+    """Arrays and their numbers of dimensions; of float64 but for ``integers``."""
+    integers: ClassVar[tuple[str, ...]] = ()
+    largest: ClassVar[float] = LARGEST
     level: Level = FAST
     """What is trusted of everything that is computed from the problem."""
+
+    def __init__(self, **arrays: Any) -> None:
+        raise NotImplementedError
+
+
+P = TypeVar("P", bound=Problem)
+
+
+def one_of(
+    kinds: Sequence[type[P]], kind: object, arrays: Mapping[str, Array], level: Level, solver: str, **more: Any
+) -> P:
+    """The problem of these arrays at this level; ``FormatError`` where they do not fit together, or it is of none of the kinds,
+    which are those of ``solver``; ``more`` is passed on."""
+    found = next((one for one in kinds if one.kind == kind), None)
+    if found is None:
+        raise FormatError(f"{solver} do not solve a problem of kind {kind!r}")
+    if arrays.keys() != found.dimensions.keys():
+        raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
+    read = {
+        name: numbers(
+            arrays[name], f"array {name!r}", found.largest, count, np.int64 if name in found.integers else np.float64
+        )
+        for name, count in found.dimensions.items()
+    }
+    return found(**read, level=level, **more)
 
 
 class Samples(Problem):
     """Inputs X (N, d) and targets Y (N, p) of a network that is not a linear map of its inputs."""
 
     kind = "samples"
+    dimensions: ClassVar = {"X": 2, "Y": 2}
 
     def __init__(self, X: Array, Y: Array, level: Level = FAST) -> None:
+        if len(X) != len(Y):
+            raise FormatError("X and Y do not fit together")
         self.X, self.Y, self.level = X, Y, level
 
 
@@ -99,6 +80,8 @@ class LinearMapProblem(Problem, ABC):
     """One loss of a linear map W on concrete arrays; ``shape`` is that of W."""
 
     shape: tuple[int, int]
+    design: Array
+    """The data, one row for each of its equations."""
     quadratic: bool
     unique_optimum: bool
     """Whether the minimiser is unique, so that (A3) of the proofs holds."""
@@ -112,195 +95,166 @@ class LinearMapProblem(Problem, ABC):
         """μ: of strong convexity where the minimiser is unique, else the PL constant."""
 
     @abstractmethod
-    def gap_upper(self, W: Product) -> float:
+    def gap_upper(self, W: Approximation) -> float:
         """Rigorous upper bound of loss(W) - optimal value."""
 
     @abstractmethod
-    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
+    def gap_exact(self, W: Approximation, exact: Callable[[], Any]) -> tuple[Any, Any]:
         """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of the gap at W, which ``exact`` gives as
         an ``arb_mat``. Slower than ``gap_upper`` and with smaller rounding errors; for what that leaves undecided.
         """
 
     @abstractmethod
-    def optimum(self) -> Product:
+    def exact_loss(self) -> ExactLoss:
+        """The loss in ball arithmetic, for the replay."""
+
+    @abstractmethod
+    def optimum(self) -> Approximation:
         """The witness Ŵ with a bound on ‖Ŵ - W*‖_F."""
 
     def optimum_singular_values(self) -> tuple[Interval, Interval]:
         """Enclosures of σ_{min(n,m)}(W*) and ‖W*‖, by Weyl from the witness."""
         witness = self.optimum()
         smallest, norm = singular_extremes(witness.value, self.level)
-        e = witness.error
-        return (max(0.0, down(smallest[0] - e)), up(smallest[1] + e)), (max(0.0, down(norm[0] - e)), up(norm[1] + e))
+        return around(smallest, witness.error), around(norm, witness.error)
 
-    def distance(self, W: Product) -> Interval:
+    def distance(self, W: Approximation) -> Interval:
         """Enclosure of ‖W - W*‖_F."""
-        witness = self.optimum()
-        difference, rounding = difference_with_error(W.value, witness.value)
-        norm = frobenius_upper(difference)
-        error = up(W.error + witness.error + rounding, 2)
-        return max(0.0, down(norm * (1.0 - 1e-12) - error)), up(norm + error)
+        apart = W - self.optimum()
+        return around(apart.bounds(), apart.error)
 
 
-class LinearLeastSquares:
-    """½‖Xw - y‖² for X of full rank: what squared loss and matrix sensing share."""
+class LeastSquares:
+    """½‖XV - Y‖² of V (columns, k): squared loss, matrix sensing, and each of a batch of problems.
 
-    def __init__(self, X: Array, Y: Array, witness: Array, level: Level = FAST) -> None:
-        if X.size == 0:
-            raise FormatError("the design matrix is empty")
-        self.X, self.Y, self.witness, self.level = level.operand(X), Y, witness, level
-        self.design = X
-        self.smallest, self.norm = singular_extremes(X, level)
-        self.unique = X.shape[0] >= X.shape[1]
+    With Π the projector onto the range of X, the gap is ½‖Π(XV - Y)‖² ≤ ½(‖X(V - Ŵ)‖ + ‖Π(XŴ - Y)‖)², without the cancellation
+    of loss - optimal value, and ‖Π(XŴ - Y)‖ ≤ ‖Xᵀ(XŴ - Y)‖/σ for the smallest nonzero singular value σ.
 
-    @property
-    def curvature(self) -> tuple[Interval, Interval]:
-        """Enclosures of the squares of the smallest and the largest singular value of X."""
-        return squared(*self.smallest), squared(*self.norm)
+    Args:
+        smallest, norm: enclosures of σ, from 0 where the rank is not certain, and of ‖X‖.
+        interpolates: whether the loss itself is tried as a bound of the gap; sharp where the optimal value is 0.
+    """
 
-    def image_norm(self, V: Array, error: float) -> float:
-        """Upper bound of ‖X V'‖_F over all ‖V' - V‖_F ≤ error."""
-        image, rounding = self.level.product(self.X, V)
-        return up(frobenius_upper(image) + rounding + self.norm[1] * error, 4)
+    def __init__(
+        self, X: Array, Y: Array, witness: Array, smallest: Interval, norm: Interval, level: Level, interpolates: bool
+    ) -> None:
+        self.smallest, self.norm, self.level, self.interpolates = smallest, norm, level, interpolates
+        self.design, self.targets, self.witness = X, Y, Approximation(witness)
+        self._X = level.operand(X)
 
-    def residual(self, V: Array) -> tuple[Array, float]:
-        """X V - Y and its error."""
-        image, rounding = self.level.product(self.X, V)
-        value, error = difference_with_error(image, self.Y)
-        return value, up(rounding + error)
-
-    def residual_norm(self, V: Array, error: float) -> float:
-        """Upper bound of ‖X V' - Y‖_F over all ‖V' - V‖_F ≤ error."""
-        value, rounding = self.residual(V)
-        return up(frobenius_upper(value) + rounding + self.norm[1] * error, 4)
+    def _residual(self, V: Approximation) -> Approximation:
+        """XV - Y."""
+        return V.image(self._X, self.norm[1], self.level) - Approximation(self.targets)
 
     @cached_property
     def stationarity(self) -> float:
         """Upper bound of ‖Xᵀ(XŴ - Y)‖_F."""
-        value, error = self.residual(self.witness)
-        gradient, rounding = self.level.product(self.X.T, value)
-        return up(frobenius_upper(gradient) + rounding + self.norm[1] * error, 4)
+        return self._residual(self.witness).image(self._X.T, self.norm[1], self.level).norm()
 
-    def gap_upper(self, V: Array, error: float) -> float:
-        """Upper bound of the gap at V: sqrt(gap) ≤ ‖X(V-Ŵ)‖/√2 + ‖Xᵀ(XŴ-Y)‖/√(2μ); no cancellation near the optimum."""
-        mu = self.curvature[0][0]
-        if mu <= 0.0:
-            return float("inf")
-        difference, rounding = difference_with_error(V, self.witness)
-        image = self.image_norm(difference, up(error + rounding))
-        root = up(image / root_down(2.0) + self.stationarity / root_down(down(2.0 * mu)), 6)
-        if not self.unique:  # full row rank: the optimal value is 0, and the residual itself bounds the gap
-            root = min(root, up(self.residual_norm(V, error) / root_down(2.0), 2))
-        return up(root * root)
+    @cached_property
+    def _unexplained(self) -> float:
+        """Upper bound of ‖Π(XŴ - Y)‖."""
+        bound = up(self.stationarity / self.smallest[0]) if self.smallest[0] > 0.0 else float("inf")
+        return min(bound, self._residual(self.witness).norm()) if self.interpolates else bound
 
-    def gap_exact(self, V: Any) -> tuple[Any, Any]:
-        """Lower and upper bound of the gap at an exactly given V (``arb_mat``), as balls."""
-        mu = self.curvature[0][0]
-        if mu <= 0.0:
-            return None, float("inf")
-        X, witness = arb_matrix(self.design), arb_matrix(self.witness)
-        near, far = _norm_bounds(X * (V - witness))
-        residual = _norm_bounds(X.transpose() * (X * witness - arb_matrix(self.Y)))[1]
-        moved = residual / (2 * ball(mu)).sqrt()
-        low, high = near / ball(2.0).sqrt() - moved, far / ball(2.0).sqrt() + moved
-        return (low * low if low > 0 else None), high * high
+    def gap_upper(self, V: Approximation) -> float:
+        """Upper bound of the gap at V."""
+        image = (V - self.witness).image(self._X, self.norm[1], self.level)
+        root = up(image.norm() + self._unexplained)
+        if self.interpolates:
+            root = min(root, self._residual(V).norm())
+        return up(0.5 * root * root, 2)
 
-
-def ball(x: float) -> Any:
-    """The float as an exact ball."""
-    from flint import arb
-
-    return arb(x)
-
-
-def arb_matrix(A: Array) -> Any:
-    """The array (rows, columns) as an exact ``arb_mat``."""
-    from flint import arb_mat
-
-    return arb_mat(A.shape[0], A.shape[1], [float(x) for x in A.reshape(-1)])
-
-
-def _norm_bounds(A: Any) -> tuple[Any, Any]:
-    """Lower and upper bound of the Frobenius norm; the ball of the sum of squares may reach below zero."""
-    total: Any = sum((x * x for x in A.entries()), ball(0.0))
-    return total.abs_lower().sqrt(), total.abs_upper().sqrt()
+    def exact(self, kind: type[ExactLeastSquares] = ExactLeastSquares) -> ExactLeastSquares:
+        """The same in ball arithmetic."""
+        return kind(self.design, self.targets, self.witness.value, squared(*self.smallest)[0])
 
 
 class Quadratic(LinearMapProblem):
     """½‖𝒳W - Y‖² as one least-squares problem in the entries of W."""
 
     quadratic = True
-    _system: LinearLeastSquares
+
+    def __init__(self, X: Array, Y: Array, witness: Array, level: Level) -> None:
+        self.level, self.design, self.unique_optimum = level, X, X.shape[0] >= X.shape[1]
+        extremes = singular_extremes(X, level)
+        self._system = LeastSquares(X, Y, witness, *extremes, level, interpolates=not self.unique_optimum)
 
     def smoothness(self) -> Interval:
-        return self._system.curvature[1]
+        return squared(*self._system.norm)
 
     def strong_convexity(self) -> Interval:
-        return self._system.curvature[0]
+        return squared(*self._system.smallest)
 
-    def optimum(self) -> Product:
+    def gap_upper(self, W: Approximation) -> float:
+        return self._system.gap_upper(Approximation(W.value.reshape(self._system.witness.value.shape), W.error))
+
+    def gap_exact(self, W: Approximation, exact: Callable[[], Any]) -> tuple[Any, Any]:
+        _, low, high = self.exact_loss().at(exact())
+        return (low if low > 0 else None), high
+
+    def exact_loss(self) -> ExactLeastSquares:
+        return self._system.exact()
+
+    def optimum(self) -> Approximation:
         mu = self.strong_convexity()[0]
         error = up(self._system.stationarity / mu, 2) if mu > 0.0 else float("inf")
-        return Product(self._system.witness.reshape(self.shape), error)
+        return Approximation(self._system.witness.value.reshape(self.shape), error)
 
 
 class Squared(Quadratic):
-    """½‖XW - Y‖²_F with X of full column rank."""
+    """½‖XW - Y‖²_F with X (N, n) of full column rank and Y (N, m)."""
 
     kind = "squared"
-    unique_optimum = True
+    dimensions: ClassVar = {"X": 2, "Y": 2, "optimum": 2}
 
     def __init__(self, X: Array, Y: Array, optimum: Array, level: Level = FAST) -> None:
+        if len(X) != len(Y) or optimum.shape != (X.shape[1], Y.shape[1]):
+            raise FormatError("X, Y and optimum do not fit together")
         if X.shape[0] < X.shape[1]:
             raise FormatError("X must have full column rank; a rank-deficient problem is stored reduced")
         self.shape = (X.shape[1], Y.shape[1])
-        self.design, self.level = X, level
-        self._system = LinearLeastSquares(X, Y, optimum, level)
-
-    def gap_upper(self, W: Product) -> float:
-        return self._system.gap_upper(W.value, W.error)
-
-    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
-        return self._system.gap_exact(exact())
+        super().__init__(X, Y, optimum, level)
 
 
 class Sensing(Quadratic):
-    """½ Σ_k (⟨A_k, W⟩ - y_k)² with linearly independent measurements, or at least nm of them of rank nm."""
+    """½ Σ_k (⟨A_k, W⟩ - y_k)² with linearly independent measurements A (M, n, m), or at least nm of them of rank nm."""
 
     kind = "sensing"
+    dimensions: ClassVar = {"A": 3, "y": 1, "optimum": 2}
 
     def __init__(self, A: Array, y: Array, optimum: Array, level: Level = FAST) -> None:
-        measurements, n, m = A.shape
-        self.shape, self.level = (n, m), level
-        self._system = LinearLeastSquares(A.reshape(measurements, n * m), y[:, None], optimum.reshape(n * m, 1), level)
-        self.unique_optimum = self._system.unique
+        if len(A) != len(y) or optimum.shape != A.shape[1:]:
+            raise FormatError("A, y and optimum do not fit together")
+        self.shape = (A.shape[1], A.shape[2])
+        super().__init__(A.reshape(len(A), optimum.size), y[:, None], optimum.reshape(-1, 1), level)
 
-    def gap_upper(self, W: Product) -> float:
-        return self._system.gap_upper(W.value.reshape(-1, 1), W.error)
-
-    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
-        from flint import arb_mat
-
-        return self._system.gap_exact(arb_mat(W.value.size, 1, exact().entries()))
+    def exact_loss(self) -> ExactLeastSquares:
+        return self._system.exact(ExactSensing)
 
 
 class Softmax(LinearMapProblem):
-    """(1/N) Σ cross-entropy(softmax(XW), labels) + (l2/2)‖W‖²_F."""
+    """(1/N) Σ cross-entropy(softmax(XW), labels) + (l2/2)‖W‖²_F, X (N, n), labels (N,)."""
 
     kind = "softmax"
+    dimensions: ClassVar = {"X": 2, "labels": 1, "l2": 0, "optimum": 2}
+    integers = ("labels",)
     quadratic = False
     unique_optimum = True
 
-    def __init__(self, X: Array, labels: Array, l2: float, optimum: Array, level: Level = FAST) -> None:
-        self.X, self.labels, self.l2, self.witness, self.level = level.operand(X), labels, l2, optimum, level
-        rows, n = X.shape
-        self.shape = (n, optimum.shape[1])
+    def __init__(self, X: Array, labels: np.ndarray, l2: Array | float, optimum: Array, level: Level = FAST) -> None:
+        self.X, self.labels, self.l2, self.witness, self.level = level.operand(X), labels, float(l2), optimum, level
+        (rows, n), self.shape, self.design = X.shape, (X.shape[1], optimum.shape[1]), X
+        if len(optimum) != n or not self.l2 >= 0.0:
+            raise FormatError("X, l2 and optimum do not fit together")
         if labels.shape != (rows,) or labels.min(initial=0) < 0 or labels.max(initial=0) >= self.shape[1]:
             raise FormatError("labels must hold one class index for each row of X")
         if rows * self.shape[1] > LARGEST_PRODUCT:
             raise FormatError(f"{rows} rows of {self.shape[1]} classes: at most {LARGEST_PRODUCT} logits are computed")
         self._norm = singular_extremes(X, level)[1]
-        self._targets = np.zeros((rows, self.shape[1]))
-        self._targets[np.arange(rows), labels] = 1.0
+        targets = np.zeros((rows, self.shape[1]))
+        targets[np.arange(rows), labels] = 1.0
+        self._targets = Approximation(targets)
 
     def smoothness(self) -> Interval:
         low, high = self._norm
@@ -310,46 +264,39 @@ class Softmax(LinearMapProblem):
     def strong_convexity(self) -> Interval:
         return self.l2, self.l2
 
-    def _logits(self, W: Product) -> tuple[Array, float]:
-        """XW and a bound on its error in Frobenius norm."""
-        logits, rounding = self.level.product(self.X, W.value)
-        return logits, up(rounding + self._norm[1] * W.error, 2)
+    def _logits(self, W: Approximation) -> Approximation:
+        """XW."""
+        return W.image(self.X, self._norm[1], self.level)
 
-    def _probabilities(self, W: Product) -> tuple[Array, float]:
-        """Softmax of the logits and a bound on its error in Frobenius norm (softmax is ½-Lipschitz row by row)."""
-        logits, error = self._logits(W)
-        p, rounding = self.level.softmax(logits)
-        return p, up(0.5 * error + rounding, 2)
+    def _probabilities(self, W: Approximation) -> Approximation:
+        """Softmax of the logits, which is ½-Lipschitz row by row."""
+        logits = self._logits(W)
+        p, rounding = self.level.softmax(logits.value)
+        return Approximation(p, up(0.5 * logits.error + rounding, 2))
 
-    def _gradient_norm(self, W: Product) -> float:
+    def _gradient_norm(self, W: Approximation) -> float:
         """Upper bound of ‖∇ℓ(W)‖_F: of N∇ℓ(W) = Xᵀ(p - targets) + N l2 W, over N."""
-        rows, level = len(self.labels), self.level
-        p, error = self._probabilities(W)
-        residual, rounding = difference_with_error(p, self._targets)
-        data, data_error = level.product(self.X.T, residual)
-        data_error = up(data_error + self._norm[1] * up(error + rounding), 2)
-        weight = rows * self.l2
-        penalty, penalty_error = level.scaled_columns(W.value, np.full(self.shape[1], -weight))
-        # N l2 is rounded, by at most u
-        penalty_error = up(penalty_error + weight * (W.error + ULP * frobenius_upper(W.value)), 6)
-        gradient, rounding = difference_with_error(data, penalty)
-        return up((frobenius_upper(gradient) + data_error + penalty_error + rounding) / rows, 5)
+        residual, rows = self._probabilities(W) - self._targets, len(self.labels)
+        data = residual.image(self.X.T, self._norm[1], self.level)
+        penalty = W.times(rows * self.l2)
+        of_product = 2.0 * UNIT_ROUNDOFF * penalty.norm()  # N l2 is rounded, by at most u
+        return up(((data + penalty).norm() + of_product) / rows, 5)
 
     @cached_property
     def stationarity(self) -> float:
         """Upper bound of ‖∇ℓ(Ŵ)‖_F."""
-        return self._gradient_norm(Product(self.witness, 0.0))
+        return self._gradient_norm(Approximation(self.witness))
 
-    def _loss(self, W: Product) -> Interval:
+    def _loss(self, W: Approximation) -> Interval:
         """Enclosure of the loss."""
         rows = len(self.labels)
-        logits, error = self._logits(W)
-        low, high = self.level.cross_entropy(logits, self.labels)
+        logits = self._logits(W)
+        low, high = self.level.cross_entropy(logits.value, self.labels)
         # the cross-entropy of a row is √2-Lipschitz in its logits; the mean over rows gives 1/√N by Cauchy-Schwarz
         size = frobenius_upper(W.value)
         penalty = 0.5 * self.l2 * size * size
         rounding = (
-            1.5 * error / float(np.sqrt(rows))
+            1.5 * logits.error / float(np.sqrt(rows))
             + self.l2 * size * W.error
             + 0.5 * self.l2 * W.error * W.error
             + 1e-13 * penalty
@@ -357,79 +304,35 @@ class Softmax(LinearMapProblem):
         rounding = up(rounding, 16)
         return down(down(down(low / rows) + penalty, 2) - rounding), up(up(up(high / rows) + penalty, 2) + rounding)
 
-    def gap_upper(self, W: Product) -> float:
+    @cached_property
+    def _best(self) -> Interval:
+        """Enclosure of the loss at the witness."""
+        return self._loss(Approximation(self.witness))
+
+    def gap_upper(self, W: Approximation) -> float:
         if self.l2 <= 0.0:
             return self._loss(W)[1]  # the optimal value is at least 0
-        s = self.stationarity
-        below = up(s * s / down(2.0 * self.l2), 4)  # ℓ(Ŵ) - ℓ* ≤ ‖∇ℓ(Ŵ)‖²/(2μ)
-        through_values = up(up(self._loss(W)[1] - self._loss(Product(self.witness, 0.0))[0]) + below)
+
+        def gap_of(gradient: float) -> float:
+            """Upper bound of the gap at a point: ‖∇ℓ‖²/(2μ)."""
+            return up(gradient * gradient / down(2.0 * self.l2), 4)
+
+        through_values = up(up(self._loss(W)[1] - self._best[0]) + gap_of(self.stationarity))
         distance = self.distance(W)[1]
         through_distance = up(0.5 * self.smoothness()[1] * distance * distance, 4)
-        gradient = self._gradient_norm(W)
-        through_gradient = up(gradient * gradient / down(2.0 * self.l2), 4)
-        return max(0.0, min(through_values, through_distance, through_gradient))
+        return max(0.0, min(through_values, through_distance, gap_of(self._gradient_norm(W))))
 
-    def gap_exact(self, W: Product, exact: Callable[[], Any]) -> tuple[Any, Any]:
-        lower = down(self._loss(W)[0] - self._loss(Product(self.witness, 0.0))[1])  # ℓ* ≤ ℓ(Ŵ)
+    def gap_exact(self, W: Approximation, exact: Callable[[], Any]) -> tuple[Any, Any]:
+        lower = down(self._loss(W)[0] - self._best[1])  # ℓ* ≤ ℓ(Ŵ)
         return (ball(lower) if lower > 0.0 else None), self.gap_upper(W)
 
-    def optimum(self) -> Product:
+    def exact_loss(self) -> ExactSoftmax:
+        return ExactSoftmax(self.design, self.labels, self.l2, self.witness)
+
+    def optimum(self) -> Approximation:
         error = up(self.stationarity / self.l2, 2) if self.l2 > 0.0 else float("inf")
-        return Product(self.witness, error)
+        return Approximation(self.witness, error)
 
 
-def load_linear_map(kind: object, arrays: dict[str, Array], level: Level = FAST) -> LinearMapProblem:
-    """``load_problem`` for systems whose networks are linear maps; ``FormatError`` for a problem of another kind too."""
-    problem = load_problem(kind, arrays, level)
-    if not isinstance(problem, LinearMapProblem):
-        raise FormatError(f"linear maps do not solve a problem of kind {problem.kind!r}")
-    return problem
-
-
-def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Problem:
-    """The problem of these arrays at this level; ``FormatError`` where they do not fit together.
-
-    Arrays by kind: squared X (N, n), Y (N, m), optimum (n, m); sensing A (M, n, m), y (M,), optimum (n, m);
-    softmax X (N, n), labels (N,), l2 (), optimum (n, m); samples
-    X (N, d), Y (N, p).
-    """
-
-    def take(name: str, dimensions: int, dtype: type = np.float64) -> Array:
-        array = arrays[name]
-        if array.ndim != dimensions or array.dtype != dtype or array.size == 0:
-            raise FormatError(f"array {name!r} has shape {array.shape} and dtype {array.dtype}")
-        if dtype is np.float64:
-            within(f"array {name!r}", array, LARGEST)
-        return array
-
-    names = {
-        "squared": {"X", "Y", "optimum"},
-        "sensing": {"A", "y", "optimum"},
-        "softmax": {"X", "labels", "l2", "optimum"},
-        "samples": {"X", "Y"},
-    }
-    if not isinstance(kind, str) or kind not in names:
-        raise FormatError(f"unknown problem kind {kind!r}")
-    if arrays.keys() != names[kind]:
-        raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
-    if kind == "samples":
-        X, Y = take("X", 2), take("Y", 2)
-        if len(X) != len(Y):
-            raise FormatError("X and Y do not fit together")
-        return Samples(X, Y, level)
-    optimum = take("optimum", 2)
-    if kind == "squared":
-        X, Y = take("X", 2), take("Y", 2)
-        if X.shape[0] != Y.shape[0] or optimum.shape != (X.shape[1], Y.shape[1]):
-            raise FormatError("X, Y and optimum do not fit together")
-        return Squared(X, Y, optimum, level)
-    if kind == "sensing":
-        A, y = take("A", 3), take("y", 1)
-        if A.shape[0] != len(y) or optimum.shape != A.shape[1:]:
-            raise FormatError("A, y and optimum do not fit together")
-        return Sensing(A, y, optimum, level)
-    X, labels = take("X", 2), take("labels", 1, np.int64)
-    l2 = float(take("l2", 0))
-    if optimum.shape[0] != X.shape[1] or not l2 >= 0.0:
-        raise FormatError("X, l2 and optimum do not fit together")
-    return Softmax(X, labels, l2, optimum, level)
+LINEAR_MAPS: tuple[type[LinearMapProblem], ...] = (Squared, Sensing, Softmax)
+"""Those that a linear network can solve."""

@@ -14,7 +14,9 @@ from typing import Any
 import flint
 
 from .descent import MOST_BITS, SPARE_BITS, Descent
-from .problems import Array, LinearMapProblem, ball
+from .problems import LinearMapProblem
+from .rigor.balls import ball
+from .rigor.bounds import Array
 from .run_files import Checkpoint
 
 TOLERANCE = 1e-6
@@ -71,7 +73,7 @@ def replay_run(
             need = f"some {cost:.0e} multiplications; at most {MOST_BITS} bits and {MAX_WORK:.0e} are tried"
             return [(f"exact descent of {len(steps)} steps, which takes {bits} bits or more", None, need)]
         with flint.ctx.workprec(bits):
-            descent = kind(problem, arrays, initial, bits)
+            descent = kind(problem, initial, bits)
             found, reached = _follow(descent, checkpoints, steps, bounds, bits)
             narrow = descent.enough_bits() > FIRST_BITS
         if narrow or all(holds is not None for _, holds, _ in found):

@@ -292,12 +292,12 @@ class Checkpoint:
             raise FormatError(f"{path.name}: iteration is missing or malformed")
         if owner is None or owner.dtype != np.uint8 or owner.tobytes() != certificate:
             raise FormatError(f"{path.name}: belongs to another certificate")
-        weights = system.read_weights(arrays, problem, path.name)
+        weights = system.enclosures.read_weights(arrays, problem, path.name)
         if any(weights[k].shape != initial[k].shape for k in weights):
             raise FormatError(f"{path.name}: the shapes differ from those of the initial weights")
-        if any(not np.array_equal(weights[k], initial[k]) for k in system.fixed):
+        if any(not np.array_equal(weights[k], initial[k]) for k in system.enclosures.FIXED):
             raise FormatError(
-                f"{path.name}: {' or '.join(system.fixed)} differs from the initial one, and is not trained"
+                f"{path.name}: {' or '.join(system.enclosures.FIXED)} differs from the initial one, and is not trained"
             )
         if int(iteration) == 0 and not all(np.array_equal(weights[k], initial[k]) for k in weights):
             raise FormatError(f"{path.name}: is of iteration 0 and differs from the initial weights")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
-from .problems import Array, Interval, Problem
-from .rigor.bounds import Level
+from .problems import P
+from .rigor.bounds import Array, Level
+from .rigor.intervals import Interval
 from .statement import Theorem
 
 if TYPE_CHECKING:
@@ -16,30 +17,48 @@ if TYPE_CHECKING:
 Weights = Mapping[str, Array]
 
 
+class Enclosures(Protocol[P]):
+    """What is rigorous of one kind of network: the module ``enclosures`` of its folder, or any object with these functions."""
+
+    FIXED: tuple[str, ...]
+    """Weights that training does not change."""
+
+    def load_problem(self, kind: object, arrays: Mapping[str, Array], level: Level) -> P:
+        """The problem of a kind from its arrays, at a level; ``FormatError`` where they do not fit together."""
+        ...
+
+    def read_weights(self, arrays: Weights, problem: P, name: str) -> dict[str, Array]:
+        """The weights among the arrays of the file of that name, validated against the problem."""
+        ...
+
+    def sizes(self, problem: P, weights: Weights) -> dict[str, int | bool]:
+        """The sizes that a certificate states."""
+        ...
+
+    def base_quantities(self, problem: P, weights: Weights, quantities: Mapping[str, float]) -> dict[str, Interval]:
+        """Enclosures of the base quantities, given the published ones (some are defined on a published ball)."""
+        ...
+
+    def gap_upper(self, problem: P, weights: Weights) -> float:
+        """Upper bound of loss - optimal value at the weights."""
+        ...
+
+    def gap_exact(self, problem: P, weights: Weights) -> tuple[Any, Any]:
+        """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of it. Slower than ``gap_upper`` and with
+        smaller rounding errors; for what that leaves undecided."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
-class System:
-    """One kind of network. Every ``problem`` is one that ``load`` returned, of whatever class that is."""
+class System(Generic[P]):
+    """One kind of network."""
 
     name: str
     """The part of its theorems' ids before the slash."""
     theorems: tuple[Theorem, ...]
     directions: Mapping[str, str]
     """"upper" or "lower": the direction in which each published base quantity must err."""
-    load: Callable[[object, dict[str, Array], Level], Problem]
-    """The problem of a kind from its arrays, at a level; ``FormatError`` where they do not fit together."""
-    read_weights: Callable[[Weights, Any, str], dict[str, Array]]
-    """The weights among the arrays of the file of that name, validated against the problem."""
-    sizes: Callable[[Any, Weights], dict[str, int | bool]]
-    """The sizes that a certificate states."""
-    base_quantities: Callable[[Any, Weights, Mapping[str, float]], dict[str, Interval]]
-    """Rigorous enclosures of the base quantities, given the published ones (some are defined on a published ball)."""
-    gap_upper: Callable[[Any, Weights], float]
-    """Rigorous upper bound of loss - optimal value at the weights."""
-    gap_exact: Callable[[Any, Weights], tuple[Any, Any]]
-    """A ball-arithmetic lower bound (``None`` where there is none) and upper bound of it. Slower than ``gap_upper`` and with
-    smaller rounding errors; for what that leaves undecided."""
-    fixed: tuple[str, ...] = ()
-    """Weights that training does not change."""
+    enclosures: Enclosures[P]
     optional: frozenset[str] = frozenset()
     """Base quantities that do not exist for every problem; the theorems do without, or fail."""
     measured_from_zero: bool = False

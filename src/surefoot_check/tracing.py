@@ -13,7 +13,7 @@ from typing import Any
 
 from .arrays import FormatError
 from .checker import PRECISION
-from .problems import ball
+from .rigor.balls import ball
 from .run_files import Certificate
 from .statement import Inequality, Relation, Segment, Theorem
 from .system import System

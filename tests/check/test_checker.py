@@ -24,7 +24,10 @@ import surefoot as sf
 from surefoot._core.run import Run
 from surefoot_check.__main__ import main
 from surefoot_check.checker import PRECISION, check
-from surefoot_check.problems import Sensing, Softmax, Squared, arb_matrix, product_of
+from surefoot_check.problems import Sensing, Softmax, Squared
+from surefoot_check.rigor.approximation import Approximation
+from surefoot_check.rigor.balls import arb_matrix
+from surefoot_check.rigor.bounds import FAST
 from surefoot_check.verdict import Outcome, Report, lines
 
 MakeLoss = Callable[..., Any]
@@ -33,6 +36,11 @@ GoodRun = Callable[[str], Path]
 
 def exact_product(W1: np.ndarray, W2: np.ndarray) -> object:
     return arb_matrix(W1) * arb_matrix(W2).transpose()
+
+
+def product_of_factors(W1: np.ndarray, W2: np.ndarray) -> Approximation:
+    """W1 W2ᵀ in floats, with its error."""
+    return Approximation(*FAST.product(W1, W2.T))
 
 
 def descend(directory: Path, loss: Any, theorem: str, width: int = 12, **settings: Any) -> Run:
@@ -358,9 +366,9 @@ def test_least_squares_enclosures(scale: float, far: float, sixty_digits: None) 
     W2 = np.eye(2, 3)
     step = exact(W1) * exact(W2).T - best
     gap = norm(A * step) ** 2 / 2
-    W = product_of(W1, W2)
+    W = product_of_factors(W1, W2)
     assert gap <= problem.gap_upper(W)
-    low, high = problem.gap_exact(product_of(W1, W2), partial(exact_product, W1, W2))
+    low, high = problem.gap_exact(product_of_factors(W1, W2), partial(exact_product, W1, W2))
     assert low is None or float(low) <= gap * (1 + mpmath.mpf(10) ** -15)
     assert gap <= mpmath.mpf(float(high)) * (1 + mpmath.mpf(10) ** -15)
     assert far < 1.0 or (low is not None and float(high) <= float(low) * (1 + 1e-6))
@@ -378,7 +386,7 @@ def test_a_poor_witness_widens_every_enclosure(sixty_digits: None) -> None:
     X, Y = rng.standard_normal((7, 3)), rng.standard_normal((7, 2))
     good = np.linalg.lstsq(X, Y, rcond=None)[0]
     sharp, poor = Squared(X, Y, good), Squared(X, Y, good + 0.1)
-    W = product_of(np.eye(3, 4), np.ones((2, 4)))
+    W = product_of_factors(np.eye(3, 4), np.ones((2, 4)))
     assert poor.gap_upper(W) > sharp.gap_upper(W)
     assert poor.distance(W)[0] < sharp.distance(W)[0] and poor.distance(W)[1] > sharp.distance(W)[1]
     assert all(inside(a, b[0]) and inside(a, b[1]) for a, b in zip(
@@ -395,7 +403,7 @@ def test_fewer_measurements_than_entries_have_no_unique_minimiser() -> None:
     W1, W2 = rng.standard_normal((3, 5)), rng.standard_normal((2, 5))
     residual = np.einsum("knm,nm->k", A, W1 @ W2.T) - y
     loss = 0.5 * float(residual @ residual)
-    assert loss <= problem.gap_upper(product_of(W1, W2)) <= loss * (1 + 1e-12)
+    assert loss <= problem.gap_upper(product_of_factors(W1, W2)) <= loss * (1 + 1e-12)
 
 
 def softmax_reference(X: np.ndarray, labels: np.ndarray, l2: float, W: Any) -> tuple[Any, Any, Any]:
@@ -447,21 +455,21 @@ def test_softmax_enclosures(scale: float, sixty_digits: None) -> None:
     for far in (20.0, 1.0, 1e-3, 1e-9, 0.0):
         value = witness + far * rng.standard_normal((2, 2))
         W1, W2 = np.concatenate([value, np.zeros((2, 1))], axis=1), np.eye(2, 3)
-        W = product_of(W1, W2)
+        W = product_of_factors(W1, W2)
         loss, gradient, _ = softmax_reference(X, labels, l2, exact(value))
         assert inside(problem._loss(W), loss)
         assert norm(gradient) <= problem._gradient_norm(W)
         assert loss - lowest <= problem.gap_upper(W)
-        low, _ = problem.gap_exact(product_of(W1, W2), partial(exact_product, W1, W2))
+        low, _ = problem.gap_exact(product_of_factors(W1, W2), partial(exact_product, W1, W2))
         assert low is None or float(low) <= loss - lowest
         assert inside(problem.distance(W), norm(exact(value) - best))
-    p, error = problem._probabilities(product_of(np.eye(2), 20.0 * np.eye(2)))
+    p = problem._probabilities(product_of_factors(np.eye(2), 20.0 * np.eye(2)))
     logits = exact(X) * exact(20.0 * np.eye(2))
     truth = mpmath.matrix(8, 2)
     for i in range(8):
         total = mpmath.exp(logits[i, 0]) + mpmath.exp(logits[i, 1])
         truth[i, 0], truth[i, 1] = mpmath.exp(logits[i, 0]) / total, mpmath.exp(logits[i, 1]) / total
-    assert norm(exact(p) - truth) <= error
+    assert norm(exact(p.value) - truth) <= p.error
 
 
 def gradient_step(X: np.ndarray, labels: np.ndarray, l2: float, W: np.ndarray) -> np.ndarray:

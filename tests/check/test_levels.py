@@ -18,7 +18,6 @@ from theorem_runs import OTHERS
 
 from surefoot_check.checker import check
 from surefoot_check.linear_resnet import enclosures as linear_resnet
-from surefoot_check.problems import Squared, load_problem
 from surefoot_check.rigor.bounds import FAST, Level
 from surefoot_check.rigor.exact import EXACT
 from surefoot_check.systems import SYSTEMS
@@ -90,10 +89,10 @@ def enclosures(directory: Path, level: Level) -> dict[str, tuple[float, float]]:
     run = tamper.StoredRun.read(directory)
     certificate = run.certificate
     system = SYSTEMS[certificate["system"]]
-    problem = system.load(certificate["problem"]["kind"], run.arrays["problem.safetensors"], level)
-    weights = system.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
+    problem = system.enclosures.load_problem(certificate["problem"]["kind"], run.arrays["problem.safetensors"], level)
+    weights = system.enclosures.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
     published = {name: float.fromhex(text) for name, text in certificate["quantities"].items()}
-    return system.base_quantities(problem, weights, published)
+    return system.enclosures.base_quantities(problem, weights, published)
 
 
 @pytest.mark.parametrize("name", [*TWO_LAYER, *OTHERS])
@@ -155,8 +154,7 @@ def test_the_level_is_an_option_and_is_named_in_the_report(good_run: GoodRun) ->
 def test_lemma_3_in_balls_encloses_what_floats_give(name: str, other_run: GoodRun) -> None:
     """At the same measurements: floats err on the safe side of the balls by their slack and no more."""
     run = tamper.StoredRun.read(other_run(f"linear-resnet {name}"))
-    problem = load_problem("squared", run.arrays["problem.safetensors"])
-    assert isinstance(problem, Squared)
+    problem = linear_resnet.load_problem("squared", run.arrays["problem.safetensors"])
     weights = linear_resnet.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
     measured = linear_resnet.measure(weights, problem.design)
     for radius in (0.0, 1e-12, float.fromhex(run.certificate["quantities"]["radius"]), 1.0, 30.0):

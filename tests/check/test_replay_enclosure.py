@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from surefoot_check.descent import FLOOR, CrossEntropy, LeastSquares
+from surefoot_check.descent import FLOOR
 from surefoot_check.linear_resnet.replay import LinearResNet
-from surefoot_check.problems import arb_matrix, load_problem
+from surefoot_check.rigor.balls import arb_matrix
+from surefoot_check.two_layer.enclosures import load_problem
 from surefoot_check.two_layer.replay import TwoLayer
 
 mpmath.mp.dps = 60
@@ -117,7 +118,7 @@ def test_descent_of_60_digits_stays_in_the_ball(
     exactly = [exact(M) + mpmath.mpf(start) / mpmath.mpf(total) * exact(D) for M, D in zip(Z, directions, strict=True)]
     ends = [] if system == "two-layer" else [exact(weights[name]) for name in ("A", "B")]
     with flint.ctx.workprec(bits):
-        descent = DESCENTS[system](problem, arrays, weights, bits)
+        descent = DESCENTS[system](problem, weights, bits)
         descent.radius = flint.arb(start) * flint.arb(1.0 + 1e-12)
         descent.radius = descent.radius.upper()
         for _ in range(6):
@@ -143,7 +144,7 @@ def test_a_wide_network_is_replaced_by_a_square_one_with_the_same_gram(rank: int
     Z = rng.standard_normal((n + m, rank)) @ rng.standard_normal((rank, h))
     exactly = [exact(Z[:n]), exact(Z[n:])]
     with flint.ctx.workprec(128):
-        descent = DESCENTS["two-layer"](problem, arrays, {"W1": Z[:n], "W2": Z[n:]}, 128)
+        descent = DESCENTS["two-layer"](problem, {"W1": Z[:n], "W2": Z[n:]}, 128)
         assert descent.radius < flint.arb(2) ** -115 and descent.centre[0].ncols() == n + m
         for _ in range(10):
             V = midpoints(flint.arb_mat([row for M in descent.centre for row in M.tolist()]))
@@ -160,11 +161,11 @@ def test_a_wide_network_is_replaced_by_a_square_one_with_the_same_gram(rank: int
 
 
 def test_distances_of_stored_weights_are_enclosed() -> None:
-    problem, arrays = random_problem(3, 3, 2)
+    problem, _ = random_problem(3, 3, 2)
     weights = random_weights("two-layer", 3, 3, 2)
     stored = {name: W * 1.001 for name, W in weights.items()}
     with flint.ctx.workprec(128):
-        descent = DESCENTS["two-layer"](problem, arrays, weights, 128)
+        descent = DESCENTS["two-layer"](problem, weights, 128)
         found = {name: rest for name, *rest in descent.defects(stored)}
     Z, S = (np.concatenate([w["W1"], w["W2"]]) for w in (weights, stored))
     gram, other = exact(Z) * exact(Z).T, exact(S) * exact(S).T
@@ -190,7 +191,7 @@ def test_the_gap_of_softmax_and_sensing_is_enclosed() -> None:
     for kind, arrays in (("softmax", softmax), ("sensing", sensing)):
         problem = load_problem(kind, arrays)
         for step in range(60):  # Newton-like: gradient descent to a good witness
-            loss = CrossEntropy(problem, arrays) if kind == "softmax" else LeastSquares(problem, arrays)
+            loss = problem.exact_loss()
             gradient = loss.at(arb_matrix(arrays["optimum"]))[0]
             floats = np.array([float(x) for x in gradient.entries()]).reshape(3, 2)
             arrays = {**arrays, "optimum": arrays["optimum"] - floats / problem.smoothness()[1]}

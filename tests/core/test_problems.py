@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 import surefoot as sf
 from surefoot._core.problems import loss_of
-from surefoot_check.problems import Interval, Problem, load_problem, product_of
+from surefoot_check.problems import LinearMapProblem
+from surefoot_check.rigor.bounds import FAST
+from surefoot_check.rigor.intervals import Interval
+from surefoot_check.two_layer.enclosures import end_to_end, load_problem
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -119,7 +122,7 @@ def exact_of(kind: str, arrays: Arrays) -> Exact:
     return ExactSoftmax(arrays["X"], arrays["labels"], float(arrays["l2"]), arrays["optimum"])
 
 
-def drawn(kind: str, seed: int, scale: float, condition: float) -> tuple[Exact, Problem, Arrays]:
+def drawn(kind: str, seed: int, scale: float, condition: float) -> tuple[Exact, LinearMapProblem, Arrays]:
     """A random problem: in multiple precision, in the checker, and as arrays with the rounded minimiser as witness."""
     g = np.random.default_rng(seed)
     n, m = 3, 2
@@ -186,7 +189,7 @@ def check_gaps(kind: str, seed: int, scale: float, condition: float) -> None:
             W2 = np.concatenate([np.eye(2), np.zeros((2, 1))], 1)
             W = matrix(W1) * matrix(W2).T
             true = exact.gap(W)
-            product = product_of(W1, W2)
+            product = end_to_end({"W1": W1, "W2": W2}, FAST)
             assert problem.gap_upper(product) >= true
             if problem.unique_optimum:
                 assert contains(problem.distance(product), mpmath.sqrt(squares(W - exact.optimum)))

@@ -35,8 +35,9 @@ from surefoot.deconvolution import (
 from surefoot_check import Outcome, check
 from surefoot_check.arrays import FormatError
 from surefoot_check.deconvolution import enclosures as rigorous
-from surefoot_check.deconvolution.operators import Approximation, Convolution, Wavelet
 from surefoot_check.deconvolution.operators import Blur as CheckedBlur
+from surefoot_check.deconvolution.operators import Convolution, Wavelet
+from surefoot_check.rigor.approximation import Approximation
 from surefoot_check.rigor.bounds import FAST, Level
 from surefoot_check.rigor.exact import EXACT
 
@@ -175,7 +176,7 @@ def test_convolutions_err_by_no_more_than_they_say(
     taps = st.lists(st.floats(0.0, 2.0), min_size=math.prod(size), max_size=math.prod(size))
     filled = np.array(data.draw(taps)).reshape(size)
     operator, K = Convolution(filled, level), convolution(filled, shape, Fraction)
-    found = (operator.adjoint if adjoint else operator)(Approximation.exact(image))
+    found = (operator.adjoint if adjoint else operator)(Approximation(image))
     exact = (K.T if adjoint else K) @ exactly(image, Fraction).ravel()
     assert distance_squared(exact, found.value) <= Fraction(found.error) ** 2
     assert max(sum(row) for row in K) <= Fraction(operator.norm)
@@ -218,7 +219,7 @@ def test_large_operators_agree_with_the_transforms_of_the_product() -> None:
     taps, image = generator.random((40, 90)), generator.standard_normal((270, 150))
     taps /= taps.sum()
     blur, W = PeriodicBlur(torch.from_numpy(taps), image.shape), OrthonormalWavelet((270, 150), "sym8", 4)
-    given_image, tensor = Approximation.exact(image), torch.from_numpy(image)
+    given_image, tensor = Approximation(image), torch.from_numpy(image)
     K, V = Convolution(taps, FAST), Wavelet(W.filters.numpy(), (270, 150), 4, FAST)
     for found, expected in (
         (K(given_image), blur.forward(tensor)),

@@ -21,7 +21,7 @@ from surefoot._core.registry import system_of
 from surefoot._feed_forward.engine import Iterate
 from surefoot_check.feed_forward import enclosures
 from surefoot_check.feed_forward.lipschitz import LayerBounds, symmetric_bend
-from surefoot_check.feed_forward.network import load, read_weights
+from surefoot_check.feed_forward.network import load_problem, read_weights
 
 F64 = torch.float64
 NOISE = 1e-40
@@ -72,7 +72,7 @@ def measured(name: str) -> enclosures.Measured:
     net, loss = network(name)
     system = system_of(net)
     problem = system.problem(net, loss)
-    stored = load(problem.kind, {key: tensor.numpy() for key, tensor in problem.arrays().items()})
+    stored = load_problem(problem.kind, {key: tensor.numpy() for key, tensor in problem.arrays().items()})
     weights = {key: tensor.numpy() for key, tensor in system.reduced(net, problem).items()}
     return enclosures.Measured(stored, read_weights(weights, stored, "net"))  # pyright: ignore[reportArgumentType]
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from surefoot._core.certificate import Certificate, CertificateStatus, Condition, evaluate, publish
 from surefoot._core.plans import PLANS
+from surefoot._implicit import choices as chosen_by
 from surefoot_check.arrays import FormatError, digest
 from surefoot_check.checker import check
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
-from surefoot_check.problems import Samples, load_problem
-from surefoot_check.rigor.bounds import FAST
+from surefoot_check.problems import Samples
 from surefoot_check.rigor.gram import cheap_norm, extreme_bounds, norm_bounds
 from surefoot_check.verdict import Outcome
 
@@ -208,7 +208,7 @@ def test_masses_and_kappa_are_those_of_one_matrix(name: str) -> None:
     """Ĝ is built in high precision from the very witness; κ and every mass bound what they claim of it."""
     problem, weights = INSTANCES[name]()
     at = rigorous.Measured(problem, weights)
-    node_min, node_max = at.nodes()
+    node_min, node_max = chosen_by.nodes(at)
     found = at.spectral(node_min, node_max)
     values, U = at.eigenvectors
     places = node_places(node_min, node_max)
@@ -242,9 +242,9 @@ def test_another_eigendecomposition_confirms_the_published_masses(seed: int) -> 
     g = np.random.default_rng(seed)
     problem.X[1:8] = problem.X[0] + 0.1 * g.standard_normal((7, 5))
     at = rigorous.Measured(problem, weights)
-    node_min, node_max = at.nodes()
+    node_min, node_max = chosen_by.nodes(at)
     choices = {"node_min": node_min, "node_max": node_max}
-    published = publish(rigorous.widened(rigorous.base_quantities(problem, weights, choices, at), choices), DIRECTIONS)
+    published = publish(chosen_by.widened(at.base_quantities(choices), choices), DIRECTIONS)
     order = g.permutation(30)
     other = rigorous.base_quantities(Samples(problem.X[order], problem.Y[order]), weights, choices)
     for name in ("kappa", "initial_gap", *MASSES):
@@ -266,7 +266,7 @@ def test_there_are_no_masses_at_absurd_nodes(node_min: float, node_max: float) -
 
 def test_the_largest_admissible_entries_do_not_overflow() -> None:
     problem, weights = drawn(0, 4, 3, 6)
-    problem = load_problem("samples", {"X": 1e49 * problem.X, "Y": 1e49 * problem.Y})
+    problem = rigorous.load_problem("samples", {"X": 1e49 * problem.X, "Y": 1e49 * problem.Y})
     weights = {
         "A": 1e24 * weights["A"],
         "W": 1e24 * weights["W"],
@@ -276,8 +276,7 @@ def test_the_largest_admissible_entries_do_not_overflow() -> None:
     rigorous.read_weights(weights, problem, "file")
     found = rigorous.base_quantities(problem, weights, {})
     assert "initial_gap" in found and found["sigma_min_Z"][0] > 0.0
-    assert isinstance(problem, Samples)
-    node_min, node_max = rigorous.Measured(problem, weights).nodes()
+    node_min, node_max = chosen_by.nodes(rigorous.Measured(problem, weights))
     assert (
         set(MASSES) <= rigorous.base_quantities(problem, weights, {"node_min": node_min, "node_max": node_max}).keys()
     )
@@ -304,8 +303,8 @@ def certified(problem: Samples, weights: Weights, theorem: str, **choices: float
     at = rigorous.Measured(problem, weights)
     given_choices = dict(choices)
     if theorem == "implicit/spectral":
-        given_choices["node_min"], given_choices["node_max"] = at.nodes()
-    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, given_choices, at), given_choices)
+        given_choices["node_min"], given_choices["node_max"] = chosen_by.nodes(at)
+    enclosures = chosen_by.widened(at.base_quantities(given_choices), given_choices)
     published = publish(enclosures, DIRECTIONS)
     sizes = rigorous.sizes(problem, weights)
     base = {name: published[name] for name in statement.base}
@@ -475,17 +474,13 @@ def test_weights_that_do_not_fit_are_refused(name: str, value: Array) -> None:
 
 def test_each_system_refuses_the_other_kind_of_problem() -> None:
     from surefoot_check.linear_resnet import enclosures as linear_resnet
-    from surefoot_check.two_layer import SYSTEM
+    from surefoot_check.two_layer import enclosures as two_layer
 
-    arrays = {"X": np.ones((2, 1)), "Y": np.ones((2, 1))}
-    samples = load_problem("samples", arrays)
-    squared = load_problem("squared", {"X": np.ones((2, 1)), "Y": np.ones((2, 1)), "optimum": np.ones((1, 1))})
-    with pytest.raises(FormatError, match="samples"):
-        SYSTEM.load("samples", arrays, FAST)
-    W = {"A": np.ones((1, 1)), "B": np.ones((1, 1)), "W": np.zeros((1, 1, 1))}
-    with pytest.raises(FormatError, match="squared loss"):
-        linear_resnet.read_weights(W, samples, "file")
-    with pytest.raises(FormatError, match="squared"):
-        rigorous.read_weights({}, squared, "file")
+    samples = {"X": np.ones((2, 1)), "Y": np.ones((2, 1))}
+    for system in (two_layer, linear_resnet):
+        with pytest.raises(FormatError, match="do not solve a problem of kind 'samples'"):
+            system.load_problem("samples", samples)
+    with pytest.raises(FormatError, match="do not solve a problem of kind 'squared'"):
+        rigorous.load_problem("squared", {**samples, "optimum": np.ones((1, 1))})
     with pytest.raises(FormatError, match="fit together"):
-        load_problem("samples", {"X": np.ones((2, 1)), "Y": np.ones((3, 1))})
+        rigorous.load_problem("samples", {"X": np.ones((2, 1)), "Y": np.ones((3, 1))})

@@ -17,7 +17,7 @@ from surefoot._core.schedule import gap_at, iterations_to
 from surefoot_check.checker import PRECISION
 from surefoot_check.implicit import spectral
 from surefoot_check.implicit.constants import MASSES, NODES, node_places
-from surefoot_check.problems import ball
+from surefoot_check.rigor.balls import ball
 from surefoot_check.statement import Schedule, converted
 
 Array = np.ndarray

@@ -17,7 +17,7 @@ from surefoot._core.schedule import gap_at
 from surefoot._implicit import planner
 from surefoot_check.implicit import gd, spectral
 from surefoot_check.implicit.constants import MASSES, NODES, node_places
-from surefoot_check.problems import ball
+from surefoot_check.rigor.balls import ball
 from surefoot_check.statement import Schedule, converted
 
 Array = np.ndarray

@@ -71,7 +71,7 @@ def gap_cases(system: str) -> dict[str, str]:
 def enclosing(system: str, name: str) -> Callable[..., dict[str, tuple[float, float]]]:
     """The innermost function, shared by certifier and checker, that encloses the quantity."""
     shared = getattr(module("instances", system), "shared", None)
-    return (shared and shared(name)) or SYSTEMS[system].base_quantities
+    return (shared and shared(name)) or SYSTEMS[system].enclosures.base_quantities
 
 
 @pytest.mark.parametrize("theorem", theorems())

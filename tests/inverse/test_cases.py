@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -124,7 +125,7 @@ def test_chebyshev(name: str) -> None:
     close(case, net(A), expected["X_K"])
     close(case, torch.linalg.eigvalsh(A @ A.T), expected["gram_eigs"])
     close(case, norm(torch.eye(2, dtype=torch.float64) - A @ net(A)), expected["final_residual_spectral"])
-    found = base_quantities(Spectrum(given["l"], given["u"]), {"C": net.coefficients.detach().numpy()})
+    found = base_quantities(Spectrum(np.array([given["l"], given["u"]])), {"C": net.coefficients.detach().numpy()}, {})
     for residual, value in zip(RESIDUALS, expected["max_residual"], strict=False):
         low, high = found[residual]
         # the value is of exact coefficients, and itself rounded

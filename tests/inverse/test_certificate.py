@@ -54,7 +54,7 @@ def instances(draw: st.DrawFn) -> tuple[np.ndarray, float, float]:
 @given(instances())
 def test_no_point_of_the_interval_violates_the_bound(instance: tuple[np.ndarray, float, float]) -> None:
     C, lower, upper = instance
-    found = base_quantities(Spectrum(lower, upper), {"C": C})
+    found = base_quantities(Spectrum(np.array([lower, upper])), {"C": C}, {})
     for name, value in zip(RESIDUALS, sampled(C, lower, upper), strict=False):
         low, high = found[name]
         assert value <= high * (1 + 1e-15)
@@ -67,7 +67,7 @@ def test_too_few_boxes_widen_the_bound_and_do_not_break_it(monkeypatch: pytest.M
     net = sf.nn.LearnedInverse.chebyshev(3, 4, (0.01, 1.0))
     tight = sf.certify(net)
     monkeypatch.setattr(rigorous, "MAX_BOXES", 3)
-    loose = base_quantities(Spectrum(0.01, 1.0), {"C": net.coefficients.detach().numpy()})
+    loose = base_quantities(Spectrum(np.array([0.01, 1.0])), {"C": net.coefficients.detach().numpy()}, {})
     for k, name in enumerate(RESIDUALS[:3], 1):
         low, high = loose[name]
         assert low <= tight.bound(k) <= high * (1 + 1e-9)

@@ -17,7 +17,7 @@ import surefoot as sf
 from surefoot._linear_resnet.radius import least_radius
 from surefoot_check.linear_resnet import enclosures as rigorous
 from surefoot_check.linear_resnet.constants import Constants, Measured, constants
-from surefoot_check.problems import ball
+from surefoot_check.rigor.balls import ball
 from surefoot_check.statement import Segment, converted
 from surefoot_check.systems import THEOREMS
 

@@ -10,7 +10,7 @@ import pytest
 import step_sizes_reference as reference
 
 from surefoot_check.step_sizes import enclosures as step_sizes
-from surefoot_check.step_sizes.batches import load_problem
+from surefoot_check.step_sizes.enclosures import load_problem
 
 
 def loaded(kind: str, **arrays: Any) -> Any:
@@ -60,7 +60,7 @@ def test_a_bound_of_the_distance_that_overflows_is_left_out() -> None:
     arrays = {"M": np.eye(2)[None], "Y": np.ones((1, 2)), "lam": np.array([1e-250]), "optimum": np.ones((1, 2))}
     at = reference.weights({**arrays, "M": np.array([[[1.0, 0.0], [0.0, 0.0]]])}, 1.0, 1.5)
     problem = loaded("lasso-batch", **{**arrays, "M": np.array([[[1.0, 1.0], [1.0, 1.0]]])})
-    found = step_sizes.base_quantities(problem, step_sizes.read_weights(at, problem, "test"))
+    found = step_sizes.base_quantities(problem, step_sizes.read_weights(at, problem, "test"), {})
     assert "radius_energy" not in found and "initial_gap" in found
 
 

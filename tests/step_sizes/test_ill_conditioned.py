@@ -15,7 +15,7 @@ from torch import Tensor
 
 import surefoot as sf
 import surefoot_check
-from surefoot_check.problems import arb_matrix
+from surefoot_check.rigor.balls import arb_matrix
 
 F64 = torch.float64
 SHAPES = [(6, 9), (9, 6), (6, 6)]

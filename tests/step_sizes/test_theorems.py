@@ -19,14 +19,15 @@ from surefoot._core.schedule import gap_at
 from surefoot._step_sizes.planner import a_posteriori
 from surefoot_check.arrays import FormatError
 from surefoot_check.checker import PRECISION
-from surefoot_check.problems import ball
-from surefoot_check.problems import load_problem as load_samples
+from surefoot_check.rigor.balls import ball
 from surefoot_check.rigor.bounds import up
+from surefoot_check.rigor.intervals import sum_up
 from surefoot_check.statement import converted
 from surefoot_check.step_sizes import constants as shared
 from surefoot_check.step_sizes import enclosures as step_sizes
 from surefoot_check.step_sizes import prox_rate
-from surefoot_check.step_sizes.batches import Batch, load_problem
+from surefoot_check.step_sizes.batches import Batch
+from surefoot_check.step_sizes.enclosures import load_problem
 from surefoot_check.systems import THEOREMS
 
 Array = np.ndarray
@@ -433,7 +434,7 @@ def test_constants_enclose_their_values(kind: str, shape: tuple[int, int]) -> No
         arrays = reference.batch(kind, seed, 3, *shape, badly=bool(seed % 2))
         at = reference.weights(arrays, 0.4, 1.7, stretch=1.3)
         problem = loaded(kind, arrays)
-        found = step_sizes.base_quantities(problem, at)
+        found = step_sizes.base_quantities(problem, at, {})
         values = [np.linalg.svd(M, compute_uv=False) ** 2 for M in arrays["M"]]
         scale = 0.25 if kind == "logistic-batch" else 1.0
         truth = max(scale * v[0] / b for v, b in zip(values, at["beta"], strict=True))
@@ -465,7 +466,7 @@ def test_without_any_penalty_nothing_bounds_the_iterates() -> None:
     arrays["lam"], arrays["l2"] = np.zeros(3), np.zeros(3)
     at = reference.weights(arrays, 0.5, 1.5)
     problem = loaded("logistic-batch", arrays)
-    assert "radius_energy" not in step_sizes.base_quantities(problem, at)
+    assert "radius_energy" not in step_sizes.base_quantities(problem, at, {})
     assert problem.gap_bound(0, at["x"][0]) == pytest.approx(4 * math.log(2.0))  # F* ≥ 0 is all that is known
 
 
@@ -553,13 +554,12 @@ def test_malformed_weights_are_refused(key: str, value: Any) -> None:
 
 
 def test_networks_of_other_systems_do_not_solve_batches() -> None:
-    samples = load_samples("samples", {"X": np.ones((2, 2)), "Y": np.ones((2, 1))})
     with pytest.raises(FormatError, match="do not solve a problem of kind 'samples'"):
-        step_sizes.read_weights({}, samples, "test")
+        load_problem("samples", {"X": np.ones((2, 2)), "Y": np.ones((2, 1))})
 
 
 def test_sums_are_rounded_up() -> None:
     q = quantities()
     assert prox_rate.first_level(q) == 80.0
-    assert step_sizes._sum_up([0.1] * 10) >= up(1.0, 0) - 1e-15
-    assert step_sizes._sum_up([1.0, math.inf]) == math.inf
+    assert sum_up([0.1] * 10) >= up(1.0, 0) - 1e-15
+    assert sum_up([1.0, math.inf]) == math.inf

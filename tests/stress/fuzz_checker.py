@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -35,8 +35,8 @@ from fuzz import Files, Fuzzer, Harness, Input, files_of
 from good_runs import SYSTEMS
 
 from surefoot_check import checker, systems
-from surefoot_check.problems import Array, Problem
-from surefoot_check.rigor.bounds import Level
+from surefoot_check.problems import Problem
+from surefoot_check.rigor.bounds import Array, Level
 from surefoot_check.system import System
 
 CHUNK = 500
@@ -85,18 +85,21 @@ class Remembered:
         systems.SYSTEMS = {name: self._system(name, system) for name, system in systems.SYSTEMS.items()}
 
     def _system(self, name: str, system: System) -> System:
-        def load(kind: object, arrays: Mapping[str, Array], level: Level) -> Problem:
+        of = system.enclosures
+
+        def load_problem(kind: object, arrays: Mapping[str, Array], level: Level) -> Problem:
             key = (name, repr(kind), level.name)
-            return self._once(key, arrays, lambda: system.load(kind, dict(arrays), level))
+            return self._once(key, arrays, lambda: of.load_problem(kind, dict(arrays), level))
 
         def base_quantities(problem: Problem, weights: Mapping[str, Array], q: Mapping[str, float]) -> Any:
             key = (name, id(problem), *(q.get(choice) for choice in ("radius", "node_min", "node_max")))
-            return self._once(key, weights, lambda: system.base_quantities(problem, weights, q), problem)
+            return self._once(key, weights, lambda: of.base_quantities(problem, weights, q), problem)
 
         def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> Any:
-            return self._once((name, id(problem)), weights, lambda: system.gap_upper(problem, weights), problem)
+            return self._once((name, id(problem)), weights, lambda: of.gap_upper(problem, weights), problem)
 
-        return replace(system, load=load, base_quantities=base_quantities, gap_upper=gap_upper)
+        known = {"load_problem": load_problem, "base_quantities": base_quantities, "gap_upper": gap_upper}
+        return replace(system, enclosures=SimpleNamespace(**{**vars(of), **known}))
 
     def _once(self, key: tuple[Any, ...], arrays: Mapping[str, Array], make: Callable[[], Any], *alive: Any) -> Any:
         whole = (*key, *((name, v.dtype.str, v.shape, v.tobytes()) for name, v in sorted(arrays.items())))

@@ -70,9 +70,9 @@ def certified(
     """
     record = run.certificate
     system, theorem = SYSTEMS[record["system"]], THEOREMS[record["theorem"]]
-    problem = system.load(record["problem"]["kind"], dict(run.problem), FAST)
+    problem = system.enclosures.load_problem(record["problem"]["kind"], dict(run.problem), FAST)
     old = {name: float.fromhex(text) for name, text in record["quantities"].items()}
-    found = system.base_quantities(problem, weights_at(run, t), old)
+    found = system.enclosures.base_quantities(problem, weights_at(run, t), old)
     upper = {name: system.directions[name] == "upper" for name in theorem.base if name in found}
     base = {name: found[name][1] * weaker if up else found[name][0] / weaker for name, up in upper.items()}
     base["initial_gap"] = gap(found["initial_gap"][1])

@@ -23,8 +23,8 @@ from surefoot._core.certificate import Certificate, digests
 from surefoot._core.plans import PLANS
 from surefoot._core.registry import system_of
 from surefoot_check import checker
-from surefoot_check.problems import Interval
 from surefoot_check.rigor.bounds import FAST, Level
+from surefoot_check.rigor.intervals import Interval
 from surefoot_check.statement import SLACK
 from surefoot_check.systems import SYSTEMS
 
@@ -109,14 +109,14 @@ def _evaluated(module: ModuleType, key: _Key) -> dict[str, Reference]:
 def opened(at: Stored, level: Level) -> tuple[Any, dict[str, Array]]:
     """Problem and weights as the checker reads them."""
     arrays = dict(at.problem)
-    problem = SYSTEMS[at.system].load(at.kind, arrays, level)
-    return problem, SYSTEMS[at.system].read_weights(at.weights, problem, "initial.safetensors")
+    problem = SYSTEMS[at.system].enclosures.load_problem(at.kind, arrays, level)
+    return problem, SYSTEMS[at.system].enclosures.read_weights(at.weights, problem, "initial.safetensors")
 
 
 def moved(at: Stored) -> Stored:
     """The same with the weights that change moved at random, by a thousandth."""
     draw = np.random.default_rng(0)
-    fixed = SYSTEMS[at.system].fixed
+    fixed = SYSTEMS[at.system].enclosures.FIXED
     weights = {k: v if k in fixed else v * (1.0 + 1e-3 * draw.standard_normal(v.shape)) for k, v in at.weights.items()}
     return replace(at, weights=weights)
 
@@ -143,7 +143,7 @@ def wrongly_enclosed(at: Stored, truth: Mapping[str, Reference], level: Level = 
     """Enclosures of the checker that do not contain the truth, and why; those of base quantities that are missing, too."""
     problem, weights = opened(at, level)
     wrong: dict[str, str] = {}
-    found = _in_balls(lambda: SYSTEMS[at.system].base_quantities(problem, weights, at.quantities))
+    found = _in_balls(lambda: SYSTEMS[at.system].enclosures.base_quantities(problem, weights, at.quantities))
     with mp.workdps(DIGITS):
         for name in at.base:
             if name not in found:
@@ -162,7 +162,7 @@ def wrongly_enclosed(at: Stored, truth: Mapping[str, Reference], level: Level = 
 def wrong_gap(gap: Any, at: Stored, level: Level = FAST) -> str | None:
     """Whether the checker's bounds of the gap exclude the gap at the stored weights, and why; ``gap`` is the independent one."""
     problem, weights = opened(at, level)
-    system = SYSTEMS[at.system]
+    system = SYSTEMS[at.system].enclosures
     above = _in_balls(lambda: system.gap_upper(problem, weights))
     with mp.workdps(DIGITS):  # the ends of balls are longer than floats
         low, high = _in_balls(lambda: _ends(*system.gap_exact(problem, weights)))
@@ -224,10 +224,11 @@ def mutate(
     modules = [
         module for key, module in list(sys.modules.items()) if key.split(".")[0] in ("surefoot", "surefoot_check")
     ]
-    places = [(module, key) for module in modules for key, value in list(vars(module).items()) if value is enclosing]
+    places: list[tuple[Any, str]] = [
+        (module, key) for module in modules for key, value in list(vars(module).items()) if value is enclosing
+    ]
+    classes = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
+    places += [(owner, key) for owner in classes for key, value in list(vars(owner).items()) if value is enclosing]
     assert places
-    for module, key in places:
-        patch.setattr(module, key, wrong)
-    for key, system in SYSTEMS.items():
-        if system.base_quantities is enclosing:
-            patch.setitem(SYSTEMS, key, replace(system, base_quantities=wrong))
+    for owner, key in places:
+        patch.setattr(owner, key, wrong)

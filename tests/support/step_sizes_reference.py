@@ -12,8 +12,8 @@ from surefoot._core.certificate import Certificate, CertificateStatus, Condition
 from surefoot._core.plans import PLANS
 from surefoot_check.arrays import digest
 from surefoot_check.step_sizes import enclosures as step_sizes
-from surefoot_check.step_sizes.batches import load_problem
 from surefoot_check.step_sizes.constants import DIRECTIONS
+from surefoot_check.step_sizes.enclosures import load_problem
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -110,7 +110,7 @@ def weights(arrays: Arrays, low: float, high: float, x: Array | None = None, str
 def published(kind: str, arrays: Arrays, at: Arrays) -> dict[str, float]:
     """The base quantities as published: what is stored as it is, what is measured with slack."""
     problem = load_problem(kind, arrays)
-    enclosures = step_sizes.base_quantities(problem, step_sizes.read_weights(at, problem, "test"))
+    enclosures = step_sizes.base_quantities(problem, step_sizes.read_weights(at, problem, "test"), {})
     return publish(enclosures, DIRECTIONS) | {name: enclosures[name][0] for name in step_sizes.EXACT}
 
 

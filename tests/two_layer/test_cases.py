@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,7 +28,6 @@ from surefoot._two_layer.system import TwoLayerSystem, reduced_weights
 from surefoot_check.two_layer import SYSTEM
 from surefoot_check.two_layer.corrected import barred
 from surefoot_check.two_layer.drift import DECREASE, KAPPA
-from surefoot_check.two_layer.enclosures import base_quantities
 
 Case = dict[str, Any]
 CONSTANT, TRAJECTORY = 1e-8, 1e-6
@@ -58,8 +58,12 @@ def quantities(name: str, theorem: str = "two-layer/corrected") -> dict[str, flo
     """Base quantities without slack, the cases' c and d, and what ``theorem`` derives from them."""
     case, (net, loss) = CASES[name], problem(name)
     checked, weights = stored(SYSTEM, loss, TwoLayerSystem().reduced(net, loss))
-    measured = publish(base_quantities(checked, weights), SYSTEM.directions, slack=0.0)
-    q = {**measured, **SYSTEM.sizes(checked, weights), "c": case["c"], "d": case["d"]}
+    rigorous = SYSTEM.enclosures
+    measured = publish(rigorous.base_quantities(checked, weights, {}), SYSTEM.directions, slack=0.0)
+    q = {**measured, **rigorous.sizes(checked, weights), "c": case["c"], "d": case["d"]}
+    # λ_min(WWᵀ) is 0 if W has more rows than columns; no theorem asks for it
+    smallest = [np.linalg.svd(W)[1][-1] if W.shape[0] <= W.shape[1] else 0.0 for W in weights.values()]
+    q["sigma_min_squared"] = float(np.square(smallest).sum())
     q |= PLANS[theorem].parameters(q)
     return {**q, **PLANS[theorem].theorem.derived(q)}
 

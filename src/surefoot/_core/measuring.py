@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from surefoot_check.problems import Problem
+from surefoot_check.problems import P
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.system import System as Checked
 
@@ -17,7 +17,7 @@ from .small import Array
 from .system import Measured
 
 
-def stored(checked: Checked, loss: Loss, weights: Mapping[str, Tensor]) -> tuple[Problem, dict[str, Array]]:
+def stored(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> tuple[P, dict[str, Array]]:
     """Problem and weights as the checker reads them from a run directory, which is what a certificate speaks of.
 
     Args:
@@ -29,11 +29,12 @@ def stored(checked: Checked, loss: Loss, weights: Mapping[str, Tensor]) -> tuple
         FormatError: what the checker does not read; see ``certificate.checkable``.
     """
     arrays = {name: array.cpu().numpy() for name, array in loss.reduced.arrays().items()}
-    problem = checked.load(loss.reduced.kind, arrays, FAST)
-    return problem, checked.read_weights({name: W.cpu().numpy() for name, W in weights.items()}, problem, "net")
+    problem = checked.enclosures.load_problem(loss.reduced.kind, arrays, FAST)
+    read = {name: W.cpu().numpy() for name, W in weights.items()}
+    return problem, checked.enclosures.read_weights(read, problem, "net")
 
 
-def measured(checked: Checked, loss: Loss, weights: Mapping[str, Tensor]) -> Measured:
+def measured(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> Measured:
     """The base quantities as published and the sizes, of these arrays; quantities without a finite bound are left out.
 
     Raises:
@@ -41,6 +42,6 @@ def measured(checked: Checked, loss: Loss, weights: Mapping[str, Tensor]) -> Mea
     """
     with checkable("the network or the data is", SCALE):
         problem, found = stored(checked, loss, weights)
-        enclosures = checked.base_quantities(problem, found, {})
+        enclosures = checked.enclosures.base_quantities(problem, found, {})
         finite = {name: ends for name, ends in enclosures.items() if all(map(math.isfinite, ends))}
-        return Measured(publish(finite, checked.directions), checked.sizes(problem, found))
+        return Measured(publish(finite, checked.directions), checked.enclosures.sizes(problem, found))

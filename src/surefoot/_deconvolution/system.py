@@ -209,7 +209,8 @@ def _enclosed(net: LADMM, loss: SparseLoss, start: State) -> dict[str, tuple[flo
     usual = "pass a smaller picture, intensities of about 0..1, and parameters of usual size"
     with checkable("the problem is", usual):
         stored = rigorous.load_problem(rigorous.KIND, problem)
-        return rigorous.base_quantities(stored, rigorous.read_weights(weights, stored, "start"))
+        weights = rigorous.read_weights(weights, stored, "start")
+        return rigorous.base_quantities(stored, weights, rigorous.stored_parameters(stored, weights))
 
 
 def _measured(net: LADMM, problem: DeconvolutionProblem, start: State) -> dict[str, tuple[float, float]]:

@@ -85,20 +85,18 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
         with checkable("the network or the data is", SCALE):
             problem, weights = self._stored(net, loss)
             at = rigorous.Measured(problem, weights)
-            found = rigorous.base_quantities(problem, weights, {}, at)
+            found = at.base_quantities({})
             choices: dict[str, float] = {}
             sigma = found.get("sigma_min_J", (0.0, 0.0))[0]
             if sigma > 0.0 and "initial_gap" in found:
                 r0 = math.sqrt(2.0 * found["initial_gap"][1])
                 choices = {"ball": planner.choose_ball(planner.lipschitz(at), sigma, r0)}
-                found = rigorous.base_quantities(problem, weights, choices, at)
+                found = at.base_quantities(choices)
             return Measured(publish(found, local.DIRECTIONS), network.sizes(problem, weights), [choices])
 
     def _stored(self, net: nn.Sequential, loss: NetworkLoss) -> tuple[network.Network, dict[str, np.ndarray]]:
         """Problem and weights as the checker has them."""
-        problem, weights = stored(CHECKED, loss, self.reduced(net, loss))
-        assert isinstance(problem, network.Network)
-        return problem, weights
+        return stored(CHECKED, loss, self.reduced(net, loss))
 
     def suggestion(
         self,
@@ -160,7 +158,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
             ValueError: arrays that do not fit together.
         """
         try:
-            frozen = {name: tensor for name, tensor in problem.items() if name not in network.ARRAYS}
+            frozen = {name: tensor for name, tensor in problem.items() if name not in network.Network.dimensions}
             loss = NetworkLoss(problem["X"], problem["Y"], problem["layers"], problem["settings"], frozen)
             net = build(loss.layers, loss.settings, weights, frozen)
             self._stored(net, loss)

@@ -6,11 +6,15 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from surefoot_check.implicit import enclosures as rigorous
+import numpy as np
+
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
-from surefoot_check.implicit.constants import DIRECTIONS
+from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
+from surefoot_check.implicit.enclosures import Measured
 from surefoot_check.problems import Samples
+from surefoot_check.rigor.bounds import UNIT_ROUNDOFF
+from surefoot_check.rigor.intervals import Interval
 from surefoot_check.statement import Theorem
 
 from .._core.certificate import publish
@@ -23,20 +27,57 @@ DELTA = 1.01
 """δ: hidden steps may be 1 + δ times the bound of the gradient; rounding to nearest alone needs a factor of 2."""
 STEPS = (1.0, 1.5, 1.9)
 """θ: the steps η = θ/‖Z‖² that are tried ("The scale" in docs/theorems/implicit.md), each at most 2/(σ² + ‖Z‖²)."""
+MASS_SLACK = 1e-9
+KAPPA_SLACK = 1.5
+ROTATION = 32.0 * UNIT_ROUNDOFF
+"""By what two eigendecompositions may differ, relative to the norm of the matrix."""
 
 
 def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) -> dict[str, float]:
     """The base quantities of ``statement`` as published, and the ends of the spectrum where it speaks of that."""
-    features = rigorous.Measured(problem, weights)
+    features = Measured(problem, weights)
     chosen: dict[str, float] = {}
     if statement.id == implicit_spectral.THEOREM.id:
         if not math.isfinite(features.Z.error):
             return {}
-        low, high = features.nodes()
+        low, high = nodes(features)
         chosen = {"node_min": low, "node_max": high}
-    enclosures = rigorous.widened(rigorous.base_quantities(problem, weights, chosen, features), chosen)
-    published = publish(enclosures, DIRECTIONS)
+    published = publish(widened(features.base_quantities(chosen), chosen), DIRECTIONS)
     return {name: published[name] for name in statement.base if name in published} | chosen
+
+
+def nodes(at: Measured) -> tuple[float, float]:
+    """node_min and node_max of ``implicit/spectral``: the ends of the computed spectrum, apart and positive."""
+    values = at.eigenvectors[0]
+    largest = max(float(values[-1]), 1e-280)
+    smallest = max(float(values[0]), 1e-14 * largest)
+    return smallest, max(largest, 1.01 * smallest)
+
+
+def widened(enclosures: Mapping[str, Interval], quantities: Mapping[str, float]) -> dict[str, Interval]:
+    """The enclosures with κ and the masses moved outwards by what two eigendecompositions of a matrix may differ by.
+
+    A certificate publishes these values, so that a checker on another machine confirms them. Two computed spectra differ
+    by a perturbation of norm δ, some units of node_max: it turns components at l_b into those at l_j by δ/|l_j - l_b|, and
+    moves weights by δ over the distance of the nodes. Only whether the checker can confirm depends on this estimate.
+    """
+    wide = dict(enclosures)
+    if "kappa" not in wide:
+        return wide
+    wide["kappa"] = wide["kappa"][0], wide["kappa"][1] * KAPPA_SLACK
+    places = node_places(quantities["node_min"], quantities["node_max"])
+    assert places is not None  # else there is no κ
+    at, roots = np.array(places), np.sqrt([wide[name][1] for name in MASSES])
+    gaps = np.diff(at)
+    spacing = np.minimum(np.append(gaps, gaps[-1]), np.insert(gaps, 0, gaps[0]))
+    delta = ROTATION * at[-1]
+    turned = delta * (1.0 / np.maximum(np.abs(at[:, None] - at), spacing[:, None])) @ roots
+    around = np.convolve(roots**2, np.ones(3), mode="same")
+    floor = 1e-14 * 2.0 * wide["initial_gap"][1] / NODES
+    wider = (1.0 + MASS_SLACK) * (roots + turned) ** 2 + np.minimum(delta / spacing, 1.0) * around + floor
+    for name, mass in zip(MASSES, wider, strict=True):
+        wide[name] = wide[name][0], float(mass)
+    return wide
 
 
 def step_choices(theorem: str, base: Mapping[str, float]) -> Iterator[dict[str, float]]:

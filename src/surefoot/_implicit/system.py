@@ -12,7 +12,6 @@ from surefoot_check.implicit import SYSTEM as CHECKED
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
-from surefoot_check.problems import Samples
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit
@@ -61,7 +60,6 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
         """Of the features at the current weights, with the steps to try."""
         with checkable("the network or the data is", SCALE):
             problem, weights = stored(CHECKED, loss, self.reduced(net, loss))
-            assert isinstance(problem, Samples)
             sizes = rigorous.sizes(problem, weights)
             base = measure(problem, weights, theorem)
         missing = [name for name in theorem.base if name not in base]

@@ -82,7 +82,7 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
             problem = rigorous.load_problem(loss.kind, {k: tensor.numpy() for k, tensor in loss.arrays().items()})
             coefficients = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
             coefficients = rigorous.read_weights(coefficients, problem, "initial.safetensors")
-            enclosures = rigorous.base_quantities(problem, coefficients)
+            enclosures = rigorous.base_quantities(problem, coefficients, {})
         published = publish(enclosures, shared.DIRECTIONS) | {name: enclosures[name][0] for name in EXACT}
         # no checker needs more room for it: 1 - l, which a slack of 1e-9 would lift to 1 for small l
         published["initial_gap"] = enclosures["initial_gap"][1] * (1.0 + INITIAL_SLACK)

@@ -16,8 +16,8 @@ from torch import Tensor
 from surefoot_check.arrays import digest
 from surefoot_check.linear_resnet import enclosures as rigorous
 from surefoot_check.linear_resnet.constants import DIRECTIONS
-from surefoot_check.problems import ULP, Squared, load_problem
-from surefoot_check.rigor.bounds import frobenius_upper, product_error, up
+from surefoot_check.rigor.approximation import Approximation
+from surefoot_check.rigor.bounds import FAST, frobenius_upper, up
 
 from .._core import checkpoints
 from .._core import trace as traces
@@ -128,8 +128,7 @@ def certify_sgd(
     if not 0.0 < delta <= limit or delta == 1.0:
         raise ValueError(f"delta is {delta!r}; {theorem} needs 0 < delta {'<= 1/6' if limit < 1.0 else '< 1'}")
     arrays = {name: getattr(reduced, name).cpu().numpy() for name in ("A", "B", "W")}
-    problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
-    assert isinstance(problem, Squared)
+    problem = rigorous.load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
     base = publish(rigorous.base_quantities(problem, arrays, {}), DIRECTIONS)
     gap, optimal_value = base["initial_gap"], _optimal_value_upper(loss, X, Y)
     q: dict[str, float] = {
@@ -361,9 +360,8 @@ class _Files:
 def _optimal_value_upper(loss: SquaredLoss, X: np.ndarray, Y: np.ndarray) -> float:
     """Rigorous upper bound of L*: the loss at the minimiser found, with the rounding of its evaluation."""
     U = np.ascontiguousarray(loss.optimum.cpu().numpy())
-    residual = X @ U - Y
-    error = product_error(X, U) + ULP * frobenius_upper(residual)
-    return up(0.5 * (frobenius_upper(residual) + error) ** 2, 6)
+    residual = Approximation(U).image(X, 0.0, FAST) - Approximation(Y)
+    return up(0.5 * residual.norm() ** 2, 6)
 
 
 def _digests(net: LinearResNet, X: np.ndarray, Y: np.ndarray) -> dict[str, str]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from surefoot_check.linear_resnet import enclosures as rigorous
 from surefoot_check.linear_resnet import local
 from surefoot_check.linear_resnet.constants import DIRECTIONS
-from surefoot_check.problems import Squared, load_problem
+from surefoot_check.problems import Squared
 from surefoot_check.statement import SLACK, Theorem
 
 from .._core.audit import Audit
@@ -146,8 +146,7 @@ def _engine(net: LinearResNet, loss: LinearMapLoss, subspace: bool) -> SubspaceE
 
 def _stored(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> tuple[Squared, dict[str, Array]]:
     """Problem and weights as a run directory has them, which is what a certificate speaks of."""
-    problem = load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
-    assert isinstance(problem, Squared)
+    problem = rigorous.load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
     return problem, {name: tensor.cpu().numpy() for name, tensor in weights.items()}
 
 

@@ -22,7 +22,7 @@ from surefoot_check.step_sizes import monotone as step_sizes_monotone
 from surefoot_check.step_sizes import prox_monotone as step_sizes_prox_monotone
 from surefoot_check.step_sizes import prox_rate as step_sizes_prox_rate
 from surefoot_check.step_sizes import rate as step_sizes_rate
-from surefoot_check.step_sizes.batches import LARGEST, load_problem
+from surefoot_check.step_sizes.batches import LARGEST
 
 from .._core.audit import Audit, Check, Led, Lines, audited, never_increases, noise
 from .._core.certificate import Certificate, Condition, checkable, publish
@@ -107,9 +107,9 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
         """Of iterations from 0 with the network's range."""
         weights = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}
         with checkable("loss is", RESCALE):
-            problem = load_problem(loss.kind, {name: tensor.numpy() for name, tensor in loss.arrays().items()})
+            problem = rigorous.load_problem(loss.kind, {name: tensor.numpy() for name, tensor in loss.arrays().items()})
             rigorous.read_weights(weights, problem, "beta")
-            enclosures = rigorous.base_quantities(problem, weights)
+            enclosures = rigorous.base_quantities(problem, weights, {})
         sizes = rigorous.sizes(problem, weights)
         published = publish(enclosures, shared.DIRECTIONS)
         published |= {name: enclosures[name][0] for name in rigorous.EXACT}

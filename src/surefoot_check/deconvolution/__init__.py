@@ -9,12 +9,6 @@ SYSTEM = System(
     name="deconvolution",
     theorems=(ladmm.THEOREM,),
     directions=ladmm.DIRECTIONS,
-    load=enclosures.load_problem,
-    read_weights=enclosures.read_weights,
-    sizes=enclosures.sizes,
-    base_quantities=enclosures.base_quantities,
-    gap_upper=enclosures.gap_upper,
-    gap_exact=enclosures.gap_exact,
-    fixed=enclosures.FIXED,
+    enclosures=enclosures,
     measured_from_zero=True,
 )

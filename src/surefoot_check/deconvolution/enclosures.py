@@ -18,28 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import FormatError, within
-from ..problems import LARGEST, Array, Interval, Problem, ball, squared
-from ..rigor.bounds import FAST, Level, down, frobenius_upper, up
-from .operators import (
-    COLUMNS,
-    ROWS,
-    Approximation,
-    Blur,
-    Shape,
-    Wavelet,
-    joined,
-    outwards,
-    product_of,
-    quotient_of,
-    sum_of,
-)
+from ..arrays import FormatError, numbers
+from ..problems import LARGEST, Problem
+from ..rigor.approximation import Approximation
+from ..rigor.balls import ball
+from ..rigor.bounds import FAST, Array, Level, down, frobenius_upper, up
+from ..rigor.intervals import Interval, around, joined, product_of, quotient_of, squared, sum_of, sum_up
+from .operators import COLUMNS, ROWS, Blur, Shape, Wavelet, outwards, shrunk
 
 FIXED: tuple[str, ...] = ("parameters",)
-"""Weights that no iteration changes."""
 KIND = "deconvolution"
 EXACT = ("alpha", "beta", "gamma", "penalty")
-"""Base quantities that are stored, not measured: to be published as they are."""
 ITERATE = ("z", "x", "multiplier")
 FLAGS = ("adaptive", "inexact")
 GREATEST_TAP = 2.0
@@ -110,23 +99,23 @@ class Deconvolution(Problem):
         return self.observed.reshape(-1, *self.observed.shape[-2:])
 
 
-def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Deconvolution:
+def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Deconvolution:
     """The problem of these arrays; ``FormatError`` where they do not fit together or would take too long.
 
     observed, kernel, penalty (1,), periodic (1,), wavelet (its name, not used), filters (2, n), levels (1,); where the blur
     varies, weights (J, h, w) and scales (J,).
     """
     if kind != KIND:
-        raise FormatError(f"deconvolution has no problem of kind {kind!r}")
+        raise FormatError(f"deconvolution does not solve a problem of kind {kind!r}")
     names = {"observed", "kernel", "penalty", "periodic", "wavelet", "filters", "levels"}
     varying = "weights" in arrays
     names |= {"weights", "scales"} if varying else set()
     if arrays.keys() != names:
         raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {KIND!r}")
-    observed, kernel = _reals(arrays, "observed", LARGEST), _taps(arrays, "kernel")
+    observed, kernel = numbers(arrays["observed"], "array 'observed'", LARGEST), _taps(arrays, "kernel")
     if observed.ndim < 2 or kernel.ndim < 2:
         raise FormatError("observed and kernel must have rows and columns")
-    penalty = _reals(arrays, "penalty", PARAMETERS[1])
+    penalty = numbers(arrays["penalty"], "array 'penalty'", PARAMETERS[1])
     if penalty.shape != (1,) or not penalty[0] >= PARAMETERS[0]:
         raise FormatError(f"the penalty must be one number in {PARAMETERS[0]:.0e} .. {PARAMETERS[1]:.0e}")
     periodic, levels = _integer(arrays, "periodic"), _integer(arrays, "levels")
@@ -146,8 +135,8 @@ def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) ->
         fits = fits and all(k in (1, n) for k, n in zip(lead[::-1], observed.shape[-3::-1], strict=False))
         if not fits:
             raise FormatError("kernel and observed do not fit together")
-    filters = _reals(arrays, "filters", GREATEST_TAP)
-    if filters.ndim != 2 or len(filters) != 2 or filters.shape[1] % 2 or filters.shape[1] > MAX_TAPS:
+    filters = numbers(arrays["filters"], "array 'filters'", GREATEST_TAP, 2)
+    if len(filters) != 2 or filters.shape[1] % 2 or filters.shape[1] > MAX_TAPS:
         raise FormatError(f"filters has shape {filters.shape}; it must be (2, n), n even and at most {MAX_TAPS}")
     found = Deconvolution(observed, kernel, weights, scales, float(penalty[0]), bool(periodic), filters, levels, level)
     (rows, columns), (height, width) = kernel.shape[-2:], found.domain
@@ -167,11 +156,9 @@ def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) ->
     return found
 
 
-def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+def read_weights(arrays: Mapping[str, Array], problem: Deconvolution, name: str) -> dict[str, Array]:
     """z, x, multiplier (..., H, W) and parameters (5,), float64, of the arrays of the file ``name``."""
-    if not isinstance(problem, Deconvolution):
-        raise FormatError(f"{name}: the linearised ADMM does not solve a problem of kind {problem.kind!r}")
-    weights = {key: _reals(arrays, key, LARGEST, f"{name}: ") for key in (*ITERATE, "parameters")}
+    weights = {key: numbers(arrays.get(key), f"{name}: {key}", LARGEST) for key in (*ITERATE, "parameters")}
     shape = problem.observed.shape[:-2] + problem.domain
     if any(weights[key].shape != shape for key in ITERATE):
         raise FormatError(f"{name}: z, x and multiplier must have shape {shape}")
@@ -183,43 +170,45 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
     return weights
 
 
-def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+def sizes(problem: Deconvolution, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """Images, size of a latent image, and whether the solver is adaptive or inexact."""
-    assert isinstance(problem, Deconvolution)
     flags = {key: bool(flag) for key, flag in zip(FLAGS, weights["parameters"][3:], strict=True)}
     return {"images": len(problem.pictures), "H": problem.domain[0], "W": problem.domain[1], **flags}
 
 
-def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+def gap_upper(problem: Deconvolution, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of V at the iterate."""
     return _measured(problem, weights)[0][1]
 
 
-def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+def gap_exact(problem: Deconvolution, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of V; there are no sharper ones than those of ``gap_upper``."""
     low, high = _measured(problem, weights)[0]
     return (ball(low) if low > 0.0 else None), ball(high)
 
 
+def stored_parameters(problem: Deconvolution, weights: Mapping[str, Array]) -> dict[str, float]:
+    """Base quantities that are stored, not measured. The bound falls with some and rises with others, so that no direction is
+    safe: they are published as they are."""
+    return dict(zip(EXACT, (*weights["parameters"][:3].tolist(), problem.penalty), strict=True))
+
+
 def base_quantities(
-    problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float] | None = None
+    problem: Deconvolution, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``theorems.deconvolution_ladmm.DIRECTIONS``.
+    """Enclosures of the quantities in ``ladmm.DIRECTIONS``.
 
     Raises:
-        FormatError: published ``quantities`` with other parameters than the stored ones: the bound falls with some and rises
-            with others, so that no direction is safe.
+        FormatError: published ``quantities`` with other parameters than the stored ones.
     """
-    assert isinstance(problem, Deconvolution)
-    alpha, beta, gamma = (float(p) for p in weights["parameters"][:3])
-    chosen = dict(zip(EXACT, (alpha, beta, gamma, problem.penalty), strict=True))
+    chosen = stored_parameters(problem, weights)
     for name, value in chosen.items():
-        if quantities is not None and quantities.get(name) != value:
+        if quantities.get(name) != value:
             raise FormatError(f"certificate: {name} is not {value!r}, the one that is stored")
     change, reached = _measured(problem, weights)
     size = frobenius_upper(problem.observed)
     norms = {
-        name: Approximation.exact(weights[key]).bounds()
+        name: Approximation(weights[key]).bounds()
         for name, key in zip(("start_latent", "start_coefficients", "start_multiplier"), ITERATE, strict=True)
     }
     return {
@@ -227,7 +216,7 @@ def base_quantities(
         **{name: (value, value) for name, value in chosen.items()},
         "transform_norm": problem.wavelet.norm,
         "blur_norm": (0.0, max(blur.norm for blur in problem.blurs)),
-        "majorizer_excess": _excess(problem, alpha, beta),
+        "majorizer_excess": _excess(problem, chosen["alpha"], chosen["beta"]),
         "objective_bound": (0.0, min(up(0.5 * size * size, 2), reached) if size > 0.0 else 0.0),
         **norms,
     }
@@ -236,24 +225,23 @@ def base_quantities(
 # -- one iteration -----------------------------------------------------------------------------------------------------
 
 
-def _measured(problem: Problem, weights: Mapping[str, Array]) -> tuple[Interval, float]:
+def _measured(problem: Deconvolution, weights: Mapping[str, Array]) -> tuple[Interval, float]:
     """An enclosure of V, and an upper bound of the objective at x."""
-    assert isinstance(problem, Deconvolution)
     alpha, beta, gamma = (float(p) for p in weights["parameters"][:3])
     flat = [weights[key].reshape(-1, *problem.domain) for key in ITERATE]
     changes: list[Interval] = []
     objectives: list[float] = []
     for blur, picture, *iterate in zip(problem.blurs, problem.pictures, *flat, strict=True):
-        y, z, x, mu = (Approximation.exact(array) for array in (picture, *iterate))
+        y, z, x, mu = (Approximation(array) for array in (picture, *iterate))
         apart = z - problem.wavelet.synthesis(x)
         residual = blur.observed(blur.convolved(z)) - y
         slope = blur.adjoint(residual) + mu + apart.times(beta)
         changes.append(_change(problem, blur, x, mu, apart, slope, alpha, beta, gamma))
         # B at Wᵀx differs from B at z by at most ‖B‖ times what lies between
         misfit = up(residual.norm() + up(blur.norm * apart.norm()))
-        size = up(math.fsum(np.abs(x.value).ravel().tolist()))
+        size = sum_up(np.abs(x.value).ravel().tolist())
         objectives.append(up(up(0.5 * misfit * misfit, 2) + up(size * problem.penalty)))
-    return sum_of(changes), up(math.fsum(objectives))
+    return sum_of(changes), sum_up(objectives)
 
 
 def _change(
@@ -269,13 +257,13 @@ def _change(
 ) -> Interval:
     """Enclosure of V of one image, from x, μ, z - Wᵀx and Bᵀ(Bz - y) + μ + β(z - Wᵀx)."""
     # dz = -α(αM + I)⁻¹ slope from a witness; (αM + I)⁻¹ ⪯ I makes its residual a bound of its error
-    witness = Approximation.exact(blur.solved(slope.value, alpha))
+    witness = Approximation(blur.solved(slope.value, alpha))
     if not np.isfinite(witness.value).all():
         return 0.0, math.inf
     layers = blur.convolved(witness)
     defect = (blur.majorized(layers).times(alpha) + witness + slope.times(alpha)).norm()
     ahead = apart + Approximation(witness.value, defect)
-    dx = (x + problem.wavelet.analysis(mu + ahead.times(beta)).times(gamma)).shrunk(problem.penalty, gamma) - x
+    dx = shrunk(x + problem.wavelet.analysis(mu + ahead.times(beta)).times(gamma), problem.penalty, gamma) - x
     dmu = (ahead - problem.wavelet.synthesis(dx)).times(beta)
     low, high = sum_of(
         [
@@ -294,7 +282,7 @@ def _change(
             up(dmu.error / down(math.sqrt(beta))),
         ]
     )
-    return squared(max(0.0, down(down(math.sqrt(low)) - error)), up(up(math.sqrt(high)) + error))
+    return squared(*around((down(math.sqrt(low)), up(math.sqrt(high))), error))
 
 
 def _excess(problem: Deconvolution, alpha: float, beta: float) -> Interval:
@@ -321,17 +309,9 @@ def _check_scales(weights: Array, scales: Array) -> None:
 # -- readers -----------------------------------------------------------------------------------------------------------
 
 
-def _reals(arrays: Mapping[str, Array], name: str, largest: float, where: str = "") -> Array:
-    array = arrays.get(name)
-    if array is None or array.dtype != np.float64 or array.size == 0:
-        raise FormatError(f"{where}array {name!r} is missing or not of float64")
-    within(f"{where}array {name!r}", array, largest)
-    return array
-
-
 def _taps(arrays: Mapping[str, Array], name: str) -> Array:
     """Of a kernel, or weights: not negative."""
-    array = _reals(arrays, name, GREATEST_TAP)
+    array = numbers(arrays[name], f"array {name!r}", GREATEST_TAP)
     if not (array >= 0.0).all():
         raise FormatError(f"array {name!r} has negative entries")
     return array

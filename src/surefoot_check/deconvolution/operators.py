@@ -15,12 +15,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ..problems import Interval, squared
+from ..rigor.approximation import Approximation
 from ..rigor.bounds import ETA, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up
+from ..rigor.intervals import Interval, around, joined, product_of, squared, sum_of, sum_up
 
-BELOW = 1.0 - 1e-13
-"""Norms above ``NEGLIGIBLE`` are bounded with less excess than this."""
-NEGLIGIBLE = 1e-290
 ROWS, COLUMNS, INNER = 256, 64, 4096
 """Rows and columns of a block of a product, and terms of its sums at most: what is fast, and needs little memory."""
 Shape = tuple[int, int]
@@ -28,76 +26,15 @@ Step = Callable[[Array], tuple[Array, float]]
 """Maps the rows of a matrix; returns the result and a bound of its error."""
 
 
-@dataclass(frozen=True)
-class Approximation:
-    """An array as computed, and a bound of its Euclidean distance from what it stands for."""
+def shrunk(v: Approximation, penalty: float, step: float) -> Approximation:
+    """soft(·, penalty·step), which moves no two points apart.
 
-    value: Array
-    error: float
-
-    @classmethod
-    def exact(cls, value: Array) -> Approximation:
-        """The array itself."""
-        return cls(value, 0.0)
-
-    def __add__(self, other: Approximation) -> Approximation:
-        return self._rounded(self.value + other.value, self.error + other.error)
-
-    def __sub__(self, other: Approximation) -> Approximation:
-        return self._rounded(self.value - other.value, self.error + other.error)
-
-    def times(self, factor: float) -> Approximation:
-        """A positive multiple."""
-        return self._rounded(self.value * factor, self.error * factor, underflow=True)
-
-    def weighted(self, weights: Array) -> Approximation:
-        """The product with weights that are not negative, entry by entry."""
-        return self._rounded(self.value * weights, self.error * float(weights.max()), underflow=True)
-
-    def shrunk(self, penalty: float, step: float) -> Approximation:
-        """soft(·, penalty·step), which moves no two points apart.
-
-        The threshold, rounded by at most u times itself or ETA, moves each entry by no more than that.
-        """
-        threshold = penalty * step
-        value = np.sign(self.value) * np.maximum(np.abs(self.value) - threshold, 0.0)
-        moved = up(up(UNIT_ROUNDOFF * threshold + ETA, 2) * up(math.sqrt(value.size)))
-        return self._rounded(value, up(self.error + moved))
-
-    def norm(self) -> float:
-        """Upper bound of the Euclidean norm of what the array stands for."""
-        return up(frobenius_upper(self.value) + self.error)
-
-    def bounds(self) -> Interval:
-        """Enclosure of the Euclidean norm of the array as it is."""
-        high = frobenius_upper(self.value)
-        return (down(high * BELOW, 2) if high > NEGLIGIBLE else 0.0), high
-
-    def _rounded(self, value: Array, error: float, underflow: bool = False) -> Approximation:
-        """The result of an elementwise operation on operands of that error (itself the result of one operation)."""
-        rounding = up(UNIT_ROUNDOFF * frobenius_upper(value))
-        tiny = ETA * value.size if underflow else 0.0
-        return Approximation(value, up(up(error) + rounding + tiny, 2))
-
-
-def sum_of(terms: Sequence[Interval]) -> Interval:
-    """Of numbers that are not negative."""
-    return max(0.0, down(math.fsum(low for low, _ in terms))), up(math.fsum(high for _, high in terms))
-
-
-def product_of(a: Interval, b: Interval) -> Interval:
-    """Of numbers that are not negative."""
-    return max(0.0, down(a[0] * b[0])), up(a[1] * b[1])
-
-
-def quotient_of(a: Interval, b: float) -> Interval:
-    """Of a number that is not negative and a positive one."""
-    return max(0.0, down(a[0] / b)), up(a[1] / b)
-
-
-def joined(parts: Sequence[float]) -> float:
-    """Upper bound of the norm of a vector whose parts have these norms at most."""
-    return frobenius_upper(np.array(parts, dtype=np.float64))
+    The threshold, rounded by at most u times itself or ETA, moves each entry by no more than that.
+    """
+    threshold = penalty * step
+    value = np.sign(v.value) * np.maximum(np.abs(v.value) - threshold, 0.0)
+    moved = up(up(UNIT_ROUNDOFF * threshold + ETA, 2) * up(math.sqrt(value.size)))
+    return Approximation.rounded(value, up(v.error + moved))
 
 
 class Convolution:
@@ -110,7 +47,7 @@ class Convolution:
         self._level = level
         self._centre = [size // 2 for size in kernel.shape]
         self._kernel = kernel
-        self.norm = up(math.fsum(kernel.ravel().tolist()))
+        self.norm = sum_up(kernel.ravel().tolist())
 
     def __call__(self, z: Approximation) -> Approximation:
         """Kz for z (H, W)."""
@@ -183,16 +120,14 @@ class Blur:
             return sums[0]
         terms = len(sums) + 1  # of each row: products, any of which may underflow, and their sum
         rows = up(float((self.weights * np.reshape(sums, (-1, 1, 1))).sum(axis=0).max()) + terms * ETA, terms)
-        ones = Approximation.exact(np.ones(self.weights.shape[1:]))
+        ones = Approximation(np.ones(self.weights.shape[1:]))
         columns = self.adjoint(ones)
         return up(math.sqrt(up(rows * up(float(columns.value.max()) + columns.error))))
 
     @cached_property
     def largest(self) -> float:
         """Upper bound of M: Σ_j c_j (Σk_j)²."""
-        return up(
-            math.fsum(up(c * up(k.norm**2)) for c, k in zip(self.scales.tolist(), self._convolutions, strict=True))
-        )
+        return sum_up(up(c * up(k.norm**2)) for c, k in zip(self.scales.tolist(), self._convolutions, strict=True))
 
     def convolved(self, z: Approximation) -> list[Approximation]:
         """K_j z for all j, on the latent grid."""
@@ -203,12 +138,11 @@ class Blur:
         parts = [Approximation(v.value[self._window], v.error) for v in layers]
         if self.weights is None:
             return parts[0]
-        weighted = [part.weighted(w) for part, w in zip(parts, self.weights, strict=True)]
-        return _added(weighted)
+        return _added([part * Approximation(w) for part, w in zip(parts, self.weights, strict=True)])
 
     def adjoint(self, y: Approximation) -> Approximation:
         """Bᵀy."""
-        parts = [y] if self.weights is None else [y.weighted(w) for w in self.weights]
+        parts = [y] if self.weights is None else [y * Approximation(w) for w in self.weights]
         found = []
         for part, convolution in zip(parts, self._convolutions, strict=True):
             grid = np.zeros(self.domain)
@@ -228,14 +162,13 @@ class Blur:
         values = [v.value.copy() for v in layers]
         if self.weights is None:  # what the crop removes
             values[0][self._window] = 0.0
-            return squared(*Approximation.exact(values[0]).bounds())
-        exact = [Approximation.exact(v) for v in values]
+            return squared(*Approximation(values[0]).bounds())
+        exact = [Approximation(v) for v in values]
         whole = sum_of(
             [product_of(squared(*v.bounds()), (c, c)) for v, c in zip(exact, self.scales.tolist(), strict=True)]
         )
         seen = self.observed(exact)
-        low, high = seen.bounds()
-        part = squared(max(0.0, down(low - seen.error)), up(high + seen.error))
+        part = squared(*around(seen.bounds(), seen.error))
         return max(0.0, down(whole[0] - part[1])), max(0.0, up(whole[1] - part[0]))
 
     def solved(self, slope: Array, alpha: float) -> Array:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from ..system import System
-from . import enclosures, local, network
+from . import enclosures, local
 
 SYSTEM = System(
     name="feed-forward",
     theorems=(local.THEOREM,),
     directions=local.DIRECTIONS,
-    load=network.load,
-    read_weights=network.read_weights,
-    sizes=network.sizes,
-    base_quantities=enclosures.base_quantities,
-    gap_upper=enclosures.gap_upper,
-    gap_exact=enclosures.gap_exact,
+    enclosures=enclosures,
     optional=frozenset({"kink_margin"}),
     measured_from_zero=True,
 )

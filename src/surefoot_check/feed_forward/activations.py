@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, frobenius_upper, up
-from ..rigor.functions import UNDERFLOW, evaluated
+from ..rigor.approximation import Approximation
+from ..rigor.bounds import Array, Level
+from ..rigor.functions import evaluated
 
 Settings = tuple[float, float]
 """The numbers of an activation that has any: the slope below 0 of a leaky ReLU, the two ends of a hard tanh; else zeros."""
-Evaluated = tuple[Array, float]
-"""An array, and a bound of its error in Frobenius norm."""
+Function = Callable[[Array, Settings, Level], Approximation]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ class Activation:
     settings: int = 0
     slope: Callable[[Settings], float]
     bend: float
-    value: Callable[[Array, Settings, Level], Evaluated]
-    derivative: Callable[[Array, Settings, Level], Evaluated]
+    value: Function
+    derivative: Function
     exact: Callable[[Any, Settings], Any]
     kinks: Callable[[Settings], tuple[float, ...]] = lambda settings: ()
 
@@ -54,83 +54,55 @@ class Activation:
         return not any(settings[self.settings :]) and all(a < b for a, b in pairwise(kinks))
 
 
-def _plus(*terms: Evaluated) -> Evaluated:
-    """The sum of arrays with errors."""
-    total, error = terms[0]
-    for value, of in terms[1:]:
-        total = total + value
-        error = up(error + of + UNIT_ROUNDOFF * frobenius_upper(total), 3)
-    return total, error
-
-
-def times(a: Evaluated, b: Evaluated) -> Evaluated:
-    """The entrywise product of arrays with errors."""
-    (A, a_error), (B, b_error) = a, b
-    product = A * B
-    largest_A, largest_B = (float(np.abs(M).max(initial=0.0)) for M in (A, B))
-    error = largest_A * b_error + largest_B * a_error + a_error * b_error
-    return product, up(error + UNIT_ROUNDOFF * frobenius_upper(product) + UNDERFLOW * product.size, 8)
-
-
-def _minus(a: Evaluated) -> Evaluated:
-    return -a[0], a[1]
-
-
-def _exactly(A: Array) -> Evaluated:
-    return A, 0.0
-
-
-def _function(name: str) -> Callable[[Array, Settings, Level], Evaluated]:
+def _function(name: str) -> Function:
     return lambda Z, settings, level: evaluated(name, Z, level)
 
 
-def _tanh_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+def _tanh_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
     t = evaluated("tanh", Z, level)
-    return _plus(_exactly(np.ones_like(Z)), _minus(times(t, t)))
+    return Approximation(np.ones_like(Z)) - t * t
 
 
-def _sigmoid_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    s, other = evaluated("sigmoid", Z, level), evaluated("sigmoid", -Z, level)
-    return times(s, other)
+def _sigmoid_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return evaluated("sigmoid", Z, level) * evaluated("sigmoid", -Z, level)
 
 
-def _silu(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    return times(_exactly(Z), evaluated("sigmoid", Z, level))
+def _silu(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return Approximation(Z) * evaluated("sigmoid", Z, level)
 
 
-def _silu_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    s = evaluated("sigmoid", Z, level)
-    return _plus(s, times(_exactly(Z), _sigmoid_slope(Z, settings, level)))
+def _silu_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return evaluated("sigmoid", Z, level) + Approximation(Z) * _sigmoid_slope(Z, settings, level)
 
 
-def _gelu(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    return times(_exactly(Z), evaluated("normal_cdf", Z, level))
+def _gelu(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return Approximation(Z) * evaluated("normal_cdf", Z, level)
 
 
-def _gelu_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    return _plus(evaluated("normal_cdf", Z, level), times(_exactly(Z), evaluated("normal_density", Z, level)))
+def _gelu_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return evaluated("normal_cdf", Z, level) + Approximation(Z) * evaluated("normal_density", Z, level)
 
 
-def _elu(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    below, error = evaluated("expm1", np.minimum(Z, 0.0), level)
-    return np.where(Z > 0.0, Z, below), error
+def _elu(Z: Array, settings: Settings, level: Level) -> Approximation:
+    below = evaluated("expm1", np.minimum(Z, 0.0), level)
+    return Approximation(np.where(Z > 0.0, Z, below.value), below.error)
 
 
-def _elu_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
+def _elu_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
     return evaluated("exp", np.minimum(Z, 0.0), level)
 
 
-def _leaky(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    below = times(_exactly(np.full_like(Z, settings[0])), _exactly(np.minimum(Z, 0.0)))
-    return np.where(Z > 0.0, Z, below[0]), below[1]
+def _leaky(Z: Array, settings: Settings, level: Level) -> Approximation:
+    below = Approximation(np.full_like(Z, settings[0])) * Approximation(np.minimum(Z, 0.0))
+    return Approximation(np.where(Z > 0.0, Z, below.value), below.error)
 
 
-def _leaky_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    return _exactly(np.where(Z > 0.0, 1.0, settings[0]))
+def _leaky_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return Approximation(np.where(Z > 0.0, 1.0, settings[0]))
 
 
-def _clipped_slope(Z: Array, settings: Settings, level: Level) -> Evaluated:
-    return _exactly(np.where((settings[0] < Z) & (settings[1] > Z), 1.0, 0.0))
+def _clipped_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return Approximation(np.where((settings[0] < Z) & (settings[1] > Z), 1.0, 0.0))
 
 
 def _of(number: float) -> Callable[[Settings], float]:
@@ -154,8 +126,8 @@ IDENTITY = Activation(
     name="identity",
     slope=_of(1.0),
     bend=0.0,
-    value=lambda Z, settings, level: _exactly(Z),
-    derivative=lambda Z, settings, level: _exactly(np.ones_like(Z)),
+    value=lambda Z, settings, level: Approximation(Z),
+    derivative=lambda Z, settings, level: Approximation(np.ones_like(Z)),
     exact=lambda z, settings: z,
 )
 ACTIVATIONS: dict[int, Activation] = {
@@ -221,8 +193,8 @@ ACTIVATIONS: dict[int, Activation] = {
             name="ReLU",
             slope=_of(1.0),
             bend=0.0,
-            value=lambda Z, settings, level: _exactly(np.maximum(Z, 0.0)),
-            derivative=lambda Z, settings, level: _exactly(np.where(Z > 0.0, 1.0, 0.0)),
+            value=lambda Z, settings, level: Approximation(np.maximum(Z, 0.0)),
+            derivative=lambda Z, settings, level: Approximation(np.where(Z > 0.0, 1.0, 0.0)),
             exact=lambda z, settings: z.max(_ball(0.0, z)),
             kinks=lambda settings: (0.0,),
         ),
@@ -243,7 +215,7 @@ ACTIVATIONS: dict[int, Activation] = {
             settings=2,
             slope=_of(1.0),
             bend=0.0,
-            value=lambda Z, settings, level: _exactly(np.clip(Z, *settings)),
+            value=lambda Z, settings, level: Approximation(np.clip(Z, *settings)),
             derivative=_clipped_slope,
             exact=lambda z, settings: _lower(z.max(_ball(settings[0], z)), _ball(settings[1], z)),
             kinks=lambda settings: settings,

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..problems import TINY, Array, Interval, Problem, arb_matrix, ball, root_down
-from ..rigor.bounds import UNIT_ROUNDOFF, array_up, difference_with_error, down, frobenius_upper, up
+from ..rigor.approximation import Approximation
+from ..rigor.balls import arb_matrix, ball, frobenius
+from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, down, up
 from ..rigor.gram import cheap_norm, norm_bounds
+from ..rigor.intervals import TINY, Interval, bounded, root_down
 from ..rigor.spectra import symmetric_eigenvalue_bounds
-from .activations import times
 from .lipschitz import LayerBounds, is_below, symmetric_bend
-from .network import DEEPEST, LayerKind, Network, moving_kinks
+from .network import DEEPEST, LayerKind, Network, load_problem, moving_kinks, read_weights, sizes
 
+__all__ = ["FIXED", "base_quantities", "gap_exact", "gap_upper", "load_problem", "read_weights", "sizes"]
+
+FIXED: tuple[str, ...] = ()
 EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
 
@@ -33,51 +37,40 @@ WIDEST = 1e300
 """Above every margin."""
 
 
-@dataclass(frozen=True)
-class Enclosed:
-    """A matrix known up to ``error`` in Frobenius norm, so that no entry differs by more."""
-
-    value: Array
-    error: float
-
-
 class Layer:
     """One layer at the weights: its inputs and pre-activations for all rows of X."""
 
-    def __init__(self, kind: LayerKind, W: Array, b: Array | None, inputs: Enclosed, problem: Network) -> None:
-        self.kind, self.W, self.inputs, self.level = kind, W, inputs, problem.level
-        product, error = self.level.product(inputs.value, W.T)
-        self.norm = norm_bounds(W, self.level)[1]
-        error = up(error + inputs.error * self.norm, 2)
-        if b is not None:
-            product, rounding = difference_with_error(product, -b)
-            error = up(error + rounding)
-        self.before = Enclosed(product, error)
+    def __init__(self, kind: LayerKind, W: Array, b: Array | None, inputs: Approximation, level: Level) -> None:
+        self.kind, self.W, self.inputs, self.level = kind, W, inputs, level
+        self.norm = norm_bounds(W, level)[1]
+        product = inputs.T.image(W, self.norm, level).T
+        self.before = product if b is None else product + Approximation(b)
 
     @cached_property
-    def outputs(self) -> Enclosed:
+    def outputs(self) -> Approximation:
         """φ(z)."""
         kind, z = self.kind, self.before
-        value, error = kind.activation.value(z.value, kind.settings, self.level)
-        return Enclosed(value, up(error + kind.activation.slope(kind.settings) * z.error, 2))
+        found = kind.activation.value(z.value, kind.settings, self.level)
+        return Approximation(found.value, up(found.error + kind.activation.slope(kind.settings) * z.error, 2))
 
     @cached_property
-    def slopes(self) -> Enclosed:
+    def slopes(self) -> Approximation:
         """φ'(z)."""
         kind, z = self.kind, self.before
-        value, error = kind.activation.derivative(z.value, kind.settings, self.level)
-        error = up(error + kind.activation.bend * z.error, 2)
-        near = sum(int((np.abs(z.value - kink) <= z.error).sum()) for kink in kind.activation.kinks(kind.settings))
+        found = kind.activation.derivative(z.value, kind.settings, self.level)
+        error = up(found.error + kind.activation.bend * z.error, 2)
+        # the distance is rounded once
+        near = sum(int((np.abs(z.value - kink) <= up(z.error)).sum()) for kink in kind.activation.kinks(kind.settings))
         if near:  # on which side of the kink these entries are is not known
             error = up(error + 2.0 * math.sqrt(near) * kind.activation.slope(kind.settings), 4)
-        return Enclosed(value, error)
+        return Approximation(found.value, error)
 
     @cached_property
-    def extended(self) -> Enclosed:
+    def extended(self) -> Approximation:
         """ã: the inputs where W is trained, and a column of ones where b is."""
         a, kind = self.inputs, self.kind
         parts = ([a.value] if kind.trains_W else []) + ([np.ones((len(a.value), 1))] if kind.trains_b else [])
-        return Enclosed(np.hstack(parts), a.error) if parts else Enclosed(np.zeros((len(a.value), 1)), 0.0)
+        return Approximation(np.hstack(parts), a.error) if parts else Approximation(np.zeros((len(a.value), 1)))
 
     @cached_property
     def row_norms(self) -> Array:
@@ -110,52 +103,46 @@ class Measured:
     def __init__(self, problem: Network, weights: Mapping[str, Array]) -> None:
         self.problem, self.weights = problem, weights
         self.layers: list[Layer] = []
-        a, every = Enclosed(problem.X, 0.0), {**problem.frozen, **weights}
+        a, every = Approximation(problem.X), {**problem.frozen, **weights}
         for number, kind in enumerate(problem.layers, 1):
-            layer = Layer(kind, every[f"W{number}"], every.get(f"b{number}"), a, problem)
+            layer = Layer(kind, every[f"W{number}"], every.get(f"b{number}"), a, problem.level)
             self.layers.append(layer)
             if number < len(problem.layers):
                 a = layer.outputs
 
     @cached_property
-    def residual(self) -> Enclosed:
+    def residual(self) -> Approximation:
         """f(X) - Y (N, k)."""
-        f = self.layers[-1].before
-        value, rounding = difference_with_error(f.value, self.problem.Y)
-        return Enclosed(value, up(f.error + rounding))
+        return self.layers[-1].before - Approximation(self.problem.Y)
 
     @cached_property
     def gap(self) -> float:
         """Upper bound of ½‖f(X) - Y‖²."""
-        norm = up(frobenius_upper(self.residual.value) + self.residual.error)
+        norm = self.residual.norm()
         return up(0.5 * norm * norm, 2)
 
     @cached_property
-    def gram(self) -> Enclosed:
+    def gram(self) -> Approximation:
         """JJᵀ (n, n), exactly symmetric."""
         level, k = self.problem.level, self.problem.Y.shape[1]
-        total: Array | None = None
-        error = 0.0
-        back = Enclosed(np.tile(np.eye(k), (len(self.problem.X), 1)), 0.0)
-        for layer in reversed(self.layers):
+        total: Approximation | None = None
+        back = Approximation(np.tile(np.eye(k), (len(self.problem.X), 1)))
+        for index in reversed(range(len(self.layers))):
+            layer = self.layers[index]
             outer = _gram(layer.extended, level)
-            repeated = np.repeat(np.repeat(outer.value, k, axis=0), k, axis=1), up(k * outer.error)
-            around = _gram(back, level)
-            part, of_part = times((around.value, around.error), repeated)
+            repeated = Approximation(np.repeat(np.repeat(outer.value, k, axis=0), k, axis=1), up(k * outer.error))
+            part = _gram(back, level) * repeated
             total = part if total is None else total + part
-            error = up(error + of_part + UNIT_ROUNDOFF * frobenius_upper(total), 4)
-            if layer is not self.layers[0]:
-                back = self._behind(back, layer, self.layers[self.layers.index(layer) - 1])
+            if index > 0:
+                back = self._behind(back, layer, self.layers[index - 1])
         assert total is not None
-        return Enclosed(total, error)
+        return total
 
-    def _behind(self, back: Enclosed, layer: Layer, before: Layer) -> Enclosed:
+    def _behind(self, back: Approximation, layer: Layer, before: Layer) -> Approximation:
         """∂f/∂z of the layer before, row by row, from that of the layer."""
-        product, error = self.problem.level.product(back.value, layer.W)
-        error = up(error + back.error * layer.norm, 2)
         k = self.problem.Y.shape[1]
-        slopes = np.repeat(before.slopes.value, k, axis=0), up(math.sqrt(k) * before.slopes.error, 2)
-        return Enclosed(*times((product, error), slopes))
+        slopes = Approximation(np.repeat(before.slopes.value, k, axis=0), up(math.sqrt(k) * before.slopes.error, 2))
+        return back.T.image(layer.W.T, layer.norm, self.problem.level).T * slopes
 
     @cached_property
     def singular_values(self) -> tuple[Interval, Interval]:
@@ -222,46 +209,40 @@ class Measured:
         least = min(float(margins.min()) for margins in self.kink_margins(radius) if margins is not None)
         return (least if math.isfinite(least) else 0.0), WIDEST
 
+    def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
+        """Enclosures of the base quantities; those of the ball where ``quantities`` has its radius, ``ball``."""
+        least, largest = self.singular_values
+        found: dict[str, Interval] = {"initial_gap": (0.0, self.gap), "sigma_min_J": least, "norm_J": largest}
+        radius = quantities.get("ball", math.nan)
+        if radius >= 0.0:
+            found["lipschitz_J"] = 0.0, self.lipschitz(radius)
+            if any(moving_kinks(self.problem)):
+                found["kink_margin"] = self.kink_margin(radius)
+        return bounded(found)
 
-def _gram(A: Enclosed, level: Any) -> Enclosed:
+
+def _gram(A: Approximation, level: Any) -> Approximation:
     """AAᵀ."""
     G, error = level.signed_gram(A.value)
-    return Enclosed(G, up(error + A.error * (2.0 * cheap_norm(A.value) + A.error), 5))
+    return Approximation(G, up(error + A.error * (2.0 * cheap_norm(A.value) + A.error), 5))
 
 
 def base_quantities(
-    problem: Problem,
-    weights: Mapping[str, Array],
-    quantities: Mapping[str, float],
-    measured: Measured | None = None,
+    problem: Network, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``local.DIRECTIONS``; those of the ball where ``quantities`` has its radius, ``ball``.
-
-    ``measured`` saves measuring the same weights again.
-    """
-    assert isinstance(problem, Network)
-    at = measured or Measured(problem, weights)
-    least, largest = at.singular_values
-    found: dict[str, Interval] = {"initial_gap": (0.0, at.gap), "sigma_min_J": least, "norm_J": largest}
-    radius = quantities.get("ball", math.nan)
-    if radius >= 0.0:
-        found["lipschitz_J"] = 0.0, at.lipschitz(radius)
-        if any(moving_kinks(problem)):
-            found["kink_margin"] = at.kink_margin(radius)
-    return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}
+    """Enclosures of the quantities in ``local.DIRECTIONS``."""
+    return Measured(problem, weights).base_quantities(quantities)
 
 
-def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+def gap_upper(problem: Network, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the loss, of which the least value is taken to be 0."""
-    assert isinstance(problem, Network)
     return Measured(problem, weights).gap
 
 
-def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+def gap_exact(problem: Network, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of the loss in ball arithmetic, from the exact weights."""
     from flint import arb_mat
 
-    assert isinstance(problem, Network)
     a: Any = arb_matrix(problem.X)
     every = {**problem.frozen, **weights}
     for number, kind in enumerate(problem.layers, 1):
@@ -272,6 +253,5 @@ def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]
             kind.activation.exact(x + shift[index % kind.outputs], kind.settings) for index, x in enumerate(z.entries())
         ]
         a = arb_mat(len(problem.X), kind.outputs, entries)
-    total: Any = sum((x * x for x in (a - arb_matrix(problem.Y)).entries()), ball(0.0))
-    lower, upper = total.abs_lower() / 2, total.abs_upper() / 2
-    return (lower if lower > 0 else None), upper
+    low, high = frobenius(a - arb_matrix(problem.Y))
+    return (low * low / 2 if low > 0 else None), high * high / 2

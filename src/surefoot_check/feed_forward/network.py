@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from ..arrays import FormatError, within
-from ..problems import LARGEST_PRODUCT, Array, Problem
-from ..rigor.bounds import FAST, Level
+from ..arrays import FormatError, numbers
+from ..problems import LARGEST_PRODUCT, Problem, one_of
+from ..rigor.bounds import FAST, Array, Level
 from .activations import ACTIVATIONS, IDENTITY, Activation, Settings
 
 NAMED = re.compile("[Wb][0-9]+")
@@ -19,7 +20,6 @@ LARGEST = 1e20
 """Largest magnitude of an entry of data or weights."""
 DEEPEST = 64
 """Most layers; the bounds of rounding rely on it."""
-ARRAYS = {"X": np.float64, "Y": np.float64, "layers": np.int64, "settings": np.float64}
 
 
 @dataclass(frozen=True)
@@ -49,46 +49,47 @@ class Network(Problem):
     """½‖f(X) - Y‖²_F of a network f of these layers; X (N, d), Y (N, k); ``frozen`` are the weights that are not trained."""
 
     kind = "network-squared"
+    dimensions: ClassVar = {"X": 2, "Y": 2, "layers": 2, "settings": 2}
+    integers = ("layers",)
+    largest: ClassVar = LARGEST
 
     def __init__(
-        self, X: Array, Y: Array, layers: tuple[LayerKind, ...], frozen: Mapping[str, Array], level: Level = FAST
+        self,
+        X: Array,
+        Y: Array,
+        layers: np.ndarray,
+        settings: Array,
+        level: Level = FAST,
+        frozen: Mapping[str, Array] | None = None,
     ) -> None:
-        self.X, self.Y, self.layers, self.frozen, self.level = X, Y, layers, frozen, level
+        """Of layers (L, 3), settings (L, 2) and frozen weights, named as ``read_weights`` names the others.
+
+        A row of ``layers`` is outputs, whether there is a bias (0 or 1), and the code of the activation behind, which is that of
+        the identity in the last; a row of ``settings`` the numbers of that activation.
+        """
+        self.X, self.Y, self.level, self.frozen = X, Y, level, frozen or {}
+        if len(X) != len(Y):
+            raise FormatError("X and Y do not fit together")
+        if layers.shape != (len(layers), 3) or settings.shape != (len(layers), 2) or len(layers) > DEEPEST:
+            raise FormatError("layers and settings do not fit together")
+        kinds = _layers(X.shape[1], Y.shape[1], layers.tolist(), settings.tolist())
+        shapes = _shapes(kinds)
+        _require(self.frozen, {name: shapes.get(name) for name in self.frozen}, "the problem")
+        if self.frozen.keys() == shapes.keys():
+            raise FormatError("no weight is trained")
+        self.layers = tuple(
+            replace(
+                layer, trains_W=f"W{number}" not in self.frozen, trains_b=layer.bias and f"b{number}" not in self.frozen
+            )
+            for number, layer in enumerate(kinds, 1)
+        )
 
 
-def load(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Problem:
-    """The problem of X (N, d), Y (N, k), layers (L, 3), settings (L, 2) and those weights that are not trained, named as
-    ``read_weights`` names the others; ``FormatError`` where they do not fit.
-
-    A row of ``layers`` is outputs, whether there is a bias (0 or 1), and the code of the activation behind, which is that of the
-    identity in the last; a row of ``settings`` the numbers of that activation.
-    """
-    if kind != Network.kind:
-        raise FormatError(f"unknown problem kind {kind!r}")
+def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Network:
+    """A network and its data."""
     frozen = {name: array for name, array in arrays.items() if NAMED.fullmatch(name)}
-    if arrays.keys() - frozen.keys() != ARRAYS.keys():
-        raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
-    for name, dtype in ARRAYS.items():
-        array = arrays[name]
-        if array.ndim != 2 or array.dtype != dtype or array.size == 0:
-            raise FormatError(f"array {name!r} has shape {array.shape} and dtype {array.dtype}")
-        if dtype is np.float64:
-            within(f"array {name!r}", array, LARGEST)
-    X, Y, table, settings = (arrays[name] for name in ARRAYS)
-    if len(X) != len(Y):
-        raise FormatError("X and Y do not fit together")
-    if table.shape != (len(table), 3) or settings.shape != (len(table), 2) or len(table) > DEEPEST:
-        raise FormatError("layers and settings do not fit together")
-    layers = _layers(X.shape[1], Y.shape[1], table.tolist(), settings.tolist())
-    shapes = _shapes(layers)
-    _require(frozen, {name: shapes.get(name) for name in frozen}, "the problem")
-    layers = tuple(
-        replace(layer, trains_W=f"W{number}" not in frozen, trains_b=layer.bias and f"b{number}" not in frozen)
-        for number, layer in enumerate(layers, 1)
-    )
-    if frozen.keys() == shapes.keys():
-        raise FormatError("no weight is trained")
-    return Network(X, Y, layers, frozen, level)
+    others = {name: array for name, array in arrays.items() if name not in frozen}
+    return one_of((Network,), kind, others, level, "feed-forward networks", frozen=frozen)
 
 
 def _shapes(layers: tuple[LayerKind, ...]) -> dict[str, tuple[int, ...]]:
@@ -99,10 +100,8 @@ def _shapes(layers: tuple[LayerKind, ...]) -> dict[str, tuple[int, ...]]:
 def _require(arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...] | None], where: str) -> None:
     """Raise ``FormatError`` unless the arrays have these shapes, and entries that are not too large."""
     for name, shape in shapes.items():
-        array = arrays.get(name)
-        if array is None or array.dtype != np.float64 or array.shape != shape:
-            raise FormatError(f"{where}: {name} is missing or does not fit the layers")
-        within(f"{where}: {name}", array, LARGEST)
+        if numbers(arrays.get(name), f"{where}: {name}", LARGEST).shape != shape:
+            raise FormatError(f"{where}: {name} does not fit the layers")
 
 
 def _layers(inputs: int, outputs: int, table: list[list[int]], settings: list[list[float]]) -> tuple[LayerKind, ...]:
@@ -120,10 +119,9 @@ def _layers(inputs: int, outputs: int, table: list[list[int]], settings: list[li
     return tuple(layers)
 
 
-def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+def read_weights(arrays: Mapping[str, Array], problem: Network, name: str) -> dict[str, Array]:
     """Those that are trained of W1 (outputs, inputs) and, where the layer has a bias, b1 (outputs,), and so on, of the arrays of
     the file ``name``."""
-    assert isinstance(problem, Network)
     shapes = {key: shape for key, shape in _shapes(problem.layers).items() if key not in problem.frozen}
     _require(arrays, shapes, name)
     unknown = [key for key in arrays if NAMED.fullmatch(key) and key not in shapes]
@@ -135,9 +133,8 @@ def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> di
     return {key: arrays[key] for key in shapes}
 
 
-def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+def sizes(problem: Network, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """Rows N, inputs d, outputs k of a row, layers, parameters p."""
-    assert isinstance(problem, Network)
     (N, d), k = problem.X.shape, problem.Y.shape[1]
     return {"N": N, "d": d, "k": k, "depth": len(problem.layers), "p": sum(v.parameters for v in problem.layers)}
 

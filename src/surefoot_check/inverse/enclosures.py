@@ -10,21 +10,20 @@ arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
-
-from ..arrays import FormatError
-from ..problems import Array, Problem, ball, read_arrays
-from ..problems import Interval as Enclosure
-from ..rigor.bounds import FAST, Level
+from ..arrays import FormatError, numbers
+from ..problems import Problem, one_of
+from ..rigor.balls import ball, float_above, float_below
+from ..rigor.bounds import FAST, Array, Level
+from ..rigor.intervals import Interval as Enclosure
 from .constants import MAX_LAYERS, RESIDUALS
 
 FIXED: tuple[str, ...] = ("C",)
-"""Weights that no iteration changes: none does."""
 KIND = "spectrum"
 MAX_TERMS = 64
 LARGEST = 1e30
@@ -40,72 +39,57 @@ MAX_BOXES = 2_000
 
 
 class Spectrum(Problem):
-    """All matrices whose nonzero squared singular values lie in c0 [lower, upper]."""
+    """All matrices whose nonzero squared singular values lie in c0 [lower, upper]: ``interval`` (2,)."""
 
     kind = KIND
+    dimensions: ClassVar = {"interval": 1}
+    largest: ClassVar = LARGEST
 
-    def __init__(self, lower: float, upper: float) -> None:
-        self.lower, self.upper = lower, upper
-
-
-def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Spectrum:
-    """The interval (2,), float64, of the file of a problem, at any level; ``FormatError`` where it is none."""
-    if kind != KIND:
-        raise FormatError(f"learned inverses have no problem of kind {kind!r}")
-    if arrays.keys() != {"interval"}:
-        raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {KIND!r}")
-    interval = arrays["interval"]
-    if interval.shape != (2,) or interval.dtype != np.float64:
-        raise FormatError(f"interval has shape {interval.shape} and dtype {interval.dtype}; it must be two float64")
-    lower, upper = (float(end) for end in interval)
-    if not 0.0 < lower < upper <= LARGEST:
-        raise FormatError(f"interval is {lower} .. {upper}; it must be positive, increasing and at most {LARGEST:.0e}")
-    return Spectrum(lower, upper)
+    def __init__(self, interval: Array, level: Level = FAST) -> None:
+        if interval.shape != (2,) or not 0.0 < interval[0] < interval[1]:
+            raise FormatError(f"interval is {interval}; it must be two numbers, positive and increasing")
+        self.level, (self.lower, self.upper) = level, interval.tolist()
 
 
-def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Spectrum:
+    """An interval."""
+    return one_of((Spectrum,), kind, arrays, level, "learned inverses")
+
+
+def read_weights(arrays: Mapping[str, Array], problem: Spectrum, name: str) -> dict[str, Array]:
     """C (K, L), float64, of the arrays of the file ``name``."""
-    if not isinstance(problem, Spectrum):
-        raise FormatError(f"{name}: learned inverses do not solve a problem of kind {problem.kind!r}")
     if name != "initial.safetensors":
         raise FormatError(f"{name}: a learned inverse has no checkpoints; nothing is claimed of any")
-    weights = read_arrays(arrays, {"C": (None, None)}, name, LARGEST)
-    C = weights["C"]
+    C = numbers(arrays.get("C"), f"{name}: C", LARGEST, 2)
     if C.shape[0] > MAX_LAYERS or C.shape[1] > MAX_TERMS:
         raise FormatError(f"{name}: C has shape {C.shape}; at most {MAX_LAYERS} layers of {MAX_TERMS} terms are read")
-    return weights
+    return {"C": C}
 
 
-def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+def sizes(problem: Spectrum, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """Layers K and terms L."""
     layers, terms = weights["C"].shape
     return {"K": layers, "L": terms}
 
 
-def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+def gap_upper(problem: Spectrum, weights: Mapping[str, Array]) -> float:
     """Upper bound of the gap of X_0."""
-    assert isinstance(problem, Spectrum)
-    return _outwards(_start(problem).outer)
+    return _start(problem).gap()[1]
 
 
-def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+def gap_exact(problem: Spectrum, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of the gap of X_0 in ball arithmetic."""
-    assert isinstance(problem, Spectrum)
-    gap = max(abs(1 - ball(problem.lower)), abs(1 - ball(problem.upper)))
-    return gap.lower(), gap.upper()
+    low, high = _start(problem).gap()
+    return ball(low), ball(high)
 
 
 def base_quantities(
-    problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float] | None = None
+    problem: Spectrum, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Enclosure]:
-    """Enclosures of the quantities in ``theorems.inverse.DIRECTIONS``, residuals up to that of the last layer.
-
-    A residual without a finite bound is left out, and those of the layers after it. ``quantities`` is not needed:
-    nothing is defined on a published set.
-    """
+    """Enclosures of the quantities in ``constants.DIRECTIONS``, residuals up to that of the last layer: infinite from the layer
+    on that has no finite bound."""
     from flint import ctx
 
-    assert isinstance(problem, Spectrum)
     C = weights["C"]
     found: dict[str, Enclosure] = {
         "lower": (problem.lower, problem.lower),
@@ -114,8 +98,7 @@ def base_quantities(
     before = ctx.prec
     ctx.prec = PRECISION
     try:
-        deviation = max(abs(ball(float(c)) - 1) for c in C.reshape(-1))
-        found["deviation"] = (_inwards(deviation), _outwards(deviation)) if deviation > 0 else (0.0, 0.0)
+        found["deviation"] = _largest(ball(c) - 1 for c in C.ravel().tolist())
         ranges = _start(problem)
         found["initial_gap"] = ranges.gap()
         finite = True
@@ -151,21 +134,13 @@ class _Ranges:
 
     def gap(self) -> Enclosure:
         """Enclosure of the largest magnitude of the values."""
-        least = 0.0
-        if self.inner is not None:
-            least = _inwards(max(abs(end) for end in self.inner))
-        return least, _outwards(self.outer)
+        return 0.0 if self.inner is None else _largest(self.inner)[0], _largest(self.outer)[1]
 
 
-def _inwards(magnitude: Any) -> float:
-    """A float, not negative, that does not exceed the ball."""
-    return max(0.0, math.nextafter(float(magnitude.lower()), -math.inf))
-
-
-def _outwards(ends: Any) -> float:
-    """A float at least as large as the magnitude of the ball, or of both balls."""
-    magnitude = max(abs(end) for end in ends) if isinstance(ends, tuple) else abs(ends)
-    return math.nextafter(float(magnitude.upper()), math.inf)
+def _largest(balls: Iterable[Any]) -> Enclosure:
+    """Enclosure of the largest magnitude."""
+    largest = reduce(lambda x, y: x.max(y), map(abs, balls))
+    return max(0.0, float_below(largest)), float_above(largest)
 
 
 def _start(problem: Spectrum) -> _Ranges:

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import FormatError
-from ..problems import ULP, Array, Interval, Problem, Product, Squared, arb_matrix, ball, read_arrays
-from ..rigor.bounds import FAST, Level, difference_with_error, down, frobenius_upper, up
-from ..rigor.exact import float_above
+from ..arrays import FormatError, numbers
+from ..problems import LARGEST, Squared, one_of
+from ..rigor.approximation import Approximation
+from ..rigor.balls import arb_matrix, ball, float_above, float_below
+from ..rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up
 from ..rigor.gram import norm_at_most, norm_bounds
+from ..rigor.intervals import Interval, bounded
 from ..rigor.spectra import singular_value_bounds
 from .constants import Measured, constants
 
@@ -27,46 +29,47 @@ SHARP = 1.04
 it by as much."""
 SQUARES_VANISH = 1e-150
 """Covers matrices whose entries have squares that underflow."""
+SHAPES = {"A": 2, "B": 2, "W": 3}
 FIXED: tuple[str, ...] = ("A", "B")
-"""Weights that training does not change."""
 
 
-def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Squared:
+    """A squared loss."""
+    return one_of((Squared,), kind, arrays, level, "linear ResNets")
+
+
+def read_weights(arrays: Mapping[str, Array], problem: Squared, name: str) -> dict[str, Array]:
     """A (m, d), B (k, m), W (L, m, m), float64, of the arrays of the file ``name``."""
-    if not isinstance(problem, Squared):
-        raise FormatError(f"{name}: linear ResNets are certified for the squared loss only")
-    d, k = problem.shape
-    weights = read_arrays(arrays, {"A": (None, d), "B": (k, None), "W": (None, None, None)}, name)
+    weights = {key: numbers(arrays.get(key), f"{name}: {key}", LARGEST, count) for key, count in SHAPES.items()}
     A, B, W = weights.values()
     if len(W) > DEEPEST:
         raise FormatError(f"{name}: W has {len(W)} layers; certificates are checked up to {DEEPEST}")
-    if B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
-        raise FormatError(f"{name}: A, B and W do not fit each other")
+    d, k = problem.shape
+    if A.shape[1] != d or B.shape[0] != k or B.shape[1] != A.shape[0] or W.shape[1:] != (A.shape[0],) * 2:
+        raise FormatError(f"{name}: A, B and W do not fit each other or the problem")
     return weights
 
 
-def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+def sizes(problem: Squared, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """d, k, width m, depth L."""
-    assert isinstance(problem, Squared)
     d, k = problem.shape
     return {"d": d, "k": k, "m": weights["A"].shape[0], "depth": len(weights["W"]), "quadratic": problem.quadratic}
 
 
 def _layers(W: Array) -> tuple[Array, Array]:
     """P_l = I + W_l and a bound of the rounding of each, in Frobenius norm."""
-    minus = -np.eye(W.shape[1])
-    layers = [difference_with_error(layer, minus) for layer in W]
-    return np.array([layer for layer, _ in layers]), np.array([error for _, error in layers])
+    identity = Approximation(np.eye(W.shape[1]))
+    layers = [identity + Approximation(layer) for layer in W]
+    return np.array([layer.value for layer in layers]), np.array([layer.error for layer in layers])
 
 
-def end_to_end(weights: Mapping[str, Array], level: Level = FAST) -> Product:
+def end_to_end(weights: Mapping[str, Array], level: Level) -> Approximation:
     """(B P_L … P_1 A)ᵀ (d, k) with its error."""
-    P, rounding = _layers(weights["W"])
-    value, error = weights["A"], 0.0
-    for layer, e in zip(P, rounding, strict=True):
-        value, error = _times(level, layer, norm_bounds(layer, level)[1], float(e), value, error)
-    value, error = _times(level, weights["B"], norm_bounds(weights["B"], level)[1], 0.0, value, error)
-    return Product(np.ascontiguousarray(value.T), error)
+    found = Approximation(weights["A"])
+    for layer, error in zip(*_layers(weights["W"]), strict=True):
+        found = found.image(layer, norm_bounds(layer, level)[1], level, float(error))
+    found = found.image(weights["B"], norm_bounds(weights["B"], level)[1], level)
+    return Approximation(np.ascontiguousarray(found.value.T), found.error)
 
 
 def exact_map(weights: Mapping[str, Array]) -> Any:
@@ -78,28 +81,14 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
     return (arb_matrix(weights["B"]) * value).transpose()
 
 
-def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+def gap_upper(problem: Squared, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the gap."""
-    assert isinstance(problem, Squared)
     return problem.gap_upper(end_to_end(weights, problem.level))
 
 
-def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+def gap_exact(problem: Squared, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of the gap in ball arithmetic."""
-    assert isinstance(problem, Squared)
     return problem.gap_exact(end_to_end(weights, problem.level), lambda: exact_map(weights))
-
-
-def _times(
-    level: Level, left: Array, norm: float, left_error: float, right: Array, right_error: float
-) -> tuple[Array, float]:
-    """The product of two matrices that are each known up to an error in Frobenius norm, and the error of it.
-
-    ``norm`` bounds the spectral norm of ``left`` as stored.
-    """
-    product, rounding = level.product(left, right)
-    error = rounding + norm * right_error + left_error * frobenius_upper(right)
-    return product, up(error + left_error * right_error, 6)
 
 
 def measure(weights: Mapping[str, Array], X: Array, level: Level = FAST) -> Measured:
@@ -107,18 +96,13 @@ def measure(weights: Mapping[str, Array], X: Array, level: Level = FAST) -> Meas
     A, B, W = weights["A"], weights["B"], weights["W"]
     P, rounding = _layers(W)
     depth = len(P)
-    layers = [(layer, float(e)) for layer, e in zip(P, rounding, strict=True)]
-    p_low, p = _extremes(layers, level)
-    forward = [_times(level, A, 0.0, 0.0, np.ascontiguousarray(X.T), 0.0)]
+    p_low, p = _extremes([Approximation(layer, float(e)) for layer, e in zip(P, rounding, strict=True)], level)
+    forward, backward = [Approximation(np.ascontiguousarray(X.T)).image(A, 0.0, level)], [Approximation(B.T)]
     for layer in range(depth - 1):
-        forward.append(_times(level, P[layer], float(p[layer]), float(rounding[layer]), *forward[-1]))
-    backward = [(B, 0.0)]
+        forward.append(forward[-1].image(P[layer], float(p[layer]), level, float(rounding[layer])))
     for layer in range(depth - 1, 0, -1):
-        value, error = backward[-1]
-        value, error = _times(level, P[layer].T, float(p[layer]), float(rounding[layer]), value.T, error)
-        backward.append((value.T, error))
-    backward.reverse()
-    (a_low, a), (b_low, b) = (_extremes(matrices, level) for matrices in (forward, backward))
+        backward.append(backward[-1].image(P[layer].T, float(p[layer]), level, float(rounding[layer])))
+    (a_low, a), (b_low, b) = (_extremes(matrices, level) for matrices in (forward, [M.T for M in reversed(backward)]))
     # σ_r of an m × r matrix is its last singular value only if m ≥ r; likewise for B_l (k × m)
     if A.shape[0] < X.shape[0]:
         a_low = np.zeros(depth)
@@ -127,12 +111,12 @@ def measure(weights: Mapping[str, Array], X: Array, level: Level = FAST) -> Meas
     return Measured(a, a_low, b, b_low, p, p_low, _between(P, rounding, p, level))
 
 
-def _extremes(matrices: list[tuple[Array, float]], level: Level) -> tuple[Array, Array]:
+def _extremes(matrices: list[Approximation], level: Level) -> tuple[Array, Array]:
     """Lower bounds of the smallest and upper bounds of the largest singular value of each matrix."""
     low, high = np.empty(len(matrices)), np.empty(len(matrices))
-    for i, (value, error) in enumerate(matrices):
-        lower, upper = singular_value_bounds(np.ascontiguousarray(value), level)
-        low[i], high[i] = max(0.0, down(float(lower[-1]) - error)), up(float(upper[0]) + error)
+    for i, M in enumerate(matrices):
+        lower, upper = singular_value_bounds(np.ascontiguousarray(M.value), level)
+        low[i], high[i] = max(0.0, down(float(lower[-1]) - M.error)), up(float(upper[0]) + M.error)
     return low, high
 
 
@@ -142,7 +126,7 @@ def _slack(m: int) -> float:
     Each squaring of ``_norms`` errs by γ_m ‖G‖_F² ≤ m γ_m ‖G‖², by as much again because the computed G is not exactly
     symmetric, and the roots halve that each time: 4 m² u in all. A sum of m² squares is within m² u.
     """
-    return 1.0 + 1e-9 + 8.0 * ULP * m * m
+    return 1.0 + 1e-9 + 8.0 * UNIT_ROUNDOFF * m * m
 
 
 def _between(P: Array, rounding: Array, p: Array, level: Level) -> Array:
@@ -161,12 +145,12 @@ def _confirmed(P: Array, rounding: Array, p: Array, claimed: Array, known: Array
     result = np.full_like(claimed, np.inf)
     for i in range(len(P) - 1):
         result[i, i + 1] = 1.0
-        value, error = P[i + 1], float(rounding[i + 1])
+        product = Approximation(P[i + 1], float(rounding[i + 1]))
         for j in range(i + 2, len(P)):
             if claimed[i, j] < known[i, j]:
-                result[i, j] = up(norm_at_most(value, float(claimed[i, j]), level) + error)
+                result[i, j] = up(norm_at_most(product.value, float(claimed[i, j]), level) + product.error)
             if j < len(P) - 1:
-                value, error = _times(level, P[j], float(p[j]), float(rounding[j]), value, error)
+                product = product.image(P[j], float(p[j]), level, float(rounding[j]))
     return result
 
 
@@ -204,7 +188,7 @@ def _norms_of_products(P: Array, rounding: Array, p: Array) -> Array:
     product, error = P[1:-1], rounding[1:-1]
     slack = _slack(m)
     frobenius = np.sqrt((P**2).sum((1, 2))) * slack + SQUARES_VANISH
-    gamma = 2.0 * m * ULP
+    gamma = 2.0 * m * UNIT_ROUNDOFF
     for length in range(1, depth - 1):
         norms = _norms(product) + error
         for i, norm in enumerate(norms):
@@ -240,12 +224,9 @@ def _norms(M: Array) -> Array:
 
 
 def base_quantities(
-    problem: Problem,
-    weights: Mapping[str, Array],
-    quantities: Mapping[str, float],
+    problem: Squared, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``theorems.linear_resnet.DIRECTIONS``; those on the ball if ``quantities`` has a radius."""
-    assert isinstance(problem, Squared)
+    """Enclosures of the quantities in ``constants.DIRECTIONS``; those on the ball if ``quantities`` has a radius."""
     A, B, W = weights["A"], weights["B"], weights["W"]
     result: dict[str, Interval] = {
         "initial_gap": (0.0, gap_upper(problem, weights)),
@@ -264,11 +245,7 @@ def base_quantities(
     radius = quantities.get("radius")
     if radius is not None and 0.0 <= radius < np.inf:
         result |= quantities_on_ball(measure(weights, problem.design, problem.level), radius, problem.level)
-    return _finite(result)
-
-
-def _finite(enclosures: Mapping[str, Interval]) -> dict[str, Interval]:
-    return {name: (float(a), float(b)) for name, (a, b) in enclosures.items() if np.isfinite([a, b]).all()}
+    return bounded(result)
 
 
 def quantities_on_ball(measured: Measured, radius: float, level: Level = FAST) -> dict[str, Interval]:
@@ -280,11 +257,11 @@ def quantities_on_ball(measured: Measured, radius: float, level: Level = FAST) -
     else:
         balls = np.frompyfunc(ball, 1, 1)
         on_ball = constants(Measured(*(balls(bounds) for bounds in vars(measured).values())), ball(radius))
-        mu = max(0.0, -float_above(-on_ball.pl_constant))
+        mu = max(0.0, float_below(on_ball.pl_constant))
         gauss_newton, bilinear = float_above(on_ball.gauss_newton), float_above(ball(0.0) + on_ball.bilinear)
     enclosures = {
         "pl_constant": (mu, mu * (1.0 + 1e-6)),
         "gauss_newton": (gauss_newton * (1.0 - 1e-6), gauss_newton),
         "bilinear": (bilinear * (1.0 - 1e-6), bilinear),
     }
-    return _finite(enclosures)
+    return bounded(enclosures)

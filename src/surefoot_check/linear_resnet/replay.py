@@ -9,22 +9,21 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from ..descent import FLOOR, Descent, Look, frobenius, multiplications_of_loss
-from ..problems import Array, LinearMapProblem, arb_matrix, ball
+from ..descent import FLOOR, Descent, Look, multiplications_of_loss
+from ..problems import LinearMapProblem
+from ..rigor.balls import arb_matrix, ball, frobenius
+from ..rigor.bounds import Array
 from . import enclosures
 
 
 class LinearResNet(Descent):
     """W itself, on the stored reduced arrays; g = Σz² and b = ‖R‖ λ_max(M) of Lemma 3 on the ball."""
 
-    def __init__(
-        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
-    ) -> None:
-        super().__init__(problem, arrays, weights, bits)
+    def __init__(self, problem: LinearMapProblem, weights: Mapping[str, Array], bits: int) -> None:
+        super().__init__(problem, weights, bits)
         self.ends = {name: weights[name] for name in ("A", "B")}
         self.A, self.B = (arb_matrix(weights[name]) for name in ("A", "B"))
         self.identity = arb_matrix(np.eye(weights["A"].shape[0]))
-        self.design = arrays["X"]
         self.centre, self.radius = [arb_matrix(layer) for layer in weights["W"]], arb(0)
         self.scale = frobenius(*(self.identity + W for W in self.centre))[1]
 
@@ -42,7 +41,7 @@ class LinearResNet(Descent):
         ]
         floats, radius = self.float_ball()
         with np.errstate(over="ignore", invalid="ignore"):  # infinite constants decide nothing
-            measured = enclosures.measure({**self.ends, "W": np.array(floats)}, self.design, self.problem.level)
+            measured = enclosures.measure({**self.ends, "W": np.array(floats)}, self.problem.design, self.problem.level)
             on_ball = enclosures.quantities_on_ball(measured, radius, self.problem.level)
         g, bilinear = (ball(on_ball.get(name, (0.0, math.inf))[1]) for name in ("gauss_newton", "bilinear"))
         residual = (2 * high).sqrt()

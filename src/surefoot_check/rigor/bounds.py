@@ -33,7 +33,7 @@ EXP_ERROR = 16 * UNIT_ROUNDOFF
 """Relative error granted to numpy's exp, log and tanh at level ``fast`` (they are documented to be within 4 ulp)."""
 # Inner dimension of one partial product: summing q blocks of b terms obeys the model with b + q - 1 for k.
 BLOCK = 64
-# Up to this many multiplications, `product_error` forms |A| |B| instead of bounding its norm.
+# Up to this many multiplications, `product_with_error` forms |A| |B| instead of bounding its norm.
 ABSOLUTE_PRODUCT_COST = 1 << 23
 
 
@@ -93,8 +93,11 @@ def self_test() -> None:
 
 def array_up(x: Array, operations: int) -> Array:
     """``up`` of each entry."""
-    with np.errstate(over="ignore", under="ignore"):
-        return np.nextafter(x + np.abs(x) * (operations * 2 * UNIT_ROUNDOFF), np.inf)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        result = np.nextafter(x + np.abs(x) * (operations * 2 * UNIT_ROUNDOFF), np.inf)
+    if np.isnan(result).any():
+        raise NotFiniteError("array_up/array_down: an entry is NaN; check that the inputs are finite")
+    return result
 
 
 def array_down(x: Array, operations: int) -> Array:
@@ -235,35 +238,6 @@ def residual_upper(A: Array, left: Array, right: Array) -> float:
 def orthogonality_defect(Q: Array) -> float:
     """Upper bound of ||Q^T Q - I||_F, which bounds the spectral norm."""
     return residual_upper(np.eye(Q.shape[1]), Q.T, Q)
-
-
-def product_error(A: np.ndarray, B: np.ndarray) -> float:
-    """Upper bound of ||fl(A @ B) - A B||_F for numpy's product of the very arrays given.
-
-    The smaller of gamma_k ||A||_F ||B||_F and, where the cost allows, gamma_k || |A||B| ||_F, plus k eta in
-    each entry for underflow.
-
-    Args:
-        A: (m, k) float64, finite.
-        B: (k, p) float64, finite.
-
-    Returns:
-        The bound; infinity where the product may overflow.
-
-    Raises:
-        ValueError: wrong dtype or shape, or not finite.
-    """
-    rows, inner = finite(A, "A").shape
-    columns = finite(B, "B").shape[1]
-    if B.shape[0] != inner:
-        raise ValueError(f"A has shape {A.shape} and B has shape {B.shape}; the inner dimensions must agree")
-    norm = up(frobenius_upper(A) * frobenius_upper(B))
-    # Every partial sum is at most (1 + gamma_k) ||A||_F ||B||_F: below max/2, nothing overflows.
-    if norm >= 2.0**1023:
-        return math.inf
-    if rows * inner * columns <= ABSOLUTE_PRODUCT_COST:
-        norm = min(norm, _absolute_product(A, B))
-    return up(up(gamma(inner) * norm) + math.ldexp(rows * inner * columns, -1074))
 
 
 def _absolute_product(A: Array, B: Array) -> float:

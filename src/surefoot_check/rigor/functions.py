@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from .approximation import Approximation
+from .balls import float_above
 from .bounds import EXP_ERROR, FAST, UNIT_ROUNDOFF, Array, Level, frobenius_upper, up
-from .exact import float_above
+from .intervals import TINY
 
 PRECISION = 96
 """Bits of the ball arithmetic."""
-UNDERFLOW = 1e-300
-"""Covers the underflow of a few operations on one entry."""
 
 
 def _sigmoid(Z: Array) -> Array:
@@ -68,16 +68,16 @@ BALLS: dict[str, Callable[[Any], Any]] = {
 """The same of balls; the normal distribution beside them."""
 
 
-def evaluated(name: str, Z: Array, level: Level) -> tuple[Array, float]:
-    """V, and e ≥ ‖V - f(Z)‖_F for the function of that name, entry by entry. NaN where it overflows at level ``fast``."""
+def evaluated(name: str, Z: Array, level: Level) -> Approximation:
+    """f(Z) for the function of that name, entry by entry. NaN where it overflows at level ``fast``."""
     if level is not FAST or name not in NUMPY:
         return _by_balls(BALLS[name], Z)
     with np.errstate(over="ignore", under="ignore"):
         V = np.asarray(NUMPY[name](Z), dtype=np.float64)
-    return V, up(RELATIVE * frobenius_upper(V) + UNDERFLOW * V.size, 2)
+    return Approximation(V, up(RELATIVE * frobenius_upper(V) + TINY * V.size, 2))
 
 
-def _by_balls(function: Callable[[Any], Any], Z: Array) -> tuple[Array, float]:
+def _by_balls(function: Callable[[Any], Any], Z: Array) -> Approximation:
     from flint import arb, ctx
 
     V, square = np.empty(Z.size), arb(0)
@@ -87,4 +87,4 @@ def _by_balls(function: Callable[[Any], Any], Z: Array) -> tuple[Array, float]:
             V[index] = float(value)
             error = value - V[index]
             square += error * error
-        return V.reshape(Z.shape), float_above(square.abs_upper().sqrt())
+        return Approximation(V.reshape(Z.shape), float_above(square.abs_upper().sqrt()))

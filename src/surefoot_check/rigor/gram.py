@@ -31,9 +31,9 @@ from .bounds import (
     times_power,
     up,
 )
+from .intervals import Interval
 from .spectra import singular_value_bounds
 
-Interval = tuple[float, float]
 Gram = tuple[Array, float]
 """A symmetric matrix that is A Aᵀ up to an error in Frobenius norm."""
 CLOSE = 1.0 + 1e-9

@@ -17,14 +17,17 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays import FormatError, within
-from ..problems import TINY, ULP, Array, Interval, Problem, arb_matrix, ball, root_down, squared
-from ..rigor.bounds import EXP_ERROR, FAST, Level, difference_with_error, down, frobenius_upper, up
+from ..arrays import FormatError
+from ..problems import LeastSquares, Problem
+from ..rigor.approximation import Approximation
+from ..rigor.balls import arb_matrix, ball, float_above, float_below
+from ..rigor.bounds import EXP_ERROR, FAST, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up
 from ..rigor.gram import extreme_bounds, norm_bounds
+from ..rigor.intervals import TINY, Interval, around, squared
 
 LARGEST = 1e40
 """Largest magnitude of an entry: the squares of the norms of Mᵀ(Mx - Y) do not overflow."""
@@ -34,14 +37,6 @@ SHRINK = 1.0 - 1e-14
 """A dual point that is not certainly feasible is scaled back onto the constraint, and by this."""
 ROUNDS = 4
 """Times that this is tried; then the dual point is 0, which is feasible."""
-
-
-@dataclass(frozen=True)
-class Vector:
-    """A vector known up to ``error`` in Euclidean norm."""
-
-    value: Array
-    error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -55,31 +50,29 @@ class Dual:
 class Batch(Problem, ABC):
     """N problems of the same shape."""
 
+    largest: ClassVar[float] = LARGEST
     proximal: bool
     """Whether a step is a proximal one."""
 
-    def __init__(self, M: Array, optimum: Array, level: Level) -> None:
+    def __init__(self, M: Array, optimum: Array, level: Level, **others: Array) -> None:
         self.M, self.optimum, self.level = M, optimum, level
-        self.count, self.rows, self.columns = M.shape
+        self.count, self.rows, self.columns = N, b, d = M.shape
+        if N > MOST:
+            raise FormatError(f"the batch has {N} problems; at most {MOST} are checked")
+        shapes = {"Y": (N, b), "labels": (N, b), "lam": (N,), "l2": (N,), "optimum": (N, d)}
+        wrong = [name for name, array in {**others, "optimum": optimum}.items() if array.shape != shapes[name]]
+        if wrong:
+            raise FormatError(f"{', '.join(wrong)} and M do not fit together")
 
-    def image(self, p: int, x: Array) -> Vector:
+    def image(self, p: int, x: Array) -> Approximation:
         """M_p x."""
         value, error = self.level.product(self.M[p], x[:, None])
-        return Vector(value[:, 0], error)
+        return Approximation(value[:, 0], error)
 
-    def minus(self, v: Vector, w: Array) -> Vector:
-        """v - w."""
-        value, error = difference_with_error(v.value, w)
-        return Vector(value, up(v.error + error))
-
-    def norm(self, v: Vector) -> float:
-        """Upper bound of the Euclidean norm of v."""
-        return up(frobenius_upper(v.value) + v.error)
-
-    def adjoint(self, p: int, v: Vector) -> Vector:
+    def adjoint(self, p: int, v: Array) -> Approximation:
         """M_pᵀ v."""
-        value, error = self.level.product(self.M[p].T, v.value[:, None])
-        return Vector(value[:, 0], up(error + self.norms[p][1] * v.error, 2) if v.error > 0.0 else error)
+        value, error = self.level.product(self.M[p].T, v[:, None])
+        return Approximation(value[:, 0], error)
 
     @cached_property
     def norms(self) -> list[Interval]:
@@ -92,9 +85,14 @@ class Batch(Problem, ABC):
         return [squared(*norm) for norm in self.norms]
 
     @cached_property
+    def smallest_singular(self) -> list[Interval]:
+        """Enclosures of the smallest nonzero singular value of M_p, from 0 where a full rank is not certain."""
+        return [_smallest_singular_value(M, self.level) for M in self.M]
+
+    @property
     def smallest(self) -> list[Interval]:
-        """Enclosures of the smallest nonzero eigenvalue of M_p M_pᵀ, from 0 where a full rank is not certain."""
-        return [_smallest_eigenvalue(M, self.level) for M in self.M]
+        """Enclosures of the smallest nonzero eigenvalue of M_p M_pᵀ: of its square."""
+        return [squared(*bounds) for bounds in self.smallest_singular]
 
     @abstractmethod
     def gap_bound(self, p: int, x: Array) -> float:
@@ -110,48 +108,25 @@ class LeastSquaresBatch(Batch):
 
     kind = "least-squares-batch"
     proximal = False
+    dimensions: ClassVar = {"M": 3, "Y": 2, "optimum": 2}
 
     def __init__(self, M: Array, Y: Array, optimum: Array, level: Level = FAST) -> None:
-        super().__init__(M, optimum, level)
+        super().__init__(M, optimum, level, Y=Y)
         self.Y = Y
 
-    def residual(self, p: int, x: Array) -> Vector:
-        """M_p x - Y_p."""
-        return self.minus(self.image(p, x), self.Y[p])
-
     @cached_property
-    def unexplained(self) -> list[float]:
-        """Upper bounds of ‖Π_p(M_p ŵ_p - Y_p)‖: the stationarity over the smallest singular value, and the residual."""
-        found: list[float] = []
-        for p, ((low, _), witness) in enumerate(zip(self.smallest, self.optimum, strict=True)):
-            residual = self.residual(p, witness)
-            bound = self.norm(residual)
-            if low > 0.0:
-                bound = min(bound, up(self.norm(self.adjoint(p, residual)) / root_down(low)))
-            found.append(bound)
-        return found
+    def _systems(self) -> list[LeastSquares]:
+        """The problems, each as one of vectors."""
+        columns = self.Y[:, :, None], self.optimum[:, :, None]
+        each = zip(self.M, *columns, self.smallest_singular, self.norms, strict=True)
+        return [LeastSquares(*one, self.level, interpolates=True) for one in each]
 
     def gap_bound(self, p: int, x: Array) -> float:
-        """Through M(x - ŵ), without the cancellation of F - F*; where F* = 0 through the residual too."""
-        difference = self.minus(Vector(x), self.optimum[p])
-        image = self.image(p, difference.value)
-        rounded = up(difference.error * self.norms[p][1])
-        root = up(self.norm(image) + rounded + self.unexplained[p], 2)
-        root = min(root, self.norm(self.residual(p, x)))
-        return up(0.5 * root * root, 2)
+        return self._systems[p].gap_upper(Approximation(x[:, None]))
 
     def gap_balls(self, p: int, x: Array) -> tuple[Any, Any]:
-        M, y = arb_matrix(self.M[p]), _column(self.Y[p])
-        X, witness = _column(x), _column(self.optimum[p])
-        moved = _norm(M * witness - y).abs_upper()
-        low = self.smallest[p][0]
-        if low > 0.0:
-            stationarity = _norm(M.transpose() * (M * witness - y))
-            moved = moved.min(stationarity / ball(low).sqrt()).abs_upper()
-        image = _norm(M * (X - witness))
-        high = (image + moved).abs_upper().min(_norm(M * X - y).abs_upper())
-        least = image.abs_lower() - moved
-        return (least * least / 2 if least > 0 else ball(0.0)), high * high / 2
+        _, low, high = self._systems[p].exact().at(arb_matrix(x))
+        return low.max(ball(0.0)), high
 
 
 class PenalisedBatch(Batch):
@@ -159,8 +134,11 @@ class PenalisedBatch(Batch):
 
     proximal = True
 
-    def __init__(self, M: Array, lam: Array, l2: Array, optimum: Array, level: Level) -> None:
-        super().__init__(M, optimum, level)
+    def __init__(self, M: Array, lam: Array, l2: Array, optimum: Array, level: Level, **others: Array) -> None:
+        super().__init__(M, optimum, level, lam=lam, l2=l2, **others)
+        for name, array in (("lam", lam), ("l2", l2)):
+            if not (array >= 0.0).all():
+                raise FormatError(f"{name} has negative entries")
         self.lam, self.l2 = lam, l2
 
     @property
@@ -170,7 +148,10 @@ class PenalisedBatch(Batch):
 
     def objective(self, p: int, x: Array) -> Interval:
         """Enclosure of F_p(x)."""
-        return self._objective(p, x) if self.level is FAST else _outwards(self._objective_ball(p, x))
+        if self.level is FAST:
+            return self._objective(p, x)
+        value = self._objective_ball(p, x)
+        return float_below(value), float_above(value)
 
     @abstractmethod
     def _objective(self, p: int, x: Array) -> Interval:
@@ -195,9 +176,9 @@ class PenalisedBatch(Batch):
         if not l2 > 0.0:
             return scaled
         point = self._residual(p, x)
-        v = self.adjoint(p, Vector(self._signed(p, point)))
+        v = self.adjoint(p, self._signed(p, point))
         excess = np.maximum(np.abs(v.value) - lam, 0.0)
-        norm = up(frobenius_upper(excess) * (1.0 + 2.0 * ULP) + v.error, 3)
+        norm = up(frobenius_upper(excess) * (1.0 + 2.0 * UNIT_ROUNDOFF) + v.error, 3)
         # the quotient first: the square of a small norm underflows, and a small l2 would bring it back
         value = down(self._dual_value(p, point) - up(norm * up(norm / down(2.0 * l2))))
         return Dual(point, value) if value > scaled.value else scaled
@@ -206,7 +187,7 @@ class PenalisedBatch(Batch):
         """The point scaled until ‖Mᵀ(...)‖_∞ ≤ lam is certain."""
         lam = float(self.lam[p])
         for _ in range(ROUNDS):
-            v = self.adjoint(p, Vector(self._signed(p, point)))
+            v = self.adjoint(p, self._signed(p, point))
             largest = up(float(np.abs(v.value).max()) + v.error)
             if largest <= lam:
                 return Dual(point, self._dual_value(p, point))
@@ -220,9 +201,7 @@ class PenalisedBatch(Batch):
         return [self.dual(p, witness) for p, witness in enumerate(self.optimum)]
 
     def gap_bound(self, p: int, x: Array) -> float:
-        if self.level is FAST:
-            return self._gap_bound(p, x)
-        return _outwards(self.gap_balls(p, x)[1])[1]
+        return self._gap_bound(p, x) if self.level is FAST else float_above(self.gap_balls(p, x)[1])
 
     def _gap_bound(self, p: int, x: Array) -> float:
         """The smaller of the duality gaps to the witness's dual point and to that of x, in floats."""
@@ -243,7 +222,7 @@ class PenalisedBatch(Batch):
         lam, l2 = ball(float(self.lam[p])), ball(float(self.l2[p]))
         if l2 > 0:
             zero = ball(0.0)
-            for v in (arb_matrix(self.M[p]).transpose() * _column(self._signed(p, point))).entries():
+            for v in (arb_matrix(self.M[p]).transpose() * arb_matrix(self._signed(p, point))).entries():
                 excess = (abs(v) - lam).max(zero)
                 total -= excess * excess / (2 * l2)
         return total
@@ -254,7 +233,7 @@ class PenalisedBatch(Batch):
         one = sum((abs(v) for v in entries), ball(0.0))
         two = sum((v * v for v in entries), ball(0.0))
         penalty = ball(float(self.lam[p])) * one + ball(float(self.l2[p])) * two / 2
-        return self._loss_ball(p, (arb_matrix(self.M[p]) * _column(x)).entries()) + penalty
+        return self._loss_ball(p, (arb_matrix(self.M[p]) * arb_matrix(x)).entries()) + penalty
 
     @abstractmethod
     def _loss_ball(self, p: int, images: list[Any]) -> Any:
@@ -274,9 +253,10 @@ class LassoBatch(PenalisedBatch):
     """The dual objective is ½‖Y‖² - ½‖Y - θ‖² over ‖Mᵀθ‖_∞ ≤ lam."""
 
     kind = "lasso-batch"
+    dimensions: ClassVar = {"M": 3, "Y": 2, "lam": 1, "optimum": 2}
 
     def __init__(self, M: Array, Y: Array, lam: Array, optimum: Array, level: Level = FAST) -> None:
-        super().__init__(M, lam, np.zeros_like(lam), optimum, level)
+        super().__init__(M, lam, np.zeros_like(lam), optimum, level, Y=Y)
         self.Y = Y
 
     @property
@@ -286,17 +266,15 @@ class LassoBatch(PenalisedBatch):
         full = [bool(M.any(axis=0).all()) and int(M.any(axis=1).sum()) >= M.shape[1] for M in self.M]
         return [low if ok else 0.0 for ok, (low, _) in zip(full, self.smallest, strict=True)]
 
-    def _residual_vector(self, p: int, x: Array) -> Vector:
+    def _residual_vector(self, p: int, x: Array) -> Approximation:
         """Y_p - M_p x."""
-        image = self.image(p, x)
-        value, error = difference_with_error(self.Y[p], image.value)
-        return Vector(value, up(image.error + error))
+        return Approximation(self.Y[p]) - self.image(p, x)
 
     def _objective(self, p: int, x: Array) -> Interval:
         residual = self._residual_vector(p, x)
         low, high = self._penalty(p, x)
-        least = max(0.0, down(frobenius_upper(residual.value) * (1.0 - 1e-12) - residual.error, 2))
-        return max(0.0, down(down(0.5 * least * least, 2) + low)), up(up(0.5 * self.norm(residual) ** 2, 3) + high)
+        least, most = around(residual.bounds(), residual.error)
+        return max(0.0, down(down(0.5 * least * least, 2) + low)), up(up(0.5 * most * most, 2) + high)
 
     def _residual(self, p: int, x: Array) -> Array:
         return self._residual_vector(p, x).value
@@ -308,7 +286,7 @@ class LassoBatch(PenalisedBatch):
         # ⟨Y, θ⟩ - ½‖θ‖²; u per product, and fsum
         products, squares = self.Y[p] * point, point * point
         value = math.fsum(products) - 0.5 * math.fsum(squares)
-        rounding = 4.0 * ULP * (math.fsum(np.abs(products)) + math.fsum(squares)) + TINY * self.rows
+        rounding = 4.0 * UNIT_ROUNDOFF * (math.fsum(np.abs(products)) + math.fsum(squares)) + TINY * self.rows
         return down(value - up(rounding, 4))
 
     def _gap_bound(self, p: int, x: Array) -> float:
@@ -317,11 +295,15 @@ class LassoBatch(PenalisedBatch):
         bounds = [super()._gap_bound(p, x)]
         size = frobenius_upper(x)
         for point in (self.duals[p].point, self.dual(p, x).point):
-            half = self.norm(self.minus(residual, point))
-            v = self.adjoint(p, Vector(point))
+            half = (residual - Approximation(point)).norm()
+            v = self.adjoint(p, point)
             first, second = float(self.lam[p]) * np.abs(x), x * v.value
             value = math.fsum(first - second)
-            rounding = 4.0 * ULP * (math.fsum(first) + math.fsum(np.abs(second))) + size * v.error + TINY * self.columns
+            rounding = (
+                4.0 * UNIT_ROUNDOFF * (math.fsum(first) + math.fsum(np.abs(second)))
+                + size * v.error
+                + TINY * self.columns
+            )
             bounds.append(max(0.0, up(up(0.5 * half * half, 2) + up(value + up(rounding, 6)))))
         return min(bounds)
 
@@ -339,9 +321,12 @@ class LogisticBatch(PenalisedBatch):
     l2."""
 
     kind = "logistic-batch"
+    dimensions: ClassVar = {"M": 3, "labels": 2, "lam": 1, "l2": 1, "optimum": 2}
 
     def __init__(self, M: Array, labels: Array, lam: Array, l2: Array, optimum: Array, level: Level = FAST) -> None:
-        super().__init__(M, lam, l2, optimum, level)
+        super().__init__(M, lam, l2, optimum, level, labels=labels)
+        if not (np.abs(labels) == 1.0).all():
+            raise FormatError("labels must be 1 or -1")
         self.labels = labels
 
     @property
@@ -352,17 +337,17 @@ class LogisticBatch(PenalisedBatch):
     def strong_convexity(self) -> list[float]:
         return [0.0] * self.count
 
-    def _margins(self, p: int, x: Array) -> Vector:
+    def _margins(self, p: int, x: Array) -> Approximation:
         """s⊙(M_p x); the product with ±1 is exact."""
         image = self.image(p, x)
-        return Vector(self.labels[p] * image.value, image.error)
+        return Approximation(self.labels[p] * image.value, image.error)
 
     def _objective(self, p: int, x: Array) -> Interval:
         margins = self._margins(p, x)
         terms = np.maximum(-margins.value, 0.0) + np.log1p(np.exp(-np.abs(margins.value)))
         loss = math.fsum(terms)
         # each term is 1-Lipschitz in its margin
-        error = math.sqrt(self.rows) * margins.error + (2.0 * EXP_ERROR + 4.0 * ULP) * loss + TINY * self.rows
+        error = math.sqrt(self.rows) * margins.error + (2.0 * EXP_ERROR + 4.0 * UNIT_ROUNDOFF) * loss + TINY * self.rows
         low, high = self._penalty(p, x)
         error = up(error, 8)
         return max(0.0, down(down(loss - error) + low)), up(up(loss + error) + high)
@@ -390,67 +375,10 @@ class LogisticBatch(PenalisedBatch):
         return -sum((t * t.log() + (1 - t) * (-t).log1p() for t in inner), ball(0.0))
 
 
-def _smallest_eigenvalue(M: Array, level: Level) -> Interval:
-    """Enclosure of the smallest nonzero eigenvalue of M Mᵀ; rows and columns of zeros do not change it."""
+def _smallest_singular_value(M: Array, level: Level) -> Interval:
+    """Enclosure of the smallest nonzero singular value of M; rows and columns of zeros do not change it."""
     kept = M[M.any(axis=1)][:, M.any(axis=0)]
     if kept.size == 0:
         return 0.0, 0.0
     (low, high), norm = extreme_bounds(np.ascontiguousarray(kept if kept.shape[0] <= kept.shape[1] else kept.T), level)
-    return squared(low, high if low > 0.0 else norm[1])  # of deficient rank, it exceeds the smallest singular value
-
-
-def _outwards(x: Any) -> Interval:
-    """Floats around a ball; infinite where it is not finite."""
-    if not x.is_finite():
-        return -math.inf, math.inf
-    return math.nextafter(float(x.lower()), -math.inf), math.nextafter(float(x.upper()), math.inf)
-
-
-def _column(v: Array) -> Any:
-    """The vector as an exact ``arb_mat``."""
-    return arb_matrix(v[:, None])
-
-
-def _norm(A: Any) -> Any:
-    """Euclidean norm of an ``arb_mat``; the ball of the sum of squares may reach below zero."""
-    total: Any = sum((v * v for v in A.entries()), ball(0.0))
-    return total.nonnegative_part().sqrt()
-
-
-NAMES = {
-    "least-squares-batch": {"M": 3, "Y": 2, "optimum": 2},
-    "lasso-batch": {"M": 3, "Y": 2, "lam": 1, "optimum": 2},
-    "logistic-batch": {"M": 3, "labels": 2, "lam": 1, "l2": 1, "optimum": 2},
-}
-"""Arrays and their numbers of dimensions, by kind; all float64."""
-
-
-def load_problem(kind: object, arrays: dict[str, Array], level: Level = FAST) -> Batch:
-    """The batch of these arrays; ``FormatError`` where they do not fit together."""
-    if not isinstance(kind, str) or kind not in NAMES:
-        raise FormatError(f"learned step sizes have no problem of kind {kind!r}")
-    names = NAMES[kind]
-    if arrays.keys() != names.keys():
-        raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
-    for name, dimensions in names.items():
-        array = arrays[name]
-        if array.ndim != dimensions or array.dtype != np.float64 or array.size == 0:
-            raise FormatError(f"array {name!r} has shape {array.shape} and dtype {array.dtype}")
-        within(f"array {name!r}", array, LARGEST)
-    N, b, d = arrays["M"].shape
-    if N > MOST:
-        raise FormatError(f"the batch has {N} problems; at most {MOST} are checked")
-    shapes = {"M": (N, b, d), "Y": (N, b), "labels": (N, b), "lam": (N,), "l2": (N,), "optimum": (N, d)}
-    wrong = [name for name in names if arrays[name].shape != shapes[name]]
-    if wrong:
-        raise FormatError(f"{', '.join(wrong)} and M do not fit together")
-    for name in ("lam", "l2"):
-        if name in names and not (arrays[name] >= 0.0).all():
-            raise FormatError(f"{name} has negative entries")
-    if kind == LeastSquaresBatch.kind:
-        return LeastSquaresBatch(arrays["M"], arrays["Y"], arrays["optimum"], level)
-    if kind == LassoBatch.kind:
-        return LassoBatch(arrays["M"], arrays["Y"], arrays["lam"], arrays["optimum"], level)
-    if not (np.abs(arrays["labels"]) == 1.0).all():
-        raise FormatError("labels must be 1 or -1")
-    return LogisticBatch(arrays["M"], arrays["labels"], arrays["lam"], arrays["l2"], arrays["optimum"], level)
+    return low, high if low > 0.0 else norm[1]  # of deficient rank, it exceeds the last singular value

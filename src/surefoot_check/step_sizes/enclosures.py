@@ -11,15 +11,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from ..arrays import FormatError, within
-from ..problems import Array, Interval, Problem, ball
-from ..rigor.bounds import down, up
-from .batches import Batch, LeastSquaresBatch, PenalisedBatch
+from ..arrays import FormatError, numbers
+from ..problems import one_of
+from ..rigor.balls import ball
+from ..rigor.bounds import FAST, Array, Level, down, up
+from ..rigor.intervals import Interval, bounded, quotient_of, sum_up
+from .batches import Batch, LassoBatch, LeastSquaresBatch, LogisticBatch, PenalisedBatch
 
 FIXED: tuple[str, ...] = ("beta", "range")
-"""Weights that no iteration changes."""
 SHAPES = {"x": 2, "beta": 1, "range": 1}
 EXACT = ("range_low", "range_high")
 """Base quantities that are stored, not measured: to be published as they are."""
@@ -28,22 +27,18 @@ BETAS = (1e-90, 1e90)
 """Admissible beta: ratios to it neither overflow nor vanish."""
 
 
-def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Batch:
+    """A batch of problems."""
+    return one_of((LeastSquaresBatch, LassoBatch, LogisticBatch), kind, arrays, level, "learned step sizes")
+
+
+def read_weights(arrays: Mapping[str, Array], problem: Batch, name: str) -> dict[str, Array]:
     """x (N, d), beta (N,), range (2,), float64, of the arrays of the file ``name``."""
-    if not isinstance(problem, Batch):
-        raise FormatError(f"{name}: learned step sizes do not solve a problem of kind {problem.kind!r}")
-    weights: dict[str, Array] = {}
-    for key, dimensions in SHAPES.items():
-        array = arrays.get(key)
-        if array is None or array.dtype != np.float64 or array.ndim != dimensions or array.size == 0:
-            raise FormatError(f"{name}: {key} is missing or malformed")
-        if not np.isfinite(array).all():
-            raise FormatError(f"{name}: {key} has entries that are not finite")
-        weights[key] = array
-    x, beta, interval = weights["x"], weights["beta"], weights["range"]
+    largest = {"x": LARGEST, "beta": math.inf, "range": math.inf}
+    weights = {key: numbers(arrays.get(key), f"{name}: {key}", largest[key], n) for key, n in SHAPES.items()}
+    x, beta, interval = weights.values()
     if x.shape != (problem.count, problem.columns) or beta.shape != (problem.count,) or interval.shape != (2,):
         raise FormatError(f"{name}: x, beta and range do not fit each other or the problem")
-    within(f"{name}: x", x, LARGEST)
     require_betas(f"{name}: beta", beta)
     if not 0.0 <= interval[0] <= interval[1]:
         raise FormatError(f"{name}: range is {interval[0]} .. {interval[1]}; it must be increasing and not negative")
@@ -58,21 +53,18 @@ def require_betas(name: str, beta: Array) -> None:
         )
 
 
-def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+def sizes(problem: Batch, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """Problems N, rows b, columns d, and whether the steps are proximal."""
-    assert isinstance(problem, Batch)
     return {"N": problem.count, "b": problem.rows, "d": problem.columns, "proximal": problem.proximal}
 
 
-def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+def gap_upper(problem: Batch, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the sum of the problems' gaps."""
-    assert isinstance(problem, Batch)
-    return _sum_up([problem.gap_bound(p, x) for p, x in enumerate(weights["x"])])
+    return sum_up([problem.gap_bound(p, x) for p, x in enumerate(weights["x"])])
 
 
-def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+def gap_exact(problem: Batch, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of the sum in ball arithmetic."""
-    assert isinstance(problem, Batch)
     low, high = ball(0.0), ball(0.0)
     for p, x in enumerate(weights["x"]):
         least, most = problem.gap_balls(p, x)
@@ -81,34 +73,30 @@ def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]
 
 
 def base_quantities(
-    problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float] | None = None
+    problem: Batch, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``theorems.step_sizes.DIRECTIONS`` that the kind of problem has.
-
-    A quantity without a finite bound is left out. ``quantities`` is not needed: nothing is defined on a published set.
-    """
-    assert isinstance(problem, Batch)
+    """Enclosures of the quantities in ``constants.DIRECTIONS`` that the kind of problem has, and that have a finite bound."""
     beta = [float(b) for b in weights["beta"]]
     low, high = (float(v) for v in weights["range"])
     found: dict[str, Interval] = {
         "initial_gap": (0.0, gap_upper(problem, weights)),
         "range_low": (low, low),
         "range_high": (high, high),
-        "smoothness_ratio": _extreme([_quotient(s, b) for s, b in zip(problem.smoothness, beta, strict=True)], max),
+        "smoothness_ratio": _extreme([quotient_of(s, b) for s, b in zip(problem.smoothness, beta, strict=True)], max),
     }
     if isinstance(problem, LeastSquaresBatch):
         # of a matrix without a nonzero entry there is nothing to contract
         some = [p for p in range(problem.count) if problem.M[p].any()] or range(problem.count)
-        found["convexity_ratio"] = _extreme([_quotient(problem.smallest[p], beta[p]) for p in some], min)
+        found["convexity_ratio"] = _extreme([quotient_of(problem.smallest[p], beta[p]) for p in some], min)
     if isinstance(problem, PenalisedBatch):
         convexity = zip(problem.strong_convexity, problem.smoothness, beta, strict=True)  # lower bounds, at most β1
-        found["loss_convexity_ratio"] = _extreme([_quotient((mu, high), b) for mu, (_, high), b in convexity], min)
-        penalty = [_quotient((float(m), float(m)), b) for m, b in zip(problem.l2, beta, strict=True)]
+        found["loss_convexity_ratio"] = _extreme([quotient_of((mu, high), b) for mu, (_, high), b in convexity], min)
+        penalty = [quotient_of((float(m), float(m)), b) for m, b in zip(problem.l2, beta, strict=True)]
         found["penalty_convexity_ratio"] = _extreme(penalty, min)
         radii = [_radius(problem, p, x) for p, x in enumerate(weights["x"])]
         energies = [up(b * up(radius * radius), 2) for b, radius in zip(beta, radii, strict=True)]
-        found["radius_energy"] = (0.0, _sum_up(energies))
-    return {name: (a, b) for name, (a, b) in found.items() if math.isfinite(a) and math.isfinite(b)}
+        found["radius_energy"] = (0.0, sum_up(energies))
+    return bounded(found)
 
 
 def _radius(problem: PenalisedBatch, p: int, x: Array) -> float:
@@ -124,15 +112,6 @@ def _radius(problem: PenalisedBatch, p: int, x: Array) -> float:
     return radius
 
 
-def _quotient(value: Interval, beta: float) -> Interval:
-    return max(0.0, down(value[0] / beta)), up(value[1] / beta)
-
-
 def _extreme(values: list[Interval], choose: Any) -> Interval:
     """Enclosure of the largest or smallest of several numbers."""
     return choose(low for low, _ in values), choose(high for _, high in values)
-
-
-def _sum_up(values: list[float]) -> float:
-    """Upper bound of a sum of numbers that are not negative."""
-    return up(math.fsum(values)) if all(map(math.isfinite, values)) else math.inf

@@ -21,7 +21,6 @@ DIRECTIONS: dict[str, str] = {
     "optimum_sigma_min": "lower",  # σ_{min(n,m)}(W*)
     "optimum_sigma_max": "upper",  # ‖W*‖
     "initial_distance": "upper",  # ‖W(0) - W*‖_F
-    "sigma_min_squared": "lower",  # s-(0)
     "sigma_max_squared": "upper",  # s+(0)
 }
 """Every base quantity and the direction in which its published value must err."""

@@ -5,42 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from ..arrays import FormatError
-from ..problems import Array, Interval, LinearMapProblem, Problem, Product, arb_matrix, product_of, read_arrays, squared
-from ..rigor.bounds import FAST, Level, down, up
-from ..rigor.gram import singular_extremes
+from ..arrays import FormatError, numbers
+from ..problems import LARGEST, LINEAR_MAPS, LinearMapProblem, one_of
+from ..rigor.approximation import Approximation
+from ..rigor.balls import arb_matrix
+from ..rigor.bounds import FAST, Array, Level
+from ..rigor.intervals import Interval, bounded, squared, sum_of
 from .imbalance import measure
 
 FIXED: tuple[str, ...] = ()
-"""Weights that training does not change."""
 
 
-def _add(a: Interval, b: Interval) -> Interval:
-    return max(0.0, down(a[0] + b[0])), up(a[1] + b[1])
+def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> LinearMapProblem:
+    """A loss of a linear map."""
+    return one_of(LINEAR_MAPS, kind, arrays, level, "two-layer networks")
 
 
-def read_weights(arrays: Mapping[str, Array], problem: Problem, name: str) -> dict[str, Array]:
+def read_weights(arrays: Mapping[str, Array], problem: LinearMapProblem, name: str) -> dict[str, Array]:
     """W1 (n, h) and W2 (m, h), float64, of the arrays of the file ``name``."""
-    assert isinstance(problem, LinearMapProblem)
-    n, m = problem.shape
-    weights = read_arrays(arrays, {"W1": (n, None), "W2": (m, None)}, name)
-    if weights["W1"].shape[1] != weights["W2"].shape[1]:
+    weights = {key: numbers(arrays.get(key), f"{name}: {key}", LARGEST, 2) for key in ("W1", "W2")}
+    W1, W2 = weights.values()
+    if (len(W1), len(W2)) != problem.shape:
+        raise FormatError(f"{name}: W1 or W2 does not fit the problem")
+    if W1.shape[1] != W2.shape[1]:
         raise FormatError(f"{name}: W1 and W2 differ in width")
     return weights
 
 
-def sizes(problem: Problem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
+def sizes(problem: LinearMapProblem, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """n, m, width h, and whether the loss is quadratic."""
-    assert isinstance(problem, LinearMapProblem)
     n, m = problem.shape
     return {"n": n, "m": m, "h": weights["W1"].shape[1], "quadratic": problem.quadratic}
 
 
-def end_to_end(weights: Mapping[str, Array], level: Level = FAST) -> Product:
+def end_to_end(weights: Mapping[str, Array], level: Level) -> Approximation:
     """W1 W2ᵀ (n, m) with its error."""
-    return product_of(weights["W1"], weights["W2"], level)
+    return Approximation(*level.product(weights["W1"], weights["W2"].T))
 
 
 def exact_map(weights: Mapping[str, Array]) -> Any:
@@ -48,29 +48,25 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
     return arb_matrix(weights["W1"]) * arb_matrix(weights["W2"]).transpose()
 
 
-def gap_upper(problem: Problem, weights: Mapping[str, Array]) -> float:
+def gap_upper(problem: LinearMapProblem, weights: Mapping[str, Array]) -> float:
     """Rigorous upper bound of the gap."""
-    assert isinstance(problem, LinearMapProblem)
     return problem.gap_upper(end_to_end(weights, problem.level))
 
 
-def gap_exact(problem: Problem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
+def gap_exact(problem: LinearMapProblem, weights: Mapping[str, Array]) -> tuple[Any, Any]:
     """Bounds of the gap in ball arithmetic."""
-    assert isinstance(problem, LinearMapProblem)
     return problem.gap_exact(end_to_end(weights, problem.level), lambda: exact_map(weights))
 
 
 def base_quantities(
-    problem: Problem, weights: Mapping[str, Array], quantities: Mapping[str, float] | None = None
+    problem: LinearMapProblem, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of every quantity in ``theorems.two_layer.DIRECTIONS`` that exists for this problem.
+    """Enclosures of every quantity in ``constants.DIRECTIONS`` that exists for this problem.
 
-    ``quantities``: the published ones; with them s₋(0), which no theorem asks for, is left out. Those that need a unique
-    minimiser are left out where there is none, and so is every one whose upper end is not finite (no strong convexity).
+    Those that need a unique minimiser are left out where there is none, and so is every one whose upper end is not finite (no
+    strong convexity).
     """
-    assert isinstance(problem, LinearMapProblem)
-    W1, W2 = weights["W1"], weights["W2"]
-    of, at = measure(W1, W2, problem.level), end_to_end(weights, problem.level)
+    of, at = measure(weights["W1"], weights["W2"], problem.level), end_to_end(weights, problem.level)
     found: dict[str, Interval] = {
         "smoothness": problem.smoothness(),
         "strong_convexity": problem.strong_convexity(),
@@ -79,15 +75,9 @@ def base_quantities(
         "lambda_n": of.nth,
         "lambda_m": of.mth,
         "initial_gap": (0.0, problem.gap_upper(at)),
-        "sigma_max_squared": _add(*(squared(*norm) for norm in of.norms)),
+        "sigma_max_squared": sum_of([squared(*norm) for norm in of.norms]),
     }
-    if quantities is None:  # no theorem asks for it; λ_min(WWᵀ) is 0 if W has more rows than columns
-        smallest = [
-            squared(*singular_extremes(W, problem.level)[0]) if W.shape[0] <= W.shape[1] else (0.0, 0.0)
-            for W in (W1, W2)
-        ]
-        found["sigma_min_squared"] = _add(*smallest)
     if problem.unique_optimum and problem.strong_convexity()[0] > 0.0:
         found["optimum_sigma_min"], found["optimum_sigma_max"] = problem.optimum_singular_values()
         found["initial_distance"] = problem.distance(at)
-    return {name: (float(a), float(b)) for name, (a, b) in found.items() if np.isfinite([a, b]).all()}
+    return bounded(found)

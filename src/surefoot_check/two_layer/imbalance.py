@@ -43,7 +43,8 @@ from ..rigor.bounds import (
     times_power,
     up,
 )
-from ..rigor.gram import CLOSE, SMALL, Interval, margin, norm_bounds, scaled_back, singular_extremes
+from ..rigor.gram import CLOSE, SMALL, margin, norm_bounds, scaled_back, singular_extremes
+from ..rigor.intervals import Interval
 from ..rigor.spectra import imbalance_eigenvalue_bounds
 
 OFFSET = 5e-7

@@ -9,9 +9,10 @@ import flint
 import numpy as np
 from flint import arb, arb_mat
 
-from ..descent import FLOOR, Descent, Look, frobenius, multiplications_of_loss
-from ..problems import Array, LinearMapProblem, arb_matrix, ball
-from ..rigor.bounds import frobenius_upper, up
+from ..descent import FLOOR, Descent, Look, multiplications_of_loss
+from ..problems import LinearMapProblem
+from ..rigor.balls import arb_matrix, ball, frobenius
+from ..rigor.bounds import Array, frobenius_upper, up
 from ..rigor.gram import norm_at_most
 
 
@@ -23,10 +24,8 @@ class TwoLayer(Descent):
     Størmer 1970, for the square roots of the two), and the trace norm is at most √(n+m) times the Frobenius norm.
     """
 
-    def __init__(
-        self, problem: LinearMapProblem, arrays: Mapping[str, Array], weights: Mapping[str, Array], bits: int
-    ) -> None:
-        super().__init__(problem, arrays, weights, bits)
+    def __init__(self, problem: LinearMapProblem, weights: Mapping[str, Array], bits: int) -> None:
+        super().__init__(problem, weights, bits)
         Z = arb_matrix(np.concatenate([weights["W1"], weights["W2"]]))
         self.radius = arb(0)
         if Z.ncols() > Z.nrows():

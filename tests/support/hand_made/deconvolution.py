@@ -48,7 +48,8 @@ def restated(run: StoredRun, **base: float) -> None:
 def enclosed(run: StoredRun) -> dict[str, tuple[float, float]]:
     """The base quantities of the arrays as they are."""
     problem = rigorous.load_problem(rigorous.KIND, run.arrays["problem.safetensors"])
-    return rigorous.base_quantities(problem, rigorous.read_weights(run.weights, problem, "initial.safetensors"))
+    weights = rigorous.read_weights(run.weights, problem, "initial.safetensors")
+    return rigorous.base_quantities(problem, weights, rigorous.stored_parameters(problem, weights))
 
 
 def remeasured(run: StoredRun, but: tuple[str, ...] = ("initial_gap",)) -> None:

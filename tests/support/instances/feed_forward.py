@@ -10,11 +10,17 @@ from good_runs import sequential
 from torch import Tensor, nn
 
 import surefoot as sf
+from surefoot_check.feed_forward.enclosures import Measured
 
 from .arrays import normal
 
 SMOOTH = (nn.Tanh, nn.Sigmoid, nn.Softplus, nn.SiLU, nn.GELU, nn.ELU)
 Problem = tuple[nn.Sequential, Tensor, Tensor]
+
+
+def shared(name: str) -> Callable[..., dict[str, tuple[float, float]]] | None:
+    """Where all base quantities are enclosed."""
+    return Measured.base_quantities
 
 
 def near(net: nn.Sequential, X: Tensor, error: float, seed: int = 5) -> Problem:

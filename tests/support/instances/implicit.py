@@ -11,12 +11,18 @@ import torch
 from enclosed import Array, Stored, certified
 
 import surefoot as sf
+from surefoot._implicit import choices
 from surefoot._implicit.choices import measure
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.problems import Samples
 
 Arrays = dict[str, Array]
+
+
+def shared(name: str) -> Callable[..., dict[str, tuple[float, float]]] | None:
+    """Where all of them are enclosed."""
+    return rigorous.Measured.base_quantities
 
 
 def _drawn(seed: int, N: int = 3, d: int = 3, m: int = 6, p: int = 2, contraction: float = 0.6) -> Arrays:
@@ -142,7 +148,7 @@ def _measured(arrays: Arrays, nodes: tuple[float, float] | None = None) -> Store
     problem, weights = ({name: arrays[name] for name in names} for names in (("X", "Y"), ("W", "A", "b", "gamma")))
     with ExitStack() as stack:
         if nodes is not None:
-            stack.enter_context(patch.object(rigorous.Measured, "nodes", lambda _: nodes))
+            stack.enter_context(patch.object(choices, "nodes", lambda _: nodes))
         base = measure(Samples(problem["X"], problem["Y"]), weights, implicit_spectral.THEOREM)
     return Stored(implicit_spectral.THEOREM.id, "samples", problem, weights, base)
 
