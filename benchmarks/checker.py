@@ -101,7 +101,7 @@ def certificates(report: Report, sizes: Sizes) -> None:
             make(sizes, directory)
             seconds: list[object] = []
             for level, repeat in (("fast", sizes.repeats), ("exact", 1)):
-                spent, outcome = timed(lambda at=level, run=directory: check(run, at).outcome, repeat)
+                spent, outcome = timed(lambda level=level, run=directory: check(run, level).outcome, repeat)
                 if outcome is not Outcome.ACCEPT:
                     raise RuntimeError(f"{name} at level {level}: {outcome}")
                 seconds.append(spent)

@@ -40,8 +40,8 @@ def restored(sharp: Tensor, noise: float, seed: int, extra: tuple[str, ...]) -> 
     observed = blur.forward(sharp)
     observed += noise * torch.randn(observed.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     untrained = sf.nn.LearnedDeconvolution(1, 0)  # its picture is no result
-    found = restore_all(observed, blur, noise, untrained, extra)
-    return {name: one for name, one in found.items() if name != LEARNED}, blur.crop(sharp)
+    results = restore_all(observed, blur, noise, untrained, extra)
+    return {name: result for name, result in results.items() if name != LEARNED}, blur.crop(sharp)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -53,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for noise in NOISES:
         results = [restored(sharp, noise, seed, extra) for seed, sharp in enumerate(pictures(size, count))]
         for name in results[0][0]:
-            quality = [float(psnr(found[name].image, sharp)) for found, sharp in results]
-            took = statistics.median(found[name].seconds for found, _ in results)
+            quality = [float(psnr(by_name[name].image, sharp)) for by_name, sharp in results]
+            took = statistics.median(by_name[name].seconds for by_name, _ in results)
             rows.append([noise, name, Shown(statistics.mean(quality), "{:.2f}"), Shown(1e3 * took, "{:.1f}")])
     report.table(f"{count} pictures of {size}x{size}", ["noise", "method", "PSNR, dB", "ms"], rows)
 

@@ -80,26 +80,26 @@ def spectrum(svd: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> Function:
 
 def row(name: str, ours: Function, peer: Function, A: Tensor) -> list[object]:
     """One line of the table."""
-    found = [forward(ours, A), forward(peer, A), backward(ours, A), backward(peer, A)]
+    seconds = [forward(ours, A), forward(peer, A), backward(ours, A), backward(peer, A)]
     shape = "x".join(str(size) for size in A.shape)
     dtype = str(A.dtype).removeprefix("torch.")
-    milliseconds = [Shown(1e3 * took, "{:.2f}") for took in found]
-    ratios = [Shown(found[k + 1] / found[k], "{:.2f}") for k in (0, 2)]
+    milliseconds = [Shown(1e3 * took, "{:.2f}") for took in seconds]
+    ratios = [Shown(seconds[k + 1] / seconds[k], "{:.2f}") for k in (0, 2)]
     return [name, shape, dtype, *milliseconds[:2], ratios[0], *milliseconds[2:], ratios[1]]
 
 
 def cases(shapes: Shapes) -> list[Case]:
     """What is measured, the small ones first."""
-    found: list[Case] = []
+    chosen: list[Case] = []
     for dtype in (torch.float32, torch.bfloat16):
         cast = in_float32 if dtype is torch.bfloat16 else lambda function: function
-        found += [("pinv", sf.linalg.pinv, cast(torch.linalg.pinv), shape, dtype) for shape in shapes.wide]
-        found += [("inv", sf.linalg.inv, cast(torch.linalg.inv), shape, dtype) for shape in shapes.square]
-        found += [
+        chosen += [("pinv", sf.linalg.pinv, cast(torch.linalg.pinv), shape, dtype) for shape in shapes.wide]
+        chosen += [("inv", sf.linalg.inv, cast(torch.linalg.inv), shape, dtype) for shape in shapes.square]
+        chosen += [
             ("svd", spectrum(sf.linalg.svd), cast(spectrum(torch.linalg.svd)), s, dtype) for s in shapes.decomposed
         ]
-    found += [("iteration", iteration, torch.linalg.pinv, shape, torch.float32) for shape in shapes.iterated]
-    return sorted(found, key=lambda case: case[3][0] * case[3][1] ** 2 * case[3][2])
+    chosen += [("iteration", iteration, torch.linalg.pinv, shape, torch.float32) for shape in shapes.iterated]
+    return sorted(chosen, key=lambda case: case[3][0] * case[3][1] ** 2 * case[3][2])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

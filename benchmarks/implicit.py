@@ -66,12 +66,12 @@ class Problem:
 
 def settled(step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
     """The limit of a contraction, far more accurately than any target."""
-    found = start
+    point = start
     for _ in range(LIMIT):
-        found, last = step(found), found
-        if torch.dist(found, last) <= 1e-13 * torch.linalg.vector_norm(found):
+        point, last = step(point), point
+        if torch.dist(point, last) <= 1e-13 * torch.linalg.vector_norm(point):
             break
-    return found
+    return point
 
 
 def problem(sizes: Sizes, gamma: float) -> Problem:
@@ -202,9 +202,11 @@ def reference(data: Problem) -> list[Tensor]:
     return [Z, X.T @ (V * (XW > 0)), gamma * Z.T @ V, Z.T @ residual]
 
 
-def errors(found: Sequence[Tensor], exact: Sequence[Tensor]) -> tuple[float, float]:
+def errors(computed: Sequence[Tensor], exact: Sequence[Tensor]) -> tuple[float, float]:
     """Relative error of Z, and the largest of those of the gradients."""
-    each = [float(torch.dist(x.double(), e) / torch.linalg.vector_norm(e)) for x, e in zip(found, exact, strict=True)]
+    each = [
+        float(torch.dist(x.double(), e) / torch.linalg.vector_norm(e)) for x, e in zip(computed, exact, strict=True)
+    ]
     return each[0], max(each[1:])
 
 

@@ -93,12 +93,12 @@ def accurate(p: Lasso, best: Tensor, solve: Callable[[Lasso, float], Tensor]) ->
     """Seconds, in all, of each problem's loosest accurate tolerance."""
     total = 0.0
     for index in range(len(p.Y)):
-        one = Lasso(p.M[index : index + 1], p.Y[index : index + 1], p.lam[index : index + 1])
+        single = Lasso(p.M[index : index + 1], p.Y[index : index + 1], p.lam[index : index + 1])
         for tolerance in TOLERANCES:
             begin = time.perf_counter()
-            x = solve(one, tolerance)
+            x = solve(single, tolerance)
             seconds = time.perf_counter() - begin
-            if float(one.objective(x.to(one.Y)[None])) <= (1.0 + ACCURACY) * float(best[index]):
+            if float(single.objective(x.to(single.Y)[None])) <= (1.0 + ACCURACY) * float(best[index]):
                 break
         else:
             raise RuntimeError(f"no tolerance down to {TOLERANCES[-1]:g} is accurate")
@@ -123,10 +123,10 @@ def learned(p: Lasso, best: Tensor, solver: LassoSolver) -> Learned:
     assert bool(reached[-1].all()) and bool((certified.objectives.diff(dim=0) <= 0.0).all())
     index = reached.int().argmax(0)
     begin = time.perf_counter()
-    found = solver.solve(p, int(index.max()))
+    solved = solver.solve(p, int(index.max()))
     seconds = time.perf_counter() - begin
-    first = found.products.gather(0, index[None]).squeeze(0)
-    return Learned(first, float(found.proposals.sum()), float(found.accepted.sum()), seconds)
+    first = solved.products.gather(0, index[None]).squeeze(0)
+    return Learned(first, float(solved.proposals.sum()), float(solved.accepted.sum()), seconds)
 
 
 def measure(report: Report, lam: str, count: int, shape: Shape, solver: LassoSolver) -> tuple[list[list[object]], str]:
@@ -157,18 +157,18 @@ def measure(report: Report, lam: str, count: int, shape: Shape, solver: LassoSol
             seconds[name] += run.seconds
             if name == "learned":
                 made, taken = made + run.proposals, taken + run.accepted
-    products = {name: torch.cat(found) for name, found in hits.items()}
+    products = {name: torch.cat(counts) for name, counts in hits.items()}
     rows: list[list[object]] = [
         [
             lam,
             name,
-            Shown(float(found.mean()), "{:.1f}"),
-            Shown(float(found.max()), "{:.0f}"),
-            Shown(float(found.mean() / products["learned"].mean()), "{:.2f}"),
-            Shown(float((found / products["learned"]).min()), "{:.2f}"),
+            Shown(float(counts.mean()), "{:.1f}"),
+            Shown(float(counts.max()), "{:.0f}"),
+            Shown(float(counts.mean() / products["learned"].mean()), "{:.2f}"),
+            Shown(float((counts / products["learned"]).min()), "{:.2f}"),
             Shown(seconds[name] / count * 1e3, "{:.1f}"),
         ]
-        for name, found in products.items()
+        for name, counts in products.items()
     ]
     rows += [[lam, name, *"----", Shown(seconds[name] / count * 1e3, "{:.1f}")] for name in descents]
     until = "until every problem of a block has its first accurate iterate"
@@ -202,8 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows: list[list[object]] = []
     lines: list[str] = []
     for lam in LAMBDAS:
-        found, line = measure(report, lam, count, shape, solver)
-        rows += found
+        measured, line = measure(report, lam, count, shape, solver)
+        rows += measured
         lines.append(line)
     header = ["λ", "method", "products", "worst", "mean / ours", "least ratio", "ms a problem"]
     ratio = "least ratio: the smallest, over the problems, of the products of the method / those of the learned solver"

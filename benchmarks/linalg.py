@@ -86,7 +86,7 @@ def measure(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
             work()
             if k:
                 times[name].append(time.process_time() - start)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(spent) for name, spent in times.items()}
 
 
 def forward(function: Function, A: Tensor) -> Callable[[], object]:

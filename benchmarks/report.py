@@ -82,10 +82,10 @@ class Shown:
 
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The options of every benchmark; one may add its own."""
-    found = argparse.ArgumentParser(description=description)
-    found.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it runs, and measures nothing")
-    found.add_argument("--json", type=Path, metavar="FILE", help="write the tables there, too")
-    return found
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--smoke", action="store_true", help="tiny sizes: shows that it runs, and measures nothing")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write the tables there, too")
+    return options
 
 
 class Report:
@@ -126,8 +126,8 @@ class Report:
         plain = [[_plain(cell) for cell in row] for row in rows]
         self._tables.append({"title": title, "columns": list(columns), "rows": plain, "note": note})
         if self.options.json is not None:
-            found = {"machine": versions(), "smoke": self.smoke, "peers": self.peers, "tables": self._tables}
-            self.options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+            record = {"machine": versions(), "smoke": self.smoke, "peers": self.peers, "tables": self._tables}
+            self.options.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
     def _compared(self) -> str:
         """A line on the peers."""

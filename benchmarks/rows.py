@@ -84,8 +84,8 @@ def accuracy(rows: int, block: int) -> tuple[int, int, float, float, float, floa
             apart / largest,
             abs(loss.optimal_value - optimal) / optimal,
         )
-        found = [float(error) for error in errors]
-    return rows, math.ceil(rows / block), found[0], found[1], found[2], found[3]
+        numbers = [float(error) for error in errors]
+    return rows, math.ceil(rows / block), numbers[0], numbers[1], numbers[2], numbers[3]
 
 
 if __name__ == "__main__":

@@ -25,14 +25,14 @@ def failed(files: Sequence[Path], smoke: bool, results: Path | None) -> list[str
     """Run them in turn; the names of those that ended with an error."""
     if results is not None:
         results.mkdir(parents=True, exist_ok=True)
-    found: list[str] = []
+    names: list[str] = []
     for file in files:
         command = [sys.executable, str(file), *(["--smoke"] if smoke else [])]
         if results is not None:
             command += ["--json", str(results / f"{file.stem}.json")]
         if subprocess.run(command, check=False).returncode:
-            found.append(file.stem)
-    return found
+            names.append(file.stem)
+    return names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -65,10 +65,10 @@ class Run:
 
 def ours(p: Problem) -> Run:
     begin = time.process_time()
-    found = minimize_stiefel(p.value, p.start, target=p.best + GAP)
+    solved = minimize_stiefel(p.value, p.start, target=p.best + GAP)
     duration = time.process_time() - begin
-    assert found.status == "target"
-    return Run(found.iterations, found.evaluations, duration)
+    assert solved.status == "target"
+    return Run(solved.iterations, solved.evaluations, duration)
 
 
 def stepped(p: Problem, make: Callable[[], tuple[Any, Callable[[], Tensor]]]) -> Run:
@@ -181,9 +181,9 @@ def pymanopt_rows() -> dict[str, Callable[[Problem], Run]]:
 
 def fastest(runs: list[Callable[[], Run]]) -> Run:
     """The best of several settings that reached the gap, chosen for each problem with hindsight."""
-    found = [run() for run in runs]
-    reached = [run for run in found if run.iterations < LIMIT]
-    return min(reached or found, key=lambda run: run.seconds)  # iterations = LIMIT where none did
+    done = [run() for run in runs]
+    reached = [run for run in done if run.iterations < LIMIT]
+    return min(reached or done, key=lambda run: run.seconds)  # iterations = LIMIT where none did
 
 
 def methods(report: Report) -> dict[str, Callable[[Problem], Run]]:
@@ -211,19 +211,19 @@ def compare(report: Report, size: tuple[int, int], seeds: int, repeats: int) -> 
                 run = method(p)
                 if index > 0:  # the first is a warm-up
                     tries[name].append(run)
-        for name, found in tries.items():
-            runs[name].append(sorted(found, key=lambda run: run.seconds)[len(found) // 2])
+        for name, done in tries.items():
+            runs[name].append(sorted(done, key=lambda run: run.seconds)[len(done) // 2])
     ours_ms = [run.seconds for run in runs["surefoot minimize_stiefel"]]
     cells: list[list[object]] = []
-    for name, found in runs.items():
-        ratios = [run.seconds / base for run, base in zip(found, ours_ms, strict=True)]
-        evaluations = [run.evaluations for run in found if run.evaluations is not None]
+    for name, done in runs.items():
+        ratios = [run.seconds / base for run, base in zip(done, ours_ms, strict=True)]
+        evaluations = [run.evaluations for run in done if run.evaluations is not None]
         cells.append(
             [
                 name,
-                Shown(statistics.median(run.iterations for run in found), "{:.0f}"),
+                Shown(statistics.median(run.iterations for run in done), "{:.0f}"),
                 Shown(statistics.median(evaluations), "{:.0f}") if evaluations else "",
-                Shown(statistics.median(run.seconds for run in found) * 1e3, "{:.1f}"),
+                Shown(statistics.median(run.seconds for run in done) * 1e3, "{:.1f}"),
                 *(Shown(ratio, "{:.2f}") for ratio in (statistics.median(ratios), min(ratios), max(ratios))),
             ]
         )
@@ -251,7 +251,7 @@ def one_step(report: Report, shapes: Sequence[tuple[int, ...]]) -> None:
             duration = statistics.median(tries)
             times[name].append(Shown(duration * 1e3, "{:.3f}"))
     header = ["inverse", *("x".join(str(size) for size in shape) for shape in shapes)]
-    rows = [[name, *found] for name, found in times.items()]
+    rows = [[name, *cells] for name, cells in times.items()]
     report.table("one Cayley step with t‖P‖_F = .1, milliseconds", header, rows)
 
 

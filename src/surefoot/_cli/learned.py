@@ -95,17 +95,17 @@ def stopped(options: LearnedOptions, run: TrainRun) -> int:
     return interrupted(options, f"after {run.epochs:,} epochs", run.stopped_by)
 
 
-def show(screen: Screen, run: TrainRun, of: str = "") -> None:
-    """How it ended; ``of`` says of what the loss is."""
+def show(screen: Screen, run: TrainRun, meaning: str = "") -> None:
+    """How it ended; ``meaning`` says of what the loss is."""
     screen.heading("Training", f"{run.status}: {run.status.text}")
-    screen.pairs(pairs(run, of))
+    screen.pairs(pairs(run, meaning))
 
 
-def pairs(run: TrainRun, of: str = "") -> dict[str, str]:
+def pairs(run: TrainRun, meaning: str = "") -> dict[str, str]:
     """Epochs and loss."""
     return {
         "epochs": f"{count(run.epochs)} in {run.seconds:.2f} s",
-        "loss": f"{number(run.initial, 6)} → {number(run.best, 6)} (best, epoch {count(run.best_epoch)}){of}",
+        "loss": f"{number(run.initial, 6)} → {number(run.best, 6)} (best, epoch {count(run.best_epoch)}){meaning}",
     }
 
 

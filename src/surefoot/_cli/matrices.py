@@ -89,8 +89,8 @@ def _read(file: str) -> Tensor:
     except UNREADABLE as error:
         raise ValueError(f"--matrices is {file}: {message_of(error)}") from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or array.ndim != 3 or array.size == 0:
-        found = f"shape {array.shape} and dtype {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
-        raise ValueError(f"--matrices is {file} with {found}; it must be one array N x rows x columns of real numbers")
+        given = f"shape {array.shape} and dtype {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
+        raise ValueError(f"--matrices is {file} with {given}; it must be one array N x rows x columns of real numbers")
     if len(array) < 2:
         raise ValueError(f"--matrices is {file} with one matrix; at least two are needed, as one is held out")
     if not np.isfinite(array).all():
@@ -100,10 +100,10 @@ def _read(file: str) -> Tensor:
 
 def matrix_size(text: str) -> tuple[int, int]:
     """Of the option --size: rows and columns of ROWSxCOLUMNS; ``ValueError`` for anything else."""
-    found = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
-    if found is None:
+    sizes = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
+    if sizes is None:
         raise ValueError(f"--size is {text!r}; it must be ROWSxCOLUMNS, for example 20x32")
-    return int(found[1]), int(found[2])
+    return int(sizes[1]), int(sizes[2])
 
 
 def inner_inverse(text: str) -> tuple[int, int] | None:

@@ -216,10 +216,10 @@ def _seed(seed: int | None) -> int:
     """The seed that torch takes; 0 by default."""
     if seed is None:
         return 0
-    found = integer("seed", seed, -(2**63))
-    if found >= 2**63:
+    number = integer("seed", seed, -(2**63))
+    if number >= 2**63:
         raise ValueError(f"seed is {seed!r}; it must be an integer below 2**63")
-    return found
+    return number
 
 
 def _eyes(d: int, k: int, width: int, depth: int, shift: int) -> tuple[Tensor, Tensor]:

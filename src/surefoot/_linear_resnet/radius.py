@@ -11,7 +11,7 @@ INFLATION = 1.0 + 1e-6
 LIMIT = 400
 
 
-def least_radius(at: Measured, gap: float, gamma: float) -> float | None:
+def least_radius(measured: Measured, gap: float, gamma: float) -> float | None:
     """A radius ϱ with 2√2/(2-γ) sqrt(gap/μ(ϱ)) ≤ ϱ, close to the least; ``None`` if the iteration finds none.
 
     ϱ ← Φ(ϱ) from 0 increases to the least feasible radius. Feasibility is not monotone, so there is no bisection; but any
@@ -19,7 +19,7 @@ def least_radius(at: Measured, gap: float, gamma: float) -> float | None:
     """
 
     def needed(radius: float) -> float:
-        mu = pl_constant(at, radius)
+        mu = pl_constant(measured, radius)
         return 2.0 * math.sqrt(2.0) / (2.0 - gamma) * math.sqrt(gap / mu) if mu > 0.0 else math.inf
 
     radius, increment = 0.0, 0.0

@@ -370,9 +370,9 @@ def _digests(net: LinearResNet, X: np.ndarray, Y: np.ndarray) -> dict[str, str]:
     return {name: digest(np.ascontiguousarray(array)) for name, array in {**network, "X": X, "Y": Y}.items()}
 
 
-def _require_own(guarantee: SGDGuarantee, found: Mapping[str, str], batch_size: int) -> None:
+def _require_own(guarantee: SGDGuarantee, digests: Mapping[str, str], batch_size: int) -> None:
     """Raise ``ValueError`` unless the guarantee is of these arrays and this batch size."""
-    differing = sorted(name for name in found if guarantee.arrays.get(name) != found[name])
+    differing = sorted(name for name in digests if guarantee.arrays.get(name) != digests[name])
     if guarantee.quantities["batch"] != batch_size:
         differing.append("batch_size")
     if differing:
