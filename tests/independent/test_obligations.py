@@ -175,13 +175,14 @@ def test_verdicts_on_other_numbers_are_those_of_the_checker(
             else:
                 continue
             break
-    assert failing >= 1 and compared >= 10
+    assert failing >= 1 and compared > failing
 
 
 def moved(data: Graph) -> Iterator[tuple[str, float]]:
-    """Inputs that may be moved, of the schedule those of three segments, and values beside their own."""
+    """Inputs that may be moved, of the schedule those of three segments, and values beside their own; first a level too low."""
     segments = {name.split(".")[0] for name, entry in data["inputs"].items() if entry["kind"] == "segment"}
     some = {f"segment[{index}]" for index in (0, len(segments) // 2, len(segments) - 1)}
+    yield "segment[0].level", (1.0 - 1e-3) * float.fromhex(data["inputs"]["segment[0].level"]["value"])
     for name, entry in data["inputs"].items():
         if not entry["fixed"] and (entry["kind"] in ("base", "choice") or name.split(".")[0] in some):
             if isinstance(entry["value"], int):
