@@ -69,6 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     options = parser.parse_args(arguments)
+    given = {name for name, value in vars(options).items() if value != parser.get_default(name)}
+    if "obligations" in given and not given <= {"obligations", "system"}:
+        parser.error("argument --obligations: checks nothing, so that of the other options only --system goes with it")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a directory's name need not fit the terminal's encoding
     try:

@@ -331,7 +331,11 @@ def test_the_command_says_what_is_wrong(directory: GoodRun, tmp_path: Path, caps
     assert "absent.json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["--obligations", "certificate.json", "DIR"]], ids=["neither", "both"])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--obligations", "certificate.json", "DIR"], ["--obligations", "certificate.json", "--replay"]],
+    ids=["neither", "both", "an option of a check"],
+)
 def test_it_is_a_directory_or_a_certificate(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
