@@ -32,10 +32,12 @@ def test_both_ways_to_the_softmax_minimiser_agree(monkeypatch: pytest.MonkeyPatc
     by_newton = newton.optimum
     monkeypatch.setattr(softmax_module, "DENSE_NEWTON", 0)
     lbfgs = sf.SoftmaxRegression(X, LABELS, 0.01)
-    torch.testing.assert_close(lbfgs.optimum, by_newton, rtol=0, atol=1e-13)
+    # the gradient of the mean over 30 rows, rounded once a product and at a rounded W
+    rounding = 4.0 * torch.finfo(X.dtype).eps * (float(X.norm()) / 30**0.5 + newton.smoothness * float(by_newton.norm()))
+    residuals = [float(loss.gradient(loss.optimum).norm()) for loss in (newton, lbfgs)]
+    assert max(residuals) < rounding
+    assert float((lbfgs.optimum - by_newton).norm()) <= (sum(residuals) + 2.0 * rounding) / newton.strong_convexity
     assert newton.gap(lbfgs.optimum) <= lbfgs.gap_resolution
-    for loss in (newton, lbfgs):
-        assert float(loss.gradient(loss.optimum).norm()) < 1e-15
 
 
 @pytest.mark.parametrize(("scale", "l2"), [(1.0, 1e-10), (1e4, 1e-1), (1e4, 1e-9), (1e-4, 1e-6), (1.0, 1e4)])

@@ -133,7 +133,9 @@ def test_ones_inside_a_batch_leave_the_others_untouched(dtype: torch.dtype) -> N
     X, info = pinv_ex(batch)
     assert torch.allclose(X[7], torch.full((3, 3), 1 / 9, dtype=dtype), rtol=0, atol=10 * torch.finfo(dtype).eps)
     others = torch.arange(2000) != 7
-    assert torch.equal(X[others], pinv_ex(batch[others])[0])
+    without = batch.clone()  # the others in the same places of memory, of which rounding may depend
+    without[7] = torch.eye(3)
+    assert torch.equal(X[others], pinv_ex(without)[0][others])
     assert info.status[7] == Status.RANK_DEFICIENT and info.rank[7] == 1 and math.isinf(info.error_bound[7])
     assert bool((info.status[others] == Status.OK).all())
     assert info.method[7] == "svd" and info.method[8] == "lu"

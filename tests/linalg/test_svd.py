@@ -428,7 +428,7 @@ def test_a_bad_matrix_does_not_fail_the_others() -> None:
     value, info = svd_ex(A)
     assert info.status.tolist() == [Status.OK, Status.NON_FINITE, Status.OK]
     assert value.S[1].isnan().all()
-    assert torch.equal(value.S[[0, 2]], svd(A[[0, 2]]).S)
+    assert torch.equal(value.S[[0, 2]], svd(A.nan_to_num()).S[[0, 2]])
     assert info.error_bound[1] == torch.inf
 
 

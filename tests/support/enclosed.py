@@ -106,6 +106,13 @@ def _evaluated(module: ModuleType, key: _Key) -> dict[str, Reference]:
         return module.quantities(at.kind, at.problem, at.weights, choices)
 
 
+@cache
+def _gap(gap: Any, key: _Key) -> mpf:
+    at, _ = key.at
+    with mp.workdps(DIGITS):
+        return gap(at.kind, at.problem, at.weights)
+
+
 def opened(at: Stored, level: Level) -> tuple[Any, dict[str, Array]]:
     """Problem and weights as the checker reads them."""
     arrays = dict(at.problem)
@@ -166,7 +173,7 @@ def wrong_gap(gap: Any, at: Stored, level: Level = FAST) -> str | None:
     above = _in_balls(lambda: system.gap_upper(problem, weights))
     with mp.workdps(DIGITS):  # the ends of balls are longer than floats
         low, high = _in_balls(lambda: _ends(*system.gap_exact(problem, weights)))
-        true = gap(at.kind, at.problem, at.weights)
+        true = _gap(gap, _Key.of(at, ()))
         if not mpf(above) >= true:
             return f"the gap {mp.nstr(true, 20)} is above gap_upper, {above!r}"
         return None if low <= true <= high else f"the gap {mp.nstr(true, 20)} is not in {low!r} .. {high!r}"
