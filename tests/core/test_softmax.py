@@ -33,7 +33,9 @@ def test_both_ways_to_the_softmax_minimiser_agree(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(softmax_module, "DENSE_NEWTON", 0)
     lbfgs = sf.SoftmaxRegression(X, LABELS, 0.01)
     # the gradient of the mean over 30 rows, rounded once a product and at a rounded W
-    rounding = 4.0 * torch.finfo(X.dtype).eps * (float(X.norm()) / 30**0.5 + newton.smoothness * float(by_newton.norm()))
+    rounding = (
+        4.0 * torch.finfo(X.dtype).eps * (float(X.norm()) / 30**0.5 + newton.smoothness * float(by_newton.norm()))
+    )
     residuals = [float(loss.gradient(loss.optimum).norm()) for loss in (newton, lbfgs)]
     assert max(residuals) < rounding
     assert float((lbfgs.optimum - by_newton).norm()) <= (sum(residuals) + 2.0 * rounding) / newton.strong_convexity
