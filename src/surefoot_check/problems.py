@@ -17,9 +17,10 @@ from .arrays import FormatError, numbers
 from .rigor.approximation import Approximation
 from .rigor.balls import ball
 from .rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up
+from .rigor.cross_entropy import ExactSoftmax
 from .rigor.gram import singular_extremes
 from .rigor.intervals import Interval, around, squared
-from .rigor.losses import ExactLeastSquares, ExactLoss, ExactSensing, ExactSoftmax
+from .rigor.least_squares import ExactLeastSquares, ExactSensing
 
 LARGEST = 1e50
 """Largest magnitude of an entry of any array: products of the arrays and the squares of their norms do not overflow."""
@@ -105,7 +106,7 @@ class LinearMapProblem(Problem, ABC):
         """
 
     @abstractmethod
-    def exact_loss(self) -> ExactLoss:
+    def exact_loss(self) -> ExactLeastSquares | ExactSoftmax:
         """The loss in ball arithmetic, for the replay."""
 
     @abstractmethod

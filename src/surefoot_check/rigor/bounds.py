@@ -295,13 +295,21 @@ def factorisation_error(trace: float, n: int) -> float:
     return up(2.0 * gamma(n + 2) / (1.0 - 4.0 * gamma(n + 2)) * trace * (1.0 + 1e-9), 4) + 1e-300 * n * n
 
 
-def cholesky_factor(M: Array) -> Array | None:
-    """The lower factor that numpy computes of a symmetric matrix; ``None`` where it has none."""
+def witnesses(routine: Callable[..., Any], *arrays: Array, **options: Any) -> tuple[Array, ...] | None:
+    """What a routine of numpy's linear algebra returns; ``None`` where it fails, or returns what is no finite number."""
     try:
-        R = np.asarray(np.linalg.cholesky(M), dtype=np.float64) if np.isfinite(M).all() else None
+        with np.errstate(all="ignore"):
+            found = routine(*arrays, **options)
     except np.linalg.LinAlgError:
         return None
-    return R if R is not None and np.isfinite(R).all() else None
+    results = tuple(np.asarray(x, dtype=np.float64) for x in (found if isinstance(found, tuple) else (found,)))
+    return results if all(np.isfinite(x).all() for x in results) else None
+
+
+def cholesky_factor(M: Array) -> Array | None:
+    """The lower factor that numpy computes of a symmetric matrix; ``None`` where it has none."""
+    found = witnesses(np.linalg.cholesky, M) if np.isfinite(M).all() else None
+    return None if found is None else found[0]
 
 
 def minus_multiple(G: Array, s: float) -> Array:

@@ -30,6 +30,7 @@ from .bounds import (
     minus_multiple,
     times_power,
     up,
+    witnesses,
 )
 from .intervals import Interval
 from .spectra import singular_value_bounds
@@ -192,14 +193,10 @@ def _excess(M: Array, level: Level) -> float | None:
 
 def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
     """Enclosure of ‖Bᵀv‖/‖v‖ for some v that M, nearly singular, makes small; ``adjoint``: Bᵀ as an operand."""
-    try:
-        solved = np.linalg.solve(M, np.where(np.arange(len(M)) % 3 == 0, -1.0, 1.0))
-    except np.linalg.LinAlgError:
+    found = witnesses(np.linalg.solve, M, np.where(np.arange(len(M)) % 3 == 0, -1.0, 1.0))
+    if found is None or not found[0].any():
         return 0.0, math.inf
-    largest = float(np.abs(solved).max())
-    if not 0.0 < largest < math.inf:
-        return 0.0, math.inf
-    v = level.witness(np.asarray(solved[:, None] / largest, dtype=np.float64))
+    v = level.witness(found[0][:, None] / float(np.abs(found[0]).max()))
     image, error = level.product(adjoint, v)
     size, norm = frobenius_upper(v), frobenius_upper(image)
     # a norm exceeds the true one by less than 1e-12 of it
@@ -212,18 +209,10 @@ def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
 
 def inverse_bound(A: Array, level: Level = FAST) -> float:
     """Lower bound of σ_min of A (m, n), m ≤ n, by M4; 0 where the witness is of no use."""
-    with np.errstate(all="ignore"):
-        try:
-            if A.shape[0] == A.shape[1]:
-                Y = np.linalg.inv(A)
-            else:
-                Q, R = np.linalg.qr(A.T)
-                Y = Q @ np.linalg.inv(R).T
-        except np.linalg.LinAlgError:
-            return 0.0
-    if not np.isfinite(Y).all():
+    found = witnesses(np.linalg.inv if A.shape[0] == A.shape[1] else _right_inverse, A)
+    if found is None:
         return 0.0
-    Y, identity = np.asarray(Y, dtype=np.float64), np.eye(len(A))
+    Y, identity = found[0], np.eye(len(A))
     defect = level.sharp_residual(identity, A, Y)
     if A.shape[0] == A.shape[1]:
         defect = min(defect, level.sharp_residual(identity, Y, A))
@@ -231,6 +220,11 @@ def inverse_bound(A: Array, level: Level = FAST) -> float:
         return 0.0
     norm = min(cheap_norm(Y), float(singular_value_bounds(Y, level)[1][0]))
     return max(0.0, down(down(1.0 - defect) / norm)) if math.isfinite(norm) else 0.0
+
+
+def _right_inverse(A: Array) -> Array:
+    Q, R = np.linalg.qr(A.T)
+    return Q @ np.linalg.inv(R).T
 
 
 def _largest_line(A: Array) -> float:

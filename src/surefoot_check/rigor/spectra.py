@@ -12,7 +12,20 @@ import math
 
 import numpy as np
 
-from .bounds import FAST, Array, Level, array_down, array_up, down, finite, frobenius_upper, rescaled, scaled, up
+from .bounds import (
+    FAST,
+    Array,
+    Level,
+    array_down,
+    array_up,
+    down,
+    finite,
+    frobenius_upper,
+    rescaled,
+    scaled,
+    up,
+    witnesses,
+)
 
 
 def singular_value_bounds(A: np.ndarray, level: Level = FAST) -> tuple[Array, Array]:
@@ -51,12 +64,10 @@ def singular_value_bounds(A: np.ndarray, level: Level = FAST) -> tuple[Array, Ar
 
 def _singular_value_witness(B: Array, level: Level) -> tuple[Array, Array] | None:
     # B scaled: its entries stand for a matrix within eta entrywise.
-    try:
-        U, s, Vt = np.linalg.svd(B, full_matrices=False)
-    except np.linalg.LinAlgError:
+    found = witnesses(np.linalg.svd, B, full_matrices=False)
+    if found is None:
         return None
-    if not bool(np.isfinite(U).all() and np.isfinite(s).all() and np.isfinite(Vt).all()):
-        return None
+    U, s, Vt = found
     U, Vt = level.witness(U), level.operand(level.witness(Vt))
     left_defect, right_defect = level.defect(U), level.defect(Vt.T)
     if not (left_defect < 0.5 and right_defect < 0.5):
@@ -110,12 +121,10 @@ def symmetric_eigenvalue_bounds(A: np.ndarray, level: Level = FAST) -> tuple[Arr
 
 
 def _eigenvalue_witness(B: Array, level: Level) -> tuple[Array, Array] | None:
-    try:
-        w, V = np.linalg.eigh(B)
-    except np.linalg.LinAlgError:
+    found = witnesses(np.linalg.eigh, B)
+    if found is None:
         return None
-    if not bool(np.isfinite(w).all() and np.isfinite(V).all()):
-        return None
+    w, V = found
     V = level.witness(V)
     columns = level.operand(V)
     defect = level.defect(columns)
@@ -183,12 +192,10 @@ def imbalance_eigenvalue_bounds(W1: np.ndarray, W2: np.ndarray, level: Level = F
 def _low_rank_imbalance(Z: Array, signs: Array, level: Level) -> tuple[Array, Array, float] | None:
     # Bounds of the eigenvalues of Q M Q^T and of ||F|| (notation of `imbalance_eigenvalue_bounds`).
     p, h = Z.shape
-    try:
-        Q, R = np.linalg.qr(Z.T)
-    except np.linalg.LinAlgError:
+    found = witnesses(np.linalg.qr, Z.T)
+    if found is None:
         return None
-    if not bool(np.isfinite(Q).all() and np.isfinite(R).all()):
-        return None
+    Q, R = found
     Q, R = level.operand(level.witness(Q)), level.witness(R)
     defect = level.defect(Q)
     if not defect < 0.5:

@@ -42,6 +42,7 @@ from ..rigor.bounds import (
     scaled,
     times_power,
     up,
+    witnesses,
 )
 from ..rigor.gram import CLOSE, SMALL, margin, norm_bounds, scaled_back, singular_extremes
 from ..rigor.intervals import Interval
@@ -118,14 +119,17 @@ def _of_gram(W1: Array, W2: Array, level: Level) -> Imbalance | tuple[Interval, 
     return Imbalance(norms, plus, nth, minus, mth)
 
 
+def _of_imbalance(L1: Array, L2: Array) -> Any:
+    return np.linalg.eigvalsh(L1.T @ L1 - L2.T @ L2)
+
+
 def _estimates(G: Array, n: int) -> list[tuple[float, float]] | None:
     """Computed λ_1 and λ_n of D, and λ_1 and λ_m of -D, all positive: those of LᵀJL with G = LLᵀ."""
-    try:
-        L = np.linalg.cholesky(G)
-        values = np.linalg.eigvalsh(L[:n].T @ L[:n] - L[n:].T @ L[n:])
-    except np.linalg.LinAlgError:
+    factor = witnesses(np.linalg.cholesky, G)
+    spectrum = None if factor is None else witnesses(_of_imbalance, factor[0][:n], factor[0][n:])
+    if spectrum is None:
         return None
-    m = len(G) - n
+    values, m = spectrum[0], len(G) - n
     found = [float(values[-1]), float(values[m]), float(-values[0]), float(-values[m - 1])]
     return [(found[0], found[1]), (found[2], found[3])] if min(found) > 0.0 else None
 
@@ -144,13 +148,10 @@ def _confirmed(
     """A bound near ``value``: from below of the last of the eigenvalues that belong to ``own`` (``sign`` 1), or from above of the
     first (-1); ``None`` where that is not sharp. ``operand``: that of ``other``; ``norm``: of ``own``."""
     s = value * (1.0 - sign * (OFFSET if level is FAST else 0.6 * (CLOSE - 1.0)))
-    try:
-        E = np.asarray(np.linalg.solve(minus_multiple(other, -s), cross.T), dtype=np.float64)
-    except np.linalg.LinAlgError:
+    solution = witnesses(np.linalg.solve, minus_multiple(other, -s), cross.T)
+    if solution is None:
         return None
-    if not np.isfinite(E).all():
-        return None
-    E = level.witness(E)
+    E = level.witness(solution[0])
     size = frobenius_upper(E)
     NE, product_error = level.product(operand, E)
     minus, scaling_error = level.scaled_columns(E, np.full(E.shape[1], -s))
