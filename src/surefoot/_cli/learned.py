@@ -51,6 +51,11 @@ class LearnedOptions(TrainOptions, Protocol):
         """Whether to print JSON."""
         ...
 
+    @property
+    def quiet(self) -> bool:
+        """Whether to print the outcome alone."""
+        ...
+
 
 def check(options: LearnedOptions) -> None:
     """Before any work is done.
@@ -75,10 +80,19 @@ def not_trained(options: LearnedOptions, reason: str, record: Mapping[str, Any])
     return Exit.NO
 
 
-def train(options: LearnedOptions, fit: Callable[..., TrainRun], held: ExitStack) -> TrainRun:
-    """Train by ``fit``, called with the ``directory`` of the training and whether to ``resume`` it.
+class Network(Protocol):
+    """What is trained."""
 
-    DIR is locked until ``held`` is closed, and gets the settings first, so that a run that is cut off can be resumed.
+    def save(self, path: Path, /) -> None:
+        """Write a file."""
+        ...
+
+
+def train(options: LearnedOptions, net: Network, fit: Callable[..., TrainRun], held: ExitStack) -> TrainRun:
+    """Train ``net`` by ``fit``, called with the ``directory`` of the training and whether to ``resume`` it.
+
+    DIR is locked until ``held`` is closed. It gets the settings first, so that a run that is cut off can be resumed, and the
+    network once the training has ended by itself.
     """
     directory = Path(options.out)
     held.enter_context(run_directory(directory, options.resume))
@@ -87,7 +101,10 @@ def train(options: LearnedOptions, fit: Callable[..., TrainRun], held: ExitStack
     limits = {name: given[name] for name in LIMITS if name in given}
     write_json(directory / SETTINGS, {"system": options.system, "options": stored, **limits})
     place = directory / TRAINING
-    return fit(directory=place, resume=options.resume and (place / "config.json").exists())
+    run = fit(directory=place, resume=options.resume and (place / "config.json").exists())
+    if run.status is not TrainStatus.INTERRUPTED:
+        net.save(directory / NETWORK)
+    return run
 
 
 def stopped(options: LearnedOptions, run: TrainRun) -> int:
@@ -119,6 +136,14 @@ def record(run: TrainRun) -> dict[str, Any]:
         "best_loss": run.best,
         "best_epoch": run.best_epoch,
     }
+
+
+def outcome(options: LearnedOptions, run: TrainRun, record: Mapping[str, Any], line: str) -> None:
+    """Print what is printed in place of the screen: JSON, or with --quiet one line, which ends in ``line``."""
+    if options.json:
+        print_json({"directory": options.out, **record})
+    elif options.quiet:
+        print(f"{options.out}: training {run.status}, {line}")
 
 
 def exit_code(run: TrainRun) -> int:

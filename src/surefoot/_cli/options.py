@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 from tyro.conf import arg
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
+Quiet = Annotated[bool, arg(help="Print only the outcome.", help_behavior_hint="")]
 Json = Annotated[bool, arg(help="Print JSON, and nothing else, on standard output.", help_behavior_hint="")]
 KeepProblem = Annotated[
     str | None,

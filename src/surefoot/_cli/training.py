@@ -23,7 +23,7 @@ from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .errors import Exit, NoCertificate, message_of
-from .options import Flag, Json, KeepProblem, TrainOptions
+from .options import Flag, Json, KeepProblem, Quiet, TrainOptions
 from .problem import Built, Question
 from .screen import Screen, audit_record, certificate_record, count, print_json
 
@@ -78,8 +78,7 @@ class Training(Question):
     ] = None
     require_certificate: Flag = False
     """Do not train, and exit with 1, unless every step carries the guarantee."""
-    quiet: Flag = False
-    """Print only the outcome."""
+    quiet: Quiet = False
     json: Json = False
 
     def run(self, held: ExitStack) -> int:

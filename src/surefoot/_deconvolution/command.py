@@ -16,9 +16,9 @@ from tyro.conf import arg
 from .._cli import learned
 from .._cli.learned import NETWORK, Out
 from .._cli.matrices import inner_inverse
-from .._cli.options import Flag, Json, train_exits
+from .._cli.options import Flag, Json, Quiet, train_exits
 from .._cli.problem import at_least_one
-from .._cli.screen import Screen, count, print_json
+from .._cli.screen import Screen, count
 from .._learning.run import TrainStatus
 from .command_deblur import Deblur
 from .comparison import compared
@@ -100,8 +100,7 @@ class Train:
     """Seed of the initial filters and the crops."""
     require_certificate: Flag = False
     """Do not train, and exit with 1: no theorem covers trained weights."""
-    quiet: Flag = False
-    """Print only the outcome."""
+    quiet: Quiet = False
     json: Json = False
 
     def run(self, held: ExitStack) -> int:
@@ -142,10 +141,9 @@ def _train(options: Train, held: ExitStack) -> int:
         seed=options.seed,
         progress=not options.quiet,
     )
-    run = learned.train(options, fit, held)
+    run = learned.train(options, net, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
-    net.save(directory / NETWORK)
     what = "squared error" if options.loss == "supervised" else "objective"
     learned.show(screen, run, f": {what} relative to the gradient-Wiener start, on crops that were not trained on")
     rows = compared(net, data, crop=options.crop, seed=options.seed)
@@ -156,23 +154,17 @@ def _train(options: Train, held: ExitStack) -> int:
         [(f"{100 * row['noise']:g} %", *(f"{row[name]:.2f}" for name in columns[1:])) for row in rows],
         numeric=range(1, len(columns)),
     )
-    if options.json:
-        record: dict[str, Any] = {
-            "directory": options.out,
-            "problem": facts,
-            "certificate": None,
-            "training": {
-                **learned.record(run),
-                "seconds": run.seconds,
-                "validation": [list(pair) for pair in zip(run.validation_epochs, run.validation, strict=True)],
-            },
-            "comparison": rows,
-        }
-        print_json(record)
-    elif options.quiet:
-        print(
-            f"{options.out}: training {run.status}, {run.epochs:,} epochs, validation loss {run.best:.4g}, uncertified"
-        )
+    record = {
+        "problem": facts,
+        "certificate": None,
+        "training": {
+            **learned.record(run),
+            "seconds": run.seconds,
+            "validation": [list(pair) for pair in zip(run.validation_epochs, run.validation, strict=True)],
+        },
+        "comparison": rows,
+    }
+    learned.outcome(options, run, record, f"{run.epochs:,} epochs, validation loss {run.best:.4g}, uncertified")
     place = shlex.quote(str(directory / NETWORK))
     screen.following(
         "your photograph next", {f"surefoot deblur PHOTO --kernel K --weights {place} --out OUT.png": "sharpen it"}

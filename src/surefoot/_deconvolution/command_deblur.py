@@ -17,7 +17,7 @@ from torch import Tensor
 from tyro.conf import Positional, arg
 
 from .._cli.errors import Exit
-from .._cli.options import Flag, Json
+from .._cli.options import Flag, Json, Quiet
 from .._cli.problem import at_least_one
 from .._cli.screen import Screen, certificate_record, count, number, print_json
 from .._core.io import write_atomic
@@ -74,8 +74,7 @@ class Deblur:
             help_behavior_hint="(default: none)",
         ),
     ] = None
-    quiet: Flag = False
-    """Print only the outcome."""
+    quiet: Quiet = False
     json: Json = False
 
     def run(self, held: ExitStack) -> int:

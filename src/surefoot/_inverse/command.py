@@ -16,9 +16,9 @@ from tyro.conf import arg
 
 from .._cli import learned, training
 from .._cli.errors import Exit, message_of
-from .._cli.learned import NETWORK, Out, Resume
+from .._cli.learned import Out, Resume
 from .._cli.matrices import Matrices, Split, load
-from .._cli.options import Flag, Json, certify_exits, train_exits
+from .._cli.options import Flag, Json, Quiet, certify_exits, train_exits
 from .._cli.problem import at_least_one
 from .._cli.screen import Screen, certificate_record, number, print_json
 from .._core.certificate import Certificate
@@ -107,8 +107,7 @@ class Train(Inverse, Matrices):
     """Its step."""
     require_certificate: Flag = False
     """Exit with 1 unless the theorem holds for the trained coefficients."""
-    quiet: Flag = False
-    """Print only the outcome."""
+    quiet: Quiet = False
     json: Json = False
 
     def run(self, held: ExitStack) -> int:
@@ -165,10 +164,9 @@ def _train(options: Train, held: ExitStack) -> int:
         epochs=options.epochs,
         objective=_objective(options),
     )
-    run = learned.train(options, fit, held)
+    run = learned.train(options, net, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
-    net.save(directory / NETWORK)
     learned.show(screen, run, ": 1/n Σ ‖AXA − A‖²_F on the matrices trained on")
     losses = _losses(split, net)
     covered = _share_inside(split.test, net, interval)
@@ -182,22 +180,17 @@ def _train(options: Train, held: ExitStack) -> int:
     shutil.rmtree(place, ignore_errors=True)
     if certificate.holds:
         net.save_certificate(place, interval, certificate.theorem)
-    if options.json:
-        print_json(
-            {
-                "directory": options.out,
-                "problem": split.facts,
-                "network": facts,
-                "training": learned.record(run),
-                "test_loss": losses,
-                "test_matrices_in_interval": covered,
-                "certificate": certificate_record(certificate),
-                "layers": _by_layer(net, certificate),
-            }
-        )
-    elif options.quiet:
-        verdict = f"worst residual {_worst(net, certificate)}" if certificate.holds else "uncertified"
-        print(f"{options.out}: training {run.status}, test loss {losses['trained']:.6g}, {verdict}")
+    record = {
+        "problem": split.facts,
+        "network": facts,
+        "training": learned.record(run),
+        "test_loss": losses,
+        "test_matrices_in_interval": covered,
+        "certificate": certificate_record(certificate),
+        "layers": _by_layer(net, certificate),
+    }
+    verdict = f"worst residual {_worst(net, certificate)}" if certificate.holds else "uncertified"
+    learned.outcome(options, run, record, f"test loss {losses['trained']:.6g}, {verdict}")
     following = {f"surefoot check {shlex.quote(str(place))}": "prove the certificate, independently"}
     screen.following("", following if certificate.holds else {})
     missing = options.require_certificate and not certificate.holds

@@ -5,17 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import arg
 
 from .._cli import learned
-from .._cli.learned import NETWORK, Out, Resume
+from .._cli.learned import Out, Resume
 from .._cli.matrices import Matrices, Split, inner_inverse, load
-from .._cli.options import Flag, Json, train_exits
+from .._cli.options import Flag, Json, Quiet, train_exits
 from .._cli.problem import at_least_one
-from .._cli.screen import Screen, number, print_json
+from .._cli.screen import Screen, number
 from .._learning.run import TrainStatus
 from .learned_svd import LearnedSVD
 from .svd_accuracy import Accuracy, Decomposition, accuracy, lapack
@@ -55,8 +54,7 @@ class Train(Matrices):
     """Step of Adam."""
     require_certificate: Flag = False
     """Do not train, and exit with 1: no theorem speaks of this network."""
-    quiet: Flag = False
-    """Print only the outcome."""
+    quiet: Quiet = False
     json: Json = False
 
     def run(self, held: ExitStack) -> int:
@@ -90,31 +88,24 @@ def _train(options: Train, held: ExitStack) -> int:
         learning_rate=options.learning_rate,
         seed=options.seed,
     )
-    run = learned.train(options, fit, held)
+    run = learned.train(options, net, fit, held)
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
-    net.save(Path(options.out) / NETWORK)
     learned.show(screen, run)
     compared = _compared(options, net, split)
     screen.heading("Comparison", "largest errors on the matrices that are held out; no theorem bounds those of D-SVD")
     columns = ("method", "seconds a matrix", "residual", "orthogonality", "singular values")
     rows = [(name, *(number(value) for value in asdict(errors).values())) for name, errors in compared.items()]
     screen.table(columns, rows, numeric=(1, 2, 3, 4))
-    if options.json:
-        print_json(
-            {
-                "directory": options.out,
-                "problem": split.facts,
-                "training": learned.record(run),
-                "certificate": None,
-                "comparison": {name: asdict(errors) for name, errors in compared.items()},
-            }
-        )
-    elif options.quiet:
-        error = compared["trained D-SVD"].values
-        print(
-            f"{options.out}: training {run.status}, loss {run.best:.6g}, singular values off by up to {error:.3g}, uncertified"
-        )
+    record = {
+        "problem": split.facts,
+        "training": learned.record(run),
+        "certificate": None,
+        "comparison": {name: asdict(errors) for name, errors in compared.items()},
+    }
+    error = compared["trained D-SVD"].values
+    line = f"loss {run.best:.6g}, singular values off by up to {error:.3g}, uncertified"
+    learned.outcome(options, run, record, line)
     return learned.exit_code(run)
 
 

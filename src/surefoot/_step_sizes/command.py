@@ -17,9 +17,9 @@ from tyro.conf import arg
 
 from .._cli import learned, training
 from .._cli.errors import Exit, message_of
-from .._cli.learned import NETWORK, Out, Resume
+from .._cli.learned import Out, Resume
 from .._cli.matrices import matrix_size
-from .._cli.options import Flag, Json, KeepProblem, certify_exits, train_exits
+from .._cli.options import Flag, Json, KeepProblem, Quiet, certify_exits, train_exits
 from .._cli.problem import at_least_one
 from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json
 from .._core.certificate import Certificate
@@ -131,8 +131,7 @@ class Train(StepSizes):
     """Factor of the orthogonal initial weights; the paper takes 100."""
     require_certificate: Flag = False
     """Do not train, and exit with 1, unless the theorem holds."""
-    quiet: Flag = False
-    """Print only the outcome."""
+    quiet: Quiet = False
     json: Json = False
 
     def run(self, held: ExitStack) -> int:
@@ -186,11 +185,10 @@ def _train(options: Train, held: ExitStack) -> int:
         options.learning_rate,
         iterations=options.iterations,
     )
-    trained = learned.train(options, fit, held)
+    trained = learned.train(options, net, fit, held)
     screen.pairs({"ended": f"{trained.status}: {trained.status.text}", **learned.pairs(trained)})
     if trained.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, trained)
-    net.save(directory / NETWORK)
     start = time.monotonic()
     run = _solve(options, net, fresh, certificate, facts)
     if run.status is RunStatus.INTERRUPTED:
@@ -206,24 +204,20 @@ def _train(options: Train, held: ExitStack) -> int:
     kept = training.keep_problem(run, options.keep_problem, screen)
     report = training.write_report(directory, kept)
     verdict = "certified" if run.certified else "uncertified"
-    if options.json:
-        print_json(
-            {
-                "directory": options.out,
-                "problem": facts,
-                "certificate": certificate_record(certificate),
-                "training": learned.record(trained),
-                "result": {**run.summary(), "status_text": run.status.text},
-                "audit": audit_record(audit),
-                "comparison": None if comparison is None else _comparison_record(comparison),
-                "report": str(report),
-            }
-        )
-    elif options.quiet:
-        print(
-            f"{options.out}: training {trained.status}, loss {trained.losses[0]:.6g} to {trained.best:.6g}; "
-            f"fresh problems {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}"
-        )
+    record = {
+        "problem": facts,
+        "certificate": certificate_record(certificate),
+        "training": learned.record(trained),
+        "result": {**run.summary(), "status_text": run.status.text},
+        "audit": audit_record(audit),
+        "comparison": None if comparison is None else _comparison_record(comparison),
+        "report": str(report),
+    }
+    line = (
+        f"loss {trained.losses[0]:.6g} to {trained.best:.6g}; fresh problems {run.status.value}, {run.iterations} iterations, "
+        f"final gap {run.gaps[-1]:.6g}, {verdict}"
+    )
+    learned.outcome(options, trained, record, line)
     screen.following(f"open {report}", _next(options, run, trained))
     return Exit.FAILED if run.status.failed or trained.status is TrainStatus.DIVERGED else Exit.YES
 
