@@ -62,6 +62,17 @@ def test_smoke_size_runs(name: str, tmp_path: Path, capfd: pytest.CaptureFixture
         assert re.search(rf"peers: [^;]*{peer}" if version else rf"not installed: [^(]*{peer}", printed), printed
 
 
+def test_commands_of_the_page_run_at_the_smoke_size(tmp_path: Path) -> None:
+    """Those of one benchmark; that of all is what the other tests run, one by one."""
+    found = re.findall(r"python benchmarks/(\w+)\.py(.*?)(?:#|$)", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    assert found
+    for name, arguments in found:
+        if name != "run":
+            file = tmp_path / f"{name}.json"
+            importlib.import_module(name).main([*arguments.split(), "--smoke", "--json", str(file)])
+            assert strictly(file.read_text())["tables"]
+
+
 def test_every_peer_is_compared_in_some_benchmark() -> None:
     compared = {peer for name in NAMES for peer in getattr(importlib.import_module(name), "PEERS", ())}
     assert listed_peers() == compared | {"autograd"}  # which pymanopt takes derivatives with

@@ -18,13 +18,13 @@ import pytest
 import torch
 from PIL import Image
 
-from surefoot.cli import main as surefoot
+from surefoot import cli
 from surefoot_check.__main__ import main as surefoot_check
 from surefoot_experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PROGRAMS: dict[str, Callable[[list[str]], Any]] = {"surefoot": surefoot, "surefoot-check": surefoot_check}
+PROGRAMS: dict[str, Callable[[list[str]], Any]] = {"surefoot": cli.main, "surefoot-check": surefoot_check}
 
 
 def blocks(document: str, *languages: str) -> list[str]:
@@ -158,15 +158,21 @@ def replaced(line: str, words: dict[str, str]) -> str:
     return line
 
 
-def run_here(line: str) -> None:
-    """One command in this process; of make and reproduce, that what is named exists; of torchrun, what each rank runs."""
+def words(line: str) -> tuple[str, list[str]]:
+    """The program of a command and its arguments; of torchrun, what each rank runs."""
     program, *arguments = shlex.split(line)
-    if program == "make":
-        assert all(re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for name in arguments)
-        return
     if program == "torchrun":
         assert arguments[1] == "-m"
         program, *arguments = arguments[2:]
+    return program, arguments
+
+
+def run_here(line: str) -> None:
+    """One command in this process; of make and reproduce, that what is named exists."""
+    program, arguments = words(line)
+    if program == "make":
+        assert all(re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for name in arguments)
+        return
     if arguments[0] == "reproduce":
         assert arguments[1] in EXPERIMENTS
         return
@@ -213,6 +219,22 @@ def test_blocks_run_and_give_the_quoted_numbers(document: str) -> None:
     assert all(any(old in line for line in lines) for old in words), "a word that the document does not have"
     for line in lines:
         run_here(replaced(line, words))
+
+
+def test_commands_of_the_experiments_are_ones() -> None:
+    """They take minutes to hours: each is read as the program reads it, and not run."""
+    for line in commands("docs/experiments.md"):
+        program, arguments = words(line)
+        assert program == "surefoot" and cli._parse(arguments), line
+        assert arguments[0] != "reproduce" or arguments[1] in EXPERIMENTS, line
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "benchmarks/README.md"])
+def test_targets_of_make_that_are_named_exist(page: str) -> None:
+    named = re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", (ROOT / page).read_text(), re.MULTILINE)
+    assert named
+    for name in (first or second for first, second in named):
+        run_here(f"make {name}")
 
 
 @pytest.mark.slow
