@@ -37,6 +37,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
     name = "feed-forward"
     network = nn.Sequential
     network_name = "torch.nn.Sequential"
+    command = "surefoot._feed_forward.command"
     words = WORDS
     plans = planner.PLANS
     default_theorem = local.THEOREM.id

@@ -1,0 +1,114 @@
+"""Feed-forward networks on the command line: certify, train, check, report, resume, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import surefoot as sf
+from surefoot._feed_forward.command import NAMES, FeedForward
+from surefoot_check import Outcome, check
+
+SYSTEM = "feed-forward"
+
+
+def small(table: Path, *more: str | Path) -> list[str | Path]:
+    """Eight rows of four columns and one number, one hidden layer."""
+    return [SYSTEM, "--data", table, "--samples", "8", "--hidden", "24", *more]
+
+
+def test_training_ends_where_a_fit_is_guaranteed_and_descends_to_it(run, table: Path, tmp_path: Path) -> None:
+    outcome = run("train", *small(table), "--out", tmp_path / "run", "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    record = outcome.json
+    assert record["certificate"]["theorem"] == "feed-forward/local" and record["certificate"]["status"] == "holds"
+    assert " steps of adam, margin " in record["problem"]["trained"]
+    assert record["result"]["status"] == "converged" and record["result"]["certified"]
+    assert record["audit"]["verdict"] == "no violation"
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+    assert run("check", tmp_path / "run").code == 0
+
+
+@pytest.mark.parametrize("optimizer", ["lbfgs", "sgd"])
+def test_other_optimisers(run, table: Path, tmp_path: Path, optimizer: str) -> None:
+    more = ("--learning-rate", "2e-3") if optimizer == "sgd" else ()
+    arguments = ["--optimizer", optimizer, *more, "--activation", "gelu", "--require-certificate", "--quiet"]
+    outcome = run("train", *small(table, *arguments), "--out", tmp_path / "run")
+    assert outcome.code == 0 and "certified" in outcome.out
+
+
+def test_weights_of_a_file_are_certified(run, table: Path, tmp_path: Path) -> None:
+    """A state_dict, and the files of a run."""
+    run("train", *small(table), "--out", tmp_path / "run", "--quiet")
+    final = tmp_path / "run" / "final.safetensors"
+    of_run = run("certify", *small(table, "--weights", final), "--json")
+    assert of_run.code == 0
+    weights = load_file(final)
+    net = nn.Sequential(nn.Linear(4, 24), nn.Tanh(), nn.Linear(24, 1)).double()
+    net.load_state_dict(dict(zip(net.state_dict(), (weights[n] for n in ("W1", "b1", "W2", "b2")), strict=True)))
+    save_file(net.state_dict(), tmp_path / "own.safetensors")
+    own = run("certify", *small(table, "--weights", tmp_path / "own.safetensors"), "--json")
+    assert own.json["certificate"]["quantities"] == of_run.json["certificate"]["quantities"]
+    assert run("certify", *small(table, "--weights", final, "--hidden", "25")).code == 2
+
+
+def test_initial_weights_are_those_of_torch_and_fail(run, table: Path) -> None:
+    outcome = run("certify", *small(table, "--seed", "5"), "--json")
+    assert outcome.code == 1
+    data = sf.data.load(table).standardise().centre_targets().train()
+    assert isinstance(data.X, torch.Tensor) and data.Y is not None
+    rows = torch.randperm(len(data.X), generator=torch.Generator().manual_seed(5))[:8].sort().values
+    torch.manual_seed(5)
+    net = nn.Sequential(nn.Linear(4, 24, dtype=torch.float64), nn.Tanh(), nn.Linear(24, 1, dtype=torch.float64))
+    expected = sf.certify(net, sf.SquaredLoss(data.X[rows], data.Y[rows]))
+    assert outcome.json["certificate"]["quantities"] == dict(expected.quantities)
+    assert "train on" in outcome.json["certificate"]["suggestion"]
+
+
+def test_a_run_is_resumed_from_the_weights_that_it_began_with(run, table: Path, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for out, limit in ((whole, "12"), (cut, "5")):
+        assert run("train", *small(table), "--max-iterations", limit, "--tolerance", "0", "--out", out).code == 0
+    resumed = run("train", SYSTEM, "--out", cut, "--resume", "--max-iterations", "12")
+    assert resumed.code == 0, resumed.err
+    for name in ("certificate.json", "initial.safetensors", "final.safetensors", "trace.jsonl"):
+        assert (whole / name).read_bytes() == (cut / name).read_bytes(), name
+    assert json.loads((cut / "config.json").read_text())["result"]["status"]
+
+
+def test_an_uncertified_training_says_so(run, table: Path, tmp_path: Path) -> None:
+    arguments = small(table, "--optimizer-steps", "3", "--max-iterations", "3")
+    outcome = run("train", *arguments, "--out", tmp_path / "run")
+    assert outcome.code == 0 and "gives no guarantee" in outcome.out
+    refused = run("train", *arguments, "--require-certificate", "--out", tmp_path / "other")
+    assert refused.code == 1 and "not trained" in refused.err
+
+
+def test_activations_are_those_of_the_library() -> None:
+    assert set(get_args(get_type_hints(FeedForward)["activation"])) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--hidden", "10,x"), "--hidden is '10,x'; give the widths"),
+        (("--hidden", "10,0"), "--hidden is '10,0'; give the widths"),
+        (("--samples", "0"), "--samples is 0; it must be at least 1"),
+        (("--weights", "model.pt"), "model.pt may hold a pickle, which is never read; convert it once: import torch"),
+        (("--weights", "none.safetensors"), "none.safetensors is missing"),
+        (("--learning-rate", "-1"), "--learning-rate is -1.0; it must be a positive number"),
+        (("--optimizer-steps", "0"), "--optimizer-steps is 0; it must be at least 1"),
+        (("--optimizer", "sgd", "--learning-rate", "100"), "take a lower learning rate"),
+    ],
+)
+def test_bad_options(run, table: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    outcome = run("train", *small(table, *options), "--out", tmp_path / "run")
+    assert outcome.code == 2 and message in outcome.err, outcome.err
+    assert not (tmp_path / "run").exists()
