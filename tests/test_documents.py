@@ -93,11 +93,11 @@ QUOTED = (
 )
 
 
-def run_python(document: str) -> None:
-    """Run the blocks in the current folder, and compare what they quote."""
+def run_python(document: str, settings: dict[str, str]) -> None:
+    """Run the blocks in the current folder, with other settings, and compare what they quote."""
     names: dict[str, Any] = {"__name__": "__main__"} | given(document)
     quoted = [number for number in QUOTED if number.document == document]
-    for index, block in enumerate(blocks(document, "python")):
+    for index, block in enumerate(replaced(block, settings) for block in blocks(document, "python")):
         exec(compile(block, f"{document}, block {index}", "exec"), names)
         for number in [number for number in quoted if re.search(number.pattern, block)]:
             said = float(re.findall(number.pattern, block)[0].replace(",", ""))
@@ -125,6 +125,7 @@ SYSTEM = replace(KNOWN, name="of-a-reader", theorems=())
 """
 SHORTER = {
     "docs/quickstart.md": {
+        "range(200)": "range(20)",
         "--width 1000": "--width 100",
         "--range 1,1.95 --out": "--range 1,1.95 --epochs 2 --iterations 20 --out",
     },
@@ -204,21 +205,19 @@ def one_rank(tmp_path: Path) -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
-def prepared(document: str) -> list[str]:
-    """Run the Python blocks, write the files that the commands name, and return the commands, filled in."""
-    run_python(document)
+def prepared(document: str, settings: dict[str, str]) -> list[str]:
+    """Run the Python blocks, write the files that the commands name, and return the commands, filled in; with other settings."""
+    filled = FILLED.get(document, {})
+    assert all(old in "\n".join(blocks(document, "python", "bash", "")) for old in (*filled, *settings))
+    run_python(document, settings)
     write_files(document)
-    lines, words = commands(document), FILLED.get(document, {})
-    assert all(any(old in line for line in lines) for old in words), "a word that the document does not have"
-    return [replaced(line, words) for line in lines]
+    return [replaced(replaced(line, filled), settings) for line in commands(document)]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_blocks_run_and_give_the_quoted_numbers(document: str) -> None:
-    lines, words = prepared(document), SHORTER.get(document, {})
-    assert all(any(old in line for line in lines) for old in words), "a word that the document does not have"
-    for line in lines:
-        run_here(replaced(line, words))
+    for line in prepared(document, SHORTER.get(document, {})):
+        run_here(line)
 
 
 def test_commands_of_the_experiments_are_ones() -> None:
@@ -244,7 +243,7 @@ def test_commands_run_as_printed(document: str) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), "."])
-    for line in prepared(document):
+    for line in prepared(document, {}):
         if not line.startswith("make "):  # which would set the environment up again
             subprocess.run(line, shell=True, env=environment, check=True)
 
