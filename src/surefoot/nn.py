@@ -1,6 +1,6 @@
 """Networks with certificates."""
 
-from ._deconvolution.learned import LearnedDeconvolution
+from ._deconvolution.network import LearnedDeconvolution
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from surefoot._deconvolution.admm import LADMM
-from surefoot._deconvolution.learned import LearnedDeconvolution
+from surefoot._deconvolution.network import LearnedDeconvolution
 from surefoot._deconvolution.operators import Blur
 from surefoot._deconvolution.problem import DeconvolutionProblem, default_penalty
 from surefoot._deconvolution.wiener import gradient_wiener, wiener

@@ -15,7 +15,7 @@ import torch
 from surefoot._core import checkpoints
 from surefoot._core.io import RunDirectoryError
 from surefoot._deconvolution import training
-from surefoot._deconvolution.learned import Penalised
+from surefoot._deconvolution.network import Penalised
 from surefoot._deconvolution.training import train
 from surefoot._deconvolution.training_data import KERNEL, TILE, TrainingData, embedded, shake_kernels, tiled
 from surefoot._learning.run import TrainRun, TrainStatus

@@ -23,11 +23,10 @@ import surefoot as sf
 from surefoot._core import team as teams
 from surefoot._core.samples import SampleLoss
 from surefoot._core.team import Job, Memory, Message, Team
-from surefoot._implicit import shared
 from surefoot._implicit.engine import Iterate, WeightEngine
 from surefoot._implicit.norms import spectral_norm_upper, stacked_upper
+from surefoot._implicit.ranks import KEY, SharedEngine, SharedIterate
 from surefoot._implicit.share import Weights
-from surefoot._implicit.shared import SharedEngine, SharedIterate
 from surefoot._implicit.solvers import SolverMemory
 from surefoot._implicit.steps import CertifiedConstant
 from surefoot._implicit.system import ImplicitSystem
@@ -167,13 +166,13 @@ def test_bounds_of_a_step_enclose_the_exact_ones() -> None:
         for _ in range(90):
             Z = (mpmath.mpf(gamma) * (Z * a) + Phi).apply(lambda value: max(value, mpmath.mpf(0)))
         r = Z * c - y
-        residual = torch.cat([memory[shared.KEY].share.residual for memory in ranks.memories])
+        residual = torch.cat([memory[KEY].share.residual for memory in ranks.memories])
         residual_error = mpmath.norm(mpmath.matrix(residual.tolist()) - r)
         h = (c - mpmath.matrix(after.tolist())) / mpmath.mpf(eta) - Z.T * r
         assert 0.0 < residual_error <= at.residual_error
         assert 0.0 < mpmath.norm(h) <= at.output_defect(eta, after)
         assert at.measurements["residual_lower"] <= mpmath.norm(r)
-    parts = [memory[shared.KEY].share.summary for memory in ranks.memories]
+    parts = [memory[KEY].share.summary for memory in ranks.memories]
     for name in ("error", "residual_upper", "output_upper", "features_upper"):
         squares = sum(Fraction(getattr(part, name)) ** 2 for part in parts)
         assert squares <= Fraction(getattr(at.summary, name)) ** 2 <= squares * Fraction(1.0 + 1e-13)
@@ -248,7 +247,7 @@ def test_the_ranks_keep_the_rows_of_one_engine_and_not_after_its_end() -> None:
     net, loss = dense(8, 20)
     with pytest.raises(ZeroDivisionError), _engine(net, loss, ranks) as old:
         with _engine(net, loss, ranks) as new:
-            assert [set(memory) for memory in ranks.memories] == [{shared.KEY}] * 2
+            assert [set(memory) for memory in ranks.memories] == [{KEY}] * 2
             iterate = new.iterate
             new.move(1e-3)
             with pytest.raises(RuntimeError, match="the ranks hold another iterate than this one"):

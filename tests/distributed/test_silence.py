@@ -14,10 +14,10 @@ from ranks import Ranks, run_ranks
 
 import surefoot as sf
 from surefoot import cli
-from surefoot._core import pulse
+from surefoot._core import heartbeat
 
 TRAIN = ["train", "step-sizes", "--size", "4x5", "--problems", "6", "--iterations", "3", "--quiet"]
-LIMIT = {pulse.VARIABLE: "4"}
+LIMIT = {heartbeat.VARIABLE: "4"}
 
 
 def checkpoints(run: Path) -> list[Path]:
@@ -94,35 +94,35 @@ print(json.dumps(sf.distributed.run(program)))
 
 def test_a_rank_that_computes_is_not_given_up() -> None:
     """Rank 0 and another one, each without a line of Python for longer than the limit."""
-    results = run_ranks(["-c", BUSY], 2, 120.0, {pulse.VARIABLE: "3"})
+    results = run_ranks(["-c", BUSY], 2, 120.0, {heartbeat.VARIABLE: "3"})
     assert [(done.returncode, done.stderr) for done in results] == [(0, ""), (0, "")], results
     assert min(json.loads(results[0].stdout)) >= 5.0
 
 
 @pytest.mark.parametrize(("text", "seconds"), [(None, 60.0), ("0", None), ("0.5", 0.5), ("90", 90.0)])
 def test_the_limit(monkeypatch: pytest.MonkeyPatch, text: str | None, seconds: float | None) -> None:
-    monkeypatch.delenv(pulse.VARIABLE, raising=False)
+    monkeypatch.delenv(heartbeat.VARIABLE, raising=False)
     if text is not None:
-        monkeypatch.setenv(pulse.VARIABLE, text)
-    assert pulse.limit() == seconds
+        monkeypatch.setenv(heartbeat.VARIABLE, text)
+    assert heartbeat.limit() == seconds
 
 
 @pytest.mark.parametrize("text", ["", "-1", "inf", "nan", "one minute"])
 def test_limits_that_are_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv(pulse.VARIABLE, text)
+    monkeypatch.setenv(heartbeat.VARIABLE, text)
     with pytest.raises(ValueError, match=r"SUREFOOT_RANK_TIMEOUT is '.*'; give a number of seconds, or 0 to wait"):
         sf.distributed.run(lambda: None)
 
 
 def test_threads_that_have_ended_are_forgotten() -> None:
-    others = set(pulse._started)
+    others = set(heartbeat._started)
     for _ in range(3):
-        one = pulse.Pulse(0, 1.0)
+        one = heartbeat.Heartbeat(0, 1.0)
         one.listen([one.address])  # a job of one rank: nobody is asked, two threads wait
-        waiting = set(pulse._started) - others
+        waiting = set(heartbeat._started) - others
         assert len(waiting) == 2
         one.close()
         for thread in waiting:
             thread.join(10.0)
         del thread, waiting
-        assert set(pulse._started) <= others
+        assert set(heartbeat._started) <= others

@@ -104,10 +104,18 @@ def test_zero_and_empty() -> None:
         norms.spectral_norm_upper(torch.zeros(3))
 
 
-def test_shorter_products_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
-    assert norms.product_roundoff(torch.float32) == 2.0**-8
-    assert norms.product_roundoff(torch.float64) == 2.0**-53
+def test_shorter_products_are_known() -> None:
+    """By the newer settings too, after which torch.get_float32_matmul_precision raises."""
+    X, W = torch.ones(2, 3), torch.ones(3, 2)
+    exact = norms.product_row_errors(X.double(), W.double())
+    matmul = torch.backends.mkldnn.matmul
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "bf16"
+    try:
+        assert (norms.product_row_errors(X, W) > 2.0**-8).all()
+        assert norms.product_row_errors(X.double(), W.double()).equal(exact)
+    finally:
+        matmul.fp32_precision = before
 
 
 def test_product_row_errors_enclose_the_rounding() -> None:

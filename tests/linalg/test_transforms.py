@@ -233,15 +233,15 @@ def test_precision_settings_of_both_kinds(backend: str, setting: str, roundoff: 
     before = matmul.fp32_precision
     matmul.fp32_precision = setting
     try:
-        assert norms.unit_roundoff(torch.float32) == norms.unit_roundoff(torch.complex64) == roundoff
-        assert norms.unit_roundoff(torch.float64) == 2.0**-53
+        assert norms.product_roundoff(torch.float32) == norms.product_roundoff(torch.complex64) == roundoff
+        assert norms.product_roundoff(torch.float64) == 2.0**-53
         assert pinv_ex(draw(40, 50, dtype=torch.float32))[1].ok
     finally:
         matmul.fp32_precision = before
     older = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        assert norms.unit_roundoff(torch.float32) == 2.0**-11
+        assert norms.product_roundoff(torch.float32) == 2.0**-11
     finally:
         torch.set_float32_matmul_precision(older)
-    assert norms.unit_roundoff(torch.float32) == 2.0**-24
+    assert norms.product_roundoff(torch.float32) == 2.0**-24

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .row_shares import reduce_rows, statistics_of_shards
-from .small import Array, SmallLoss, SmallQuadratic
+from .small_losses import Array, SmallLoss, SmallQuadratic
 from .statistics import Cut, LeastSquaresStatistics, Triangle, reduce_blocks, row_blocks, triangle
 from .validate import as_tensor, real
 

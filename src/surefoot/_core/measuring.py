@@ -13,7 +13,7 @@ from surefoot_check.system import System as Checked
 
 from .certificate import SCALE, checkable, publish
 from .losses import Loss
-from .small import Array
+from .small_losses import Array
 from .system import Measured
 
 

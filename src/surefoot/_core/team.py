@@ -4,7 +4,7 @@ Only rank 0 reads options, decides, and writes files, so that a run with several
 checkpoints of a run with one. It sends a part of the work to every rank by ``Team.call`` and adds up the answers in the order
 of the ranks: the same number of ranks gives the same bits, another number the same up to the rounding of sums. Messages are
 plain values and tensors (JSON and safetensors); no pickle. A rank that died is noticed by its closed connection, one that is
-stopped by its silence (``pulse``).
+stopped by its silence (``heartbeat``).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from . import pulse
+from . import heartbeat
+from .heartbeat import Heartbeat
 from .interrupts import STOPPING
-from .pulse import Pulse
 
 T = TypeVar("T")
 PACKAGES = frozenset({"surefoot", "surefoot_experiments"})
@@ -95,7 +95,7 @@ class Team:
         signs: of life, of the other ranks.
     """
 
-    def __init__(self, size: int, group: dist.ProcessGroup | None = None, signs: Pulse | None = None) -> None:
+    def __init__(self, size: int, group: dist.ProcessGroup | None = None, signs: Heartbeat | None = None) -> None:
         self.size, self._group, self._signs = size, group, signs
         self._memory: Memory = {}
         self._idle = True
@@ -187,7 +187,7 @@ def together(program: Callable[[], T]) -> T | None:
     global _current, _joined
     if _joined:  # the other ranks serve the outer one
         return program()
-    with _met(pulse.limit()) as (group, signs):
+    with _met(heartbeat.limit()) as (group, signs):
         _joined = True
         try:
             if dist.get_rank() > 0:
@@ -208,13 +208,13 @@ def together(program: Callable[[], T]) -> T | None:
 
 
 @contextmanager
-def _met(seconds: float | None) -> Iterator[tuple[dist.ProcessGroup, Pulse | None]]:
+def _met(seconds: float | None) -> Iterator[tuple[dist.ProcessGroup, Heartbeat | None]]:
     """The group of all ranks, until the end of the context. A rank that is silent for so many seconds is lost: waiting for
     messages of the group ends."""
     group, signs = _meet(), None
     try:
         if seconds is not None and dist.get_world_size() > 1:
-            signs = Pulse(dist.get_rank(), seconds)
+            signs = Heartbeat(dist.get_rank(), seconds)
             with _lost("before the program began"):
                 addresses = [message.facts for message in gathered(Message(signs.address), group)]
             signs.listen(addresses)
@@ -260,7 +260,7 @@ def gathered(message: Message, group: dist.ProcessGroup | None = None) -> list[M
     return [Message.decode(one[: int(length)]) for one, length in zip(found, lengths, strict=True)]
 
 
-def _serve(group: dist.ProcessGroup, signs: Pulse | None) -> None:
+def _serve(group: dist.ProcessGroup, signs: Heartbeat | None) -> None:
     """Work for rank 0 until it says that there is no more."""
     memory: Memory = {}
     # rank 0 decides when a run ends: it needs the other ranks until its checkpoint is written
@@ -329,7 +329,7 @@ def _send(content: Tensor, rank: int, group: dist.ProcessGroup | None) -> Sent:
     return [work for work in works if work is not None]  # none on a rank outside of the group
 
 
-def _receive(rank: int, group: dist.ProcessGroup | None, signs: Pulse | None) -> Message:
+def _receive(rank: int, group: dist.ProcessGroup | None, signs: Heartbeat | None) -> Message:
     size = torch.zeros(1, dtype=torch.int64)
     _done([dist.irecv(size, rank, group)], signs)
     content = torch.empty(int(size), dtype=torch.uint8)
@@ -337,7 +337,7 @@ def _receive(rank: int, group: dist.ProcessGroup | None, signs: Pulse | None) ->
     return Message.decode(content)
 
 
-def _done(works: Sequence[dist.Work | None], signs: Pulse | None) -> None:
+def _done(works: Sequence[dist.Work | None], signs: Heartbeat | None) -> None:
     """Wait for all of them."""
     for work in works:
         if work is not None:
@@ -346,7 +346,7 @@ def _done(works: Sequence[dist.Work | None], signs: Pulse | None) -> None:
 
 
 @contextmanager
-def _lost(when: str, signs: Pulse | None = None, rank: int | None = None) -> Iterator[None]:
+def _lost(when: str, signs: Heartbeat | None = None, rank: int | None = None) -> Iterator[None]:
     """Within the context, a failed connection is a ``RankLostError`` that says when, and of which rank: the silent one, if that
     is why the connection was cut off."""
     try:

@@ -22,7 +22,7 @@ from .._cli.screen import Screen, count
 from .._learning.run import TrainStatus
 from .command_deblur import Deblur
 from .comparison import compared
-from .learned import LearnedDeconvolution
+from .network import LearnedDeconvolution
 from .training import train
 from .training_data import KERNEL, TILE, TrainingData
 

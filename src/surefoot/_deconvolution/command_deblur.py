@@ -24,7 +24,7 @@ from .._core.io import write_atomic
 from .._core.status import RunStatus
 from .._data.kernel_files import read_kernel
 from .._data.pictures import Picture, Pixels, quantised, read_picture, write_png
-from .learned import LearnedDeconvolution
+from .network import LearnedDeconvolution
 from .photo import Deblurred, deblur
 
 SHOWN = 900

@@ -7,8 +7,8 @@ import copy
 import torch
 
 from .admm import LADMM
-from .learned import LearnedDeconvolution
 from .metrics import psnr
+from .network import LearnedDeconvolution
 from .problem import DeconvolutionProblem, default_penalty
 from .training_data import TrainingData
 from .wiener import gradient_wiener

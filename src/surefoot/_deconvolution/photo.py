@@ -16,7 +16,7 @@ from .._core.certificate import Certificate
 from .._core.status import RunStatus
 from .._core.validate import as_tensor, positive, positive_integer
 from .admm import LADMM
-from .learned import LearnedDeconvolution
+from .network import LearnedDeconvolution
 from .noise import DIFFERENCE, estimate_noise
 from .operators import SUM_TOLERANCE, PeriodicBlur, ValidBlur, normalised_kernel
 from .problem import DeconvolutionProblem, checked_image, default_penalty

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .admm import LADMM, State
-from .learned import LearnedDeconvolution
+from .network import LearnedDeconvolution
 from .operators import Blur
 from .problem import DeconvolutionProblem, DualityGap, checked_image, default_penalty
 

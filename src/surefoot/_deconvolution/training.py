@@ -21,7 +21,7 @@ from .._learning.fit import Course, Objective, fit
 from .._learning.optimizers import Adam
 from .._learning.run import TrainRun
 from .._learning.shared_sum import SharedSum, Terms, assign, flat
-from .learned import LearnedDeconvolution, Penalised
+from .network import LearnedDeconvolution, Penalised
 from .stored import as_vectors
 from .training_data import Batch, TrainingData
 

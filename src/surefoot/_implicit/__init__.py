@@ -1,0 +1,1 @@
+"""Infinite-depth ReLU networks z = relu(γzA + relu(xW)): their equilibrium, its derivatives, and training with a certificate."""

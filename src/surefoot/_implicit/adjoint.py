@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._linalg.norms import product_roundoff
 from .equilibrium import DEFAULT_TOLERANCE, Equilibrium, EquilibriumStatus
-from .norms import accumulated, frobenius_upper, product_roundoff, row_norms_upper, unit_roundoff
+from .norms import accumulated, frobenius_upper, row_norms_upper, unit_roundoff
 from .solvers import LowRankModel
 
 MAX_ITERATIONS = 10_000

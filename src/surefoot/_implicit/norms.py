@@ -11,6 +11,8 @@ from torch import Tensor
 
 from surefoot_check.rigor.bounds import down, up
 
+from .._linalg.norms import product_roundoff
+
 LANCZOS_STEPS = 40
 MARGINS = (1e-9, 1e-7, 1e-5, 1e-3, 3e-2)
 """Relative distances above the estimate of ‖A‖² at which the Cholesky test is tried in turn."""
@@ -22,15 +24,6 @@ LOOSE = 0.05
 def unit_roundoff(dtype: torch.dtype) -> float:
     """u of float64 or float32 (round to nearest)."""
     return 0.5 * torch.finfo(dtype).eps
-
-
-def product_roundoff(dtype: torch.dtype) -> float:
-    """u of a matrix product: larger than ``unit_roundoff`` where float32 products may be computed from shorter numbers.
-
-    ``torch.set_float32_matmul_precision`` other than "highest" allows TF32 or bfloat16, whose unit roundoff is at most 2⁻⁸.
-    """
-    shortened = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
-    return 2.0**-8 if shortened else unit_roundoff(dtype)
 
 
 @lru_cache(maxsize=1024)  # the same few at every step, where a small network takes milliseconds

@@ -1,6 +1,6 @@
 """Rows of the data at one set of weights: all that is computed row by row, and its sums over these rows.
 
-``engine.Iterate`` has all rows in one share, ``shared.SharedIterate`` one share on each rank.
+``engine.Iterate`` has all rows in one share, ``ranks.SharedIterate`` one share on each rank.
 """
 
 from __future__ import annotations

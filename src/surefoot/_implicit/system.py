@@ -30,8 +30,8 @@ from .engine import Iterate, WeightEngine
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
 from .planner import PLANS
+from .ranks import SharedEngine
 from .share import Weights
-from .shared import SharedEngine
 from .solvers import SolverMemory
 from .steps import RULES
 from .words import WORDS

@@ -16,7 +16,7 @@ def up(x: Tensor) -> Tensor:
     return x * _OUTWARD
 
 
-def unit_roundoff(dtype: torch.dtype) -> float:
+def product_roundoff(dtype: torch.dtype) -> float:
     """The unit roundoff of products of matrices of this dtype; of float32 ones, the largest that torch's settings allow."""
     if dtype in (torch.float32, torch.complex64):
         # these follow the older settings too; torch.get_float32_matmul_precision fails once a newer one was used
@@ -32,7 +32,7 @@ def product_rounding(length: int, dtype: torch.dtype) -> float:
     A complex inner product is two real ones of twice the length: √2 γ_2k ≤ γ_3k. Infinite where the bound fails (ku ≥ 1).
     """
     terms = (length + 1) * (3 if dtype.is_complex else 1)
-    error = terms * unit_roundoff(dtype)
+    error = terms * product_roundoff(dtype)
     return error / (1.0 - error) * _OUTWARD if error < 1.0 else float("inf")
 
 

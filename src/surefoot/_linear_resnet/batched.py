@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .._core.small import Array
+from .._core.small_losses import Array
 from .engine import Iterate
 
 

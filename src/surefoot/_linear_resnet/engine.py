@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._core.engine import AlignedEngine
 from .._core.losses import SquaredLoss
-from .._core.small import Array
+from .._core.small_losses import Array
 from .._core.steps import armijo_from_polyak
 
 QUIET = np.errstate(over="ignore", invalid="ignore")

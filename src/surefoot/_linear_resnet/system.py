@@ -20,7 +20,7 @@ from .._core.certificate import SCALE, Certificate, Condition, checkable, publis
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
-from .._core.small import Array
+from .._core.small_losses import Array
 from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .audit import audit
 from .engine import SubspaceEngine

@@ -75,11 +75,6 @@ class Table:
         self._lookups = {torch.device("cpu"): host}
         self._host = host
 
-    @property
-    def sectors(self) -> int:
-        """Number of open sectors."""
-        return self._host.keys.numel()
-
     def evaluate(self, x: Tensor, g: Tensor) -> Tensor:
         """z at the points (x, g), two tensors of one shape; same shape, dtype and device. NaN where an input is not finite.
 

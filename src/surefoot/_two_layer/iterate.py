@@ -16,7 +16,7 @@ from torch.linalg import svdvals
 from surefoot_check.two_layer import constants as tl
 
 from .._core.losses import LinearMapLoss
-from .._core.small import Array, SmallQuadratic
+from .._core.small_losses import Array, SmallQuadratic
 from . import planner
 
 EPSILON = float(np.finfo(np.float64).eps)

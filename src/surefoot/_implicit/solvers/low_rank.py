@@ -9,7 +9,8 @@ from torch import Tensor
 
 from surefoot_check.rigor.bounds import up
 
-from ..norms import accumulated, matrix_norm_upper, product_roundoff, row_norms_upper
+from ..._linalg.norms import product_roundoff
+from ..norms import accumulated, matrix_norm_upper, row_norms_upper
 from .base import Solver
 from .model import LowRankModel
 from .problem import SolverMemory, SolverProblem

@@ -11,8 +11,8 @@ from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 from torch import Tensor
 
 from surefoot._core.io import RunDirectoryError
-from surefoot._deconvolution import learned, wiener
-from surefoot._deconvolution.learned import REFERENCE, polynomial_inverse
+from surefoot._deconvolution import network, wiener
+from surefoot._deconvolution.network import REFERENCE, polynomial_inverse
 from surefoot.deconvolution import (
     LADMM,
     Blur,
@@ -262,7 +262,7 @@ class Counting:
         self.count = 0
         for name in ("_forward", "_adjoint"):
             monkeypatch.setattr(blur, name, self._counted(getattr(blur, name)))
-        for module in (learned, wiener):
+        for module in (network, wiener):
             monkeypatch.setattr(module, "multiply", self._counted(module.multiply))
         monkeypatch.setattr(blur, "solve", self._counted(blur.solve))
 
@@ -283,5 +283,5 @@ def test_applications(filters: int, make: type[PeriodicBlur | ValidBlur], monkey
     made = net(filters)
     made(y, blur, 0.02)
     # multiplying by the penalty of the start is no product with the blur: once in each of its systems
-    penalties = 0 if make is PeriodicBlur else 1 + learned.START_ITERATIONS
+    penalties = 0 if make is PeriodicBlur else 1 + network.START_ITERATIONS
     assert counted.count - penalties == made.applications(blur)

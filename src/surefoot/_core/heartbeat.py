@@ -65,7 +65,7 @@ class _Peer:
     parted: bool = False
 
 
-class Pulse:
+class Heartbeat:
     """This rank's answers to others, and its questions.
 
     Attributes:
