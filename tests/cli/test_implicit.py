@@ -111,6 +111,7 @@ def test_several_classes_are_one_hot_columns(run) -> None:
     assert (record["m"], record["classes"]) == (3, [3, 1, 7])
 
 
+@pytest.mark.usefixtures("without_report")
 def test_numbers(run, tmp_path: Path) -> None:
     options = ["--data", "diabetes", "--inputs", "standardise", "--samples", "15", "--width", "60"]
     assert run("certify", SYSTEM, *options).code == 0
