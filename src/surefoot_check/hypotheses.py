@@ -138,7 +138,28 @@ def _conditions(case: _Case) -> None:
 
 def _conclusion(case: _Case) -> None:
     """The schedule follows, and what is stated beside it is of the schedule."""
-    _check_conclusion(case.certificate, case.q, case.claim, case.report)
+    certificate, report = case.certificate, case.report
+    schedule, count = certificate.schedule, 0
+    for obligation in certificate.theorem.obligations(case.q, converted(schedule, ball)):
+        if not obligation.certain:
+            report.decide(obligation, case.claim)
+            return
+        count += 1
+    what = f"the schedule of {len(schedule)} segments follows ({count} inequalities)"
+    report.add(case.claim, what, Outcome.ACCEPT)
+    stated = (
+        certificate.initial_gap == certificate.quantities.get("initial_gap")
+        and schedule[0].level == certificate.initial_gap  # relative counts are relative to it
+        and certificate.step_size == schedule[0].step
+        and all(ball(certificate.rate) >= 1 - ball(segment.decrease) for segment in schedule)
+        and certificate.rate <= 1.0
+    )
+    report.add(
+        case.claim,
+        "step size, rate and initial gap are those of the schedule",
+        Outcome.ACCEPT if stated else Outcome.REJECT,
+        f"step {certificate.step_size:.6g}, rate {certificate.rate:.6g}",
+    )
 
 
 STEPS: tuple[Callable[[_Case], None], ...] = (_arrays, _sizes, _base, _derived, _conditions, _conclusion)
@@ -180,30 +201,6 @@ def _same_margin(published: object, margin: float | None) -> bool:
     if published is None or margin is None:
         return published is margin
     return abs(parse_hex(published, "margin") - margin) <= 1e-6
-
-
-def _check_conclusion(certificate: Certificate, q: Mapping[str, Any], claim: str, report: Report) -> None:
-    schedule, count = certificate.schedule, 0
-    for obligation in certificate.theorem.obligations(q, converted(schedule, ball)):
-        if not obligation.certain:
-            report.decide(obligation, claim)
-            return
-        count += 1
-    what = f"the schedule of {len(schedule)} segments follows ({count} inequalities)"
-    report.add(claim, what, Outcome.ACCEPT)
-    stated = (
-        certificate.initial_gap == certificate.quantities.get("initial_gap")
-        and schedule[0].level == certificate.initial_gap  # relative counts are relative to it
-        and certificate.step_size == schedule[0].step
-        and all(ball(certificate.rate) >= 1 - ball(segment.decrease) for segment in schedule)
-        and certificate.rate <= 1.0
-    )
-    report.add(
-        claim,
-        "step size, rate and initial gap are those of the schedule",
-        Outcome.ACCEPT if stated else Outcome.REJECT,
-        f"step {certificate.step_size:.6g}, rate {certificate.rate:.6g}",
-    )
 
 
 def _agrees(published: float | None, value: Any, tolerance: float = CONSISTENT) -> bool:
