@@ -170,7 +170,7 @@ class _Search:
 
     def __init__(self, phi: Any, low: Any, high: Any) -> None:
         self._phi, self._boxes = phi, [(low, high)]
-        reach = max(abs(low), abs(high)).upper()
+        reach = abs(low).max(abs(high)).upper()
         terms: Any = sum((abs(c) * reach**j for j, c in enumerate(phi.coeffs())), ball(0.0))
         self._noise = (terms * NOISE).upper()
         # bounds that the value at low certainly keeps, until a sampled value certainly passes them
@@ -187,7 +187,7 @@ class _Search:
             low, high = self._boxes.pop()
             middle = ((low + high) / 2).mid()
             self._try(middle)
-            below, above = self._bounds(middle, max(high - middle, middle - low).upper())
+            below, above = self._bounds(middle, (high - middle).max(middle - low).upper())
             if not (below.is_finite() and above.is_finite()):  # comparisons with NaN would pass over it
                 return ball(-math.inf), ball(math.inf)
             excess = max(EXCESS * max(abs(self.lowest), abs(self.highest)), self._noise)
