@@ -6,12 +6,10 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from programs import Program, wait_until
 
 import surefoot as sf
 from surefoot._core import checkpoints, io
@@ -258,26 +256,15 @@ def test_signal_keeps_a_checkpoint(
 @pytest.mark.usefixtures("without_report")
 def test_ctrl_c_in_a_process_of_its_own(run, table: Path, tmp_path: Path) -> None:
     arguments = [str(part) for part in small(table, tmp_path / "run")] + SLOW_STEP
-    process = subprocess.Popen(
-        [sys.executable, "-m", "surefoot.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    try:
-        deadline = time.monotonic() + 120.0
-        while not (tmp_path / "run" / "checkpoints" / "000000010.safetensors").exists():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "interrupted after" in err
+    with Program(["-m", "surefoot.cli", *arguments], {}) as program:
+        tenth = tmp_path / "run" / "checkpoints" / "000000010.safetensors"
+        wait_until(lambda: tenth.exists() or program.poll() is not None)
+        program.send_signal(signal.SIGINT)
+        program.wait(60.0)
+        done = program.result()
+    assert done.returncode == 130, done
+    assert "Traceback" not in done.stderr
+    assert "interrupted after" in done.stderr
     reached = sf.Run.load(tmp_path / "run").iterations
     assert reached >= 10
     resumed = run(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from programs import run_program
 from torch import Tensor
 
 import surefoot as sf
@@ -152,7 +151,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     if not hasattr(os, "fork"):
         pytest.skip("needs os.fork")
     script = DRIVER.format(here=str(Path(__file__).parent), folder=str(tmp_path_factory.mktemp("signals")))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    done = run_program(["-c", script], 250.0)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
