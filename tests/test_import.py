@@ -25,7 +25,7 @@ def loaded_by(*statements: str) -> list[set[str]]:
 
 def test_imports_load_no_heavy_module() -> None:
     before, library, experiments = loaded_by(
-        "import torch, numpy", "import surefoot, surefoot.data", "import surefoot_experiments"
+        "import torch, numpy", "import surefoot, surefoot.data, surefoot.extending", "import surefoot_experiments"
     )
     assert "surefoot" in library - before and "surefoot_experiments" in experiments - library
     assert (experiments - before) & HEAVY == set()

@@ -20,7 +20,7 @@ import tyro
 from ._cli import commands
 from ._cli.commands import Train
 from ._cli.errors import Exit, message_of
-from ._cli.named import with_systems
+from ._cli.named import program, with_systems
 from ._cli.options import Runnable, TrainOptions
 from ._core.registry import SYSTEMS
 from ._core.system import Certifiable
@@ -134,7 +134,9 @@ def _resumed(given: TrainOptions, arguments: Sequence[str]) -> TrainOptions:
 
     stored = stored_options(given)
     tail = list(arguments)[2:]  # after "train SYSTEM"
-    resumed = tyro.cli(type(stored), prog=f"surefoot train {given.system}", args=tail, default=stored, config=PARSER)
+    resumed = tyro.cli(
+        type(stored), prog=f"{program(given.system)} train {given.system}", args=tail, default=stored, config=PARSER
+    )
     refuse_changes(resumed, stored)
     return resumed
 

@@ -9,6 +9,13 @@ from importlib import import_module
 from .._core.registry import SYSTEMS
 
 OPTION = "--system"
+NAMED: dict[str, str] = {}
+"""The module that was named for a system, by the system's name."""
+
+
+def program(system: str) -> str:
+    """How the program is called so that it knows the system."""
+    return f"surefoot {OPTION} {NAMED[system]}" if system in NAMED else "surefoot"
 
 
 def with_systems(arguments: Sequence[str]) -> Sequence[str]:
@@ -36,5 +43,7 @@ def _load(name: str) -> None:
             f"{OPTION} {name} cannot be imported ({type(error).__name__}: {error}); "
             "name a module that Python finds from here, for example by PYTHONPATH"
         ) from error
-    if len(SYSTEMS) == known and not before:
+    its = SYSTEMS[known:] or [system for system in SYSTEMS if f"{type(system).__module__}.".startswith(f"{name}.")]
+    if not its and not before:
         raise ValueError(f"{OPTION} {name} registers no system; call surefoot.register(system) in that module")
+    NAMED.update((system.name, name) for system in its)

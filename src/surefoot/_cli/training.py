@@ -18,11 +18,12 @@ from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, read_json, run_directory, unused, write_json
 from .._core.plans import PLANS
-from .._core.registry import descendable_of
+from .._core.registry import descendable_of, system_named
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .errors import Exit, NoCertificate, message_of
+from .named import program
 from .options import Flag, Json, KeepProblem, Quiet, TrainOptions
 from .problem import Built, Question
 from .screen import Screen, audit_record, certificate_record, count, print_json
@@ -99,7 +100,7 @@ class Training(Question):
 
 def interrupted(options: TrainOptions, where: str, stopped_by: int | None) -> int:
     """Say after Ctrl-C, SIGTERM or SIGHUP how to go on; the exit code."""
-    hint = f"resume with: surefoot train {options.system} --out {shlex.quote(options.out)} --resume"
+    hint = f"resume with: {program(options.system)} train {options.system} --out {shlex.quote(options.out)} --resume"
     print(f"surefoot: interrupted {where}; {hint}", file=sys.stderr)
     return Exit.of_signal(stopped_by)
 
@@ -192,7 +193,7 @@ def keep_problem(run: Run, file: str | None, screen: Screen) -> str | None:
 def checking(run: Run, out: str, kept: str | None) -> str:
     """The command that checks the run."""
     data = "" if not large(run.problem) else f" --data {shlex.quote(kept or 'FILE')}"
-    return f"surefoot check {shlex.quote(out)}{data}"
+    return f"surefoot check {system_named(run.certificate.system).checked(shlex.quote(out))}{data}"
 
 
 def write_report(directory: str | Path, data: str | None = None) -> Path:
@@ -269,7 +270,8 @@ def _conclude(options: Training, trained: Trained, screen: Screen) -> int:
         following[checking(run, options.out, options.keep_problem)] = "prove certificate and checkpoints, independently"
     if run.status is RunStatus.MAX_ITERATIONS:
         limit = 10 * max(options.max_iterations, 1)
-        following[f"surefoot train {options.system} --out {directory} --resume --max-iterations {limit}"] = "go on"
+        again = f"{program(options.system)} train {options.system} --out {directory} --resume --max-iterations {limit}"
+        following[again] = "go on"
     screen.following(f"open {trained.report}", following)
     stuck = run.status is RunStatus.STALLED and run.gaps[-1] > run.resolution
     return Exit.FAILED if stuck or run.status.failed else Exit.YES
@@ -366,7 +368,7 @@ def stored_options(given: TrainOptions) -> TrainOptions:
     if config.get("system", given.system) != given.system:
         raise RunDirectoryError(
             f"the run in {path} is of the system {config['system']!r}; "
-            f"resume with: surefoot train {config['system']} --out {shlex.quote(given.out)} --resume"
+            f"resume with: {program(str(config['system']))} train {config['system']} --out {shlex.quote(given.out)} --resume"
         )
     if set(options) != names:
         raise RunDirectoryError(f"{file} has the options of another version; resume with the version that wrote it")

@@ -85,7 +85,10 @@ def system_named(name: str) -> AnyCertifiable:
     for system in certifiable:
         if system.name == name:
             return system
-    raise unknown("system", name, [system.name for system in certifiable])
+    found = unknown("system", name, [system.name for system in certifiable])
+    raise ValueError(
+        f"{found}; one of your own is known once its module is imported, by the program with --system MODULE"
+    )
 
 
 def descendable_of(net: object) -> AnyDescendable:

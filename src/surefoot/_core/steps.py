@@ -164,7 +164,9 @@ class Backtracking(StepRule):
         self._last = state["last"]
 
 
-SHARED: Mapping[str, type[StepRule]] = {rule.name: rule for rule in (BarzilaiBorwein, Polyak, Backtracking, Constant)}
+SHARED_RULES: Mapping[str, type[StepRule]] = {
+    rule.name: rule for rule in (BarzilaiBorwein, Polyak, Backtracking, Constant)
+}
 """The rules that are no system's own, by name; each says what it needs of an iterate."""
 
 

@@ -20,7 +20,7 @@ from .losses import LinearMapLoss, Loss
 from .plans import Plan
 from .schedule import iterations_to
 from .status import RunStatus
-from .steps import SHARED, StepRule, make
+from .steps import SHARED_RULES, StepRule, make
 from .validate import unknown
 from .words import Words
 
@@ -109,6 +109,7 @@ class System(ABC):
         words: what reports and screens say of it.
         command: the module of its commands ``certify`` and ``train``; only the program imports it.
         report: the module of its own part of reports, with ``part(facts)``; only reports import it.
+        checker: the module with which its runs are checked, where the checker has to be told: ``surefoot-check --system``.
         no_trajectory: of what the program trains without a trajectory that a theorem speaks of: what its directory has instead.
             Empty where there is one.
         formats: other formats of config.json that it writes, each with what its directory has and what to do with it.
@@ -119,8 +120,14 @@ class System(ABC):
     words: ClassVar[Words]
     command: ClassVar[str | None] = None
     report: ClassVar[str | None] = None
+    checker: ClassVar[str | None] = None
     no_trajectory: ClassVar[str] = ""
     formats: ClassVar[Mapping[str, str]] = {}
+
+    @final
+    def checked(self, directory: str) -> str:
+        """What follows ``surefoot check`` or ``surefoot-check`` for a run of it."""
+        return directory if self.checker is None else f"{directory} --system {self.checker}"
 
     @final
     def refusal(self, what: str) -> str:
@@ -236,7 +243,7 @@ class Descendable(Certifiable[Net, P]):
         engines: names of its engines; by default that of the shared one.
     """
 
-    rules: ClassVar[Mapping[str, type[StepRule]]] = SHARED
+    rules: ClassVar[Mapping[str, type[StepRule]]] = SHARED_RULES
     engines: ClassVar[tuple[str, ...]] = (WeightsEngine.name,)
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate) -> StepRule:

@@ -8,7 +8,7 @@ from typing import Any
 from surefoot_check.feed_forward import local
 
 from .._core.certificate import Certificate
-from .._core.steps import SHARED, BarzilaiBorwein, StepRule, restore_proposal, state_of
+from .._core.steps import SHARED_RULES, BarzilaiBorwein, StepRule, restore_proposal, state_of
 from .engine import Engine
 
 
@@ -73,5 +73,5 @@ class CertifiedBB(Floor):
 
 RULES: dict[str, type[StepRule]] = {
     **{rule.name: rule for rule in (CertifiedBB, Floor)},
-    **SHARED,
+    **SHARED_RULES,
 }

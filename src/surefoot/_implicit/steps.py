@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from .._core.certificate import Certificate
-from .._core.steps import SHARED, StepRule, make
+from .._core.steps import SHARED_RULES, StepRule, make
 from .engine import DescentEngine
 
 
@@ -64,5 +64,5 @@ class WellPosed(StepRule):
 
 RULES: dict[str, type[StepRule]] = {
     **{rule.name: rule for rule in (CertifiedConstant, WellPosed)},
-    **SHARED,
+    **SHARED_RULES,
 }

@@ -9,7 +9,7 @@ from surefoot_check.statement import SLACK
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
-from .._core.steps import SHARED, BarzilaiBorwein, StepRule, restore_proposal, state_of
+from .._core.steps import SHARED_RULES, BarzilaiBorwein, StepRule, restore_proposal, state_of
 from .engine import SubspaceEngine
 
 
@@ -90,5 +90,5 @@ class CertifiedBB(Smooth):
 
 RULES: dict[str, type[StepRule]] = {
     **{rule.name: rule for rule in (CertifiedBB, Smooth)},
-    **SHARED,
+    **SHARED_RULES,
 }

@@ -14,6 +14,7 @@ from .._core.io import RunDirectoryError
 from .._core.recertification import Recertification
 from .._core.registry import system_named
 from .._core.run import Run
+from .._core.system import AnyCertifiable
 from .._core.words import Words
 
 
@@ -93,14 +94,19 @@ class Facts:
         return self.words.own_steps is not None
 
     @property
+    def system(self) -> AnyCertifiable:
+        """That of the run."""
+        return system_named(self.run.certificate.system)
+
+    @property
     def theorem(self) -> Theorem:
         """That of the run."""
-        return system_named(self.run.certificate.system).theorem(self.run.certificate.theorem)
+        return self.system.theorem(self.run.certificate.theorem)
 
     @property
     def words(self) -> Words:
         """Those of the run's system."""
-        return system_named(self.run.certificate.system).words
+        return self.system.words
 
     @property
     def in_force(self) -> list[Recertification]:

@@ -375,6 +375,7 @@ def _check(facts: Facts) -> Markup:
     directory = facts.run.directory
     name = shlex.quote("DIR" if directory is None else directory.resolve().name)
     data = " --data FILE" if not facts.run.problem or large(facts.run.problem) else ""
+    run = text(f"{facts.system.checked(name)}{data}")
     holds = any(phase.certificate.holds for phase in facts.run.phases)
     meanings = {
         "L1": (
@@ -404,7 +405,7 @@ def _check(facts: Facts) -> Markup:
     claims = [(name, *meanings[name]) for name in theorem.claims] if holds and theorem.provable else []
     return section(
         "Check it independently",
-        Markup(f"<pre>surefoot check {text(name)}{data}\nsurefoot-check {text(name)}{data}</pre>"),
+        Markup(f"<pre>surefoot check {run}\nsurefoot-check {run}</pre>"),
         paragraph(claimed),
         table(["claim", "what an accepted check means", "limits"], map(_claim, claims)) if claims else "",
         paragraph("The audit above uses the recorded float64 measurements; it is no part of the check.", kind="soft"),

@@ -13,7 +13,7 @@ from .._core.plans import Plan
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
 from .._core.status import RunStatus
-from .._core.steps import SHARED, StepRule
+from .._core.steps import SHARED_RULES, StepRule
 from .._core.system import (
     Certifiable,
     Descendable,
@@ -29,7 +29,7 @@ from .._core.validate import network_weight, real, unknown
 from .._core.words import StepsTaken, Words
 
 __all__ = [
-    "SHARED",
+    "SHARED_RULES",
     "Audit",
     "Certifiable",
     "Certificate",
