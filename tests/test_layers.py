@@ -51,7 +51,8 @@ LAYERS = {
     "the checker's work, and its list of systems": ("surefoot_check",),
     "its systems": tuple(f"surefoot_check.{folder}" for folder in FOLDERS),
     "what those are made of": tuple(
-        f"surefoot_check.{name}" for name in ("system", "descent", "problems", "statement", "numbers", "arrays")
+        f"surefoot_check.{name}"
+        for name in ("system", "descent", "linear_maps", "problems", "statement", "numbers", "arrays")
     ),
     "trusted arithmetic": ("surefoot_check.rigor",),
 }

@@ -18,10 +18,13 @@ Weights = Mapping[str, Array]
 
 
 class Enclosures(Protocol[P]):
-    """What is rigorous of one kind of network: the module ``enclosures`` of its folder, or any object with these functions."""
+    """What is rigorous of one kind of network: the module ``enclosures`` of its folder, or any object with these functions.
+    ``linear_maps.LinearMaps`` makes one."""
 
-    FIXED: tuple[str, ...]
-    """Weights that training does not change."""
+    @property
+    def FIXED(self) -> tuple[str, ...]:
+        """Weights that training does not change."""
+        ...
 
     def load_problem(self, kind: object, arrays: Mapping[str, Array], level: Level) -> P:
         """The problem of a kind from its arrays, at a level; ``FormatError`` where they do not fit together."""

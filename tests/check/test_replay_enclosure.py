@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from surefoot_check.descent import FLOOR
 from surefoot_check.linear_resnet.replay import LinearResNet
 from surefoot_check.rigor.balls import arb_matrix
-from surefoot_check.two_layer.enclosures import load_problem
+from surefoot_check.two_layer.enclosures import ENCLOSURES
 from surefoot_check.two_layer.replay import TwoLayer
 
 mpmath.mp.dps = 60
@@ -76,7 +76,7 @@ def random_problem(seed: int, n: int, m: int) -> tuple[Any, dict[str, np.ndarray
     rng = np.random.default_rng(seed)
     X, Y = rng.standard_normal((n + 2, n)), rng.standard_normal((n + 2, m))
     arrays = {"X": X, "Y": Y, "optimum": np.linalg.lstsq(X, Y, rcond=None)[0]}
-    return load_problem("squared", arrays), arrays
+    return ENCLOSURES.load_problem("squared", arrays), arrays
 
 
 def random_weights(system: str, seed: int, n: int, m: int) -> dict[str, np.ndarray]:
@@ -189,13 +189,13 @@ def test_the_gap_of_softmax_and_sensing_is_enclosed() -> None:
     A = rng.standard_normal((4, 3, 2))
     sensing = {"A": A, "y": rng.standard_normal(4), "optimum": np.zeros((3, 2))}
     for kind, arrays in (("softmax", softmax), ("sensing", sensing)):
-        problem = load_problem(kind, arrays)
+        problem = ENCLOSURES.load_problem(kind, arrays)
         for step in range(60):  # Newton-like: gradient descent to a good witness
             loss = problem.exact_loss()
             gradient = loss.at(arb_matrix(arrays["optimum"]))[0]
             floats = np.array([float(x) for x in gradient.entries()]).reshape(3, 2)
             arrays = {**arrays, "optimum": arrays["optimum"] - floats / problem.smoothness()[1]}
-            problem = load_problem(kind, arrays)
+            problem = ENCLOSURES.load_problem(kind, arrays)
             assert step < 60
         _, low, high = loss.at(arb_matrix(P))
         least = np.inf

@@ -19,7 +19,7 @@ from surefoot._core.problems import loss_of
 from surefoot_check.problems import LinearMapProblem
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.rigor.intervals import Interval
-from surefoot_check.two_layer.enclosures import end_to_end, load_problem
+from surefoot_check.two_layer.enclosures import ENCLOSURES, end_to_end
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -149,7 +149,7 @@ def drawn(kind: str, seed: int, scale: float, condition: float) -> tuple[Exact, 
     exact = exact_of(kind, {**arrays, "optimum": start})
     witness = np.array(exact.optimum.tolist(), dtype=np.float64)
     arrays["optimum"] = witness
-    return exact, load_problem(kind, arrays), arrays
+    return exact, ENCLOSURES.load_problem(kind, arrays), arrays
 
 
 def contains(interval: Interval, value: Number) -> bool:

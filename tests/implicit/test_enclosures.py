@@ -474,7 +474,7 @@ def test_weights_that_do_not_fit_are_refused(name: str, value: Array) -> None:
 
 def test_each_system_refuses_the_other_kind_of_problem() -> None:
     from surefoot_check.linear_resnet import enclosures as linear_resnet
-    from surefoot_check.two_layer import enclosures as two_layer
+    from surefoot_check.two_layer.enclosures import ENCLOSURES as two_layer
 
     samples = {"X": np.ones((2, 1)), "Y": np.ones((2, 1))}
     for system in (two_layer, linear_resnet):

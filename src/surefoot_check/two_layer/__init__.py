@@ -11,7 +11,7 @@ SYSTEM = System(
     name="two-layer",
     theorems=(drift.THEOREM, contraction.THEOREM, constant.THEOREM, sharp.THEOREM, corrected.THEOREM),
     directions=constants.DIRECTIONS,
-    enclosures=enclosures,
+    enclosures=enclosures.ENCLOSURES,
     optional=frozenset({"optimum_sigma_min", "optimum_sigma_max", "initial_distance"}),
     replay=lambda: import_module(".replay", __name__).TwoLayer,  # it imports python-flint
 )
