@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ranks import run_ranks
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 NAMES = sorted({file.stem for file in FOLDER.glob("*.py")} - {"run", "report", "memory_cases"})
@@ -71,6 +72,13 @@ def test_commands_of_the_page_run_at_the_smoke_size(tmp_path: Path) -> None:
             file = tmp_path / f"{name}.json"
             importlib.import_module(name).main([*arguments.split(), "--smoke", "--json", str(file)])
             assert strictly(file.read_text())["tables"]
+
+
+def test_the_benchmark_of_ranks_runs_on_two(tmp_path: Path) -> None:
+    file = tmp_path / "ranks.json"
+    done = run_ranks([str(FOLDER / "ranks.py"), "--smoke", "--json", str(file)], 2, 250.0)
+    assert [rank.returncode for rank in done] == [0, 0], done
+    assert strictly(file.read_text())["tables"] and done[0].stdout and not done[1].stdout
 
 
 def test_every_peer_is_compared_in_some_benchmark() -> None:
