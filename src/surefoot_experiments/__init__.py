@@ -12,6 +12,8 @@ from typing import Any
 from surefoot._core.validate import unknown
 
 from .deconvolution_table4 import table4 as deconvolution_solvers
+from .feed_forward_certified import QUICK
+from .feed_forward_certified import certified as guaranteed_fits
 from .implicit_certified import certificates, tradeoff
 from .implicit_figures import ALL, gammas, iterations, steps, widths
 from .inverse_figures import sweep
@@ -102,6 +104,7 @@ EXPERIMENTS: dict[str, _Entry] = {
         data=True,
         shared=False,
     ),
+    "feed-forward/certified": _Entry(guaranteed_fits, {"networks": QUICK, "repeats": 1}, shared=False),
     "step-sizes/fig2": _Entry(
         lista, {"rows": 50, "columns": 100, "layers": 12, "epochs": 300, "batch": 32}, cache=True
     ),
