@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -322,7 +323,7 @@ def _findings(records: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tup
     by = {n: [r for r in records if r["setting"] == SETTINGS[0] and r["noise"] == n] for n in NOISES}
     present = {r["method"] for r in records}
     findings: list[Finding] = []
-    gains = {n: _average(_gains(by[n], LEARNED, FIXED)) for n in NOISES}
+    gains = {n: fmean(_gains(by[n], LEARNED, FIXED)) for n in NOISES}
     findings.append(
         Finding(
             f"learned: at least {GAIN} dB above tuned fL-ADMM at every noise level (our goal)",
@@ -362,7 +363,7 @@ def _findings(records: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tup
                 )
             )
     if taken:
-        ours, plain = (_average([r["psnr"] for r in taken if r["method"] == name]) for name in (LEARNED, FIXED))
+        ours, plain = (fmean([r["psnr"] for r in taken if r["method"] == name]) for name in (LEARNED, FIXED))
         findings.append(
             Finding(
                 "real photographs (not in the paper)",
@@ -383,10 +384,6 @@ def _findings(records: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tup
             )
         )
     return tuple(findings)
-
-
-def _average(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _draw(records: Sequence[Mapping[str, Any]]) -> Figure:

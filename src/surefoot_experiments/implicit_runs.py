@@ -26,6 +26,7 @@ FORMAT = 2
 """Of what a file keeps of a run; raised whenever the same setting would give other numbers."""
 TEST_TOLERANCE = 1e-8
 EIGENVALUE_TOLERANCE = 1e-7
+EIGENVALUE_LIMIT = 10_000
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,11 @@ def _record(run: Training, engine: WeightEngine, data: TwoClass, memory: SolverM
     run.forward.append(plain.iterations)
 
 
-def largest_eigenvalue(H: Tensor, limit: int = 10_000) -> float:
+def largest_eigenvalue(H: Tensor) -> float:
     """λ_max of a symmetric positive semidefinite H (N, N) by power iteration, to about seven digits."""
     v = torch.ones(len(H), dtype=H.dtype) / math.sqrt(len(H))
     value = 0.0
-    for _ in range(limit):
+    for _ in range(EIGENVALUE_LIMIT):
         w = H @ v
         size = float(torch.linalg.vector_norm(w))
         if size == 0.0 or abs(size - value) <= EIGENVALUE_TOLERANCE * size:

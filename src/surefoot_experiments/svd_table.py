@@ -10,7 +10,7 @@ from torch import Tensor
 
 from surefoot._core import charts
 from surefoot._orthogonal.learned_svd import LearnedSVD
-from surefoot._orthogonal.svd_accuracy import Decomposition, accuracy, lapack
+from surefoot._orthogonal.svd_accuracy import Decomposition, accuracy, decomposition, lapack
 from surefoot._orthogonal.svd_objective import objective
 
 from .draws import repeat_generator
@@ -183,19 +183,10 @@ def _peers(M: Tensor, depth: int, seed: int) -> Table:
     """D-SVD of the largest depth beside LAPACK, float64."""
     size = (M.shape[-2], M.shape[-1])
 
-    def layers(inverse: Any) -> Decomposition:
-        net = _net(size, depth, seed, inverse)
-
-        def run(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            decomposed = net(M)
-            return decomposed.U, decomposed.S, decomposed.Vh
-
-        return run
-
     methods: dict[str, Decomposition] = {
         "torch.linalg.svd": lapack,
-        f"D-SVD, K_svd = {depth}, exact inverse": layers("exact"),
-        f"D-SVD, K_svd = {depth}, LD-Minv {INNER[0]}x{INNER[1]}": layers(INNER),
+        f"D-SVD, K_svd = {depth}, exact inverse": decomposition(_net(size, depth, seed, "exact")),
+        f"D-SVD, K_svd = {depth}, LD-Minv {INNER[0]}x{INNER[1]}": decomposition(_net(size, depth, seed, INNER)),
     }
     errors = {name: accuracy(method, M) for name, method in methods.items()}
     first = errors["torch.linalg.svd"].seconds

@@ -112,23 +112,23 @@ def section_4(width: int, noise: float, generator: torch.Generator, *, n: int = 
     return noisy_teacher(X, width, noise, generator)
 
 
-def guaranteed(certificate: Certificate, absolute_gap: float = TARGET) -> float:
-    """Iterations to an absolute gap that the certificate guarantees; ``inf`` without a guarantee."""
-    return certificate.iterations_to(absolute_gap / certificate.initial_gap)
+def guaranteed(certificate: Certificate) -> float:
+    """Iterations to the gap ``TARGET`` that the certificate guarantees; ``inf`` without a guarantee."""
+    return certificate.iterations_to(TARGET / certificate.initial_gap)
 
 
-def guaranteed_for_any_loss(certificate: Certificate, absolute_gap: float = TARGET) -> float:
+def guaranteed_for_any_loss(certificate: Certificate) -> float:
     """The same for the drift theorem without what it knows of the squared loss (Theorem III)."""
     theorem = PLANS[DRIFT].theorem
     base = {name: certificate.quantities[name] for name in theorem.base}
     sizes = {name: certificate.problem[name] for name in ("n", "m", "h")}
     _, _, schedule = evaluate(theorem, {**base, **sizes, "quadratic": False})
-    return iterations_to(schedule, absolute_gap / certificate.initial_gap) if schedule else math.inf
+    return iterations_to(schedule, TARGET / certificate.initial_gap) if schedule else math.inf
 
 
-def reached(run: Run, target: float = TARGET) -> float:
-    """Steps until the gap was at most ``target``; ``inf`` if it never was."""
-    return next((float(t) for t, gap in enumerate(run.gaps) if gap <= target), math.inf)
+def reached(run: Run) -> float:
+    """Steps until the gap was at most ``TARGET``; ``inf`` if it never was."""
+    return next((float(t) for t, gap in enumerate(run.gaps) if gap <= TARGET), math.inf)
 
 
 def conditioning(certificate: Certificate) -> float:

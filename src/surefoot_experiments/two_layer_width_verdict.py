@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from statistics import fmean
 
 from .result import Finding, Table
 from .two_layer_width_runs import PLAIN
@@ -19,19 +20,15 @@ def figure3_findings(
     widths: list[int],
 ) -> tuple[Finding, ...]:
     """Whether larger widths condition the problem and speed up training as claimed."""
-
-    def average(values: list[float]) -> float:
-        return sum(values) / len(values)
-
     first, last, low, high = widths[0], widths[-1], min(exponents), max(exponents)
-    by_width = [average(kappas[low, h]) for h in widths]
+    by_width = [fmean(kappas[low, h]) for h in widths]
     differences = [
         abs(kappa / same - 1.0)
         for p in exponents
         for h in widths
         for kappa, same in zip(kappas[p, h], kappas[low, h], strict=True)
     ]
-    decided = [(average(ratios[low, h]), average(ratios[high, h])) for h in widths]
+    decided = [(fmean(ratios[low, h]), fmean(ratios[high, h])) for h in widths]
     ordered = all(a < b for a, b in decided)
     holds = [ratio <= kappa**-2 for key in kappas for kappa, ratio in zip(kappas[key], ratios[key], strict=True)]
     return (

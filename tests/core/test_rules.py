@@ -9,9 +9,10 @@ from deconvolution_pictures import kernel
 from good_runs import nearly_fitted, normal
 
 import surefoot as sf
+from surefoot._core.engine import Iterate
 from surefoot._core.registry import SYSTEMS, descendable_of
 from surefoot._core.steps import Constant, StepRule
-from surefoot._core.system import Descendable, Iterate
+from surefoot._core.system import Descendable
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from . import checkpoints
 from . import trace as traces
 from .certificate import Certificate, digests, require_arrays
+from .engine import Engine
 from .interrupts import StopRequest
 from .io import RunDirectoryError, read_json, read_tensors, run_directory, write_atomic, write_json
 from .progress import Update, progress_line
@@ -23,7 +24,7 @@ from .registry import descendable_of, system_of
 from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
 from .steps import StepRule
-from .system import Engine, Recordable
+from .system import Recordable
 from .validate import folder, integer, nonnegative, positive_integer, unknown
 
 WORTHWHILE = 0.9

@@ -1,17 +1,65 @@
-"""Gradient descent on the weights as they are, for systems that have nothing faster."""
+"""What an engine and its iterates are, and the engines that no system alone has: gradient descent on the weights as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from .status import RunStatus
 from .steps import armijo_from_polyak
 
 Weights = Mapping[str, Tensor]
+
+
+@runtime_checkable
+class Iterate(Protocol):
+    """Where a run is. Step rules may ask for more of it: ``StepRule.needs``."""
+
+    @property
+    def gap(self) -> float:
+        """The gap, which decides when a run ends."""
+        ...
+
+    @property
+    def measurements(self) -> Mapping[str, float]:
+        """What the trace records of it, the gap among them."""
+        ...
+
+
+class Engine(Protocol):
+    """Moves a network's reduced weights; ``name`` is what ``descend(engine=...)`` calls it."""
+
+    name: str
+
+    @property
+    def iterate(self) -> Any:
+        """An ``Iterate``. Not typed as one: to type checkers a cached property is no property of a protocol."""
+        ...
+
+    @property
+    def failure(self) -> RunStatus | None:
+        """Why the current iterate is useless, beyond what its gap shows; ``None`` where it is not."""
+        ...
+
+    def move(self, eta: float) -> None:
+        """One step of gradient descent."""
+        ...
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """The current (reduced) weights by name."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs beyond the weights."""
+        ...
+
+    def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+        """Continue from a checkpoint."""
+        ...
 
 
 class WeightsIterate:

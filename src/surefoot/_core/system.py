@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, final, runtime_checkable
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -15,11 +15,10 @@ from surefoot_check.statement import Theorem
 
 from .audit import Audit, Rows
 from .certificate import Certificate, Condition, conclude, digests, evaluate
-from .engine import WeightsEngine
+from .engine import Engine, WeightsEngine
 from .losses import LinearMapLoss, Loss
 from .plans import Plan
 from .schedule import iterations_to
-from .status import RunStatus
 from .steps import SHARED_RULES, StepRule, make
 from .validate import unknown
 from .words import Words
@@ -34,53 +33,6 @@ CANNOT = {
 
 Net = TypeVar("Net")
 P = TypeVar("P", bound=Loss)
-
-
-@runtime_checkable
-class Iterate(Protocol):
-    """Where a run is. Step rules may ask for more of it: ``StepRule.needs``."""
-
-    @property
-    def gap(self) -> float:
-        """The gap, which decides when a run ends."""
-        ...
-
-    @property
-    def measurements(self) -> Mapping[str, float]:
-        """What the trace records of it, the gap among them."""
-        ...
-
-
-class Engine(Protocol):
-    """Moves a network's reduced weights; ``name`` is what ``descend(engine=...)`` calls it."""
-
-    name: str
-
-    @property
-    def iterate(self) -> Any:
-        """An ``Iterate``. Not typed as one: to type checkers a cached property is no property of a protocol."""
-        ...
-
-    @property
-    def failure(self) -> RunStatus | None:
-        """Why the current iterate is useless, beyond what its gap shows; ``None`` where it is not."""
-        ...
-
-    def move(self, eta: float) -> None:
-        """One step of gradient descent."""
-        ...
-
-    def weights(self) -> Mapping[str, Tensor]:
-        """The current (reduced) weights by name."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """What a checkpoint needs beyond the weights."""
-        ...
-
-    def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-        """Continue from a checkpoint."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,7 @@ class GradientFlow(Theorem):
     choices = ("C1", "C2", "C3")
 
     def derived(self, q: Quantities) -> dict[str, Number]:
-        if not all(c.certain for c in paper.well_posed(q)):
-            return {}
-        constants = paper.constants(q)
-        return {"l1": constants.l1, "l2": constants.l2, "l3": constants.l3, "g0": constants.g0, "Q": constants.Q}
+        return paper.derived(q)
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         first = [

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from .._problems.lasso import Lasso
 
+LONGEST = 4.0
+"""Of the multiples of a proposed direction that are tried."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -161,8 +164,8 @@ def accepted(new: Point, old: Point, decrease: Tensor) -> Tensor:
     return left.isfinite() & (left <= old.value)
 
 
-def line_minimum(problems: Lasso, point: Point, direction: Tensor, image: Tensor, longest: float = 4.0) -> Tensor:
-    """The length (N,) in [0, ``longest``] with the smallest F along ``direction`` (N, d) of ``image`` (N, b); no product.
+def line_minimum(problems: Lasso, point: Point, direction: Tensor, image: Tensor) -> Tensor:
+    """The length (N,) in [0, ``LONGEST``] with the smallest F along ``direction`` (N, d) of ``image`` (N, b); no product.
 
     F is a parabola plus a convex piecewise linear function there. Its slope is followed from kink to kink, where a coordinate
     changes its sign, until it is no longer negative. Directions that are not finite have length 0.
@@ -181,4 +184,4 @@ def line_minimum(problems: Lasso, point: Point, direction: Tensor, image: Tensor
     first = stops.int().argmax(1, keepdim=True)
     inside = -before.gather(1, first) / curvature
     length = torch.minimum(kinks.gather(1, first), inside).squeeze(1)
-    return length.nan_to_num(nan=0.0, posinf=longest, neginf=0.0).clamp(0.0, longest)
+    return length.nan_to_num(nan=0.0, posinf=LONGEST, neginf=0.0).clamp(0.0, LONGEST)

@@ -17,7 +17,7 @@ from .._cli.problem import at_least_one
 from .._cli.screen import Screen, number
 from .._learning.run import TrainStatus
 from .learned_svd import LearnedSVD
-from .svd_accuracy import Accuracy, Decomposition, accuracy, lapack
+from .svd_accuracy import Accuracy, Decomposition, accuracy, decomposition, lapack
 from .words import WORDS
 
 
@@ -129,8 +129,8 @@ def _compared(options: Train, net: LearnedSVD, split: Split) -> dict[str, Accura
     """On the held-out matrices."""
     methods: dict[str, Decomposition] = {
         "torch.linalg.svd": lapack,
-        "D-SVD, not trained": _decomposition(_network(options, split)),
-        "trained D-SVD": _decomposition(net),
+        "D-SVD, not trained": decomposition(_network(options, split)),
+        "trained D-SVD": decomposition(net),
     }
     rank = net.rank
 
@@ -142,11 +142,3 @@ def _compared(options: Train, net: LearnedSVD, split: Split) -> dict[str, Accura
         return run
 
     return {name: accuracy(leading(method), split.test) for name, method in methods.items()}
-
-
-def _decomposition(net: LearnedSVD) -> Decomposition:
-    def run(M: Any) -> Any:
-        decomposed = net(M)
-        return decomposed.U, decomposed.S, decomposed.Vh
-
-    return run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 Decomposition = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 """U (..., m, r), S (..., r) and Vh (..., r, n) of M (..., m, n)."""
@@ -28,6 +28,16 @@ class Accuracy:
     residual: float
     orthogonality: float
     values: float
+
+
+def decomposition(net: nn.Module) -> Decomposition:
+    """What a ``LearnedSVD`` computes."""
+
+    def run(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        decomposed = net(M)
+        return decomposed.U, decomposed.S, decomposed.Vh
+
+    return run
 
 
 @torch.no_grad()

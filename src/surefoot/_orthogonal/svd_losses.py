@@ -42,7 +42,7 @@ class Layered(Protocol):
         ...
 
 
-def layer_losses(net: Layered, M: Tensor, loss: Loss = "objective", values: Tensor | None = None) -> Tensor:
+def layer_losses(net: Layered, M: Tensor, loss: Loss = "objective") -> Tensor:
     """Mean over matrices and layers of the loss of each layer's factors, M divided by its norm bound; a scalar with gradient.
 
     Args:
@@ -50,10 +50,9 @@ def layer_losses(net: Layered, M: Tensor, loss: Loss = "objective", values: Tens
         M: (N, m, n).
         loss: "objective", f of equation (7) plus the sum of the r leading singular values, so that 0 is the optimum; or
             "singular-values", the mean squared error of the sorted diagonal of UᵀMV.
-        values: the r leading singular values of M/(norm bound) (N, r), if they are known.
     """
     scaled = normalised(M)
-    sigma = singular_values(scaled, net.rank) if values is None else values
+    sigma = singular_values(scaled, net.rank)
     total = torch.zeros((), dtype=M.dtype, device=M.device)
     U, V = net.orthonormal_start(M)
     for k in range(net.layers):

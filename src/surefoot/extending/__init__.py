@@ -6,7 +6,7 @@ more, and only the program and reports need them. What proves a certificate is w
 
 from .._core.audit import Audit, Check, Rows, audited, constant_step, each, never_increases, noise
 from .._core.certificate import Certificate, Condition, checkable, publish
-from .._core.engine import Weights, WeightsEngine, WeightsIterate
+from .._core.engine import Engine, Iterate, Weights, WeightsEngine, WeightsIterate
 from .._core.losses import LinearMapLoss, Loss
 from .._core.measuring import measured, stored
 from .._core.plans import Plan
@@ -17,8 +17,6 @@ from .._core.steps import SHARED_RULES, StepRule
 from .._core.system import (
     Certifiable,
     Descendable,
-    Engine,
-    Iterate,
     Measured,
     Recordable,
     System,

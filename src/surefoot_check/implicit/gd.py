@@ -47,10 +47,7 @@ class GradientDescent(Theorem):
     choices = ("C1", "C2", "C3", "eta")
 
     def derived(self, q: Quantities) -> dict[str, Number]:
-        if not all(c.certain for c in paper.well_posed(q)):
-            return {}
-        at = paper.constants(q)
-        return {"l1": at.l1, "l2": at.l2, "l3": at.l3, "g0": at.g0, "Q": at.Q}
+        return paper.derived(q)
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         first = [

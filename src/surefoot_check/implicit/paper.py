@@ -32,6 +32,14 @@ def constants(q: Quantities) -> Constants:
     return Constants(l1, l2, l3, g0, 1.0 + ratio * ratio)
 
 
+def derived(q: Quantities) -> dict[str, Number]:
+    """The same by name; none where they make no sense."""
+    if not all(c.certain for c in well_posed(q)):
+        return {}
+    at = constants(q)
+    return {"l1": at.l1, "l2": at.l2, "l3": at.l3, "g0": at.g0, "Q": at.Q}
+
+
 def well_posed(q: Quantities) -> list[Inequality]:
     """What must hold for the others to make sense."""
     return [

@@ -76,13 +76,10 @@ def extreme_bounds(A: Array, level: Level = FAST) -> tuple[Interval, Interval]:
     return _extremes(A, level, screen=level is FAST or min(A.shape) > SMALL)
 
 
-def singular_extremes(A: Array, level: Level = FAST, gram: Gram | None = None) -> tuple[Interval, Interval]:
-    """Enclosures of the last of the min(m, n) singular values, and of the first; sharp to some 1e-12 for small matrices.
-
-    ``gram``: A Aᵀ, if it is known already and A has no more rows than columns.
-    """
+def singular_extremes(A: Array, level: Level = FAST) -> tuple[Interval, Interval]:
+    """Enclosures of the last of the min(m, n) singular values, and of the first; sharp to some 1e-12 for small matrices."""
     wide = A if A.shape[0] <= A.shape[1] else np.ascontiguousarray(A.T)
-    return _extremes(wide, level, len(wide) > SMALL, gram)
+    return _extremes(wide, level, len(wide) > SMALL)
 
 
 def _extremes(
