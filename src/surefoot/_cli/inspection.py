@@ -148,8 +148,8 @@ def _refuse_without_trajectory(directory: Path) -> None:
     settings = directory / SETTINGS
     if (directory / "config.json").exists() or not settings.exists():
         return
-    found = read_json(settings)
-    name = found.get("system") if isinstance(found, dict) else None
+    content = read_json(settings)
+    name = content.get("system") if isinstance(content, dict) else None
     certificate = directory / "certificate"
     proof = f"; `surefoot check {certificate}` proves its certificate" if certificate.is_dir() else ""
     for system in SYSTEMS:
@@ -203,8 +203,8 @@ def _refuse_other(directory: Path, name: str) -> None:
 
     if (directory / RUNS).is_dir():
         numbers = directory / NUMBERS
-        found = read_json(numbers) if numbers.exists() else {"name": name}
-        if isinstance(found, dict) and found.get("name") == name:
+        content = read_json(numbers) if numbers.exists() else {"name": name}
+        if isinstance(content, dict) and content.get("name") == name:
             return
     refuse_existing(directory, "choose another with --out")
 

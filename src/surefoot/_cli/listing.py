@@ -46,23 +46,23 @@ def run_list(options: List) -> int:
     import surefoot_experiments
 
     screen = Screen()
-    found = _everything()
+    index = _everything()
     screen.heading("Systems", "surefoot certify SYSTEM, surefoot train SYSTEM")
-    screen.table(("name", "network"), [(s["name"], s["network"]) for s in found["systems"]])
+    screen.table(("name", "network"), [(s["name"], s["network"]) for s in index["systems"]])
     screen.heading("Theorems", "--theorem NAME")
-    rows = [(t["name"], t["statement"], t["default_rule"] if t["provable"] else "none") for t in found["theorems"]]
+    rows = [(t["name"], t["statement"], t["default_rule"] if t["provable"] else "none") for t in index["theorems"]]
     screen.table(("name", "statement", "default rule"), rows)
     screen.heading("Step rules", "--steps RULE, or --steps NUMBER for a constant step")
     screen.table(
         ("name", "step", "systems", "certified by"),
-        [(r["name"], r["step"], "\n".join(r["systems"]), "\n".join(r["certified_by"])) for r in found["step_rules"]],
+        [(r["name"], r["step"], "\n".join(r["systems"]), "\n".join(r["certified_by"])) for r in index["step_rules"]],
     )
     screen.heading("Data sets", "--data NAME")
-    screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in found["data_sets"]])
+    screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in index["data_sets"]])
     screen.say(f"  {PATHS}", style="dim")
     screen.heading("Experiments", "surefoot reproduce PAPER/FIGURE")
     shared = dict.fromkeys(surefoot_experiments.shared(), "shared")
-    screen.table(("name", "several ranks"), [(name, shared.get(name, "one works")) for name in found["experiments"]])
+    screen.table(("name", "several ranks"), [(name, shared.get(name, "one works")) for name in index["experiments"]])
     return Exit.YES
 
 
@@ -101,11 +101,11 @@ def _everything() -> dict[str, Any]:
 
 def _rules() -> dict[type[StepRule], list[str]]:
     """Every step rule with the systems that have it; rules of one name may differ by system."""
-    found: dict[type[StepRule], list[str]] = {}
+    systems: dict[type[StepRule], list[str]] = {}
     for system in (s for s in SYSTEMS if isinstance(s, Descendable)):
         for rule in system.rules.values():
-            found.setdefault(rule, []).append(system.name)
-    return found
+            systems.setdefault(rule, []).append(system.name)
+    return systems
 
 
 def _summary(described: type) -> str:

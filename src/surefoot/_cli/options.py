@@ -52,20 +52,20 @@ class TrainOptions(Runnable, Protocol):
 Options = TypeVar("Options")
 
 
-def certify_exits(one: str = "it does not") -> Callable[[type[Options]], type[Options]]:
-    """End the help text of a form of ``certify`` with its exit codes; ``one`` says what 1 means."""
-    return _ending(f"Exit code: 0 the theorem holds, 1 {one}.")
+def certify_exits(no: str = "it does not") -> Callable[[type[Options]], type[Options]]:
+    """End the help text of a form of ``certify`` with its exit codes; ``no`` says what 1 means."""
+    return _ending(f"Exit code: 0 the theorem holds, 1 {no}.")
 
 
 def train_exits(
-    one: str = "no guarantee under --require-certificate",
-    four: str = "diverged or no step lowers the loss",
+    no: str = "no guarantee under --require-certificate",
+    failed: str = "diverged or no step lowers the loss",
     kept: str = "a checkpoint",
 ) -> Callable[[type[Options]], type[Options]]:
     """End the help text of a form of ``train`` with its exit codes; ``kept`` says what a signal leaves behind."""
     return _ending(
-        f"Exit code: 0 done (certified or not: it says which), 1 {one},\n"
-        f"4 {four}, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (all keep {kept})."
+        f"Exit code: 0 done (certified or not: it says which), 1 {no},\n"
+        f"4 {failed}, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (all keep {kept})."
     )
 
 

@@ -152,8 +152,12 @@ class Screen:
             since = f"every step from iteration {run.certified_from:,} on" if run.certified_from else "every step"
             items["guarantee"] = f"{since} certified by {run.certificate.theorem}{within}"
             if run.adopted:
-                at = [count(phase.iteration) for phase in run.adopted]
-                listed = ", ".join(at) if len(at) <= 8 else f"{', '.join(at[:4])}, … {at[-1]} ({len(at)} times)"
+                iterations = [count(phase.iteration) for phase in run.adopted]
+                listed = (
+                    ", ".join(iterations)
+                    if len(iterations) <= 8
+                    else f"{', '.join(iterations[:4])}, … {iterations[-1]} ({len(iterations)} times)"
+                )
                 items["certified again"] = f"and followed from iteration {listed} on"
         self.pairs(items)
 

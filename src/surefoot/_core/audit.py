@@ -106,7 +106,7 @@ def line(name: str, rows: Iterable[tuple[int, float, float]], needed: Set[int] =
     A violation is a left side above the right one by more than 1e-9 of it, a NaN, or a right side that bounds nothing.
     """
     worst: float | None = None
-    at: int | None = None
+    worst_iteration: int | None = None
     first: int | None = None
     seen: list[int] = []
     for iteration, left, right in rows:
@@ -116,23 +116,23 @@ def line(name: str, rows: Iterable[tuple[int, float, float]], needed: Set[int] =
             first = iteration
         ratio = left / right if right > 0.0 else (0.0 if left <= 0.0 else math.inf)
         if math.isnan(left) or not right < math.inf:
-            worst, at = math.inf, iteration
+            worst, worst_iteration = math.inf, iteration
         elif left > 0.0 and (worst is None or ratio > worst):
-            worst, at = ratio, iteration
-    return AuditLine(name, first is None, worst, at, first, len(seen), len(needed - set(seen)))
+            worst, worst_iteration = ratio, iteration
+    return AuditLine(name, first is None, worst, worst_iteration, first, len(seen), len(needed - set(seen)))
 
 
 def merged(lines: Iterable[AuditLine]) -> tuple[AuditLine, ...]:
     """Audit lines of the same inequality, from different phases of a run, as one."""
-    found: dict[str, AuditLine] = {}
+    by_name: dict[str, AuditLine] = {}
     for part in lines:
-        before = found.get(part.name)
+        before = by_name.get(part.name)
         if before is None:
-            found[part.name] = part
+            by_name[part.name] = part
             continue
         larger = part if (part.worst is not None and part.worst > (before.worst or 0.0)) else before
         violations = [v for v in (before.first_violation, part.first_violation) if v is not None]
-        found[part.name] = AuditLine(
+        by_name[part.name] = AuditLine(
             part.name,
             before.holds and part.holds,
             larger.worst,
@@ -141,7 +141,7 @@ def merged(lines: Iterable[AuditLine]) -> tuple[AuditLine, ...]:
             before.checked + part.checked,
             before.unchecked + part.unchecked,
         )
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def noise(gap: float, resolution: float) -> float:

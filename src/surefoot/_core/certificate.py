@@ -248,10 +248,10 @@ class Certificate:
             record = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"the certificate is not valid JSON ({error}); it may have been cut off") from error
-        found = record.get("format") if isinstance(record, dict) else None
-        if found not in FORMATS:
+        label = record.get("format") if isinstance(record, dict) else None
+        if label not in FORMATS:
             raise ValueError(
-                f"the certificate has format {found!r}; this version reads {', '.join(FORMATS)}: use the version that wrote it"
+                f"the certificate has format {label!r}; this version reads {', '.join(FORMATS)}: use the version that wrote it"
             )
         try:
             conclusion = record.get("conclusion", {"schedule": []})
@@ -286,7 +286,7 @@ class Certificate:
                 problem=record["problem"],
                 arrays=record["arrays"],
                 claims=tuple(record.get("claims", ())),
-                format=found,
+                format=label,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"the certificate is malformed ({error!r}); restore the file or certify again") from error
@@ -341,9 +341,9 @@ def _side(text: object, name: str) -> float:
     return float(text) if text in ("inf", "-inf", "nan") else parse_hex(text, name)
 
 
-def require_arrays(certificate: Certificate, found: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` unless ``found`` (sha256 by name) are the arrays that the certificate speaks of."""
-    differing = sorted(name for name in found if certificate.arrays.get(name) != found[name])
+def require_arrays(certificate: Certificate, hashes: Mapping[str, str]) -> None:
+    """Raise ``ValueError`` unless ``hashes`` (sha256 by name) are the arrays that the certificate speaks of."""
+    differing = sorted(name for name in hashes if certificate.arrays.get(name) != hashes[name])
     if differing:
         raise ValueError(
             f"the certificate speaks of other arrays ({', '.join(differing)} differ); call certify(net, loss) again"

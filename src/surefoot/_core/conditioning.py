@@ -46,11 +46,11 @@ def conditioning(loss: LinearMapLoss) -> str:
 def _dependent(index: Tensor, direction: Tensor) -> str:
     """The columns that take part in a near-dependence."""
     share = direction.abs()
-    found = [
+    columns = [
         int(index[i]) for i in share.argsort(descending=True) if float(share[i]) >= TAKES_PART * float(share.max())
     ]
-    named = ", ".join(str(column) for column in sorted(found[:SHOWN]))
-    return f"columns {named}{' and others' if len(found) > SHOWN else ''} of X are"
+    named = ", ".join(str(column) for column in sorted(columns[:SHOWN]))
+    return f"columns {named}{' and others' if len(columns) > SHOWN else ''} of X are"
 
 
 def _remedy(loss: SquaredLoss) -> str:

@@ -54,8 +54,12 @@ def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any
         raise TypeError(f"{system.network_name} takes no {name}; pass a loss{taken}")
     problem = system.problem(net, loss, **given)
     name = system.theorem(theorem).id
-    found = replace(system.certify(net, problem, name), cut=getattr(problem, "cut", None))
-    return replace(found, advice=system.advice(net, problem, found)) if found.practical is False else found
+    certificate = replace(system.certify(net, problem, name), cut=getattr(problem, "cut", None))
+    return (
+        replace(certificate, advice=system.advice(net, problem, certificate))
+        if certificate.practical is False
+        else certificate
+    )
 
 
 def descend(
@@ -351,23 +355,23 @@ class _Descent:
         # the reduced weights themselves: by way of the network they would be rounded where the data is rank deficient
         assert isinstance(self.system, Recordable)
         net = self.system.at(self.net, self.engine.weights())
-        found = Recertification(self.iteration, self.system.certify(net, self.loss.reduced, self.certificate.theorem))
+        offer = Recertification(self.iteration, self.system.certify(net, self.loss.reduced, self.certificate.theorem))
         target = max(self.tolerance * first, self.absolute_tolerance, self.resolution)
         phases = [Recertification(0, self.certificate), *self.adopted]
         remaining = min(p.iterations_to(target) for p in phases) - self.iteration
-        needed = found.iterations_to(target) - self.iteration
-        worthwhile = found.certificate.claim.of_iterations and needed < math.inf and needed <= WORTHWHILE * remaining
-        if not worthwhile or not all(found.promises_at_most(p, self.resolution) for p in phases if p.certificate.holds):
-            self.recertified.append(found)
+        needed = offer.iterations_to(target) - self.iteration
+        worthwhile = offer.certificate.claim.of_iterations and needed < math.inf and needed <= WORTHWHILE * remaining
+        if not worthwhile or not all(offer.promises_at_most(p, self.resolution) for p in phases if p.certificate.holds):
+            self.recertified.append(offer)
             return
         if self.directory is not None:
             self._checkpoint()  # the arrays that the new certificate speaks of, before the certificate itself
             write_atomic(
-                self.directory / f"certificate-{self.iteration:09d}.json", found.certificate.to_json().encode()
+                self.directory / f"certificate-{self.iteration:09d}.json", offer.certificate.to_json().encode()
             )
-        self.recertified.append(found)
-        self.adopted.append(found)
-        self.rule.adopt(self.loss.reduced, found.certificate)
+        self.recertified.append(offer)
+        self.adopted.append(offer)
+        self.rule.adopt(self.loss.reduced, offer.certificate)
         self._checkpoint()  # again, now that the rule follows it
 
     def _finish(self, status: RunStatus, stopped_by: int | None) -> Run:

@@ -71,8 +71,10 @@ class WeightsIterate:
         gradient: of the loss, in the weights that are trained; others stay as they are.
     """
 
-    def __init__(self, at: Weights, gap: Callable[[Weights], float], gradient: Callable[[Weights], Weights]) -> None:
-        self.at, self._gap, self._gradient = at, gap, gradient
+    def __init__(
+        self, weights: Weights, gap: Callable[[Weights], float], gradient: Callable[[Weights], Weights]
+    ) -> None:
+        self.at, self._gap, self._gradient = weights, gap, gradient
 
     @cached_property
     def gap(self) -> float:

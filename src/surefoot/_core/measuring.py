@@ -41,7 +41,7 @@ def measured(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> 
         ValueError: arrays that the checker does not read, or whose bounds overflow.
     """
     with checkable("the network or the data is", SCALE):
-        problem, found = stored(checked, loss, weights)
-        enclosures = checked.enclosures.base_quantities(problem, found, {})
+        problem, stored_weights = stored(checked, loss, weights)
+        enclosures = checked.enclosures.base_quantities(problem, stored_weights, {})
         finite = {name: ends for name, ends in enclosures.items() if all(map(math.isfinite, ends))}
-        return Measured(publish(finite, checked.directions), checked.enclosures.sizes(problem, found))
+        return Measured(publish(finite, checked.directions), checked.enclosures.sizes(problem, stored_weights))

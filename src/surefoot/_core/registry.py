@@ -61,8 +61,8 @@ def _plans(system: AnyCertifiable) -> dict[str, Plan]:
     return dict(zip(ids, system.plans, strict=True))
 
 
-def _related(one: type, other: type) -> bool:
-    return issubclass(one, other) or issubclass(other, one)
+def _related(kind: type, other: type) -> bool:
+    return issubclass(kind, other) or issubclass(other, kind)
 
 
 def rule_names() -> list[str]:

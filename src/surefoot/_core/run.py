@@ -142,7 +142,7 @@ class Run:
             part = list(system.audit(rows, phase.certificate, self.resolution).lines)
             if not last and phase.certificate.claim.of_iterations:
                 part.append(line(*under_bound(rest[len(rows) :], phase.certificate.bound, self.resolution)))
-            lines += [_shifted(found, phase.iteration) for found in part]
+            lines += [_shifted(entry, phase.iteration) for entry in part]
         return Audit(
             phases[-1].certificate.theorem,
             merged(lines),
@@ -227,13 +227,13 @@ class Run:
         if not path.is_dir():
             raise RunDirectoryError(f"{path} is not a directory; pass the directory of a run")
         config = read_json(path / "config.json")
-        found = config.get("format") if isinstance(config, dict) else None
+        label = config.get("format") if isinstance(config, dict) else None
         others = {name: text for system in SYSTEMS for name, text in system.formats.items()}
-        if found in others:
-            raise RunDirectoryError(f"{path} {others[found]}")
-        if found != RUN_FORMAT:
+        if label in others:
+            raise RunDirectoryError(f"{path} {others[label]}")
+        if label != RUN_FORMAT:
             raise RunDirectoryError(
-                f"{path / 'config.json'} has format {found!r}; this version reads {RUN_FORMAT!r}: use the version that wrote it"
+                f"{path / 'config.json'} has format {label!r}; this version reads {RUN_FORMAT!r}: use the version that wrote it"
             )
         result = config.pop("result", None) or {}
         try:
@@ -272,10 +272,10 @@ class Run:
             ) from error
 
 
-def _shifted(found: AuditLine, offset: int) -> AuditLine:
-    at = None if found.at is None else found.at + offset
-    first = None if found.first_violation is None else found.first_violation + offset
-    return replace(found, at=at, first_violation=first)
+def _shifted(entry: AuditLine, offset: int) -> AuditLine:
+    worst_iteration = None if entry.at is None else entry.at + offset
+    first = None if entry.first_violation is None else entry.first_violation + offset
+    return replace(entry, at=worst_iteration, first_violation=first)
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -304,9 +304,9 @@ def _read_problem(path: Path, certificate: Certificate, data: str | Path | None)
     if data is None:
         return {}
     arrays = read_tensors(Path(data))
-    found, known = digests(arrays, {}), certificate.arrays
+    hashes, known = digests(arrays, {}), certificate.arrays
     published = {name for name in known if name.startswith("problem/")}
-    differing = sorted(name for name in found.keys() | published if found.get(name) != known.get(name))
+    differing = sorted(name for name in hashes.keys() | published if hashes.get(name) != known.get(name))
     if differing:
         raise RunDirectoryError(f"{data} is of another problem than the run in {path}: {', '.join(differing)} differ")
     return arrays

@@ -170,8 +170,8 @@ def merge(triangles: Sequence[Triangle]) -> Triangle:
         return triangles[0]
     shapes = {(t.columns, t.factor.shape[1] - t.columns) for t in triangles}
     if len(shapes) > 1:
-        found = " and ".join(f"{n} + {m}" for n, m in sorted(shapes))
-        raise ValueError(f"the shares have {found} columns of X and Y; all must have the same")
+        sizes = " and ".join(f"{n} + {m}" for n, m in sorted(shapes))
+        raise ValueError(f"the shares have {sizes} columns of X and Y; all must have the same")
     rows, (n, _) = sum(t.rows for t in triangles), shapes.pop()
     return Triangle(_compressed(torch.cat([t.factor for t in triangles]), rows, n), rows, n)
 

@@ -125,7 +125,7 @@ class Certifiable(System, Generic[Net, P]):
             quantities, conditions, schedule = base, [measured.missing], []
         failed = [condition.name for condition in conditions if not condition.holds]
         suggestion = self.suggestion(net, loss, statement, measured, failed, quantities)
-        found = conclude(
+        certificate = conclude(
             statement,
             quantities,
             conditions,
@@ -135,7 +135,7 @@ class Certifiable(System, Generic[Net, P]):
             optimal_value=float(loss.optimal_value),
             suggestion=suggestion,
         )
-        return self.judged(found)
+        return self.judged(certificate)
 
     def theorems(self) -> Mapping[str, Theorem]:
         """Its theorems by id, in the order in which they are listed."""

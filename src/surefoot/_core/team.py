@@ -123,7 +123,7 @@ class Team:
         own = [messages] * self.size if isinstance(messages, Message) else list(messages)
         name = {"job": name_of(job)}
         failed: Exception | None = None
-        found = [Message()] * self.size
+        answers = [Message()] * self.size
         self._idle = False
         with _lost("while the work was dealt out", self._signs):
             sent = [
@@ -132,7 +132,7 @@ class Team:
             ]
         try:
             with alone():  # as on the other ranks, so that a job may run what would be shared otherwise
-                found[0] = job(own[0], self._memory)
+                answers[0] = job(own[0], self._memory)
         except Exception as error:
             failed = error  # raised below: the answers of the others are taken first, or they would be mistaken for later ones
         for rank in range(1, self.size):
@@ -141,13 +141,13 @@ class Team:
                 _done(sent[rank - 1], self._signs)
             error = answer.facts.get("error")
             if error is None:
-                found[rank] = Message(answer.facts["facts"], answer.tensors)
+                answers[rank] = Message(answer.facts["facts"], answer.tensors)
             elif failed is None:
                 failed = REFUSALS.get(error, RuntimeError)(f"{answer.facts['text']} (on rank {rank})")
         self._idle = True
         if failed is not None:
             raise failed
-        return found
+        return answers
 
     def dismiss(self) -> None:
         """Tell the other ranks that there is nothing more to do. Where a call was cut off they may be about to answer, and would
@@ -255,9 +255,9 @@ def gathered(message: Message, group: dist.ProcessGroup | None = None) -> list[M
     longest = max(int(length) for length in lengths)
     padded = torch.zeros(longest, dtype=torch.uint8)
     padded[: len(content)] = content
-    found = [torch.empty(longest, dtype=torch.uint8) for _ in range(size)]
-    dist.all_gather(found, padded, group)
-    return [Message.decode(one[: int(length)]) for one, length in zip(found, lengths, strict=True)]
+    buffers = [torch.empty(longest, dtype=torch.uint8) for _ in range(size)]
+    dist.all_gather(buffers, padded, group)
+    return [Message.decode(buffer[: int(length)]) for buffer, length in zip(buffers, lengths, strict=True)]
 
 
 def _serve(group: dist.ProcessGroup, signs: Heartbeat | None) -> None:
@@ -302,10 +302,10 @@ def name_of(member: Any) -> str:
 
 def member(name: str) -> Any:
     """The function or class of ``PACKAGES`` with that name."""
-    module, _, found = name.partition(":")
+    module, _, attribute = name.partition(":")
     if module.partition(".")[0] not in PACKAGES:
         raise ValueError(f"{name} is not of {' or '.join(sorted(PACKAGES))}")
-    return getattr(importlib.import_module(module), found)
+    return getattr(importlib.import_module(module), attribute)
 
 
 @contextmanager

@@ -196,5 +196,5 @@ def audit(trace: Trace, certificate: Certificate) -> Audit:
             f"the trace is of {system.name!r}, the certificate of {certificate.system!r}; certify the recorded network"
         )
     require_arrays(certificate, trace._digests)
-    found = system.audit(trace.rows, certificate, trace.resolution)
-    return replace(found, incomplete=UNFINISHED) if "step" in trace.rows[-1] else found
+    result = system.audit(trace.rows, certificate, trace.resolution)
+    return replace(result, incomplete=UNFINISHED) if "step" in trace.rows[-1] else result

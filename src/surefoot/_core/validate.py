@@ -95,12 +95,12 @@ def positive_integer(name: str, value: Any) -> int:
 def integer(name: str, value: Any, least: int) -> int:
     """``value``, of any integral type but bool, as an int ≥ ``least``."""
     try:
-        found = operator.index(value)
+        result = operator.index(value)
     except TypeError:
-        found = None
-    if found is None or isinstance(value, bool | np.bool_) or found < least:
+        result = None
+    if result is None or isinstance(value, bool | np.bool_) or result < least:
         raise ValueError(f"{name} is {value!r}; it must be an integer of at least {least}")
-    return found
+    return result
 
 
 def folder(name: str, value: Any) -> Path:
@@ -112,27 +112,27 @@ def folder(name: str, value: Any) -> Path:
 
 def number(name: str, value: Any, wanted: str) -> float:
     """``value`` as a float; ``TypeError`` where it is no real number, alone or in a tensor or array without dimensions."""
-    found = value.item() if isinstance(value, Tensor | np.ndarray) and value.ndim == 0 else value
-    if isinstance(found, bool) or not isinstance(found, Real):
+    scalar = value.item() if isinstance(value, Tensor | np.ndarray) and value.ndim == 0 else value
+    if isinstance(scalar, bool) or not isinstance(scalar, Real):
         raise TypeError(f"{name} is {value!r} ({type(value).__name__}); pass {wanted}")
-    return float(found)
+    return float(scalar)
 
 
 def nonnegative(name: str, value: Any) -> float:
     """``value`` as a finite float ≥ 0; ``TypeError`` where it is no real number, ``ValueError`` where it is out of range."""
     wanted = "a finite number of at least 0"
-    found = number(name, value, wanted)
-    if not 0.0 <= found < math.inf:
+    result = number(name, value, wanted)
+    if not 0.0 <= result < math.inf:
         raise ValueError(f"{name} is {value!r}; it must be {wanted}")
-    return found
+    return result
 
 
 def positive(name: str, value: Any, wanted: str = "a positive number") -> float:
     """``value`` as a finite float > 0; ``TypeError`` where it is no real number, ``ValueError`` where it is out of range."""
-    found = number(name, value, wanted)
-    if not 0.0 < found < math.inf:
+    result = number(name, value, wanted)
+    if not 0.0 < result < math.inf:
         raise ValueError(f"{name} is {value!r}; it must be {wanted}")
-    return found
+    return result
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> ValueError:

@@ -34,7 +34,7 @@ LARGEST_SEED = 2**63 - 1 - 3
 NO_THEOREM = "no theorem covers trained weights; that of their fallback, fixed L-ADMM, is deconvolution/ladmm"
 
 
-@train_exits(four="diverged", kept="a checkpoint of the training")
+@train_exits(failed="diverged", kept="a checkpoint of the training")
 @dataclass(frozen=True, kw_only=True)
 class Train:
     """Train an unrolled network that sharpens blurred photographs; compare it on crops that it did not see.

@@ -46,9 +46,9 @@ def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) ->
     return {name: published[name] for name in statement.base if name in published} | chosen
 
 
-def nodes(at: Measured) -> tuple[float, float]:
+def nodes(measured: Measured) -> tuple[float, float]:
     """node_min and node_max of ``implicit/spectral``: the ends of the computed spectrum, apart and positive."""
-    values = at.eigenvectors[0]
+    values = measured.eigenvectors[0]
     largest = max(float(values[-1]), 1e-280)
     smallest = max(float(values[0]), 1e-14 * largest)
     return smallest, max(largest, 1.01 * smallest)
@@ -67,11 +67,11 @@ def widened(enclosures: Mapping[str, Interval], quantities: Mapping[str, float])
     wide["kappa"] = wide["kappa"][0], wide["kappa"][1] * KAPPA_SLACK
     places = node_places(quantities["node_min"], quantities["node_max"])
     assert places is not None  # else there is no κ
-    at, roots = np.array(places), np.sqrt([wide[name][1] for name in MASSES])
-    gaps = np.diff(at)
+    positions, roots = np.array(places), np.sqrt([wide[name][1] for name in MASSES])
+    gaps = np.diff(positions)
     spacing = np.minimum(np.append(gaps, gaps[-1]), np.insert(gaps, 0, gaps[0]))
-    delta = ROTATION * at[-1]
-    turned = delta * (1.0 / np.maximum(np.abs(at[:, None] - at), spacing[:, None])) @ roots
+    delta = ROTATION * positions[-1]
+    turned = delta * (1.0 / np.maximum(np.abs(positions[:, None] - positions), spacing[:, None])) @ roots
     around = np.convolve(roots**2, np.ones(3), mode="same")
     floor = 1e-14 * 2.0 * wide["initial_gap"][1] / NODES
     wider = (1.0 + MASS_SLACK) * (roots + turned) ** 2 + np.minimum(delta / spacing, 1.0) * around + floor

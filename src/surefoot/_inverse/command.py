@@ -89,7 +89,7 @@ class Certify(Inverse):
         return _certify(self)
 
 
-@train_exits(four="diverged", kept="a checkpoint of the training")
+@train_exits(failed="diverged", kept="a checkpoint of the training")
 @dataclass(frozen=True, kw_only=True)
 class Train(Inverse, Matrices):
     """Train the coefficients of a matrix inverse on matrices like yours; certify them on their interval, and compare.

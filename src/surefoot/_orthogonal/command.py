@@ -21,7 +21,7 @@ from .svd_accuracy import Accuracy, Decomposition, accuracy, decomposition, lapa
 from .words import WORDS
 
 
-@train_exits(four="diverged", kept="a checkpoint of the training")
+@train_exits(failed="diverged", kept="a checkpoint of the training")
 @dataclass(frozen=True, kw_only=True)
 class Train(Matrices):
     """Train the step sizes of the paper's differentiable SVD; compare it with torch.linalg.svd.

@@ -132,14 +132,14 @@ class Facts:
     @property
     def bounds(self) -> list[Bound]:
         """The bounds that fall, at the initial weights, equal ones together; refuted theorems give none."""
-        found: dict[tuple[object, ...], Bound] = {}
+        by_schedule: dict[tuple[object, ...], Bound] = {}
         for certificate in self.theorems:
             if not certificate.claim.bounds:
                 continue
-            names = found[certificate.schedule].theorems if certificate.schedule in found else ()
+            names = by_schedule[certificate.schedule].theorems if certificate.schedule in by_schedule else ()
             reached = self.reaches(Recertification(0, certificate))
-            found[certificate.schedule] = Bound((*names, certificate.theorem), certificate, reached)
-        return list(found.values())
+            by_schedule[certificate.schedule] = Bound((*names, certificate.theorem), certificate, reached)
+        return list(by_schedule.values())
 
     @property
     def why_not(self) -> tuple[str, str]:
@@ -177,7 +177,7 @@ def _theorems(run: Run) -> tuple[tuple[Certificate, ...], dict[str, str]]:
         return (run.certificate,), {}
     system = system_named(run.certificate.system)
     net, loss = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
-    found, unevaluated = [run.certificate], {}
+    certificates, unevaluated = [run.certificate], {}
     for name in system.theorems():
         if name == run.certificate.theorem:
             continue
@@ -187,9 +187,9 @@ def _theorems(run: Run) -> tuple[tuple[Certificate, ...], dict[str, str]]:
             unevaluated[name] = str(error)
             continue
         # a theorem on gradient steps may stand for its proximal form
-        if certificate.theorem not in {other.theorem for other in found}:
-            found.append(certificate)
-    return tuple(found), unevaluated
+        if certificate.theorem not in {other.theorem for other in certificates}:
+            certificates.append(certificate)
+    return tuple(certificates), unevaluated
 
 
 def _checkpoints(directory: Path | None) -> tuple[int, ...]:

@@ -234,7 +234,7 @@ def _audit(facts: Facts) -> Markup:
 
 def _phases(facts: Facts) -> Markup:
     run = facts.run
-    again = {found.iteration: found for found in [*run.recertified, *run.adopted]}
+    again = {phase.iteration: phase for phase in [*run.recertified, *run.adopted]}
     if not again:
         return Markup("")
     adopted = {phase.iteration for phase in run.adopted}
@@ -340,8 +340,8 @@ def _arrays(facts: Facts) -> Markup:
         array = stored.get(name)
         if array is None:
             elsewhere = name.startswith("problem/") and not run.problem
-            found = Cell("kept elsewhere", "text") if elsewhere else verdict(False, no="missing")
-            rows.append([code(name), "", found, Cell(published, "hash")])
+            cell = Cell("kept elsewhere", "text") if elsewhere else verdict(False, no="missing")
+            rows.append([code(name), "", cell, Cell(published, "hash")])
             continue
         size = " × ".join(f"{n:,}" for n in array.shape) or "scalar"
         same = digest(array.numpy()) == published

@@ -184,7 +184,7 @@ def _gap(facts: Facts) -> Figure:
         style = {"color": BOUNDS[index % 4], "linestyle": DASHES[index % 4]}
         axes.plot(*_curve(bound.certificate, 0, max(last, 1)), linewidth=1.4, label=label, **style)
     for index, phase in enumerate(later):
-        best = min(facts.reaches(found) for found in later)
+        best = min(facts.reaches(candidate) for candidate in later)
         label = f"certified again ({len(later)} ×): {_reached(facts.target, best)}" if index == 0 else None
         axes.plot(*_curve(phase.certificate, phase.iteration, last), color=LATER, linewidth=1.0, label=label)
     values = [value if 0.0 < value < math.inf else math.nan for value in run.gaps]
@@ -270,15 +270,15 @@ def _floor(facts: Facts, iteration: int) -> float:
 
 
 def _conditions(certificate: Certificate) -> Figure:
-    found = certificate.conditions
-    figure, axes = _axes(f"Hypotheses of {visible(certificate.theorem, 60)}", 0.8 + 0.62 * max(len(found), 1))
-    margins = [c.margin for c in found if c.margin is not None and math.isfinite(c.margin)]
+    hypotheses = certificate.conditions
+    figure, axes = _axes(f"Hypotheses of {visible(certificate.theorem, 60)}", 0.8 + 0.62 * max(len(hypotheses), 1))
+    margins = [c.margin for c in hypotheses if c.margin is not None and math.isfinite(c.margin)]
     widest = max([abs(value) for value in margins], default=0.0)
     reach = 1.1 * max(widest, 0.5)
     left = -reach if min(margins, default=0.0) < 0.0 else 0.0
-    for row, condition in enumerate(found):
+    for row, condition in enumerate(hypotheses):
         _bar(axes, row, condition, left, reach)
-    axes.set_ylim(len(found) - 0.3, -0.75)
+    axes.set_ylim(len(hypotheses) - 0.3, -0.75)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")

@@ -97,7 +97,7 @@ class Certify(StepSizes):
         return _certify(self)
 
 
-@train_exits(four="diverged", kept="a checkpoint of the training")
+@train_exits(failed="diverged", kept="a checkpoint of the training")
 @dataclass(frozen=True, kw_only=True)
 class Train(StepSizes):
     """Train a network that chooses step sizes; then solve fresh problems with it, certified, and compare.

@@ -47,7 +47,7 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             *_path(steps, certificate, resolution),
             (
                 "s-(t) stays at least (1-theta) alpha1",
-                each(trace, "sigma_min_squared", lambda found: (certificate.quantities["guaranteed_sigma"], found)),
+                each(trace, "sigma_min_squared", lambda sigma: (certificate.quantities["guaranteed_sigma"], sigma)),
             ),
         ]
         if isinstance(theorem, ConstantStep):

@@ -115,8 +115,8 @@ class GramEngine:
         """Continue from a checkpoint, exactly where the rotation comes out as it did then (the same start and LAPACK)."""
         self._V1, self._V2 = state["V1"].cpu().numpy(), state["V2"].cpu().numpy()
         scale = max(float(W.abs().max()) for W in weights.values())
-        found = self.weights()
-        if any(float((found[k] - W.to(found[k].device)).abs().max()) > ROTATED * scale for k, W in weights.items()):
+        current = self.weights()
+        if any(float((current[k] - W.to(current[k].device)).abs().max()) > ROTATED * scale for k, W in weights.items()):
             self._rotate(weights["W1"], weights["W2"])
         self.iterate = self._look()
         self.alignment = float(state["alignment"])

@@ -171,8 +171,10 @@ def choose_step(theorem: Corrected, q: Quantities) -> dict[str, float]:
 
 def rate(theorem: Corrected, q: Quantities) -> Schedule:
     """One segment with the decrease 1 - ρ̄."""
-    at = barred({**q, **theorem.derived(q)}, q["initial_step"])
-    return [Segment(0, None, float(q["initial_gap"]), float(at["rate_loss"]) * (1.0 - 1e-9), float(q["initial_step"]))]
+    bars = barred({**q, **theorem.derived(q)}, q["initial_step"])
+    return [
+        Segment(0, None, float(q["initial_gap"]), float(bars["rate_loss"]) * (1.0 - 1e-9), float(q["initial_step"]))
+    ]
 
 
 def step_cap(q: Quantities, t: int) -> float:

@@ -155,12 +155,12 @@ class Certified(StepRule):
         if math.isinf(self._budget.spendable) and iterate.stationary:
             return 0.0  # nothing is guaranteed here, and a long step along rounding errors may raise the gap
         measured = iterate.measurements
-        at = floor(measured, self._budget, self._spent)
+        floors = floor(measured, self._budget, self._spent)
         self._taken += 1
-        goal = max(at.goal, self._budget.guarantee(self._taken))
-        eta = self._accepted(engine, measured, goal, max(at.sharp_step, at.contraction_step))
+        goal = max(floors.goal, self._budget.guarantee(self._taken))
+        eta = self._accepted(engine, measured, goal, max(floors.sharp_step, floors.contraction_step))
         if eta is None:
-            eta = min((e for e in at[:2] if e > 0.0), key=iterate.trial, default=0.0)
+            eta = min((e for e in floors[:2] if e > 0.0), key=iterate.trial, default=0.0)
         self._spent += eta * eta * iterate.drift_per_step
         if isinstance(self.proposal, BarzilaiBorwein):
             self.proposal.taken(eta, iterate.gradient_squared)

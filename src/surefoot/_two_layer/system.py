@@ -124,10 +124,10 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
 
     def measured(self, net: TwoLayerLinear, loss: LinearMapLoss, theorem: Theorem) -> Measured:
         """See ``_core.measuring.measured``; what would overflow along a run is refused too."""
-        found = measured(CHECKED, loss, self.reduced(net, loss))
+        measurements = measured(CHECKED, loss, self.reduced(net, loss))
         with checkable("the network or the data is", SCALE):
-            _require_reach(found.published)
-        return found
+            _require_reach(measurements.published)
+        return measurements
 
     def suggestion(
         self,
