@@ -18,6 +18,7 @@ from typing import Any
 
 import deconvolution_reference
 import numpy as np
+from feed_forward_reference import Network
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
@@ -122,41 +123,15 @@ def _gap_implicit(problem: Arrays, weights: Arrays) -> float:
 
 
 def _feed_forward(problem: Arrays, weights: Arrays) -> dict[str, float]:
-    """Those of the ball depend on its radius, and are not measured here."""
-    a, inputs, slopes, depth = problem["X"], [], [], len(problem["layers"])
-    for number in range(1, depth + 1):
-        bias = weights.get(f"b{number}")
-        inputs.append(a if bias is None else np.hstack([a, np.ones((len(a), 1))]))
-        z = a @ weights[f"W{number}"].T + (0.0 if bias is None else bias)
-        a, slope = _activated(problem, number, z)
-        slopes.append(slope)
-    k = problem["Y"].shape[1]
-    back, gram = np.tile(np.eye(k), (len(a), 1)), 0.0
-    for number in range(depth, 0, -1):
-        outer = inputs[number - 1] @ inputs[number - 1].T
-        gram = gram + (back @ back.T) * np.kron(outer, np.ones((k, k)))
-        if number > 1:
-            back = (back @ weights[f"W{number}"]) * np.repeat(slopes[number - 2], k, axis=0)
-    values = np.linalg.eigvalsh(gram)
-    return {
-        "initial_gap": 0.5 * float(np.linalg.norm(a - problem["Y"]) ** 2),
-        "sigma_min_J": float(np.sqrt(max(values[0], 0.0))),
-        "norm_J": float(np.sqrt(values[-1])),
-    }
-
-
-def _activated(problem: Arrays, number: int, z: Array) -> tuple[Array, Array]:
-    """φ and φ' of those activations that the runs have."""
-    code, below = int(problem["layers"][number - 1, 2]), float(problem["settings"][number - 1, 0])
-    if code == 1:
-        return np.tanh(z), 1.0 - np.tanh(z) ** 2
-    assert code in (0, 8)
-    slope = np.where(z > 0.0, 1.0, below if code == 8 else 1.0)
-    return slope * z, slope
+    return Network(problem, weights).quantities()
 
 
 def _gap_feed_forward(problem: Arrays, weights: Arrays) -> float:
-    return _feed_forward(problem, weights)["initial_gap"]
+    return Network(problem, weights).gap
+
+
+def _on_ball(problem: Arrays, weights: Arrays, q: Mapping[str, float]) -> dict[str, float]:
+    return Network(problem, weights).on_ball(q["ball"])
 
 
 def _step_sizes(problem: Arrays, weights: Arrays) -> dict[str, float]:
@@ -209,9 +184,12 @@ MEASURE: dict[str, Callable[[Arrays, Arrays], dict[str, float]]] = {
     "two-layer": _two_layer,
     "linear-resnet": _linear_resnet,
     "implicit": _implicit,
+    "feed-forward": _feed_forward,
     "step-sizes": _step_sizes,
     "inverse": _inverse,
 }
+CHOSEN: dict[str, Callable[[Arrays, Arrays, Mapping[str, float]], dict[str, float]]] = {"feed-forward": _on_ball}
+"""What depends on the published choices besides."""
 GAP: dict[str, Callable[[Arrays, Arrays], float]] = {
     "two-layer": _gap_two_layer,
     "linear-resnet": _gap_linear_resnet,
@@ -328,7 +306,8 @@ def _stored(
 def _certificate(record: Mapping[str, Any], problem: Arrays, initial: Arrays) -> str | None:
     theorem, directions = THEOREMS[record["theorem"]], SYSTEMS[record["system"]].directions
     q: dict[str, Any] = {name: float.fromhex(text) for name, text in record["quantities"].items()}
-    measured = MEASURE[record["system"]](problem, initial)
+    system = record["system"]
+    measured = MEASURE[system](problem, initial) | (CHOSEN[system](problem, initial, q) if system in CHOSEN else {})
     if not set(theorem.base) & q.keys() <= measured.keys():
         return None
     for name in set(theorem.base) & q.keys():

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix, ball, frobenius
-from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, down, up
+from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, down, up, witnesses
 from ..rigor.gram import cheap_norm, norm_bounds
 from ..rigor.intervals import TINY, Interval, bounded, root_down
 from ..rigor.spectra import symmetric_eigenvalue_bounds
@@ -172,7 +172,10 @@ class Measured:
                 return math.inf
             if not computed.any():
                 return 0.0
-            largest, slack = float(np.linalg.eigvalsh(computed)[-1]), EIGENVALUE
+            values = witnesses(np.linalg.eigvalsh, computed)
+            if values is None:
+                return math.inf
+            largest, slack = float(values[0][-1]), EIGENVALUE
             while slack < 1.0:
                 bound = up(largest * (1.0 + slack), 2)
                 if is_below(S, ball(bound)):
