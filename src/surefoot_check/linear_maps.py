@@ -11,13 +11,7 @@ from .problems import LARGEST, LINEAR_MAPS, LinearMapProblem, one_of
 from .rigor.approximation import Approximation
 from .rigor.bounds import FAST, Array, Level
 from .rigor.intervals import Interval, bounded
-
-Weights = Mapping[str, Array]
-
-
-def nothing_else(problem: LinearMapProblem, weights: Weights, at: Approximation) -> dict[str, Interval]:
-    """Of a system whose theorems start from the constants of the loss and the gap alone."""
-    return {}
+from .system import Weights
 
 
 @dataclass(frozen=True)
@@ -32,7 +26,7 @@ class LinearMaps:
     """The map, with its error, from products of a level."""
     exact_map: Callable[[Weights], Any]
     """The map as an ``arb_mat``."""
-    own: Callable[[LinearMapProblem, Weights, Approximation], dict[str, Interval]] = nothing_else
+    own: Callable[[LinearMapProblem, Weights, Approximation], dict[str, Interval]] = lambda problem, weights, at: {}
     """Further base quantities, at weights with this map."""
     FIXED: tuple[str, ...] = ()
     """Weights that training does not change."""
