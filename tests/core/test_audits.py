@@ -17,7 +17,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._cli.screen import audit_record
-from surefoot._core.audit import audited, each, line
+from surefoot._core.audit import AuditLine, audited, each, line, merged
 from surefoot._core.registry import system_of
 
 F64 = torch.float64
@@ -245,3 +245,13 @@ def test_a_residual_network_that_overflows_in_a_loop_of_ones_own() -> None:
     trace.record(net)
     assert math.isnan(trace.gaps[-1])
     assert not sf.audit(trace, certificate).holds
+
+
+def test_audit_lines_of_phases_are_taken_together() -> None:
+    lines = [
+        AuditLine("a", True, 0.5, 2, None, 10),
+        AuditLine("b", True, None, None, None, 0),
+        AuditLine("a", False, 1.5, 13, 13, 5),
+        AuditLine("b", True, 0.1, 11, None, 5),
+    ]
+    assert merged(lines) == (AuditLine("a", False, 1.5, 13, 13, 15), AuditLine("b", True, 0.1, 11, None, 5))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import good_runs
 import pytest
 import torch
 from good_runs import normal
+from reported_runs import PLOTS, words
 
 import surefoot as sf
 from surefoot import _report
@@ -86,12 +85,7 @@ def reported(theorem: str) -> tuple[sf.Run, Facts, str]:
     steps = 1e-4 if theorem == "implicit/flow" else None  # which has none of its own
     run = sf.descend(net, loss, steps, ITERATIONS, 1e-3, certificate=certificate, progress=False)
     facts = Facts.of(run)
-    return run, facts, text(page(facts, dict.fromkeys(("gap", "steps", "conditions"), ""), "0"))
-
-
-def text(markup: str) -> str:
-    markup = re.sub(r"<(style|svg).*?</\1>", " ", markup, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", markup)))
+    return run, facts, words(page(facts, dict.fromkeys(PLOTS, ""), "0"))
 
 
 every = pytest.mark.parametrize("theorem", sorted({*DESCENDED} - OF_TRAINING))
