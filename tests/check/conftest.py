@@ -8,31 +8,28 @@ from pathlib import Path
 import pytest
 import torch
 from changes import GoodRun, once
+from draws import normal
 
 import surefoot as sf
 from surefoot._core.losses import Loss
 
 
-def _normal(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def squared(n: int, m: int, rank: int | None = None) -> Loss:
     """Squared loss on 20 Gaussian rows; ``rank`` below n makes X rank-deficient."""
-    X = _normal(20, n, seed=1)
+    X = normal(20, n, seed=1)
     if rank is not None:
-        X = _normal(20, rank, seed=1) @ _normal(rank, n, seed=2)
-    return sf.SquaredLoss(X, _normal(20, m, seed=3))
+        X = normal(20, rank, seed=1) @ normal(rank, n, seed=2)
+    return sf.SquaredLoss(X, normal(20, m, seed=3))
 
 
 def sensing(n: int, m: int, measurements: int) -> Loss:
     """Gaussian measurements."""
-    return sf.MatrixSensing(_normal(measurements, n, m, seed=4), _normal(measurements, seed=5))
+    return sf.MatrixSensing(normal(measurements, n, m, seed=4), normal(measurements, seed=5))
 
 
 def softmax(n: int, m: int) -> Loss:
     """Softmax regression on 20 Gaussian rows."""
-    return sf.SoftmaxRegression(_normal(20, n, seed=6), torch.arange(20) % m, 0.1, classes=m)
+    return sf.SoftmaxRegression(normal(20, n, seed=6), torch.arange(20) % m, 0.1, classes=m)
 
 
 LOSSES: dict[str, Callable[..., Loss]] = {"squared": squared, "sensing": sensing, "softmax": softmax}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from changes import GoodRun, once
+from draws import normal
 from tamper import StoredRun
 
 import surefoot as sf
@@ -29,10 +30,6 @@ RULES = ("certified-bb", "contraction", "sharp", "exact-line-search", "barzilai-
 RESNETS = ("local", "gd", "start")
 MADE = (*RULES, *RESNETS, "constant step", "deficient", "narrow", "long")
 TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "sharp", "sensing", "softmax")
-
-
-def normal(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 def descend(net: Any, loss: Any, path: Path, steps: Any = None, theorem: str | None = None, **options: Any) -> sf.Run:

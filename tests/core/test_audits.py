@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from draws import normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 import surefoot as sf
 from surefoot._cli.screen import audit_record
@@ -22,10 +22,6 @@ from surefoot._core.registry import system_of
 
 F64 = torch.float64
 DEFECT = "each iterate is a gradient step from the one before (relative defect)"
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 def two_layer(seed: int = 0) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from draws import normal
 from torch import Tensor
 
 import surefoot as sf
@@ -23,10 +24,6 @@ from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 from surefoot_check.statement import Segment
 
 DOUBLE = torch.float64
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def two_layer(X: Tensor, Y: Tensor, width: int = 200, std: float | None = None, theorem: str | None = None):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from draws import normal
 from torch import Tensor
 
 import surefoot as sf
@@ -21,10 +22,6 @@ from surefoot_check.arrays import digest, read_safetensors
 
 F64 = torch.float64
 ENGINES = pytest.mark.parametrize("engine", ["gram", "weights"])
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 X, Y = normal(40, 5), normal(40, 3, seed=1)

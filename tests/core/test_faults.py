@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from draws import normal
 from trainings import in_use
 
 import surefoot as sf
@@ -22,10 +22,6 @@ from surefoot._core.interrupts import StopRequest
 from surefoot._core.progress import progress_line
 
 F64 = torch.float64
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 X, Y = normal(30, 4), normal(30, 2, seed=1)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from draws import normal
 
 import surefoot as sf
 from surefoot import cli
@@ -29,10 +29,6 @@ from surefoot_check.__main__ import main
 from surefoot_check.arrays import read_safetensors
 
 F64 = torch.float64
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 def two_layer() -> tuple[sf.nn.TwoLayerLinear, sf.SquaredLoss]:

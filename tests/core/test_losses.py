@@ -7,16 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from draws import normal
 from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.problems import loss_of
 
 F64 = torch.float64
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 X, Y = normal(30, 4), normal(30, 3, seed=1)

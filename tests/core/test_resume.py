@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from draws import normal
 from programs import run_program
-from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.certificate import digests
@@ -20,10 +20,6 @@ from surefoot_check.checker import check
 from surefoot_check.verdict import Outcome
 
 F64 = torch.float64
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 X, Y = normal(40, 5), normal(40, 3, seed=1)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from deconvolution_pictures import kernel
-from good_runs import nearly_fitted, normal
+from draws import normal
+from good_runs import nearly_fitted
 
 import surefoot as sf
 from surefoot._core.engine import Iterate

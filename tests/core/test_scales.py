@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import scaled
 import torch
-from good_runs import normal
+from draws import normal
 
 import surefoot as sf
 from surefoot._core.plans import PLANS

@@ -6,16 +6,12 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from draws import normal
 
 import surefoot as sf
 from surefoot._core import softmax as softmax_module
 
 F64 = torch.float64
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 X, LABELS = normal(30, 4), torch.arange(30) % 3

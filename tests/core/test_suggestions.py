@@ -7,16 +7,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from draws import normal
 from torch import Tensor
 
 import surefoot as sf
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur, conjugate_gradients
 
 DOUBLE = torch.float64
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 X = normal(40, 4)

@@ -11,7 +11,8 @@ import flint
 import numpy as np
 import pytest
 import torch
-from good_runs import nearly_fitted, normal, sequential
+from draws import normal
+from good_runs import nearly_fitted, sequential
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from independent import feed_forward as exact

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from good_runs import nearly_fitted, normal, sequential
+from draws import normal
+from good_runs import nearly_fitted, sequential
 from torch import nn
 
 import surefoot as sf

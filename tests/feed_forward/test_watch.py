@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from good_runs import normal, sequential
+from draws import normal
+from good_runs import sequential
 from torch import nn
 
 import surefoot as sf

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from changes import GoodRun, check_changed, once, reevaluate
-from good_runs import normal
+from draws import normal
 from hand_made.linear_resnet import RUNS
 from tamper import StoredRun
 

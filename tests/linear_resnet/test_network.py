@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from draws import normal
 from torch import Tensor
 
 import surefoot as sf
@@ -15,10 +16,6 @@ from surefoot._linear_resnet.network import sufficient_alpha
 
 F64 = torch.float64
 ResNet = sf.nn.LinearResNet
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
 def explicit(d: int = 3, k: int = 2, m: int = 5, depth: int = 4) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 import good_runs
 import pytest
 import torch
-from good_runs import normal
+from draws import normal
 from reported_runs import PLOTS, words
 
 import surefoot as sf

@@ -35,7 +35,7 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
-from good_runs import normal
+from draws import normal
 from trainings import TRAININGS, differences
 
 import surefoot as sf

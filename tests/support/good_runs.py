@@ -8,18 +8,14 @@ from pathlib import Path
 import step_sizes_reference as reference
 import torch
 from deconvolution_pictures import kernel
+from draws import normal
 from tamper import safetensors
-from torch import Tensor, nn
+from torch import nn
 
 import surefoot as sf
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 
 ITERATIONS = 12
-
-
-def normal(*shape: int, seed: int) -> Tensor:
-    """Seeded Gaussian numbers in float64."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def two_layer(path: Path, seed: int = 0) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from deconvolution_pictures import kernel
-from good_runs import normal
+from draws import normal
 
 import surefoot as sf
 from surefoot._core.plans import PLANS

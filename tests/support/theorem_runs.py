@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import step_sizes_reference as reference
 import tamper
-import torch
+from draws import normal
 from good_runs import deconvolution, nearly_fitted
 
 import surefoot as sf
@@ -26,24 +26,20 @@ STEP_SIZES = {
 STEPS = 16
 
 
-def _normal(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def _resnet(name: str, path: Path) -> None:
     net = sf.nn.LinearResNet.modified_identity(3, 2, 8, 4, 60.0)
     if name == "far":  # products of layers whose norms the product of the layers' norms overstates
-        net = sf.nn.LinearResNet(_normal(6, 3, seed=3), _normal(2, 6, seed=4), 0.1 * _normal(4, 6, 6, seed=5))
-    X, Y = _normal(30, 3, seed=0), _normal(30, 2, seed=1)
+        net = sf.nn.LinearResNet(normal(6, 3, seed=3), normal(2, 6, seed=4), 0.1 * normal(4, 6, 6, seed=5))
+    X, Y = normal(30, 3, seed=0), normal(30, 2, seed=1)
     if name == "far":
-        Y = (net(X) + 0.001 * _normal(30, 2, seed=6)).detach()
+        Y = (net(X) + 0.001 * normal(30, 2, seed=6)).detach()
     loss = sf.SquaredLoss(X, Y)
     theorem = "linear-resnet/gd" if name == "gd" else None
     _descend(net, loss, theorem, path, steps=None if name == "gd" else "smooth")
 
 
 def _implicit(name: str, path: Path) -> None:
-    X, y = _normal(6, 5, seed=0), _normal(6, seed=1)
+    X, y = normal(6, 5, seed=0), normal(6, seed=1)
     X = X / X.norm(dim=1, keepdim=True)
     net = sf.nn.ImplicitReLU.certifiable(X, y, 24, seed=0)
     if name == "gd":  # the paper's condition asks for larger weights
@@ -96,8 +92,8 @@ OTHERS: dict[str, Callable[[Path], None]] = {
 
 def _two_layer(name: str, path: Path) -> None:
     theorem, _, sensing = name.partition(", ")
-    rows = _normal(3, 2, 2, seed=1) if sensing else _normal(8, 3, seed=1)
-    loss = sf.MatrixSensing(rows, _normal(3, seed=2)) if sensing else sf.SquaredLoss(rows, _normal(8, 2, seed=2))
+    rows = normal(3, 2, 2, seed=1) if sensing else normal(8, 3, seed=1)
+    loss = sf.MatrixSensing(rows, normal(3, seed=2)) if sensing else sf.SquaredLoss(rows, normal(8, 2, seed=2))
     _descend(sf.nn.TwoLayerLinear.gaussian(*loss.shape, 12, std=1.0, seed=0), loss, f"two-layer/{theorem}", path)
 
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from good_runs import nearly_fitted, normal
+from draws import normal
+from good_runs import nearly_fitted
 from safetensors.torch import load as load_tensors
 
 import surefoot as sf

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from changes import bumped, edit, everywhere, field, reevaluate, scaled
+from draws import normal as drawn
 from good_runs import nearly_fitted, sequential
-from good_runs import normal as drawn
 from tamper import SCHEDULE, Array, Change
 from torch import nn
 

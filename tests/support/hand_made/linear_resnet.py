@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from changes import bumped, edit, everywhere, field, reevaluate, scaled
-from good_runs import normal
+from draws import normal
 from tamper import SCHEDULE, Change, reevaluated
 
 import surefoot as sf

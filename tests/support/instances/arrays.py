@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import torch
+from draws import normal
 from torch import Tensor
 
 DOUBLE = torch.float64
-
-
-def normal(*shape: int, seed: int) -> Tensor:
-    """Gaussian entries."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def with_values(rows: int, columns: int, values: list[float], seed: int) -> Tensor:
