@@ -58,9 +58,9 @@ def numbers(
     if array is None:
         raise FormatError(f"{name} is missing")
     if array.dtype != dtype or array.size == 0 or dimensions not in (None, array.ndim):
-        of = "" if dimensions is None else f" with {dimensions} dimensions"
+        wanted = "" if dimensions is None else f" with {dimensions} dimensions"
         raise FormatError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; it must be {dtype.__name__}{of}, and not empty"
+            f"{name} has shape {array.shape} and dtype {array.dtype}; it must be {dtype.__name__}{wanted}, and not empty"
         )
     within(name, array, largest)
     return array

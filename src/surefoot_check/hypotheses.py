@@ -57,12 +57,12 @@ def check_hypotheses(
 
 def _arrays(case: _Case) -> None:
     """The arrays are those that the certificate names."""
-    found = {f"problem/{k}": v for k, v in case.hashes.items()}
-    found |= {f"initial/{k}": digest(v) for k, v in case.weights.items()}
+    hashes = {f"problem/{k}": v for k, v in case.hashes.items()}
+    hashes |= {f"initial/{k}": digest(v) for k, v in case.weights.items()}
     known = case.certificate.hashes
-    if found != known:  # also where an array is too many, whatever stands for its hash
-        names = found.keys() | known.keys()
-        differing = sorted(k for k in names if (k in found, found.get(k)) != (k in known, known.get(k)))
+    if hashes != known:  # also where an array is too many, whatever stands for its hash
+        names = hashes.keys() | known.keys()
+        differing = sorted(k for k in names if (k in hashes, hashes.get(k)) != (k in known, known.get(k)))
         case.reject(f"the arrays are those of the certificate: {', '.join(differing)} differ")
     else:
         case.report.add(case.claim, "the arrays are those of the certificate (sha256)", Outcome.ACCEPT)

@@ -26,7 +26,9 @@ class LinearMaps:
     """The map, with its error, from products of a level."""
     exact_map: Callable[[Weights], Any]
     """The map as an ``arb_mat``."""
-    own: Callable[[LinearMapProblem, Weights, Approximation], dict[str, Interval]] = lambda problem, weights, at: {}
+    own: Callable[[LinearMapProblem, Weights, Approximation], dict[str, Interval]] = (
+        lambda problem, weights, linear_map: {}
+    )
     """Further base quantities, at weights with this map."""
     FIXED: tuple[str, ...] = ()
     """Weights that training does not change."""
@@ -37,15 +39,18 @@ class LinearMaps:
 
     def read_weights(self, arrays: Weights, problem: LinearMapProblem, name: str) -> dict[str, Array]:
         """Those of ``shapes``, float64, of the arrays of the file ``name``."""
-        found = {key: numbers(arrays.get(key), f"{name}: {key}", LARGEST, len(of)) for key, of in self.shapes.items()}
-        lengths = self._lengths(problem, found)
-        for key, W in found.items():
+        weights = {
+            key: numbers(arrays.get(key), f"{name}: {key}", LARGEST, len(letters))
+            for key, letters in self.shapes.items()
+        }
+        lengths = self._lengths(problem, weights)
+        for key, W in weights.items():
             wanted = tuple(lengths[letter] for letter in self.shapes[key])
             if W.shape != wanted:
                 raise FormatError(
                     f"{name}: {key} has shape {W.shape}; it must have {wanted} to fit problem and weights"
                 )
-        return found
+        return weights
 
     def _lengths(self, problem: LinearMapProblem, weights: Weights) -> dict[str, int]:
         """By letter: n and m of the map, the others of the first weight that has them."""
@@ -62,13 +67,13 @@ class LinearMaps:
         self, problem: LinearMapProblem, weights: Weights, quantities: Mapping[str, float]
     ) -> dict[str, Interval]:
         """Smoothness, strong convexity and gap, and the system's own; without those that have no finite bound."""
-        at = self.end_to_end(weights, problem.level)
+        linear_map = self.end_to_end(weights, problem.level)
         shared = {
             "smoothness": problem.smoothness(),
             "strong_convexity": problem.strong_convexity(),
-            "initial_gap": (0.0, problem.gap_upper(at)),
+            "initial_gap": (0.0, problem.gap_upper(linear_map)),
         }
-        return bounded(shared | self.own(problem, weights, at))
+        return bounded(shared | self.own(problem, weights, linear_map))
 
     def gap_upper(self, problem: LinearMapProblem, weights: Weights) -> float:
         """Rigorous upper bound of the gap."""

@@ -51,18 +51,22 @@ def one_of(
 ) -> P:
     """The problem of these arrays at this level; ``FormatError`` where they do not fit together, or it is of none of the kinds,
     which are those of ``solver``; ``more`` is passed on."""
-    found = next((one for one in kinds if one.kind == kind), None)
-    if found is None:
+    problem_type = next((candidate for candidate in kinds if candidate.kind == kind), None)
+    if problem_type is None:
         raise FormatError(f"{solver} do not solve a problem of kind {kind!r}")
-    if arrays.keys() != found.dimensions.keys():
+    if arrays.keys() != problem_type.dimensions.keys():
         raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {kind!r}")
     read = {
         name: numbers(
-            arrays[name], f"array {name!r}", found.largest, count, np.int64 if name in found.integers else np.float64
+            arrays[name],
+            f"array {name!r}",
+            problem_type.largest,
+            count,
+            np.int64 if name in problem_type.integers else np.float64,
         )
-        for name, count in found.dimensions.items()
+        for name, count in problem_type.dimensions.items()
     }
-    return found(**read, level=level, **more)
+    return problem_type(**read, level=level, **more)
 
 
 class Samples(Problem):

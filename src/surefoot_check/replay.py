@@ -74,10 +74,10 @@ def replay_run(
             return [(f"exact descent of {len(steps)} steps, which takes {bits} bits or more", None, need)]
         with flint.ctx.workprec(bits):
             descent = kind(problem, initial, bits)
-            found, reached = _follow(descent, checkpoints, steps, bounds, bits)
+            findings, reached = _follow(descent, checkpoints, steps, bounds, bits)
             narrow = descent.enough_bits() > FIRST_BITS
-        if narrow or all(holds is not None for _, holds, _ in found):
-            return found
+        if narrow or all(holds is not None for _, holds, _ in findings):
+            return findings
         spent += (cost - spent) * (reached + 1) // (len(steps) + 1)
         # errors grow by about as many bits in every step
         bits = min(max(3 * bits // 2, bits * (len(steps) + 1) // (reached + 1) + 2 * SPARE_BITS), 4 * bits)

@@ -237,8 +237,8 @@ def read_problem(path: Path, data: Path | None) -> tuple[dict[str, Array], dict[
     # the user's own choice, unlike what lies in the directory: a link to it is followed
     arrays = map_safetensors(data.resolve())
     hashes = {name: digest(array) for name, array in arrays.items()}
-    found = {name: (array.dtype, array.shape, hashes[name]) for name, array in arrays.items()}
-    differing = sorted(name for name in found.keys() | declared.keys() if found.get(name) != declared.get(name))
+    facts = {name: (array.dtype, array.shape, hashes[name]) for name, array in arrays.items()}
+    differing = sorted(name for name in facts.keys() | declared.keys() if facts.get(name) != declared.get(name))
     if differing:
         raise FormatError(f"{data}: {', '.join(differing)} differ from what {declaration.name} declares")
     return arrays, hashes
@@ -344,11 +344,11 @@ class StoredWeights:
 
 def later_certificates(path: Path) -> dict[int, Path]:
     """The files of the certificates along the way by their iterations, in this order; each starts after 0."""
-    found = files_named(path, "certificate", ".json", MAX_LATER_CERTIFICATES)
-    found.pop("certificate.json", None)
-    if sum(found.values()) > MAX_LATER_BYTES:
+    sizes = files_named(path, "certificate", ".json", MAX_LATER_CERTIFICATES)
+    sizes.pop("certificate.json", None)
+    if sum(sizes.values()) > MAX_LATER_BYTES:
         raise FormatError(f"{path}: the later certificates have more than {MAX_LATER_BYTES} bytes; certify less often")
-    files = {_start_of(path / name): path / name for name in found}
+    files = {_start_of(path / name): path / name for name in sizes}
     if 0 in files:
         raise FormatError(
             f"{files[0].name}: a later certificate starts after iteration 0; that of 0 is certificate.json"
@@ -362,19 +362,19 @@ def _start_of(file: Path) -> int:
 
 def files_named(folder: Path, start: str, end: str, limit: int) -> dict[str, int]:
     """Names, sorted, and sizes of the entries of a directory whose names start and end so."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.startswith(start) and entry.name.endswith(end):
-                    found[entry.name] = entry.stat(follow_symlinks=False).st_size
-                    if len(found) > limit:
+                    sizes[entry.name] = entry.stat(follow_symlinks=False).st_size
+                    if len(sizes) > limit:
                         raise FormatError(
                             f"{folder}: has more than {limit} files {start}*{end}; remove those not needed"
                         )
     except OSError as error:
         raise FormatError(f"{folder}: cannot be read ({error})") from error
-    return dict(sorted(found.items()))
+    return dict(sorted(sizes.items()))
 
 
 def read_steps(path: Path) -> list[float]:

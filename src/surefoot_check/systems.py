@@ -44,7 +44,7 @@ def with_modules(names: Sequence[str]) -> Mapping[str, System]:
         if system.name in systems:
             raise ValueError(f"system {name!r} calls its system {system.name!r}, which is taken; give it another name")
         ids = [theorem.id for theorem in system.theorems]
-        if len(set(ids)) < len(ids) or not all(one.startswith(f"{system.name}/") for one in ids):
+        if len(set(ids)) < len(ids) or not all(identifier.startswith(f"{system.name}/") for identifier in ids):
             raise ValueError(
                 f"system {name!r} has the theorems {', '.join(ids)}; "
                 f"each needs an id of its own that starts with {system.name + '/'!r}"

@@ -81,10 +81,10 @@ class Graph:
         value = getattr(first.value, METHODS.get(name, name))(*(node.value for node in others))
         return Traced(self, self._index(name, *(node.index for node in nodes)), value)
 
-    def choose(self, found: Inequality) -> bool:
+    def choose(self, inequality: Inequality) -> bool:
         """Whether it is certain. That, or that its opposite is, is a choice; what cannot be decided is none."""
-        left, right = self.number(found.left), self.number(found.right)
-        values = Inequality("", left.value, found.relation, right.value)
+        left, right = self.number(inequality.left), self.number(inequality.right)
+        values = Inequality("", left.value, inequality.relation, right.value)
         for each in (values, values.opposite):
             if each.certain:
                 self.choices[left.index, each.relation, right.index] = None

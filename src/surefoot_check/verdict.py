@@ -111,13 +111,13 @@ def lines(report: Report, verbose: bool = False) -> Iterator[str]:
     code = f", with the code of {', '.join(report.modules)}, which you named" if report.modules else ""
     yield f"surefoot-check: {report.directory}{what}{code}"
     for claim, group in groupby(report.lines, key=lambda line: line.claim):
-        found = list(group)
-        accepted = sum(line.outcome is Outcome.ACCEPT for line in found)
+        members = list(group)
+        accepted = sum(line.outcome is Outcome.ACCEPT for line in members)
         short = claim not in ("L1", "L3") and accepted > 1 and not verbose
         if short:
             what = "stored weights lie under the guaranteed bound" if claim == "L2" else "checks"
             yield str(Line(claim, f"{accepted} {what}", Outcome.ACCEPT))
-        yield from (str(line) for line in found if not (short and line.outcome is Outcome.ACCEPT))
+        yield from (str(line) for line in members if not (short and line.outcome is Outcome.ACCEPT))
     if report.outcome is Outcome.ACCEPT:
         yield from (f"     note  {note}" for note in report.notes)
     yield f"outcome: {report.outcome.value}"

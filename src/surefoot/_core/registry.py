@@ -85,9 +85,9 @@ def system_named(name: str) -> AnyCertifiable:
     for system in certifiable:
         if system.name == name:
             return system
-    found = unknown("system", name, [system.name for system in certifiable])
+    text = unknown("system", name, [system.name for system in certifiable])
     raise ValueError(
-        f"{found}; one of your own is known once its module is imported, by the program with --system MODULE"
+        f"{text}; one of your own is known once its module is imported, by the program with --system MODULE"
     )
 
 

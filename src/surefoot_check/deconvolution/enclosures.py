@@ -85,11 +85,11 @@ class Deconvolution(Problem):
         """B for each image, in C order of the leading dimensions."""
         lead, size = self.observed.shape[:-2], self.kernel.shape[-2:]
         if self.weights is not None and self.scales is not None:
-            one = Blur(list(self.kernel), self.weights, self.scales, self.periodic, self.domain, self.level)
-            return [one] * math.prod(lead)
+            blur = Blur(list(self.kernel), self.weights, self.scales, self.periodic, self.domain, self.level)
+            return [blur] * math.prod(lead)
         if math.prod(self.kernel.shape[:-2]) == 1:
-            one = Blur([self.kernel.reshape(size)], None, np.ones(1), self.periodic, self.domain, self.level)
-            return [one] * math.prod(lead)
+            blur = Blur([self.kernel.reshape(size)], None, np.ones(1), self.periodic, self.domain, self.level)
+            return [blur] * math.prod(lead)
         kernels = np.broadcast_to(self.kernel, lead + size).reshape(-1, *size)
         return [Blur([k], None, np.ones(1), self.periodic, self.domain, self.level) for k in kernels]
 
@@ -138,12 +138,14 @@ def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST)
     filters = numbers(arrays["filters"], "array 'filters'", GREATEST_TAP, 2)
     if len(filters) != 2 or filters.shape[1] % 2 or filters.shape[1] > MAX_TAPS:
         raise FormatError(f"filters has shape {filters.shape}; it must be (2, n), n even and at most {MAX_TAPS}")
-    found = Deconvolution(observed, kernel, weights, scales, float(penalty[0]), bool(periodic), filters, levels, level)
-    (rows, columns), (height, width) = kernel.shape[-2:], found.domain
+    problem = Deconvolution(
+        observed, kernel, weights, scales, float(penalty[0]), bool(periodic), filters, levels, level
+    )
+    (rows, columns), (height, width) = kernel.shape[-2:], problem.domain
     if rows > height or columns > width:
         raise FormatError("the kernel is larger than the picture")
-    if not 1 <= levels < min(found.domain).bit_length():
-        raise FormatError(f"levels is {levels}; images of {found.domain} cannot be split so often")
+    if not 1 <= levels < min(problem.domain).bit_length():
+        raise FormatError(f"levels is {levels}; images of {problem.domain} cannot be split so often")
     blocks = images * count * -(-height // ROWS) * -(-width // COLUMNS)
     if (
         images * count > MAX_CONVOLUTIONS
@@ -153,7 +155,7 @@ def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST)
         raise FormatError(
             f"{images} x ({height} x {width}) pixels with {count} x ({rows} x {columns}) taps are more than is checked"
         )
-    return found
+    return problem
 
 
 def read_weights(arrays: Mapping[str, Array], problem: Deconvolution, name: str) -> dict[str, Array]:

@@ -79,11 +79,11 @@ class LinearisedADMM(Theorem):
 
 def product_above(x: Number, y: Number) -> Number:
     """xy, of floats rounded upwards; 10 times the float 0.1 is above 1, and rounded to nearest it is 1."""
-    found = x * y
-    if not isinstance(found, float):
-        return found
-    exact = not math.isfinite(found) or Fraction(found) >= Fraction(x) * Fraction(y)
-    return found if exact else math.nextafter(found, math.inf)
+    product = x * y
+    if not isinstance(product, float):
+        return product
+    exact = not math.isfinite(product) or Fraction(product) >= Fraction(x) * Fraction(y)
+    return product if exact else math.nextafter(product, math.inf)
 
 
 def distance(q: Quantities) -> Number:

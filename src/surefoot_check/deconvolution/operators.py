@@ -143,12 +143,12 @@ class Blur:
     def adjoint(self, y: Approximation) -> Approximation:
         """Bᵀy."""
         parts = [y] if self.weights is None else [y * Approximation(w) for w in self.weights]
-        found = []
+        images = []
         for part, convolution in zip(parts, self._convolutions, strict=True):
             grid = np.zeros(self.domain)
             grid[self._window] = part.value
-            found.append(convolution.adjoint(Approximation(grid, part.error)))
-        return _added(found)
+            images.append(convolution.adjoint(Approximation(grid, part.error)))
+        return _added(images)
 
     def majorized(self, layers: list[Approximation]) -> Approximation:
         """Mz of the K_j z."""
@@ -203,17 +203,17 @@ class Wavelet:
 
     def analysis(self, z: Approximation) -> Approximation:
         """Wz for z (H, W)."""
-        found = z
+        image = z
         for size in self._sizes:
-            found = self._filtered(self._filtered(found, size, self._split), size, self._split, along_columns=True)
-        return found
+            image = self._filtered(self._filtered(image, size, self._split), size, self._split, along_columns=True)
+        return image
 
     def synthesis(self, x: Approximation) -> Approximation:
         """Wᵀx for x (H, W)."""
-        found = x
+        image = x
         for size in reversed(self._sizes):
-            found = self._filtered(self._filtered(found, size, self._merge, along_columns=True), size, self._merge)
-        return found
+            image = self._filtered(self._filtered(image, size, self._merge, along_columns=True), size, self._merge)
+        return image
 
     def _filtered(self, x: Approximation, size: Shape, step: Step, along_columns: bool = False) -> Approximation:
         """One filtering step of the part of that size in the upper left corner."""
@@ -278,13 +278,13 @@ def filter_defect(filters: Array) -> Fraction:
     length, unit = filters.shape[1], Fraction(1, 4**1074)
     low, high = ([int(Fraction(tap) * 2**1074) for tap in taps] for taps in filters.tolist())
     worst = Fraction(0)
-    for one in (low, high):
+    for row in (low, high):
         total = Fraction(0)
         for other in (low, high):
             for shift in range(2 - length, length, 2):
                 first, last = max(0, -shift), min(length, length - shift)
-                product = sum(a * b for a, b in zip(one[first:last], other[first + shift :], strict=False))
-                total += abs(product * unit - (one is other and shift == 0))
+                product = sum(a * b for a, b in zip(row[first:last], other[first + shift :], strict=False))
+                total += abs(product * unit - (row is other and shift == 0))
         worst = max(worst, total)
     return worst
 
@@ -309,7 +309,7 @@ def _toeplitz(taps: Array, count: int) -> Array:
 
 
 def _added(parts: Sequence[Approximation]) -> Approximation:
-    found = parts[0]
+    total = parts[0]
     for part in parts[1:]:
-        found = found + part
-    return found
+        total = total + part
+    return total

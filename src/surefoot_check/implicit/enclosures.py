@@ -228,20 +228,20 @@ class Measured:
         np.add.at(masses, left, (1.0 - weight + slack) * squares)
         np.add.at(masses, left + 1, (weight + slack) * squares)
         relative = 1.0 + (4.0 * len(values) + 2.0 * C.shape[1] + 40.0) * UNIT_ROUNDOFF
-        found: dict[str, Interval] = {"kappa": (0.0, up(kappa, 8))}
+        enclosures: dict[str, Interval] = {"kappa": (0.0, up(kappa, 8))}
         if _vanishes(r):
-            return found | dict.fromkeys(MASSES, (0.0, 0.0))
+            return enclosures | dict.fromkeys(MASSES, (0.0, 0.0))
         for name, mass in zip(MASSES, masses, strict=True):
             root = up(math.sqrt(up(float(mass) * relative + TINY, 3)) + moved, 2)
-            found[name] = (0.0, up(root * root))
-        return found
+            enclosures[name] = (0.0, up(root * root))
+        return enclosures
 
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
         """Where ``quantities`` has node_min and node_max, those of ``implicit/spectral`` (its κ and masses); else those of the
         other theorems, which know of Z its extreme singular values only."""
         problem, weights, level = self.problem, self.weights, self.problem.level
         scale = float(weights["gamma"])
-        found: dict[str, Interval] = {
+        enclosures: dict[str, Interval] = {
             "gamma": (scale, scale),
             "norm_A": self.norm_A,
             "norm_X": norm_bounds(problem.X, level),
@@ -249,12 +249,12 @@ class Measured:
             "initial_gap": (0.0, _half_square(self.residual)),
         }
         if "node_min" in quantities and "node_max" in quantities:
-            return bounded(found | self.spectral(quantities["node_min"], quantities["node_max"]))
+            return bounded(enclosures | self.spectral(quantities["node_min"], quantities["node_max"]))
         smallest, norm = extreme_bounds(self.Z.value, level)
-        found["sigma_min_Z"], found["norm_Z"] = around(smallest, self.Z.error), around(norm, self.Z.error)
-        found["norm_W"] = norm_bounds(weights["W"], level)
-        found["frobenius_X"] = Approximation(problem.X).bounds()
-        return bounded(found)
+        enclosures["sigma_min_Z"], enclosures["norm_Z"] = around(smallest, self.Z.error), around(norm, self.Z.error)
+        enclosures["norm_W"] = norm_bounds(weights["W"], level)
+        enclosures["frobenius_X"] = Approximation(problem.X).bounds()
+        return bounded(enclosures)
 
 
 def base_quantities(

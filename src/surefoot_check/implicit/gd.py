@@ -19,9 +19,9 @@ FACTOR = 8.0
 
 def hypotheses(q: Quantities) -> list[Inequality]:
     """(17), (18) and (19)."""
-    at = paper.constants(q)
-    F, slope = q["frobenius_X"], 1.0 - at.g0
-    right = 16.0 * at.Q * at.l3 * at.l3 * F * F / (slope * slope)
+    values = paper.constants(q)
+    F, slope = q["frobenius_X"], 1.0 - values.g0
+    right = 16.0 * values.Q * values.l3 * values.l3 * F * F / (slope * slope)
     square = q["sigma_min_Z"] * q["sigma_min_Z"]
     last = Inequality("(19): 16 Q l3^2 |X|_F^2/(1-g0)^2 <= alpha^2", right, "<=", square)
     return [*paper.conditions(q, FACTOR, ("(17)", "(18)")), last]
@@ -29,10 +29,10 @@ def hypotheses(q: Quantities) -> list[Inequality]:
 
 def largest_step(q: Quantities) -> Number:
     """The bound of (20)."""
-    at = paper.constants(q)
-    slope, total = 1.0 - at.g0, at.Q * at.l3 * at.l3 + at.l1 * at.l1
+    values = paper.constants(q)
+    slope, total = 1.0 - values.g0, values.Q * values.l3 * values.l3 + values.l1 * values.l1
     F, alpha = q["frobenius_X"], q["sigma_min_Z"]
-    second = 2.0 * slope * slope * at.Q * at.l3 * at.l3 / (total * total * F * F)
+    second = 2.0 * slope * slope * values.Q * values.l3 * values.l3 / (total * total * F * F)
     return smaller(4.0 / (alpha * alpha), second)
 
 

@@ -36,8 +36,8 @@ def derived(q: Quantities) -> dict[str, Number]:
     """The same by name; none where they make no sense."""
     if not all(c.certain for c in well_posed(q)):
         return {}
-    at = constants(q)
-    return {"l1": at.l1, "l2": at.l2, "l3": at.l3, "g0": at.g0, "Q": at.Q}
+    values = constants(q)
+    return {"l1": values.l1, "l2": values.l2, "l3": values.l3, "g0": values.g0, "Q": values.Q}
 
 
 def well_posed(q: Quantities) -> list[Inequality]:
@@ -51,17 +51,17 @@ def well_posed(q: Quantities) -> list[Inequality]:
 def conditions(q: Quantities, factor: float, names: tuple[str, str]) -> list[Inequality]:
     """The two conditions of both theorems, the first as its three parts; ``factor`` is 4 for the flow, 8 for
     descent."""
-    at = constants(q)
+    values = constants(q)
     F, R = q["frobenius_X"], residual_norm(q)
     square = q["sigma_min_Z"] * q["sigma_min_Z"]
-    scale = factor * F * R / (1.0 - at.g0)
+    scale = factor * F * R / (1.0 - values.g0)
     first, second = names
     parts = {
-        "b: l1/C3": at.l1 / q["C3"],
-        "A: g0 l1 l3/((1-g0) C2 l2)": at.g0 * at.l1 * at.l3 / ((1.0 - at.g0) * q["C2"] * at.l2),
-        "W: l3/C1": at.l3 / q["C1"],
+        "b: l1/C3": values.l1 / q["C3"],
+        "A: g0 l1 l3/((1-g0) C2 l2)": values.g0 * values.l1 * values.l3 / ((1.0 - values.g0) * q["C2"] * values.l2),
+        "W: l3/C1": values.l3 / q["C1"],
     }
-    cubed = 2.0 * factor * at.Q * at.l3 * F * F * R / ((1.0 - at.g0) * (1.0 - at.g0))
+    cubed = 2.0 * factor * values.Q * values.l3 * F * F * R / ((1.0 - values.g0) * (1.0 - values.g0))
     return [
         *(
             Inequality(f"{first} for {part} times {factor:g} |X|_F R/(1-g0) <= alpha^2", scale * value, "<=", square)

@@ -34,10 +34,10 @@ def marks(horizon: float) -> list[int]:
     """0, 1, 2, …, growing by ``GROWTH``, up to the horizon. Any increasing integers from 0 would do."""
     last = int(min(max(horizon, 1.0), FARTHEST))
     longest = max(1, int(LONGEST * last))
-    found = [0]
-    while found[-1] < last:
-        found.append(min(found[-1] + min(1 + int(GROWTH * found[-1]), longest), last))
-    return found
+    iterations = [0]
+    while iterations[-1] < last:
+        iterations.append(min(iterations[-1] + min(1 + int(GROWTH * iterations[-1]), longest), last))
+    return iterations
 
 
 class Majorant:
@@ -85,13 +85,13 @@ def model(q: Quantities) -> Model | None:
     majorant = Majorant(q)
     if not majorant.usable:
         return None
-    at = marks(float(q["horizon"]))
-    values = [majorant(k) for k in at]
+    iterations = marks(float(q["horizon"]))
+    values = [majorant(k) for k in iterations]
     total: Number = 0.0
-    for start, end, here, there in zip(at, at[1:], values, values[1:], strict=False):
+    for start, end, here, there in zip(iterations, iterations[1:], values, values[1:], strict=False):
         total = total + block_sum(end - start, here, there)
     total = q["eta"] * total + values[-1] / q["node_min"]
-    return Model(at, values, total, sqrt(majorant.nu_squared))
+    return Model(iterations, values, total, sqrt(majorant.nu_squared))
 
 
 def block_sum(n: int, first: Number, last: Number) -> Number:
@@ -117,17 +117,17 @@ def perturbation(q: Quantities) -> Number:
     return (2.0 * z0 + shift) * shift + hidden + z * q["tau"] + q["kappa"]
 
 
-def path_sum(q: Quantities, at: Model) -> Number:
+def path_sum(q: Quantities, blocks: Model) -> Number:
     """S ≥ Σ η‖r_k‖."""
-    return at.total / (1.0 - perturbation(q) / q["node_min"])
+    return blocks.total / (1.0 - perturbation(q) / q["node_min"])
 
 
-def needed(q: Quantities, at: Model) -> tuple[Number, Number, Number]:
+def needed(q: Quantities, blocks: Model) -> tuple[Number, Number, Number]:
     """The least f, ρ and B that the radii in ``q`` admit."""
-    S, s, epsilon = path_sum(q, at), sigma(q), perturbation(q)
+    S, s, epsilon = path_sum(q, blocks), sigma(q), perturbation(q)
     z = initial_norm(q) + q["f"] * s
     stretch = sqrt(1.0 + q["kappa"] / q["node_min"])
-    path = stretch * (at.nu + epsilon / s * S) + (q["f"] * s + q["tau"]) * S
+    path = stretch * (blocks.nu + epsilon / s * S) + (q["f"] * s + q["tau"]) * S
     return (
         shared.sensitivity(q, z) * q["B"] * S / s,
         shared.hidden_drift(q, z, S),
@@ -146,24 +146,24 @@ class Spectral(Theorem):
     choices = ("eta", "f", "rho", "B", "tau", "delta", "node_min", "node_max", "horizon")
 
     def derived(self, q: Quantities) -> dict[str, Number]:
-        at = model(q)
+        blocks = model(q)
         values: dict[str, Number] = {"q": shared.contraction(q)}
-        if at is None:
+        if blocks is None:
             return values
-        values |= {"P": at.total, "nu": at.nu, "sigma": sigma(q), "z": initial_norm(q) + q["f"] * sigma(q)}
+        values |= {"P": blocks.total, "nu": blocks.nu, "sigma": sigma(q), "z": initial_norm(q) + q["f"] * sigma(q)}
         if values["q"] < 1.0:
             values["c"], values["epsilon"] = shared.sensitivity(q, values["z"]), perturbation(q)
             if values["epsilon"] < q["node_min"]:
-                values["S"] = path_sum(q, at)
+                values["S"] = path_sum(q, blocks)
         return values
 
     def conditions(self, q: Quantities) -> list[Inequality]:
-        at = model(q)
+        blocks = model(q)
         conditions = [
             Inequality("the features have full row rank: sigma^2 > kappa", q["node_min"], ">", q["kappa"]),
             Inequality("the map stays a contraction: gamma (|A| + rho) < 1", shared.contraction(q), "<", 1.0),
         ]
-        if at is None:
+        if blocks is None:
             return [
                 *conditions,
                 Inequality("the nodes lie apart: node_max > 1.001 node_min", q["node_max"], ">", 1.001 * q["node_min"]),
@@ -174,7 +174,7 @@ class Spectral(Theorem):
         conditions.append(Inequality("the perturbation: epsilon < sigma^2", perturbation(q), "<", q["node_min"]))
         if not conditions[-1].certain:
             return conditions
-        f, rho, B = needed(q, at)
+        f, rho, B = needed(q, blocks)
         s = sigma(q)
         return [
             *conditions,
@@ -189,19 +189,19 @@ class Spectral(Theorem):
         yield from shared.signs(q)
         # counts to a target are relative to the first level: a higher one would let the first block fall by any factor
         yield Inequality("the first level is the initial gap", schedule[0].level, "<=", q["initial_gap"])
-        at = model(q)
-        assert at is not None
-        yield Inequality("one segment for each block, and an endless one", len(schedule), ">=", len(at.marks))
-        yield Inequality("no segment beyond", len(schedule), "<=", len(at.marks))
-        yield Inequality("the blocks reach the horizon", at.marks[-1], ">=", q["horizon"])
-        yield Inequality("no block lies beyond the horizon", at.marks[-1], "<=", q["horizon"])
+        blocks = model(q)
+        assert blocks is not None
+        yield Inequality("one segment for each block, and an endless one", len(schedule), ">=", len(blocks.marks))
+        yield Inequality("no segment beyond", len(schedule), "<=", len(blocks.marks))
+        yield Inequality("the blocks reach the horizon", blocks.marks[-1], ">=", q["horizon"])
+        yield Inequality("no block lies beyond the horizon", blocks.marks[-1], "<=", q["horizon"])
         step = q["eta"] * (q["node_min"] - perturbation(q))
-        for index, ((first, last), segment) in enumerate(zip(levels(q, at), schedule, strict=False)):
+        for index, ((first, last), segment) in enumerate(zip(levels(q, blocks), schedule, strict=False)):
             where = f"segment {index}"
-            yield Inequality(f"{where}: is a block of the model", segment.start, "<=", at.marks[index])
-            yield Inequality(f"{where}: is a whole block of it", segment.start, ">=", at.marks[index])
+            yield Inequality(f"{where}: is a block of the model", segment.start, "<=", blocks.marks[index])
+            yield Inequality(f"{where}: is a whole block of it", segment.start, ">=", blocks.marks[index])
             yield from starts_with(segment, q["eta"])
-            count = at.marks[index + 1] - at.marks[index]
+            count = blocks.marks[index + 1] - blocks.marks[index]
             yield Inequality(
                 f"{where}: ends with its block", -1 if segment.count is None else segment.count, ">=", count
             )
@@ -216,7 +216,7 @@ class Spectral(Theorem):
         yield Inequality("the last decrease is that of one step", step * (2.0 - step), ">=", final.decrease)
 
 
-def levels(q: Quantities, at: Model) -> Iterator[tuple[Number, Number]]:
+def levels(q: Quantities, blocks: Model) -> Iterator[tuple[Number, Number]]:
     """For each block, bounds of the gap at its start and end such that the geometric interpolation of them bounds it
     in between: ½(p̃_k + C)² with C ≥ T_k on the whole block, since p̃_k + C is log-convex."""
     eta, epsilon = q["eta"], perturbation(q)
@@ -225,7 +225,7 @@ def levels(q: Quantities, at: Model) -> Iterator[tuple[Number, Number]]:
     fall = smaller(eta * (q["node_min"] - epsilon), 0.75)
     factor = 1.0 - fall
     T: Number = 0.0
-    for start, end, here, there in zip(at.marks, at.marks[1:], at.values, at.values[1:], strict=False):
+    for start, end, here, there in zip(blocks.marks, blocks.marks[1:], blocks.values, blocks.values[1:], strict=False):
         n = end - start
         highest = T + eta * epsilon * block_sum(n, here, there)
         first, last = here + highest, there + highest

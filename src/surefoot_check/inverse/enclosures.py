@@ -91,27 +91,27 @@ def base_quantities(
     from flint import ctx
 
     C = weights["C"]
-    found: dict[str, Enclosure] = {
+    enclosures: dict[str, Enclosure] = {
         "lower": (problem.lower, problem.lower),
         "upper": (problem.upper, problem.upper),
     }
     before = ctx.prec
     ctx.prec = PRECISION
     try:
-        found["deviation"] = _largest(ball(c) - 1 for c in C.ravel().tolist())
+        enclosures["deviation"] = _largest(ball(c) - 1 for c in C.ravel().tolist())
         ranges = _start(problem)
-        found["initial_gap"] = ranges.gap()
+        enclosures["initial_gap"] = ranges.gap()
         finite = True
         for name, row in zip(RESIDUALS, C, strict=False):
             if finite:
                 ranges = _image(residual_polynomial(row), ranges)
-                found[name] = ranges.gap()
-                finite = math.isfinite(found[name][1])
+                enclosures[name] = ranges.gap()
+                finite = math.isfinite(enclosures[name][1])
             if not finite:
-                found[name] = (0.0, math.inf)
+                enclosures[name] = (0.0, math.inf)
     finally:
         ctx.prec = before
-    return found
+    return enclosures
 
 
 def residual_polynomial(row: Array) -> Any:

@@ -88,53 +88,53 @@ def _smaller_bound(x: Array, y: Array) -> Array:
     return np.frompyfunc(lambda a, b: a.min(b) if b.is_finite() else a, 2, 1)(x, y)
 
 
-def _deviations(at: Measured, radius: Number) -> _Deviations:
-    depth = len(at.a)
-    delta, epsilon = np.zeros_like(at.a), np.zeros_like(at.b)
-    a_bar, b_bar = at.a.copy(), at.b.copy()
+def _deviations(measured: Measured, radius: Number) -> _Deviations:
+    depth = len(measured.a)
+    delta, epsilon = np.zeros_like(measured.a), np.zeros_like(measured.b)
+    a_bar, b_bar = measured.a.copy(), measured.b.copy()
     for layer in range(1, depth):
         # the squares of products, not products of squares: those of two small factors vanish beside a large one
-        terms = at.between[:layer, layer] * a_bar[:layer]
+        terms = measured.between[:layer, layer] * a_bar[:layer]
         delta[layer] = radius * (np.sqrt(terms @ terms) + UNDERFLOW)
         a_bar[layer] += delta[layer]
     for layer in range(depth - 2, -1, -1):
-        terms = at.between[layer, layer + 1 :] * b_bar[layer + 1 :]
+        terms = measured.between[layer, layer + 1 :] * b_bar[layer + 1 :]
         epsilon[layer] = radius * (np.sqrt(terms @ terms) + UNDERFLOW)
         b_bar[layer] += epsilon[layer]
     return _Deviations(delta, a_bar, epsilon, b_bar)
 
 
-def pl_constant(at: Measured, radius: Number) -> Number:
+def pl_constant(measured: Measured, radius: Number) -> Number:
     """μ of ``constants``, alone: in time L² instead of L³."""
-    return _pl_constant(at, radius, _deviations(at, radius))
+    return _pl_constant(measured, radius, _deviations(measured, radius))
 
 
-def _pl_constant(at: Measured, radius: Number, moved: _Deviations) -> Number:
-    b_low = _larger(at.b_low - moved.epsilon * (1.0 + SLACK), 0.0)
-    w = b_low * _larger(at.a_low - moved.delta * (1.0 + SLACK), 0.0)
-    if (at.p_low > 1e-150).all():  # its square does not underflow
-        log_low, inverse = np.log(at.p_low), 1.0 / (at.p_low * at.p_low)
+def _pl_constant(measured: Measured, radius: Number, moved: _Deviations) -> Number:
+    b_low = _larger(measured.b_low - moved.epsilon * (1.0 + SLACK), 0.0)
+    w = b_low * _larger(measured.a_low - moved.delta * (1.0 + SLACK), 0.0)
+    if (measured.p_low > 1e-150).all():  # its square does not underflow
+        log_low, inverse = np.log(measured.p_low), 1.0 / (measured.p_low * measured.p_low)
         share = radius * np.sqrt(_all_but_one(inverse)) * (1.0 + SLACK)
         product = np.exp(_all_but_one(log_low) - _rounding_of_sums(log_low))
-        w = _larger(w, at.b_low[-1] * at.a_low[0] * product * _larger(1.0 - share - SLACK, 0.0))
+        w = _larger(w, measured.b_low[-1] * measured.a_low[0] * product * _larger(1.0 - share - SLACK, 0.0))
     w = _larger(w - UNDERFLOW, 0.0)
     return (w * w).sum() * (1.0 - 4.0 * SLACK)
 
 
-def constants(at: Measured, radius: Number) -> Constants:
+def constants(measured: Measured, radius: Number) -> Constants:
     """Lemma 3 with ρ_l = ∞ and the joint radius ϱ = ``radius``, rounded outwards."""
-    depth = len(at.a)
-    moved = _deviations(at, radius)
+    depth = len(measured.a)
+    moved = _deviations(measured, radius)
     a_bar, b_bar = moved.a_bar, moved.b_bar
-    m2, m_bar = at.between * at.between, at.between.copy()
+    m2, m_bar = measured.between * measured.between, measured.between.copy()
     m_bar2 = m2.copy()
     for j in range(2, depth):  # m̄_ij = m_ij + d_ij, column by column
         m_bar[: j - 1, j] += radius * (np.sqrt(m_bar2[: j - 1, :j] @ m2[:j, j]) + UNDERFLOW)
         m_bar2[: j - 1, j] = m_bar[: j - 1, j] * m_bar[: j - 1, j]
     # the multiplicative forms, which recover the paper's theorem at W = 0
-    scale = at.b[-1] * at.a[0]
+    scale = measured.b[-1] * measured.a[0]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # p near 0: infinite or NaN, not the minimum
-        log_p, inverse = np.log(at.p), 1.0 / (at.p * at.p)
+        log_p, inverse = np.log(measured.p), 1.0 / (measured.p * measured.p)
         rounding = _rounding_of_sums(log_p)
         without_one = np.exp(_all_but_one(log_p) + rounding + radius * np.sqrt(_all_but_one(inverse)))
         z = _smaller_bound(a_bar * b_bar, scale * without_one) + UNDERFLOW
@@ -142,7 +142,7 @@ def constants(at: Measured, radius: Number) -> Constants:
         direct = b_bar[None, :] * a_bar[:, None] * m_bar
         M = np.triu(_smaller_bound(direct, scale * without_two) + UNDERFLOW, 1)
     return Constants(
-        pl_constant=_pl_constant(at, radius, moved),
+        pl_constant=_pl_constant(measured, radius, moved),
         gauss_newton=(z * z).sum() * (1.0 + 4.0 * SLACK),
         bilinear=_largest_eigenvalue(M + M.T) * (1.0 + 4.0 * SLACK),
     )

@@ -65,11 +65,11 @@ def _layers(W: Array) -> tuple[Array, Array]:
 
 def end_to_end(weights: Mapping[str, Array], level: Level) -> Approximation:
     """(B P_L … P_1 A)ᵀ (d, k) with its error."""
-    found = Approximation(weights["A"])
+    product = Approximation(weights["A"])
     for layer, error in zip(*_layers(weights["W"]), strict=True):
-        found = found.image(layer, norm_bounds(layer, level)[1], level, float(error))
-    found = found.image(weights["B"], norm_bounds(weights["B"], level)[1], level)
-    return Approximation(np.ascontiguousarray(found.value.T), found.error)
+        product = product.image(layer, norm_bounds(layer, level)[1], level, float(error))
+    product = product.image(weights["B"], norm_bounds(weights["B"], level)[1], level)
+    return Approximation(np.ascontiguousarray(product.value.T), product.error)
 
 
 def exact_map(weights: Mapping[str, Array]) -> Any:

@@ -49,20 +49,20 @@ def self_test() -> None:
             zero, or float64 arithmetic (scalar, elementwise or matrix product) is not IEEE 754 double
             precision.
     """
-    one, half_ulp, tiny = np.ones(9), np.full(9, 2.0**-53), np.full(9, ETA)
+    ones, half_ulp, tiny = np.ones(9), np.full(9, 2.0**-53), np.full(9, ETA)
     nearest = {
-        "1 + 2^-53": (one + half_ulp, 1.0),
-        "-1 - 2^-53": (-one - half_ulp, -1.0),
-        "1 + 3*2^-54": (one + 1.5 * half_ulp, 1.0 + 2.0**-52),
-        "1 - 2^-55": (one - half_ulp / 4, 1.0),
-        "-1 + 2^-55": (-one + half_ulp / 4, -1.0),
-        "1 / 3": (one / (3 * one), float.fromhex("0x1.5555555555555p-2")),
-        "sqrt(2)": (np.sqrt(2 * one), float.fromhex("0x1.6a09e667f3bcdp+0")),
+        "1 + 2^-53": (ones + half_ulp, 1.0),
+        "-1 - 2^-53": (-ones - half_ulp, -1.0),
+        "1 + 3*2^-54": (ones + 1.5 * half_ulp, 1.0 + 2.0**-52),
+        "1 - 2^-55": (ones - half_ulp / 4, 1.0),
+        "-1 + 2^-55": (-ones + half_ulp / 4, -1.0),
+        "1 / 3": (ones / (3 * ones), float.fromhex("0x1.5555555555555p-2")),
+        "sqrt(2)": (np.sqrt(2 * ones), float.fromhex("0x1.6a09e667f3bcdp+0")),
     }
     for text, (computed, expected) in nearest.items():
         if not bool(np.all(computed == expected)):
             raise RuntimeError(f"self-test: {text} is not rounded to nearest; reset the rounding mode of this process")
-    scalar_one, scalar_step = float(one[0]), float(half_ulp[0])
+    scalar_one, scalar_step = float(ones[0]), float(half_ulp[0])
     if scalar_one + scalar_step != 1.0 or scalar_one - scalar_step / 4 != 1.0:
         raise RuntimeError("self-test: Python floats are not rounded to nearest; reset the rounding mode")
     if math.sqrt(2 * scalar_one) != float.fromhex("0x1.6a09e667f3bcdp+0"):
@@ -72,7 +72,7 @@ def self_test() -> None:
 
     smallest_normal = np.full(9, 2.0**-1022)
     if not (
-        bool(np.all(tiny * one == ETA))
+        bool(np.all(tiny * ones == ETA))
         and bool(np.all(tiny + tiny == 2.0**-1073))
         and bool(np.all(smallest_normal / 4 == 2.0**-1024))
         and float(tiny[0]) > 0.0
@@ -299,17 +299,17 @@ def witnesses(routine: Callable[..., Any], *arrays: Array, **options: Any) -> tu
     """What a routine of numpy's linear algebra returns; ``None`` where it fails, or returns what is no finite number."""
     try:
         with np.errstate(all="ignore"):
-            found = routine(*arrays, **options)
+            output = routine(*arrays, **options)
     except np.linalg.LinAlgError:
         return None
-    results = tuple(np.asarray(x, dtype=np.float64) for x in (found if isinstance(found, tuple) else (found,)))
+    results = tuple(np.asarray(x, dtype=np.float64) for x in (output if isinstance(output, tuple) else (output,)))
     return results if all(np.isfinite(x).all() for x in results) else None
 
 
 def cholesky_factor(M: Array) -> Array | None:
     """The lower factor that numpy computes of a symmetric matrix; ``None`` where it has none."""
-    found = witnesses(np.linalg.cholesky, M) if np.isfinite(M).all() else None
-    return None if found is None else found[0]
+    factors = witnesses(np.linalg.cholesky, M) if np.isfinite(M).all() else None
+    return None if factors is None else factors[0]
 
 
 def minus_multiple(G: Array, s: float) -> Array:

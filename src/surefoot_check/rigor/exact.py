@@ -106,8 +106,8 @@ def fixed(A: Array, exactly: bool = False) -> Fixed:
 
 def integers(A: Array) -> tuple[list[int], int]:
     """N and e with A = N 2^e entrywise (in C order), exactly; e is as large as possible."""
-    found = fixed(A, exactly=True)
-    return found.entries.ravel().tolist(), found.exponent
+    multiples = fixed(A, exactly=True)
+    return multiples.entries.ravel().tolist(), multiples.exponent
 
 
 def root_above(square: int, exponent: int) -> float:
@@ -134,8 +134,8 @@ def above(n: int, exponent: int) -> float:
 
 def _square(entries: Iterable[Any]) -> int:
     """Sum of squares of integers."""
-    found = list(entries)
-    return int(sum(map(mul, found, found)))
+    numbers = list(entries)
+    return int(sum(map(mul, numbers, numbers)))
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ def operand(A: Array | Operand) -> Operand:
     """A as an ``fmpz_mat``."""
     if isinstance(A, Operand):
         return A
-    found = fixed(A)
-    return Operand(A, found.matrix(), found.exponent, found.error)
+    multiples = fixed(A)
+    return Operand(A, multiples.matrix(), multiples.exponent, multiples.error)
 
 
 def _apart(exponents: tuple[int, int], size: int) -> bool:

@@ -65,9 +65,9 @@ def cheap_norm(A: Array) -> float:
     """Upper bound of the spectral norm: the smaller of sqrt(‖A‖₁‖A‖_∞), which bounds that of |A| too, and ‖A‖_F."""
     magnitudes = np.abs(A)
     rows, columns = A.shape
-    one = up(float(magnitudes.sum(axis=0).max(initial=0.0)), rows)
+    one_norm = up(float(magnitudes.sum(axis=0).max(initial=0.0)), rows)
     infinity = up(float(magnitudes.sum(axis=1).max(initial=0.0)), columns)
-    return min(up(math.sqrt(one) * math.sqrt(infinity), 3), frobenius_upper(A))
+    return min(up(math.sqrt(one_norm) * math.sqrt(infinity), 3), frobenius_upper(A))
 
 
 def extreme_bounds(A: Array, level: Level = FAST) -> tuple[Interval, Interval]:
@@ -190,10 +190,10 @@ def _excess(M: Array, level: Level) -> float | None:
 
 def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
     """Enclosure of ‖Bᵀv‖/‖v‖ for some v that M, nearly singular, makes small; ``adjoint``: Bᵀ as an operand."""
-    found = witnesses(np.linalg.solve, M, np.where(np.arange(len(M)) % 3 == 0, -1.0, 1.0))
-    if found is None or not found[0].any():
+    solution = witnesses(np.linalg.solve, M, np.where(np.arange(len(M)) % 3 == 0, -1.0, 1.0))
+    if solution is None or not solution[0].any():
         return 0.0, math.inf
-    v = level.witness(found[0][:, None] / float(np.abs(found[0]).max()))
+    v = level.witness(solution[0][:, None] / float(np.abs(solution[0]).max()))
     image, error = level.product(adjoint, v)
     size, norm = frobenius_upper(v), frobenius_upper(image)
     # a norm exceeds the true one by less than 1e-12 of it
@@ -206,10 +206,10 @@ def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
 
 def inverse_bound(A: Array, level: Level = FAST) -> float:
     """Lower bound of σ_min of A (m, n), m ≤ n, by M4; 0 where the witness is of no use."""
-    found = witnesses(np.linalg.inv if A.shape[0] == A.shape[1] else _right_inverse, A)
-    if found is None:
+    inverses = witnesses(np.linalg.inv if A.shape[0] == A.shape[1] else _right_inverse, A)
+    if inverses is None:
         return 0.0
-    Y, identity = found[0], np.eye(len(A))
+    Y, identity = inverses[0], np.eye(len(A))
     defect = level.sharp_residual(identity, A, Y)
     if A.shape[0] == A.shape[1]:
         defect = min(defect, level.sharp_residual(identity, Y, A))

@@ -64,10 +64,10 @@ def singular_value_bounds(A: np.ndarray, level: Level = FAST) -> tuple[Array, Ar
 
 def _singular_value_witness(B: Array, level: Level) -> tuple[Array, Array] | None:
     # B scaled: its entries stand for a matrix within eta entrywise.
-    found = witnesses(np.linalg.svd, B, full_matrices=False)
-    if found is None:
+    factors = witnesses(np.linalg.svd, B, full_matrices=False)
+    if factors is None:
         return None
-    U, s, Vt = found
+    U, s, Vt = factors
     U, Vt = level.witness(U), level.operand(level.witness(Vt))
     left_defect, right_defect = level.defect(U), level.defect(Vt.T)
     if not (left_defect < 0.5 and right_defect < 0.5):
@@ -121,10 +121,10 @@ def symmetric_eigenvalue_bounds(A: np.ndarray, level: Level = FAST) -> tuple[Arr
 
 
 def _eigenvalue_witness(B: Array, level: Level) -> tuple[Array, Array] | None:
-    found = witnesses(np.linalg.eigh, B)
-    if found is None:
+    factors = witnesses(np.linalg.eigh, B)
+    if factors is None:
         return None
-    w, V = found
+    w, V = factors
     V = level.witness(V)
     columns = level.operand(V)
     defect = level.defect(columns)
@@ -192,10 +192,10 @@ def imbalance_eigenvalue_bounds(W1: np.ndarray, W2: np.ndarray, level: Level = F
 def _low_rank_imbalance(Z: Array, signs: Array, level: Level) -> tuple[Array, Array, float] | None:
     # Bounds of the eigenvalues of Q M Q^T and of ||F|| (notation of `imbalance_eigenvalue_bounds`).
     p, h = Z.shape
-    found = witnesses(np.linalg.qr, Z.T)
-    if found is None:
+    factors = witnesses(np.linalg.qr, Z.T)
+    if factors is None:
         return None
-    Q, R = found
+    Q, R = factors
     Q, R = level.operand(level.witness(Q)), level.witness(R)
     defect = level.defect(Q)
     if not defect < 0.5:

@@ -119,7 +119,7 @@ class LeastSquaresBatch(Batch):
         """The problems, each as one of vectors."""
         columns = self.Y[:, :, None], self.optimum[:, :, None]
         each = zip(self.M, *columns, self.smallest_singular, self.norms, strict=True)
-        return [LeastSquares(*one, self.level, interpolates=True) for one in each]
+        return [LeastSquares(*arrays, self.level, interpolates=True) for arrays in each]
 
     def gap_bound(self, p: int, x: Array) -> float:
         return self._systems[p].gap_upper(Approximation(x[:, None]))
@@ -230,9 +230,9 @@ class PenalisedBatch(Batch):
     def _objective_ball(self, p: int, x: Array) -> Any:
         """F_p(x) in ball arithmetic."""
         entries = [ball(float(v)) for v in x]
-        one = sum((abs(v) for v in entries), ball(0.0))
-        two = sum((v * v for v in entries), ball(0.0))
-        penalty = ball(float(self.lam[p])) * one + ball(float(self.l2[p])) * two / 2
+        size = sum((abs(v) for v in entries), ball(0.0))
+        square = sum((v * v for v in entries), ball(0.0))
+        penalty = ball(float(self.lam[p])) * size + ball(float(self.l2[p])) * square / 2
         return self._loss_ball(p, (arb_matrix(self.M[p]) * arb_matrix(x)).entries()) + penalty
 
     @abstractmethod

@@ -78,7 +78,7 @@ def base_quantities(
     """Enclosures of the quantities in ``constants.DIRECTIONS`` that the kind of problem has, and that have a finite bound."""
     beta = [float(b) for b in weights["beta"]]
     low, high = (float(v) for v in weights["range"])
-    found: dict[str, Interval] = {
+    enclosures: dict[str, Interval] = {
         "initial_gap": (0.0, gap_upper(problem, weights)),
         "range_low": (low, low),
         "range_high": (high, high),
@@ -87,16 +87,18 @@ def base_quantities(
     if isinstance(problem, LeastSquaresBatch):
         # of a matrix without a nonzero entry there is nothing to contract
         some = [p for p in range(problem.count) if problem.M[p].any()] or range(problem.count)
-        found["convexity_ratio"] = _extreme([quotient_of(problem.smallest[p], beta[p]) for p in some], min)
+        enclosures["convexity_ratio"] = _extreme([quotient_of(problem.smallest[p], beta[p]) for p in some], min)
     if isinstance(problem, PenalisedBatch):
         convexity = zip(problem.strong_convexity, problem.smoothness, beta, strict=True)  # lower bounds, at most β1
-        found["loss_convexity_ratio"] = _extreme([quotient_of((mu, high), b) for mu, (_, high), b in convexity], min)
+        enclosures["loss_convexity_ratio"] = _extreme(
+            [quotient_of((mu, high), b) for mu, (_, high), b in convexity], min
+        )
         penalty = [quotient_of((float(m), float(m)), b) for m, b in zip(problem.l2, beta, strict=True)]
-        found["penalty_convexity_ratio"] = _extreme(penalty, min)
+        enclosures["penalty_convexity_ratio"] = _extreme(penalty, min)
         radii = [_radius(problem, p, x) for p, x in enumerate(weights["x"])]
         energies = [up(b * up(radius * radius), 2) for b, radius in zip(beta, radii, strict=True)]
-        found["radius_energy"] = (0.0, sum_up(energies))
-    return bounded(found)
+        enclosures["radius_energy"] = (0.0, sum_up(energies))
+    return bounded(enclosures)
 
 
 def _radius(problem: PenalisedBatch, p: int, x: Array) -> float:

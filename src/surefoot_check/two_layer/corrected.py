@@ -38,14 +38,14 @@ def positive_rate_limit(q: Quantities) -> Number:
 
 def _limits(q: Quantities) -> Iterator[Inequality]:
     """The published roots are roots up to their accuracy, or e2 the end e3 of its range, and η0 is below all limits."""
-    e1, e2, at = q["e1"], q["e2"], barred(q, q["e2"])
+    e1, e2, bars = q["e1"], q["e2"], barred(q, q["e2"])
     yield Inequality("e1 solves eta K_bar0 = 1 from below", e1 * barred(q, e1)["k_bar"], "<=", 1.0 + ROOT_ACCURACY)
     yield Inequality("e1 solves eta K_bar0 = 1 from above", e1 * barred(q, e1)["k_bar"], ">=", 1.0 - ROOT_ACCURACY)
     left = 4.0 * q["smoothness"] * q["initial_gap"] * e2 * e2
     kept = -expm1(-power(e2, q["c"]))
-    right = kept * at["delta_loss"]
+    right = kept * bars["delta_loss"]
     # 1 - Δ is a difference of terms of this size, and cancels where e2 is close to 2/K̄_0, or to (2μ̄)^(1/(d-1))
-    error = ROOT_ACCURACY * (left + kept * (2.0 * at["mu_bar"] * e2 + power(e2, q["d"])))
+    error = ROOT_ACCURACY * (left + kept * (2.0 * bars["mu_bar"] * e2 + power(e2, q["d"])))
     yield Inequality("e2 lies in its range", e2 * (1.0 - ROOT_ACCURACY), "<=", q["e3"])  # beyond, mu_bar is negative
     yield Inequality("e2 keeps the imbalance close", left - error, "<=", right)
     if not e2 >= q["e3"] * (1.0 - ROOT_ACCURACY):
@@ -92,9 +92,9 @@ class Corrected(Theorem):
         }
         eta = q.get("initial_step", 0.0)
         if eta > 0.0:
-            at = barred({**q, **values}, eta)
-            values |= {"mu_bar": at["mu_bar"], "K_bar0": at["k_bar"], "rho_bar": 1.0 - at["rate_loss"]}
-            values["delta"] = 1.0 - at["delta_loss"]
+            bars = barred({**q, **values}, eta)
+            values |= {"mu_bar": bars["mu_bar"], "K_bar0": bars["k_bar"], "rho_bar": 1.0 - bars["rate_loss"]}
+            values["delta"] = 1.0 - bars["delta_loss"]
         if "e1" in q and "e2" in q:
             values["e3"] = positive_rate_limit({**q, **values})
             values["eta_max"] = smaller(smaller(q["e1"], q["e2"]), values["e3"])
@@ -111,18 +111,18 @@ class Corrected(Theorem):
             return conditions
         if not eta > 0.0:
             return [*conditions, Inequality("first step: eta0 > 0", eta, ">", 0.0)]
-        at = barred(q, eta)
+        bars = barred(q, eta)
         left = 4.0 * q["smoothness"] * q["initial_gap"] * eta * eta
         return [
             *conditions,
-            Inequality("step below 1/K_bar: eta0 K_bar0 < 1", eta * at["k_bar"], "<", 1.0),
-            Inequality("rate stays positive: mu_bar > 0", at["mu_bar"], ">", 0.0),
-            Inequality("1 - Delta > 0", at["delta_loss"], ">", 0.0),
+            Inequality("step below 1/K_bar: eta0 K_bar0 < 1", eta * bars["k_bar"], "<", 1.0),
+            Inequality("rate stays positive: mu_bar > 0", bars["mu_bar"], ">", 0.0),
+            Inequality("1 - Delta > 0", bars["delta_loss"], ">", 0.0),
             Inequality(
                 "imbalance stays close: 4 K L0 eta0^2 < (1-exp(-eta0^c))(1-Delta)",
                 left,
                 "<",
-                -expm1(-power(eta, q["c"])) * at["delta_loss"],
+                -expm1(-power(eta, q["c"])) * bars["delta_loss"],
             ),
         ]
 

@@ -24,20 +24,22 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
     return arb_matrix(weights["W1"]) * arb_matrix(weights["W2"]).transpose()
 
 
-def own_quantities(problem: LinearMapProblem, weights: Mapping[str, Array], at: Approximation) -> dict[str, Interval]:
+def own_quantities(
+    problem: LinearMapProblem, weights: Mapping[str, Array], linear_map: Approximation
+) -> dict[str, Interval]:
     """Of the weights, and of a minimiser that is unique, in ``constants.DIRECTIONS``."""
-    of = measure(weights["W1"], weights["W2"], problem.level)
-    found: dict[str, Interval] = {
-        "lambda_plus": of.plus,
-        "lambda_minus": of.minus,
-        "lambda_n": of.nth,
-        "lambda_m": of.mth,
-        "sigma_max_squared": sum_of([squared(*norm) for norm in of.norms]),
+    imbalance = measure(weights["W1"], weights["W2"], problem.level)
+    enclosures: dict[str, Interval] = {
+        "lambda_plus": imbalance.plus,
+        "lambda_minus": imbalance.minus,
+        "lambda_n": imbalance.nth,
+        "lambda_m": imbalance.mth,
+        "sigma_max_squared": sum_of([squared(*norm) for norm in imbalance.norms]),
     }
     if problem.unique_optimum and problem.strong_convexity()[0] > 0.0:
-        found["optimum_sigma_min"], found["optimum_sigma_max"] = problem.optimum_singular_values()
-        found["initial_distance"] = problem.distance(at)
-    return found
+        enclosures["optimum_sigma_min"], enclosures["optimum_sigma_max"] = problem.optimum_singular_values()
+        enclosures["initial_distance"] = problem.distance(linear_map)
+    return enclosures
 
 
 ENCLOSURES = LinearMaps("two-layer networks", {"W1": "nh", "W2": "mh"}, end_to_end, exact_map, own_quantities)

@@ -68,10 +68,10 @@ class Imbalance:
 def measure(W1: Array, W2: Array, level: Level = FAST) -> Imbalance:
     """All from one Gram matrix where the factors are wide and large, and that is sharp; else by ``spectra``."""
     (n, h), m = W1.shape, len(W2)
-    found = _of_gram(W1, W2, level) if SMALL < n + m <= h else None
-    if isinstance(found, Imbalance):
-        return found
-    norms = found or (singular_extremes(W1, level)[1], singular_extremes(W2, level)[1])
+    from_gram = _of_gram(W1, W2, level) if SMALL < n + m <= h else None
+    if isinstance(from_gram, Imbalance):
+        return from_gram
+    norms = from_gram or (singular_extremes(W1, level)[1], singular_extremes(W2, level)[1])
     lower, upper = imbalance_eigenvalue_bounds(W1, W2, level)
 
     def positive(low: Any, high: Any) -> Interval:
@@ -130,8 +130,8 @@ def _estimates(G: Array, n: int) -> list[tuple[float, float]] | None:
     if spectrum is None:
         return None
     values, m = spectrum[0], len(G) - n
-    found = [float(values[-1]), float(values[m]), float(-values[0]), float(-values[m - 1])]
-    return [(found[0], found[1]), (found[2], found[3])] if min(found) > 0.0 else None
+    extremes = [float(values[-1]), float(values[m]), float(-values[0]), float(-values[m - 1])]
+    return [(extremes[0], extremes[1]), (extremes[2], extremes[3])] if min(extremes) > 0.0 else None
 
 
 def _confirmed(
@@ -173,5 +173,5 @@ def _confirmed(
     # sign (T - s I) - keep I, whose diagonal is rounded twice
     M = minus_multiple(sign * minus_multiple(T, s), total + keep)
     rounding = 2.0 * UNIT_ROUNDOFF * (float(np.abs(diagonal).max()) + s + total + keep)
-    found = level.indefiniteness(M)
-    return s if found is not None and up(found + rounding, 6) <= keep else None
+    defect = level.indefiniteness(M)
+    return s if defect is not None and up(defect + rounding, 6) <= keep else None

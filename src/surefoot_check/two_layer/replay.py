@@ -67,13 +67,13 @@ class TwoLayer(Descent):
         # ‖ZZᵀ - VVᵀ‖_F ≤ 2‖V‖e + e², and a block is no farther
         moved = (2 * frobenius(V)[1] + self.radius) * self.radius
         around, gram = moved + ball(error), frobenius(exact)
-        found: list[tuple[str, Any, Any, Any, Any]] = []
+        defects: list[tuple[str, Any, Any, Any, Any]] = []
         for name, rows, columns in (("map", slice(n), slice(n, n + m)), ("Gram matrix", slice(None), slice(None))):
             block, apart = (arb_mat([row[columns] for row in M.tolist()[rows]]) for M in (exact, difference))
             (near, far), (least, most) = frobenius(apart), frobenius(block)
             least, most = least + ball(FLOOR) * gram[0] - 2 * moved, most + ball(FLOOR) * gram[1] + 2 * moved
-            found.append((name, near - around, far + around, least, most))
-        return found
+            defects.append((name, near - around, far + around, least, most))
+        return defects
 
     @staticmethod
     def multiplications(arrays: Mapping[str, Array], weights: Mapping[str, Array], steps: int, stored: int) -> int:
