@@ -52,6 +52,12 @@ def test_hostile_coefficients_are_decided_in_bounded_time(good_run: GoodRun, tmp
         assert report.outcome is Outcome.REJECT
 
 
+def test_coefficients_beyond_the_limit_are_rejected(good_run: GoodRun, tmp_path: Path) -> None:
+    report = check_changed(good_run("ones"), changed("C", lambda C: np.full_like(C, 2e30)), tmp_path / "run")
+    assert report.outcome is Outcome.REJECT
+    assert "C has entries that are not finite or exceed 1e+30" in report.lines[0].name
+
+
 def test_residuals_without_a_bound_cannot_be_left_out(good_run: GoodRun, tmp_path: Path) -> None:
     def change(run: StoredRun) -> None:
         run.weights["C"] = 1e30 * np.ones_like(run.weights["C"])
