@@ -20,8 +20,8 @@ import tyro
 from ._cli import commands
 from ._cli.commands import Train
 from ._cli.errors import Exit, message_of
-from ._cli.named import program, with_systems
 from ._cli.options import Runnable, TrainOptions
+from ._cli.plugins import program, with_systems
 from ._core.registry import SYSTEMS
 from ._core.system import Certifiable
 from ._core.team import RankLostError, together

@@ -21,9 +21,9 @@ from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.status import RunStatus
 from .._two_layer.command import Train
+from .built import Built
 from .errors import Exit
 from .options import Json
-from .problem import Built
 from .screen import Screen, count, number, print_json
 from .training import Trained, refuse_existing, train
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from tyro.conf import arg
 
 from .._data.numpy_files import UNREADABLE
+from .built import at_least_one
 from .errors import message_of
-from .problem import at_least_one
 
 SIZE, COUNT = (50, 100), 100
 

@@ -22,10 +22,10 @@ from .._core.registry import descendable_of, system_named
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
+from .built import Built, Question
 from .errors import Exit, NoCertificate, message_of
-from .named import program
 from .options import Flag, Json, KeepProblem, Quiet, TrainOptions
-from .problem import Built, Question
+from .plugins import program
 from .screen import Screen, audit_record, certificate_record, count, print_json
 
 LIMITS = ("max_iterations", "tolerance", "epochs", "minutes")

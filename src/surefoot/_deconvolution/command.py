@@ -14,10 +14,10 @@ import torch
 from tyro.conf import arg
 
 from .._cli import learned
+from .._cli.built import at_least_one
 from .._cli.learned import NETWORK, Out
 from .._cli.matrices import inner_inverse
 from .._cli.options import Flag, Json, Quiet, train_exits
-from .._cli.problem import at_least_one
 from .._cli.screen import Screen, count
 from .._learning.run import TrainStatus
 from .command_deblur import Deblur

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from tyro.conf import Positional, arg
 
+from .._cli.built import at_least_one
 from .._cli.errors import Exit
 from .._cli.options import Flag, Json, Quiet
-from .._cli.problem import at_least_one
 from .._cli.screen import Screen, certificate_record, count, number, print_json
 from .._core.io import write_atomic
 from .._core.status import RunStatus

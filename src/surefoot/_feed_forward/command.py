@@ -13,8 +13,8 @@ from tyro.conf import arg
 
 from surefoot_check.feed_forward.activations import ACTIVATIONS
 
+from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.options import Rows, certify_exits, train_exits
-from .._cli.problem import Built, Question, at_least_one, check_seed
 from .._cli.rows import held_out, inputs, load
 from .._cli.screen import number
 from .._cli.training import Certifying, Training

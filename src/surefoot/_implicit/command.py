@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from tyro.conf import arg
 
+from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.errors import NoCertificate
 from .._cli.options import certify_exits, train_exits
-from .._cli.problem import Built, Question, at_least_one, check_seed
 from .._cli.screen import Screen, number
 from .._cli.training import Certifying, Training
 from .._core.run import Run

@@ -15,11 +15,11 @@ from torch import Tensor
 from tyro.conf import arg
 
 from .._cli import learned, training
+from .._cli.built import at_least_one
 from .._cli.errors import Exit, message_of
 from .._cli.learned import Out, Resume
 from .._cli.matrices import Matrices, Split, load
 from .._cli.options import Flag, Json, Quiet, certify_exits, train_exits
-from .._cli.problem import at_least_one
 from .._cli.screen import Screen, certificate_record, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import arg
 
+from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.options import Rows, certify_exits, train_exits
-from .._cli.problem import Built, Question, at_least_one, check_seed
 from .._cli.rows import load, rows_of, table_facts
 from .._cli.training import Certifying, Training
 from .._core.losses import SquaredLoss

@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from tyro.conf import arg
 
 from .._cli import learned
+from .._cli.built import at_least_one
 from .._cli.learned import Out, Resume
 from .._cli.matrices import Matrices, Split, inner_inverse, load
 from .._cli.options import Flag, Json, Quiet, train_exits
-from .._cli.problem import at_least_one
 from .._cli.screen import Screen, number
 from .._learning.run import TrainStatus
 from .learned_svd import LearnedSVD

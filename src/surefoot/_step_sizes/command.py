@@ -16,11 +16,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from tyro.conf import arg
 
 from .._cli import learned, training
+from .._cli.built import at_least_one
 from .._cli.errors import Exit, message_of
 from .._cli.learned import Out, Resume
 from .._cli.matrices import matrix_size
 from .._cli.options import Flag, Json, KeepProblem, Quiet, certify_exits, train_exits
-from .._cli.problem import at_least_one
 from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend

@@ -4,9 +4,9 @@ The module that ``System.command`` names has a dataclass ``Certify``, a dataclas
 and their docstrings the help texts.
 """
 
+from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.errors import Exit, NoCertificate
 from .._cli.options import Flag, Json, KeepProblem, Rows, Runnable, Source, TrainOptions, certify_exits, train_exits
-from .._cli.problem import Built, Question, at_least_one, check_seed
 from .._cli.rows import Table, load, rows_of, table_facts
 from .._cli.screen import Screen, count, number, print_json
 from .._cli.training import Certifying, Training, run_certify, run_train

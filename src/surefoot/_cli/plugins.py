@@ -1,4 +1,4 @@
-"""Systems of others: the modules that a person names before the command. Nothing else loads code of others."""
+"""Plug-ins: systems of others, in modules that a person names before the command. Nothing else loads code of others."""
 
 from __future__ import annotations
 
