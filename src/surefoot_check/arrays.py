@@ -67,19 +67,9 @@ def numbers(
 
 
 def digest(array: np.ndarray) -> str:
-    """SHA-256 of dtype, shape and bytes.
-
-    The hash covers f"{dtype.str}{shape}" in ASCII, for example "<f8(3, 4)", and then the entries in C order,
-    little-endian.
-
-    Args:
-        array: any shape; boolean, integer or floating dtype.
-
-    Returns:
-        64 hexadecimal digits.
-
-    Raises:
-        ValueError: the dtype is not boolean, integer or floating.
+    """SHA-256 of dtype, shape and bytes, as 64 hexadecimal digits: of f"{dtype.str}{shape}" in ASCII, for example "<f8(3,
+    4)", and then of the entries in C order, little-endian. ``ValueError`` for a dtype that is not boolean, integer or
+    floating.
     """
     if array.dtype.kind not in "biuf":
         raise ValueError(f"array has dtype {array.dtype}; only boolean, integer and floating arrays have a digest")
@@ -183,19 +173,11 @@ def _check_tree(value: object, source: str) -> None:
 
 
 def read_json(path: str | os.PathLike[str], max_bytes: int = 64 << 20) -> object:
-    """Read one JSON value strictly.
-
-    Args:
-        path: a regular file, not a symbolic link.
-        max_bytes: largest accepted size.
-
-    Returns:
-        dict, list, str, int (64 bits), finite float, bool or None.
+    """Read one JSON value strictly: dict, list, str, int (64 bits), finite float, bool or None.
 
     Raises:
-        FormatError: the file cannot be read, is too large, is not UTF-8, is not exactly one JSON value,
-            repeats a key in an object, holds NaN, infinity or a number that overflows, or is nested deeper
-            than 64 levels.
+        FormatError: the file cannot be read, is no regular file or a link, is too large, is not UTF-8, is not exactly one JSON
+            value, repeats a key in an object, holds NaN, infinity or a number that overflows, or is nested deeper than 64 levels.
     """
     return parse_json(read_bytes(path, max_bytes), str(path))
 
@@ -205,12 +187,8 @@ def read_json_lines(path: str | os.PathLike[str], max_bytes: int) -> Iterator[ob
 
     An unfinished last line, without a line break and not valid by itself, counts as absent: a writer was killed there.
 
-    Args:
-        path: a regular file, not a symbolic link.
-        max_bytes: largest accepted size of the file; a line has at most 64 KiB.
-
     Raises:
-        FormatError: the file cannot be read or is too large, or a line is empty, too long or no valid value.
+        FormatError: the file cannot be read or is too large, or a line is empty, of more than 64 KiB or no valid value.
     """
     with _opened(path, max_bytes) as (file, _):
         number = 0
@@ -229,14 +207,10 @@ def read_json_lines(path: str | os.PathLike[str], max_bytes: int) -> Iterator[ob
 
 
 def parse_hex(text: object, name: str) -> float:
-    """The float that `float.hex` wrote as `text`.
-
-    Args:
-        text: a string exactly as `float.hex` writes it, such as "0x1.8000000000000p+1".
-        name: the field, for the message.
+    """The float that `float.hex` wrote as `text`, such as "0x1.8000000000000p+1".
 
     Raises:
-        FormatError: not a string, not in that form (other spellings of a number included), or not finite.
+        FormatError: not a string, not in that form (other spellings of a number included), or not finite; ``name`` is the field.
     """
     if not isinstance(text, str) or _HEX_FLOAT.fullmatch(text) is None:
         raise FormatError(f"{name}: {repr(text)[:60]} is not a hexadecimal float; write it with float.hex")
@@ -252,17 +226,12 @@ def parse_hex(text: object, name: str) -> float:
 def read_safetensors(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> dict[str, np.ndarray]:
     """Read every array of a safetensors file: an 8-byte little-endian length, a JSON header, raw arrays.
 
-    Args:
-        path: a regular file, not a symbolic link.
-        max_bytes: largest accepted size of the file.
-
-    Returns:
-        name -> array, a copy in C order; dtypes F64, F32, I64, I32, U8, BOOL. Entries may be NaN or infinite.
+    They are copies in C order, by name; dtypes F64, F32, I64, I32, U8, BOOL. Entries may be NaN or infinite.
 
     Raises:
-        FormatError: the file cannot be read or is too large; the header is longer than 1 MiB or than the
-            file, or is not a JSON object of valid entries; an array's span does not match its shape; spans
-            overlap, leave gaps or do not cover the file exactly; a boolean is neither 0 nor 1.
+        FormatError: the file cannot be read, is no regular file or a link, or is too large; the header is longer than 1 MiB or
+            than the file, or is not a JSON object of valid entries; an array's span does not match its shape; spans overlap,
+            leave gaps or do not cover the file exactly; a boolean is neither 0 nor 1.
     """
     views = _views(memoryview(read_bytes(path, max_bytes)), path)
     return {name: view.copy() for name, view in views.items()}
@@ -272,13 +241,6 @@ def map_safetensors(path: str | os.PathLike[str], max_bytes: int = MAX_MAPPED_BY
     """The arrays of a safetensors file as `read_safetensors` has them, but read-only and mapped: only pages in use are in memory.
 
     The file must not be changed by others as long as the arrays are used.
-
-    Args:
-        path: a regular file, not a symbolic link.
-        max_bytes: largest accepted size of the file.
-
-    Raises:
-        FormatError: as `read_safetensors`.
     """
     with _opened(path, max_bytes) as (file, size):
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""

@@ -27,6 +27,7 @@ from surefoot_check import check
 from surefoot_check.feed_forward import enclosures, local
 from surefoot_check.feed_forward.activations import ACTIVATIONS
 from surefoot_check.feed_forward.lipschitz import is_below
+from surefoot_check.feed_forward.network import Network
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.rigor.exact import EXACT
 from surefoot_check.verdict import Outcome
@@ -257,3 +258,12 @@ def test_a_larger_network_is_accepted_at_both_levels(tmp_path: Path) -> None:
     assert run.audit().holds
     for level in ("fast", "exact"):
         assert check(tmp_path, level).outcome is Outcome.ACCEPT
+
+
+def test_a_change_of_the_jacobian_below_the_range_of_floats_is_not_none() -> None:
+    """Inputs of 1e-200 before a tanh and a frozen layer: Λ is some 1e-400, which no float but 0 is near."""
+    X, layers = np.full((1, 1), 1e-200), np.array([[1, 0, 1], [1, 0, 0]])
+    problem = Network(X, np.ones((1, 1)), layers, np.zeros((2, 2)), frozen={"W2": np.ones((1, 1))})
+    assert enclosures.Measured(problem, {"W1": np.ones((1, 1))}).lipschitz(1.0) > 0.0
+    linear = Network(X, np.ones((1, 1)), np.array([[1, 0, 0]]), np.zeros((1, 2)))
+    assert enclosures.Measured(linear, {"W1": np.ones((1, 1))}).lipschitz(1.0) == 0.0

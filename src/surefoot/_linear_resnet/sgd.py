@@ -360,7 +360,7 @@ class _Files:
 def _optimal_value_upper(loss: SquaredLoss, X: np.ndarray, Y: np.ndarray) -> float:
     """Rigorous upper bound of L*: the loss at the minimiser found, with the rounding of its evaluation."""
     U = np.ascontiguousarray(loss.optimum.cpu().numpy())
-    residual = Approximation(U).image(X, 0.0, FAST) - Approximation(Y)
+    residual = Approximation(U).image(X, math.inf, FAST) - Approximation(Y)
     return up(0.5 * residual.norm() ** 2, 6)
 
 

@@ -170,7 +170,7 @@ class Measured:
             computed = np.array([[float(x) for x in row] for row in S])
             if not np.isfinite(computed).all():
                 return math.inf
-            if not computed.any():
+            if all(x == 0 for row in S for x in row):  # not of ``computed``, in which small ones vanish
                 return 0.0
             values = witnesses(np.linalg.eigvalsh, computed)
             if values is None:

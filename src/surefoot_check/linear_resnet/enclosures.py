@@ -6,6 +6,7 @@ end-to-end map of the problem is (B … A)ᵀ (d, k). Errors of products accumul
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -97,7 +98,7 @@ def measure(weights: Mapping[str, Array], X: Array, level: Level = FAST) -> Meas
     P, rounding = _layers(W)
     depth = len(P)
     p_low, p = _extremes([Approximation(layer, float(e)) for layer, e in zip(P, rounding, strict=True)], level)
-    forward, backward = [Approximation(np.ascontiguousarray(X.T)).image(A, 0.0, level)], [Approximation(B.T)]
+    forward, backward = [Approximation(np.ascontiguousarray(X.T)).image(A, math.inf, level)], [Approximation(B.T)]
     for layer in range(depth - 1):
         forward.append(forward[-1].image(P[layer], float(p[layer]), level, float(rounding[layer])))
     for layer in range(depth - 1, 0, -1):

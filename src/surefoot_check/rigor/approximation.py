@@ -42,8 +42,8 @@ class Approximation:
         return self.rounded(self.value * factor, self.error * factor, underflow=True)
 
     def image(self, matrix: Any, norm: float, level: Level, moved: float = 0.0) -> Approximation:
-        """The product with a matrix on its left, or an operand of the level, of at most that spectral norm; or with one within
-        ``moved`` of it in Frobenius norm."""
+        """The product with a matrix on its left, or an operand of the level, of at most that spectral norm, which may be infinite
+        if this array is exact; or with one within ``moved`` of it in Frobenius norm."""
         value, error = level.product(matrix, self.value)
         if self.error > 0.0 or moved > 0.0:
             error = up(error + norm * self.error + moved * up(frobenius_upper(self.value) + self.error), 6)

@@ -42,12 +42,8 @@ class NotFiniteError(ValueError):
 
 
 def self_test() -> None:
-    """Check the arithmetic that every bound relies on.
-
-    Raises:
-        RuntimeError: the rounding mode is not to nearest (ties to even), subnormal numbers are flushed to
-            zero, or float64 arithmetic (scalar, elementwise or matrix product) is not IEEE 754 double
-            precision.
+    """Check the arithmetic that every bound relies on; ``RuntimeError`` if the rounding mode is not to nearest (ties to even),
+    subnormal numbers are flushed to zero, or float64 arithmetic (scalar, elementwise, matrix product) is not of double precision.
     """
     ones, half_ulp, tiny = np.ones(9), np.full(9, 2.0**-53), np.full(9, ETA)
     nearest = {
@@ -106,21 +102,12 @@ def array_down(x: Array, operations: int) -> Array:
 
 
 def up(x: float, operations: int = 1) -> float:
-    """Upper bound of a real number that was computed as `x` by rounded operations without cancellation.
+    """Upper bound, the next float above x or more, of a number that was computed as x, finite or infinite and of any sign, by
+    at most so many (up to 2^40) rounded operations without cancellation. ``NotFiniteError`` for NaN.
 
-    If x = y (1+d_1)...(1+d_j), |d_i| <= u, j <= `operations`, then |y - x| <= 2 j u |x| because
-    (1-u)^-j - 1 <= 2 j u for j u <= 1/4. The product and the sum below err together by less than the gap to
-    the next float (half a gap, and u times the product or eta/2), which the step of one float covers.
-
-    Args:
-        x: a finite or infinite float of any sign.
-        operations: number of rounded operations, from 0 to 2^40.
-
-    Returns:
-        A float not below y; the next float above x or more.
-
-    Raises:
-        ValueError: x is NaN, or `operations` is out of range.
+    If x = y (1+d_1)...(1+d_j), |d_i| <= u, then |y - x| <= 2 j u |x| because (1-u)^-j - 1 <= 2 j u for j u <= 1/4. The
+    product and the sum below err together by less than the gap to the next float (half a gap, and u times the product or
+    eta/2), which the step of one float covers.
     """
     if math.isnan(x):
         raise NotFiniteError("up/down: x is NaN; check that the inputs are finite")
@@ -181,17 +168,8 @@ def rescaled(x: Array, exponent: int, towards: float) -> Array:
 
 
 def frobenius_upper(A: np.ndarray) -> float:
-    """Upper bound of the Frobenius norm of an array of any shape (Euclidean norm of a vector).
-
-    Args:
-        A: float64 array, finite, any number of dimensions.
-
-    Returns:
-        A float not below ||A||_F; 0.0 if and only if A is zero or empty. Relative slack about 3e-14.
-
-    Raises:
-        ValueError: A is not a float64 array or not finite.
-    """
+    """Upper bound of the Frobenius norm of a finite float64 array of any shape (Euclidean norm of a vector): 0.0 if and only
+    if A is zero or empty; else with a relative slack of about 3e-14."""
     B, exponent = finite(A, "A", two_dimensional=False), 0
     largest = max(float(B.max(initial=0.0)), -float(B.min(initial=0.0)))
     if largest == 0.0:

@@ -38,16 +38,8 @@ def singular_value_bounds(A: np.ndarray, level: Level = FAST) -> tuple[Array, Ar
 
     (sigma_i(XY) between sigma_i(X) sigma_min(Y) and sigma_i(X) sigma_max(Y), then Weyl; Rump, BIT 51, 2011).
 
-    Args:
-        A: (m, n) float64, finite.
-        level: what is trusted.
-
-    Returns:
-        (lower, upper), each of length min(m, n), descending; lower is clipped at 0. Where LAPACK fails, lower
-        is 0 and upper_i = ||A||_F / sqrt(i). The slack is about (64 + k/64) u sqrt(k) ||A||_F.
-
-    Raises:
-        ValueError: A is not a finite two-dimensional float64 array.
+    Of a finite float64 matrix (m, n): (lower, upper), each of length min(m, n), descending; lower is clipped at 0. Where LAPACK
+    fails, lower is 0 and upper_i = ||A||_F / sqrt(i). The slack is about (64 + k/64) u sqrt(k) ||A||_F.
     """
     B, exponent = scaled(finite(A, "A"))
     count = min(B.shape)
@@ -97,15 +89,8 @@ def symmetric_eigenvalue_bounds(A: np.ndarray, level: Level = FAST) -> tuple[Arr
     With A = V W V^T + R and ||V^T V - I|| <= a < 1, the eigenvalues of V W V^T are t_i w_i with t_i in
     [1-a, 1+a] (Ostrowski's theorem), and those of A differ from them by at most ||R|| (Weyl).
 
-    Args:
-        A: (n, n) float64, finite, exactly symmetric.
-        level: what is trusted.
-
-    Returns:
-        (lower, upper), each of length n, descending. Where LAPACK fails, -||A||_F and ||A||_F.
-
-    Raises:
-        ValueError: A is not finite, not float64, not square or not exactly symmetric.
+    Of a finite float64 matrix (n, n), exactly symmetric: (lower, upper), each of length n, descending. Where LAPACK fails,
+    -||A||_F and ||A||_F.
     """
     B, exponent = scaled(finite(A, "A"))
     size = B.shape[0]
@@ -154,17 +139,8 @@ def imbalance_eigenvalue_bounds(W1: np.ndarray, W2: np.ndarray, level: Level = F
     and m negative eigenvalues, because lambda_{n+1}(D) <= lambda_{n+1}(W1^T W1) = 0; so h - p of them are
     exactly 0.
 
-    Args:
-        W1: (n, h) float64, finite.
-        W2: (m, h) float64, finite.
-        level: what is trusted.
-
-    Returns:
-        (lower, upper), each of length h, descending. No h-by-h matrix is formed when h > n + m,
-        unless LAPACK fails.
-
-    Raises:
-        ValueError: wrong dtype or shape, or not finite.
+    Of finite float64 matrices W1 (n, h) and W2 (m, h): (lower, upper), each of length h, descending. No h-by-h matrix is
+    formed when h > n + m, unless LAPACK fails.
     """
     n, h = finite(W1, "W1").shape
     m = finite(W2, "W2").shape[0]
