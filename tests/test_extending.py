@@ -84,6 +84,14 @@ def test_what_is_taken_or_wrong_is_refused_and_changes_nothing(declared: dict[st
     assert (list(SYSTEMS), dict(PLANS)) == before
 
 
+@pytest.mark.parametrize("attribute", ["name", "network_name", "words", "network", "plans", "default_theorem"])
+def test_what_is_not_declared_is_named(attribute: str) -> None:
+    before = list(SYSTEMS), dict(PLANS)
+    with pytest.raises(TypeError, match=f"system is a Mine, whose attribute {attribute} is None; set it to a "):
+        sf.register(system(**{attribute: None}))
+    assert (list(SYSTEMS), dict(PLANS)) == before
+
+
 def test_what_is_no_system_is_refused() -> None:
     with pytest.raises(TypeError, match="pass an object of a class of surefoot"):
         sf.register(TwoLayerSystem)  # type: ignore[arg-type] - the class, not an object of it
@@ -120,6 +128,7 @@ def test_a_module_is_named_before_the_command(place: Path, capsys: pytest.Captur
         (["--system", "nowhere", "list"], "--system nowhere cannot be imported (ModuleNotFoundError"),
         (["--system", "broken", "list"], "--system broken cannot be imported (AssertionError: broken)"),
         (["--system", "empty", "list"], "--system empty registers no system"),
+        (["--system", "leaves", "list"], "--system leaves cannot be imported (SystemExit"),
         (["--system", "silent", "--system", "again", "list"], "'silent', which is taken"),
     ],
 )
@@ -128,6 +137,7 @@ def test_modules_that_cannot_be_used(
 ) -> None:
     (place / "broken.py").write_text("raise AssertionError('broken')")
     (place / "empty.py").write_text("")
+    (place / "leaves.py").write_text("raise SystemExit(0)")
     for name in ("silent", "again"):
         (place / f"{name}.py").write_text(NAMED)
     assert surefoot(arguments) == 2

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -94,6 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CTRL_C
     except (OSError, ValueError, RuntimeError, MemoryError) as error:
         print(f"surefoot-check: {visible(str(error) or type(error).__name__)}", file=sys.stderr)
+        return 2
+    except (
+        Exception
+    ):  # of this checker or of a module that was named: an exit code of 1 would say that the run is rejected
+        traceback.print_exc()
+        print("surefoot-check: no verdict: the code that checks has failed", file=sys.stderr)
         return 2
     return report.outcome.exit_code
 

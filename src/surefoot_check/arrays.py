@@ -96,6 +96,8 @@ def _opened(path: str | os.PathLike[str], max_bytes: int) -> Iterator[tuple[Bina
             yield file, status.st_size
     except FormatError:
         raise
+    except FileNotFoundError as error:
+        raise FormatError(f"{path}: there is no such file") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise FormatError(f"{path}: cannot be read ({error})") from error
 

@@ -158,7 +158,7 @@ def _conclusion(case: _Case) -> None:
         case.claim,
         "step size, rate and initial gap are those of the schedule",
         Outcome.ACCEPT if stated else Outcome.REJECT,
-        f"step {certificate.step_size:.6g}, rate {certificate.rate:.6g}",
+        f"step {certificate.step_size:.6g}, rate {_near_one(certificate.rate)}",
     )
 
 
@@ -201,6 +201,11 @@ def _same_margin(published: object, margin: float | None) -> bool:
     if published is None or margin is None:
         return published is margin
     return abs(parse_hex(published, "margin") - margin) <= 1e-6
+
+
+def _near_one(rate: float) -> str:
+    """A factor with six digits; where it is near 1, those of its distance from 1."""
+    return f"{rate:.6g}" if not 0.99 <= rate < 1.0 else f"1 - {1.0 - rate:.6g}"
 
 
 def _agrees(published: float | None, value: Any, tolerance: float = CONSISTENT) -> bool:

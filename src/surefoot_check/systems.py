@@ -34,7 +34,7 @@ def with_modules(names: Sequence[str]) -> Mapping[str, System]:
     for name in names:
         try:
             system = getattr(import_module(name), "SYSTEM", None)
-        except Exception as error:  # whatever code of others raises
+        except (Exception, SystemExit) as error:  # whatever code of others raises; to leave is no verdict
             raise ValueError(
                 f"system {name!r} cannot be imported ({type(error).__name__}: {error}); "
                 "name a module that Python finds from here, for example by PYTHONPATH"

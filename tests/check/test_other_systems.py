@@ -112,7 +112,17 @@ def test_modules_that_cannot_be_used_give_no_verdict(
 ) -> None:
     (folder / "broken.py").write_text("raise AssertionError('broken')")
     (folder / "empty.py").write_text("")
+    (folder / "leaves.py").write_text("raise SystemExit(0)")  # what a check that accepts returns
     options = {True: ["same", "same"], False: ["nowhere"]}[twice]
-    for names in (options, ["broken"], ["empty"]):
+    for names in (options, ["broken"], ["empty"], ["leaves"]):
         assert main([str(run), *(text for name in names for text in ("--system", name))]) == 2
         assert f"system {names[-1]!r}" in capsys.readouterr().err
+
+
+def test_code_of_others_that_fails_is_no_verdict(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = MODULE.format(name="same", theorem="same/contraction", times=1)
+    failing = "    def derived(self, q):\n        return {}['decrease']\n\nSYSTEM"
+    (folder / "failing.py").write_text(text.replace("SYSTEM = ", f"{failing} = "))
+    assert main([str(run), "--system", "failing"]) == 2
+    output = capsys.readouterr()
+    assert "KeyError" in output.err and "no verdict" in output.err and "outcome" not in output.out

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -169,6 +170,10 @@ def test_another_version(run, trained: Path) -> None:
 def test_list_is_complete(run) -> None:
     found = run("list", "--json").json
     assert [s["name"] for s in found["systems"]] == [s.name for s in SYSTEMS if isinstance(s, Certifiable)]
+    assert {s["name"]: s["commands"] for s in found["systems"]}["deconvolution"] == ["train"]
+    for command in ("certify", "train"):
+        names = [s["name"] for s in found["systems"] if command in s["commands"]]
+        assert not set(names) - set(re.findall(r"[a-z-]+", run(command, "--help").out))
     assert [t["name"] for t in found["theorems"]] == list(PLANS)
     assert {r["name"] for r in found["step_rules"]} == set(sf.steps.names())
     for system in SYSTEMS:

@@ -127,6 +127,13 @@ CERTIFY: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.certify(network(), X), TypeError, r"loss is a Tensor; pass a loss, for example sf.SquaredLoss"),  # type: ignore[arg-type]
     (lambda: sf.certify(network().float(), LOSS), TypeError, r"net.W1 has dtype float32; use float64: net.double\(\)"),
     (lambda: sf.certify(broken(nan), LOSS), ValueError, r"net.W2 has non-finite entries; start from finite weights"),
+    (
+        lambda: sf.certify(network().to("meta"), LOSS),
+        ValueError,
+        r"net.W1 is on the device meta, and has no entries; make",
+    ),
+    (lambda: sf.SquaredLoss(X.to("meta"), Y.to("meta")), ValueError, r"X is on the device meta, and has no entries"),
+    (lambda: sf.MatrixSensing(A.to("meta"), y.to("meta")), ValueError, r"A is on the device meta, and has no entries"),
     (lambda: sf.certify(network(n=5), LOSS), ValueError, r"net maps 5 inputs to 3 outputs, the loss has 4 inputs"),
     (lambda: sf.certify(network(m=2), LOSS), ValueError, r"build the network with n=4, m=3"),
     (

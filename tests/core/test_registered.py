@@ -85,7 +85,8 @@ def test_claims_follow_a_theorem_that_is_registered_later() -> None:
 def test_the_list_has_what_is_registered_later(capsys: pytest.CaptureFixture[str]) -> None:
     assert surefoot(["list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert {"name": "theirs", "network": "A network of theirs", "default_theorem": "theirs/flow"} in found["systems"]
+    theirs = {"name": "theirs", "network": "A network of theirs", "default_theorem": "theirs/flow"}
+    assert {**theirs, "commands": ["certify", "train"]} in found["systems"]
     named = {theorem["name"]: theorem for theorem in found["theorems"]}
     assert [named[theorem.id]["statement"] for theorem in THEOREMS] == [theorem.statement for theorem in THEOREMS]
     assert all("theirs" in rule["systems"] for rule in found["step_rules"] if "two-layer" in rule["systems"])

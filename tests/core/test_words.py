@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from surefoot._core.plans import PLANS
@@ -32,3 +34,14 @@ def test_what_a_system_cannot_do_it_says(system: System) -> None:
     missing = set() if isinstance(system, Descendable) else {"descend"}
     missing |= set() if isinstance(system, Recordable) else {"trace", "certify_every"}
     assert set(system.words.instead) == (missing if isinstance(system, Certifiable) else {"certify"})
+
+
+@pytest.mark.parametrize("theorem", PLANS)
+def test_a_meaning_uses_no_symbol_that_is_not_explained_beside_it(theorem: str) -> None:
+    symbols = system_named(theorem.split("/")[0]).words.symbols
+    shown = quantities(PLANS[theorem].theorem)
+    beside = {symbols[name][0] for name in shown}
+    strange = {symbol for symbol, _ in symbols.values() if not symbol.isascii()} - beside
+    said = "; ".join(symbols[name][1] for name in sorted(shown))
+    used = set(re.findall(r"[^\s,;:()]+", said)) & strange
+    assert not [symbol for symbol in used if f"{symbol} = " not in said and f"the {symbol} that " not in said]

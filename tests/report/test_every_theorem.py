@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -112,6 +113,38 @@ def test_the_guarantee_is_that_of_the_certificate(theorem: str) -> None:
     assert f"{name} {fall(claim)}" in said
     reached = certificate.iterations_to(facts.target / certificate.initial_gap)
     assert f"Guaranteed iterations {count(reached)} " in said
+
+
+NUMBER = r"([0-9][0-9,.]*)(?: × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?"
+DIGITS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+
+
+def read(said: str, before: str) -> float:
+    """The number that stands after these words, read without the code that writes it."""
+    match = re.search(re.escape(before) + r" (1 − )?" + NUMBER, said)
+    assert match, before
+    value = float(match[2].replace(",", "").rstrip(".")) * 10.0 ** int((match[3] or "0").translate(DIGITS))
+    return 1.0 - value if match[1] else value
+
+
+@every
+def test_the_numbers_are_those_of_the_certificate_as_a_person_reads_them(theorem: str) -> None:
+    run, facts, said = reported(theorem)
+    certificate = run.certificate
+    assert read(said, "Initial gap") == pytest.approx(run.gaps[0], rel=1e-3)
+    if not run.certified:
+        return
+    if certificate.claim.kind is Kind.RATE:
+        falls = [1.0 - read(said, "Guaranteed factor of the gap"), 1.0 - (certificate.rate or 0.0)]
+        assert falls[0] == pytest.approx(falls[1], rel=1e-3, abs=1e-4 if falls[1] > 0.01 else 0.0)
+    if facts.words.own_steps is None:
+        assert read(said, "that of the theorem:") == pytest.approx(certificate.schedule[0].step, rel=1e-3)
+    if "Guaranteed iterations none" in said:
+        assert min(certificate.bound(t) for t in (0, 10**3, 10**6, 10**9)) > facts.target
+    else:
+        reached = int(read(said, "Guaranteed iterations"))
+        assert certificate.bound(reached) <= facts.target * (1.0 + 1e-9)
+        assert reached == 0 or certificate.bound(reached - 1) > facts.target * (1.0 - 1e-9)
 
 
 @every

@@ -6,13 +6,14 @@ import inspect
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from .. import data as datasets
 from .._core.plans import PLANS
 from .._core.registry import SYSTEMS
 from .._core.steps import StepRule
-from .._core.system import Certifiable, Descendable
+from .._core.system import Certifiable, Descendable, System
 from .errors import Exit
 from .options import Json
 from .screen import Screen, print_json
@@ -48,7 +49,8 @@ def run_list(options: List) -> int:
     screen = Screen()
     index = _everything()
     screen.heading("Systems", "surefoot certify SYSTEM, surefoot train SYSTEM")
-    screen.table(("name", "network"), [(s["name"], s["network"]) for s in index["systems"]])
+    rows = [(s["name"], s["network"], ", ".join(s["commands"]) or "none") for s in index["systems"]]
+    screen.table(("name", "network", "commands"), rows)
     screen.heading("Theorems", "--theorem NAME")
     rows = [(t["name"], t["statement"], t["default_rule"] if t["provable"] else "none") for t in index["theorems"]]
     screen.table(("name", "statement", "default rule"), rows)
@@ -71,7 +73,12 @@ def _everything() -> dict[str, Any]:
 
     return {
         "systems": [
-            {"name": s.name, "network": _summary(s.network).split(";")[0], "default_theorem": s.default_theorem}
+            {
+                "name": s.name,
+                "network": _summary(s.network).split(";")[0],
+                "default_theorem": s.default_theorem,
+                "commands": _commands(s),
+            }
             for s in SYSTEMS
             if isinstance(s, Certifiable)
         ],
@@ -97,6 +104,12 @@ def _everything() -> dict[str, Any]:
         "data_sets": [{"name": name, "contents": DATA_SETS[name]} for name in datasets.names()],
         "experiments": list(surefoot_experiments.names()),
     }
+
+
+def _commands(system: System) -> list[str]:
+    """Those of ``certify`` and ``train`` that take the system's name."""
+    module = None if system.command is None else import_module(system.command)
+    return [name.lower() for name in ("Certify", "Train") if hasattr(module, name)]
 
 
 def _rules() -> dict[type[StepRule], list[str]]:

@@ -38,7 +38,7 @@ def _load(name: str) -> None:
     known, before = len(SYSTEMS), name in sys.modules
     try:
         import_module(name)
-    except Exception as error:  # whatever code of others raises
+    except (Exception, SystemExit) as error:  # whatever code of others raises
         raise ValueError(
             f"{OPTION} {name} cannot be imported ({type(error).__name__}: {error}); "
             "name a module that Python finds from here, for example by PYTHONPATH"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .plans import PLANS, Plan
 from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, System
 from .validate import unknown
+from .words import Words
 
 SYSTEMS: list[System] = []
 NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
@@ -23,13 +25,14 @@ def register(system: System) -> None:
             slash.
 
     Raises:
-        TypeError: no system.
+        TypeError: no system, or one whose class lacks a name, words, or what its kind needs.
         ValueError: a name, a class of networks or the id of a theorem that is taken, or that is none.
     """
     if not isinstance(system, System):
         raise TypeError(
             f"system is {system!r} ({type(system).__name__}); pass an object of a class of surefoot.extending"
         )
+    _require_declared(system)
     if not re.fullmatch(NAME, system.name):
         raise ValueError(f"system has the name {system.name!r}; use lower-case letters, digits and single hyphens")
     if any(system.name == other.name for other in SYSTEMS):
@@ -37,6 +40,19 @@ def register(system: System) -> None:
     plans = _plans(system) if isinstance(system, Certifiable) else {}
     SYSTEMS.append(system)
     PLANS.update(plans)
+
+
+def _require_declared(system: System) -> None:
+    """``TypeError`` where the class of a system lacks what it must say of itself, or says it in another type."""
+    declared: dict[str, type] = {"name": str, "network_name": str, "words": Words}
+    if isinstance(system, Certifiable):
+        declared |= {"network": type, "plans": Sequence, "default_theorem": str}
+    for attribute, kind in declared.items():
+        if not isinstance(getattr(system, attribute, None), kind):
+            raise TypeError(
+                f"system is a {type(system).__name__}, whose attribute {attribute} is "
+                f"{getattr(system, attribute, None)!r}; set it to a {kind.__name__}"
+            )
 
 
 def _plans(system: AnyCertifiable) -> dict[str, Plan]:

@@ -68,6 +68,7 @@ def real(name: str, value: Any, dimensions: int) -> Tensor:
 
 def finite(name: str, tensor: Tensor, first_row: int = 0) -> None:
     """Raise ``ValueError`` naming the first entry that is NaN or infinite."""
+    holds_numbers(name, tensor)
     bad = ~torch.isfinite(tensor)
     if bad.any():
         position = [int(i) for i in bad.nonzero()[0]]
@@ -79,10 +80,17 @@ def finite(name: str, tensor: Tensor, first_row: int = 0) -> None:
         )
 
 
+def holds_numbers(name: str, tensor: Tensor) -> None:
+    """Raise ``ValueError`` for a tensor on PyTorch's device "meta"."""
+    if tensor.is_meta:
+        raise ValueError(f"{name} is on the device meta, and has no entries; make it on the cpu or a gpu")
+
+
 def network_weight(name: str, W: Tensor) -> None:
     """Raise ``TypeError`` unless a network's weight is float64, ``ValueError`` unless it is finite."""
     if W.dtype != torch.float64:
         raise TypeError(f"net.{name} has dtype {str(W.dtype).removeprefix('torch.')}; use float64: net.double()")
+    holds_numbers(f"net.{name}", W)
     if not bool(W.isfinite().all()):
         raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
 

@@ -334,7 +334,8 @@ def _facts(options: StepSizes, net: StepSizeNet, problems: Problems) -> dict[str
 
 def _show_problem(screen: Screen, facts: dict[str, Any]) -> None:
     screen.heading("Problem", facts["data"])
-    known = "" if facts["strong_convexity"] > 0.0 else " (so no linear rate is guaranteed)"
+    known = ", in the directions that M sees" if facts["lam"] is None else ""
+    known = known if facts["strong_convexity"] > 0.0 else " (so no linear rate is guaranteed)"
     low, high = facts["range"]
     penalty = {} if facts["lam"] is None else {"penalty": f"λ‖x‖₁, λ = {number(facts['lam'])}"}
     screen.pairs(

@@ -24,8 +24,11 @@ WORDS = Words(
         "radius": ("r", "the map stays within this distance of the minimiser"),
         "beta1": ("β₁", "margin: smallest singular value of the map that training cannot go below"),
         "beta2": ("β₂", "largest norm of the map during training"),
-        "alpha1": ("α₁", "lower bound of s₋ from imbalance and margin; the rate is proportional to it"),
-        "alpha2": ("α₂", "upper bound of s₊ from imbalance and margin"),
+        "alpha1": (
+            "α₁",
+            "lower bound of s₋ = λ_min(W1 W1ᵀ) + λ_min(W2 W2ᵀ) from imbalance and margin; the rate is proportional to it",
+        ),
+        "alpha2": ("α₂", "upper bound of s₊ = ‖W1‖² + ‖W2‖² from imbalance and margin"),
         "guaranteed_sigma": ("(1 − θ) α₁", "lower bound of s₋ during the whole run"),
         "budget": ("θ", "share of α₁ that the drift of the imbalance may use up"),
         "decrease": ("c", "share of the first-order decrease that every step must achieve"),
