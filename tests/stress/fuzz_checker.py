@@ -99,7 +99,8 @@ class Remembered:
             return self._once((name, id(problem)), weights, lambda: of.gap_upper(problem, weights), problem)
 
         known = {"load_problem": load_problem, "base_quantities": base_quantities, "gap_upper": gap_upper}
-        return replace(system, enclosures=SimpleNamespace(**{**vars(of), **known}))
+        others = {each: getattr(of, each) for each in ("FIXED", "read_weights", "sizes", "gap_exact")}
+        return replace(system, enclosures=SimpleNamespace(**others, **known))
 
     def _once(self, key: tuple[Any, ...], arrays: Mapping[str, Array], make: Callable[[], Any], *alive: Any) -> Any:
         whole = (*key, *((name, v.dtype.str, v.shape, v.tobytes()) for name, v in sorted(arrays.items())))
