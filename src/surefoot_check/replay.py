@@ -18,6 +18,7 @@ from .problems import LinearMapProblem
 from .rigor.balls import ball
 from .rigor.bounds import Array
 from .run_files import Checkpoint
+from .verdict import digits
 
 TOLERANCE = 1e-6
 """Largest relative defect of stored weights. Honest runs in float64 have some 1e-15 to 1e-11; weights of other steps, of
@@ -107,15 +108,17 @@ def _follow(
             if not high <= (bound if own else bound * (1 + ball(TOLERANCE))):
                 holds = False if own and low > bound else None
                 what = f"exact descent lies under the guaranteed bound after {t} iterations ({bits} bits)"
-                return [(what, holds, f"gap {_text(low)} .. {_text(high)}, bound {_text(bound)}")], t
-            end = f"at the end {_text(high)} <= {_text(bound)}"
+                return [(what, holds, f"gap {digits(low)} .. {digits(high)}, bound {digits(bound)}")], t
+            end = f"at the end {digits(high)} <= {digits(bound)}"
             first = t if first is None else first
         for file in stored.get(t, []):
             for what, near, far, least, most in descent.defects(checkpoints[file].weights):
                 if not far <= ball(TOLERANCE) * least:
                     holds = False if near > ball(TOLERANCE) * most else None
                     text = f"{file} is that of exact descent ({bits} bits)"
-                    sides = f"{what}: distance {_text(near)} .. {_text(far)}, allowed {_text(ball(TOLERANCE) * most)}"
+                    sides = (
+                        f"{what}: distance {digits(near)} .. {digits(far)}, allowed {digits(ball(TOLERANCE) * most)}"
+                    )
                     return [(text, holds, sides)], t
                 worst = max(worst, (float(far / least), what, file))
         if t < len(steps):
@@ -134,7 +137,3 @@ def _follow(
             f"largest relative defect {defect:.2g} ({what}, {file}) <= {TOLERANCE:g}",
         ),
     ], len(steps)
-
-
-def _text(x: Any) -> str:
-    return f"{float(x):.9g}"

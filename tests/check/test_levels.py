@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tamper
 from changes import GoodRun, once
-from corpus import CASES
+from hand_made.two_layer import CASES
 from theorem_runs import OTHERS
 
 from surefoot_check.checker import check

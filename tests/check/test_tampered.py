@@ -10,10 +10,10 @@ import pytest
 import tamper
 from changes import GoodRun, check_changed, once, reevaluate
 from claims import MEASURE, untrue
-from corpus import CASES
 from every_system import KINDS, changed, copied, one_ulp, thin
 from good_runs import SYSTEMS
 from hand_made import CORPORA
+from hand_made.two_layer import CASES
 from named import named
 
 from surefoot._core.plans import PLANS

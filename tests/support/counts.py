@@ -10,19 +10,18 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import corpus
 from adding import Runs
 from additions import IGNORED, JUDGED, REFUSED, sparse
 from every_system import KINDS, thin
 from good_runs import SYSTEMS
-from hand_made import CORPORA
+from hand_made import CORPORA, two_layer
 from tamper import StoredRun
 
 
 def by_hand() -> dict[str, int]:
     """Changes of the runs of a system, each with what is wrong in its name."""
-    others = {system: sum(map(len, of.CASES.values())) for system, of in CORPORA.items()}
-    return {"two-layer": len(corpus.CASES), **others}
+    others = {system: sum(map(len, corpus.CASES.values())) for system, corpus in CORPORA.items()}
+    return {"two-layer": len(two_layer.CASES), **others}
 
 
 def by_generators(runs: Mapping[str, tuple[StoredRun, StoredRun]]) -> tuple[dict[str, int], dict[str, int]]:

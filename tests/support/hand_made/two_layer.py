@@ -1,4 +1,4 @@
-"""The corpus of tampered runs: every change, by name. None of them may be accepted."""
+"""Hand-made changes of runs of two-layer networks, and of the files and fields that runs of all systems have."""
 
 from __future__ import annotations
 
