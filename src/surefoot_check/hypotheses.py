@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -13,11 +13,15 @@ from .problems import Problem
 from .rigor.balls import ball
 from .rigor.bounds import Array
 from .run_files import Certificate
-from .statement import Inequality, converted
+from .statement import Inequality, Segment, converted
 from .verdict import Line, Outcome, Report, digits
 
 CONSISTENT = 1e-9
 """Relative agreement asked of published values that are derived from the base quantities."""
+TARGETS = (1e-2, 1e-6, 1e-10)
+"""Relative gaps whose guaranteed iterations are said; no check depends on them."""
+MOST = 1e15
+"""Iterations; larger counts are left out."""
 
 
 @dataclass
@@ -158,7 +162,7 @@ def _conclusion(case: _Case) -> None:
         case.claim,
         "step size, rate and initial gap are those of the schedule",
         Outcome.ACCEPT if stated else Outcome.REJECT,
-        f"step {certificate.step_size:.6g}, rate {_near_one(certificate.rate)}",
+        f"step {certificate.step_size:.6g}, rate {_near_one(certificate.rate)}{_counts(schedule)}",
     )
 
 
@@ -206,6 +210,26 @@ def _same_margin(published: object, margin: float | None) -> bool:
 def _near_one(rate: float) -> str:
     """A factor with six digits; where it is near 1, those of its distance from 1."""
     return f"{rate:.6g}" if not 0.99 <= rate < 1.0 else f"1 - {1.0 - rate:.6g}"
+
+
+def _counts(schedule: Sequence[Segment]) -> str:
+    """The iterations within which parts of the first gap are certainly reached; nothing of those that are not."""
+    counts = [(target, _reached(schedule, ball(schedule[0].level) * ball(target))) for target in TARGETS]
+    within = [f"{target:g} within {count:,.0f}" for target, count in counts if count < MOST]
+    return f"; relative gap {', '.join(within)} iterations" if within else ""
+
+
+def _reached(schedule: Sequence[Segment], gap: Any) -> float:
+    """The iteration from which the schedule certainly guarantees this gap, in balls; infinite if there is none."""
+    for segment in schedule:
+        level, fall = ball(segment.level), ball(segment.decrease)
+        if level <= gap:
+            return segment.start
+        if gap > 0.0 and fall > 0.0:
+            count = float(((level / gap).log() / -(-fall).log1p()).upper().ceil())
+            if segment.count is None or count <= segment.count:
+                return segment.start + count
+    return math.inf
 
 
 def _agrees(published: float | None, value: Any, tolerance: float = CONSISTENT) -> bool:

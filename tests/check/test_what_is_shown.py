@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -261,3 +262,13 @@ def test_the_time_limit_ends_a_loop_whose_first_alarm_is_lost(monkeypatch: pytes
         while True:
             pass
     assert lost
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_the_guaranteed_iterations_are_those_of_the_certificate(system: str, good_run: GoodRun) -> None:
+    directory = good_run(system)
+    certificate = sf.Certificate.from_json((directory / "certificate.json").read_text())
+    (line,) = (line for line in check(directory).lines if line.claim == "L1" and line.name.startswith("step size"))
+    said = {float(gap): int(count.replace(",", "")) for gap, count in re.findall(r"(\S+) within ([\d,]+)", line.detail)}
+    counts = {target: certificate.iterations_to(target) for target in (1e-2, 1e-6, 1e-10)}
+    assert said == {target: count for target, count in counts.items() if count < 1e15}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from torch import nn
 
 import surefoot as sf
+from surefoot._cli.screen import Screen
+from surefoot._core.certificate import conclude
 from surefoot._core.claims import Kind, claim
 from surefoot._core.plans import PLANS, Plan
 from surefoot._core.registry import SYSTEMS
@@ -90,3 +93,13 @@ def test_the_list_has_what_is_registered_later(capsys: pytest.CaptureFixture[str
     named = {theorem["name"]: theorem for theorem in found["theorems"]}
     assert [named[theorem.id]["statement"] for theorem in THEOREMS] == [theorem.statement for theorem in THEOREMS]
     assert all("theirs" in rule["systems"] for rule in found["step_rules"] if "two-layer" in rule["systems"])
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_target_that_a_schedule_does_not_reach_has_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    schedule = [replace(segment, main_step=1.0) for segment in halves({})]
+    slow = conclude(
+        THEOREMS[1], {"initial_gap": 1.0}, [], schedule, problem={}, arrays={}, optimal_value=0.0, suggestion=""
+    )
+    Screen().certificate(slow)
+    assert "no number to 0.01, no number to 1e-06" in capsys.readouterr().out

@@ -188,7 +188,8 @@ def _harmless(text: str) -> str:
 def _guaranteed(certificate: Certificate) -> dict[str, str]:
     """What a certificate that holds promises."""
     words = system_named(certificate.system).words
-    counts = ", ".join(f"{count(certificate.iterations_to(target))} to {target:g}" for target in words.targets)
+    reached = {target: certificate.iterations_to(target) for target in words.targets}
+    counts = ", ".join(f"{count(n) if n < math.inf else 'no number'} to {target:g}" for target, n in reached.items())
     claim = certificate.claim
     if claim.kind is Kind.FLOW:
         return {"time": f"{counts} (relative gap), guaranteed along the gradient flow"}
