@@ -92,14 +92,14 @@ def readable(report: Report) -> bool:
 
 def reports(family: Family, name: str, runs: GetRuns, folder: Path) -> list[tuple[Tampering, Report, Path]]:
     """What the checker says of each case; every report is readable."""
-    found: list[tuple[Tampering, Report, Path]] = []
+    judged: list[tuple[Tampering, Report, Path]] = []
     given = runs(name)
     for number, case in enumerate(family(name, given)):
         case.write(copied(given.run), folder / str(number))
-        found.append((case, check(folder / str(number)), folder / str(number)))
-    unreadable = [case.name for case, report, _ in found if not readable(report)]
+        judged.append((case, check(folder / str(number)), folder / str(number)))
+    unreadable = [case.name for case, report, _ in judged if not readable(report)]
     assert not unreadable
-    return found
+    return judged
 
 
 def pairs(families: Mapping[str, Family]) -> list[tuple[str, str]]:
@@ -109,23 +109,23 @@ def pairs(families: Mapping[str, Family]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "family"), pairs(REFUSED))
 def test_refused(name: str, family: str, runs: GetRuns, tmp_path: Path) -> None:
-    found = reports(REFUSED[family], name, runs, tmp_path)
-    accepted = [case.name for case, report, _ in found if report.outcome is Outcome.ACCEPT]
+    judged = reports(REFUSED[family], name, runs, tmp_path)
+    accepted = [case.name for case, report, _ in judged if report.outcome is Outcome.ACCEPT]
     assert not accepted
 
 
 @pytest.mark.parametrize("name", THEOREMS_OF_RUNS)
 def test_absurd_choices_are_refused(name: str, runs: GetRuns, tmp_path: Path) -> None:
-    found = reports(absurd_choices, name, runs, tmp_path)
-    accepted = [case.name for case, report, _ in found if report.outcome is Outcome.ACCEPT]
+    judged = reports(absurd_choices, name, runs, tmp_path)
+    accepted = [case.name for case, report, _ in judged if report.outcome is Outcome.ACCEPT]
     assert not accepted
 
 
 @pytest.mark.parametrize(("name", "family"), pairs(JUDGED))
 def test_refused_or_true(name: str, family: str, runs: GetRuns, tmp_path: Path) -> None:
-    found = reports(JUDGED[family], name, runs, tmp_path)
+    judged = reports(JUDGED[family], name, runs, tmp_path)
     given = runs(name).run
-    accepted = [(case, report, folder) for case, report, folder in found if report.outcome is Outcome.ACCEPT]
+    accepted = [(case, report, folder) for case, report, folder in judged if report.outcome is Outcome.ACCEPT]
     # learned inverses have no iterates, and linear-resnet/gd speaks of the start alone
     assert accepted or name in ("inverse", "linear-resnet")
     for case, report, folder in accepted:

@@ -111,13 +111,13 @@ def test_symmetric_residuals_are_those_of_the_whole(seed: int, panel: int, monke
         for S in (left @ right.T, rng.standard_normal((5, 5)), np.zeros((5, 5))):
             S = 0.5 * (S + S.T)
             true = distance(S, left, right.T)
-            found = exact.symmetric_residual(S, left, right, lower)
-            assert true <= Fraction(found) ** 2 <= true * (1 + Fraction(1, 2**46))
+            residual = exact.symmetric_residual(S, left, right, lower)
+            assert true <= Fraction(residual) ** 2 <= true * (1 + Fraction(1, 2**46))
             with monkeypatch.context() as patch:
                 patch.setattr(exact, "SMALL", 4)
-                found = exact.symmetric_residual(S, left, right, lower)
-            assert true <= Fraction(found) ** 2
-            assert found <= math.sqrt(true) * (1 + 1e-14) + 2.0**-54 * np.linalg.norm(left) * np.linalg.norm(right)
+                residual = exact.symmetric_residual(S, left, right, lower)
+            assert true <= Fraction(residual) ** 2
+            assert residual <= math.sqrt(true) * (1 + 1e-14) + 2.0**-54 * np.linalg.norm(left) * np.linalg.norm(right)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -136,8 +136,8 @@ def test_hostile_exponents_make_no_long_integers_and_no_false_bound(seed: int, m
         target = C if len(left) == 4 else hostile(5, 5)
         assert exact.fixed(left).entries.dtype == exact.fixed(right).entries.dtype == np.int64
         for bound in (exact.residual, exact.sharp_residual):
-            found = bound(target, left, right)
-            assert found == math.inf or distance(target, left, right) <= Fraction(found) ** 2
+            residual = bound(target, left, right)
+            assert residual == math.inf or distance(target, left, right) <= Fraction(residual) ** 2
     # columns of one size each: what is cut off is relative to |left||right|
     product = graded[0] @ graded[1]
     size = np.linalg.norm(np.abs(graded[0]) @ np.abs(graded[1]))
@@ -276,8 +276,8 @@ def test_no_method_overstates_a_bound_of_500_matrices() -> None:
 )
 def test_slack_of_the_methods(name: str, method: str, slack: float, seed: int) -> None:
     """How far below σ_min the lower bounds lie, at most."""
-    found = check_methods(name, seed)
-    assert found.get(method, math.inf) <= slack
+    slacks = check_methods(name, seed)
+    assert slacks.get(method, math.inf) <= slack
 
 
 def test_level_exact_is_at_least_as_sharp() -> None:

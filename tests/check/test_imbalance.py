@@ -34,9 +34,9 @@ def truth(W1: np.ndarray, W2: np.ndarray) -> list[mpmath.mpf]:
 
 def from_gram(W1: np.ndarray, W2: np.ndarray, level: Level) -> imbalance.Imbalance:
     """The route for large factors, at any size."""
-    found = imbalance._of_gram(W1, W2, level)
-    assert isinstance(found, imbalance.Imbalance)
-    return found
+    bounds = imbalance._of_gram(W1, W2, level)
+    assert isinstance(bounds, imbalance.Imbalance)
+    return bounds
 
 
 @LEVELS
@@ -45,14 +45,14 @@ def from_gram(W1: np.ndarray, W2: np.ndarray, level: Level) -> imbalance.Imbalan
 def test_eigenvalues_lie_within_their_bounds(n: int, m: int, h: int, exponent: int, level: Level) -> None:
     for seed in range(2):
         W1, W2 = factors(seed, n, m, h, exponent)
-        found = from_gram(W1, W2, level)
+        bounds = from_gram(W1, W2, level)
         with mpmath.workdps(60):
             for name, value in zip(NAMES, truth(W1, W2), strict=True):
-                low, high = getattr(found, name)
+                low, high = getattr(bounds, name)
                 assert low <= value <= high, name
                 published = high if name in ("plus", "minus") else low
                 assert abs(published / value - 1) < (1e-6 if level is FAST else 1e-9), name
-            for W, (low, high) in zip((W1, W2), found.norms, strict=True):
+            for W, (low, high) in zip((W1, W2), bounds.norms, strict=True):
                 norm = mpmath.sqrt(reference_eigenvalues(mpmath.matrix(W.tolist()) * mpmath.matrix(W.tolist()).T)[0])
                 assert low <= norm <= high
 
@@ -90,25 +90,25 @@ def test_a_wrong_solution_takes_the_proof_of_a_lower_bound_away_or_leaves_it_tru
     with mpmath.workdps(60):
         values = truth(W1, W2)
     monkeypatch.setattr(np.linalg, "solve", lambda A, b: factor * solve(A, b))
-    found = imbalance._of_gram(W1, W2, level)
+    bounds = imbalance._of_gram(W1, W2, level)
     if factor > 1.001 or factor < 0.999:
-        assert not isinstance(found, imbalance.Imbalance)
-    if isinstance(found, imbalance.Imbalance):
+        assert not isinstance(bounds, imbalance.Imbalance)
+    if isinstance(bounds, imbalance.Imbalance):
         for name, value in zip(NAMES, values, strict=True):
-            low, high = getattr(found, name)
+            low, high = getattr(bounds, name)
             assert low <= value <= high, name
 
 
 def test_large_factors_take_the_gram_matrix_and_agree_with_the_eigenvectors() -> None:
     W1, W2 = factors(0, 140, 8, 200)
-    found = imbalance.measure(W1, W2)
-    assert found == from_gram(W1, W2, FAST)
+    bounds = imbalance.measure(W1, W2)
+    assert bounds == from_gram(W1, W2, FAST)
     lower, upper = imbalance_eigenvalue_bounds(W1, W2)
     pairs = [(lower[0], upper[0]), (lower[139], upper[139]), (-upper[-1], -lower[-1]), (-upper[-8], -lower[-8])]
     for name, (low, high) in zip(NAMES, pairs, strict=True):
-        other_low, other_high = getattr(found, name)
+        other_low, other_high = getattr(bounds, name)
         assert low <= other_high and other_low <= high, name
-    assert found.plus[1] == pytest.approx(upper[0], rel=2e-6) and found.nth[0] == pytest.approx(lower[139], rel=2e-6)
+    assert bounds.plus[1] == pytest.approx(upper[0], rel=2e-6) and bounds.nth[0] == pytest.approx(lower[139], rel=2e-6)
 
 
 @LEVELS
@@ -122,10 +122,10 @@ def test_what_has_no_sharp_proof_falls_back(level: Level, monkeypatch: pytest.Mo
     monkeypatch.setattr(imbalance, "SMALL", 2)
     for W1, W2 in (balanced, singular, tiny):
         assert not isinstance(imbalance._of_gram(W1, W2, level), imbalance.Imbalance)
-        found = imbalance.measure(W1, W2, level)
+        bounds = imbalance.measure(W1, W2, level)
         with mpmath.workdps(60):
             for name, value in zip(NAMES, truth(W1, W2), strict=True):
-                low, high = getattr(found, name)
+                low, high = getattr(bounds, name)
                 assert low <= max(value, 0) <= high, name
                 assert math.isfinite(high)
 
@@ -134,6 +134,6 @@ def test_an_eigenvalue_below_the_range_of_floats_is_not_zero() -> None:
     """2^-1080, exactly known: its upper bound is the least float."""
     W1, W2 = np.eye(2, 5) * 2.0**-150, np.zeros((1, 5))
     W2[0, 3] = 2.0**-540
-    found = from_gram(W1, W2, EXACT)
-    for low, high in (found.minus, found.mth):
+    bounds = from_gram(W1, W2, EXACT)
+    for low, high in (bounds.minus, bounds.mth):
         assert low == 0.0 < high

@@ -166,11 +166,11 @@ def test_distances_of_stored_weights_are_enclosed() -> None:
     stored = {name: W * 1.001 for name, W in weights.items()}
     with flint.ctx.workprec(128):
         descent = DESCENTS["two-layer"](problem, weights, 128)
-        found = {name: rest for name, *rest in descent.defects(stored)}
+        defects = {name: rest for name, *rest in descent.defects(stored)}
     Z, S = (np.concatenate([w["W1"], w["W2"]]) for w in (weights, stored))
     gram, other = exact(Z) * exact(Z).T, exact(S) * exact(S).T
     for name, part in (("map", (slice(0, 3), slice(3, 5))), ("Gram matrix", (slice(0, 5), slice(0, 5)))):
-        low, high, least, most = (number(x.mid()) for x in found[name])
+        low, high, least, most = (number(x.mid()) for x in defects[name])
         distance = norm(gram[part[0], part[1]] - other[part[0], part[1]])
         size = norm(gram[part[0], part[1]]) + mpmath.mpf(FLOOR) * norm(gram)
         assert (

@@ -41,8 +41,8 @@ def without_bound(name: str, unknown: float) -> Level:
     original: Callable[..., Any] = getattr(FAST, name)
 
     def unbounded(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return (found[0], unknown) if isinstance(found, tuple) else None if found is None else unknown
+        answer = original(*arguments)
+        return (answer[0], unknown) if isinstance(answer, tuple) else None if answer is None else unknown
 
     return replace(FAST, **{name: unbounded})
 
@@ -50,12 +50,12 @@ def without_bound(name: str, unknown: float) -> Level:
 def enclosures(directory: Path, level: Level) -> tuple[dict[str, tuple[float, float]], float]:
     """Of the base quantities, and the upper bound of the gap."""
     run = tamper.StoredRun.read(directory)
-    record, of = run.certificate, SYSTEMS[run.certificate["system"]].enclosures
+    record, system = run.certificate, SYSTEMS[run.certificate["system"]].enclosures
     published = {name: float.fromhex(text) for name, text in record["quantities"].items()}
     with np.errstate(over="ignore", invalid="ignore"), flint.ctx.workprec(PRECISION):
-        problem = of.load_problem(record["problem"]["kind"], run.arrays["problem.safetensors"], level)
-        weights = of.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
-        return bounded(of.base_quantities(problem, weights, published)), of.gap_upper(problem, weights)
+        problem = system.load_problem(record["problem"]["kind"], run.arrays["problem.safetensors"], level)
+        weights = system.read_weights(run.arrays["initial.safetensors"], problem, "initial.safetensors")
+        return bounded(system.base_quantities(problem, weights, published)), system.gap_upper(problem, weights)
 
 
 @pytest.mark.parametrize("unknown", [math.nan, math.inf], ids=["nan", "inf"])
@@ -65,10 +65,10 @@ def test_what_is_not_known_widens_an_enclosure_or_ends_the_check(name: str, unkn
     directions = SYSTEMS[name.partition(" ")[0]].directions
     for primitive in MEASURING:
         try:
-            found, above = enclosures(run_of(name), without_bound(primitive, unknown))
+            intervals, above = enclosures(run_of(name), without_bound(primitive, unknown))
         except REFUSED:
             continue
-        for quantity, (low, high) in found.items():
+        for quantity, (low, high) in intervals.items():
             safe = low <= true[quantity][1] if directions[quantity] == "lower" else high >= true[quantity][0]
             assert safe, (primitive, quantity)
         assert above >= 0.999 * gap or math.isinf(above), primitive

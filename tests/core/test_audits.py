@@ -107,7 +107,7 @@ def test_what_was_not_checked_at_a_step_does_not_hold() -> None:
     del rows[3]["gradient_squared"], rows[4]["gradient_squared"]
     checks = [("slope", each(rows, "gradient_squared", lambda value: (0.0, value)))]
     audit = audited(run.certificate, rows, checks, run.resolution)
-    assert [found.unchecked for found in audit.lines] == [
+    assert [entry.unchecked for entry in audit.lines] == [
         2,
         0,
     ]  # the steps from 3 and from 4; the last row has none; the bound

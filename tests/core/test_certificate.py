@@ -86,14 +86,14 @@ def test_numbers_are_hexadecimal_floats_and_keys_are_sorted(theorem: str) -> Non
     text = certificate(theorem).to_json()
     assert "Infinity" not in text
     assert "NaN" not in text
-    found = json.loads(text)
-    assert json.dumps(found, sort_keys=True, indent=1) + "\n" == text
-    assert all(HEX.fullmatch(v) for v in numbers(found["quantities"]))
-    assert HEX.fullmatch(found["optimal_value"])
-    for condition in found["conditions"]:
+    document = json.loads(text)
+    assert json.dumps(document, sort_keys=True, indent=1) + "\n" == text
+    assert all(HEX.fullmatch(v) for v in numbers(document["quantities"]))
+    assert HEX.fullmatch(document["optimal_value"])
+    for condition in document["conditions"]:
         assert all(HEX.fullmatch(condition[side]) or not condition["holds"] for side in ("left", "right"))
         assert condition["margin"] is None or HEX.fullmatch(condition["margin"])
-    for start, count, *rest in found.get("conclusion", {"schedule": []})["schedule"]:
+    for start, count, *rest in document.get("conclusion", {"schedule": []})["schedule"]:
         assert isinstance(start, int)
         assert count is None or isinstance(count, int)
         assert all(HEX.fullmatch(v) for v in rest)

@@ -78,20 +78,20 @@ CLAIMS: dict[str, tuple[Callable[[], sf.Certificate], Kind]] = {
 def test_the_kind_of_claim_and_what_follows_from_it(name: str) -> None:
     make, kind = CLAIMS[name]
     certificate = make()
-    found = certificate.claim
-    assert found.kind is kind
+    promise = certificate.claim
+    assert promise.kind is kind
     text = str(certificate)
     falls = certificate.bound(10**15) < certificate.bound(0)
-    assert found.bounds == (falls and certificate.holds and kind is not Kind.FLOW)  # of a flow it falls in time
-    assert found.of_iterations == (certificate.holds and kind is not Kind.FLOW)
+    assert promise.bounds == (falls and certificate.holds and kind is not Kind.FLOW)  # of a flow it falls in time
+    assert promise.of_iterations == (certificate.holds and kind is not Kind.FLOW)
     assert ("along the gradient flow" in text) == (kind is Kind.FLOW)
-    assert found.converges == (kind in (Kind.RATE, Kind.SUBLINEAR))
+    assert promise.converges == (kind in (Kind.RATE, Kind.SUBLINEAR))
     assert ("there is no rate" in text) == (kind is Kind.MONOTONE)
     assert ("/t after t iterations" in text) == (kind is Kind.SUBLINEAR)
     record = json.loads(json.dumps(plain(certificate_record(certificate)), allow_nan=False))
     assert record["claim"]["kind"] == kind.value and record["claim"]["text"] == kind.text
     assert record["practical"] == certificate.practical and record["advice"] == certificate.advice
-    assert (certificate.practical is None) == (not found.converges)
+    assert (certificate.practical is None) == (not promise.converges)
 
 
 def test_a_theorem_about_the_flow_promises_nothing_of_a_run(tmp_path: Path) -> None:
@@ -214,9 +214,9 @@ def ridge(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def whitened(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
-    found = sf.data.Data(X, Y).whiten()
-    assert isinstance(found.X, Tensor)
-    return found.X, Y
+    data = sf.data.Data(X, Y).whiten()
+    assert isinstance(data.X, Tensor)
+    return data.X, Y
 
 
 EASY = normal(50, 5), normal(50, 2, seed=1)
@@ -274,8 +274,8 @@ def test_advice_of_other_losses_and_systems(tmp_path: Path) -> None:
     X = 1e3 * normal(60, 3)
     soft = sf.SoftmaxRegression(X, (normal(60, seed=1) > 0.0).long(), 1e-4)
     assert "larger l2" in conditioning(soft)
-    found = sf.certify(sf.nn.TwoLayerLinear.gaussian(*soft.shape, 40, seed=0), soft)
-    assert found.holds and found.practical is False and "larger l2" in found.advice
+    certificate = sf.certify(sf.nn.TwoLayerLinear.gaussian(*soft.shape, 40, seed=0), soft)
+    assert certificate.holds and certificate.practical is False and "larger l2" in certificate.advice
     assert "a larger penalty lowers D" in sf.certify(LADMM(1.0), picture()).advice
     assert "no part of the objective is strongly convex" in lasso("step-sizes/prox-rate").advice
     data = collinear()

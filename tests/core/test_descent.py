@@ -130,9 +130,9 @@ def test_divergence_keeps_the_last_good_checkpoint(tmp_path: Path, engine: str) 
     # what is kept is stored as of the iteration it is of, and not as of the last step
     stored = {int(read_safetensors(file)["iteration"]): file for file in kept}
     assert again.final_iteration == run.final_iteration == max(stored) < run.iterations
-    found = read_safetensors(tmp_path / "run" / "final.safetensors")
-    assert int(found["iteration"]) == max(stored)
-    assert np.array_equal(found["W1"], read_safetensors(stored[max(stored)])["W1"])
+    final = read_safetensors(tmp_path / "run" / "final.safetensors")
+    assert int(final["iteration"]) == max(stored)
+    assert np.array_equal(final["W1"], read_safetensors(stored[max(stored)])["W1"])
 
 
 @pytest.mark.parametrize("cut_off", [False, True])
@@ -332,7 +332,7 @@ def test_certifying_again_without_a_target_goes_on() -> None:
     net = sf.nn.TwoLayerLinear.gaussian(3, 2, 12, seed=1)
     run = sf.descend(net, loss, max_iterations=5, tolerance=0.0, certify_every=2, progress=False)
     assert run.status is sf.RunStatus.MAX_ITERATIONS
-    assert [found.iteration for found in run.recertified] == [2, 4]
+    assert [phase.iteration for phase in run.recertified] == [2, 4]
     assert run.resolution > 0.0 and run.audit().holds, str(run.audit())
 
 

@@ -263,11 +263,11 @@ def test_a_command_on_a_directory_in_use(
     original = getattr(module, last)
 
     def contested(*arguments: Any, **options: Any) -> Any:
-        found = original(*arguments, **options)
+        result = original(*arguments, **options)
         with pytest.raises(BlockingIOError), in_use(directory):
             pass
         calls.append(last)
-        return found
+        return result
 
     monkeypatch.setattr(module, last, contested)
     assert surefoot(*start, *SMALL[system]) == 0 and calls == [last]

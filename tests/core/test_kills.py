@@ -20,4 +20,4 @@ def test_a_killed_training_resumes_to_the_same_files(kills: int) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = re.findall(r"^(.{16}) +(\d+) +(\d+) +(\d+) (yes|no) ", done.stdout, re.MULTILINE)
     assert len(rows) >= 9
-    assert all((int(found), equal) == (kills, "yes") for _, found, _, _, equal in rows), done.stdout
+    assert all((int(count), equal) == (kills, "yes") for _, count, _, _, equal in rows), done.stdout

@@ -37,13 +37,13 @@ def schedules() -> st.SearchStrategy[list[tuple[int, float, float]]]:
 
 
 def phase(plain: sf.Certificate, start: int, level: float, parts: list[tuple[int, float, float]]) -> Recertification:
-    segments, at = [], 0
+    segments, iteration = [], 0
     for index, (count, factor, decrease) in enumerate(parts):
         level *= factor
         endless = index + 1 == len(parts)
-        segments.append(Segment(at, None if endless else count, level, decrease, 0.1))
+        segments.append(Segment(iteration, None if endless else count, level, decrease, 0.1))
         level *= (1.0 - decrease) ** count
-        at += count
+        iteration += count
     certificate = replace(
         plain, schedule=tuple(segments), quantities={**plain.quantities, "initial_gap": segments[0].level}
     )

@@ -79,20 +79,20 @@ def registered() -> Iterator[None]:
 
 @pytest.mark.usefixtures("registered")
 def test_claims_follow_a_theorem_that_is_registered_later() -> None:
-    found = [claim(theorem.id, True, halves({}), {}) for theorem in THEOREMS]
-    assert [it.kind for it in found] == [Kind.FLOW, Kind.SUBLINEAR, Kind.LEVELS]
-    assert found[1].constant == 3.0
+    claims = [claim(theorem.id, True, halves({}), {}) for theorem in THEOREMS]
+    assert [it.kind for it in claims] == [Kind.FLOW, Kind.SUBLINEAR, Kind.LEVELS]
+    assert claims[1].constant == 3.0
 
 
 @pytest.mark.usefixtures("registered")
 def test_the_list_has_what_is_registered_later(capsys: pytest.CaptureFixture[str]) -> None:
     assert surefoot(["list", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    listing = json.loads(capsys.readouterr().out)
     theirs = {"name": "theirs", "network": "A network of theirs", "default_theorem": "theirs/flow"}
-    assert {**theirs, "commands": ["certify", "train"]} in found["systems"]
-    named = {theorem["name"]: theorem for theorem in found["theorems"]}
+    assert {**theirs, "commands": ["certify", "train"]} in listing["systems"]
+    named = {theorem["name"]: theorem for theorem in listing["theorems"]}
     assert [named[theorem.id]["statement"] for theorem in THEOREMS] == [theorem.statement for theorem in THEOREMS]
-    assert all("theirs" in rule["systems"] for rule in found["step_rules"] if "two-layer" in rule["systems"])
+    assert all("theirs" in rule["systems"] for rule in listing["step_rules"] if "two-layer" in rule["systems"])
 
 
 @pytest.mark.usefixtures("registered")

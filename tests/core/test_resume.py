@@ -162,8 +162,8 @@ def test_stopped_by_a_signal_at_a_random_moment(verdicts: dict[str, str], case: 
 
 
 def test_signals_did_come_in_the_middle(verdicts: dict[str, str]) -> None:
-    found = list(verdicts.values())
-    assert found.count("exit code -9, running") + found.count("exit code 0, interrupted") >= 3
+    ends = list(verdicts.values())
+    assert ends.count("exit code -9, running") + ends.count("exit code 0, interrupted") >= 3
 
 
 # -- a crash at every write --------------------------------------------------------------------------------------------

@@ -34,14 +34,14 @@ NOTHING_WRONG = {"refused", "fails", "refuted", "accept", "holds, unproved"}
 @pytest.mark.parametrize(("name", "theorem"), scaled.PAIRS)
 def test_a_certificate_at_any_scale_is_refused_fails_or_is_accepted(name: str, theorem: str, tmp_path: Path) -> None:
     build = scaled.BUILDERS[name][1]
-    found: dict[tuple[float, ...], str] = {}
+    outcomes: dict[tuple[float, ...], str] = {}
     for number, direction in enumerate(DIRECTIONS):
         # every scale by some theorem and some direction: a grid of all would take minutes
         for exponent in EXPONENTS[(number + len(theorem)) % 5 :: 5]:
             scales = [10.0 ** (exponent * part) for part in direction]
             folder = tmp_path / f"{number}-{exponent}"
-            found[(*direction, exponent)] = scaled.outcome(lambda scales=scales: build(*scales), theorem, folder)
-    assert {scales: text for scales, text in found.items() if text not in NOTHING_WRONG} == {}
+            outcomes[(*direction, exponent)] = scaled.outcome(lambda scales=scales: build(*scales), theorem, folder)
+    assert {scales: text for scales, text in outcomes.items() if text not in NOTHING_WRONG} == {}
 
 
 def linear(n: int, m: int, width: int, rows: int) -> scaled.Instance:
@@ -104,8 +104,8 @@ EDGES: dict[str, tuple[str, Callable[[], scaled.Instance]]] = {
 def test_zeros_subnormals_and_single_rows(name: str, tmp_path: Path) -> None:
     system, instance = EDGES[name]
     theorems = [theorem for theorem in PLANS if theorem.startswith(system)]
-    found = {theorem: scaled.outcome(instance, theorem, tmp_path / str(k)) for k, theorem in enumerate(theorems)}
-    assert {theorem: text for theorem, text in found.items() if text not in NOTHING_WRONG} == {}
+    outcomes = {theorem: scaled.outcome(instance, theorem, tmp_path / str(k)) for k, theorem in enumerate(theorems)}
+    assert {theorem: text for theorem, text in outcomes.items() if text not in NOTHING_WRONG} == {}
 
 
 @pytest.mark.parametrize("exponent", [51, 60, 80, 100, -51, -60, -80, -100])
@@ -127,13 +127,13 @@ def test_what_cannot_be_descended_from_is_refused() -> None:
 
 
 def test_a_step_that_vanishes_is_no_guarantee() -> None:
-    found = sf.certify(*scaled.squared(1.0, 1.0, 1e-100, 1e-100), "two-layer/contraction")
-    assert found.status is sf.CertificateStatus.FAILS and found.step_size is None
-    assert [condition.name for condition in found.conditions if not condition.holds] == [
+    certificate = sf.certify(*scaled.squared(1.0, 1.0, 1e-100, 1e-100), "two-layer/contraction")
+    assert certificate.status is sf.CertificateStatus.FAILS and certificate.step_size is None
+    assert [condition.name for condition in certificate.conditions if not condition.holds] == [
         "segment 0 of the schedule: its step is positive"
     ]
-    assert "scale the data and the weights to order 1" in found.suggestion
-    assert sf.Certificate.from_json(found.to_json()) == found
+    assert "scale the data and the weights to order 1" in certificate.suggestion
+    assert sf.Certificate.from_json(certificate.to_json()) == certificate
 
 
 @pytest.mark.parametrize("scale", [1e-60, 1e100])
@@ -155,5 +155,5 @@ def test_a_run_without_a_step_stores_the_initial_weights_to_the_bit(tmp_path: Pa
 
 
 def test_a_bound_that_underflows_is_not_zero() -> None:
-    found = sf.certify(*linear(2, 1, 9, 8))
-    assert found.holds and 0.0 < found.bound(10**15) <= 1e-300 < found.initial_gap
+    certificate = sf.certify(*linear(2, 1, 9, 8))
+    assert certificate.holds and 0.0 < certificate.bound(10**15) <= 1e-300 < certificate.initial_gap

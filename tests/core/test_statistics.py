@@ -235,9 +235,9 @@ def measured(folder: Path, rows: int) -> tuple[int, int, float, float, float]:
 
 
 def check_memory(folder: Path, rows: int) -> None:
-    found, peak, seconds, smoothness, best = measured(folder, rows)
+    count, peak, seconds, smoothness, best = measured(folder, rows)
     print(f"{rows} rows: {seconds:.1f} s, {peak / 2**20:.0f} MiB of anonymous memory")
-    assert found == rows
+    assert count == rows
     assert smoothness == pytest.approx(rows, rel=0.02)
     assert best == pytest.approx(rows / 2, rel=0.02)
     assert peak < LIMIT

@@ -73,8 +73,8 @@ def repeated(merged: bool) -> sf.Certificate:
     inputs, targets = images()
     inputs, targets = torch.cat([inputs, 2.0 * inputs[:1]]), torch.cat([targets, targets[:1]])
     if merged:
-        found = sf.data.merge_rows(inputs, targets)
-        inputs, targets = found.X, found.Y
+        data = sf.data.merge_rows(inputs, targets)
+        inputs, targets = data.X, data.Y
         net = sf.nn.ImplicitReLU.certifiable(inputs, targets, 40, seed=0)
     else:
         net = paper(40, 0.3)
@@ -290,8 +290,8 @@ def test_training_is_not_suggested_where_it_cannot_help() -> None:
     ratios = []
     for _ in range(3):
         sf.descend(net, loss, 1e-2, max_iterations=50)
-        found = sf.certify(net, loss, "implicit/measured")
-        assert not found.holds and "certify again" not in found.suggestion
+        certificate = sf.certify(net, loss, "implicit/measured")
+        assert not certificate.holds and "certify again" not in certificate.suggestion
         ratios.append(float(net.b.detach().norm()))
     assert ratios == sorted(ratios) and ratios[0] > 0.0
     zero = balanced(scale=0.0)

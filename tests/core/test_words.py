@@ -16,9 +16,9 @@ SIZES = dict.fromkeys(("n", "m", "h", "K", "L", "T", "depth"), 2) | {"quadratic"
 
 def quantities(theorem: Theorem) -> set[str]:
     """Names of what is measured, chosen and derived, at some numbers."""
-    at = {**SIZES, **dict.fromkeys((*theorem.base, *theorem.choices), 0.5), "upper": 1.0, "T": 2.0}
-    at |= PLANS[theorem.id].parameters(at)
-    return {name.partition("[")[0] for name in (*theorem.base, *theorem.choices, *theorem.derived(at))}
+    numbers = {**SIZES, **dict.fromkeys((*theorem.base, *theorem.choices), 0.5), "upper": 1.0, "T": 2.0}
+    numbers |= PLANS[theorem.id].parameters(numbers)
+    return {name.partition("[")[0] for name in (*theorem.base, *theorem.choices, *theorem.derived(numbers))}
 
 
 @pytest.mark.parametrize("theorem", PLANS)

@@ -72,10 +72,10 @@ def certified(
     system, theorem = SYSTEMS[record["system"]], THEOREMS[record["theorem"]]
     problem = system.enclosures.load_problem(record["problem"]["kind"], dict(run.problem), FAST)
     old = {name: float.fromhex(text) for name, text in record["quantities"].items()}
-    found = system.enclosures.base_quantities(problem, weights_at(run, t), old)
-    upper = {name: system.directions[name] == "upper" for name in theorem.base if name in found}
-    base = {name: found[name][1] * weaker if up else found[name][0] / weaker for name, up in upper.items()}
-    base["initial_gap"] = gap(found["initial_gap"][1])
+    enclosures = system.enclosures.base_quantities(problem, weights_at(run, t), old)
+    upper = {name: system.directions[name] == "upper" for name in theorem.base if name in enclosures}
+    base = {name: enclosures[name][1] * weaker if up else enclosures[name][0] / weaker for name, up in upper.items()}
+    base["initial_gap"] = gap(enclosures["initial_gap"][1])
     sizes = {name: value for name, value in record["problem"].items() if name != "kind"}
     picked = PLANS[theorem.id].parameters({**{name: old[name] for name in theorem.choices}, **base, **sizes})
     made = reevaluated(record, base, {**picked, **(choices or {})})

@@ -169,15 +169,15 @@ def _gap_step_sizes(problem: Arrays, weights: Arrays) -> float:
 def _inverse(problem: Arrays, weights: Arrays) -> dict[str, float]:
     lower, upper = (float(end) for end in problem["interval"])
     e = np.linspace(1.0 - upper, 1.0 - lower, 2001)
-    found = {"lower": lower, "upper": upper, "initial_gap": float(np.abs(e).max())}
-    found["deviation"] = float(np.abs(weights["C"] - 1.0).max())
+    values = {"lower": lower, "upper": upper, "initial_gap": float(np.abs(e).max())}
+    values["deviation"] = float(np.abs(weights["C"] - 1.0).max())
     with np.errstate(all="ignore"):
         for k, row in enumerate(weights["C"], 1):
             e = 1.0 - (1.0 - e) * np.polynomial.polynomial.polyval(e, row)
-            found[f"residual[{k}]"] = float(
+            values[f"residual[{k}]"] = float(
                 np.abs(e).max()
             )  # no more than the largest value, which is all that is needed
-    return found
+    return values
 
 
 MEASURE: dict[str, Callable[[Arrays, Arrays], dict[str, float]]] = {
@@ -248,10 +248,10 @@ def untrue(directory: Path, good: Mapping[str, Any]) -> str | None:
     if (first.get("status"), first.get("claims"), bool(records)) != ("fails", [], True):
         phases.append(_Phase(0, first))
     for name, record in sorted(records.items()):
-        found = re.fullmatch(r"certificate-([0-9]{9})\.json", name)
-        if found is None or int(found[1]) == 0 or f"checkpoints/{found[1]}.safetensors" not in stored:
+        match = re.fullmatch(r"certificate-([0-9]{9})\.json", name)
+        if match is None or int(match[1]) == 0 or f"checkpoints/{match[1]}.safetensors" not in stored:
             return f"{name} speaks of no stored iterate after the start"
-        phases.append(_Phase(int(found[1]), record))
+        phases.append(_Phase(int(match[1]), record))
     for index, phase in enumerate(phases):
         weights = stored[f"checkpoints/{phase.start:09d}.safetensors"] if phase.start else initial
         why = _certified(phase.record, good, problem, {name: weights[name] for name in initial})
@@ -375,10 +375,10 @@ def _digest(array: Array) -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    record = dict(pairs)
+    if len(record) != len(pairs):
         raise ValueError("a key is repeated")
-    return found
+    return record
 
 
 def _differs(value: Any, good: Any, where: str = "certificate") -> str | None:

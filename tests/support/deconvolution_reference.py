@@ -105,9 +105,9 @@ def operators(problem: dict[str, Array], shape: tuple[int, int], number: Number)
 
 def identity(size: int, number: Number) -> Array:
     """I."""
-    found = np.full((size, size), number(0.0), dtype=object)
-    np.fill_diagonal(found, number(1.0))
-    return found
+    matrix = np.full((size, size), number(0.0), dtype=object)
+    np.fill_diagonal(matrix, number(1.0))
+    return matrix
 
 
 def change(problem: dict[str, Array], weights: dict[str, Array]) -> Any:
@@ -120,13 +120,13 @@ def change(problem: dict[str, Array], weights: dict[str, Array]) -> Any:
         alpha, beta, gamma = exactly(weights["parameters"][:3], number)
         threshold = gamma * number(float(problem["penalty"][0]))
         slope = B.T @ (B @ z - y) + mu + beta * (z - W.T @ x)
-        one = identity(len(M), number)
-        system = mpmath.matrix((alpha * M + one).tolist())
+        eye = identity(len(M), number)
+        system = mpmath.matrix((alpha * M + eye).tolist())
         dz = np.array(list(mpmath.lu_solve(system, mpmath.matrix([-alpha * s for s in slope]))), dtype=object)
         moved = x + gamma * (W @ (mu + beta * (z + dz - W.T @ x)))
         after = np.array([mpmath.sign(m) * max(abs(m) - threshold, number(0.0)) for m in moved], dtype=object)
         dmu = beta * (z + dz - W.T @ after)
-        S = M - B.T @ B + (1 / alpha - beta) * one
+        S = M - B.T @ B + (1 / alpha - beta) * eye
         dx = after - x
         return dz @ (S @ dz) + dx @ dx / gamma + dmu @ dmu / beta
 

@@ -74,10 +74,10 @@ def certified(net: Any, loss: Any, theorem: str) -> Stored:
     return stored(sf.certify(net, loss, theorem), arrays, system.reduced(net, problem))
 
 
-def references(module: ModuleType, at: Stored) -> dict[str, Reference]:
+def references(module: ModuleType, case: Stored) -> dict[str, Reference]:
     """The base quantities of these arrays by their definitions; evaluated once for the same arrays and choices."""
-    choices = {name: value for name, value in at.quantities.items() if name in PLANS[at.theorem].theorem.choices}
-    return _evaluated(module, _Key.of(at, tuple(sorted(choices.items()))))
+    choices = {name: value for name, value in case.quantities.items() if name in PLANS[case.theorem].theorem.choices}
+    return _evaluated(module, _Key.of(case, tuple(sorted(choices.items()))))
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,11 @@ class _Key:
     at: Any
 
     @classmethod
-    def of(cls, at: Stored, choices: tuple[tuple[str, float], ...]) -> _Key:
-        each = sorted([("problem/" + k, v) for k, v in at.problem.items()] + list(at.weights.items()))
-        return cls((at.kind, choices, *((k, v.shape, v.dtype.str, v.tobytes()) for k, v in each)), (at, dict(choices)))
+    def of(cls, case: Stored, choices: tuple[tuple[str, float], ...]) -> _Key:
+        each = sorted([("problem/" + k, v) for k, v in case.problem.items()] + list(case.weights.items()))
+        return cls(
+            (case.kind, choices, *((k, v.shape, v.dtype.str, v.tobytes()) for k, v in each)), (case, dict(choices))
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Key) and self.bytes == other.bytes
@@ -101,79 +103,83 @@ class _Key:
 
 @cache
 def _evaluated(module: ModuleType, key: _Key) -> dict[str, Reference]:
-    at, choices = key.at
+    case, choices = key.at
     with mp.workdps(DIGITS):
-        return module.quantities(at.kind, at.problem, at.weights, choices)
+        return module.quantities(case.kind, case.problem, case.weights, choices)
 
 
 @cache
 def _gap(gap: Any, key: _Key) -> mpf:
-    at, _ = key.at
+    case, _ = key.at
     with mp.workdps(DIGITS):
-        return gap(at.kind, at.problem, at.weights)
+        return gap(case.kind, case.problem, case.weights)
 
 
-def opened(at: Stored, level: Level) -> tuple[Any, dict[str, Array]]:
+def opened(case: Stored, level: Level) -> tuple[Any, dict[str, Array]]:
     """Problem and weights as the checker reads them."""
-    arrays = dict(at.problem)
-    problem = SYSTEMS[at.system].enclosures.load_problem(at.kind, arrays, level)
-    return problem, SYSTEMS[at.system].enclosures.read_weights(at.weights, problem, "initial.safetensors")
+    arrays = dict(case.problem)
+    problem = SYSTEMS[case.system].enclosures.load_problem(case.kind, arrays, level)
+    return problem, SYSTEMS[case.system].enclosures.read_weights(case.weights, problem, "initial.safetensors")
 
 
-def moved(at: Stored) -> Stored:
+def moved(case: Stored) -> Stored:
     """The same with the weights that change moved at random, by a thousandth."""
     draw = np.random.default_rng(0)
-    fixed = SYSTEMS[at.system].enclosures.FIXED
-    weights = {k: v if k in fixed else v * (1.0 + 1e-3 * draw.standard_normal(v.shape)) for k, v in at.weights.items()}
-    return replace(at, weights=weights)
+    fixed = SYSTEMS[case.system].enclosures.FIXED
+    weights = {
+        k: v if k in fixed else v * (1.0 + 1e-3 * draw.standard_normal(v.shape)) for k, v in case.weights.items()
+    }
+    return replace(case, weights=weights)
 
 
-def wrongly_published(at: Stored, truth: Mapping[str, Reference]) -> dict[str, str]:
+def wrongly_published(case: Stored, truth: Mapping[str, Reference]) -> dict[str, str]:
     """Published quantities that are on the unsafe side of the truth or beyond their slack on the safe side, and why."""
     wrong: dict[str, str] = {}
     with mp.workdps(DIGITS):
-        for name in at.base:
-            found, of, sign = mpf(at.quantities[name]), truth[name], _sign(at.system, name)
-            room = of.slack + PUBLISHED * (abs(of.value) + of.slack)
-            if sign * (found - of.value) < 0:
-                wrong[name] = f"{name} is published as {float(found)!r}, on the unsafe side of {mp.nstr(of.value, 20)}"
-            elif sign * (found - of.value) > room:
-                wrong[name] = f"{name} is published as {float(found)!r}, far from {mp.nstr(of.value, 20)}"
-            elif of.attained is not None and sign * (of.value - of.attained) < 0:
+        for name in case.base:
+            published, true, sign = mpf(case.quantities[name]), truth[name], _sign(case.system, name)
+            room = true.slack + PUBLISHED * (abs(true.value) + true.slack)
+            if sign * (published - true.value) < 0:
                 wrong[name] = (
-                    f"{name} is bounded by {mp.nstr(of.value, 20)}, and is {mp.nstr(of.attained, 20)} somewhere"
+                    f"{name} is published as {float(published)!r}, on the unsafe side of {mp.nstr(true.value, 20)}"
+                )
+            elif sign * (published - true.value) > room:
+                wrong[name] = f"{name} is published as {float(published)!r}, far from {mp.nstr(true.value, 20)}"
+            elif true.attained is not None and sign * (true.value - true.attained) < 0:
+                wrong[name] = (
+                    f"{name} is bounded by {mp.nstr(true.value, 20)}, and is {mp.nstr(true.attained, 20)} somewhere"
                 )
     return wrong
 
 
-def wrongly_enclosed(at: Stored, truth: Mapping[str, Reference], level: Level = FAST) -> dict[str, str]:
+def wrongly_enclosed(case: Stored, truth: Mapping[str, Reference], level: Level = FAST) -> dict[str, str]:
     """Enclosures of the checker that do not contain the truth, and why; those of base quantities that are missing, too."""
-    problem, weights = opened(at, level)
+    problem, weights = opened(case, level)
     wrong: dict[str, str] = {}
-    found = _in_balls(lambda: SYSTEMS[at.system].enclosures.base_quantities(problem, weights, at.quantities))
+    enclosures = _in_balls(lambda: SYSTEMS[case.system].enclosures.base_quantities(problem, weights, case.quantities))
     with mp.workdps(DIGITS):
-        for name in at.base:
-            if name not in found:
+        for name in case.base:
+            if name not in enclosures:
                 wrong[name] = f"{name} is published, and the checker has no enclosure of it"
                 continue
-            of, sign = truth[name], _sign(at.system, name)
-            low, high = map(mpf, found[name])
-            first, last = sorted((of.value, of.value + sign * of.slack))
-            contains = low <= of.value <= high
-            safe = high >= of.value if sign > 0 else low <= of.value
-            if not (contains or (not of.contained and safe and low <= last and high >= first)):
-                wrong[name] = f"{name} = {mp.nstr(of.value, 20)} is not in {found[name]}"
+            true, sign = truth[name], _sign(case.system, name)
+            low, high = map(mpf, enclosures[name])
+            first, last = sorted((true.value, true.value + sign * true.slack))
+            contains = low <= true.value <= high
+            safe = high >= true.value if sign > 0 else low <= true.value
+            if not (contains or (not true.contained and safe and low <= last and high >= first)):
+                wrong[name] = f"{name} = {mp.nstr(true.value, 20)} is not in {enclosures[name]}"
     return wrong
 
 
-def wrong_gap(gap: Any, at: Stored, level: Level = FAST) -> str | None:
+def wrong_gap(gap: Any, case: Stored, level: Level = FAST) -> str | None:
     """Whether the checker's bounds of the gap exclude the gap at the stored weights, and why; ``gap`` is the independent one."""
-    problem, weights = opened(at, level)
-    system = SYSTEMS[at.system].enclosures
+    problem, weights = opened(case, level)
+    system = SYSTEMS[case.system].enclosures
     above = _in_balls(lambda: system.gap_upper(problem, weights))
     with mp.workdps(DIGITS):  # the ends of balls are longer than floats
         low, high = _in_balls(lambda: _ends(*system.gap_exact(problem, weights)))
-        true = _gap(gap, _Key.of(at, ()))
+        true = _gap(gap, _Key.of(case, ()))
         if not mpf(above) >= true:
             return f"the gap {mp.nstr(true, 20)} is above gap_upper, {above!r}"
         return None if low <= true <= high else f"the gap {mp.nstr(true, 20)} is not in {low!r} .. {high!r}"
@@ -208,11 +214,11 @@ def _sign(system: str, name: str) -> int:
     return 1 if SYSTEMS[system].directions[name] == "upper" else -1
 
 
-def unsafe_factor(system: str, name: str, of: Reference) -> float | None:
+def unsafe_factor(system: str, name: str, reference: Reference) -> float | None:
     """What moves the quantity to its unsafe side by 1 + max(2 slack, 0.01); ``None`` where floats do not resolve the quantity."""
-    if of.value == 0 or of.slack >= 0.6 * abs(of.value):
+    if reference.value == 0 or reference.slack >= 0.6 * abs(reference.value):
         return None
-    size = float(1 + max(2 * of.slack / abs(of.value), mpf(LEAST)))
+    size = float(1 + max(2 * reference.slack / abs(reference.value), mpf(LEAST)))
     return 1.0 / size if _sign(system, name) > 0 else size
 
 
@@ -222,11 +228,11 @@ def mutate(
     """Multiply one quantity in what ``enclosing`` returns, wherever surefoot or its checker refers to that function."""
 
     def wrong(*args: Any, **kwargs: Any) -> dict[str, Interval]:
-        found = dict(enclosing(*args, **kwargs))
-        if name in found:
-            low, high = (end * factor for end in found[name])
-            found[name] = (low, high)
-        return found
+        enclosures = dict(enclosing(*args, **kwargs))
+        if name in enclosures:
+            low, high = (end * factor for end in enclosures[name])
+            enclosures[name] = (low, high)
+        return enclosures
 
     modules = [
         module for key, module in list(sys.modules.items()) if key.split(".")[0] in ("surefoot", "surefoot_check")

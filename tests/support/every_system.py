@@ -110,8 +110,8 @@ def fields(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
 
 def hashes(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]:
     """Hashes exchanged, missing, of no array, of the other run, or written otherwise."""
-    found = run.certificate["arrays"]
-    names = sorted(found)
+    texts = run.certificate["arrays"]
+    names = sorted(texts)
 
     def exchanged(first: str, second: str) -> Change:
         def change(run: StoredRun) -> None:
@@ -122,17 +122,17 @@ def hashes(system: str, run: StoredRun, other: StoredRun) -> Iterator[Tampering]
 
     for index, first in enumerate(names):
         for second in names[index + 1 :]:
-            if found[first] == found[second]:
+            if texts[first] == texts[second]:
                 continue
             yield Tampering(f"hashes of {first} and {second} exchanged", system, exchanged(first, second), seal=False)
         for what, text in {
             "of zeros": "0" * 64,
-            "in capitals": found[first].upper(),
-            "cut": found[first][:-1],
-            "longer": found[first] + "0",
+            "in capitals": texts[first].upper(),
+            "cut": texts[first][:-1],
+            "longer": texts[first] + "0",
             "of the other run": other.certificate["arrays"][first],
         }.items():
-            if text != found[first]:
+            if text != texts[first]:
                 yield Tampering(f"hash of {first} {what}", system, owned(field(("arrays", first), text)), seal=False)
     for name in ("problem/Z", "final/x"):
         yield Tampering(f"a hash of {name}", system, owned(field(("arrays", name), "0" * 64)), seal=False)
@@ -239,8 +239,8 @@ def both(*changes: Change) -> Change:
     """Several changes together."""
 
     def change(run: StoredRun) -> None:
-        for one in changes:
-            one(run)
+        for step in changes:
+            step(run)
 
     return change
 

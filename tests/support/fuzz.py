@@ -70,13 +70,13 @@ def digests(content: bytes) -> dict[str, str]:
     """The sha256 of each float or integer array, as certificates state it; ``ValueError`` for what is no such file."""
     header, data = parted(content)
     kinds = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "|u1", "BOOL": "|b1"}
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for name, entry in header.items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
             described = f"{kinds[entry['dtype']]}{tuple(entry['shape'])}".encode("ascii")
-            found[name] = hashlib.sha256(described + data[begin:end]).hexdigest()
-    return found
+            hashes[name] = hashlib.sha256(described + data[begin:end]).hexdigest()
+    return hashes
 
 
 def sealed(files: Files, before: Files) -> Files:
@@ -115,12 +115,12 @@ class Fuzzer:
     @cached_property
     def _additions(self) -> dict[str, list[Tampering]]:
         """What each run may be given besides: the additions of content of the corpus."""
-        found: dict[str, list[Tampering]] = {}
+        additions: dict[str, list[Tampering]] = {}
         for name, run in self._stored.items():
             runs = Runs(run, run, self._stored)
             cases = (case for family in (*REFUSED.values(), *JUDGED.values()) for case in family(name, runs))
-            found[name] = [case for case in cases if case.after is None]
-        return found
+            additions[name] = [case for case in cases if case.after is None]
+        return additions
 
     def input(self, seed: int | str) -> Input:
         """The input of this seed; it differs from the good run in some file."""

@@ -75,10 +75,10 @@ def feed_forward(path: Path, seed: int = 0) -> None:
 def step_sizes(path: Path, seed: int = 0) -> None:
     """Learned step sizes on two least-squares problems, by the theorem ``rate``."""
     arrays = reference.batch("least-squares-batch", seed, 2, 3, 4)
-    at = reference.weights(arrays, 0.9, 1.9)
-    made = reference.certificate("step-sizes/rate", "least-squares-batch", arrays, at)
-    files = {"problem.safetensors": arrays, "initial.safetensors": at}
-    files |= reference.checkpoints(reference.run(arrays, at, ITERATIONS), at, made, 6)
+    initial = reference.weights(arrays, 0.9, 1.9)
+    made = reference.certificate("step-sizes/rate", "least-squares-batch", arrays, initial)
+    files = {"problem.safetensors": arrays, "initial.safetensors": initial}
+    files |= reference.checkpoints(reference.run(arrays, initial, ITERATIONS), initial, made, 6)
     reference.directory_of(path, files, made, safetensors)
 
 

@@ -74,9 +74,9 @@ def behind(system: str) -> list[str]:
 
 def table(parts: Mapping[str, str] = PARTS) -> dict[str, tuple[int, int]]:
     """All lines and those of code, by part."""
-    found = {name: counted((ROOT / place).rglob("*.py")) for name, place in parts.items()}
+    counts = {name: counted((ROOT / place).rglob("*.py")) for name, place in parts.items()}
     root = ROOT / PARTS["checker"]
-    return found | {f"behind {name}": counted(root / file for file in behind(name)) for name in SYSTEMS}
+    return counts | {f"behind {name}": counted(root / file for file in behind(name)) for name in SYSTEMS}
 
 
 if __name__ == "__main__":

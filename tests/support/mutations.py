@@ -107,30 +107,32 @@ def bit(random: Random, content: bytes, donor: bytes) -> bytes:
     """One bit the other way."""
     if not content:
         return content
-    at = random.randrange(len(content))
-    return content[:at] + bytes([content[at] ^ 1 << random.randrange(8)]) + content[at + 1 :]
+    position = random.randrange(len(content))
+    return content[:position] + bytes([content[position] ^ 1 << random.randrange(8)]) + content[position + 1 :]
 
 
 def chunk(random: Random, content: bytes, donor: bytes) -> bytes:
     """Some bytes left out, written twice, or replaced by random ones."""
-    at = random.randrange(len(content) + 1)
+    position = random.randrange(len(content) + 1)
     size = random.choice((1, 1, 2, 3, 8, 64, len(content)))
-    piece = content[at : at + size]
+    piece = content[position : position + size]
     put = random.choice((b"", piece + piece, random.randbytes(random.choice((1, 2, 8))), random.choice(TEXTS)))
-    return content[:at] + put + content[at + random.choice((0, len(piece))) :]
+    return content[:position] + put + content[position + random.choice((0, len(piece))) :]
 
 
 def splice(random: Random, content: bytes, donor: bytes) -> bytes:
     """The start of one file and the end of another."""
-    at, end = random.randrange(len(content) + 1), random.randrange(len(donor) + 1)
-    same = random.random() < 0.5 and at <= len(donor)
-    return content[:at] + donor[at if same else end :]
+    position, end = random.randrange(len(content) + 1), random.randrange(len(donor) + 1)
+    same = random.random() < 0.5 and position <= len(donor)
+    return content[:position] + donor[position if same else end :]
 
 
 def cut(random: Random, content: bytes, donor: bytes) -> bytes:
     """Cut off, or longer than it should be."""
-    at = random.randrange(len(content) + 1)
-    return random.choice((content[:at], content + content[:at], content + random.choice(TEXTS), content * 2, donor))
+    position = random.randrange(len(content) + 1)
+    return random.choice(
+        (content[:position], content + content[:position], content + random.choice(TEXTS), content * 2, donor)
+    )
 
 
 # -- mutations of a certificate ----------------------------------------------------------------------------------------
@@ -138,11 +140,11 @@ def cut(random: Random, content: bytes, donor: bytes) -> bytes:
 
 def digit(random: Random, content: bytes, donor: bytes) -> bytes:
     """Another mantissa, exponent or sign of one number."""
-    found = list(HEX_FLOAT.finditer(content))
-    if not found:
+    numbers = list(HEX_FLOAT.finditer(content))
+    if not numbers:
         return content
-    at = random.choice(found)
-    text = at.group()[1:-1].decode()
+    match = random.choice(numbers)
+    text = match.group()[1:-1].decode()
     mantissa, _, exponent = text.partition("p")
     choice = random.randrange(5)
     if choice == 0 and len(mantissa) > 5:
@@ -159,36 +161,36 @@ def digit(random: Random, content: bytes, donor: bytes) -> bytes:
         except OverflowError:
             return content
     else:
-        text = random.choice((b"0x1.0000000000000p+0", *(m.group()[1:-1] for m in found))).decode()
-    return content[: at.start()] + f'"{text}"'.encode() + content[at.end() :]
+        text = random.choice((b"0x1.0000000000000p+0", *(m.group()[1:-1] for m in numbers))).decode()
+    return content[: match.start()] + f'"{text}"'.encode() + content[match.end() :]
 
 
 def odd_number(random: Random, content: bytes, donor: bytes) -> bytes:
     """A number replaced by what is none, or by one out of range."""
-    found = [*HEX_FLOAT.finditer(content), *NUMBER.finditer(content)]
-    if not found:
+    numbers = [*HEX_FLOAT.finditer(content), *NUMBER.finditer(content)]
+    if not numbers:
         return content
-    at = random.choice(found)
-    return content[: at.start()] + random.choice(ODD_NUMBERS).encode() + content[at.end() :]
+    match = random.choice(numbers)
+    return content[: match.start()] + random.choice(ODD_NUMBERS).encode() + content[match.end() :]
 
 
 def integer(random: Random, content: bytes, donor: bytes) -> bytes:
     """An integer close to what it was, or far from it."""
-    found = list(NUMBER.finditer(content))
-    if not found:
+    numbers = list(NUMBER.finditer(content))
+    if not numbers:
         return content
-    at = random.choice(found)
-    value = int(at.group()[:30]) + random.choice((-1, 1, 2, 10, 10**6, 2**62, -(2**63)))
-    return content[: at.start()] + str(value).encode() + content[at.end() :]
+    match = random.choice(numbers)
+    value = int(match.group()[:30]) + random.choice((-1, 1, 2, 10, 10**6, 2**62, -(2**63)))
+    return content[: match.start()] + str(value).encode() + content[match.end() :]
 
 
 def key(random: Random, content: bytes, donor: bytes) -> bytes:
     """A key twice, renamed, spelled with an escape, or exchanged with another."""
-    found = list(KEY.finditer(content))
-    if not found:
+    keys = list(KEY.finditer(content))
+    if not keys:
         return content
-    at, other = random.choice(found), random.choice(found)
-    name = at.group(1)
+    match, other = random.choice(keys), random.choice(keys)
+    name = match.group(1)
     escaped = f"\\u{name[0]:04x}".encode() + name[1:]
     value = json.dumps(random.choice(VALUES)).encode()
     put = random.choice(
@@ -197,7 +199,7 @@ def key(random: Random, content: bytes, donor: bytes) -> bytes:
             *(b'"%s":' % escaped, b'"%s":' % other.group(1), b'"%s ":' % name, b'"\xc3\xa9":', b'"\\ud800":'),
         )
     )
-    return content[: at.start()] + put + content[at.end() :]
+    return content[: match.start()] + put + content[match.end() :]
 
 
 def tree(random: Random, content: bytes, donor: bytes) -> bytes:
@@ -210,22 +212,22 @@ def tree(random: Random, content: bytes, donor: bytes) -> bytes:
     places = list(_places(value))
     if not places:
         return content
-    holder, at = random.choice(places)
+    holder, place = random.choice(places)
     choice = random.randrange(6)
     if choice == 0:
-        del holder[at]
+        del holder[place]
     elif choice == 1:
-        holder[at] = random.choice(VALUES)
+        holder[place] = random.choice(VALUES)
     elif choice == 2:
-        from_holder, from_at = random.choice(list(_places(other)) or [(holder, at)])
-        holder[at] = from_holder[from_at]
+        from_holder, from_place = random.choice(list(_places(other)) or [(holder, place)])
+        holder[place] = from_holder[from_place]
     elif choice == 3 and isinstance(holder, list):
-        holder.insert(random.randrange(len(holder) + 1), holder[at])
-    elif choice == 4 and isinstance(holder[at], list):
-        random.shuffle(holder[at])
+        holder.insert(random.randrange(len(holder) + 1), holder[place])
+    elif choice == 4 and isinstance(holder[place], list):
+        random.shuffle(holder[place])
     else:
-        second, second_at = random.choice(places)
-        holder[at], second[second_at] = second[second_at], holder[at]
+        second, second_place = random.choice(places)
+        holder[place], second[second_place] = second[second_place], holder[place]
     try:
         return json.dumps(value, indent=random.choice((None, 1))).encode()
     except (ValueError, RecursionError):  # a part inside itself
@@ -234,10 +236,10 @@ def tree(random: Random, content: bytes, donor: bytes) -> bytes:
 
 def bomb(random: Random, content: bytes, donor: bytes) -> bytes:
     """A value that is very deep, very long, or both."""
-    found = [*HEX_FLOAT.finditer(content), *NUMBER.finditer(content)]
-    if not found:
+    numbers = [*HEX_FLOAT.finditer(content), *NUMBER.finditer(content)]
+    if not numbers:
         return content
-    at = random.choice(found)
+    match = random.choice(numbers)
     deep = random.choice((10, 63, 64, 65, 1000, 100_000))
     long = random.choice((100, 10_001, 100_000))
     put = random.choice(
@@ -251,7 +253,7 @@ def bomb(random: Random, content: bytes, donor: bytes) -> bytes:
             *(b"[" + b'"0x1.0000000000000p+0",' * long + b"0]", b'"' + b"\\u00e9" * long + b'"', b"9" * long),
         )
     )
-    return content[: at.start()] + put + content[at.end() :]
+    return content[: match.start()] + put + content[match.end() :]
 
 
 def spelling(random: Random, content: bytes, donor: bytes) -> bytes:
@@ -270,8 +272,8 @@ def spelling(random: Random, content: bytes, donor: bytes) -> bytes:
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every (object or list, key or index) below a JSON value."""
-    for at, below in list(value.items() if isinstance(value, dict) else enumerate(value)):
-        yield value, at
+    for place, below in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, place
         if isinstance(below, dict | list):
             yield from _places(below)
 
@@ -319,7 +321,7 @@ def header(random: Random, content: bytes, donor: bytes) -> bytes:
     else:
         keys = list(entries)
         random.shuffle(keys)
-        entries = {one: entries[one] for one in keys}
+        entries = {entry_name: entries[entry_name] for entry_name in keys}
     padding = random.choice((0, 0, 0, 1, 100))
     made = joined(entries, data, padding)
     if random.random() < 0.1:

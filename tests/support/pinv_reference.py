@@ -48,7 +48,7 @@ def _pinv(M: flint.acb_mat) -> flint.acb_mat:
 @_precise
 def true_pinv(A: torch.Tensor) -> torch.Tensor:
     """A⁺ of a batch (..., m, n) of full-rank matrices, rounded to double precision."""
-    flat = [_rounded(_pinv(_exact(one)), A) for one in A.reshape(-1, *A.shape[-2:])]
+    flat = [_rounded(_pinv(_exact(matrix)), A) for matrix in A.reshape(-1, *A.shape[-2:])]
     return torch.stack(flat).reshape(*A.shape[:-2], A.shape[-1], A.shape[-2])
 
 

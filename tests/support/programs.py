@@ -77,9 +77,9 @@ class Starter:
 @functools.cache
 def starter() -> Starter:
     """That of all programs of this process."""
-    found = Starter()
-    atexit.register(found.close)
-    return found
+    result = Starter()
+    atexit.register(result.close)
+    return result
 
 
 class Program:

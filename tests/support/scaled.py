@@ -175,9 +175,9 @@ def outcome(instance: Callable[[], Instance], theorem: str, directory: Path) -> 
         failed = any(not condition.holds for condition in certificate.conditions)
         refuted = certificate.status is sf.CertificateStatus.REFUTED
         return certificate.status.value if failed or refuted else "fails without a condition"
-    found = "; ".join(faults(certificate))
-    if found or not PLANS[theorem].theorem.provable:
-        return found or "holds, unproved"
+    text = "; ".join(faults(certificate))
+    if text or not PLANS[theorem].theorem.provable:
+        return text or "holds, unproved"
     if loss is None:
         net.save_certificate(directory, theorem=theorem)
     else:

@@ -40,8 +40,8 @@ TUNED = {"repeats": 2, "limit": 20, "tuning": 10, "samples": 40, "factors": (0.5
 
 def step_sizes(cache: Path) -> list[dict[str, Any]]:
     settings = [step_sizes_runs.Setting(SIZE, rate=rate) for rate in (1e-2, 1e-3, 1e-4)]
-    found = step_sizes_runs.run_all([(setting, (0, 3)) for setting in settings], cache, lambda text: None)
-    return [{**asdict(run), "weights": [W.tolist() for W in net.matrices]} for run, net in found]
+    runs = step_sizes_runs.run_all([(setting, (0, 3)) for setting in settings], cache, lambda text: None)
+    return [{**asdict(run), "weights": [W.tolist() for W in net.matrices]} for run, net in runs]
 
 
 SWEEPS: dict[str, Callable[[Path], Experiment | list[dict[str, Any]]]] = {
@@ -59,8 +59,8 @@ SWEEPS: dict[str, Callable[[Path], Experiment | list[dict[str, Any]]]] = {
 
 def numbers(name: str, directory: Path) -> Any:
     """The tables of a sweep, as JSON has them."""
-    found = SWEEPS[name](directory / name)
-    return json.loads(json.dumps(found.to_dict()["tables"] if isinstance(found, Experiment) else found))
+    outcome = SWEEPS[name](directory / name)
+    return json.loads(json.dumps(outcome.to_dict()["tables"] if isinstance(outcome, Experiment) else outcome))
 
 
 def watched(rank: int, directory: Path, dies: int = 0) -> Callable[[Message, Memory], Message]:
@@ -82,8 +82,8 @@ def watched(rank: int, directory: Path, dies: int = 0) -> Callable[[Message, Mem
 
 
 def main(directory: Path) -> None:
-    found = {name: numbers(name, directory) for name in SWEEPS}
-    (directory / "tables").write_text(json.dumps(found))
+    tables = {name: numbers(name, directory) for name in SWEEPS}
+    (directory / "tables").write_text(json.dumps(tables))
 
 
 if __name__ == "__main__":

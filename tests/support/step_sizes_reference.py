@@ -107,19 +107,19 @@ def weights(arrays: Arrays, low: float, high: float, x: Array | None = None, str
     return {"x": np.zeros((N, d)) if x is None else x, "beta": beta, "range": np.array([low, high])}
 
 
-def published(kind: str, arrays: Arrays, at: Arrays) -> dict[str, float]:
+def published(kind: str, arrays: Arrays, initial: Arrays) -> dict[str, float]:
     """The base quantities as published: what is stored as it is, what is measured with slack."""
     problem = load_problem(kind, arrays)
-    enclosures = step_sizes.base_quantities(problem, step_sizes.read_weights(at, problem, "test"), {})
+    enclosures = step_sizes.base_quantities(problem, step_sizes.read_weights(initial, problem, "test"), {})
     return publish(enclosures, DIRECTIONS) | {name: enclosures[name][0] for name in step_sizes.EXACT}
 
 
-def certificate(theorem: str, kind: str, arrays: Arrays, at: Arrays) -> Certificate:
+def certificate(theorem: str, kind: str, arrays: Arrays, initial: Arrays) -> Certificate:
     """What the library writes."""
     statement = PLANS[theorem].theorem
     problem = load_problem(kind, arrays)
-    sizes = step_sizes.sizes(problem, at)
-    base = {k: v for k, v in published(kind, arrays, at).items() if k in statement.base}
+    sizes = step_sizes.sizes(problem, initial)
+    base = {k: v for k, v in published(kind, arrays, initial).items() if k in statement.base}
     quantities, conditions, schedule = evaluate(statement, {**base, **sizes})
     return Certificate(
         system="step-sizes",
@@ -134,31 +134,31 @@ def certificate(theorem: str, kind: str, arrays: Arrays, at: Arrays) -> Certific
         claims=statement.claims,
         problem={"kind": kind, **sizes},
         arrays={f"problem/{k}": digest(v) for k, v in arrays.items()}
-        | {f"initial/{k}": digest(v) for k, v in at.items()},
+        | {f"initial/{k}": digest(v) for k, v in initial.items()},
     )
 
 
-def run(arrays: Arrays, at: Arrays, iterations: int, seed: int = 0) -> list[Array]:
+def run(arrays: Arrays, initial: Arrays, iterations: int, seed: int = 0) -> list[Array]:
     """Iterates (N, d) with P drawn anew from the range for each step and coordinate, its ends among them."""
     g = np.random.default_rng(seed)
-    low, high = at["range"]
-    found = [at["x"]]
+    low, high = initial["range"]
+    iterates = [initial["x"]]
     for _ in range(iterations):
-        x = np.empty_like(found[-1])
+        x = np.empty_like(iterates[-1])
         for p in range(len(x)):
             P = np.clip(g.uniform(low - 0.3, high + 0.3, x.shape[1]), low, high)
-            x[p] = Reference(arrays, p).step(found[-1][p], P, float(at["beta"][p]))
-        found.append(x)
-    return found
+            x[p] = Reference(arrays, p).step(iterates[-1][p], P, float(initial["beta"][p]))
+        iterates.append(x)
+    return iterates
 
 
-def checkpoints(iterates: list[Array], at: Arrays, made: Certificate, every: int) -> dict[str, dict[str, Any]]:
+def checkpoints(iterates: list[Array], initial: Arrays, made: Certificate, every: int) -> dict[str, dict[str, Any]]:
     """The files of a run directory by path, the certificate apart."""
     owner = np.frombuffer(hashlib.sha256(made.to_json().encode()).digest(), dtype=np.uint8)
     files: dict[str, dict[str, Any]] = {}
     last = len(iterates) - 1
     for t in sorted({*range(0, last, every), last}):
-        content = {**at, "x": iterates[t], "iteration": np.array(t, dtype=np.int64), "certificate": owner}
+        content = {**initial, "x": iterates[t], "iteration": np.array(t, dtype=np.int64), "certificate": owner}
         files[f"checkpoints/{t:09d}.safetensors"] = content
     files["final.safetensors"] = dict(files[f"checkpoints/{last:09d}.safetensors"])
     return files

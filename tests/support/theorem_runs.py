@@ -65,11 +65,11 @@ def step_sizes(name: str, path: Path) -> None:
     if name == "logistic":
         arrays["l2"] = np.array([0.5, 0.3, 0.4])
         arrays = reference.with_minimisers(arrays)
-    at = reference.weights(arrays, low, high)
-    made = reference.certificate(theorem, kind, arrays, at)
+    initial = reference.weights(arrays, low, high)
+    made = reference.certificate(theorem, kind, arrays, initial)
     assert made.holds
-    files = {"problem.safetensors": arrays, "initial.safetensors": at}
-    files |= reference.checkpoints(reference.run(arrays, at, STEPS), at, made, 4)
+    files = {"problem.safetensors": arrays, "initial.safetensors": initial}
+    files |= reference.checkpoints(reference.run(arrays, initial, STEPS), initial, made, 4)
     reference.directory_of(path, files, made, tamper.safetensors)
 
 

@@ -155,10 +155,10 @@ def differences(directory: Path, whole: Path, dense: Path) -> list[str]:
     """What differs from the uninterrupted run ``whole``: files that are missing, left over, or have another content. A checkpoint
     that only this run took must be that of ``dense``, the uninterrupted run with a checkpoint before every step; a report, which
     shows the checkpoints, then has to be there only."""
-    found, expected, every = files(directory), files(whole), files(dense)
-    more = any("checkpoints/" in name for name in found.keys() - expected.keys())
-    wrong = [f"{name} is missing" for name in expected.keys() - found.keys()]
-    for name, path in found.items():
+    present, expected, every = files(directory), files(whole), files(dense)
+    more = any("checkpoints/" in name for name in present.keys() - expected.keys())
+    wrong = [f"{name} is missing" for name in expected.keys() - present.keys()]
+    for name, path in present.items():
         other = expected.get(name, every.get(name) if "checkpoints/" in name else None)
         if other is None:
             wrong.append(f"{name} is left over")

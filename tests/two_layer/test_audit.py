@@ -86,10 +86,10 @@ def test_a_loop_of_ones_own_passes() -> None:
     trace = setting.train(25, setting.eta)
     audit = sf.audit(trace, certificate)
     assert audit.holds and audit.violations == 0, str(audit)
-    found = lines(audit)
-    assert set(found) == {MONOTONE, DESCENT, CONTRACTION, BUDGET, PROGRESS, SIGMA, BOUND, DEFECT}
-    assert all(line.checked >= 20 for line in found.values())
-    worst = found[DEFECT].worst
+    by_name = lines(audit)
+    assert set(by_name) == {MONOTONE, DESCENT, CONTRACTION, BUDGET, PROGRESS, SIGMA, BOUND, DEFECT}
+    assert all(line.checked >= 20 for line in by_name.values())
+    worst = by_name[DEFECT].worst
     assert worst is not None and worst < 1e-3  # far below what the audit allows
     assert trace.gaps[-1] < 1e-6 * trace.gaps[0] and len(trace.step_sizes) == 25
     assert "no violation" in str(audit)
@@ -193,9 +193,9 @@ def test_one_step_too_long_is_named_with_its_iteration() -> None:
         optimiser.param_groups[0]["lr"] = 9.0 * eta if t == 4 else eta
 
     audit = sf.audit(setting.train(8, eta, before_step=lengthen), certificate)
-    found = violated(audit)
-    assert found[MONOTONE] == 4 and found[BUDGET] == 4 and found[PROGRESS] == 4
-    assert DEFECT not in found and DESCENT not in found and CONTRACTION not in found  # still gradient descent, and true
+    first = violated(audit)
+    assert first[MONOTONE] == 4 and first[BUDGET] == 4 and first[PROGRESS] == 4
+    assert DEFECT not in first and DESCENT not in first and CONTRACTION not in first  # still gradient descent, and true
     assert "VIOLATED first at iteration 4" in str(audit)
 
 
@@ -204,8 +204,8 @@ def test_a_diverging_loop() -> None:
     certificate = sf.certify(setting.net, setting.loss)
     trace = setting.train(4, 6.0 * setting.eta)
     audit = sf.audit(trace, certificate)
-    found = violated(audit)
-    assert not audit.holds and found[MONOTONE] == 0 and found[BOUND] == 1 and found[BUDGET] == 0
+    first = violated(audit)
+    assert not audit.holds and first[MONOTONE] == 0 and first[BOUND] == 1 and first[BUDGET] == 0
     assert trace.gaps[-1] > 100.0 * trace.gaps[0]
     with pytest.raises(ValueError, match="the run diverged"):
         setting.train(40, 6.0 * setting.eta)
@@ -254,7 +254,7 @@ def tamper(run: sf.Run, iteration: int, **factors: float) -> dict[str, int | Non
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "factors", "first"),
+    ("name", "iteration", "factors", "first"),
     [
         (MONOTONE, 5, {"gap": 1e3}, 4),
         (DESCENT, 5, {"gradient_squared": 1e3}, 5),
@@ -265,8 +265,10 @@ def tamper(run: sf.Run, iteration: int, **factors: float) -> dict[str, int | Non
         (BOUND, 7, {"gap": 1e9}, 7),
     ],
 )
-def test_every_line_of_the_drift_audit_can_fail(name: str, at: int, factors: dict[str, float], first: int) -> None:
-    assert tamper(run_with("two-layer/drift"), at, **factors)[name] == first
+def test_every_line_of_the_drift_audit_can_fail(
+    name: str, iteration: int, factors: dict[str, float], first: int
+) -> None:
+    assert tamper(run_with("two-layer/drift"), iteration, **factors)[name] == first
 
 
 def test_the_budget_line_remembers_what_was_spent() -> None:
@@ -275,8 +277,8 @@ def test_the_budget_line_remembers_what_was_spent() -> None:
     rows = copy.deepcopy(run.rows)
     q = run.certificate.quantities
     share = q["budget"] * q["alpha1"] / (rows[2]["step"] ** 2 * rows[2]["drift_per_step"])
-    found = tamper(run, 2, drift_per_step=1.01 * share)
-    assert found[BUDGET] == 2
+    first = tamper(run, 2, drift_per_step=1.01 * share)
+    assert first[BUDGET] == 2
     later = [t for t in range(3, 8) if tamper(run, t, drift_per_step=0.0).get(BUDGET) is not None]
     assert later == []
 

@@ -82,9 +82,9 @@ def close(expected: Any, rel: float) -> Any:
     return pytest.approx(expected, rel=rel, abs=0.0)
 
 
-def agree(found: float, expected: float, scale: float, tolerance: float = CONSTANT) -> bool:
+def agree(value: float, expected: float, scale: float, tolerance: float = CONSTANT) -> bool:
     """Relative agreement; where 0 is expected, up to the rounding of numbers of size ``scale``."""
-    return math.isclose(found, expected, rel_tol=tolerance, abs_tol=1e-13 * scale if expected == 0.0 else 0.0)
+    return math.isclose(value, expected, rel_tol=tolerance, abs_tol=1e-13 * scale if expected == 0.0 else 0.0)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -159,10 +159,10 @@ def test_printed_alpha1_exceeds_the_true_value_in_the_counterexample() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_local_smoothness_of_the_paper(name: str, engine: str) -> None:
     expected = CASES[name]["expected"]
-    at = start(name, engine).iterate
-    k0, k1, k2 = at.printed
-    assert agree(problem(name)[1].strong_convexity * at.sigma_min_squared, expected["mu_0"], at.sigma_max_squared)
-    assert at.printed == close(expected["K_0_coefficients"], CONSTANT)
+    point = start(name, engine).iterate
+    k0, k1, k2 = point.printed
+    assert agree(problem(name)[1].strong_convexity * point.sigma_min_squared, expected["mu_0"], point.sigma_max_squared)
+    assert point.printed == close(expected["K_0_coefficients"], CONSTANT)
     for eta, value in expected["K_0_at_eta"].items():
         assert k0 + float(eta) * (k1 + float(eta) * k2) == close(value, CONSTANT)
     assert planner.cubic_root(k0, k1, k2) == close(expected["root_eta_times_K0_eq_1"], CONSTANT)
@@ -170,23 +170,23 @@ def test_local_smoothness_of_the_paper(name: str, engine: str) -> None:
     assert planner.cubic_root(k0, 1.5 * k1, 2.0 * k2) == close(expected["argmin_of_rho_in_eta"], CONSTANT)
 
 
-def coarser_sharp(at: Iterate) -> tuple[float, float, float]:
+def coarser_sharp(point: Iterate) -> tuple[float, float, float]:
     """K' as the cases have it: its last coefficient has ‖g‖_F² where Theorem I has the smaller ‖g‖‖g‖_F."""
-    k0, k1, _ = at.sharp
-    return k0, k1, 0.5 * at.loss.smoothness * at.map_norm * at.gradient_frobenius**2
+    k0, k1, _ = point.sharp
+    return k0, k1, 0.5 * point.loss.smoothness * point.map_norm * point.gradient_frobenius**2
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CASES)
 def test_sharper_smoothness(name: str, engine: str) -> None:
     expected = CASES[name]["expected"]
-    at = start(name, engine).iterate
-    coarse = coarser_sharp(at)
+    point = start(name, engine).iterate
+    coarse = coarser_sharp(point)
     assert coarse == close(expected["Kprime_0_coefficients_improved"], CONSTANT)
     assert planner.cubic_root(*coarse) == close(expected["root_eta_times_Kprime0_eq_1"], CONSTANT)
-    assert at.sharp[2] <= coarse[2] * (1.0 + 1e-14)
-    rank_one = at.gradient_norm / at.gradient_frobenius
-    assert at.sharp[2] == close(coarse[2] * rank_one, CONSTANT)
+    assert point.sharp[2] <= coarse[2] * (1.0 + 1e-14)
+    rank_one = point.gradient_norm / point.gradient_frobenius
+    assert point.sharp[2] == close(coarse[2] * rank_one, CONSTANT)
 
 
 def check_path(
@@ -221,8 +221,8 @@ def test_sharper_steps(name: str, engine: str) -> None:
     expected = CASES[name]["expected"]["improved_1_over_Kprime_t"]
     moving = start(name, engine)
 
-    def rule(at: Engine) -> float:
-        return planner.cubic_root(*coarser_sharp(at.iterate))
+    def rule(current: Engine) -> float:
+        return planner.cubic_root(*coarser_sharp(current.iterate))
 
     check_path(moving, expected, rule)
     for _ in range(10 - len(expected["eta"])):
@@ -276,9 +276,9 @@ def test_rate_of_the_linear_theorem(name: str) -> None:
     q = certificate.quantities
     assert q["mu_bar"] == close(expected["mu_bar"], CONSTANT)
     assert q["K_bar0"] == close(expected["Kbar_0"], CONSTANT)
-    at = barred(q, expected["eta_0_used"])
-    assert at["rate_loss"] == close(1.0 - expected["rho_bar_0"], CONSTANT)
-    assert at["delta_loss"] == close(1.0 - expected["Delta"], CONSTANT)
+    bars = barred(q, expected["eta_0_used"])
+    assert bars["rate_loss"] == close(1.0 - expected["rho_bar_0"], CONSTANT)
+    assert bars["delta_loss"] == close(1.0 - expected["Delta"], CONSTANT)
     assert (q["rho_bar"], q["delta"]) == close((expected["rho_bar_0"], expected["Delta"]), CONSTANT)
     assert all(c.certain for c in PLANS["two-layer/corrected"].theorem.conditions(q))
 
@@ -301,14 +301,14 @@ def test_paper_schedule_rho(name: str, engine: str) -> None:
     product = [expected["loss_gap"][0]]
 
     def each(t: int, eta: float, moving: Engine) -> None:
-        at = moving.iterate
-        k0, k1, k2 = at.printed
+        point = moving.iterate
+        k0, k1, k2 = point.printed
         smoothness = k0 + eta * (k1 + eta * k2)
-        mu = problem(name)[1].strong_convexity * at.sigma_min_squared
+        mu = problem(name)[1].strong_convexity * point.sigma_min_squared
         assert mu == close(expected["mu_t"][t], TRAJECTORY)
         assert smoothness == close(expected["K_t"][t], TRAJECTORY)
         product.append(product[-1] * (1.0 - 2.0 * mu * eta + mu * smoothness * eta * eta))
-        assert at.gap <= certificate.bound(t) * (1.0 + 1e-12)
+        assert point.gap <= certificate.bound(t) * (1.0 + 1e-12)
         assert certificate.bound(t) == close(expected["bound_eq17"][t], TRAJECTORY)
 
     check_path(start(name, engine), expected, rule.step, each)

@@ -159,16 +159,16 @@ def test_the_engines_agree_down_to_1e_18_of_the_initial_gap(width: int) -> None:
 def test_gradients_are_those_of_the_plain_module(instance: Instance) -> None:
     net, loss = instance.net, instance.loss
     G1, G2 = instance.gradients(net.W1.detach(), net.W2.detach())
-    found = system_of(net).gradient(net, loss)
+    gradient = system_of(net).gradient(net, loss)
     scale = float(torch.cat([G1, G2]).abs().max())
-    torch.testing.assert_close(found["W1"], G1, rtol=1e-9, atol=1e-10 * scale)
-    torch.testing.assert_close(found["W2"], G2, rtol=1e-9, atol=1e-10 * scale)
+    torch.testing.assert_close(gradient["W1"], G1, rtol=1e-9, atol=1e-10 * scale)
+    torch.testing.assert_close(gradient["W2"], G2, rtol=1e-9, atol=1e-10 * scale)
     for engine in both(instance):
-        at = engine.iterate
+        iterate = engine.iterate
         squared = float((G1**2).sum() + (G2**2).sum())
-        assert at.gradient_squared == close(squared, 1e-9)
+        assert iterate.gradient_squared == close(squared, 1e-9)
         spectral = float(torch.linalg.matrix_norm(G1, 2) ** 2 + torch.linalg.matrix_norm(G2, 2) ** 2)
-        assert at.drift_per_step == close(spectral, 1e-9)
+        assert iterate.drift_per_step == close(spectral, 1e-9)
 
 
 @settings(max_examples=60)

@@ -69,10 +69,10 @@ def instances() -> Iterator[tuple[str, int, int, int, int, float]]:
 @cache
 def certified(theorem: str) -> list[sf.Certificate]:
     """Certificates that hold, over losses, shapes and scales."""
-    found = [
+    certificates = [
         sf.certify(*draw(seed, kind, n, m, width, std), theorem=theorem) for kind, seed, n, m, width, std in instances()
     ]
-    return [c for c in found if c.schedule]
+    return [c for c in certificates if c.schedule]
 
 
 def inputs(certificate: sf.Certificate, theorem: Theorem) -> dict[str, Any]:
@@ -348,9 +348,9 @@ def test_the_witness_step_must_be_admissible_and_give_the_decrease(theorem: str)
 
         def proved(segment: Segment, q: dict[str, Any] = q) -> bool:
             alone = dataclasses.replace(segment, start=0, count=None)
-            found = [c for c in statement.obligations(q, converted([alone], flint.arb)) if "floor step" in c.name]
-            assert [c.name.removeprefix("segment 0: ") for c in found] in FLOOR_STEP
-            return all(c.certain for c in found)
+            obligations = [c for c in statement.obligations(q, converted([alone], flint.arb)) if "floor step" in c.name]
+            assert [c.name.removeprefix("segment 0: ") for c in obligations] in FLOOR_STEP
+            return all(c.certain for c in obligations)
 
         for segment in certificate.schedule[::30]:
             assert proved(segment)

@@ -33,8 +33,8 @@ def both(*changes: Change) -> Change:
     """Several changes together."""
 
     def change(run: StoredRun) -> None:
-        for one in changes:
-            one(run)
+        for step in changes:
+            step(run)
 
     return change
 

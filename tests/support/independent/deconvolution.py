@@ -54,9 +54,9 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     exact_majorizer = bool(problem["periodic"][0]) and "weights" not in problem
     blurs, blurs_seen, excesses, excesses_seen, misfits, objective = [], [], [], [], [], mpf(0)
     W = None
-    for one, at in images(problem, weights):
-        B, M, W = operators(one, at["z"].shape, mpf)
-        y, z, x = (exactly(array.ravel(), mpf) for array in (one["observed"], at["z"], at["x"]))
+    for image, iterate in images(problem, weights):
+        B, M, W = operators(image, iterate["z"].shape, mpf)
+        y, z, x = (exactly(array.ravel(), mpf) for array in (image["observed"], iterate["z"], iterate["x"]))
         # no entry is negative: Schur's test by row and column sums; of one kernel both are at most its sum, Young's bound
         sums = B.sum(axis=1).max(), B.sum(axis=0).max()
         blur = sums[0] if "weights" not in problem else mp.sqrt(sums[0] * sums[1])
@@ -64,7 +64,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         blurs_seen.append(largest_seen(mpmath.matrix(B.tolist())))
         largest = mpf(0)
         if not exact_majorizer:
-            scales, kernels = ([1.0], [one["kernel"]])
+            scales, kernels = ([1.0], [image["kernel"]])
             if "weights" in problem:
                 scales, kernels = problem["scales"], problem["kernel"]
             largest = mpmath.fsum(
@@ -113,4 +113,4 @@ def _rounding(problem: Arrays, weights: Arrays) -> mpf:
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
-    return mpmath.fsum(change(one, at) for one, at in images(problem, weights))
+    return mpmath.fsum(change(image, iterate) for image, iterate in images(problem, weights))

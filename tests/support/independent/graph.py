@@ -117,15 +117,15 @@ def derivatives(graph: Graph, names: list[str]) -> list[dict[str, Any]]:
 
 
 def _derivatives(graph: Graph, names: list[str], values: list[Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    gradients: list[dict[str, Any]] = []
     for node, (operation, *arguments) in enumerate(graph["nodes"]):
         total: dict[str, Any] = {}
         if operation == "input" and arguments[0] in names:
             total = {arguments[0]: mpf(1)}
-        elif operation not in ("input", "constant") and any(found[index] for index in arguments):
+        elif operation not in ("input", "constant") and any(gradients[index] for index in arguments):
             partials = _partials(operation, values[node], *(values[index] for index in arguments))
             for index, partial in zip(arguments, partials, strict=True):
-                for name, derivative in found[index].items():
+                for name, derivative in gradients[index].items():
                     total[name] = total.get(name, 0) + partial * derivative
-        found.append(total)
-    return found
+        gradients.append(total)
+    return gradients

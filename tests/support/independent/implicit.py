@@ -30,26 +30,26 @@ PATTERNS = 100
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
     """Those about the equilibrium only where γ‖A‖ < 1; κ and the masses for the published ends of the nodes."""
     X, A, W, b = exact(problem["X"]), exact(weights["A"]), exact(weights["W"]), exact(weights["b"])
-    found = {f"norm_{name}": _norm(matrix) for name, matrix in {"X": X, "A": A, "W": W, "b": b}.items()}
-    found["gamma"] = Reference(mpf(float(weights["gamma"])))
-    found["frobenius_X"] = Reference(frobenius(X), mpf(10) ** -11 * frobenius(X))
-    contraction = found["gamma"].value * found["norm_A"].value
+    references = {f"norm_{name}": _norm(matrix) for name, matrix in {"X": X, "A": A, "W": W, "b": b}.items()}
+    references["gamma"] = Reference(mpf(float(weights["gamma"])))
+    references["frobenius_X"] = Reference(frobenius(X), mpf(10) ** -11 * frobenius(X))
+    contraction = references["gamma"].value * references["norm_A"].value
     if contraction >= 1:
-        return found
+        return references
     Z = equilibrium(problem, weights)
     r, size = Z * b - exact(problem["Y"]), frobenius(Z)
     error = size * (4096 * UNIT + contraction**ITERATIONS) / (1 - contraction)
     moved = error * frobenius(b) + 4096 * UNIT * (size * frobenius(b) + frobenius(exact(problem["Y"])))
     values, vectors = mpmath.eigsy(Z * Z.T)
     smallest = mp.sqrt(max(min(values), mpf(0))) if Z.cols >= Z.rows else mpf(0)
-    found["initial_gap"] = Reference(frobenius(r) ** 2 / 2, frobenius(r) * moved + moved**2)
-    found["sigma_min_Z"] = Reference(smallest, of_norms(smallest, size) + error)
-    found["norm_Z"] = Reference(norm(Z), of_norms(norm(Z), norm(Z)) + error)
+    references["initial_gap"] = Reference(frobenius(r) ** 2 / 2, frobenius(r) * moved + moved**2)
+    references["sigma_min_Z"] = Reference(smallest, of_norms(smallest, size) + error)
+    references["norm_Z"] = Reference(norm(Z), of_norms(norm(Z), norm(Z)) + error)
     if "node_min" in published:
-        at = _Nodes(mpf(published["node_min"]), mpf(published["node_max"]))
+        nodes = _Nodes(mpf(published["node_min"]), mpf(published["node_max"]))
         rounding = error * (2 * size + error) + 4096 * UNIT * size**2
-        found |= at.quantities(list(values), vectors.T * r, rounding, moved)
-    return found
+        references |= nodes.quantities(list(values), vectors.T * r, rounding, moved)
+    return references
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
@@ -124,15 +124,15 @@ class _Nodes:
             masses[left + 1] += right_part * square
         moves = [abs(a - b) for a, b in zip(inside, values, strict=True)]
         # bounded by the Frobenius norm, and published with a factor of 1.5
-        found = {"kappa": Reference(max(moves), 1.5 * root_of_squares(moves) - max(moves) + 3 * rounding)}
+        references = {"kappa": Reference(max(moves), 1.5 * root_of_squares(moves) - max(moves) + 3 * rounding)}
         for j, (mass, (turned, shifted)) in enumerate(zip(masses, self._movable(masses), strict=True)):
             # any Ĝ that an eigendecomposition in floats finds will do, and the masses published are those of every such Ĝ
             root = mp.sqrt(mass)
             least = max(max(root - turned, mpf(0)) ** 2 - shifted, mpf(0))
             most = (1 + mpf(10) ** -9) * (root + 2 * turned + moved) ** 2 + 2 * shifted
             floor = mpf(10) ** -14 * 3 * mpmath.fsum(masses) / NODES
-            found[f"mass[{j}]"] = Reference(least, most - least + floor, contained=False)
-        return found
+            references[f"mass[{j}]"] = Reference(least, most - least + floor, contained=False)
+        return references
 
     def _movable(self, masses: list[mpf]) -> list[tuple[mpf, mpf]]:
         """What a perturbation of ZZᵀ by ``ROTATION`` of its norm turns into the roots of the masses from those elsewhere, and

@@ -26,7 +26,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     deviation = max(abs(mpf(c) - 1) for c in weights["C"].ravel().tolist())
     values = [1 - upper, 1 - lower]
     start = max(map(abs, values))
-    found = {
+    references = {
         "lower": Reference(lower),
         "upper": Reference(upper),
         "deviation": Reference(deviation, 8 * UNIT * deviation),
@@ -37,8 +37,8 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         values, slope = layer([mpf(c) for c in row], values)
         largest = max(map(abs, values))
         excess = mpf(1.01) * slope * excess + 2 * EXCESS * largest
-        found[f"residual[{k}]"] = Reference(largest, excess + 4 * UNIT * largest)
-    return found
+        references[f"residual[{k}]"] = Reference(largest, excess + 4 * UNIT * largest)
+    return references
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
@@ -54,21 +54,21 @@ def layer(row: list[mpf], values: list[mpf]) -> tuple[list[mpf], mpf]:
     ascending = [1 - row[0], *(before - after for before, after in pairwise(row)), row[-1]]
     slope = [c * j for j, c in enumerate(ascending)][1:]
     steepest = mpmath.polyval([abs(c) for c in slope[::-1]], max(abs(low), abs(high)))
-    found = [mpmath.polyval(ascending[::-1], e) for e in [low, high, *_roots(slope, low, high)]]
-    return [min(found), max(found)], steepest
+    extremes = [mpmath.polyval(ascending[::-1], e) for e in [low, high, *_roots(slope, low, high)]]
+    return [min(extremes), max(extremes)], steepest
 
 
 def _roots(ascending: list[mpf], low: mpf, high: mpf) -> list[mpf]:
     """All real roots between low and high, and possibly other numbers there."""
-    coefficients, found = ascending, []
+    coefficients, roots = ascending, []
     while coefficients and coefficients[-1] == 0:
         coefficients = coefficients[:-1]
     while coefficients and coefficients[0] == 0:  # a root at 0, of any multiplicity
-        coefficients, found = coefficients[1:], [mpf(0)]
+        coefficients, roots = coefficients[1:], [mpf(0)]
     if len(coefficients) > 1:
         # roots that nearly coincide are found with fewer digits, and may leave the real line a little
-        found += [mpmath.re(root) for root in mpmath.polyroots(coefficients[::-1], maxsteps=500, extraprec=400)]
-    return [min(max(root, low), high) for root in found]
+        roots += [mpmath.re(root) for root in mpmath.polyroots(coefficients[::-1], maxsteps=500, extraprec=400)]
+    return [min(max(root, low), high) for root in roots]
 
 
 def training(matrices: Array, c0: float, C: Array) -> dict[str, mpf]:

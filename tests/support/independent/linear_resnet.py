@@ -63,16 +63,16 @@ class Measured:
     m: dict[tuple[int, int], mpf]
 
     @classmethod
-    def of(cls, at: Layers) -> Measured:
-        depth = range(len(at.P))
+    def of(cls, layers: Layers) -> Measured:
+        depth = range(len(layers.P))
         return cls(
-            [norm(A) for A in at.A],
-            [last(A, A.cols) for A in at.A],
-            [norm(B) for B in at.B],
-            [last(B, B.rows) for B in at.B],
-            [norm(P) for P in at.P],
-            [singular_values(P)[-1] for P in at.P],
-            {(i, j): norm(at.between(i, j)) for j in depth for i in range(j)},
+            [norm(A) for A in layers.A],
+            [last(A, A.cols) for A in layers.A],
+            [norm(B) for B in layers.B],
+            [last(B, B.rows) for B in layers.B],
+            [norm(P) for P in layers.P],
+            [singular_values(P)[-1] for P in layers.P],
+            {(i, j): norm(layers.between(i, j)) for j in depth for i in range(j)},
         )
 
     def in_floats(self, size_A: Values, size_B: Values) -> Measured:
@@ -105,51 +105,56 @@ class Constants:
     bilinear: mpf
 
 
-def constants(at: Measured, radius: mpf) -> Constants:
+def constants(measured: Measured, radius: mpf) -> Constants:
     """Lemma 3 with ρ_l = ∞ and the joint radius."""
-    layers = range(len(at.a))
-    a_bar, b_bar, m_bar = list(at.a), list(at.b), dict(at.m)
+    layers = range(len(measured.a))
+    a_bar, b_bar, m_bar = list(measured.a), list(measured.b), dict(measured.m)
 
     def root(terms: list[mpf]) -> mpf:
         return mp.sqrt(mpmath.fsum(t * t for t in terms))
 
-    delta, epsilon = [mpf(0)] * len(at.a), [mpf(0)] * len(at.a)
+    delta, epsilon = [mpf(0)] * len(measured.a), [mpf(0)] * len(measured.a)
     for j in layers:
-        delta[j] = radius * root([at.m[i, j] * a_bar[i] for i in range(j)])
+        delta[j] = radius * root([measured.m[i, j] * a_bar[i] for i in range(j)])
         a_bar[j] += delta[j]
     for i in reversed(layers):
-        epsilon[i] = radius * root([b_bar[j] * at.m[i, j] for j in layers if j > i])
+        epsilon[i] = radius * root([b_bar[j] * measured.m[i, j] for j in layers if j > i])
         b_bar[i] += epsilon[i]
     for j in layers:
         for i in range(j - 1):
-            m_bar[i, j] += radius * root([at.m[t, j] * m_bar[i, t] for t in range(i + 1, j)])
+            m_bar[i, j] += radius * root([measured.m[t, j] * m_bar[i, t] for t in range(i + 1, j)])
 
     def product(without: tuple[int, ...]) -> mpf:
-        p = [at.p[t] for t in layers if t not in without]
+        p = [measured.p[t] for t in layers if t not in without]
         if not all(p):
             return mp.inf
-        return at.b[-1] * at.a[0] * mpmath.fprod(p) * mp.exp(radius * root([1 / x for x in p]))
+        return measured.b[-1] * measured.a[0] * mpmath.fprod(p) * mp.exp(radius * root([1 / x for x in p]))
 
     def product_below(layer: int) -> mpf:
-        p = [at.p_low[t] for t in layers if t != layer]
+        p = [measured.p_low[t] for t in layers if t != layer]
         if not all(p):
             return mpf(0)
-        return at.b_low[-1] * at.a_low[0] * mpmath.fprod(p) * max(1 - radius * root([1 / x for x in p]), mpf(0))
+        return (
+            measured.b_low[-1]
+            * measured.a_low[0]
+            * mpmath.fprod(p)
+            * max(1 - radius * root([1 / x for x in p]), mpf(0))
+        )
 
     z = [min(b_bar[i] * a_bar[i], product((i,))) for i in layers]
     w = [
-        max(max(at.b_low[i] - epsilon[i], mpf(0)) * max(at.a_low[i] - delta[i], mpf(0)), product_below(i))
+        max(max(measured.b_low[i] - epsilon[i], mpf(0)) * max(measured.a_low[i] - delta[i], mpf(0)), product_below(i))
         for i in layers
     ]
     M = mpmath.zeros(len(z))
-    for i, j in at.m:
+    for i, j in measured.m:
         M[i, j] = M[j, i] = min(b_bar[j] * m_bar[i, j] * a_bar[i], product((i, j)))
     return Constants(mpmath.fsum(x * x for x in w), mpmath.fsum(x * x for x in z), eigenvalues(M)[0])
 
 
-def at_point(at: Measured) -> Constants:
+def at_point(measured: Measured) -> Constants:
     """Σσ_k(B_l)²σ_r(A_l)², Σ‖B_l‖²‖A_l‖² and λ_max of ‖B_j‖‖M_ij‖‖A_i‖ at the weights themselves."""
-    return constants(at, mpf(0))
+    return constants(measured, mpf(0))
 
 
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
@@ -160,17 +165,17 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     size_A = [norm(A) * norm(X) * mpmath.fprod(p[:layer]) for layer in range(len(p))]
     size_B = [norm(B) * mpmath.fprod(p[layer + 1 :]) for layer in range(len(p))]
     size = mp.sqrt(mpmath.fsum(frobenius(layer) ** 2 for layer in W))
-    found = {
+    references = {
         "initial_gap": Reference(gap, loss.gap_slack(gap, norm(A) * norm(B) * mpmath.fprod(p))),
         "weight_norm": Reference(size, 1e-12 * size),
     }
     for name, matrix, low in (("A", A, last(A, A.cols)), ("B", B, last(B, B.rows)), ("X", X, singular_values(X)[-1])):
         high = norm(matrix)
-        found[f"norm_{name}"] = Reference(high, of_norms(high, high))
-        found[f"sigma_min_{name}"] = Reference(low, of_norms(low, high))
+        references[f"norm_{name}"] = Reference(high, of_norms(high, high))
+        references[f"sigma_min_{name}"] = Reference(low, of_norms(low, high))
     if "radius" in published:
-        found |= _on_ball(problem, weights, centre, mpf(published["radius"]), size_A, size_B)
-    return found
+        references |= _on_ball(problem, weights, centre, mpf(published["radius"]), size_A, size_B)
+    return references
 
 
 def _on_ball(
@@ -181,13 +186,13 @@ def _on_ball(
     bound, loosest = constants(measured, radius), constants(measured.in_floats(size_A, size_B), radius)
     points = [at_point(measured)]
     points += [at_point(Measured.of(Layers.of(problem, weights, W))) for W in points_of(centre, radius)]
-    found = {}
+    references = {}
     for name, take, sign in (("pl_constant", min, -1), ("gauss_newton", max, 1), ("bilinear", max, 1)):
         value, far = getattr(bound, name), getattr(loosest, name)
         seen = take(getattr(point, name) for point in points) * (NEARLY if sign > 0 else 1 / NEARLY)
         slack = abs(far - value) + 1e-6 * value + UNIT * mpf(10) ** -100
-        found[name] = Reference(value, slack, contained=False, attained=seen)
-    return found
+        references[name] = Reference(value, slack, contained=False, attained=seen)
+    return references
 
 
 def points_of(centre: Layers, radius: mpf) -> list[list[Matrix]]:
@@ -202,18 +207,18 @@ def points_of(centre: Layers, radius: mpf) -> list[list[Matrix]]:
     W = [layer - mpmath.eye(layer.rows) for layer in centre.P]
     if radius == 0:
         return [W]
-    found = []
+    points = []
     for step in steps:
         length = mp.sqrt(mpmath.fsum(mpf(float(x)) ** 2 for x in step.ravel())) / (radius * NEARLY)
-        found.append([layer + exact(move) / length for layer, move in zip(W, step, strict=True)])
-    return found
+        points.append([layer + exact(move) / length for layer, move in zip(W, step, strict=True)])
+    return points
 
 
-def end_to_end(at: Layers, weights: Arrays) -> Matrix:
+def end_to_end(layers: Layers, weights: Arrays) -> Matrix:
     """(B P_L … P_1 A)ᵀ (d, k)."""
-    return (at.B[0] * at.P[0] * exact(weights["A"])).T
+    return (layers.B[0] * layers.P[0] * exact(weights["A"])).T
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
-    at = Layers.of(problem, weights, [exact(layer) for layer in weights["W"]])
-    return loss_of(kind, problem).gap(end_to_end(at, weights))
+    layers = Layers.of(problem, weights, [exact(layer) for layer in weights["W"]])
+    return loss_of(kind, problem).gap(end_to_end(layers, weights))

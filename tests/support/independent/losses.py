@@ -107,12 +107,12 @@ class Softmax:
 
     def _probabilities(self, W: Matrix) -> list[list[mpf]]:
         logits = self.X * W
-        found = []
+        rows = []
         for i in range(logits.rows):
             shift = max(logits[i, j] for j in range(logits.cols))
             powers = [mp.exp(logits[i, j] - shift) for j in range(logits.cols)]
-            found.append([p / mpmath.fsum(powers) for p in powers])
-        return found
+            rows.append([p / mpmath.fsum(powers) for p in powers])
+        return rows
 
     def value(self, W: Matrix) -> mpf:
         """ℓ(W)."""

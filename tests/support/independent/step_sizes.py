@@ -34,25 +34,31 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     beta, low, high = [mpf(b) for b in weights["beta"].tolist()], *(mpf(v) for v in weights["range"].tolist())
     each = list(zip(problems, beta, weights["x"], problem["optimum"], strict=True))
     gaps = [p.gap_reference(x, witness) for p, _, x, witness in each]
-    found = {
+    references = {
         "range_low": Reference(low),
         "range_high": Reference(high),
         "smoothness_ratio": _worst([_times(p.smoothness, 1 / b) for p, b, _, _ in each], max),
-        "initial_gap": Reference(mpmath.fsum(of.value for of in gaps), mpmath.fsum(of.slack for of in gaps)),
+        "initial_gap": Reference(
+            mpmath.fsum(reference.value for reference in gaps), mpmath.fsum(reference.slack for reference in gaps)
+        ),
     }
     if not problems[0].proximal:
         # of a matrix of zeros there is nothing to contract
         some = [_times(p.smallest_nonzero, 1 / b) for p, b, _, _ in each if p.rank]
-        return found | {"convexity_ratio": _worst(some or [Reference(mpf(0))], min)}
+        return references | {"convexity_ratio": _worst(some or [Reference(mpf(0))], min)}
     l2 = [Reference(number(p.l2), 4 * UNIT * number(p.l2)) for p in problems]
-    found["loss_convexity_ratio"] = _worst([_times(p.loss_convexity, 1 / b) for p, b, _, _ in each], min)
-    found["penalty_convexity_ratio"] = _worst([_times(of, 1 / b) for of, b in zip(l2, beta, strict=True)], min)
+    references["loss_convexity_ratio"] = _worst([_times(p.loss_convexity, 1 / b) for p, b, _, _ in each], min)
+    references["penalty_convexity_ratio"] = _worst(
+        [_times(reference, 1 / b) for reference, b in zip(l2, beta, strict=True)], min
+    )
     energies = [_times(p.radius_squared(x, witness), b) for p, b, x, witness in each]
-    energy = mpmath.fsum(of.value for of in energies)
+    energy = mpmath.fsum(reference.value for reference in energies)
     if energy < mp.inf:
         reached = mpmath.fsum(b * p.reached(x) ** 2 for p, b, x, _ in each)
-        found["radius_energy"] = Reference(energy, mpmath.fsum(of.slack for of in energies), attained=reached)
-    return found
+        references["radius_energy"] = Reference(
+            energy, mpmath.fsum(reference.slack for reference in energies), attained=reached
+        )
+    return references
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
@@ -60,13 +66,13 @@ def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
     return mpmath.fsum(p.gap(x) for p, x in zip(problems_of(problem), weights["x"], strict=True))
 
 
-def _times(of: Reference, by: mpf) -> Reference:
-    return Reference(of.value * by, of.slack * by)
+def _times(reference: Reference, by: mpf) -> Reference:
+    return Reference(reference.value * by, reference.slack * by)
 
 
 def _worst(each: list[Reference], choose: Any) -> Reference:
     """The largest or smallest of several; a slack that all of them have."""
-    return Reference(choose(of.value for of in each), max(of.slack for of in each))
+    return Reference(choose(reference.value for reference in each), max(reference.slack for reference in each))
 
 
 def problems_of(arrays: Arrays) -> list[One]:

@@ -36,13 +36,13 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     loss, W1, W2 = loss_of(kind, problem), exact(weights["W1"]), exact(weights["W2"])
     W, size = W1 * W2.T, norm(W1) ** 2 + norm(W2) ** 2
     D, gap = Imbalance.of(W1, W2), loss.gap(W)
-    found = {
+    references = {
         "smoothness": loss.smoothness,
         "strong_convexity": loss.strong_convexity,
         "initial_gap": Reference(gap, loss.gap_slack(gap, size)),
         "sigma_max_squared": Reference(size, of_norms(size, size)),
     }
-    found |= {
+    references |= {
         name: Reference(value, of_norms(value, size))
         for name, value in (
             ("lambda_plus", D.plus),
@@ -52,10 +52,10 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         )
     }
     if loss.optimum is None:
-        return found
+        return references
     values, apart, error = singular_values(loss.optimum), frobenius(W - loss.optimum), loss.optimum_error
     around = error + 4096 * UNIT * (size + frobenius(loss.optimum))
-    return found | {
+    return references | {
         "optimum_sigma_min": Reference(values[-1], of_norms(values[-1], values[0]) + error),
         "optimum_sigma_max": Reference(values[0], of_norms(values[0], values[0]) + error),
         "initial_distance": Reference(apart, 1e-9 * apart + around),

@@ -161,13 +161,13 @@ def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
         X, Y, W, A, b = (torch.from_numpy(arrays[name]) for name in "XYWAb")
         return certified(sf.nn.ImplicitReLU(W, A, b, float(arrays["gamma"])), sf.SquaredLoss(X, Y), theorem)
 
-    found = {name: lambda b=build: make(b) for name, build in families().items()}
+    builders = {name: lambda b=build: make(b) for name, build in families().items()}
     if theorem != implicit_spectral.THEOREM.id:
-        return found
+        return builders
     # evaluating this theorem takes long and changes nothing of what is measured
     quick: dict[str, Callable[[], Stored]] = {
         name: lambda b=build: _measured(b()) for name, build in families().items() if name != "large scale"
     }
     quick |= {f"between nodes, {k}": lambda k=k: _measured(_between_nodes(k)) for k in range(8)}
     quick["narrow nodes"] = lambda: _measured(_around(1.0, 9.0, [2.0, 3.0]), (1.0, 7.0))
-    return found | quick
+    return builders | quick
