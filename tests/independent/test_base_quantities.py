@@ -71,7 +71,8 @@ def gap_cases(system: str) -> dict[str, str]:
 def enclosing(system: str, name: str) -> Callable[..., dict[str, tuple[float, float]]]:
     """The innermost function, shared by certifier and checker, that encloses the quantity."""
     shared = getattr(module("instances", system), "shared", None)
-    return (shared and shared(name)) or SYSTEMS[system].enclosures.base_quantities
+    function = (shared and shared(name)) or SYSTEMS[system].enclosures.base_quantities
+    return getattr(function, "__func__", function)  # of a method, what its class has
 
 
 @pytest.mark.parametrize("theorem", theorems())
