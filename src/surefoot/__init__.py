@@ -16,6 +16,8 @@ from ._core.run import Run
 from ._core.softmax import SoftmaxRegression
 from ._core.status import RunStatus
 from ._core.trace import Trace, audit
+from ._feed_forward.newton import newton
+from ._feed_forward.objective import TorchLoss
 from ._feed_forward.watch import Watch, watch
 from ._implicit.flow import Flow, gradient_flow
 
@@ -35,6 +37,7 @@ __all__ = [
     "RunStatus",
     "SoftmaxRegression",
     "SquaredLoss",
+    "TorchLoss",
     "Trace",
     "Watch",
     "__version__",
@@ -48,6 +51,7 @@ __all__ = [
     "gradient_flow",
     "learned",
     "linalg",
+    "newton",
     "nn",
     "optim",
     "register",

@@ -103,13 +103,13 @@ def test_the_exact_steps_keep_the_state_test_at_its_sharp_example() -> None:
         q |= {"ball": 1.0, "N": 1, "k": 1, "p": 1}
         q |= floor_step(q)
         assert all(condition.certain for condition in local.THEOREM.conditions(q))
-        segments = schedule(q)
+        segments = schedule(local.THEOREM, q)
         theta = 0.0
         for t in range(2000):
             residual = theta - 0.5 * theta * theta - r0
             segment = [s for s in segments if s.start <= t][-1]
             assert 0.5 * residual * residual <= gap_at(segment, t) * (1.0 + 1e-9) + 1e-30
-            assert abs(residual) + float(local.reach(q, theta)) <= r0 * (1.0 + 1e-12)
+            assert abs(residual) + float(local.THEOREM.reach(q, theta)) <= r0 * (1.0 + 1e-12)
             theta -= q["eta"] * (1.0 - theta) * residual
         assert theta <= local.THEOREM.derived(q)["radius"] * (1.0 + 1e-12)
 

@@ -39,6 +39,9 @@ ROOT = "the published root solves its equation up to its accuracy, from both sid
 SPENT = "less is spent of a smaller alpha1, which any lower bound is: then s+ and with it the smoothness grow less"
 EXACT = "the parameters of the method are published exactly as they are stored"
 ANY_BOUNDS = "the theorem holds for any upper bounds of the norms in it; its largest step is not monotone in them"
+ANY_LOWER = (
+    "the theorem holds for any lower bound m0, and a smaller one allows a larger step and guarantees a smaller rate"
+)
 ITS_INTERVAL = "the theorem speaks of the matrices of the published interval"
 
 NOT_MONOTONE: dict[tuple[str, str], tuple[str, str]] = {
@@ -56,6 +59,7 @@ NOT_MONOTONE: dict[tuple[str, str], tuple[str, str]] = {
         "optimum_sigma_max",
         ROOT,
     ),
+    ("feed-forward/minimum", "the floor step: .*"): ("lambda_min_H", ANY_LOWER),
     ("implicit/spectral", "the first level is the initial gap"): ("initial_gap", EQUALITY),
     ("implicit/measured", "the step: .*"): ("sigma_min_Z", SPECTRUM),
     ("implicit/gd", r"there are inputs: \|X\|_F > 0"): ("frobenius_X", POSITIVE),

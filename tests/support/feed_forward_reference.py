@@ -55,11 +55,34 @@ class Network:
 
     @property
     def gap(self) -> float:
-        """½‖f - Y‖²."""
+        """½‖f - Y‖², or ½‖∇L‖² of a training objective."""
+        if "objective" in self.problem:
+            return 0.5 * self._gradient_squared()
         return 0.5 * float(np.linalg.norm(self.layers[-1][1] - self.problem["Y"]) ** 2)
 
+    def _gradient_squared(self) -> float:
+        decay, mean = self.problem["objective"][0]
+        f = self.layers[-1][1]
+        if "labels" in self.problem:
+            P = np.exp(f - f.max(axis=1, keepdims=True))
+            back = P / P.sum(axis=1, keepdims=True) - np.eye(f.shape[1])[self.problem["labels"]]
+            back = back / (len(f) if mean else 1.0)
+        else:
+            back = 2.0 * (f - self.problem["Y"]) / (f.size if mean else 1.0)
+        square = 0.0
+        for number in range(len(self.layers), 0, -1):
+            inputs, _, W = self.layers[number - 1]
+            b = self.weights.get(f"b{number}")
+            trained = W if b is None else np.hstack([W, b[:, None]])
+            square += float(np.square(back.T @ inputs + decay * trained).sum())
+            if number > 1:
+                back = (back @ W) * self._slopes(number - 1)
+        return square
+
     def quantities(self) -> dict[str, float]:
-        """Those that are not of a ball."""
+        """Those that are not of a ball; of a training objective the gap alone."""
+        if "objective" in self.problem:
+            return {"initial_gap": self.gap}
         k = self.problem["Y"].shape[1]
         back, gram = np.tile(np.eye(k), (len(self.problem["X"]), 1)), 0.0
         for number in range(len(self.layers), 0, -1):
@@ -72,7 +95,9 @@ class Network:
         return {"initial_gap": self.gap, "sigma_min_J": least, "norm_J": largest}
 
     def on_ball(self, radius: float) -> dict[str, float]:
-        """Λ, and where there are kinks their margin."""
+        """Λ, and where there are kinks their margin; of a training objective nothing."""
+        if "objective" in self.problem:
+            return {}
         count = len(self.layers)
         c, r, M, margins = np.zeros(count), np.zeros(count), np.zeros((count, count)), []
         reach, slope, bend = np.zeros(len(self.problem["X"])), 0.0, 0.0

@@ -66,6 +66,23 @@ def nearly_fitted(seed: int = 0) -> tuple[nn.Sequential, sf.SquaredLoss]:
     return net, sf.SquaredLoss(X, net(X).detach() + 1e-5 * normal(4, 2, seed=seed + 1))
 
 
+def near_a_minimum(seed: int = 0, error: float = 1e-7) -> tuple[nn.Sequential, sf.TorchLoss]:
+    """A network with a smooth activation at this distance of a minimum of its cross-entropy with weight decay."""
+    net, X = sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), seed=seed), normal(9, 3, seed=seed)
+    labels = normal(9, 3, seed=seed + 1).argmax(dim=1)
+    loss = sf.TorchLoss(nn.CrossEntropyLoss(), X, labels, weight_decay=0.1)
+    sf.newton(net, loss)
+    shift(net, error, seed)
+    return net, loss
+
+
+def shift(net: nn.Module, size: float, seed: int = 0) -> None:
+    """Move every parameter by Gaussian numbers of this size."""
+    with torch.no_grad():
+        for number, parameter in enumerate(net.parameters()):
+            parameter.add_(size * normal(*parameter.shape, seed=100 * seed + number))
+
+
 def feed_forward(path: Path, seed: int = 0) -> None:
     """A network with a smooth activation and one with a kink, by the theorem ``local``."""
     net, loss = nearly_fitted(seed)

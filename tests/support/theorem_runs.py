@@ -11,7 +11,7 @@ import numpy as np
 import step_sizes_reference as reference
 import tamper
 from draws import normal
-from good_runs import deconvolution, nearly_fitted
+from good_runs import deconvolution, near_a_minimum, nearly_fitted
 
 import surefoot as sf
 
@@ -55,7 +55,7 @@ def _descend(net: Any, loss: Any, theorem: str | None, path: Path, steps: str | 
 
 
 def _feed_forward(name: str, path: Path) -> None:
-    _descend(*nearly_fitted(3), f"feed-forward/{name}", path)
+    _descend(*(near_a_minimum(3) if name == "minimum" else nearly_fitted(3)), f"feed-forward/{name}", path)
 
 
 def step_sizes(name: str, path: Path) -> None:
@@ -83,7 +83,7 @@ def _inverse(name: str, path: Path) -> None:
 OTHERS: dict[str, Callable[[Path], None]] = {
     **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far")},
     **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd")},
-    **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local",)},
+    **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local", "minimum")},
     **{f"step-sizes {name}": partial(step_sizes, name) for name in STEP_SIZES},
     **{f"inverse {name}": partial(_inverse, name) for name in ("interval", "order")},
 }

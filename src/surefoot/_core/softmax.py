@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from .losses import LinearMapLoss, check_scale
-from .validate import nonnegative, positive_integer, real
+from .validate import class_numbers, nonnegative, positive_integer, real
 
 LARGEST = 1 << 31
 """Largest number of probabilities, rows times classes."""
@@ -38,20 +37,7 @@ class SoftmaxRegression(LinearMapLoss):
 
     def __init__(self, X: Any, labels: Any, l2: float, classes: int | None = None) -> None:
         self.X = real("X", X, 2)
-        if not isinstance(labels, Tensor):
-            array = np.asarray(labels)
-            if array.dtype.kind not in "iufcb":
-                raise TypeError(f"labels are of type {array.dtype}; pass class indices 0, 1, ... as int64")
-            labels = torch.as_tensor(array.astype(np.int64) if array.dtype.kind in "iu" else array)
-        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-            raise TypeError(
-                f"labels have dtype {str(labels.dtype).removeprefix('torch.')}; pass class indices as int64"
-            )
-        if labels.ndim != 1 or len(labels) != len(self.X):
-            raise ValueError(
-                f"labels have shape {tuple(labels.shape)}; they must be ({len(self.X)},), one for each row of X"
-            )
-        self.labels = labels.long().to(self.X.device)
+        self.labels = labels = class_numbers("labels", labels, self.X)
         m = int(labels.max()) + 1 if classes is None else positive_integer("classes", classes)
         if int(labels.min()) < 0 or int(labels.max()) >= m:
             raise ValueError(f"labels run from {int(labels.min())} to {int(labels.max())}; they must lie in 0..{m - 1}")

@@ -50,6 +50,25 @@ def as_tensor(name: str, value: Any) -> Tensor:
     return tensor
 
 
+def class_numbers(name: str, value: Any, X: Tensor) -> Tensor:
+    """``value`` as int64 (N,) on the device of X (N, n); that they are not negative is left to be seen.
+
+    Raises:
+        TypeError: other than integers.
+        ValueError: not one for each row of X.
+    """
+    if not isinstance(value, Tensor):
+        array = np.asarray(value)
+        if array.dtype.kind not in "iufcb":
+            raise TypeError(f"{name} are of type {array.dtype}; pass class indices 0, 1, ... as int64")
+        value = torch.as_tensor(array.astype(np.int64) if array.dtype.kind in "iu" else array)
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        raise TypeError(f"{name} have dtype {str(value.dtype).removeprefix('torch.')}; pass class indices as int64")
+    if value.ndim != 1 or len(value) != len(X):
+        raise ValueError(f"{name} have shape {tuple(value.shape)}; they must be ({len(X)},), one for each row of X")
+    return value.long().to(X.device)
+
+
 def real(name: str, value: Any, dimensions: int) -> Tensor:
     """``value`` as a finite, non-empty float64 tensor with that many dimensions (float32 is converted, exactly).
 

@@ -1,13 +1,12 @@
-"""The audit of the local theorem from recorded measurements."""
+"""The audit of the theorems about states from recorded measurements."""
 
 from __future__ import annotations
 
 import math
 
-from surefoot_check.feed_forward import local
-
 from .._core.audit import Audit, Check, Lines, Rows, audited, each
 from .._core.certificate import Certificate
+from .planner import STATES
 
 
 def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
@@ -21,16 +20,17 @@ def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
     checks: list[Check] = []
     if certificate.claim.of_iterations:
         ball = certificate.quantities["ball"]
+        test = STATES[certificate.theorem].state
         checks += [
             ("the weights stay in the ball: D <= rho", each(trace, "distance", lambda found: (found, ball))),
-            ("the state test: |r| + Q(D) <= r0", _potential(trace, certificate, resolution)),
+            (f"the state test: {test}", _potential(trace, certificate, resolution)),
         ]
     return audited(certificate, trace, checks, resolution)
 
 
 def _potential(trace: Rows, certificate: Certificate, resolution: float) -> Lines:
-    q = certificate.quantities
-    limit = q["r0"] + math.sqrt(2.0 * resolution)
+    q, theorem = certificate.quantities, STATES[certificate.theorem]
+    limit = q[theorem.start] + math.sqrt(2.0 * resolution)
     for row in trace:
         if "distance" in row:
-            yield int(row["iteration"]), local.potential(q, row["gap"], row["distance"]), limit
+            yield int(row["iteration"]), theorem.potential(q, row["gap"], row["distance"]), limit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch import Tensor
 from .._core.status import RunStatus
 from .._core.steps import armijo_from_polyak
 from .loss import NetworkLoss
+from .objective import NetworkObjective
 
 Weights = dict[str, Tensor]
 
@@ -20,12 +22,12 @@ class Iterate:
     """The network at one set of weights.
 
     Args:
-        loss: what is minimised.
+        loss: the squared loss, which is the gap.
         at: the weights by name.
         start: those from which distances are measured.
     """
 
-    def __init__(self, loss: NetworkLoss, at: Weights, start: Weights) -> None:
+    def __init__(self, loss: Any, at: Weights, start: Weights) -> None:
         self.loss, self.at, self._start = loss, at, start
 
     @cached_property
@@ -34,12 +36,14 @@ class Iterate:
         return _half_square(self.loss.residual(self.at))
 
     @cached_property
+    def value(self) -> float:
+        """The loss."""
+        return float(self.loss.value(self.at))
+
+    @cached_property
     def gradient(self) -> Weights:
         """Of the loss in each weight; relu'(0) = 0."""
-        leaves = {name: weight.detach().requires_grad_() for name, weight in self.at.items()}
-        with torch.enable_grad():
-            value = 0.5 * self.loss.residual(leaves).square().sum()
-        return dict(zip(leaves, torch.autograd.grad(value, list(leaves.values())), strict=True))
+        return gradient(self.loss, self.at)
 
     @cached_property
     def gradient_squared(self) -> float:
@@ -74,6 +78,43 @@ class Iterate:
         return {"gap": self.gap, "gradient_squared": self.gradient_squared, "distance": self.distance}
 
 
+class Stationary(Iterate):
+    """The same where the loss is a training objective: the gap is ½‖∇L‖²."""
+
+    @cached_property
+    def gap(self) -> float:
+        """½‖∇L‖²."""
+        return 0.5 * self.gradient_squared
+
+    def trial(self, eta: float) -> float:
+        """The gap after a step η."""
+        after = gradient(self.loss, self.after(eta))
+        return 0.5 * inner(after, after)
+
+    @cached_property
+    def safe_step(self) -> float:
+        """Of the objective itself, which a step along its gradient lowers."""
+        return armijo_from_polyak(_Values(self))
+
+
+class _Values:
+    """An iterate as Armijo's rule sees it: the objective in place of the gap."""
+
+    def __init__(self, at: Stationary) -> None:
+        self.gap, self.gradient_squared, self._at = at.value, at.gradient_squared, at
+
+    def trial(self, eta: float) -> float:
+        return float(self._at.loss.value(self._at.after(eta)))
+
+
+def gradient(loss: NetworkLoss | NetworkObjective, at: Mapping[str, Tensor]) -> Weights:
+    """Of the loss in each weight."""
+    leaves = {name: weight.detach().requires_grad_() for name, weight in at.items()}
+    with torch.enable_grad():
+        value = loss.value(leaves)
+    return dict(zip(leaves, torch.autograd.grad(value, list(leaves.values())), strict=True))
+
+
 def _half_square(residual: Tensor) -> float:
     return 0.5 * float(torch.linalg.vector_norm(residual)) ** 2
 
@@ -93,9 +134,10 @@ class Engine:
 
     name = "weights"
 
-    def __init__(self, loss: NetworkLoss, start: Weights) -> None:
+    def __init__(self, loss: NetworkLoss | NetworkObjective, start: Weights) -> None:
         self._loss, self._start = loss, start
-        self.iterate = Iterate(loss, start, start)
+        self._kind = Stationary if isinstance(loss, NetworkObjective) else Iterate
+        self.iterate = self._kind(loss, start, start)
         self.alignment = 0.0
 
     @property
@@ -106,7 +148,7 @@ class Engine:
     def move(self, eta: float) -> None:
         """One step; ``alignment`` becomes the inner product of the gradients of the iterate left and the one reached."""
         before = self.iterate
-        self.iterate = Iterate(self._loss, before.after(eta), self._start)
+        self.iterate = self._kind(self._loss, before.after(eta), self._start)
         self.alignment = inner(before.gradient, self.iterate.gradient)
 
     def weights(self) -> Weights:
@@ -120,5 +162,5 @@ class Engine:
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint; distances are measured from where this engine started."""
         at = {name: weights[name].to(start.device) for name, start in self._start.items()}
-        self.iterate = Iterate(self._loss, at, self._start)
+        self.iterate = self._kind(self._loss, at, self._start)
         self.alignment = float(state["alignment"])

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
-from torch.nn import functional
 
 from surefoot_check.feed_forward.network import Network
 
 from .._core.samples import SampleLoss
-from .modules import applied
+from .modules import forward
 
 
 class NetworkLoss(SampleLoss):
@@ -29,17 +28,14 @@ class NetworkLoss(SampleLoss):
     def __init__(self, X: Any, Y: Any, layers: Tensor, settings: Tensor, frozen: Mapping[str, Tensor]) -> None:
         super().__init__(X, Y)
         self.layers, self.settings, self.frozen = layers, settings, frozen
-        self._activations = [
-            (code, (first, second))
-            for code, (first, second) in zip(layers[:, 2].tolist(), settings.tolist(), strict=True)
-        ]
 
     def arrays(self) -> dict[str, Tensor]:
         return {**super().arrays(), "layers": self.layers, "settings": self.settings, **self.frozen}
 
     def residual(self, trained: Mapping[str, Tensor]) -> Tensor:
         """f(X) - Y (N, k)."""
-        a, weights = self.X, {**self.frozen, **trained}
-        for number, (code, settings) in enumerate(self._activations, 1):
-            a = applied(code, functional.linear(a, weights[f"W{number}"], weights.get(f"b{number}")), settings)
-        return a - self.Y
+        return forward(self.X, self.layers, self.settings, {**self.frozen, **trained}) - self.Y
+
+    def value(self, trained: Mapping[str, Tensor]) -> Tensor:
+        """½‖f(X) - Y‖², a scalar."""
+        return 0.5 * self.residual(trained).square().sum()

@@ -112,6 +112,15 @@ def applied(code: int, z: Tensor, settings: Settings) -> Tensor:
     return z if code == IDENTITY.code else BY_CODE[code].function(z, settings)
 
 
+def forward(X: Tensor, layers: Tensor, settings: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+    """f(X) (N, k) of a table of layers."""
+    a = X
+    for number, ((_, _, code), (first, second)) in enumerate(zip(layers.tolist(), settings.tolist(), strict=True), 1):
+        z = functional.linear(a, weights[f"W{number}"], weights.get(f"b{number}"))
+        a = applied(code, z, (first, second))
+    return a
+
+
 def layers_of(net: nn.Sequential) -> list[Layer]:
     """The layers of a network.
 

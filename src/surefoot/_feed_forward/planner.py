@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from surefoot_check.feed_forward import local
+from surefoot_check.feed_forward import local, minimum
 from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.lipschitz import symmetric_bend
+from surefoot_check.feed_forward.state import StateTheorem, size
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
 
@@ -26,6 +28,7 @@ NEGLIGIBLE = 1e-2
 """Share of the last rate that the curvature may add before a segment without an end begins."""
 SEGMENT = math.log(10.0) / 8.0
 """Fall of ln L over one segment."""
+BISECTIONS = 50
 LATEST = 1e15
 """Iteration after which the last segment begins in any case."""
 
@@ -45,8 +48,8 @@ def choose_ball(bend: Callable[[float], float], sigma: float, r0: float) -> floa
 
     Args:
         bend: Λ of ρ, increasing.
-        sigma: σ0 > 0.
-        r0: bound of the residual.
+        sigma: σ0 > 0; of a minimum m0.
+        r0: bound of the residual; of a minimum g0.
     """
     sigma, r0 = sigma * (1.0 - PUBLISHED), r0 * (1.0 + PUBLISHED)
     rho = r0 / sigma
@@ -76,27 +79,50 @@ def floor_step(q: Quantities) -> dict[str, float]:
     return {"ball": q.get("ball", 0.0), "eta": (1.0 - SLACK) / (norm * norm) if norm > 0.0 else 0.0}
 
 
-def schedule(q: Quantities) -> Schedule:
+def floor_step_of_minimum(q: Quantities) -> dict[str, float]:
+    """The ball of ``q`` and the floor step 2/(M + m0); 0 where the theorem does not hold."""
+    norm = minimum.THEOREM.derived(q).get("norm_H_ball", 0.0)
+    eta = 2.0 * (1.0 - SLACK) / (norm + q["lambda_min_H"]) if norm > 0.0 else 0.0
+    return {"ball": q.get("ball", 0.0), "eta": eta}
+
+
+def schedule(theorem: StateTheorem, q: Quantities) -> Schedule:
     """The guaranteed gap: segments of constant rate that follow it from above, and one without an end."""
     level, start, eta = float(q["initial_gap"]), 0, float(q["eta"])
     segments: Schedule = []
-    while level > 0.0 and 2.0 * q["lipschitz_J"] * local.residual(level) > NEGLIGIBLE * local.left(q):
-        decrease = _decrease(q, level * math.exp(-SEGMENT))
+    while level > 0.0 and 2.0 * q[theorem.bend] * size(level) > NEGLIGIBLE * theorem.left(q):
+        decrease = _decrease(theorem, q, level * math.exp(-SEGMENT))
         length = SEGMENT / -math.log1p(-decrease) if decrease > 0.0 else math.inf
         if length < 1.0 or start + length > LATEST:
             break
-        segments.append(Segment(start, int(length), level, decrease, eta))
+        segments.append(Segment(start, int(length), level, _lasting(theorem, q, level, int(length)), eta))
         start += int(length)
         level = gap_at(segments[-1], start)
-    segments.append(Segment(start, None, level, _decrease(q, 0.0), eta))
+    segments.append(Segment(start, None, level, _decrease(theorem, q, 0.0), eta))
     return segments
 
 
-def _decrease(q: Quantities, level: float) -> float:
+def _decrease(theorem: StateTheorem, q: Quantities, level: float) -> float:
     """Of the gap in every step that leaves it at least at this level."""
-    part = float(local.fall(q, level))
+    part = float(theorem.fall(q, level))
     return part * (2.0 - part) * (1.0 - SLACK)
 
 
-PLANS = (Plan(local.THEOREM, schedule, floor_step),)
+def _lasting(theorem: StateTheorem, q: Quantities, level: float, count: int) -> float:
+    """The largest decrease that each of so many steps from the level on is sure of, by bisection: the less it is, the higher it
+    ends, and the more it may be."""
+    low, high = _decrease(theorem, q, level * math.exp(-SEGMENT)), _decrease(theorem, q, level)
+    for _ in range(BISECTIONS):
+        tried = 0.5 * (low + high)
+        sure = tried <= _decrease(theorem, q, level * math.exp(count * math.log1p(-tried)))
+        low, high = (tried, high) if sure else (low, tried)
+    return low
+
+
+STATES: dict[str, StateTheorem] = {theorem.id: theorem for theorem in (local.THEOREM, minimum.THEOREM)}
+"""The theorems whose guarantee goes on from every state that passes a test."""
+PLANS = (
+    Plan(local.THEOREM, partial(schedule, local.THEOREM), floor_step),
+    Plan(minimum.THEOREM, partial(schedule, minimum.THEOREM), floor_step_of_minimum),
+)
 """In the order in which they are listed."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from surefoot_check.feed_forward import local
-
 from .._core.certificate import Certificate
 from .._core.steps import SHARED_RULES, BarzilaiBorwein, StepRule, restore_proposal, state_of
 from .engine import Engine
+from .planner import STATES
 
 
 class Floor(StepRule):
-    """The floor step of the certificate, 1/b² with b ≥ ‖J‖ where the run stays. Armijo's rule while no certificate holds."""
+    """The floor step of the certificate: 1/b² with b ≥ ‖J‖ where the run stays, 2/(M + m0) for a minimum. Armijo's rule while no
+    certificate holds."""
 
     name = "floor"
     needs = frozenset({"safe_step"})
-    certified_by = frozenset({local.THEOREM.id})
+    certified_by = frozenset(STATES)
 
     def start(self, loss: Any, certificate: Certificate | None) -> None:
         followed = certificate is not None and certificate.holds and self.certifies(certificate)
@@ -32,8 +32,8 @@ class Floor(StepRule):
 class CertifiedBB(Floor):
     """Barzilai-Borwein steps under the certificate; the default.
 
-    A proposal is taken if it ends in the ball, with V at most r0 and with a gap that the certificate guarantees for that
-    iteration; it is shrunk by 0.7 otherwise, and at last replaced by the floor step.
+    A proposal is taken if it ends in the ball, with V at most what it is at the start and with a gap that the certificate
+    guarantees for that iteration; it is shrunk by 0.7 otherwise, and at last replaced by the floor step.
     """
 
     name = "certified-bb"
@@ -55,10 +55,10 @@ class CertifiedBB(Floor):
 
     def _accepted(self, engine: Engine, certificate: Certificate, floor: float) -> float:
         iterate, q, goal = engine.iterate, certificate.quantities, certificate.bound(self._taken)
-        eta = self._proposal.step(engine)
+        theorem, eta = STATES[certificate.theorem], self._proposal.step(engine)
         while eta > floor and math.isfinite(eta):
             gap, distance = iterate.trial(eta), iterate.distance_after(eta)
-            if gap <= goal and distance <= q["ball"] and local.potential(q, gap, distance) <= q["r0"]:
+            if gap <= goal and distance <= q["ball"] and theorem.potential(q, gap, distance) <= q[theorem.start]:
                 return eta
             eta *= self.SHRINK
         return floor

@@ -13,7 +13,10 @@ from torch import Tensor, nn
 from surefoot_check.arrays import FormatError
 from surefoot_check.feed_forward import SYSTEM as CHECKED
 from surefoot_check.feed_forward import enclosures as rigorous
-from surefoot_check.feed_forward import local, network
+from surefoot_check.feed_forward import local, minimum, network
+from surefoot_check.feed_forward.hessian import Curvature
+from surefoot_check.feed_forward.quantities import enclosed, measured
+from surefoot_check.feed_forward.state import size
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, Rows
@@ -26,12 +29,16 @@ from . import planner
 from .audit import audit
 from .engine import Engine
 from .loss import NetworkLoss
-from .modules import build, exactly, layers_of, table, weights_of
+from .minimum import require_smooth, rounding, suggestion_for_minimum
+from .modules import Layer, build, exactly, layers_of, table, weights_of
+from .objective import NetworkObjective, TorchLoss
 from .steps import RULES
 from .words import WORDS
 
+Trained = NetworkLoss | NetworkObjective
 
-class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
+
+class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     """Theorems, engine and rules of plain ``torch.nn.Sequential`` networks."""
 
     name = "feed-forward"
@@ -44,35 +51,42 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
     rules = RULES
     engines = (Engine.name,)
 
-    def problem(self, net: nn.Sequential, loss: Loss) -> NetworkLoss:
-        """The squared loss with how the layers of the network are made.
+    def problem(self, net: nn.Sequential, loss: Loss) -> Trained:
+        """The loss with how the layers of the network are made.
 
         Raises:
             TypeError: another kind of loss, or a module that is not supported.
-            ValueError: see ``modules.layers_of``, or shapes or devices that do not fit.
+            ValueError: see ``modules.layers_of``, shapes or devices that do not fit, or an objective of a network with kinks.
         """
-        layers, samples = layers_of(net), sample_loss(loss)
-        (_, d), k = samples.X.shape, samples.Y.shape[1]
-        inputs, outputs = layers[0].linear.in_features, layers[-1].linear.out_features
-        if (inputs, outputs) != (d, k):
-            raise ValueError(
-                f"net maps {inputs} inputs to {outputs} outputs, the loss has {d} inputs and {k} outputs; "
-                "build the network with as many"
-            )
-        for before, layer in itertools.pairwise(layers):
-            if before.linear.out_features != layer.linear.in_features:
-                raise ValueError(
-                    f"net[{layer.name}] takes {layer.linear.in_features} inputs, and the layer before gives "
-                    f"{before.linear.out_features}; they must agree"
-                )
-        if layers[0].linear.weight.device != samples.X.device:
-            raise ValueError(
-                f"net is on {layers[0].linear.weight.device} and the loss on {samples.X.device}; move one of them"
-            )
+        layers = layers_of(net)
         frozen = {name: exactly(name, weight) for name, weight in weights_of(layers, trained=False).items()}
+        if isinstance(loss, NetworkObjective):  # a problem of this system is one already
+            loss = loss.loss
+        if isinstance(loss, TorchLoss):
+            require_smooth(layers)
+            _require_fit(layers, loss.X, layers[-1].linear.out_features if loss.entropy else loss.targets.shape[1])
+            if loss.entropy and int(loss.targets.max()) >= layers[-1].linear.out_features:
+                raise ValueError(
+                    f"targets has the class number {int(loss.targets.max())}, and net {layers[-1].linear.out_features} "
+                    "outputs; they are counted from 0"
+                )
+            return NetworkObjective(loss, *table(layers), frozen)
+        samples = sample_loss(loss)
+        _require_fit(layers, samples.X, samples.Y.shape[1])
         return NetworkLoss(samples.X, samples.Y, *table(layers), frozen)
 
-    def reduced(self, net: nn.Sequential, loss: NetworkLoss) -> dict[str, Tensor]:
+    def stands_for(self, theorem: Theorem, loss: Trained) -> Theorem:
+        """The default stands for ``minimum`` where there is a training objective, which speaks of no other loss."""
+        if isinstance(loss, NetworkObjective):
+            return minimum.THEOREM
+        if theorem is minimum.THEOREM:
+            raise ValueError(
+                f"{theorem.id} speaks of a training objective; pass for example "
+                "sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay=1e-3)"
+            )
+        return theorem
+
+    def reduced(self, net: nn.Sequential, loss: Trained) -> dict[str, Tensor]:
         """Those that are trained of W1 (outputs, inputs), b1 (outputs,) and so on, as copies in float64, exactly.
 
         Raises:
@@ -81,36 +95,46 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
         """
         return {name: exactly(name, weight) for name, weight in weights_of(layers_of(net)).items()}
 
-    def measured(self, net: nn.Sequential, loss: NetworkLoss, theorem: Theorem) -> Measured:
-        """Of the Jacobian at the current weights, and its change on the least ball that will do."""
+    def measured(self, net: nn.Sequential, loss: Trained, theorem: Theorem) -> Measured:
+        """Of the Jacobian or the Hessian at the current weights, and its change on the least ball that will do."""
+        of_minimum = theorem is minimum.THEOREM
         with checkable("the network or the data is", SCALE):
             problem, weights = self._stored(net, loss)
-            at = rigorous.Measured(problem, weights)
-            found = at.base_quantities({})
+            at = measured(problem, weights)
+            bend = at.lipschitz if isinstance(at, Curvature) else planner.lipschitz(at)
+            found = enclosed(at, {})
             choices: dict[str, float] = {}
-            sigma = found.get("sigma_min_J", (0.0, 0.0))[0]
-            if sigma > 0.0 and "initial_gap" in found:
-                r0 = math.sqrt(2.0 * found["initial_gap"][1])
-                choices = {"ball": planner.choose_ball(planner.lipschitz(at), sigma, r0)}
-                found = at.base_quantities(choices)
-            return Measured(publish(found, local.DIRECTIONS), network.sizes(problem, weights), [choices])
+            least = found.get("lambda_min_H" if of_minimum else "sigma_min_J", (0.0, 0.0))[0]
+            if least > 0.0 and "initial_gap" in found:
+                choices = {"ball": planner.choose_ball(bend, least, size(found["initial_gap"][1]))}
+                found = enclosed(at, choices)
+            return Measured(publish(found, CHECKED.directions), network.sizes(problem, weights), [choices])
 
-    def _stored(self, net: nn.Sequential, loss: NetworkLoss) -> tuple[network.Network, dict[str, np.ndarray]]:
+    def _stored(self, net: nn.Sequential, loss: Trained) -> tuple[network.Network, dict[str, np.ndarray]]:
         """Problem and weights as the checker has them."""
-        return stored(CHECKED, loss, self.reduced(net, loss))
+        return self.stored_at(loss, self.reduced(net, loss))
+
+    def stored_at(self, loss: Trained, at: Mapping[str, Tensor]) -> tuple[network.Network, dict[str, np.ndarray]]:
+        """The same at other weights."""
+        return stored(CHECKED, loss, at)
 
     def suggestion(
         self,
         net: nn.Sequential,
-        loss: NetworkLoss,
+        loss: Trained,
         theorem: Theorem,
         measured: Measured,
         failed: Sequence[str],
         quantities: Mapping[str, float],
     ) -> str:
         """Other data, another network, or how far the training has to go on."""
+        if isinstance(loss, NetworkObjective):
+            return suggestion_for_minimum(loss, failed, quantities)
         if any("outputs than parameters" in name for name in failed):
-            return "use a wider network or fewer rows: with more outputs than parameters, no exact fit is isolated from failure"
+            return (
+                "use a wider network or fewer rows: with more outputs than parameters, no exact fit is isolated from failure; "
+                "whether training has converged to a minimum says sf.certify(net, sf.TorchLoss(...))"
+            )
         if any("full row rank" in name for name in failed):
             return self._nearest_kink(net, loss, 0.0) or _without_rank(loss)
         if any("kink" in name for name in failed):
@@ -142,9 +166,14 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
             "a residual smaller by that factor will do"
         )
 
-    def advice(self, net: nn.Sequential, loss: NetworkLoss, certificate: Certificate) -> str:
-        """The spectrum of the Jacobian, and what lowers the count."""
+    def advice(self, net: nn.Sequential, loss: Trained, certificate: Certificate) -> str:
+        """The spectrum of the Jacobian or the Hessian, and what lowers the count."""
         q = certificate.quantities
+        if isinstance(loss, NetworkObjective):
+            return (
+                f"the eigenvalues of the Hessian reach from {q['lambda_min_H']:.3g} to {q['norm_H']:.3g}; more weight decay or "
+                "standardised inputs bring them nearer together, and sf.newton(net, loss) needs no such count"
+            )
         return (
             f"the singular values of the Jacobian reach from {q['sigma_min_J']:.3g} to {q['norm_J']:.3g}, of which "
             f"{q['sigma_star']:.3g} are kept; a wider network, standardised inputs or fewer rows bring them nearer together"
@@ -152,22 +181,22 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
 
     def rebuild(
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
-    ) -> tuple[nn.Sequential, NetworkLoss]:
+    ) -> tuple[nn.Sequential, Trained]:
         """The network and loss of a run directory.
 
         Raises:
             ValueError: arrays that do not fit together.
         """
         try:
-            frozen = {name: tensor for name, tensor in problem.items() if name not in network.Network.dimensions}
-            loss = NetworkLoss(problem["X"], problem["Y"], problem["layers"], problem["settings"], frozen)
+            frozen = {name: tensor for name, tensor in problem.items() if network.NAMED.fullmatch(name)}
+            loss = _loss(kind, problem, frozen)
             net = build(loss.layers, loss.settings, weights, frozen)
             self._stored(net, loss)
         except (KeyError, FormatError) as error:
             raise ValueError(f"the run has no network that fits its problem ({error}); restore its files") from error
         return net, loss
 
-    def engine(self, net: nn.Sequential, loss: NetworkLoss, name: str) -> Engine:
+    def engine(self, net: nn.Sequential, loss: Trained, name: str) -> Engine:
         """The one engine: all weights.
 
         Raises:
@@ -180,20 +209,57 @@ class FeedForwardSystem(Descendable[nn.Sequential, NetworkLoss]):
             )
         return Engine(loss, self.reduced(net, loss))
 
-    def write(self, net: nn.Sequential, loss: NetworkLoss, weights: Mapping[str, Tensor]) -> None:
+    def write(self, net: nn.Sequential, loss: Trained, weights: Mapping[str, Tensor]) -> None:
         """Put the weights back."""
         with torch.no_grad():
             for name, weight in weights_of(layers_of(net)).items():
                 weight.copy_(weights[name])
 
-    def resolution(self, net: nn.Sequential, loss: NetworkLoss) -> float:
-        """Of the rounding of the residual."""
-        error = rigorous.Measured(*self._stored(net, loss)).residual.error
+    def resolution(self, net: nn.Sequential, loss: Trained) -> float:
+        """Of the rounding of the residual, or of the gradient."""
+        problem, weights = self._stored(net, loss)
+        if isinstance(loss, NetworkObjective):
+            assert isinstance(problem, network.Objective)
+            error = rounding(problem, weights, loss, self.reduced(net, loss))
+        else:
+            error = rigorous.Measured(problem, weights).residual.error
         return 0.5 * error * error if math.isfinite(error) else 0.0
 
     def audit(self, trace: Rows, certificate: Certificate, resolution: float) -> Audit:
         """See ``audit.audit``."""
         return audit(trace, certificate, resolution)
+
+
+def _require_fit(layers: list[Layer], X: Tensor, outputs: int) -> None:
+    """Raise ``ValueError`` where the layers do not fit together, or to data of so many outputs."""
+    found = layers[0].linear.in_features, layers[-1].linear.out_features
+    if found != (X.shape[1], outputs):
+        raise ValueError(
+            f"net maps {found[0]} inputs to {found[1]} outputs, the loss has {X.shape[1]} inputs and {outputs} outputs; "
+            "build the network with as many"
+        )
+    for before, layer in itertools.pairwise(layers):
+        if before.linear.out_features != layer.linear.in_features:
+            raise ValueError(
+                f"net[{layer.name}] takes {layer.linear.in_features} inputs, and the layer before gives "
+                f"{before.linear.out_features}; they must agree"
+            )
+    if layers[0].linear.weight.device != X.device:
+        raise ValueError(f"net is on {layers[0].linear.weight.device} and the loss on {X.device}; move one of them")
+
+
+def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> Trained:
+    """That of a run directory."""
+    layers, settings = problem["layers"], problem["settings"]
+    if kind == NetworkLoss.kind:
+        return NetworkLoss(problem["X"], problem["Y"], layers, settings, frozen)
+    decay, mean = problem["objective"].reshape(-1).tolist()
+    how = "mean" if mean else "sum"
+    if kind == network.EntropyObjective.kind:
+        found = TorchLoss(nn.CrossEntropyLoss(reduction=how), problem["X"], problem["labels"].reshape(-1), decay)
+    else:
+        found = TorchLoss(nn.MSELoss(reduction=how), problem["X"], problem["Y"], decay)
+    return NetworkObjective(found, layers, settings, frozen)
 
 
 def _without_rank(loss: NetworkLoss) -> str:

@@ -6,7 +6,7 @@ from .._core.words import Words
 
 WORDS = Words(
     symbols={
-        "initial_gap": ("½‖r₀‖²", "loss at these weights"),
+        "initial_gap": ("½s₀²", "loss at these weights; of a minimum half the square of the norm of the gradient"),
         "sigma_min_J": ("σ₀", "smallest singular value of the Jacobian of all outputs in all weights"),
         "norm_J": ("‖J₀‖", "largest singular value of the Jacobian"),
         "lipschitz_J": ("Λ", "the Jacobian changes at most Λ times as much as the weights, on the ball"),
@@ -18,10 +18,26 @@ WORDS = Words(
         "eta": ("η", "the floor step"),
         "r0": ("r₀", "bound of the norm of the residual at these weights"),
         "sigma_star": ("σ*", "smallest singular value that the Jacobian keeps; the rate is proportional to its square"),
-        "radius": ("ρ*", "an exact fit lies within this distance of these weights, and descent stays within it"),
+        "radius": (
+            "ρ*",
+            "an exact fit, or the minimum, lies within this distance of these weights, and descent stays within it",
+        ),
+        "lambda_min_H": ("m₀", "smallest eigenvalue of the Hessian at these weights"),
+        "norm_H": ("‖H₀‖", "largest eigenvalue of the Hessian in magnitude"),
+        "lipschitz_H": ("Λ₃", "the Hessian changes at most Λ₃ times as much as the weights, on the ball"),
+        "g0": ("g₀", "bound of the norm of the gradient at these weights"),
+        "m_star": ("m*", "smallest eigenvalue that the Hessian keeps; the rate is proportional to it"),
+        "norm_H_ball": ("M", "largest eigenvalue of the Hessian within the radius"),
+        "loss_gap": ("g₀²/2m*", "the objective at these weights is above its value at the minimum by at most this"),
         "norm_J_ball": ("b", "largest singular value of the Jacobian within that distance"),
     },
-    problems={"network-squared": "squared loss of a feed-forward network"},
+    gap="the squared loss itself, or ½‖∇L‖² of a training objective L",
+    title="Squared loss, or ½‖∇L‖² of a training objective (gap)",
+    problems={
+        "network-squared": "squared loss of a feed-forward network",
+        "network-mse": "squared error of a feed-forward network, with weight decay",
+        "network-cross-entropy": "cross-entropy of a feed-forward network, with weight decay",
+    },
     engines={"weights": "the weights themselves"},
     instead={
         "trace": "sf.Trace does not record feed-forward networks, whose theorem is about a state; certify the state "

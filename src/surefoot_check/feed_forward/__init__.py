@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..system import System
-from . import enclosures, local
+from . import local, minimum, quantities
 
 SYSTEM = System(
     name="feed-forward",
-    theorems=(local.THEOREM,),
-    directions=local.DIRECTIONS,
-    enclosures=enclosures,
+    theorems=(local.THEOREM, minimum.THEOREM),
+    directions={**local.DIRECTIONS, **minimum.DIRECTIONS},
+    enclosures=quantities,
     optional=frozenset({"kink_margin"}),
     measured_from_zero=True,
 )

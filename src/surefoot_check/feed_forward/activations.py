@@ -19,6 +19,8 @@ from ..rigor.functions import evaluated
 
 Settings = tuple[float, float]
 """The numbers of an activation that has any: the slope below 0 of a leaky ReLU, the two ends of a hard tanh; else zeros."""
+NONE: Settings = (0.0, 0.0)
+"""Those of an activation that has none."""
 Function = Callable[[Array, Settings, Level], Approximation]
 
 
@@ -58,12 +60,14 @@ def _function(name: str) -> Function:
     return lambda Z, settings, level: evaluated(name, Z, level)
 
 
-def _tanh_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+def tanh_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    """1 - tanh²."""
     t = evaluated("tanh", Z, level)
     return Approximation(np.ones_like(Z)) - t * t
 
 
-def _sigmoid_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+def sigmoid_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    """ς(1 - ς)."""
     return evaluated("sigmoid", Z, level) * evaluated("sigmoid", -Z, level)
 
 
@@ -72,7 +76,7 @@ def _silu(Z: Array, settings: Settings, level: Level) -> Approximation:
 
 
 def _silu_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
-    return evaluated("sigmoid", Z, level) + Approximation(Z) * _sigmoid_slope(Z, settings, level)
+    return evaluated("sigmoid", Z, level) + Approximation(Z) * sigmoid_slope(Z, settings, level)
 
 
 def _gelu(Z: Array, settings: Settings, level: Level) -> Approximation:
@@ -140,7 +144,7 @@ ACTIVATIONS: dict[int, Activation] = {
             slope=_of(1.0),
             bend=0.7698003589195011,
             value=_function("tanh"),
-            derivative=_tanh_slope,
+            derivative=tanh_slope,
             exact=lambda z, settings: z.tanh(),
         ),
         Activation(
@@ -149,7 +153,7 @@ ACTIVATIONS: dict[int, Activation] = {
             slope=_of(0.25),
             bend=0.09622504486493764,
             value=_function("sigmoid"),
-            derivative=_sigmoid_slope,
+            derivative=sigmoid_slope,
             exact=lambda z, settings: 1 / (1 + (-z).exp()),
         ),
         Activation(

@@ -22,11 +22,8 @@ from ..rigor.gram import cheap_norm, norm_bounds
 from ..rigor.intervals import TINY, Interval, bounded, root_down
 from ..rigor.spectra import symmetric_eigenvalue_bounds
 from .lipschitz import LayerBounds, is_below, symmetric_bend
-from .network import DEEPEST, LayerKind, Network, load_problem, moving_kinks, read_weights, sizes
+from .network import DEEPEST, LayerKind, Network, moving_kinks
 
-__all__ = ["FIXED", "base_quantities", "gap_exact", "gap_upper", "load_problem", "read_weights", "sizes"]
-
-FIXED: tuple[str, ...] = ()
 EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
 
@@ -165,23 +162,12 @@ class Measured:
         from flint import ctx
 
         with ctx.workprec(PRECISION):  # the same for certifier and checker
-            bounds = [LayerBounds(*map(ball, astuple(layer))) for layer in self.bounds]
-            S = symmetric_bend(bounds, ball(radius))
-            computed = np.array([[float(x) for x in row] for row in S])
-            if not np.isfinite(computed).all():
-                return math.inf
-            if all(x == 0 for row in S for x in row):  # not of ``computed``, in which small ones vanish
-                return 0.0
-            values = witnesses(np.linalg.eigvalsh, computed)
-            if values is None:
-                return math.inf
-            largest, slack = float(values[0][-1]), EIGENVALUE
-            while slack < 1.0:
-                bound = up(largest * (1.0 + slack), 2)
-                if is_below(S, ball(bound)):
-                    return bound
-                slack *= 2.0
-        return math.inf
+            return largest_eigenvalue(symmetric_bend(self.in_balls, ball(radius)))
+
+    @property
+    def in_balls(self) -> list[LayerBounds]:
+        """``bounds`` as balls."""
+        return [LayerBounds(*map(ball, astuple(layer))) for layer in self.bounds]
 
     def kink_margins(self, radius: float) -> list[Array | None]:
         """For each layer whose activation has kinks, lower bounds of how often the change on the ball fits into the distance of
@@ -224,22 +210,29 @@ class Measured:
         return bounded(found)
 
 
+def largest_eigenvalue(S: list[list[Any]]) -> float:
+    """Upper bound of the largest eigenvalue of a symmetric matrix of balls, none negative; infinite where there is none."""
+    computed = np.array([[float(x) for x in row] for row in S])
+    if not np.isfinite(computed).all():
+        return math.inf
+    if all(x == 0 for row in S for x in row):  # not of ``computed``, in which small ones vanish
+        return 0.0
+    values = witnesses(np.linalg.eigvalsh, computed)
+    if values is None:
+        return math.inf
+    largest, slack = float(values[0][-1]), EIGENVALUE
+    while slack < 1.0:
+        bound = up(largest * (1.0 + slack), 2)
+        if is_below(S, ball(bound)):
+            return bound
+        slack *= 2.0
+    return math.inf
+
+
 def _gram(A: Approximation, level: Any) -> Approximation:
     """AAᵀ."""
     G, error = level.signed_gram(A.value)
     return Approximation(G, up(error + A.error * (2.0 * cheap_norm(A.value) + A.error), 5))
-
-
-def base_quantities(
-    problem: Network, weights: Mapping[str, Array], quantities: Mapping[str, float]
-) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``local.DIRECTIONS``."""
-    return Measured(problem, weights).base_quantities(quantities)
-
-
-def gap_upper(problem: Network, weights: Mapping[str, Array]) -> float:
-    """Rigorous upper bound of the loss, of which the least value is taken to be 0."""
-    return Measured(problem, weights).gap
 
 
 def gap_exact(problem: Network, weights: Mapping[str, Array]) -> tuple[Any, Any]:

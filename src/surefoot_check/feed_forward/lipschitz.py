@@ -11,7 +11,7 @@ J is Λ-Lipschitz on the ball with Λ = λ_max(½(M_L + M_Lᵀ)).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +43,15 @@ def norm(vector: Sequence[Number]) -> Number:
     return sqrt(sum((x * x for x in vector[1:]), vector[0] * vector[0]))
 
 
-def symmetric_bend(layers: Sequence[LayerBounds], radius: Number) -> list[list[Number]]:
-    """½(M_L + M_Lᵀ), whose largest eigenvalue is Λ; its entries are not negative."""
+def along(
+    layers: Sequence[LayerBounds], radius: Number
+) -> Iterator[tuple[list[Number], list[Number], list[list[Number]]]]:
+    """c_l, r_l and M_l of all layers, one after the other."""
     zero: Number = 0.0 * radius
     count, first = len(layers), layers[0]
     c, r = ([x, *[zero] * (count - 1)] for x in (first.inputs, first.row))
     M = [[zero] * count for _ in range(count)]
+    yield c, r, M
     for index, (before, layer) in enumerate(itertools.pairwise(layers), 1):
         within = layer.moves * radius
         gain = before.slope * (layer.norm + within)
@@ -60,7 +63,18 @@ def symmetric_bend(layers: Sequence[LayerBounds], radius: Number) -> list[list[N
         row = layer.row + before.slope * norm(r) * within
         c, r = [gain * x for x in c], [gain * x for x in r]
         c[index], r[index] = c[index] + inputs, r[index] + row
-    return [[0.5 * (M[i][j] + M[j][i]) for j in range(count)] for i in range(count)]
+        yield c, r, M
+
+
+def symmetric(M: list[list[Number]]) -> list[list[Number]]:
+    """½(M + Mᵀ)."""
+    return [[0.5 * (M[i][j] + M[j][i]) for j in range(len(M))] for i in range(len(M))]
+
+
+def symmetric_bend(layers: Sequence[LayerBounds], radius: Number) -> list[list[Number]]:
+    """½(M_L + M_Lᵀ), whose largest eigenvalue is Λ; its entries are not negative."""
+    *_, (_, _, M) = along(layers, radius)
+    return symmetric(M)
 
 
 def is_below(S: list[list[Any]], bound: Any) -> bool:

@@ -10,10 +10,9 @@ Reference: docs/theorems/feed-forward.md (Theorem A).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ..numbers import Number, Quantities, sqrt
-from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+from ..numbers import Number, Quantities
+from ..statement import Inequality
+from .state import StateTheorem, size
 
 DIRECTIONS: dict[str, str] = {
     "initial_gap": "upper",  # ½‖r(θ_0)‖²
@@ -25,50 +24,25 @@ DIRECTIONS: dict[str, str] = {
 """Every base quantity and the direction in which its published value must err."""
 
 
-def residual(gap: Number) -> Number:
-    """‖r‖ of a gap ½‖r‖²."""
-    return sqrt(2.0 * gap)
-
-
-def reach(q: Quantities, x: Number) -> Number:
-    """Q(x) = σ_0x - ½Λx²."""
-    return x * (q["sigma_min_J"] - 0.5 * q["lipschitz_J"] * x)
-
-
-def potential(q: Quantities, gap: Number, distance: Number) -> Number:
-    """V of a point, which must not exceed r_0."""
-    return residual(gap) + reach(q, distance)
-
-
-def left(q: Quantities) -> Number:
-    """σ*² = σ_0² - 2Λr_0."""
-    return q["sigma_min_J"] * q["sigma_min_J"] - 2.0 * q["lipschitz_J"] * residual(q["initial_gap"])
-
-
-def fall(q: Quantities, gap: Number) -> Number:
-    """What a step η takes of a residual that stays at least that of this gap: 1 - (1 - ησ*²)/(1 + 2ηΛ‖r‖)."""
-    gain, more = q["eta"] * left(q), 2.0 * q["eta"] * q["lipschitz_J"] * residual(gap)
-    return (gain + more) / (1.0 + more)
-
-
-class Local(Theorem):
+class Local(StateTheorem):
     """Theorem A."""
 
     id = "feed-forward/local"
     statement = "An exact fit lies within the radius, and descent reaches it: |r'| <= (1 - eta sigma*^2) |r|."
     reference = "surefoot, docs/theorems/feed-forward.md, Theorem A"
-    locates = True
-    rule = "certified-bb"
     base = ("initial_gap", "sigma_min_J", "norm_J", "lipschitz_J", "kink_margin")
-    choices = ("ball", "eta")
+    state = "|r| + Q(D) <= r0"
+    least, bend, start, kept = "sigma_min_J", "lipschitz_J", "r0", "sigma_star"
+
+    def fall(self, q: Quantities, gap: Number) -> Number:
+        """1 - (1 - ησ*²)/(1 + 2ηΛ‖r‖)."""
+        gain, more = q["eta"] * self.left(q), 2.0 * q["eta"] * q["lipschitz_J"] * size(gap)
+        return (gain + more) / (1.0 + more)
 
     def derived(self, q: Quantities) -> dict[str, Number]:
-        values: dict[str, Number] = {"r0": residual(q["initial_gap"])}
-        if "lipschitz_J" not in q or not left(q) > 0.0 or not q["sigma_min_J"] > 0.0:
-            return values
-        values["sigma_star"] = sqrt(left(q))
-        values["radius"] = 2.0 * values["r0"] / (q["sigma_min_J"] + values["sigma_star"])
-        values["norm_J_ball"] = q["norm_J"] + q["lipschitz_J"] * values["radius"]
+        values = super().derived(q)
+        if "radius" in values:
+            values["norm_J_ball"] = q["norm_J"] + q["lipschitz_J"] * values["radius"]
         return values
 
     def conditions(self, q: Quantities) -> list[Inequality]:
@@ -78,28 +52,21 @@ class Local(Theorem):
         ]
         if not all(condition.certain for condition in found):
             return found
-        r0, sigma, bend = residual(q["initial_gap"]), q["sigma_min_J"], q["lipschitz_J"]
+        r0, sigma, bend = size(q["initial_gap"]), q["sigma_min_J"], q["lipschitz_J"]
         found.append(
             Inequality("the residual is small: 2 Lambda r0 < sigma_min(J)^2", 2.0 * bend * r0, "<", sigma * sigma)
         )
         found.append(Inequality("the ball: Lambda rho <= sigma_min(J)", bend * q["ball"], "<=", sigma))
-        found.append(Inequality("the fit lies in the ball: r0 <= Q(rho)", r0, "<=", reach(q, q["ball"])))
+        found.append(Inequality("the fit lies in the ball: r0 <= Q(rho)", r0, "<=", self.reach(q, q["ball"])))
         if "kink_margin" in q:
             found.append(
                 Inequality("(5): no pre-activation reaches a kink in the ball: margin > 1", q["kink_margin"], ">", 1.0)
             )
         return found
 
-    def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield from chain(q, schedule)
-        yield Inequality("the ball is none that is negative", q["ball"], ">=", 0.0)
-        yield Inequality("eta > 0", q["eta"], ">", 0.0)
+    def floor(self, q: Quantities) -> Inequality:
         norm = self.derived(q)["norm_J_ball"]
-        yield Inequality("the floor step: eta |J|^2 <= 1", q["eta"] * norm * norm, "<=", 1.0)
-        for segment, following in zip(schedule, [*schedule[1:], None], strict=True):
-            yield from starts_with(segment, q["eta"])
-            part = fall(q, 0.0 if following is None else following.level)
-            yield Inequality("the decrease is the theorem's", part * (2.0 - part), ">=", segment.decrease)
+        return Inequality("the floor step: eta |J|^2 <= 1", q["eta"] * norm * norm, "<=", 1.0)
 
 
 THEOREM = Local()

@@ -1,11 +1,12 @@
-"""The squared loss of a feed-forward network: its data, how its layers are made, and the weights that fit them."""
+"""What a feed-forward network is trained with: its data, how its layers are made, and the weights that fit them."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..arrays import FormatError, numbers
 from ..problems import LARGEST_PRODUCT, Problem, one_of
 from ..rigor.bounds import FAST, Array, Level
 from .activations import ACTIVATIONS, IDENTITY, Activation, Settings
+from .smooth import SMOOTH
 
 NAMED = re.compile("[Wb][0-9]+")
 """Names of weights."""
@@ -85,11 +87,80 @@ class Network(Problem):
         )
 
 
+class Objective(Network):
+    """c Σ_i ℓ(f(x_i), y_i) + ½ decay ‖θ‖², θ the weights that are trained, of smooth activations: one's own training objective.
+
+    ``objective`` (1, 2) is the decay, and 1 where c is divided by ``count``, so that the sum is a mean, else 0.
+    """
+
+    factor: ClassVar[int]
+    """c of the sum."""
+    entropy: ClassVar[bool]
+    """Whether ℓ is the cross-entropy of the softmax of f, with Y 1 at the label and 0 elsewhere; ½‖f - y‖² otherwise."""
+
+    def __init__(self, X: Array, Y: Array, objective: Array, **more: Any) -> None:
+        super().__init__(X, Y, **more)
+        if objective.shape != (1, 2) or objective[0, 0] < 0.0 or objective[0, 1] not in (0.0, 1.0):
+            raise FormatError("the objective is no weight decay beside a 0 or 1")
+        for number, layer in enumerate(self.layers, 1):
+            if layer.activation.code not in SMOOTH:
+                raise FormatError(f"layer {number}: {layer.activation.name} has no third derivative")
+        self.decay, self.mean = float(objective[0, 0]), bool(objective[0, 1])
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """What a mean divides by."""
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Numerator and denominator of c."""
+        return self.factor, self.count if self.mean else 1
+
+
+class SquaredObjective(Objective):
+    """c = 2, of Y (N, k); the mean is one of its entries."""
+
+    kind = "network-mse"
+    dimensions: ClassVar = {**Network.dimensions, "objective": 2}
+    factor = 2
+    entropy = False
+
+    @property
+    def count(self) -> int:
+        return self.Y.size
+
+
+class EntropyObjective(Objective):
+    """c = 1, of labels (N,); the mean is one of rows."""
+
+    kind = "network-cross-entropy"
+    dimensions: ClassVar = {"X": 2, "labels": 1, "layers": 2, "settings": 2, "objective": 2}
+    integers = ("layers", "labels")
+    factor = 1
+    entropy = True
+
+    def __init__(self, X: Array, labels: np.ndarray, layers: np.ndarray, **more: Any) -> None:
+        k = int(layers[-1, 0]) if layers.shape[1] else 0
+        if not 1 <= k <= LARGEST_PRODUCT // len(labels) or labels.min() < 0 or labels.max() >= k:
+            raise FormatError("the labels are none of outputs of the last layer")
+        Y = np.zeros((len(labels), k))
+        Y[np.arange(len(labels)), labels] = 1.0
+        super().__init__(X, Y, layers=layers, **more)
+
+    @property
+    def count(self) -> int:
+        return len(self.Y)
+
+
+KINDS: tuple[type[Network], ...] = (Network, SquaredObjective, EntropyObjective)
+
+
 def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Network:
     """A network and its data."""
     frozen = {name: array for name, array in arrays.items() if NAMED.fullmatch(name)}
     others = {name: array for name, array in arrays.items() if name not in frozen}
-    return one_of((Network,), kind, others, level, "feed-forward networks", frozen=frozen)
+    return one_of(KINDS, kind, others, level, "feed-forward networks", frozen=frozen)
 
 
 def _shapes(layers: tuple[LayerKind, ...]) -> dict[str, tuple[int, ...]]:

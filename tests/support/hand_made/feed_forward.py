@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from changes import bumped, edit, everywhere, field, reevaluate, scaled
 from draws import normal as drawn
-from good_runs import nearly_fitted, sequential
+from good_runs import near_a_minimum, nearly_fitted, sequential
 from tamper import SCHEDULE, Array, Change
 from torch import nn
 
@@ -27,7 +27,12 @@ def _smooth(path: Path) -> None:
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
 
 
-RUNS: dict[str, Callable[[Path], None]] = {"kinked": _kinked, "smooth": _smooth}
+def _minimum(path: Path) -> None:
+    net, loss = near_a_minimum(4)
+    sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
+
+
+RUNS: dict[str, Callable[[Path], None]] = {"kinked": _kinked, "smooth": _smooth, "minimum": _minimum}
 
 
 def entry(name: str, place: tuple[int, int], value: float) -> Change:
@@ -59,7 +64,6 @@ ANY: dict[str, Change] = {
     "ball much larger": reevaluate({"ball": 1e6}),
     "ball larger, constants those of the smaller": reevaluate({"ball": 1.5}),
     "ball negative": reevaluate({"ball": -1.0}),
-    "Lipschitz constant 0": reevaluate(lipschitz_J=0.0),
     "floor step larger": reevaluate({"eta": 1.0 + 1e-3}),
     "floor step twice": reevaluate({"eta": 2.0}),
     "first step larger": scaled((*SCHEDULE, 0, 4), 1.0 + 1e-6),
@@ -72,7 +76,6 @@ ANY: dict[str, Change] = {
     "W2 of a checkpoint far off": edit("checkpoint", "W2", lambda W: bumped(W, 5.0)),
     "final W2 far off": edit("final.safetensors", "W2", lambda W: bumped(W, 5.0)),
     "data changed": edit("problem.safetensors", "X", lambda X: 0.9 * X),
-    "target changed": edit("problem.safetensors", "Y", lambda Y: bumped(Y, 1.0)),
     "another activation": entry("layers", (0, 2), 2),
     "unknown activation": entry("layers", (0, 2), 99),
     "identity instead of the activation": entry("layers", (0, 2), 0),
@@ -87,6 +90,19 @@ ANY: dict[str, Change] = {
     "a fourth column": edit("problem.safetensors", "layers", lambda A: np.hstack([A, A[:, :1]])),
     "settings in one column": edit("problem.safetensors", "settings", lambda A: A[:, :1]),
 }
+
+
+OF_A_FIT: dict[str, Change] = {
+    "Lipschitz constant 0": reevaluate(lipschitz_J=0.0),
+    "target changed": edit("problem.safetensors", "Y", lambda Y: bumped(Y, 1.0)),
+}
+
+
+def _as_squares(run: Any) -> None:
+    """Targets in place of labels, and the kind that goes with them."""
+    labels = run.arrays["problem.safetensors"].pop("labels")
+    run.arrays["problem.safetensors"]["Y"] = np.eye(3)[labels]
+    run.certificate["problem"]["kind"] = "network-mse"
 
 
 def frozen(name: str) -> Change:
@@ -114,6 +130,7 @@ ANY |= {
 CASES: dict[str, dict[str, Change]] = {
     "kinked": {
         **ANY,
+        **OF_A_FIT,
         "bias missing": without_bias,
         "slope below 0 changed": entry("settings", (1, 0), 0.3),
         "no kinks": without_margin,
@@ -121,5 +138,27 @@ CASES: dict[str, dict[str, Change]] = {
         "margin larger": reevaluate(kink_margin=1.0 + 1e-6),
         "margin below 1": reevaluate(kink_margin=1e-3),
     },
-    "smooth": ANY,
+    "smooth": {**ANY, **OF_A_FIT},
+    "minimum": {
+        **ANY,
+        "Lipschitz constant 0": reevaluate(lipschitz_H=0.0),
+        "Lipschitz constant smaller": reevaluate(lipschitz_H=1.0 - 1e-6),
+        "least eigenvalue larger": reevaluate(lambda_min_H=1.0 + 1e-4),
+        "norm smaller": reevaluate(norm_H=1.0 - 1e-4),
+        "gradient smaller": reevaluate(initial_gap=1.0 - 1e-6),
+        "gap of the objective smaller, alone": scaled(("quantities", "loss_gap"), 1.0 - 1e-6),
+        "another label": edit("problem.safetensors", "labels", lambda A: (A + 1) % 3),
+        "a label of no output": edit("problem.safetensors", "labels", lambda A: A + 1),
+        "a negative label": edit("problem.safetensors", "labels", lambda A: A - 1),
+        "labels that are floats": edit("problem.safetensors", "labels", lambda A: A.astype(np.float64)),
+        "labels in a column": edit("problem.safetensors", "labels", lambda A: A[:, None]),
+        "less weight decay": entry("objective", (0, 0), 0.09),
+        "negative weight decay": entry("objective", (0, 0), -0.1),
+        "a sum instead of a mean": entry("objective", (0, 1), 0.0),
+        "half a mean": entry("objective", (0, 1), 0.5),
+        "no objective": lambda run: run.arrays["problem.safetensors"].pop("objective"),
+        "squared error instead": _as_squares,
+        "the kind of another objective": lambda run: run.certificate["problem"].update(kind="network-mse"),
+        "a theorem of fits": lambda run: run.certificate.update(theorem="feed-forward/local"),
+    },
 }

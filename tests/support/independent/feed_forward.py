@@ -16,6 +16,8 @@ from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobe
 
 Arrays = Mapping[str, Array]
 Settings = tuple[mpf, mpf]
+STEP = mpf(10) ** -25
+"""Of differences, which err by its square."""
 LOSS = mpf(10) ** -11
 """Relative loss of a few products in floats, generously."""
 NORMS = mpf(10) ** -7
@@ -24,13 +26,14 @@ NORMS = mpf(10) ** -7
 
 @dataclass(frozen=True)
 class Activation:
-    """φ, φ', bounds of |φ'| and |φ''|, and kinks."""
+    """φ, φ', bounds of |φ'| and |φ''|, kinks, and a bound of the third derivative."""
 
     value: Callable[[mpf, Settings], mpf]
     slope: Callable[[mpf, Settings], mpf]
     largest_slope: Callable[[Settings], mpf]
     largest_bend: mpf
     kinks: Callable[[Settings], tuple[mpf, ...]] = lambda s: ()
+    largest_third: mpf | None = None
 
 
 def _sigmoid(z: mpf) -> mpf:
@@ -41,6 +44,17 @@ def _density(z: mpf) -> mpf:
     return mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi)
 
 
+def _third_of_silu(z: mpf) -> mpf:
+    """With t = tanh(z/2): φ'' = ς'(2 - zt) and ς'' = -tς'."""
+    s, t = _sigmoid(z) * _sigmoid(-z), mp.tanh(z / 2)
+    return -t * s * (2 - z * t) + s * (-t - z * (1 - t * t) / 2)
+
+
+def _third_of_gelu(z: mpf) -> mpf:
+    """In magnitude."""
+    return abs(z**3 - 4 * z) * _density(z)
+
+
 def _steepest_silu() -> mpf:
     """z at which SiLU is steepest: z tanh(z/2) = 2."""
     return mp.findroot(lambda z: z * mp.tanh(z / 2) - 2, mpf(2.4))
@@ -48,28 +62,41 @@ def _steepest_silu() -> mpf:
 
 with mp.workdps(100):
     ACTIVATIONS = {
-        0: Activation(lambda z, s: z, lambda z, s: mpf(1), lambda s: mpf(1), mpf(0)),
+        0: Activation(lambda z, s: z, lambda z, s: mpf(1), lambda s: mpf(1), mpf(0), largest_third=mpf(0)),
         1: Activation(
-            lambda z, s: mp.tanh(z), lambda z, s: 1 - mp.tanh(z) ** 2, lambda s: mpf(1), 4 / (3 * mp.sqrt(3))
+            lambda z, s: mp.tanh(z),
+            lambda z, s: 1 - mp.tanh(z) ** 2,
+            lambda s: mpf(1),
+            4 / (3 * mp.sqrt(3)),
+            largest_third=mpf(2),
         ),
         2: Activation(
             lambda z, s: _sigmoid(z),
             lambda z, s: _sigmoid(z) * _sigmoid(-z),
             lambda s: mpf(1) / 4,
             1 / (6 * mp.sqrt(3)),
+            largest_third=mpf(1) / 8,
         ),
-        3: Activation(lambda z, s: mp.log(1 + mp.exp(z)), lambda z, s: _sigmoid(z), lambda s: mpf(1), mpf(1) / 4),
+        3: Activation(
+            lambda z, s: mp.log(1 + mp.exp(z)),
+            lambda z, s: _sigmoid(z),
+            lambda s: mpf(1),
+            mpf(1) / 4,
+            largest_third=1 / (6 * mp.sqrt(3)),
+        ),
         4: Activation(
             lambda z, s: z * _sigmoid(z),
             lambda z, s: _sigmoid(z) * (1 + z * _sigmoid(-z)),
             lambda s: mpf(1) / 2 + _steepest_silu() / 4,
             mpf(1) / 2,
+            largest_third=abs(_third_of_silu(mp.findroot(lambda z: mp.diff(_third_of_silu, z), mpf(1.03)))),
         ),
         5: Activation(
             lambda z, s: z * mp.ncdf(z),
             lambda z, s: mp.ncdf(z) + z * _density(z),
             lambda s: mp.ncdf(mp.sqrt(2)) + mp.sqrt(2) * _density(mp.sqrt(2)),
             2 * _density(mpf(0)),
+            largest_third=_third_of_gelu(mp.sqrt((7 - mp.sqrt(33)) / 2)),
         ),
         6: Activation(
             lambda z, s: z if z > 0 else mp.expm1(z),
@@ -202,6 +229,8 @@ def _exact(weights: Arrays) -> dict[str, Matrix]:
 
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
     """Those of the ball for its published radius."""
+    if "objective" in problem:
+        return of_objective(problem, weights, published)
     at = Network(problem, _exact(weights))
     J = at.jacobian
     values = eigenvalues(J * J.T)
@@ -226,7 +255,9 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
-    """The loss, of which the least possible value is 0."""
+    """The loss, of which the least possible value is 0; of a training objective ½‖∇L‖²."""
+    if "objective" in problem:
+        return frobenius(_Objective(problem, weights).gradient(_exact(weights))) ** 2 / 2
     return frobenius(Network(problem, _exact(weights)).residual) ** 2 / 2
 
 
@@ -234,8 +265,8 @@ def _row_norms(A: Matrix) -> list[mpf]:
     return [root_of_squares(A[i, :]) for i in range(A.rows)]
 
 
-def lipschitz(at: Network, radius: mpf) -> mpf:
-    """Λ = λ_max of the symmetric part of M_L, from c_l, r_l and M_l as the lemma has them."""
+def along(at: Network, radius: mpf) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
+    """c_l, r_l and M_l as the lemma has them."""
     count = len(at.W)
 
     def unit(index: int) -> Matrix:
@@ -244,6 +275,7 @@ def lipschitz(at: Network, radius: mpf) -> mpf:
     c = norm(at.inputs[0]) * unit(0)
     r = max(_row_norms(at.inputs[0])) * unit(0)
     M = mpmath.zeros(count)
+    yield c, r, M
     for index in range(1, count):
         activation, settings = at.activations[index - 1]
         slope, bend = activation.largest_slope(settings), activation.largest_bend
@@ -255,7 +287,124 @@ def lipschitz(at: Network, radius: mpf) -> mpf:
         A = norm(at.inputs[index]) + slope * frobenius(c) * moved
         alpha = max(_row_norms(at.inputs[index])) + slope * frobenius(r) * moved
         c, r = slope * w * c + A * unit(index), slope * w * r + alpha * unit(index)
+        yield c, r, M
+
+
+def lipschitz(at: Network, radius: mpf) -> mpf:
+    """Λ = λ_max of the symmetric part of M_L."""
+    *_, (_, _, M) = along(at, radius)
+    return _bend(M)
+
+
+def _bend(M: Matrix) -> mpf:
     return max(eigenvalues((M + M.T) / 2)[0], mpf(0))
+
+
+class _Objective:
+    """c Σ ℓ(f(x_i), y_i) + ½ decay ‖θ‖²: ℓ = ½‖f - y‖² with c = 2, or the cross-entropy with c = 1; a mean divides c."""
+
+    def __init__(self, problem: Arrays, weights: Arrays) -> None:
+        self.entropy = "labels" in problem
+        k = int(problem["layers"][-1, 0])
+        Y = np.eye(k)[problem["labels"]] if self.entropy else problem["Y"]
+        self.problem = {**problem, "Y": Y}
+        self.decay = mpf(float(problem["objective"][0, 0]))
+        mean = bool(problem["objective"][0, 1])
+        self.scale = mpf(1 if self.entropy else 2) / ((len(Y) if self.entropy else Y.size) if mean else 1)
+
+    def at(self, weights: dict[str, Matrix]) -> Network:
+        return Network(self.problem, weights)
+
+    def slopes(self, at: Network) -> Matrix:
+        """∇ℓ, row by row; the residual of the network is f - Y."""
+        if not self.entropy:
+            return at.residual
+        f = at.residual + at.Y
+        rows = [[mp.exp(z) for z in f[i, :]] for i in range(f.rows)]
+        return mpmath.matrix([[x / mpmath.fsum(row) for x in row] for row in rows]) - at.Y
+
+    def gradient(self, weights: dict[str, Matrix]) -> Matrix:
+        """∇L, unit by unit: the row of W, then the bias."""
+        at = self.at(weights)
+        slopes = mpmath.matrix(list(self.slopes(at)))
+        return self.scale * (at.jacobian.T * slopes) + self.decay * mpmath.matrix(list(_flat(at, weights)))
+
+    def hessian(self, weights: dict[str, Matrix]) -> Matrix:
+        """By central differences in 100 digits."""
+        columns = []
+        for name, W in weights.items():
+            for place in ((i, j) for i in range(W.rows) for j in range(W.cols)):
+                ends = []
+                for sign in (1, -1):
+                    there = W.copy()
+                    there[place] += sign * STEP
+                    ends.append(self.gradient({**weights, name: there}))
+                columns.append((ends[0] - ends[1]) / (2 * STEP))
+        order = list(_order(self.at(weights), weights))
+        return mpmath.matrix([[columns[j][i] for j in order] for i in range(len(columns))])
+
+    def change(self, at: Network, radius: mpf) -> mpf:
+        """The bound of the change of the Hessian, by the recursion of the lemma."""
+        found = [(frobenius(c), frobenius(r), _bend(M)) for c, r, M in along(at, radius)]
+        q = mpf(0)
+        for index in range(1, len(at.W)):
+            c, r, m = found[index - 1]
+            activation, settings = at.activations[index - 1]
+            slope, bend, third = activation.largest_slope(settings), activation.largest_bend, activation.largest_third
+            moved = radius if at.trains[index][0] else mpf(0)
+            w, omega = norm(at.W[index]) + moved, max(_row_norms(at.W[index].T)) + moved
+            q = slope * w * q + omega * (third * r**2 * c + 3 * bend * r * m)
+            q += 3 * (bend * r * c + slope * m) if at.trains[index][0] else 0
+        c, r, m = found[-1]
+        second, third = (mpf(1) / 2, mp.sqrt(6) / 9) if self.entropy else (mpf(1), mpf(0))
+        slopes = frobenius(self.slopes(at)) + second * c * radius
+        return self.scale * (third * r * c**2 + 3 * second * c * m + slopes * q)
+
+
+def _order(at: Network, weights: dict[str, Matrix]) -> Iterator[int]:
+    """Where the numbers of each unit, as the Jacobian has them, are among all weights by their names."""
+    first, place = {}, 0
+    for name, W in weights.items():
+        first[name], place = place, place + W.rows * W.cols
+    for index, W in enumerate(at.W, 1):
+        for j in range(W.rows):
+            if f"W{index}" in weights:
+                yield from (first[f"W{index}"] + j * W.cols + m for m in range(W.cols))
+            if f"b{index}" in weights:
+                yield first[f"b{index}"] + j
+
+
+def _flat(at: Network, weights: dict[str, Matrix]) -> Iterator[mpf]:
+    every = [x for W in weights.values() for x in W]
+    return (every[place] for place in _order(at, weights))
+
+
+def of_objective(problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
+    """The quantities of a minimum."""
+    objective, at_weights = _Objective(problem, weights), _exact(weights)
+    at, gradient, H = objective.at(at_weights), objective.gradient(at_weights), objective.hessian(at_weights)
+    values = eigenvalues(H)
+    least, largest = max(values[-1], mpf(0)), max(values[0], -values[-1])
+    sizes = objective.scale * frobenius(at.jacobian) ** 2 * (1 + frobenius(objective.slopes(at))) + frobenius(H)
+    lost = LOSS * sizes * at.amplification**2
+    square = frobenius(gradient) ** 2 / 2
+    found = {
+        "initial_gap": Reference(square, 8 * UNIT * square),
+        "lambda_min_H": Reference(least, min(least, lost)),
+        "norm_H": Reference(largest, lost),
+    }
+    if "ball" in published:
+        radius = mpf(published["ball"])
+        bound = objective.change(at, radius)
+        seen = None
+        if radius > 0:
+            draw = np.random.default_rng(0)
+            step = {name: exact(draw.standard_normal((W.rows, W.cols))) for name, W in at_weights.items()}
+            size = root_of_squares([frobenius(S) for S in step.values()])
+            there = objective.hessian({name: W + radius / size * step[name] for name, W in at_weights.items()})
+            seen = norm(there - H) / radius
+        found["lipschitz_H"] = Reference(bound, NORMS * bound, attained=seen)
+    return found
 
 
 def kink_margin(at: Network, radius: mpf) -> tuple[mpf | None, mpf]:

@@ -6,21 +6,22 @@ from collections.abc import Callable
 
 import torch
 from enclosed import Stored, certified
-from good_runs import sequential
+from good_runs import sequential, shift
 from torch import Tensor, nn
 
 import surefoot as sf
-from surefoot_check.feed_forward.enclosures import Measured
+from surefoot_check.feed_forward.quantities import enclosed
 
 from .arrays import normal
 
 SMOOTH = (nn.Tanh, nn.Sigmoid, nn.Softplus, nn.SiLU, nn.GELU, nn.ELU)
 Problem = tuple[nn.Sequential, Tensor, Tensor]
+Settled = tuple[nn.Sequential, sf.TorchLoss]
 
 
 def shared(name: str) -> Callable[..., dict[str, tuple[float, float]]] | None:
     """Where all base quantities are enclosed."""
-    return Measured.base_quantities
+    return enclosed
 
 
 def near(net: nn.Sequential, X: Tensor, error: float, seed: int = 5) -> Problem:
@@ -97,8 +98,54 @@ def families() -> dict[str, Callable[[], Problem]]:
     }
 
 
+def _settled(net: nn.Sequential, criterion: nn.Module, decay: float, seed: int, scale: float = 1.0) -> Settled:
+    """At a minimum, moved off by a millionth."""
+    width, k = net[0].in_features, net[-1].out_features  # pyright: ignore[reportAttributeAccessIssue]
+    X, Y = scale * normal(5, width, seed=seed), normal(5, k, seed=seed + 1)  # pyright: ignore[reportArgumentType]
+    targets = Y.argmax(dim=1) if isinstance(criterion, nn.CrossEntropyLoss) else Y
+    loss = sf.TorchLoss(criterion, X, targets, decay)
+    sf.newton(net, loss)
+    shift(net, 1e-6, seed)
+    return net, loss
+
+
+def _small(activation: nn.Module, seed: int) -> nn.Sequential:
+    return sequential(nn.Linear(2, 3), activation, nn.Linear(3, 2), seed=seed)
+
+
+def _partly_frozen() -> Settled:
+    net = sequential(nn.Linear(2, 3), nn.SiLU(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 2), seed=6)
+    net[2].weight.requires_grad_(False)  # pyright: ignore[reportCallIssue]
+    net[4].bias.requires_grad_(False)  # pyright: ignore[reportCallIssue]
+    return _settled(net, nn.CrossEntropyLoss(reduction="sum"), 0.5, 6)
+
+
+def _at_random() -> Settled:
+    net = _small(nn.Tanh(), 7)
+    return net, sf.TorchLoss(nn.MSELoss(), normal(5, 2, seed=7), normal(5, 2, seed=8), 1e-3)
+
+
+def minima() -> dict[str, Callable[[], Settled]]:
+    """Networks with training objectives by name."""
+    mean, total = nn.CrossEntropyLoss(), nn.MSELoss(reduction="sum")
+    deep = (nn.Linear(2, 2), nn.Softplus(), nn.Linear(2, 2, bias=False), nn.Sigmoid(), nn.Linear(2, 2))
+    return {
+        "mean of squares": lambda: _settled(_small(nn.Tanh(), 1), nn.MSELoss(), 0.05, 1),
+        "cross-entropy": lambda: _settled(_small(nn.GELU(), 2), mean, 0.05, 2),
+        "sum of squares, three layers": lambda: _settled(sequential(*deep, seed=3), total, 1.0, 3),
+        "cross-entropy, SiLU": lambda: _settled(_small(nn.SiLU(), 4), mean, 0.1, 4),
+        "two linear layers": lambda: _settled(_small(nn.Identity(), 5), total, 0.5, 5),
+        "partly frozen": _partly_frozen,
+        "at random weights": _at_random,
+        "large samples": lambda: _settled(_small(nn.Sigmoid(), 9), mean, 0.2, 9, scale=20.0),
+        "one layer": lambda: _settled(sequential(nn.Linear(3, 2), seed=10), mean, 0.1, 10),
+    }
+
+
 def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
     """Every family for every theorem."""
+    if theorem == "feed-forward/minimum":
+        return {name: lambda b=build: certified(*b(), theorem) for name, build in minima().items()}
 
     def make(build: Callable[[], Problem]) -> Stored:
         net, X, Y = build()
