@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.losses import LinearMapLoss, Loss
+from .._core.registry import system_of
 from .rows import Table
 
 
@@ -45,8 +46,9 @@ class Built:
         assert isinstance(X, Tensor)
         with torch.no_grad():
             outputs = {"": self.net(X).reshape(len(X), -1)}
-            if isinstance(self.loss, LinearMapLoss):
-                outputs["optimum_"] = X @ self.loss.optimum
+            problem = system_of(self.net).problem(self.net, self.loss)
+            if isinstance(problem, LinearMapLoss):  # what its network is trained to
+                outputs["optimum_"] = X @ problem.optimum
         scores: dict[str, float] = {"test_rows": len(X)}
         for prefix, output in outputs.items():
             if self.table.classes is not None:
