@@ -108,6 +108,7 @@ def test_activations_are_those_of_the_library() -> None:
         (("--learning-rate", "-1"), "--learning-rate is -1.0; it must be a positive number"),
         (("--optimizer-steps", "0"), "--optimizer-steps is 0; it must be at least 1"),
         (("--optimizer", "sgd", "--learning-rate", "100"), "take a lower learning rate"),
+        (("--certify-every", "5"), "certify_every does not apply to feed-forward networks"),
     ],
 )
 def test_bad_options(run, table: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:

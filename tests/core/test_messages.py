@@ -126,7 +126,7 @@ CERTIFY: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.certify(None, LOSS), TypeError, r"net is a NoneType; pass one of"),
     (lambda: sf.certify(network(), X), TypeError, r"loss is a Tensor; pass a loss, for example sf.SquaredLoss"),  # type: ignore[arg-type]
     (lambda: sf.certify(network().float(), LOSS), TypeError, r"net.W1 has dtype float32; use float64: net.double\(\)"),
-    (lambda: sf.certify(broken(nan), LOSS), ValueError, r"net.W2 has non-finite entries; start from finite weights"),
+    (lambda: sf.certify(broken(nan), LOSS), ValueError, r"net.W2 has non-finite entries; use finite weights"),
     (
         lambda: sf.certify(network().to("meta"), LOSS),
         ValueError,

@@ -141,8 +141,9 @@ REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
     (_shared_weight, ValueError, r"net\[2\].weight is that of net\[0\].weight"),
     (_frozen, ValueError, r"every weight of net is frozen \(requires_grad=False\)"),
     (_hooked, ValueError, r"net\[1\], Tanh, has hooks"),
-    (_broken, ValueError, r"net.W2 has non-finite entries"),
-    (lambda: nn.Sequential(nn.Linear(3, 2)).half(), TypeError, r"net.W1 has dtype float16; use float64"),
+    (_broken, ValueError, r"net\[2\].\w+ has non-finite entries"),
+    (lambda: nn.Sequential(nn.LazyLinear(2)), TypeError, r"net\[0\], LazyLinear, has no weights yet"),
+    (lambda: nn.Sequential(nn.Linear(3, 2)).half(), TypeError, r"net\[0\].weight has dtype float16; use float64"),
 ]
 
 

@@ -63,6 +63,17 @@ def test_no_more_than_the_share_of_the_time_is_spent(monkeypatch: pytest.MonkeyP
     assert len(watch.history) >= 5 and sum(seen.seconds for seen in watch.history) <= 0.25 * now[0]
 
 
+def test_weights_that_are_not_finite_are_a_look_without_certificate() -> None:
+    net, X, Y = setting()
+    watch = sf.watch(net, sf.SquaredLoss(X, Y), every=1, share=1.0, report=None)
+    watch.step()
+    before = watch.certificate
+    with torch.no_grad():
+        net[0].bias[3] = torch.nan
+    assert watch.step() is None and watch.certificate is before and watch.margin == 0.0
+    assert watch.history[-1].iteration == 2 and watch.history[-1].gap == float("inf") and not watch.history[-1].holds
+
+
 def test_a_jacobian_without_full_rank_has_no_margin() -> None:
     net, X, Y = setting()
     watch = sf.watch(net, sf.SquaredLoss(X[[0, 1, 0]], Y[:3]), every=1, report=None)
@@ -82,6 +93,11 @@ def test_a_jacobian_without_full_rank_has_no_margin() -> None:
             TypeError,
             "net is a TwoLayerLinear; sf.watch takes a torch.nn",
         ),
+        ({"report": 5}, TypeError, "report is 5; pass a function"),
+        ({"loss": 5}, TypeError, "loss is a int; pass sf.SquaredLoss"),
+        ({"loss": sf.SquaredLoss(normal(6, 4, seed=1), normal(6, 1, seed=2))}, ValueError, "the loss has 4 inputs"),
+        ({"net": nn.Sequential(nn.Linear(3, 1), nn.Softmax(1))}, TypeError, "Softmax, is not supported"),
+        ({"net": nn.Sequential(nn.Linear(3, 1)).half()}, TypeError, "has dtype float16"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], kind: type[Exception], message: str) -> None:

@@ -75,7 +75,7 @@ def _everything() -> dict[str, Any]:
         "systems": [
             {
                 "name": s.name,
-                "network": _summary(s.network).split(";")[0],
+                "network": s.words.networks or _summary(s.network).split(";")[0],
                 "default_theorem": s.default_theorem,
                 "commands": _commands(s),
             }

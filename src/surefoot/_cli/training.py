@@ -22,6 +22,7 @@ from .._core.registry import descendable_of, system_named
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
+from .._core.system import Recordable
 from .built import Built, Question
 from .errors import Exit, NoCertificate, message_of
 from .options import Flag, Json, KeepProblem, Quiet, TrainOptions
@@ -209,6 +210,9 @@ def run_train(options: Training) -> int:
     plan = PLANS.get(options.theorem or "")
     if plan is not None and plan.untrainable:
         raise ValueError(f"{options.theorem} {plan.untrainable}")
+    system = system_named(options.system)
+    if options.certify_every is not None and not isinstance(system, Recordable):
+        raise ValueError(system.refusal("certify_every"))
     if not options.resume:
         refuse_existing(Path(options.out), "choose another with --out, or go on with the run in it with --resume")
     try:

@@ -106,12 +106,12 @@ def holds_numbers(name: str, tensor: Tensor) -> None:
 
 
 def network_weight(name: str, W: Tensor) -> None:
-    """Raise ``TypeError`` unless a network's weight is float64, ``ValueError`` unless it is finite."""
+    """Raise ``TypeError`` unless a weight, which errors call ``name``, is float64, ``ValueError`` unless it is finite."""
     if W.dtype != torch.float64:
-        raise TypeError(f"net.{name} has dtype {str(W.dtype).removeprefix('torch.')}; use float64: net.double()")
-    holds_numbers(f"net.{name}", W)
+        raise TypeError(f"{name} has dtype {str(W.dtype).removeprefix('torch.')}; use float64: net.double()")
+    holds_numbers(name, W)
     if not bool(W.isfinite().all()):
-        raise ValueError(f"net.{name} has non-finite entries; start from finite weights")
+        raise ValueError(f"{name} has non-finite entries; use finite weights")
 
 
 def positive_integer(name: str, value: Any) -> int:

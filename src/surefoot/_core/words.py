@@ -33,6 +33,7 @@ class Words:
         subject: what a certificate is of.
         problems: what a run is about, by the kind of its problem; others are the loss of that name.
         engines: what each engine works on.
+        networks: what they are, where the docstring of their class does not say.
         instead: for what the system cannot do ("certify", "descend", "trace", "certify_every"): why, and what to do; see
             ``System.refusal``.
         targets: relative gaps for which guaranteed iterations are shown.
@@ -50,6 +51,7 @@ class Words:
     subject: str = "these weights and data"
     problems: Mapping[str, str] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
+    networks: str = ""
     instead: Mapping[str, str] = field(default_factory=dict)
     targets: tuple[float, ...] = (1e-2, 1e-6, 1e-10)
     iterations: str = "iterations"

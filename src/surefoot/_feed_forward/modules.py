@@ -58,8 +58,8 @@ def _softplus(z: Tensor, settings: Settings) -> Tensor:
 
 
 def _only(name: str, value: object, module: Any) -> str:
-    found = getattr(module, name)
-    return "" if found == value else f"has {name}={found!r}; only {name}={value!r} is supported"
+    setting = getattr(module, name)
+    return "" if setting == value else f"has {name}={setting!r}; only {name}={value!r} is supported"
 
 
 def _threshold(module: Any) -> str:
@@ -131,6 +131,8 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
     layers: list[Layer] = []
     for name, module in _flat(net, ""):
         what = f"net[{name}], {type(module).__name__},"
+        if isinstance(module, nn.LazyLinear):
+            raise TypeError(f"{what} has no weights yet; call net on some data once, so that it becomes a Linear")
         if module._forward_hooks or module._forward_pre_hooks:
             raise ValueError(f"{what} has hooks, which may change what it computes; remove them")
         if type(module) is nn.Linear:
@@ -201,25 +203,28 @@ def table(layers: list[Layer]) -> tuple[Tensor, Tensor]:
 def weights_of(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:
     """Those weights themselves that are trained, or those that are frozen, by their names in files: W1 (outputs, inputs),
     b1 (outputs,), and so on."""
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for number, layer in enumerate(layers, 1):
-        found[f"W{number}"] = layer.linear.weight
+        weights[f"W{number}"] = layer.linear.weight
         if layer.linear.bias is not None:
-            found[f"b{number}"] = layer.linear.bias
-    return {name: weight for name, weight in found.items() if weight.requires_grad == trained}
+            weights[f"b{number}"] = layer.linear.bias
+    return {name: weight for name, weight in weights.items() if weight.requires_grad == trained}
 
 
-def exactly(what: str, weight: Tensor) -> Tensor:
-    """A copy in float64, which holds every float32 number exactly.
+def exactly(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:
+    """Copies of ``weights_of`` in float64, which holds every float32 number exactly.
 
     Raises:
         TypeError: another dtype.
         ValueError: an entry that is not finite.
     """
-    found = weight.detach()
-    found = found.double() if found.dtype is torch.float32 else found.clone()
-    network_weight(what, found)
-    return found
+    copies: dict[str, Tensor] = {}
+    for name, weight in weights_of(layers, trained).items():
+        values = weight.detach()
+        copies[name] = values.double() if values.dtype is torch.float32 else values.clone()
+        layer = layers[int(name[1:]) - 1]
+        network_weight(f"net[{layer.name}].{'weight' if name[0] == 'W' else 'bias'}", copies[name])
+    return copies
 
 
 def build(rows: Tensor, settings: Tensor, trained: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> nn.Sequential:

@@ -59,7 +59,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             ValueError: see ``modules.layers_of``, shapes or devices that do not fit, or an objective of a network with kinks.
         """
         layers = layers_of(net)
-        frozen = {name: exactly(name, weight) for name, weight in weights_of(layers, trained=False).items()}
+        frozen = exactly(layers, trained=False)
         if isinstance(loss, NetworkObjective):  # a problem of this system is one already
             loss = loss.loss
         if isinstance(loss, TorchLoss):
@@ -93,7 +93,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             TypeError: weights that are neither float64 nor float32.
             ValueError: non-finite weights.
         """
-        return {name: exactly(name, weight) for name, weight in weights_of(layers_of(net)).items()}
+        return exactly(layers_of(net))
 
     def measured(self, net: nn.Sequential, loss: Trained, theorem: Theorem) -> Measured:
         """Of the Jacobian or the Hessian at the current weights, and its change on the least ball that will do."""
@@ -132,8 +132,9 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             return suggestion_for_minimum(loss, failed, quantities)
         if any("outputs than parameters" in name for name in failed):
             return (
-                "use a wider network or fewer rows: with more outputs than parameters, no exact fit is isolated from failure; "
-                "whether training has converged to a minimum says sf.certify(net, sf.TorchLoss(...))"
+                "use a wider network or fewer rows: with more outputs (rows times those of the network) than parameters, the "
+                "Jacobian cannot have full row rank; whether training has converged to a minimum says "
+                "sf.certify(net, sf.TorchLoss(...))"
             )
         if any("full row rank" in name for name in failed):
             return self._nearest_kink(net, loss, 0.0) or _without_rank(loss)
@@ -232,10 +233,10 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
 
 def _require_fit(layers: list[Layer], X: Tensor, outputs: int) -> None:
     """Raise ``ValueError`` where the layers do not fit together, or to data of so many outputs."""
-    found = layers[0].linear.in_features, layers[-1].linear.out_features
-    if found != (X.shape[1], outputs):
+    sizes = layers[0].linear.in_features, layers[-1].linear.out_features
+    if sizes != (X.shape[1], outputs):
         raise ValueError(
-            f"net maps {found[0]} inputs to {found[1]} outputs, the loss has {X.shape[1]} inputs and {outputs} outputs; "
+            f"net maps {sizes[0]} inputs to {sizes[1]} outputs, the loss has {X.shape[1]} inputs and {outputs} outputs; "
             "build the network with as many"
         )
     for before, layer in itertools.pairwise(layers):

@@ -13,6 +13,8 @@ from torch import nn
 from .._core.certificate import Certificate
 from .._core.descent import certify
 from .._core.losses import Loss
+from .._core.registry import system_of
+from .._core.samples import sample_loss
 from .._core.validate import positive_integer
 
 
@@ -42,7 +44,7 @@ class Watch:
         iteration: how often ``step`` was called.
         certified: the first iteration at which an exact fit was guaranteed; ``None`` before.
         certificate: the newest certificate; ``None`` before the first look.
-        history: all looks.
+        history: all looks. One at weights that are not finite has no certificate, an infinite gap and the margin 0.
     """
 
     def __init__(
@@ -56,6 +58,10 @@ class Watch:
         self.every = positive_integer("every", every)
         if isinstance(share, bool) or not isinstance(share, Real) or not 0.0 < share <= 1.0:
             raise ValueError(f"share is {share!r}; it must be positive and at most 1")
+        if report is not None and not callable(report):
+            raise TypeError(f"report is {report!r}; pass a function that takes a line of text, or None")
+        system = system_of(net)
+        system.reduced(net, system.problem(net, sample_loss(loss)))
         self._net, self._loss, self._share, self._report = net, loss, float(share), report
         self.iteration = 0
         self.certified: int | None = None
@@ -73,31 +79,36 @@ class Watch:
         """Call this once after every step of the optimiser. Every so many calls it looks at the weights, and returns the
         certificate then; a look that would take more than the given share of the time is left out.
 
+        A training that diverged, so that weights are not finite, is no error: the look says so, and there is no certificate.
+
         Raises:
             TypeError, ValueError: as ``sf.certify``, at a look.
         """
         self.iteration += 1
         if self.iteration % self.every or not self._affordable():
             return None
+        if not all(bool(weight.isfinite().all()) for weight in self._net.parameters()):
+            self.history.append(Seen(self.iteration, math.inf, 0.0, False, 0.0))
+            return None
         return self.look()
 
     def look(self) -> Certificate:
         """Look at the weights now, whatever it takes."""
         start = time.monotonic()
-        found = certify(self._net, self._loss, "feed-forward/local")
+        certificate = certify(self._net, self._loss, "feed-forward/local")
         seconds = time.monotonic() - start
         self._spent += seconds
-        self.certificate = found
-        seen = Seen(self.iteration, found.initial_gap, margin(found), found.holds, seconds)
+        self.certificate = certificate
+        seen = Seen(self.iteration, certificate.initial_gap, margin(certificate), certificate.holds, seconds)
         self.history.append(seen)
-        if found.holds and self.certified is None:
+        if certificate.holds and self.certified is None:
             self.certified = self.iteration
             if self._report is not None:
                 self._report(
-                    f"surefoot: from iteration {self.iteration} on an exact fit is guaranteed within {found.radius:.3g} of the "
-                    f"weights (margin {seen.margin:.3g})"
+                    f"surefoot: from iteration {self.iteration} on an exact fit is guaranteed within "
+                    f"{certificate.radius:.3g} of the weights (margin {seen.margin:.3g})"
                 )
-        return found
+        return certificate
 
     def _affordable(self) -> bool:
         """Whether one more look like the last would stay within the share of the time."""

@@ -27,9 +27,9 @@ WORDS = Words(
         "lipschitz_H": ("Λ₃", "the Hessian changes at most Λ₃ times as much as the weights, on the ball"),
         "g0": ("g₀", "bound of the norm of the gradient at these weights"),
         "m_star": ("m*", "smallest eigenvalue that the Hessian keeps; the rate is proportional to it"),
-        "norm_H_ball": ("M", "largest eigenvalue of the Hessian within the radius"),
+        "norm_H_ball": ("M", "largest eigenvalue of the Hessian on the ball"),
         "loss_gap": ("g₀²/2m*", "the objective at these weights is above its value at the minimum by at most this"),
-        "norm_J_ball": ("b", "largest singular value of the Jacobian within that distance"),
+        "norm_J_ball": ("b", "largest singular value of the Jacobian on the ball"),
     },
     gap="the squared loss itself, or ½‖∇L‖² of a training objective L",
     title="Squared loss, or ½‖∇L‖² of a training objective (gap)",
@@ -38,6 +38,7 @@ WORDS = Words(
         "network-mse": "squared error of a feed-forward network, with weight decay",
         "network-cross-entropy": "cross-entropy of a feed-forward network, with weight decay",
     },
+    networks="A plain torch.nn.Sequential of Linear layers and activations",
     engines={"weights": "the weights themselves"},
     instead={
         "trace": "sf.Trace does not record feed-forward networks, whose theorem is about a state; certify the state "

@@ -99,7 +99,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
             ValueError: shapes or devices that do not fit the loss, or non-finite weights.
         """
         for name in ("W", "A", "b"):
-            network_weight(name, getattr(net, name))
+            network_weight(f"net.{name}", getattr(net, name))
         (_, d), p = loss.X.shape, loss.Y.shape[1]
         if net.inputs != d or net.outputs != p:
             raise ValueError(

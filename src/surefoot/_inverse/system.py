@@ -77,7 +77,7 @@ class InverseSystem(Certifiable[LearnedInverse, Spectrum]):
             TypeError: coefficients that are not float64.
             ValueError: non-finite or huge coefficients.
         """
-        network_weight("coefficients", net.coefficients.detach())
+        network_weight("net.coefficients", net.coefficients.detach())
         with checkable("the coefficients are", "use coefficients of order 1"):
             problem = rigorous.load_problem(loss.kind, {k: tensor.numpy() for k, tensor in loss.arrays().items()})
             coefficients = {name: tensor.cpu().numpy() for name, tensor in self.reduced(net, loss).items()}

@@ -38,7 +38,7 @@ def reduce(net: LinearResNet, loss: LinearMapLoss, subspace: bool = True) -> Red
         raise TypeError(f"loss is a {type(loss).__name__}; linear ResNets take sf.SquaredLoss")
     A, B, W = net.A, net.B, net.W.detach()
     for name, value in (("A", A), ("B", B), ("W", W)):
-        network_weight(name, value)
+        network_weight(f"net.{name}", value)
     loss.require_net(A.shape[1], B.shape[0], A.device, ("d", "k"))
     if loss.basis is not None:
         A = A @ loss.basis

@@ -43,7 +43,7 @@ def reduced_weights(net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Tensor, T
     """
     W1, W2 = net.W1.detach(), net.W2.detach()
     for name, W in (("W1", W1), ("W2", W2)):
-        network_weight(name, W)
+        network_weight(f"net.{name}", W)
     loss.require_net(len(W1), len(W2), W1.device, ("n", "m"))
     return loss.restrict(W1), W2
 
