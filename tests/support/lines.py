@@ -10,6 +10,7 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from surefoot_check.systems import SYSTEMS
@@ -35,6 +36,7 @@ ASIDE = {
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
+@cache
 def lines_of_code(source: str) -> int:
     """Lines that hold more than a comment or a docstring; of a text over several lines each one."""
     docstrings = {
