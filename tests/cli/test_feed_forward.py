@@ -33,7 +33,7 @@ def test_training_ends_where_a_fit_is_guaranteed_and_descends_to_it(run, table: 
     assert record["audit"]["verdict"] == "no violation"
     scores = json.loads((tmp_path / "run" / "config.json").read_text())["evaluation"]
     assert "test_rmse" in scores and not [name for name in scores if name.startswith("optimum")]  # no linear map's
-    assert (tmp_path / "run" / "report.html").is_file()
+    assert f", 8 drawn of {record['problem']['train_rows']} rows" in (tmp_path / "run" / "report.html").read_text()
     assert check(tmp_path / "run").outcome is Outcome.ACCEPT
     assert run("check", tmp_path / "run").code == 0
 

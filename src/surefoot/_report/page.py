@@ -87,8 +87,10 @@ def _subject(facts: Facts) -> Markup:
         return Markup("")
     lines = []
     if isinstance(data.get("data"), str):
-        rows = data.get("train_rows")
-        lines.append(paragraph(Markup("<b>Data:</b>"), data["data"] + (f", {number(rows)} rows" if rows else "")))
+        rows, drawn = data.get("train_rows"), data.get("drawn_rows")
+        share = f"{number(drawn)} drawn of " if rows and drawn and drawn < rows else ""
+        count = f", {share}{number(rows)} rows" if rows else ""
+        lines.append(paragraph(Markup("<b>Data:</b>"), data["data"] + count))
     if isinstance(data.get("network"), str):
         lines.append(paragraph(Markup("<b>Network:</b>"), data["network"]))
     for name, label in (("prepared", "Prepared:"), ("merged", "Merged:")):
