@@ -16,6 +16,7 @@ import numpy as np
 from ..rigor.approximation import Approximation
 from ..rigor.bounds import Array, Level
 from ..rigor.functions import evaluated
+from ..rigor.normal import normal_cdf
 
 Settings = tuple[float, float]
 """The numbers of an activation that has any: the slope below 0 of a leaky ReLU, the two ends of a hard tanh; else zeros."""
@@ -117,10 +118,6 @@ def _ball(x: float, like: Any) -> Any:
     return type(like)(x)
 
 
-def _exact_normal(z: Any) -> Any:
-    return (-z / _ball(2.0, z).sqrt()).erfc() / 2
-
-
 def _lower(a: Any, b: Any) -> Any:
     return -(-a).max(-b)
 
@@ -181,7 +178,7 @@ ACTIVATIONS: dict[int, Activation] = {
             bend=0.797884560802866,
             value=_gelu,
             derivative=_gelu_slope,
-            exact=lambda z, settings: z * _exact_normal(z),
+            exact=lambda z, settings: z * normal_cdf(z),
         ),
         Activation(
             code=6,

@@ -1,7 +1,7 @@
 """Functions of the entries of a matrix, with bounds of their errors: numpy's at level ``fast``, FLINT's at level ``exact``.
 
-Level ``fast`` trusts numpy's exp, expm1, log1p and tanh within 8 ulp. The normal distribution function is FLINT's at both levels,
-as numpy has none.
+Level ``fast`` trusts numpy's exp, expm1, log1p and tanh within 8 ulp. Of the normal distribution, which numpy has not, it uses
+Taylor polynomials with FLINT's coefficients (``normal``), and trusts no function of numpy's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from .approximation import Approximation
 from .balls import float_above
 from .bounds import EXP_ERROR, FAST, UNIT_ROUNDOFF, Array, Level, frobenius_upper, up
 from .intervals import TINY
+from .normal import FUNCTIONS, normal
 
 PRECISION = 96
 """Bits of the ball arithmetic."""
@@ -44,34 +45,23 @@ def _exact_softplus(z: Any) -> Any:
     return z.exp().log1p() if z < 0 else z + (-z).exp().log1p()
 
 
-def _exact_cdf(z: Any) -> Any:
-    return (-z / _two(z).sqrt()).erfc() / 2
-
-
-def _two(z: Any) -> Any:
-    return type(z)(2)
-
-
-def _exact_density(z: Any) -> Any:
-    return (-z * z / 2).exp() / (2 * type(z).pi()).sqrt()
-
-
 BALLS: dict[str, Callable[[Any], Any]] = {
     "tanh": lambda z: z.tanh(),
     "sigmoid": lambda z: 1 / (1 + (-z).exp()),
     "softplus": _exact_softplus,
     "exp": lambda z: z.exp(),
     "expm1": lambda z: z.expm1(),
-    "normal_cdf": _exact_cdf,
-    "normal_density": _exact_density,
+    **FUNCTIONS,
 }
 """The same of balls; the normal distribution beside them."""
 
 
 def evaluated(name: str, Z: Array, level: Level) -> Approximation:
     """f(Z) for the function of that name, entry by entry. NaN where it overflows at level ``fast``."""
-    if level is not FAST or name not in NUMPY:
+    if level is not FAST:
         return _by_balls(BALLS[name], Z)
+    if name in FUNCTIONS:
+        return normal(name, Z)
     with np.errstate(over="ignore", under="ignore"):
         V = np.asarray(NUMPY[name](Z), dtype=np.float64)
     return Approximation(V, up(RELATIVE * frobenius_upper(V) + TINY * V.size, 2))
