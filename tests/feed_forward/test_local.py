@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from good_runs import nearly_fitted, sequential
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from independent import feed_forward as exact
+from mpmath import mpf
 from torch import Tensor, nn
 
 import surefoot as sf
@@ -33,7 +35,12 @@ from surefoot_check.rigor.exact import EXACT
 from surefoot_check.verdict import Outcome
 
 F64 = torch.float64
-MODULES = (nn.Tanh, nn.Sigmoid, nn.Softplus, nn.SiLU, nn.GELU, nn.ELU, nn.ReLU, nn.LeakyReLU, nn.Hardtanh, nn.Identity)
+GIVEN = {3: (1.7, 0.0), 6: (-0.6, 0.0), 8: (-1.5, 0.0), 9: (-0.7, 1.2)}
+"""Settings by code."""
+MODULES = (
+    *(nn.Tanh, nn.Sigmoid, nn.Softplus, nn.SiLU, nn.GELU, nn.ELU, nn.ReLU, nn.LeakyReLU, nn.Hardtanh, nn.Identity),
+    *(partial(nn.Softplus, 2.5), partial(nn.ELU, 0.4), partial(nn.ELU, -1.5)),
+)
 
 
 def drawn(seed: int, error: float) -> tuple[nn.Sequential, sf.SquaredLoss]:
@@ -120,7 +127,7 @@ def test_the_exact_steps_keep_the_state_test_at_its_sharp_example() -> None:
 @pytest.mark.parametrize("level", [FAST, EXACT], ids=lambda level: level.name)
 @pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=lambda activation: activation.name)
 def test_activations_and_their_derivatives_are_enclosed(activation: Any, level: Any) -> None:
-    given = {8: (0.3, 0.0), 9: (-0.7, 1.2)}.get(activation.code, (0.0, 0.0))
+    given = GIVEN.get(activation.code, (0.0, 0.0))
     Z = np.concatenate([np.linspace(-6.0, 6.0, 41), [-800.0, -40.0, -1e-9, 1e-9, 40.0, 800.0]])[None]
     V = activation.value(Z, given, level)
     with flint.ctx.workprec(200):
@@ -133,16 +140,16 @@ def test_activations_and_their_derivatives_are_enclosed(activation: Any, level: 
         for i in inside:  # a quotient of differences is off by at most Φ2 h
             z = flint.arb(float(Z[0, i]))
             slope = (activation.exact(z + h, given) - activation.exact(z, given)) / h
-            assert abs(slope - float(D.value[0, i])) <= D.error + activation.bend * h + 1e-15
+            assert abs(slope - float(D.value[0, i])) <= D.error + activation.bend(given) * h + 1e-15
     assert np.abs(D.value).max() <= activation.slope(given) * (1.0 + 1e-15) + D.error
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=lambda activation: activation.name)
 def test_constants_of_activations_are_rounded_up(activation: Any) -> None:
-    given, true = {8: (-1.5, 0.0), 9: (-0.7, 1.2)}.get(activation.code, (0.0, 0.0)), exact.ACTIVATIONS[activation.code]
+    given, true = GIVEN.get(activation.code, (0.0, 0.0)), exact.ACTIVATIONS[activation.code]
     for ours, theirs in (
-        (activation.slope(given), true.largest_slope(given)),
-        (activation.bend, true.largest_bend),
+        (activation.slope(given), true.largest_slope(tuple(map(mpf, given)))),
+        (activation.bend(given), true.largest_bend(tuple(map(mpf, given)))),
     ):
         assert theirs <= ours <= theirs * (1.0 + 1e-14)
     assert activation.kinks(given) == true.kinks(given)

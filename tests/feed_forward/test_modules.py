@@ -25,6 +25,8 @@ ACTIVATIONS = [
     nn.LeakyReLU(-0.4),
     nn.Hardtanh(-0.3, 2.0),
     nn.Softplus(threshold=90),
+    nn.Softplus(0.5, threshold=30),
+    nn.ELU(-0.7),
 ]
 
 
@@ -50,7 +52,7 @@ def test_the_loss_is_that_of_the_module(activation: nn.Module) -> None:
 def test_softplus_is_the_true_function() -> None:
     """Beyond its threshold torch's returns its argument, which is off by 2e-9."""
     z = torch.tensor([20.5], dtype=F64)
-    assert float(applied(3, z, (0.0, 0.0)) - z) == pytest.approx(1.25e-9, rel=1e-2)
+    assert float(applied(3, z, (1.0, 0.0)) - z) == pytest.approx(1.25e-9, rel=1e-2)
     assert float(nn.Softplus()(z) - z) == 0.0
 
 
@@ -122,8 +124,11 @@ REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
         ValueError,
         r"net\[2\], ReLU, does not follow",
     ),
-    (lambda: nn.Sequential(nn.Linear(3, 4), nn.ELU(0.5), LAST), ValueError, r"ELU, has alpha=0.5; only alpha=1.0 is"),
-    (lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(2.0), LAST), ValueError, r"has beta=2.0; only beta=1.0 is"),
+    (
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(-2.0), LAST),
+        ValueError,
+        r"Softplus, has settings \(-2.0, 0.0\), which are none",
+    ),
     (
         lambda: nn.Sequential(nn.Linear(3, 4), nn.Softplus(1.0, 5.0), LAST),
         ValueError,

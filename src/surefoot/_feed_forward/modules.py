@@ -21,7 +21,7 @@ from .._core.validate import network_weight
 Settings = tuple[float, float]
 NONE: Settings = (0.0, 0.0)
 LEAST_THRESHOLD = 20.0
-"""Of a softplus, from which on torch's function is the true one up to 2e-9."""
+"""Of a softplus, from which on torch's function is the true one up to 2e-9/β."""
 SUPPORTED = (
     "Linear, Flatten, Identity, Tanh, Sigmoid, Softplus, SiLU, GELU, ELU, ReLU, LeakyReLU, Hardtanh, "
     "Dropout in evaluation mode, and Sequential of these"
@@ -54,7 +54,7 @@ class Kind:
 
 
 def _softplus(z: Tensor, settings: Settings) -> Tensor:
-    return functional.softplus(z, threshold=40.0)  # from there on z itself is the nearest float
+    return functional.softplus(z, settings[0], threshold=40.0)  # from there on z itself is the nearest float
 
 
 def _only(name: str, value: object, module: Any) -> str:
@@ -65,16 +65,29 @@ def _only(name: str, value: object, module: Any) -> str:
 def _threshold(module: Any) -> str:
     if module.threshold < LEAST_THRESHOLD:
         return f"has threshold={module.threshold!r}; at least {LEAST_THRESHOLD:g} is needed, so that it is a softplus"
-    return _only("beta", 1.0, module)
+    return ""
 
 
 KINDS = (
     Kind(nn.Tanh, 1, lambda z, settings: torch.tanh(z)),
     Kind(nn.Sigmoid, 2, lambda z, settings: torch.sigmoid(z)),
-    Kind(nn.Softplus, 3, _softplus, obstacle=_threshold),
+    Kind(
+        nn.Softplus,
+        3,
+        _softplus,
+        lambda module: (float(module.beta), 0.0),
+        lambda settings: nn.Softplus(settings[0]),
+        _threshold,
+    ),
     Kind(nn.SiLU, 4, lambda z, settings: functional.silu(z)),
     Kind(nn.GELU, 5, lambda z, settings: functional.gelu(z), obstacle=partial(_only, "approximate", "none")),
-    Kind(nn.ELU, 6, lambda z, settings: functional.elu(z), obstacle=partial(_only, "alpha", 1.0)),
+    Kind(
+        nn.ELU,
+        6,
+        lambda z, settings: functional.elu(z, settings[0]),
+        lambda module: (float(module.alpha), 0.0),
+        lambda settings: nn.ELU(settings[0]),
+    ),
     Kind(nn.ReLU, 7, lambda z, settings: torch.relu(z)),
     Kind(
         nn.LeakyReLU,

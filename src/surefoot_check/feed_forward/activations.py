@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from ..rigor.approximation import Approximation
-from ..rigor.bounds import Array, Level
+from ..rigor.bounds import Array, Level, up
 from ..rigor.functions import evaluated
 from ..rigor.normal import normal_cdf
 
 Settings = tuple[float, float]
-"""The numbers of an activation that has any: the slope below 0 of a leaky ReLU, the two ends of a hard tanh; else zeros."""
+"""The numbers of an activation that has any: β of a softplus, α of an ELU, the slope below 0 of a leaky ReLU, the two ends of a
+hard tanh; else zeros."""
 NONE: Settings = (0.0, 0.0)
 """Those of an activation that has none."""
 Function = Callable[[Array, Settings, Level], Approximation]
@@ -34,27 +35,30 @@ class Activation:
         name: what people call it.
         settings: how many settings it has.
         slope: Φ1, given the settings.
-        bend: Φ2.
+        bend: Φ2, given the settings; of one side of a kink.
         value: φ(Z) with its error.
         derivative: φ'(Z) with its error; at a kink that of one side.
         exact: φ of a ball.
         kinks: where φ' jumps, given the settings, ascending.
+        allowed: whether settings are those of an activation, beyond ascending kinks.
     """
 
     code: int
     name: str
     settings: int = 0
     slope: Callable[[Settings], float]
-    bend: float
+    bend: Callable[[Settings], float]
     value: Function
     derivative: Function
     exact: Callable[[Any, Settings], Any]
     kinks: Callable[[Settings], tuple[float, ...]] = lambda settings: ()
+    allowed: Callable[[Settings], bool] = lambda settings: True
 
     def possible(self, settings: Settings) -> bool:
         """Whether these can be its settings."""
         kinks = self.kinks(settings)
-        return not any(settings[self.settings :]) and all(a < b for a, b in pairwise(kinks))
+        ascending = all(a < b for a, b in pairwise(kinks))
+        return not any(settings[self.settings :]) and ascending and self.allowed(settings)
 
 
 def _function(name: str) -> Function:
@@ -88,13 +92,31 @@ def _gelu_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
     return evaluated("normal_cdf", Z, level) + Approximation(Z) * evaluated("normal_density", Z, level)
 
 
+def stretched(name: str, slope: float, Z: Array, beta: float, level: Level) -> Approximation:
+    """f(βZ) for the function of that name, whose slope has at most this magnitude."""
+    scaled = Approximation(Z).times(beta)
+    found = evaluated(name, scaled.value, level)
+    return Approximation(found.value, up(found.error + slope * scaled.error, 2))
+
+
+def _softplus(Z: Array, settings: Settings, level: Level) -> Approximation:
+    found, beta = stretched("softplus", 1.0, Z, settings[0], level), settings[0]
+    return Approximation.rounded(found.value / beta, up(found.error / beta), underflow=True)
+
+
+def softplus_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
+    """ς(βz)."""
+    return stretched("sigmoid", 0.25, Z, settings[0], level)
+
+
 def _elu(Z: Array, settings: Settings, level: Level) -> Approximation:
-    below = evaluated("expm1", np.minimum(Z, 0.0), level)
+    below = Approximation(np.full_like(Z, settings[0])) * evaluated("expm1", np.minimum(Z, 0.0), level)
     return Approximation(np.where(Z > 0.0, Z, below.value), below.error)
 
 
 def _elu_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
-    return evaluated("exp", np.minimum(Z, 0.0), level)
+    below = Approximation(np.full_like(Z, settings[0])) * evaluated("exp", np.minimum(Z, 0.0), level)
+    return Approximation(np.where(Z > 0.0, 1.0, below.value), below.error)
 
 
 def _leaky(Z: Array, settings: Settings, level: Level) -> Approximation:
@@ -110,12 +132,17 @@ def _clipped_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
     return Approximation(np.where((settings[0] < Z) & (settings[1] > Z), 1.0, 0.0))
 
 
-def _of(number: float) -> Callable[[Settings], float]:
+def of(number: float) -> Callable[[Settings], float]:
+    """The number, whatever the settings."""
     return lambda settings: number
 
 
 def _ball(x: float, like: Any) -> Any:
     return type(like)(x)
+
+
+def _exact_softplus(z: Any) -> Any:
+    return z.max(_ball(0.0, z)) + (-abs(z)).exp().log1p()
 
 
 def _lower(a: Any, b: Any) -> Any:
@@ -125,8 +152,8 @@ def _lower(a: Any, b: Any) -> Any:
 IDENTITY = Activation(
     code=0,
     name="identity",
-    slope=_of(1.0),
-    bend=0.0,
+    slope=of(1.0),
+    bend=of(0.0),
     value=lambda Z, settings, level: Approximation(Z),
     derivative=lambda Z, settings, level: Approximation(np.ones_like(Z)),
     exact=lambda z, settings: z,
@@ -138,8 +165,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=1,
             name="tanh",
-            slope=_of(1.0),
-            bend=0.7698003589195011,
+            slope=of(1.0),
+            bend=of(0.7698003589195011),
             value=_function("tanh"),
             derivative=tanh_slope,
             exact=lambda z, settings: z.tanh(),
@@ -147,8 +174,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=2,
             name="sigmoid",
-            slope=_of(0.25),
-            bend=0.09622504486493764,
+            slope=of(0.25),
+            bend=of(0.09622504486493764),
             value=_function("sigmoid"),
             derivative=sigmoid_slope,
             exact=lambda z, settings: 1 / (1 + (-z).exp()),
@@ -156,17 +183,19 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=3,
             name="softplus",
-            slope=_of(1.0),
-            bend=0.25,
-            value=_function("softplus"),
-            derivative=_function("sigmoid"),
-            exact=lambda z, settings: z.max(_ball(0.0, z)) + (-abs(z)).exp().log1p(),
+            settings=1,
+            slope=of(1.0),
+            bend=lambda settings: up(0.25 * settings[0]),
+            value=_softplus,
+            derivative=softplus_slope,
+            exact=lambda z, settings: _exact_softplus(settings[0] * z) / settings[0],
+            allowed=lambda settings: settings[0] > 0.0,
         ),
         Activation(
             code=4,
             name="SiLU",
-            slope=_of(1.0998393201288671),
-            bend=0.5,
+            slope=of(1.0998393201288671),
+            bend=of(0.5),
             value=_silu,
             derivative=_silu_slope,
             exact=lambda z, settings: z / (1 + (-z).exp()),
@@ -174,8 +203,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=5,
             name="GELU",
-            slope=_of(1.128904145185155),
-            bend=0.797884560802866,
+            slope=of(1.128904145185155),
+            bend=of(0.797884560802866),
             value=_gelu,
             derivative=_gelu_slope,
             exact=lambda z, settings: z * normal_cdf(z),
@@ -183,17 +212,19 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=6,
             name="ELU",
-            slope=_of(1.0),
-            bend=1.0,
+            settings=1,
+            slope=lambda settings: max(1.0, abs(settings[0])),
+            bend=lambda settings: abs(settings[0]),
             value=_elu,
             derivative=_elu_slope,
-            exact=lambda z, settings: z.max(_ball(0.0, z)) + _lower(z, _ball(0.0, z)).expm1(),
+            exact=lambda z, settings: z.max(_ball(0.0, z)) + settings[0] * _lower(z, _ball(0.0, z)).expm1(),
+            kinks=lambda settings: () if settings[0] == 1.0 else (0.0,),
         ),
         Activation(
             code=7,
             name="ReLU",
-            slope=_of(1.0),
-            bend=0.0,
+            slope=of(1.0),
+            bend=of(0.0),
             value=lambda Z, settings, level: Approximation(np.maximum(Z, 0.0)),
             derivative=lambda Z, settings, level: Approximation(np.where(Z > 0.0, 1.0, 0.0)),
             exact=lambda z, settings: z.max(_ball(0.0, z)),
@@ -204,7 +235,7 @@ ACTIVATIONS: dict[int, Activation] = {
             name="leaky ReLU",
             settings=1,
             slope=lambda settings: max(1.0, abs(settings[0])),
-            bend=0.0,
+            bend=of(0.0),
             value=_leaky,
             derivative=_leaky_slope,
             exact=lambda z, settings: z.max(_ball(0.0, z)) + settings[0] * _lower(z, _ball(0.0, z)),
@@ -214,8 +245,8 @@ ACTIVATIONS: dict[int, Activation] = {
             code=9,
             name="hard tanh",
             settings=2,
-            slope=_of(1.0),
-            bend=0.0,
+            slope=of(1.0),
+            bend=of(0.0),
             value=lambda Z, settings, level: Approximation(np.clip(Z, *settings)),
             derivative=_clipped_slope,
             exact=lambda z, settings: _lower(z.max(_ball(settings[0], z)), _ball(settings[1], z)),

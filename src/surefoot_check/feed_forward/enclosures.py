@@ -55,7 +55,7 @@ class Layer:
         """φ'(z)."""
         kind, z = self.kind, self.before
         found = kind.activation.derivative(z.value, kind.settings, self.level)
-        error = up(found.error + kind.activation.bend * z.error, 2)
+        error = up(found.error + kind.activation.bend(kind.settings) * z.error, 2)
         # the distance is rounded once
         near = sum(int((np.abs(z.value - kink) <= up(z.error)).sum()) for kink in kind.activation.kinks(kind.settings))
         if near:  # on which side of the kink these entries are is not known
@@ -84,7 +84,7 @@ class Layer:
             up(norm_bounds(a.value, self.level)[1] + a.error),
             float(self.row_norms.max()),
             kind.activation.slope(kind.settings),
-            kind.activation.bend,
+            kind.activation.bend(kind.settings),
             float(kind.trains_W),
         )
 

@@ -58,9 +58,10 @@ def _backwards(problem: Objective, weights: Mapping[str, Array]) -> Iterator[tup
         if kind.trains_b:
             yield f"b{number}", ones * back + arb_matrix(every[f"b{number}"][None, :]) * decay
         if number > 1:
-            slope = SMOOTH[problem.layers[number - 2].activation.code].slope
+            behind = problem.layers[number - 2]
+            slope = SMOOTH[behind.activation.code].slope
             pulled = zip((back * W).entries(), before[number - 2].entries(), strict=True)
-            back = arb_mat(N, kind.inputs, [x * slope(z) for x, z in pulled])
+            back = arb_mat(N, kind.inputs, [x * slope(z, behind.settings) for x, z in pulled])
 
 
 def _softmax(logits: Any) -> Any:

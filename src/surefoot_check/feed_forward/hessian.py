@@ -94,9 +94,10 @@ class Curvature:
 
     def _second(self, layer: Layer) -> Approximation:
         """φ''(z)."""
-        smooth = SMOOTH[layer.kind.activation.code]
-        found = smooth.second(layer.before.value, self.problem.level)
-        return Approximation(found.value, up(found.error + smooth.third * layer.before.error, 2))
+        kind, z = layer.kind, layer.before
+        smooth = SMOOTH[kind.activation.code]
+        found = smooth.second(z.value, kind.settings, self.problem.level)
+        return Approximation(found.value, up(found.error + smooth.third(kind.settings) * z.error, 2))
 
     @cached_property
     def places(self) -> list[int]:
@@ -187,7 +188,8 @@ class Curvature:
             q = 0.0 * rho
             for number, (before, layer) in enumerate(itertools.pairwise(bounds)):
                 c, r, m = found[number]
-                third = SMOOTH[layers[number].kind.activation.code].third
+                kind = layers[number].kind
+                third = SMOOTH[kind.activation.code].third(kind.settings)
                 within = layer.moves * rho
                 q = before.slope * (layer.norm + within) * q
                 q += (layer.column + within) * (third * r * r * c + 3 * before.bend * r * m)

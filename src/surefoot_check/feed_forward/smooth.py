@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..rigor.approximation import Approximation
-from ..rigor.bounds import Array, Level
+from ..rigor.bounds import Array, Level, up
 from ..rigor.functions import BALLS, evaluated
-from .activations import NONE, sigmoid_slope, tanh_slope
+from .activations import Function, Settings, of, sigmoid_slope, softplus_slope, stretched, tanh_slope
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,18 @@ class Smooth:
     """Of one activation.
 
     Attributes:
-        third: Φ3.
-        second: φ''(Z) with its error.
-        slope: φ' of a ball.
+        third: Φ3, given the settings.
+        second: φ''(Z) with its error, given the settings.
+        slope: φ' of a ball, given the settings.
     """
 
-    third: float
-    second: Callable[[Array, Level], Approximation]
-    slope: Callable[[Any], Any]
+    third: Callable[[Settings], float]
+    second: Function
+    slope: Callable[[Any, Settings], Any]
 
 
-def _tanh(Z: Array, level: Level) -> Approximation:
-    return Approximation(np.full_like(Z, -2.0)) * evaluated("tanh", Z, level) * tanh_slope(Z, NONE, level)
+def _tanh(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return Approximation(np.full_like(Z, -2.0)) * evaluated("tanh", Z, level) * tanh_slope(Z, settings, level)
 
 
 def _below(Z: Array, level: Level) -> Approximation:
@@ -42,36 +42,51 @@ def _below(Z: Array, level: Level) -> Approximation:
     return evaluated("sigmoid", -Z, level) - evaluated("sigmoid", Z, level)
 
 
-def _sigmoid(Z: Array, level: Level) -> Approximation:
-    return sigmoid_slope(Z, NONE, level) * _below(Z, level)
+def _sigmoid(Z: Array, settings: Settings, level: Level) -> Approximation:
+    return sigmoid_slope(Z, settings, level) * _below(Z, level)
 
 
-def _silu(Z: Array, level: Level) -> Approximation:
+def _softplus(Z: Array, settings: Settings, level: Level) -> Approximation:
+    """βς(βz)(1 - ς(βz))."""
+    beta = settings[0]
+    above = softplus_slope(Z, settings, level) * stretched("sigmoid", 0.25, -Z, beta, level)
+    return above.times(beta)
+
+
+def _third_of_softplus(settings: Settings) -> float:
+    return up(settings[0] * settings[0] * 0.09622504486493764, 2)
+
+
+def _silu(Z: Array, settings: Settings, level: Level) -> Approximation:
     factor = Approximation(np.full_like(Z, 2.0)) + Approximation(Z) * _below(Z, level)
-    return sigmoid_slope(Z, NONE, level) * factor
+    return sigmoid_slope(Z, settings, level) * factor
 
 
-def _gelu(Z: Array, level: Level) -> Approximation:
+def _gelu(Z: Array, settings: Settings, level: Level) -> Approximation:
     factor = Approximation(np.full_like(Z, 2.0)) - Approximation(Z) * Approximation(Z)
     return evaluated("normal_density", Z, level) * factor
 
 
-def _ball_tanh_slope(z: Any) -> Any:
+def _ball_tanh_slope(z: Any, settings: Settings) -> Any:
     t = z.tanh()
     return 1 - t * t
 
 
-def _ball_silu_slope(z: Any) -> Any:
+def _ball_silu_slope(z: Any, settings: Settings) -> Any:
     s = BALLS["sigmoid"](z)
     return s * (1 + z * BALLS["sigmoid"](-z))
 
 
 SMOOTH: dict[int, Smooth] = {
-    0: Smooth(0.0, lambda Z, level: Approximation(np.zeros_like(Z)), lambda z: 1 + 0 * z),
-    1: Smooth(2.0, _tanh, _ball_tanh_slope),
-    2: Smooth(0.125, _sigmoid, lambda z: BALLS["sigmoid"](z) * BALLS["sigmoid"](-z)),
-    3: Smooth(0.09622504486493764, lambda Z, level: sigmoid_slope(Z, NONE, level), BALLS["sigmoid"]),
-    4: Smooth(0.3081815157964792, _silu, _ball_silu_slope),
-    5: Smooth(0.7787696350557325, _gelu, lambda z: BALLS["normal_cdf"](z) + z * BALLS["normal_density"](z)),
+    0: Smooth(of(0.0), lambda Z, settings, level: Approximation(np.zeros_like(Z)), lambda z, settings: 1 + 0 * z),
+    1: Smooth(of(2.0), _tanh, _ball_tanh_slope),
+    2: Smooth(of(0.125), _sigmoid, lambda z, settings: BALLS["sigmoid"](z) * BALLS["sigmoid"](-z)),
+    3: Smooth(_third_of_softplus, _softplus, lambda z, settings: BALLS["sigmoid"](settings[0] * z)),
+    4: Smooth(of(0.3081815157964792), _silu, _ball_silu_slope),
+    5: Smooth(
+        of(0.7787696350557325),
+        _gelu,
+        lambda z, settings: BALLS["normal_cdf"](z) + z * BALLS["normal_density"](z),
+    ),
 }
 """By the codes of ``activations``."""

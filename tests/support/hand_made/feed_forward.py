@@ -59,6 +59,16 @@ def without_bias(run: Any) -> None:
             arrays.pop("b2", None)
 
 
+def softplus_of(beta: float) -> Change:
+    """A softplus behind the first layer, of this β."""
+
+    def change(run: Any) -> None:
+        entry("layers", (0, 2), 3)(run)
+        entry("settings", (0, 0), beta)(run)
+
+    return change
+
+
 ANY: dict[str, Change] = {
     "ball smaller": reevaluate({"ball": 0.5}),
     "ball much larger": reevaluate({"ball": 1e6}),
@@ -84,6 +94,8 @@ ANY: dict[str, Change] = {
     "a bias of 2": entry("layers", (0, 1), 2),
     "a width less in the table": entry("layers", (0, 0), 5),
     "settings of an activation that has none": entry("settings", (0, 1), 0.5),
+    "no sharpness of a softplus": softplus_of(0.0),
+    "a sharpness below 0": softplus_of(-1.0),
     "settings not a number": entry("settings", (0, 0), float("nan")),
     "a layer less in the table": edit("problem.safetensors", "layers", lambda A: A[1:]),
     "layers of other integers": edit("problem.safetensors", "layers", lambda A: A.astype(np.int32)),

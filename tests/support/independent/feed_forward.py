@@ -31,9 +31,9 @@ class Activation:
     value: Callable[[mpf, Settings], mpf]
     slope: Callable[[mpf, Settings], mpf]
     largest_slope: Callable[[Settings], mpf]
-    largest_bend: mpf
+    largest_bend: Callable[[Settings], mpf]
     kinks: Callable[[Settings], tuple[mpf, ...]] = lambda s: ()
-    largest_third: mpf | None = None
+    largest_third: Callable[[Settings], mpf] | None = None
 
 
 def _sigmoid(z: mpf) -> mpf:
@@ -60,65 +60,70 @@ def _steepest_silu() -> mpf:
     return mp.findroot(lambda z: z * mp.tanh(z / 2) - 2, mpf(2.4))
 
 
+def _of(number: mpf) -> Callable[[Settings], mpf]:
+    return lambda s: number
+
+
 with mp.workdps(100):
     ACTIVATIONS = {
-        0: Activation(lambda z, s: z, lambda z, s: mpf(1), lambda s: mpf(1), mpf(0), largest_third=mpf(0)),
+        0: Activation(lambda z, s: z, lambda z, s: mpf(1), _of(mpf(1)), _of(mpf(0)), largest_third=_of(mpf(0))),
         1: Activation(
             lambda z, s: mp.tanh(z),
             lambda z, s: 1 - mp.tanh(z) ** 2,
-            lambda s: mpf(1),
-            4 / (3 * mp.sqrt(3)),
-            largest_third=mpf(2),
+            _of(mpf(1)),
+            _of(4 / (3 * mp.sqrt(3))),
+            largest_third=_of(mpf(2)),
         ),
         2: Activation(
             lambda z, s: _sigmoid(z),
             lambda z, s: _sigmoid(z) * _sigmoid(-z),
-            lambda s: mpf(1) / 4,
-            1 / (6 * mp.sqrt(3)),
-            largest_third=mpf(1) / 8,
+            _of(mpf(1) / 4),
+            _of(1 / (6 * mp.sqrt(3))),
+            largest_third=_of(mpf(1) / 8),
         ),
         3: Activation(
-            lambda z, s: mp.log(1 + mp.exp(z)),
-            lambda z, s: _sigmoid(z),
-            lambda s: mpf(1),
-            mpf(1) / 4,
-            largest_third=1 / (6 * mp.sqrt(3)),
+            lambda z, s: mp.log(1 + mp.exp(s[0] * z)) / s[0],
+            lambda z, s: _sigmoid(s[0] * z),
+            _of(mpf(1)),
+            lambda s: s[0] / 4,
+            largest_third=lambda s: s[0] ** 2 / (6 * mp.sqrt(3)),
         ),
         4: Activation(
             lambda z, s: z * _sigmoid(z),
             lambda z, s: _sigmoid(z) * (1 + z * _sigmoid(-z)),
-            lambda s: mpf(1) / 2 + _steepest_silu() / 4,
-            mpf(1) / 2,
-            largest_third=abs(_third_of_silu(mp.findroot(lambda z: mp.diff(_third_of_silu, z), mpf(1.03)))),
+            _of(mpf(1) / 2 + _steepest_silu() / 4),
+            _of(mpf(1) / 2),
+            largest_third=_of(abs(_third_of_silu(mp.findroot(lambda z: mp.diff(_third_of_silu, z), mpf(1.03))))),
         ),
         5: Activation(
             lambda z, s: z * mp.ncdf(z),
             lambda z, s: mp.ncdf(z) + z * _density(z),
-            lambda s: mp.ncdf(mp.sqrt(2)) + mp.sqrt(2) * _density(mp.sqrt(2)),
-            2 * _density(mpf(0)),
-            largest_third=_third_of_gelu(mp.sqrt((7 - mp.sqrt(33)) / 2)),
+            _of(mp.ncdf(mp.sqrt(2)) + mp.sqrt(2) * _density(mp.sqrt(2))),
+            _of(2 * _density(mpf(0))),
+            largest_third=_of(_third_of_gelu(mp.sqrt((7 - mp.sqrt(33)) / 2))),
         ),
         6: Activation(
-            lambda z, s: z if z > 0 else mp.expm1(z),
-            lambda z, s: mpf(1) if z > 0 else mp.exp(z),
-            lambda s: mpf(1),
-            mpf(1),
+            lambda z, s: z if z > 0 else s[0] * mp.expm1(z),
+            lambda z, s: mpf(1) if z > 0 else s[0] * mp.exp(z),
+            lambda s: max(mpf(1), abs(s[0])),
+            lambda s: abs(s[0]),
+            lambda s: () if s[0] == 1 else (mpf(0),),
         ),
         7: Activation(
-            lambda z, s: max(z, mpf(0)), lambda z, s: mpf(z > 0), lambda s: mpf(1), mpf(0), lambda s: (mpf(0),)
+            lambda z, s: max(z, mpf(0)), lambda z, s: mpf(z > 0), _of(mpf(1)), _of(mpf(0)), lambda s: (mpf(0),)
         ),
         8: Activation(
             lambda z, s: z if z > 0 else s[0] * z,
             lambda z, s: mpf(1) if z > 0 else s[0],
             lambda s: max(mpf(1), abs(s[0])),
-            mpf(0),
+            _of(mpf(0)),
             lambda s: (mpf(0),),
         ),
         9: Activation(
             lambda z, s: min(max(z, s[0]), s[1]),
             lambda z, s: mpf(s[0] < z < s[1]),
-            lambda s: mpf(1),
-            mpf(0),
+            _of(mpf(1)),
+            _of(mpf(0)),
             lambda s: s,
         ),
     }
@@ -278,7 +283,7 @@ def along(at: Network, radius: mpf) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
     yield c, r, M
     for index in range(1, count):
         activation, settings = at.activations[index - 1]
-        slope, bend = activation.largest_slope(settings), activation.largest_bend
+        slope, bend = activation.largest_slope(settings), activation.largest_bend(settings)
         moved = radius if at.trains[index][0] else mpf(0)
         w, omega = norm(at.W[index]) + moved, max(_row_norms(at.W[index].T)) + moved
         M = slope * w * M + omega * bend * r * c.T
@@ -350,7 +355,10 @@ class _Objective:
         for index in range(1, len(at.W)):
             c, r, m = found[index - 1]
             activation, settings = at.activations[index - 1]
-            slope, bend, third = activation.largest_slope(settings), activation.largest_bend, activation.largest_third
+            assert activation.largest_third is not None
+            slope, bend, third = (
+                of(settings) for of in (activation.largest_slope, activation.largest_bend, activation.largest_third)
+            )
             moved = radius if at.trains[index][0] else mpf(0)
             w, omega = norm(at.W[index]) + moved, max(_row_norms(at.W[index].T)) + moved
             q = slope * w * q + omega * (third * r**2 * c + 3 * bend * r * m)

@@ -75,6 +75,8 @@ def families() -> dict[str, Callable[[], Problem]]:
         "leaky relu": lambda: _two(nn.LeakyReLU(0.3), 8, 1e-6),
         "steep leaky relu": lambda: _two(nn.LeakyReLU(-1.5), 9, 1e-6),
         "hard tanh": lambda: _two(nn.Hardtanh(-0.7, 1.2), 10, 1e-6),
+        "softplus of another sharpness": lambda: _two(nn.Softplus(2.5), 25),
+        "ELU with a kink": lambda: _two(nn.ELU(0.4), 26, 1e-6),
         "three layers": lambda: _three(nn.Tanh(), nn.GELU(), 11),
         "three layers with kinks": lambda: _three(nn.LeakyReLU(0.2), nn.Softplus(), 12, 1e-7),
         "two linear layers": lambda: near(
@@ -134,6 +136,7 @@ def minima() -> dict[str, Callable[[], Settled]]:
         "cross-entropy": lambda: _settled(_small(nn.GELU(), 2), mean, 0.05, 2),
         "sum of squares, three layers": lambda: _settled(sequential(*deep, seed=3), total, 1.0, 3),
         "cross-entropy, SiLU": lambda: _settled(_small(nn.SiLU(), 4), mean, 0.1, 4),
+        "cross-entropy, sharper softplus": lambda: _settled(_small(nn.Softplus(2.5), 11), mean, 0.1, 11),
         "two linear layers": lambda: _settled(_small(nn.Identity(), 5), total, 0.5, 5),
         "partly frozen": _partly_frozen,
         "at random weights": _at_random,
