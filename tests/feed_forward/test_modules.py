@@ -111,7 +111,6 @@ REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
         TypeError,
         r"net\[1\], LayerNorm, is not supported",
     ),
-    (lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), LAST), TypeError, r"net\[1\], BatchNorm1d, is not"),
     (lambda: nn.Sequential(_OfOnesOwn(3, 4), LAST), TypeError, r"net\[0\], _OfOnesOwn, is not supported"),
     (lambda: nn.Sequential(nn.Sequential(nn.Mish()), LAST), TypeError, r"net\[0\.0\], Mish, is not supported"),
     (lambda: nn.Sequential(nn.Flatten(0), LAST), TypeError, r"net\[0\], Flatten, is not supported"),

@@ -17,6 +17,7 @@ from torch.nn import functional
 from surefoot_check.feed_forward.activations import ACTIVATIONS, IDENTITY
 
 from .._core.validate import network_weight
+from .fixed import batch_norm
 
 Settings = tuple[float, float]
 NONE: Settings = (0.0, 0.0)
@@ -24,7 +25,7 @@ LEAST_THRESHOLD = 20.0
 """Of a softplus, from which on torch's function is the true one up to 2e-9/β."""
 SUPPORTED = (
     "Linear, Flatten, Identity, Tanh, Sigmoid, Softplus, SiLU, GELU, ELU, ReLU, LeakyReLU, Hardtanh, "
-    "Dropout in evaluation mode, and Sequential of these"
+    "Dropout and frozen BatchNorm1d in evaluation mode, and Sequential of these"
 )
 
 
@@ -112,7 +113,7 @@ assert {IDENTITY.code, *BY_CODE} == set(ACTIVATIONS)
 
 @dataclass
 class Layer:
-    """A linear module, its name in the network, and the activation behind it."""
+    """A linear module, or a fixed map in place of one, its name in the network, and the activation behind it."""
 
     name: str
     linear: nn.Linear
@@ -150,6 +151,8 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
             raise ValueError(f"{what} has hooks, which may change what it computes; remove them")
         if type(module) is nn.Linear:
             layers.append(Layer(name, module))
+        elif type(module) is nn.BatchNorm1d:
+            layers.append(Layer(name, batch_norm(module, what)))
         elif type(module) in BY_MODULE:
             _activate(layers, BY_MODULE[type(module)], module, what)
         else:

@@ -1,0 +1,39 @@
+"""Modules that are fixed affine maps of rows: each is read as a ``Linear`` that is not trained."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def fixed_linear(scale: Tensor, shift: Tensor | None = None) -> nn.Linear:
+    """A ``Linear`` that is not trained, of the matrix ``scale`` (outputs, inputs), or (width,) for a diagonal one."""
+    W = torch.diag(scale) if scale.ndim == 1 else scale
+    linear = nn.Linear(W.shape[1], W.shape[0], shift is not None, dtype=W.dtype, device=W.device)
+    with torch.no_grad():
+        linear.weight.copy_(W)
+        if shift is not None:
+            linear.bias.copy_(shift)
+    return linear.requires_grad_(False)
+
+
+def batch_norm(module: nn.BatchNorm1d, what: str) -> nn.Linear:
+    """A batch norm in evaluation mode: its scale γ/√(variance + eps), rounded to float64, on the diagonal, and its shift.
+
+    Raises:
+        ValueError: one that computes with the statistics of the batch, or whose scale and shift are trained.
+    """
+    if module.training:
+        raise ValueError(f"{what} is in training mode, where rows depend on each other; call net.eval()")
+    if module.running_mean is None or module.running_var is None:
+        raise ValueError(f"{what} has no running statistics; build it with track_running_stats=True")
+    if any(parameter.requires_grad for parameter in module.parameters()):
+        raise ValueError(
+            f"{what} has scale and shift that are trained; freeze them by requires_grad_(False) on this module, or build it "
+            "with affine=False"
+        )
+    scale = (module.running_var.double() + module.eps).rsqrt()
+    if module.affine:
+        scale = module.weight.detach().double() * scale
+    shift = -module.running_mean.double() * scale
+    return fixed_linear(scale, shift + module.bias.detach().double() if module.affine else shift)
