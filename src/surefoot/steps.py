@@ -2,6 +2,7 @@
 
 from ._core.registry import rule_names as names
 from ._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
+from ._feed_forward.steps import GaussNewton, Newton
 from ._implicit.steps import CertifiedConstant, WellPosed
 from ._linear_resnet.steps import Smooth
 from ._two_layer.steps import (
@@ -25,7 +26,9 @@ __all__ = [
     "Constant",
     "Contraction",
     "ExactLineSearch",
+    "GaussNewton",
     "Local",
+    "Newton",
     "PaperRho",
     "PaperRhoBar",
     "Polyak",

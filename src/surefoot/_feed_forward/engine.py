@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from .._core.engine import AlignedEngine, Weights, WeightsIterate
 from .._core.steps import armijo_from_polyak
+from .directions import PseudoInverse, flat, hessian, jacobian, newton, parted
 from .loss import NetworkLoss
 from .objective import NetworkObjective
 
@@ -25,6 +27,8 @@ class Iterate(WeightsIterate):
         start: those from which distances are measured.
     """
 
+    _direction: Weights | None = None
+
     def __init__(self, loss: Any, at: Weights, start: Weights) -> None:
         super().__init__(at, lambda weights: _half_square(loss.residual(weights)), partial(gradient, loss))
         self.loss, self._start = loss, start
@@ -34,9 +38,20 @@ class Iterate(WeightsIterate):
         """D: of all weights to those of the start."""
         return distance(self.at, self._start)
 
+    @property
+    def direction(self) -> Weights:
+        """What steps are taken against: the gradient, unless ``turned``."""
+        return self.gradient if self._direction is None else self._direction
+
+    def turned(self, direction: Weights | None) -> Self:
+        """The same place, from which steps go against the direction; ``None`` for the gradient."""
+        here = copy(self)  # with all that was computed
+        here._direction = direction
+        return here
+
     def after(self, eta: float) -> Self:
         """The iterate a step η on."""
-        moved = {name: weight - eta * self.gradient[name] for name, weight in self.at.items()}
+        moved = {name: weight - eta * self.direction[name] for name, weight in self.at.items()}
         return type(self)(self.loss, moved, self._start)
 
     def distance_after(self, eta: float) -> float:
@@ -47,6 +62,20 @@ class Iterate(WeightsIterate):
     def measurements(self) -> dict[str, float]:
         """What the trace records of this iterate."""
         return {**super().measurements, "distance": self.distance}
+
+
+class Fit(Iterate):
+    """The same where the loss is the squared loss itself."""
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """r (n,)."""
+        return self.loss.residual(self.at).reshape(-1)
+
+    @cached_property
+    def gauss_newton(self) -> Weights:
+        """J⁺r: the least step to a fit of the linear model here."""
+        return parted(PseudoInverse(jacobian(self.loss, self.at))(self.residual), self.at)
 
 
 class Stationary(Iterate):
@@ -61,6 +90,11 @@ class Stationary(Iterate):
     def value(self) -> float:
         """The objective."""
         return float(self.loss.value(self.at))
+
+    @cached_property
+    def newton(self) -> Weights:
+        """|H|⁻¹∇L, the absolute value taken of the eigenvalues of the Hessian."""
+        return parted(newton(hessian(self.loss, self.at), flat(self.gradient)), self.at)
 
     @cached_property
     def safe_step(self) -> float:
@@ -108,8 +142,12 @@ class Engine(AlignedEngine):
 
     def __init__(self, loss: NetworkLoss | NetworkObjective, start: Weights) -> None:
         self._loss, self._start = loss, start
-        self._kind = Stationary if isinstance(loss, NetworkObjective) else Iterate
+        self._kind = Stationary if isinstance(loss, NetworkObjective) else Fit
         self.iterate = self._kind(loss, start, start)
+
+    def turn(self, direction: Weights | None) -> None:
+        """Take the next step against a direction, ``None`` for the gradient; those after it are along gradients again."""
+        self.iterate = self.iterate.turned(direction)
 
     def weights(self) -> Weights:
         """The current weights."""

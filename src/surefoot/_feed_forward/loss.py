@@ -34,7 +34,11 @@ class NetworkLoss(SampleLoss):
 
     def residual(self, trained: Mapping[str, Tensor]) -> Tensor:
         """f(X) - Y (N, k)."""
-        return forward(self.X, self.layers, self.settings, {**self.frozen, **trained}) - self.Y
+        return self.of_rows(self.X, self.Y, trained)
+
+    def of_rows(self, X: Tensor, Y: Tensor, trained: Mapping[str, Tensor]) -> Tensor:
+        """The same of some of the rows."""
+        return forward(X, self.layers, self.settings, {**self.frozen, **trained}) - Y
 
     def value(self, trained: Mapping[str, Tensor]) -> Tensor:
         """½‖f(X) - Y‖², a scalar."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from surefoot_check.feed_forward import local, minimum
 
 from .._core.certificate import Certificate
 from .._core.steps import SHARED_RULES, BarzilaiBorwein, StepRule, restore_proposal, state_of
-from .engine import Engine
+from .engine import Engine, Fit, Iterate, Stationary, inner
 from .planner import STATES
 
 
@@ -27,6 +31,17 @@ class Floor(StepRule):
         if self._certificate is None:
             return engine.iterate.safe_step
         return self._certificate.quantities["eta"]
+
+
+def admitted(certificate: Certificate, iterate: Iterate, eta: float, taken: int) -> bool:
+    """Whether the state after a step η, one of so many, passes the test of the certificate."""
+    q, theorem = certificate.quantities, STATES[certificate.theorem]
+    gap, distance = iterate.trial(eta), iterate.distance_after(eta)
+    return (
+        gap <= certificate.bound(taken)
+        and distance <= q["ball"]
+        and bool(theorem.potential(q, gap, distance) <= q[theorem.start])
+    )
 
 
 class CertifiedBB(Floor):
@@ -54,11 +69,9 @@ class CertifiedBB(Floor):
         return eta
 
     def _accepted(self, engine: Engine, certificate: Certificate, floor: float) -> float:
-        iterate, q, goal = engine.iterate, certificate.quantities, certificate.bound(self._taken)
-        theorem, eta = STATES[certificate.theorem], self._proposal.step(engine)
+        eta = self._proposal.step(engine)
         while eta > floor and math.isfinite(eta):
-            gap, distance = iterate.trial(eta), iterate.distance_after(eta)
-            if gap <= goal and distance <= q["ball"] and theorem.potential(q, gap, distance) <= q[theorem.start]:
+            if admitted(certificate, engine.iterate, eta, self._taken):
                 return eta
             eta *= self.SHRINK
         return floor
@@ -71,7 +84,115 @@ class CertifiedBB(Floor):
         restore_proposal(self._proposal, state)
 
 
+class Turned(Floor):
+    """Full steps against another direction than the gradient, halved until they are good enough; the step is the part taken.
+
+    Under a certificate that holds, a step is good enough that passes its test, and the last resort is the floor step. Without
+    one there is none: where no step helps, the run ends.
+    """
+
+    needs = Floor.needs | {"turn", "trial", "distance_after"}
+    direction: ClassVar[str]
+    """That of the iterate."""
+    SHORTEST = 2.0**-30
+
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
+        super().start(loss, certificate)
+        self._taken = 0
+
+    def step(self, engine: Engine) -> float:
+        self._taken += 1
+        engine.turn(getattr(engine.iterate, self.direction))
+        eta = 1.0
+        while eta >= self.SHORTEST:
+            if self._helps(engine.iterate, eta):
+                return eta
+            eta *= 0.5
+        engine.turn(None)
+        return 0.0 if self._certificate is None else super().step(engine)
+
+    def _helps(self, iterate: Any, eta: float) -> bool:
+        if self._certificate is not None:
+            return admitted(self._certificate, iterate, eta, self._taken)
+        return self.improves(iterate, eta)
+
+    @abstractmethod
+    def improves(self, iterate: Any, eta: float) -> bool:
+        """Whether a step is good enough where nothing is certified."""
+
+    def state(self) -> dict[str, float]:
+        return {"taken": float(self._taken)}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._taken = int(state["taken"])
+
+
+class GaussNewton(Turned):
+    """Steps J⁺r, of least norm, to the fit of the linear model; halved until the residual falls. A finish of a few steps.
+
+    Where J has no full row rank, J⁺r is the least-squares step.
+    """
+
+    name = "gauss-newton"
+    certified_by = frozenset({local.THEOREM.id})
+    direction = "gauss_newton"
+
+    def require(self, engine: Any, system: str, rules: Iterable[str]) -> None:
+        super().require(engine, system, rules)
+        if not isinstance(engine.iterate, Fit):
+            raise TypeError(
+                f"steps={self.name!r} needs a loss with an exact fit, sf.SquaredLoss(X, Y); of this training objective "
+                f"use steps={Newton.name!r}"
+            )
+        n, p = engine.iterate.loss.Y.numel(), parameters(engine)
+        if n > p:
+            raise ValueError(
+                f"steps={self.name!r} needs at most as many outputs (rows times outputs of a row) as trained numbers, here {n} "
+                f"and {p}: there is no exact fit; minimise sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay) by "
+                f"steps={Newton.name!r}"
+            )
+
+    def improves(self, iterate: Any, eta: float) -> bool:
+        return iterate.trial(eta) < iterate.gap
+
+
+class Newton(Turned):
+    """Steps |H|⁻¹∇L, which leave saddles; halved until the objective falls (Armijo), or the gradient where rounding is all that
+    moves the objective. A finish of a few steps."""
+
+    name = "newton"
+    certified_by = frozenset({minimum.THEOREM.id})
+    direction = "newton"
+    LARGEST = 5000
+    ARMIJO = 1e-4
+    STILL = 0.5
+
+    def require(self, engine: Any, system: str, rules: Iterable[str]) -> None:
+        super().require(engine, system, rules)
+        if not isinstance(engine.iterate, Stationary):
+            raise TypeError(
+                f"steps={self.name!r} needs a training objective: pass sf.TorchLoss(criterion, X, targets, weight_decay); to an "
+                f"exact fit of sf.SquaredLoss(X, Y) goes steps={GaussNewton.name!r}"
+            )
+        if parameters(engine) > self.LARGEST:
+            raise ValueError(
+                f"net has {parameters(engine)} trained numbers; Newton's method takes at most {self.LARGEST}"
+            )
+
+    def improves(self, iterate: Any, eta: float) -> bool:
+        here, there, fall = iterate.value, iterate.after(eta), inner(iterate.direction, iterate.gradient)
+        still = there.value <= here + 1e-12 * abs(here)
+        if still and there.gradient_squared <= self.STILL * self.STILL * iterate.gradient_squared:
+            return True
+        return there.value <= here - self.ARMIJO * eta * fall and there.value < here * (1.0 - 1e-14)
+
+
+def parameters(engine: Engine) -> int:
+    """How many numbers are trained."""
+    return sum(weight.numel() for weight in engine.iterate.at.values())
+
+
 RULES: dict[str, type[StepRule]] = {
-    **{rule.name: rule for rule in (CertifiedBB, Floor)},
+    **{rule.name: rule for rule in (CertifiedBB, Floor, GaussNewton, Newton)},
     **SHARED_RULES,
 }

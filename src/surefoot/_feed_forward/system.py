@@ -145,7 +145,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             needed = quantities["sigma_min_J"] ** 2 / (2.0 * quantities["lipschitz_J"])
             return (
                 f"train on, with any optimiser, until the norm of the residual is about {min(needed, r0):.3g} "
-                f"(now {r0:.3g}), and certify again"
+                f'(now {r0:.3g}), and certify again; sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps'
             )
         return ""
 
