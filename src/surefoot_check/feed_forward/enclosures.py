@@ -17,12 +17,12 @@ import numpy as np
 
 from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix, ball, frobenius
-from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, down, up, witnesses
-from ..rigor.gram import cheap_norm, norm_bounds
+from ..rigor.bounds import UNIT_ROUNDOFF, Array, array_up, down, up, witnesses
 from ..rigor.intervals import TINY, Interval, bounded, root_down
 from ..rigor.spectra import symmetric_eigenvalue_bounds
+from .layer import Layer, gram_of, norms_of_rows
 from .lipschitz import LayerBounds, is_below, symmetric_bend
-from .network import DEEPEST, LayerKind, Network, moving_kinks
+from .network import DEEPEST, Network, moving_kinks
 
 EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
@@ -32,66 +32,6 @@ PRECISION = 128
 """Bits of the ball arithmetic of the bound of Λ."""
 WIDEST = 1e300
 """Above every margin."""
-
-
-class Layer:
-    """One layer at the weights: its inputs and pre-activations for all rows of X."""
-
-    def __init__(self, kind: LayerKind, W: Array, b: Array | None, inputs: Approximation, level: Level) -> None:
-        self.kind, self.W, self.inputs, self.level = kind, W, inputs, level
-        self.norm = norm_bounds(W, level)[1]
-        product = inputs.T.image(W, self.norm, level).T
-        self.before = product if b is None else product + Approximation(b)
-
-    @cached_property
-    def outputs(self) -> Approximation:
-        """φ(z)."""
-        kind, z = self.kind, self.before
-        found = kind.activation.value(z.value, kind.settings, self.level)
-        return Approximation(found.value, up(found.error + kind.activation.slope(kind.settings) * z.error, 2))
-
-    @cached_property
-    def slopes(self) -> Approximation:
-        """φ'(z)."""
-        kind, z = self.kind, self.before
-        found = kind.activation.derivative(z.value, kind.settings, self.level)
-        error = up(found.error + kind.activation.bend(kind.settings) * z.error, 2)
-        # the distance is rounded once
-        near = sum(int((np.abs(z.value - kink) <= up(z.error)).sum()) for kink in kind.activation.kinks(kind.settings))
-        if near:  # on which side of the kink these entries are is not known
-            error = up(error + 2.0 * math.sqrt(near) * kind.activation.slope(kind.settings), 4)
-        return Approximation(found.value, error)
-
-    @cached_property
-    def extended(self) -> Approximation:
-        """ã: the inputs where W is trained, and a column of ones where b is."""
-        a, kind = self.inputs, self.kind
-        parts = ([a.value] if kind.trains_W else []) + ([np.ones((len(a.value), 1))] if kind.trains_b else [])
-        return Approximation(np.hstack(parts), a.error) if parts else Approximation(np.zeros((len(a.value), 1)))
-
-    @cached_property
-    def row_norms(self) -> Array:
-        """Upper bounds of the norms of the rows of ã."""
-        return array_up(_row_norms(self.extended.value) + self.extended.error, 1)
-
-    @cached_property
-    def bounds(self) -> LayerBounds:
-        """What the lemma on the change of the Jacobian asks of the layer."""
-        a, kind = self.extended, self.kind
-        return LayerBounds(
-            self.norm,
-            float(_row_norms(self.W.T).max()),
-            up(norm_bounds(a.value, self.level)[1] + a.error),
-            float(self.row_norms.max()),
-            kind.activation.slope(kind.settings),
-            kind.activation.bend(kind.settings),
-            float(kind.trains_W),
-        )
-
-
-def _row_norms(A: Array) -> Array:
-    """Upper bounds of the norms of the rows."""
-    return array_up(np.sqrt((A * A).sum(axis=1) + TINY * A.shape[1]), A.shape[1] + 4)
 
 
 class Measured:
@@ -126,9 +66,9 @@ class Measured:
         back = Approximation(np.tile(np.eye(k), (len(self.problem.X), 1)))
         for index in reversed(range(len(self.layers))):
             layer = self.layers[index]
-            outer = _gram(layer.extended, level)
+            outer = gram_of(layer.extended, level)
             repeated = Approximation(np.repeat(np.repeat(outer.value, k, axis=0), k, axis=1), up(k * outer.error))
-            part = _gram(back, level) * repeated
+            part = gram_of(back, level) * repeated
             total = part if total is None else total + part
             if index > 0:
                 back = self._behind(back, layer, self.layers[index - 1])
@@ -177,7 +117,7 @@ class Measured:
         slope = 0.0
         for layer, kinks in zip(self.layers, moving_kinks(self.problem), strict=True):
             within = radius * layer.kind.trains_W
-            rows, units = layer.row_norms, _row_norms(layer.W) + within
+            rows, units = layer.row_norms, norms_of_rows(layer.W) + within
             moved = radius * np.sqrt(np.square(np.outer(slope * reach, units)) + np.square(rows)[:, None])
             reach = np.sqrt(np.square(slope * (layer.norm + within) * reach) + np.square(rows))
             slope = layer.kind.activation.slope(layer.kind.settings)
@@ -227,12 +167,6 @@ def largest_eigenvalue(S: list[list[Any]]) -> float:
             return bound
         slack *= 2.0
     return math.inf
-
-
-def _gram(A: Approximation, level: Any) -> Approximation:
-    """AAᵀ."""
-    G, error = level.signed_gram(A.value)
-    return Approximation(G, up(error + A.error * (2.0 * cheap_norm(A.value) + A.error), 5))
 
 
 def gap_exact(problem: Network, weights: Mapping[str, Array]) -> tuple[Any, Any]:

@@ -24,8 +24,9 @@ from ..rigor.bounds import ETA, UNIT_ROUNDOFF, Array, down, frobenius_upper, up
 from ..rigor.exact import softmax
 from ..rigor.intervals import Interval, bounded
 from ..rigor.spectra import symmetric_eigenvalue_bounds
-from .enclosures import PRECISION, Layer, Measured, largest_eigenvalue
+from .enclosures import PRECISION, Measured, largest_eigenvalue
 from .gradient import half_square
+from .layer import Layer
 from .lipschitz import along, norm, symmetric
 from .network import Objective
 from .smooth import SMOOTH
