@@ -239,7 +239,8 @@ def _note_what_was_not_checked(
     if not replay:
         option = "; --replay checks it" if system.replay else f": there is no replay of systems of kind {system.name}"
         report.notes.append(f"L3 not checked{option}")
-    report.notes.append("optimal_value is informative and not checked; no claim depends on it")
+    if system.least is None:
+        report.notes.append("optimal_value is informative and not checked; no claim depends on it")
 
 
 # -- L2 ----------------------------------------------------------------------------------------------------------------

@@ -83,8 +83,10 @@ def _sizes(case: _Case) -> None:
         or any(type(published[k]) is not type(v) for k, v in sizes.items())
     ):
         case.reject("sizes and kind of the problem", f"{published} against {sizes}")
-    elif system.measured_from_zero and certificate.optimal_value != 0.0:
-        case.reject("gaps are measured from 0", f"optimal value {certificate.optimal_value}")
+    elif system.least is not None:
+        low, high = system.least(case.problem)
+        if not low <= certificate.optimal_value <= high:
+            case.reject(f"gaps are measured from {low:.6g}", f"optimal value {certificate.optimal_value}")
 
 
 def _base(case: _Case) -> None:

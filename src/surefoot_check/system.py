@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 Weights = Mapping[str, Array]
 
 
+def zero(problem: object) -> Interval:
+    """``System.least`` where gaps are measured from 0."""
+    return 0.0, 0.0
+
+
 class Enclosures(Protocol[P]):
     """What is rigorous of one kind of network: the module ``enclosures`` of its folder, or any object with these functions.
     ``linear_maps.LinearMaps`` makes one."""
@@ -64,7 +69,8 @@ class System(Generic[P]):
     enclosures: Enclosures[P]
     optional: frozenset[str] = frozenset()
     """Base quantities that do not exist for every problem; the theorems do without, or fail."""
-    measured_from_zero: bool = False
-    """Whether gaps are measured from 0, so that the optimal value is published as 0."""
+    least: Callable[[P], Interval] | None = None
+    """Enclosure of the value that gaps are measured from, which is published as the optimal value; ``None`` where it is not
+    checked."""
     replay: Callable[[], type[Descent]] | None = None
     """How exact descent is enclosed, imported when it is asked for; ``None`` where it is not."""

@@ -210,10 +210,11 @@ def test_a_kink_is_named() -> None:
     assert "row 2 of X" in failing(net, zero, 1e-6).suggestion
 
 
-def test_equal_rows_are_named() -> None:
-    net = sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 1), seed=3)
+def test_nearly_equal_rows_are_named() -> None:
+    net = sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1), seed=3)
     X = normal(4, 2, seed=1)[[0, 1, 2, 1]]
-    assert "rows 1 and 3 of X are equal" in failing(net, X, 1e-6).suggestion
+    X[3, 0] *= 1.0 + 1e-12
+    assert "rows 1 and 3 of X are nearly equal (relative distance 1e-13)" in failing(net, X, 1e-6).suggestion
 
 
 def test_dead_units_are_a_failure() -> None:

@@ -66,6 +66,15 @@ def nearly_fitted(seed: int = 0) -> tuple[nn.Sequential, sf.SquaredLoss]:
     return net, sf.SquaredLoss(X, net(X).detach() + 1e-5 * normal(4, 2, seed=seed + 1))
 
 
+def with_equal_rows(seed: int = 0, apart: float = 0.5) -> tuple[nn.Sequential, sf.SquaredLoss]:
+    """Four different rows among seven, those of equal ones with targets this far apart, whose means a network nearly fits."""
+    net, X = sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2), seed=seed), normal(4, 3, seed=seed)
+    rows = [0, 1, 2, 1, 3, 1, 2]
+    means = net(X).detach() + 1e-4 * normal(4, 2, seed=seed + 1)
+    offsets = torch.tensor([[0.0, 1.0, 1.0, -1.0, 0.0, 0.0, -1.0]], dtype=torch.float64)
+    return net, sf.SquaredLoss(X[rows], means[rows] + apart * offsets.T)
+
+
 def near_a_minimum(seed: int = 0, error: float = 1e-7) -> tuple[nn.Sequential, sf.TorchLoss]:
     """A network with a smooth activation at this distance of a minimum of its cross-entropy with weight decay."""
     net, X = sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), seed=seed), normal(9, 3, seed=seed)

@@ -42,12 +42,12 @@ def jacobian(loss: NetworkLoss, at: Weights) -> Tensor:
     weights = dict(at)
     p = sum(weight.numel() for weight in weights.values())
 
-    def of_row(x: Tensor, y: Tensor) -> Tensor:
-        parts = torch.func.jacrev(lambda w: loss.of_rows(x[None], y[None], w)[0])(weights)
+    def of_row(x: Tensor, y: Tensor, root: Tensor) -> Tensor:
+        parts = torch.func.jacrev(lambda w: loss.of_rows(x[None], y[None], root, w)[0])(weights)
         return torch.cat([parts[name].reshape(len(y), -1) for name in weights], dim=1)
 
     chunk = max(1, ROWS // (p * loss.Y.shape[1]))
-    return torch.func.vmap(of_row, chunk_size=chunk)(loss.X, loss.Y).reshape(-1, p)
+    return torch.func.vmap(of_row, chunk_size=chunk)(*loss.merged).reshape(-1, p)
 
 
 class PseudoInverse:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from surefoot_check.feed_forward.groups import Groups
 from surefoot_check.feed_forward.network import Network
 
 from .._core.samples import SampleLoss
@@ -15,6 +17,12 @@ from .modules import forward
 
 class NetworkLoss(SampleLoss):
     """½‖f(X) - Y‖²_F, and how the layers of f are made; X (N, d), Y (N, k) or (N,).
+
+    Gaps are measured from the least value that it can have: the scatter of the targets of equal rows, 0 where all differ.
+
+    Attributes:
+        groups: of equal rows.
+        merged: one row of each (G, d), the mean of its targets (G, k), and the root of how many it has (G, 1).
 
     Args:
         X, Y: as ``sf.SquaredLoss``.
@@ -28,18 +36,25 @@ class NetworkLoss(SampleLoss):
     def __init__(self, X: Any, Y: Any, layers: Tensor, settings: Tensor, frozen: Mapping[str, Tensor]) -> None:
         super().__init__(X, Y)
         self.layers, self.settings, self.frozen = layers, settings, frozen
+        self.groups = Groups(self.X.cpu().numpy(), self.Y.cpu().numpy())
+        self.optimal_value = self.groups.scatter
+        roots, means, first = (
+            torch.from_numpy(part).to(self.X.device)
+            for part in (self.groups.roots.value, self.groups.means.value, self.groups.first)
+        )
+        self.merged = self.X[first], means, roots[:, None]
 
     def arrays(self) -> dict[str, Tensor]:
         return {**super().arrays(), "layers": self.layers, "settings": self.settings, **self.frozen}
 
     def residual(self, trained: Mapping[str, Tensor]) -> Tensor:
-        """f(X) - Y (N, k)."""
-        return self.of_rows(self.X, self.Y, trained)
+        """√m(f(x) - ȳ) (G, k) of the G groups of m equal rows x with mean target ȳ: f(X) - Y where all differ."""
+        return self.of_rows(*self.merged, trained)
 
-    def of_rows(self, X: Tensor, Y: Tensor, trained: Mapping[str, Tensor]) -> Tensor:
-        """The same of some of the rows."""
-        return forward(X, self.layers, self.settings, {**self.frozen, **trained}) - Y
+    def of_rows(self, X: Tensor, Y: Tensor, roots: Tensor, trained: Mapping[str, Tensor]) -> Tensor:
+        """The same of some of ``merged``."""
+        return roots * (forward(X, self.layers, self.settings, {**self.frozen, **trained}) - Y)
 
     def value(self, trained: Mapping[str, Tensor]) -> Tensor:
-        """½‖f(X) - Y‖², a scalar."""
+        """The loss less its least value, a scalar."""
         return 0.5 * self.residual(trained).square().sum()

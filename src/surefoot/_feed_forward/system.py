@@ -263,16 +263,22 @@ def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]
     return NetworkObjective(found, layers, settings, frozen)
 
 
+NEARLY = 1e-3
+"""Rows nearer to each other than this share of the larger one are nearly equal."""
+
+
 def _without_rank(loss: NetworkLoss) -> str:
-    """Why the Jacobian has no full row rank."""
-    _, inverse, counts = torch.unique(loss.X, dim=0, return_inverse=True, return_counts=True)
-    if int(counts.max()) > 1:
-        first, second = (int(i) for i in (inverse == counts.argmax()).nonzero()[:2, 0])
+    """Why the Jacobian has no full row rank that can be certified."""
+    X = loss.X[torch.from_numpy(loss.groups.first).to(loss.X.device)]
+    apart, sizes = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist"), X.norm(dim=1)
+    near = (apart / torch.maximum(sizes[:, None], sizes).clamp_min(torch.finfo(X.dtype).tiny)).fill_diagonal_(math.inf)
+    if len(X) > 1 and float(near.min()) <= NEARLY:
+        first, second = (int(loss.groups.first[int(i)]) for i in divmod(int(near.argmin()), len(X)))
         return (
-            f"rows {first} and {second} of X are equal, so that their outputs are too: keep one row of each, with the mean "
-            "of their targets"
+            f"rows {first} and {second} of X are nearly equal (relative distance {float(near.min()):.1g}), so that their outputs "
+            "nearly are: leave one out, or make them equal; equal rows are merged"
         )
     return (
-        "the Jacobian has no full row rank that can be certified: units may be dead or saturated, or rows nearly equal; "
-        "use a wider network, smaller weights or fewer rows"
+        "the Jacobian has no full row rank that can be certified: units may be dead or saturated; use a wider network, smaller "
+        "weights or fewer rows"
     )

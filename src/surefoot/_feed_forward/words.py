@@ -6,7 +6,10 @@ from .._core.words import Words
 
 WORDS = Words(
     symbols={
-        "initial_gap": ("½s₀²", "loss at these weights; of a minimum half the square of the norm of the gradient"),
+        "initial_gap": (
+            "½s₀²",
+            "loss at these weights less its least value; of a minimum half the square of the norm of the gradient",
+        ),
         "sigma_min_J": ("σ₀", "smallest singular value of the Jacobian of all outputs in all weights"),
         "norm_J": ("‖J₀‖", "largest singular value of the Jacobian"),
         "lipschitz_J": ("Λ", "the Jacobian changes at most Λ times as much as the weights, on the ball"),
@@ -31,7 +34,7 @@ WORDS = Words(
         "loss_gap": ("g₀²/2m*", "the objective at these weights is above its value at the minimum by at most this"),
         "norm_J_ball": ("b", "largest singular value of the Jacobian on the ball"),
     },
-    gap="the squared loss itself, or ½‖∇L‖² of a training objective L",
+    gap="the squared loss less its least value, or ½‖∇L‖² of a training objective L",
     title="Squared loss, or ½‖∇L‖² of a training objective (gap)",
     problems={
         "network-squared": "squared loss of a feed-forward network",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..system import System
+from ..system import System, zero
 from . import enclosures, ladmm
 
 SYSTEM = System(
@@ -10,5 +10,5 @@ SYSTEM = System(
     theorems=(ladmm.THEOREM,),
     directions=ladmm.DIRECTIONS,
     enclosures=enclosures,
-    measured_from_zero=True,
+    least=zero,
 )

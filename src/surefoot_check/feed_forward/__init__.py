@@ -11,5 +11,5 @@ SYSTEM = System(
     directions={**local.DIRECTIONS, **minimum.DIRECTIONS},
     enclosures=quantities,
     optional=frozenset({"kink_margin"}),
-    measured_from_zero=True,
+    least=lambda problem: problem.least,
 )

@@ -2,7 +2,7 @@
 
 The rows of the Jacobian J belong to the outputs of all rows of X, row by row. J is never formed: its Gram matrix is
 JJᵀ = Σ_l (B_lB_lᵀ) ∘ (ã_{l-1}ã_{l-1}ᵀ), with B_l = ∂f/∂z_l row by row and ã_{l-1} the inputs of layer l, a column of ones
-beside them where it has a bias.
+beside them where it has a bias. Equal rows of X are merged in J and in the residual; Λ and the kinks are those of all rows.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ class Measured:
 
     @cached_property
     def residual(self) -> Approximation:
-        """f(X) - Y (N, k)."""
-        return self.layers[-1].before - Approximation(self.problem.Y)
+        """√m(f(x) - ȳ) (G, k) of the G groups of m equal rows x: f(X) - Y where all differ."""
+        return self.problem.groups.residual(self.layers[-1].before)
 
     @cached_property
     def gap(self) -> float:
-        """Upper bound of ½‖f(X) - Y‖²."""
+        """Upper bound of the loss less its least value."""
         norm = self.residual.norm()
         return up(0.5 * norm * norm, 2)
 
     @cached_property
     def gram(self) -> Approximation:
-        """JJᵀ (n, n), exactly symmetric."""
-        level, k = self.problem.level, self.problem.Y.shape[1]
+        """JJᵀ (n, n), n = G k, exactly symmetric."""
+        level, k, groups = self.problem.level, self.problem.Y.shape[1], self.problem.groups
         total: Approximation | None = None
-        back = Approximation(np.tile(np.eye(k), (len(self.problem.X), 1)))
+        roots = np.repeat(groups.roots.value, k)[:, None]
+        back = Approximation(roots * np.tile(np.eye(k), (len(groups.first), 1)), up(k * groups.roots.error))
         for index in reversed(range(len(self.layers))):
             layer = self.layers[index]
-            outer = gram_of(layer.extended, level)
+            outer = gram_of(groups.one_of_each(layer.extended), level)
             repeated = Approximation(np.repeat(np.repeat(outer.value, k, axis=0), k, axis=1), up(k * outer.error))
             part = gram_of(back, level) * repeated
             total = part if total is None else total + part
@@ -78,7 +79,8 @@ class Measured:
     def _behind(self, back: Approximation, layer: Layer, before: Layer) -> Approximation:
         """∂f/∂z of the layer before, row by row, from that of the layer."""
         k = self.problem.Y.shape[1]
-        slopes = Approximation(np.repeat(before.slopes.value, k, axis=0), up(math.sqrt(k) * before.slopes.error, 2))
+        of_rows = self.problem.groups.one_of_each(before.slopes)
+        slopes = Approximation(np.repeat(of_rows.value, k, axis=0), up(math.sqrt(k) * of_rows.error, 2))
         return back.T.image(layer.W.T, layer.norm, self.problem.level).T * slopes
 
     @cached_property
@@ -170,10 +172,10 @@ def largest_eigenvalue(S: list[list[Any]]) -> float:
 
 
 def gap_exact(problem: Network, weights: Mapping[str, Array]) -> tuple[Any, Any]:
-    """Bounds of the loss in ball arithmetic, from the exact weights."""
+    """Bounds of the loss less its least value in ball arithmetic, from the exact weights."""
     from flint import arb_mat
 
-    a: Any = arb_matrix(problem.X)
+    a: Any = arb_matrix(problem.X[problem.groups.first])
     every = {**problem.frozen, **weights}
     for number, kind in enumerate(problem.layers, 1):
         z = a * arb_matrix(every[f"W{number}"]).transpose()
@@ -182,6 +184,6 @@ def gap_exact(problem: Network, weights: Mapping[str, Array]) -> tuple[Any, Any]
         entries = [
             kind.activation.exact(x + shift[index % kind.outputs], kind.settings) for index, x in enumerate(z.entries())
         ]
-        a = arb_mat(len(problem.X), kind.outputs, entries)
-    low, high = frobenius(a - arb_matrix(problem.Y))
+        a = arb_mat(len(problem.groups.first), kind.outputs, entries)
+    low, high = frobenius(problem.groups.exact_residual(a))
     return (low * low / 2 if low > 0 else None), high * high / 2

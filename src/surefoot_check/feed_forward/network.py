@@ -6,6 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 from ..arrays import FormatError, numbers
 from ..problems import LARGEST_PRODUCT, Problem, one_of
 from ..rigor.bounds import FAST, Array, Level
+from ..rigor.intervals import Interval
 from .activations import ACTIVATIONS, IDENTITY, Activation, Settings
+from .groups import Groups
 from .smooth import SMOOTH
 
 NAMED = re.compile("[Wb][0-9]+")
@@ -86,6 +89,21 @@ class Network(Problem):
             for number, layer in enumerate(kinds, 1)
         )
 
+    @cached_property
+    def groups(self) -> Groups:
+        """Of equal rows of X."""
+        return Groups(self.X, self.Y)
+
+    @property
+    def least(self) -> Interval:
+        """Enclosure of the value that gaps are measured from."""
+        return self.groups.scatter_bounds
+
+    @property
+    def rows(self) -> int:
+        """How many there are; equal ones count once."""
+        return len(self.groups.first)
+
 
 class Objective(Network):
     """c Σ_i ℓ(f(x_i), y_i) + ½ decay ‖θ‖², θ the weights that are trained, of smooth activations: one's own training objective.
@@ -106,6 +124,14 @@ class Objective(Network):
             if layer.activation.code not in SMOOTH:
                 raise FormatError(f"layer {number}: {layer.activation.name} has no third derivative")
         self.decay, self.mean = float(objective[0, 0]), bool(objective[0, 1])
+
+    @property
+    def least(self) -> Interval:
+        return 0.0, 0.0
+
+    @property
+    def rows(self) -> int:
+        return len(self.X)
 
     @property
     @abstractmethod
@@ -206,7 +232,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Network, name: str) -> di
 
 def sizes(problem: Network, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """Rows N, inputs d, outputs k of a row, layers, parameters p."""
-    (N, d), k = problem.X.shape, problem.Y.shape[1]
+    N, d, k = problem.rows, problem.X.shape[1], problem.Y.shape[1]
     return {"N": N, "d": d, "k": k, "depth": len(problem.layers), "p": sum(v.parameters for v in problem.layers)}
 
 

@@ -47,7 +47,7 @@ def base_quantities(
 
 
 def gap_upper(problem: Network, weights: Mapping[str, Array]) -> float:
-    """Rigorous upper bound of the gap: the squared loss, of which the least value is taken to be 0, or ½‖∇L‖² of an objective."""
+    """Rigorous upper bound of the gap: the squared loss less its least value, or ½‖∇L‖² of an objective."""
     if isinstance(problem, Objective):
         return gap_bounds(problem, weights)[1]
     return Measured(problem, weights).gap

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..system import System
+from ..system import System, zero
 from . import constants, enclosures, gd, measured, spectral
 
 SYSTEM = System(
@@ -10,5 +10,5 @@ SYSTEM = System(
     theorems=(spectral.THEOREM, measured.THEOREM, gd.THEOREM),
     directions=constants.DIRECTIONS,
     enclosures=enclosures,
-    measured_from_zero=True,
+    least=zero,
 )

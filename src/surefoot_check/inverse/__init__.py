@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..system import System
+from ..system import System, zero
 from . import constants, enclosures, interval, order
 
 SYSTEM = System(
@@ -11,5 +11,5 @@ SYSTEM = System(
     directions=constants.DIRECTIONS,
     enclosures=enclosures,
     optional=frozenset(constants.RESIDUALS),
-    measured_from_zero=True,
+    least=zero,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from changes import bumped, edit, everywhere, field, reevaluate, scaled
 from draws import normal as drawn
-from good_runs import near_a_minimum, nearly_fitted, sequential
+from good_runs import near_a_minimum, nearly_fitted, sequential, with_equal_rows
 from tamper import SCHEDULE, Array, Change
 from torch import nn
 
@@ -32,7 +32,17 @@ def _minimum(path: Path) -> None:
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
 
 
-RUNS: dict[str, Callable[[Path], None]] = {"kinked": _kinked, "smooth": _smooth, "minimum": _minimum}
+def _equal_rows(path: Path) -> None:
+    net, loss = with_equal_rows(5)
+    sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
+
+
+RUNS: dict[str, Callable[[Path], None]] = {
+    "kinked": _kinked,
+    "smooth": _smooth,
+    "minimum": _minimum,
+    "equal rows": _equal_rows,
+}
 
 
 def entry(name: str, place: tuple[int, int], value: float) -> Change:
@@ -67,6 +77,13 @@ def softplus_of(beta: float) -> Change:
         entry("settings", (0, 0), beta)(run)
 
     return change
+
+
+def apart(Y: Array) -> Array:
+    """Two targets of equal rows moved, and not their mean: the gap stays, its origin does not."""
+    Y = Y.copy()
+    Y[1, 0], Y[3, 0] = Y[1, 0] + 0.25, Y[3, 0] - 0.25
+    return Y
 
 
 ANY: dict[str, Change] = {
@@ -151,6 +168,18 @@ CASES: dict[str, dict[str, Change]] = {
         "margin below 1": reevaluate(kink_margin=1e-3),
     },
     "smooth": {**ANY, **OF_A_FIT},
+    "equal rows": {
+        **OF_A_FIT,
+        "gaps measured from 0": field(("optimal_value",), (0.0).hex()),
+        "gaps measured from a little more": scaled(("optimal_value",), 1.0 + 1e-15),
+        "gaps measured from a little less": scaled(("optimal_value",), 1.0 - 1e-15),
+        "equal rows counted": field(("problem", "N"), 7),
+        "gap smaller": reevaluate(initial_gap=1.0 - 1e-6),
+        "least singular value larger": reevaluate(sigma_min_J=1.0 + 1e-6),
+        "targets of equal rows further apart": edit("problem.safetensors", "Y", apart),
+        "one of the equal rows moved": entry("X", (1, 0), 0.25),
+        "a row less": edit("problem.safetensors", "X", lambda X: X[:-1]),
+    },
     "minimum": {
         **ANY,
         "Lipschitz constant 0": reevaluate(lipschitz_H=0.0),

@@ -218,6 +218,20 @@ class Network:
         return 512 * UNIT * (size + frobenius(self.Y)) * self.amplification
 
 
+def merged(at: Network) -> tuple[Matrix, Matrix]:
+    """Residual and Jacobian with one row, times √m, in place of m equal rows of X, and the mean of their targets."""
+    k, groups = at.Y.cols, dict[tuple[mpf, ...], list[int]]()
+    for i in range(at.X.rows):
+        groups.setdefault(tuple(at.X[i, :]), []).append(i)
+    f, J = at.residual + at.Y, at.jacobian
+    residual = [
+        [mp.sqrt(len(own)) * (f[own[0], o] - mpmath.fsum(at.Y[i, o] for i in own) / len(own)) for o in range(k)]
+        for own in groups.values()
+    ]
+    rows = [[mp.sqrt(len(own)) * x for x in J[own[0] * k + o, :]] for own in groups.values() for o in range(k)]
+    return mpmath.matrix(residual), mpmath.matrix(rows)
+
+
 def _rows(problem: Arrays) -> list[tuple[list[int], list[float]]]:
     return list(zip(problem["layers"].tolist(), problem["settings"].tolist(), strict=True))
 
@@ -237,13 +251,13 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     if "objective" in problem:
         return of_objective(problem, weights, published)
     at = Network(problem, _exact(weights))
-    J = at.jacobian
+    residual, J = merged(at)
     values = eigenvalues(J * J.T)
     least, largest, error = max(values[-1], mpf(0)) if J.rows <= J.cols else mpf(0), values[0], at.rounding
     if min((abs(z - kink) for z, kink in at.to_kinks()), default=1) <= at.moved:
         error = 4 * largest  # on which side of a kink a pre-activation is, an enclosure need not know
     found = {
-        "initial_gap": Reference(frobenius(at.residual) ** 2 / 2, frobenius(at.residual) * at.moved + at.moved**2),
+        "initial_gap": Reference(frobenius(residual) ** 2 / 2, frobenius(residual) * at.moved + at.moved**2),
         "sigma_min_J": Reference(mp.sqrt(least), mp.sqrt(least) - mp.sqrt(max(least * (1 - NORMS) - error, mpf(0)))),
         "norm_J": Reference(mp.sqrt(largest), mp.sqrt(largest * (1 + NORMS) + error) - mp.sqrt(largest)),
     }
@@ -260,10 +274,10 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
-    """The loss, of which the least possible value is 0; of a training objective ½‖∇L‖²."""
+    """The loss less its least possible value; of a training objective ½‖∇L‖²."""
     if "objective" in problem:
         return frobenius(_Objective(problem, weights).gradient(_exact(weights))) ** 2 / 2
-    return frobenius(Network(problem, _exact(weights)).residual) ** 2 / 2
+    return frobenius(merged(Network(problem, _exact(weights)))[0]) ** 2 / 2
 
 
 def _row_norms(A: Matrix) -> list[mpf]:

@@ -66,7 +66,7 @@ def _on_a_kink() -> Problem:
 
 def families() -> dict[str, Callable[[], Problem]]:
     """Networks with samples by name."""
-    equal = normal(1, 2, seed=6).repeat(3, 1)
+    equal, several = normal(1, 2, seed=6).repeat(3, 1), normal(2, 2, seed=23)[[0, 1, 0, 0, 1]]
     found: dict[str, Callable[[], Problem]] = {
         kind.__name__: lambda kind=kind, seed=seed: _two(kind(), seed) for seed, kind in enumerate(SMOOTH)
     }
@@ -89,6 +89,9 @@ def families() -> dict[str, Callable[[], Problem]]:
             sequential(nn.Linear(1, 1), nn.Tanh(), nn.Linear(1, 2), seed=17), normal(4, 1, seed=17), 1e-4
         ),
         "equal rows": lambda: _two(nn.Tanh(), 18, inputs=equal),
+        "equal rows, two outputs": lambda: near(
+            sequential(nn.Linear(2, 6), nn.GELU(), nn.Linear(6, 2), seed=23), several, 1e-4
+        ),
         "nearly equal rows": lambda: _two(nn.Tanh(), 18, 1e-9, inputs=equal + 1e-3 * normal(3, 2, seed=19)),
         "large samples": lambda: _scaled(1e3, 20),
         "small samples": lambda: _scaled(1e-3, 21),
