@@ -144,7 +144,7 @@ class GaussNewton(Turned):
                 f"steps={self.name!r} needs a loss with an exact fit, sf.SquaredLoss(X, Y); of this training objective "
                 f"use steps={Newton.name!r}"
             )
-        n, p = engine.iterate.loss.Y.numel(), parameters(engine)
+        n, p = engine.iterate.loss.merged[1].numel(), parameters(engine)
         if n > p:
             raise ValueError(
                 f"steps={self.name!r} needs at most as many outputs (rows times outputs of a row) as trained numbers, here {n} "

@@ -269,7 +269,7 @@ NEARLY = 1e-3
 
 def _without_rank(loss: NetworkLoss) -> str:
     """Why the Jacobian has no full row rank that can be certified."""
-    X = loss.X[torch.from_numpy(loss.groups.first).to(loss.X.device)]
+    X = loss.merged[0]
     apart, sizes = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist"), X.norm(dim=1)
     near = (apart / torch.maximum(sizes[:, None], sizes).clamp_min(torch.finfo(X.dtype).tiny)).fill_diagonal_(math.inf)
     if len(X) > 1 and float(near.min()) <= NEARLY:
