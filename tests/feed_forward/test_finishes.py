@@ -132,7 +132,7 @@ def test_equal_rows_with_two_targets_are_fitted_as_well_as_they_can_be() -> None
     assert isinstance(X, Tensor) and isinstance(Y, Tensor)
     doubled = sf.SquaredLoss(torch.cat([X, X[:1]]), torch.cat([Y, Y[:1] + 1.0]))
     run = sf.descend(net, doubled, "gauss-newton", 30, progress=False)
-    assert run.gaps[-1] < 1e-20
+    assert run.gaps[-1] <= 1e-12 * run.gaps[0]
     # two numbers, each half of 1 away from both of its targets
     assert run.certificate.optimal_value == pytest.approx(0.5, rel=1e-15)
 
