@@ -36,6 +36,9 @@ def test_training_ends_where_a_fit_is_guaranteed_and_descends_to_it(run, table: 
     assert f", 8 drawn of {record['problem']['train_rows']} rows" in (tmp_path / "run" / "report.html").read_text()
     assert check(tmp_path / "run").outcome is Outcome.ACCEPT
     assert run("check", tmp_path / "run").code == 0
+    looks = json.loads((tmp_path / "run" / "watch.json").read_text())["looks"]
+    assert [seen["holds"] for seen in looks] == [False] * (len(looks) - 1) + [True]
+    assert f"iteration {looks[-1]['iteration']:,}" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("optimizer", ["lbfgs", "sgd"])
@@ -109,9 +112,58 @@ def test_activations_are_those_of_the_library() -> None:
         (("--optimizer-steps", "0"), "--optimizer-steps is 0; it must be at least 1"),
         (("--optimizer", "sgd", "--learning-rate", "100"), "take a lower learning rate"),
         (("--certify-every", "5"), "certify_every does not apply to feed-forward networks"),
+        (("--weight-decay", "1e-3"), "--weight-decay goes with --loss mse or cross-entropy"),
+        (("--loss", "mse", "--weight-decay", "-1"), "--weight-decay is -1.0; it must be 0 or a positive number"),
+        (("--loss", "mse", "--hidden", "1000"), "--hidden 1000 makes 6,001 trained numbers"),
+        (("--loss", "cross-entropy"), "no class labels, which --loss cross-entropy needs; use --loss squared"),
+        (("--loss", "mse", "--activation", "relu"), "second derivative jumps"),
+        (("--finish", "newton"), "--finish newton seeks a minimum"),
     ],
 )
 def test_bad_options(run, table: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     outcome = run("train", *small(table, *options), "--out", tmp_path / "run")
     assert outcome.code == 2 and message in outcome.err, outcome.err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path) -> None:
+    """Cross-entropy with weight decay: the optimiser, Newton's method, a certificate, a run that is checked, and its report."""
+    arguments = [
+        SYSTEM,
+        "--data",
+        classes,
+        "--loss",
+        "cross-entropy",
+        "--weight-decay",
+        "0.01",
+        "--hidden",
+        "3",
+        "--samples",
+        "20",
+    ]
+    train = [*arguments, "--optimizer-steps", "40", "--require-certificate"]
+    outcome = run("train", *train, "--out", tmp_path / "run", "--json")
+    assert outcome.code == 0, outcome.err
+    record = outcome.json
+    assert record["certificate"]["theorem"] == "feed-forward/minimum" and record["result"]["certified"]
+    assert record["problem"]["trained"].startswith("40 steps of adam") and "Newton" in record["problem"]["finished"]
+    assert record["evaluation"]["test_accuracy"] > 0.5
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+    looks = json.loads((tmp_path / "run" / "watch.json").read_text())["looks"]
+    assert [seen["iteration"] for seen in looks[:-1]] == list(range(4, 41, 4)) and looks[-1]["holds"]
+    again = run("certify", *arguments, "--weights", tmp_path / "run" / "final.safetensors")
+    assert again.code == 0 and "a strict local minimum lies within" in again.out
+    resumed = run("train", SYSTEM, "--out", tmp_path / "run", "--resume", "--json")
+    assert resumed.code == 0, resumed.err
+    assert resumed.json["problem"]["finished"] == record["problem"]["finished"]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Finish:" in page and "Movement of the features" in page
+
+
+def test_a_regression_is_trained_to_a_minimum_without_a_finish(run, table: Path, tmp_path: Path) -> None:
+    """Theorem C after L-BFGS alone, of the weights that it left."""
+    arguments = small(table, "--loss", "mse", "--weight-decay", "0.1", "--hidden", "2", "--activation", "softplus")
+    outcome = run("train", *arguments, "--optimizer", "lbfgs", "--finish", "none", "--out", tmp_path / "run", "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["certificate"]["status"] == "holds" and "finished" not in outcome.json["problem"]
+    assert outcome.json["problem"]["weight_decay"] == 0.1

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from draws import normal
-from good_runs import sequential
+from good_runs import near_a_minimum, sequential
 from torch import nn
 
 import surefoot as sf
+from surefoot import _report
+from surefoot._core.io import RunDirectoryError
 from surefoot._feed_forward import watch as module
+from surefoot._feed_forward.history import History
+from surefoot_check import Outcome, check
+
+OBJECTIVE = sf.TorchLoss(nn.MSELoss(), normal(6, 3, seed=1), normal(6, 1, seed=2), 0.1)
 
 
 def setting(dtype: torch.dtype = torch.float64) -> tuple[nn.Sequential, torch.Tensor, torch.Tensor]:
@@ -81,9 +88,69 @@ def test_a_jacobian_without_full_rank_has_no_margin() -> None:
     assert watch.margin == 0.0 and watch.certified is None
 
 
+def test_a_minimum_of_ones_own_objective_is_found(tmp_path: Path) -> None:
+    net, loss = near_a_minimum(error=0.3)
+    said: list[str] = []
+    watch = sf.watch(net, loss, every=1, share=1.0, report=said.append, directory=tmp_path / "run")
+    for _ in range(8):  # damped Newton steps, as any optimiser
+        sf.newton(net, loss, 1)
+        watch.step()
+    first = next(seen for seen in watch.history if seen.holds)
+    assert watch.certified == first.iteration > 1 and watch.theorem == "feed-forward/minimum"
+    assert (
+        len(said) == 1 and f"from iteration {first.iteration} on a strict local minimum is guaranteed within" in said[0]
+    )
+    for seen in watch.history:
+        assert seen.holds == (seen.margin > 1.0 + 1e-6)
+    certificate = watch.certificate
+    assert certificate is not None and certificate == sf.certify(net, loss)
+    q = certificate.quantities
+    assert watch.margin == q["lambda_min_H"] ** 2 / (2.0 * q["lipschitz_H"] * q["g0"])
+    assert watch.history[-1].loss == pytest.approx(float(_objective(net, loss)), rel=1e-14)
+
+
+def _objective(net: nn.Sequential, loss: sf.TorchLoss) -> torch.Tensor:
+    with torch.no_grad():
+        decayed = sum(p.square().sum() for p in net.parameters())
+        return nn.functional.cross_entropy(net(loss.X), loss.targets) + 0.5 * loss.weight_decay * decayed
+
+
+def test_the_history_is_kept_for_the_report_of_the_run_that_goes_on(tmp_path: Path) -> None:
+    net, X, Y = setting()
+    loss, directory = sf.SquaredLoss(X, Y), tmp_path / "run"
+    start = net[:2](X).detach()
+    watch = sf.watch(net, loss, every=50, share=1.0, report=None, directory=directory)
+    while watch.certified is None:
+        trained(net, X, Y, 50, watch)
+    share = float((net[:2](X).detach() - start).norm() / start.norm())
+    assert watch.history[-1].moved == (pytest.approx(share, rel=1e-12),) and share > 0.1
+    kept = History.read(directory)
+    assert kept is not None and list(kept.looks) == watch.history and kept.certified == watch.history[-1]
+    run = sf.descend(net, loss, max_iterations=3, directory=directory, progress=False)
+    page = _report.write(directory).read_text()
+    assert f"iteration {watch.certified}" in page and "Layer that costs most in" in page
+    assert (directory / "plots" / "training.png").exists()
+    assert check(directory).outcome is Outcome.ACCEPT and run.certified
+    with pytest.raises(RunDirectoryError, match="exists and is not empty; choose another for this training"):
+        sf.watch(net, loss, directory=directory)
+    other = sf.watch(net, sf.SquaredLoss(X, 2.0 * Y), report=None)
+    other.look()
+    other.save(directory)
+    assert f"iteration {watch.certified}" not in _report.write(directory).read_text()  # of another problem
+    (directory / "watch.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match="has format None"):
+        _report.write(directory)
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
+        ({"directory": 5}, TypeError, "directory is 5"),
+        (
+            {"net": nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).double(), "loss": OBJECTIVE},
+            ValueError,
+            "whose second derivative jumps",
+        ),
         ({"every": 0}, ValueError, "every is 0; it must be an integer of at least 1"),
         ({"share": 0.0}, ValueError, "share is 0.0; it must be positive and at most 1"),
         ({"share": 1.5}, ValueError, "share is 1.5"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +28,7 @@ class Built:
         shown: what is printed of the facts.
         advice: which options to change where the theorem fails; empty for the certificate's own suggestion.
         faster: which options lower the guaranteed number of iterations, as the end of a sentence.
+        keep: writes into the directory of the run what led to its initial weights, where there is something.
     """
 
     net: nn.Module
@@ -36,6 +38,7 @@ class Built:
     shown: Mapping[str, str]
     advice: str = ""
     faster: str = ""
+    keep: Callable[[Path], object] | None = None
 
     def evaluate(self) -> dict[str, float]:
         """Quality of the network on the held-out rows, with that of a linear map's optimum; empty without such rows."""

@@ -48,19 +48,19 @@ class Table:
         return self.classes[shifted.argmax(1)]
 
 
-def load(options: Rows, labels: bool = False) -> Table:
+def load(options: Rows, of_classes: str = "") -> Table:
     """Load and scale.
 
     Args:
         options: what to load.
-        labels: whether the loss fits class labels rather than numbers.
+        of_classes: the loss, as the option names it, where it fits class labels rather than numbers.
 
     Raises:
         ValueError: data that cannot be used this way, or options that contradict each other.
     """
     source = datasets.load(options.data)
     table, columns = scaled(source, options.inputs)
-    kind = target_kind(table, options.targets, labels)
+    kind = target_kind(table, options.targets, of_classes)
     offset = torch.zeros(1, dtype=torch.float64)
     if kind == "classes":
         assert table.labels is not None
@@ -83,7 +83,7 @@ def load(options: Rows, labels: bool = False) -> Table:
     return Table(
         train,
         table.test() if table.split is not None and bool(table.split.any()) else None,
-        torch.zeros(1, dtype=torch.float64) if labels else offset,
+        torch.zeros(1, dtype=torch.float64) if of_classes else offset,
         table.labels.unique() if kind == "classes" and table.labels is not None else None,
         facts,
     )
@@ -117,15 +117,15 @@ def _columns(source: datasets.Data) -> int:
     return source.X.shape[1]
 
 
-def target_kind(data: datasets.Data, targets: str, labels: bool) -> str:
-    """``classes`` or ``numbers``."""
+def target_kind(data: datasets.Data, targets: str, of_classes: str = "") -> str:
+    """``classes`` or ``numbers``; ``of_classes`` as ``load`` has it."""
     if data.Y is None and data.labels is None:
         raise ValueError(f"{data.name} has no targets; give them too, for example --data X.npy,Y.npy")
-    if labels:
+    if of_classes:
         if targets not in ("auto", "one-hot"):
-            raise ValueError(f"--targets {targets} does not go with --loss softmax, which fits classes")
+            raise ValueError(f"--targets {targets} does not go with --loss {of_classes}, which fits classes")
         if data.labels is None:
-            raise ValueError(f"{data.name} has no class labels, which --loss softmax needs; use --loss squared")
+            raise ValueError(f"{data.name} has no class labels, which --loss {of_classes} needs; use --loss squared")
         return "classes"
     if targets == "one-hot" or (targets == "auto" and data.Y is None):
         if data.labels is None:

@@ -211,6 +211,10 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
         items["iterations"] = f"{counts} (relative gap), guaranteed"
     else:
         items["iterations"] = "no rate: only that the gap never grows"
+    if certificate.radius is not None and certificate.theorem in words.points:
+        items["nearby"] = (
+            f"{words.points[certificate.theorem]} lies within {number(certificate.radius)} of these weights"
+        )
     return items
 
 

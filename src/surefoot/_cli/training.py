@@ -150,6 +150,8 @@ def train(options: Training, built: Built, certificate: Certificate, screen: Scr
 def _train(options: Training, built: Built, certificate: Certificate, screen: Screen, progress: bool) -> Trained:
     directory = Path(options.out)
     stored = {k: v for k, v in dataclasses.asdict(options).items() if k not in FREE_ON_RESUME}
+    if built.keep is not None:
+        built.keep(directory)
     start = time.monotonic()
     run = descend(
         built.net,

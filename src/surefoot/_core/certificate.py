@@ -325,7 +325,8 @@ class Certificate:
             case Kind.RATE:
                 rate = f"{self.rate:.6g}"
                 rate = f"1 - {self.claim.decrease:.3g}" if rate == "1" else rate
-                return f"first step {self.step_size:.6g}, rate {rate}, {within}"
+                near = "" if self.radius is None else f", to a point within {self.radius:.3g} of these weights"
+                return f"first step {self.step_size:.6g}, rate {rate}, {within}{near}"
             case Kind.FLOW:
                 return f"along the gradient flow, {within.replace('iterations', 'units of time')}"
             case Kind.SUBLINEAR:

@@ -23,11 +23,13 @@ except ImportError:  # Windows
     fcntl = None
 
 
+WATCHED = "watch.json"
+"""What was seen of the training that led to the initial weights of a run."""
 BEFORE_CONFIG = {
     *("checkpoints", "plots", "certificate.json", "initial.safetensors"),
-    *("problem.safetensors", "problem.json"),
+    *("problem.safetensors", "problem.json", WATCHED),
 }
-"""What a run writes before config.json."""
+"""What stands in a run directory before config.json."""
 TEMPORARY = re.compile(r"\..+\.(json|jsonl|safetensors|png|html|txt)\.[a-z0-9_]{8}")
 """Names of files that ``write_atomic`` has not renamed yet. A killed process leaves one behind."""
 DTYPES = {

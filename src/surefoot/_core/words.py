@@ -34,6 +34,7 @@ class Words:
         problems: what a run is about, by the kind of its problem; others are the loss of that name.
         engines: what each engine works on.
         networks: what they are, where the docstring of their class does not say.
+        points: by theorems that say how far from the weights the point lies that descent reaches: what it is.
         instead: for what the system cannot do ("certify", "descend", "trace", "certify_every"): why, and what to do; see
             ``System.refusal``.
         targets: relative gaps for which guaranteed iterations are shown.
@@ -52,6 +53,7 @@ class Words:
     problems: Mapping[str, str] = field(default_factory=dict)
     engines: Mapping[str, str] = field(default_factory=dict)
     networks: str = ""
+    points: Mapping[str, str] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
     targets: tuple[float, ...] = (1e-2, 1e-6, 1e-10)
     iterations: str = "iterations"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,16 +15,26 @@ from surefoot_check.feed_forward.activations import ACTIVATIONS
 
 from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.options import Rows, certify_exits, train_exits
-from .._cli.rows import held_out, inputs, load
+from .._cli.rows import Table, held_out, inputs, load
 from .._cli.screen import number
 from .._cli.training import Certifying, Training
-from .._core.io import RunDirectoryError, read_tensors
-from .._core.losses import SquaredLoss
+from .._core.io import RunDirectoryError, read_json, read_tensors
+from .._core.losses import Loss, SquaredLoss
 from .modules import BY_CODE, layers_of, weights_of
+from .newton import LARGEST, newton
+from .objective import TorchLoss
 from .training import fit
+from .watch import Watch
 
 NAMES = {ACTIVATIONS[code].name.lower().replace(" ", "-"): code for code in BY_CODE}
 """Codes of activations by their names on the command line."""
+
+
+DEFAULTS = {False: (50, "100,100", 10_000), True: (200, "16", 2_000)}
+"""Rows, hidden layers and steps of the optimiser: of an exact fit, and of a minimum, whose Hessian has an entry for each two
+weights, and to which Newton's method goes from there."""
+DECAY = 1e-3
+"""Weight decay of mse and cross-entropy by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +42,37 @@ class FeedForward(Rows, Question):
     """Which rows of which data, which network, which weights, which theorem."""
 
     system: ClassVar[str] = "feed-forward"
+    loss: Annotated[
+        Literal["squared", "mse", "cross-entropy"],
+        arg(
+            help="squared: ½‖f(X) - Y‖², to be fitted exactly. mse, cross-entropy: torch's mean over the rows, with a weight "
+            "decay; a strict local minimum is sought."
+        ),
+    ] = "squared"
+    weight_decay: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Adds ½ FLOAT ‖weights and biases‖², as torch's SGD does.",
+            help_behavior_hint=f"(default: {DECAY:g} with mse and cross-entropy)",
+        ),
+    ] = None
     samples: Annotated[
-        int, arg(metavar="INT", help="Rows to fit, drawn from the train rows; all, if there are fewer.")
-    ] = 50
-    hidden: Annotated[str, arg(metavar="INT[,...]", help="Widths of the hidden layers.")] = "100,100"
+        int | None,
+        arg(
+            metavar="INT",
+            help="Rows to fit, drawn from the train rows; all, if there are fewer.",
+            help_behavior_hint=f"(default: {DEFAULTS[False][0]}, or {DEFAULTS[True][0]} with a weight decay)",
+        ),
+    ] = None
+    hidden: Annotated[
+        str | None,
+        arg(
+            metavar="INT[,...]",
+            help="Widths of the hidden layers.",
+            help_behavior_hint=f"(default: {DEFAULTS[False][1]}, or {DEFAULTS[True][1]} with a weight decay)",
+        ),
+    ] = None
     activation: Annotated[
         Literal["tanh", "sigmoid", "softplus", "silu", "gelu", "elu", "relu", "leaky-relu", "hard-tanh"],
         arg(help="What lies behind each hidden layer, with torch's settings."),
@@ -50,8 +87,31 @@ class FeedForward(Rows, Question):
     ] = None
     seed: Annotated[int, arg(metavar="INT")] = 0
     """Seed of the drawn rows and the initial weights."""
-    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: feed-forward/local)")] = None
-    """Theorem to evaluate; `surefoot list` names them."""
+    theorem: Annotated[
+        str | None,
+        arg(
+            metavar="NAME",
+            help="Theorem to evaluate; `surefoot list` names them.",
+            help_behavior_hint="(default: feed-forward/local, or feed-forward/minimum with a weight decay)",
+        ),
+    ] = None
+
+    @property
+    def decay(self) -> float:
+        """The weight decay."""
+        given = self.weight_decay
+        if given is None:
+            return 0.0 if self.loss == "squared" else DECAY
+        if self.loss == "squared" and given != 0.0:
+            raise ValueError("--weight-decay goes with --loss mse or cross-entropy; --loss squared is fitted exactly")
+        if not 0.0 <= given < math.inf:
+            raise ValueError(f"--weight-decay is {given}; it must be 0 or a positive number")
+        return given
+
+    @property
+    def seeks_minimum(self) -> bool:
+        """Whether a minimum is sought rather than an exact fit."""
+        return self.loss != "squared"
 
     def build(self) -> Built:
         return _built(self)
@@ -60,66 +120,134 @@ class FeedForward(Rows, Question):
 @certify_exits()
 @dataclass(frozen=True, kw_only=True)
 class Certify(Certifying, FeedForward):
-    """Evaluate a theorem on a plain network, linear layers with an activation between them. Nothing is trained."""
+    """Evaluate a theorem on a plain network, linear layers with an activation between them: is an exact fit near, or, with a
+    weight decay, has the training converged to a minimum? Nothing is trained."""
 
 
 @train_exits()
 @dataclass(frozen=True, kw_only=True)
 class Train(Training, FeedForward):
-    """Train a plain network by an optimiser until an exact fit is guaranteed; then certify, descend to it, audit and evaluate."""
+    """Train a plain network by an optimiser until an exact fit is guaranteed, or, with a weight decay, to a minimum; then
+    certify, descend, audit and evaluate."""
 
     optimizer: Annotated[
         Literal["adam", "lbfgs", "sgd"],
-        arg(help="What trains the network, on all rows, until a fit is guaranteed; not with --weights."),
+        arg(help="What trains the network, on all rows, until a fit or a minimum is guaranteed; not with --weights."),
     ] = "adam"
     learning_rate: Annotated[
-        float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1e-3; lbfgs: 1; sgd: 1e-4)")
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Its learning rate.",
+            help_behavior_hint="(default: 1e-3; lbfgs: 1; sgd: 1e-4 for the squared loss, which is a sum, and 0.1 for a mean)",
+        ),
     ] = None
-    """Its learning rate."""
-    optimizer_steps: Annotated[int, arg(metavar="INT", help="Limit on its steps.")] = 10_000
+    optimizer_steps: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="Limit on its steps.",
+            help_behavior_hint=f"(default: {DEFAULTS[False][2]}, or {DEFAULTS[True][2]} with a weight decay)",
+        ),
+    ] = None
+    finish: Annotated[
+        Literal["newton", "none"] | None,
+        arg(
+            help="What brings the network from there to a minimum: Newton's method, or nothing.",
+            help_behavior_hint="(default: newton with a weight decay)",
+        ),
+    ] = None
 
     def build(self) -> Built:
-        built = _built(self)
         if self.learning_rate is not None and not 0.0 < self.learning_rate < math.inf:
             raise ValueError(f"--learning-rate is {self.learning_rate}; it must be a positive number")
-        at_least_one("--optimizer-steps", self.optimizer_steps)
+        steps = DEFAULTS[self.seeks_minimum][2] if self.optimizer_steps is None else self.optimizer_steps
+        at_least_one("--optimizer-steps", steps)
+        if self.finish == "newton" and not self.seeks_minimum:
+            raise ValueError(
+                "--finish newton seeks a minimum; it goes with --loss mse or cross-entropy and a weight decay"
+            )
+        built = _built(self)
         assert isinstance(built.net, nn.Sequential)
         if self.resume:  # what was trained before is where the run began
             _put(built.net, Path(self.out) / "initial.safetensors")
-        elif self.weights is None:
-            done = fit(built.net, built.loss, self.optimizer, self.learning_rate, self.optimizer_steps)
-            built.facts["trained"] = f"{done.steps:,} steps of {self.optimizer}, margin {number(done.seen.margin)}"
-            return Built(built.net, built.loss, built.facts, built.table, _shown(built.facts))
-        return built
+            stored = read_json(Path(self.out) / "config.json").get("data", {})
+            built.facts.update({name: stored[name] for name in ("trained", "finished") if name in stored})
+            return replace(built, shown=_shown(built.facts))
+        watch = None
+        if self.weights is None:
+            watch = fit(built.net, built.loss, self.optimizer, self.learning_rate, steps)
+            built.facts["trained"] = _trained(watch, self.optimizer)
+        if self.finish == "newton" or (self.finish is None and self.seeks_minimum):
+            norms = newton(built.net, built.loss)
+            built.facts["finished"] = _finished(norms)
+            if watch is not None:
+                watch.iteration += len(norms) - 1
+                watch.look()
+        return replace(built, shown=_shown(built.facts), keep=None if watch is None else watch.save)
+
+
+def _trained(watch: Watch, optimizer: str) -> str:
+    """How a training went, for people."""
+    seen = watch.history[-1]
+    shares = ", ".join(number(share, 2) for share in seen.moved)
+    features = f"; features moved by {shares} of their norm" if shares else ""
+    return f"{watch.iteration:,} steps of {optimizer}, margin {number(seen.margin)}{features}"
+
+
+def _finished(norms: list[float]) -> str:
+    """How Newton's method went, for people."""
+    return f"{len(norms) - 1} steps of Newton's method, norm of the gradient {number(norms[0])} → {number(norms[-1])}"
 
 
 def _built(options: FeedForward) -> Built:
     check_seed(options.seed)
-    at_least_one("--samples", options.samples)
-    table = load(options)
-    X, Y = table.train.X, table.train.Y
-    assert isinstance(X, Tensor) and Y is not None
-    rows = (
-        torch.randperm(len(X), generator=torch.Generator().manual_seed(options.seed))[: options.samples].sort().values
-    )
-    loss = SquaredLoss(X[rows], Y[rows])
-    widths = [X.shape[1], *_widths(options.hidden), Y.shape[1]]
+    samples, hidden, _ = DEFAULTS[options.seeks_minimum]
+    samples = samples if options.samples is None else options.samples
+    at_least_one("--samples", samples)
+    classes = options.loss == "cross-entropy"
+    table = load(options, options.loss if classes else "")
+    drawn = torch.randperm(len(table.train.X), generator=torch.Generator().manual_seed(options.seed))
+    rows = drawn[:samples].sort().values
+    loss, outputs = _loss(options, table, rows)
+    assert isinstance(table.train.X, Tensor)
+    widths = [table.train.X.shape[1], *_widths(options.hidden or hidden), outputs]
     net = _network(widths, options.activation, options.seed)
+    p = sum(parameter.numel() for parameter in net.parameters())
+    if options.seeks_minimum and p > LARGEST:
+        raise ValueError(
+            f"--hidden {options.hidden or hidden} makes {p:,} trained numbers, and the Hessian of a minimum is taken of at most "
+            f"{LARGEST:,}; use fewer units"
+        )
     if options.weights is not None:
         _put(net, Path(options.weights))
-    p = sum(parameter.numel() for parameter in net.parameters())
     facts = {
         **table.facts,
         "drawn_rows": len(rows),
         "n": widths[0],
         "m": widths[-1],
-        "loss": "squared",
+        "loss": options.loss,
+        "weight_decay": options.decay,
         "parameters": p,
         "network": f"{'-'.join(map(str, widths))} {options.activation}, {p:,} parameters, "
         + (f"weights of {options.weights}" if options.weights is not None else f"seed {options.seed}"),
         "seed": options.seed,
     }
     return Built(net, loss, facts, table, _shown(facts))
+
+
+def _loss(options: FeedForward, table: Table, rows: Tensor) -> tuple[Loss, int]:
+    """The loss of these rows, and the outputs that it takes."""
+    X, Y, labels = table.train.X, table.train.Y, table.train.labels
+    assert isinstance(X, Tensor)
+    if options.loss == "cross-entropy":
+        assert table.classes is not None and labels is not None
+        numbers = torch.searchsorted(table.classes, labels[rows])
+        return TorchLoss(nn.CrossEntropyLoss(), X[rows], numbers, options.decay), len(table.classes)
+    assert Y is not None
+    if options.loss == "mse":
+        return TorchLoss(nn.MSELoss(), X[rows], Y[rows], options.decay), Y.shape[1]
+    return SquaredLoss(X[rows], Y[rows]), Y.shape[1]
 
 
 def _widths(text: str) -> list[int]:
@@ -167,14 +295,12 @@ def _put(net: nn.Sequential, path: Path) -> None:
 
 
 def _shown(facts: dict[str, Any]) -> dict[str, str]:
+    decay = f", mean over the rows, weight decay {facts['weight_decay']:g}" if facts["loss"] != "squared" else ""
     items = {
         "rows": f"{facts['drawn_rows']:,} drawn of {facts['train_rows']:,} to train on{held_out(facts)}",
         "inputs": inputs(facts),
         "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
+        "loss": f"{facts['loss']}{decay}",
         "network": facts["network"],
     }
-    if "trained" in facts:
-        items["trained"] = facts["trained"]
-    if facts["prepared"]:
-        items["prepared"] = facts["prepared"]
-    return items
+    return items | {name: facts[name] for name in ("trained", "finished", "prepared") if facts.get(name)}

@@ -143,7 +143,7 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
         ValueError: a supported module of settings or at a place that are not, weights that two layers share, or all frozen.
     """
     layers: list[Layer] = []
-    for name, module in _flat(net, ""):
+    for name, module in flat(net):
         what = f"net[{name}], {type(module).__name__},"
         if isinstance(module, nn.LazyLinear):
             raise TypeError(f"{what} has no weights yet; call net on some data once, so that it becomes a Linear")
@@ -165,11 +165,12 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
     return layers
 
 
-def _flat(net: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+def flat(net: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The modules of a network with their names, those of nested ones in their place."""
     for name, module in net._modules.items():  # children() leaves out a module that is there twice
         assert module is not None
         if type(module) is nn.Sequential:
-            yield from _flat(module, f"{prefix}{name}.")
+            yield from flat(module, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", module
 

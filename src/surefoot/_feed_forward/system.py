@@ -45,6 +45,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     network = nn.Sequential
     network_name = "torch.nn.Sequential"
     command = "surefoot._feed_forward.command"
+    report = "surefoot._feed_forward.report"
     words = WORDS
     plans = planner.PLANS
     default_theorem = local.THEOREM.id

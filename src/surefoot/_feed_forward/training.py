@@ -1,4 +1,4 @@
-"""Training of a plain network by an optimiser of torch until a fit is guaranteed: what the program does before it descends."""
+"""Training of a plain network by an optimiser of torch: what the program does before it certifies and descends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from surefoot_check.feed_forward import local, minimum
+
 from .._core.losses import Loss
-from .._core.samples import sample_loss
-from .watch import Seen, Watch
+from .._core.registry import system_of
+from .modules import layers_of, weights_of
+from .objective import TorchLoss
+from .watch import Watch
+
+LOOKS = 10
+"""At an objective with minima, whose Hessian costs much more than a step: so many looks along the training."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +27,16 @@ class Method:
 
     Attributes:
         make: of parameters and a learning rate.
-        rate: the learning rate by default.
-        calls: of ``step``, after which the weights are looked at.
+        rate: the learning rate by default, of a squared loss summed over the rows.
+        mean_rate: that of a criterion's mean.
+        every: steps after which the weights are looked at.
         steps: that one call takes.
     """
 
     make: Callable[[Iterator[nn.Parameter], float], torch.optim.Optimizer]
     rate: float
-    calls: int = 100
+    mean_rate: float
+    every: int = 100
     steps: int = 1
 
 
@@ -39,54 +48,56 @@ def _lbfgs(parameters: Iterator[nn.Parameter], rate: float) -> torch.optim.Optim
 
 
 METHODS = {
-    "adam": Method(lambda parameters, rate: torch.optim.Adam(parameters, rate), 1e-3),
-    "lbfgs": Method(_lbfgs, 1.0, 1, 20),
-    "sgd": Method(lambda parameters, rate: torch.optim.SGD(parameters, rate, momentum=0.9), 1e-4),
+    "adam": Method(lambda parameters, rate: torch.optim.Adam(parameters, rate), 1e-3, 1e-3),
+    "lbfgs": Method(_lbfgs, 1.0, 1.0, 20, 20),
+    "sgd": Method(lambda parameters, rate: torch.optim.SGD(parameters, rate, momentum=0.9), 1e-4, 1e-1),
 }
 """By the names of the command line."""
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """What a training came to: steps of the optimiser, and the last look at the weights."""
-
-    steps: int
-    seen: Seen
-
-
-def fit(net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, steps: int) -> Fitted:
-    """Train in place, on all rows, until a look at the weights finds a fit guaranteed, for so many steps, or until none lowers
-    the loss.
+def fit(net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, steps: int) -> Watch:
+    """Train in place, on all rows, until a look at the weights finds a fit or a minimum guaranteed, for so many steps, or until
+    none lowers the loss.
 
     Args:
         net: float64.
-        loss: ½‖f(X) - Y‖².
+        loss: ½‖f(X) - Y‖², or ``sf.TorchLoss``.
         optimizer: a key of ``METHODS``.
         rate: its learning rate; by default that of ``METHODS``.
         steps: limit on the steps.
 
+    Returns:
+        What watched it, with a look at the end.
+
     Raises:
         ValueError: the loss is not finite any more.
     """
-    method, samples = METHODS[optimizer], sample_loss(loss)
-    made = method.make(net.parameters(), method.rate if rate is None else rate)
-    watch, last = Watch(net, loss, method.calls, 1.0, None), math.inf
+    method, system = METHODS[optimizer], system_of(net)
+    problem, trained = system.problem(net, loss), weights_of(layers_of(net))
+    usual = method.mean_rate if isinstance(loss, TorchLoss) else method.rate
+    made = method.make(net.parameters(), usual if rate is None else rate)
+    calls, every = math.ceil(steps / method.steps), method.every
+    if system.stands_for(local.THEOREM, problem) is minimum.THEOREM:
+        every = math.ceil(calls / LOOKS) * method.steps
+    watch, last = Watch(net, loss, every, 1.0, None, None), math.inf
 
     def closure() -> float:
         made.zero_grad()
-        value = 0.5 * (net(samples.X) - samples.Y).square().sum()
+        value = problem.value(trained)
         value.backward()
         return float(value.detach())
 
-    for call in range(math.ceil(steps / method.steps)):
+    for _ in range(calls):
         value = made.step(closure)
         if not math.isfinite(value):
-            taken = call * method.steps
-            raise ValueError(f"the loss is {value} after {taken} steps of {optimizer}; take a lower learning rate")
-        watch.step()
+            raise ValueError(
+                f"the loss is {value} after {watch.iteration} steps of {optimizer}; take a lower learning rate"
+            )
+        for _ in range(method.steps):
+            watch.step()
         if watch.certified is not None or value == last:
             break
         last = value
     if not watch.history or watch.history[-1].iteration < watch.iteration:
         watch.look()
-    return Fitted(watch.iteration * method.steps, watch.history[-1])
+    return watch

@@ -1,48 +1,37 @@
-"""Certificates in a training loop of one's own: from which iteration on a fit is guaranteed, and how far that is before."""
+"""Certificates in a training loop of one's own: from which iteration on a fit or a minimum is guaranteed, and how far that is
+before."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
+from pathlib import Path
 
 from torch import nn
 
-from .._core.certificate import Certificate
+from surefoot_check.feed_forward import local
+
+from .._core.certificate import Certificate, digests
 from .._core.descent import certify
+from .._core.io import RunDirectoryError, make_folder, unused
 from .._core.losses import Loss
 from .._core.registry import system_of
-from .._core.samples import sample_loss
-from .._core.validate import positive_integer
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One look at the weights.
-
-    Attributes:
-        iteration: how often ``step`` had been called.
-        gap: upper bound of the loss.
-        margin: how far from a guarantee, which needs more than 1; 0 where the Jacobian has no full row rank.
-        holds: whether it was certified.
-        seconds: what the look took.
-    """
-
-    iteration: int
-    gap: float
-    margin: float
-    holds: bool
-    seconds: float
+from .._core.validate import folder, positive_integer
+from .features import features, moved
+from .history import History, Seen
+from .planner import STATES
+from .words import WORDS
 
 
 class Watch:
-    """Evaluates ``feed-forward/local`` along a training, with any optimiser and any batches.
+    """Evaluates a theorem about states along a training, with any optimiser and any batches.
 
     Attributes:
+        theorem: its id.
         iteration: how often ``step`` was called.
-        certified: the first iteration at which an exact fit was guaranteed; ``None`` before.
+        certified: the first iteration at which an exact fit, or a strict local minimum, was guaranteed; ``None`` before.
         certificate: the newest certificate; ``None`` before the first look.
         history: all looks. One at weights that are not finite has no certificate, an infinite gap and the margin 0.
     """
@@ -54,15 +43,20 @@ class Watch:
         every: int,
         share: float,
         report: Callable[[str], object] | None,
+        directory: str | Path | None,
     ) -> None:
         self.every = positive_integer("every", every)
         if isinstance(share, bool) or not isinstance(share, Real) or not 0.0 < share <= 1.0:
             raise ValueError(f"share is {share!r}; it must be positive and at most 1")
         if report is not None and not callable(report):
             raise TypeError(f"report is {report!r}; pass a function that takes a line of text, or None")
-        system = system_of(net)
-        system.reduced(net, system.problem(net, sample_loss(loss)))
+        self._system = system_of(net)
+        self._problem = self._system.problem(net, loss)
+        self._system.reduced(net, self._problem)
+        self._directory = None if directory is None else _free(folder("directory", directory))
         self._net, self._loss, self._share, self._report = net, loss, float(share), report
+        self.theorem = self._system.stands_for(local.THEOREM, self._problem).id
+        self._features = features(net, self._problem.X)
         self.iteration = 0
         self.certified: int | None = None
         self.certificate: Certificate | None = None
@@ -71,8 +65,8 @@ class Watch:
 
     @property
     def margin(self) -> float | None:
-        """σ0²/(2Λr0) at the newest look, or the margin of the kinks if that is less: how far from a guarantee, which needs more
-        than 1. ``None`` before the first look."""
+        """How far from a guarantee the newest look was, which needs more than 1: σ0²/(2Λr0), or the margin of the kinks if that
+        is less; of a minimum m0²/(2Λ3g0). ``None`` before the first look."""
         return self.history[-1].margin if self.history else None
 
     def step(self) -> Certificate | None:
@@ -83,32 +77,51 @@ class Watch:
 
         Raises:
             TypeError, ValueError: as ``sf.certify``, at a look.
+            OSError: the history cannot be written.
         """
         self.iteration += 1
         if self.iteration % self.every or not self._affordable():
             return None
         if not all(bool(weight.isfinite().all()) for weight in self._net.parameters()):
-            self.history.append(Seen(self.iteration, math.inf, 0.0, False, 0.0))
+            self._keep(Seen(self.iteration, math.inf, math.inf, 0.0, (), False, 0.0))
             return None
         return self.look()
 
     def look(self) -> Certificate:
         """Look at the weights now, whatever it takes."""
         start = time.monotonic()
-        certificate = certify(self._net, self._loss, "feed-forward/local")
+        certificate = certify(self._net, self._loss, self.theorem)
+        loss = float(self._problem.value(self._system.reduced(self._net, self._problem)))
+        shares = moved(self._features, features(self._net, self._problem.X))
         seconds = time.monotonic() - start
         self._spent += seconds
         self.certificate = certificate
-        seen = Seen(self.iteration, certificate.initial_gap, margin(certificate), certificate.holds, seconds)
-        self.history.append(seen)
+        gap, found = certificate.initial_gap, margin(certificate)
+        self._keep(Seen(self.iteration, loss, gap, found, shares, certificate.holds, seconds))
         if certificate.holds and self.certified is None:
             self.certified = self.iteration
             if self._report is not None:
                 self._report(
-                    f"surefoot: from iteration {self.iteration} on an exact fit is guaranteed within "
-                    f"{certificate.radius:.3g} of the weights (margin {seen.margin:.3g})"
+                    f"surefoot: from iteration {self.iteration} on {WORDS.points[certificate.theorem]} is guaranteed within "
+                    f"{certificate.radius:.3g} of the weights (margin {found:.3g})"
                 )
         return certificate
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the history into ``watch.json``, where the report of a run in the same directory finds it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        path = folder("directory", directory)
+        make_folder(path)
+        History(self.theorem, digests(self._problem.reduced.arrays(), {}), self.history).write(path)
+        return path
+
+    def _keep(self, seen: Seen) -> None:
+        self.history.append(seen)
+        if self._directory is not None:
+            self.save(self._directory)
 
     def _affordable(self) -> bool:
         """Whether one more look like the last would stay within the share of the time."""
@@ -118,13 +131,21 @@ class Watch:
         return self._spent + last <= self._share * (elapsed + last)
 
 
+def _free(directory: Path) -> Path:
+    """The directory, in which a run may start."""
+    if not unused(directory):
+        raise RunDirectoryError(f"directory {directory} exists and is not empty; choose another for this training")
+    return directory
+
+
 def margin(certificate: Certificate) -> float:
-    """σ0²/(2Λr0), or the margin of the kinks if that is less; 0 where σ0 has no positive bound."""
-    q = certificate.quantities
-    if "lipschitz_J" not in q:
+    """m²/(2Λs) in the terms of the certificate's theorem, or the margin of the kinks if that is less; 0 where m has no positive
+    bound."""
+    q, theorem = certificate.quantities, STATES[certificate.theorem]
+    if theorem.bend not in q:
         return 0.0
-    needed = 2.0 * q["lipschitz_J"] * q["r0"]
-    return min(q["sigma_min_J"] ** 2 / needed if needed > 0.0 else math.inf, q.get("kink_margin", math.inf))
+    needed = 2.0 * q[theorem.bend] * q[theorem.start]
+    return min(q[theorem.least] ** 2 / needed if needed > 0.0 else math.inf, q.get("kink_margin", math.inf))
 
 
 def watch(
@@ -134,23 +155,28 @@ def watch(
     *,
     share: float = 0.1,
     report: Callable[[str], object] | None = print,
+    directory: str | Path | None = None,
 ) -> Watch:
-    """Watch the training of a plain network in a loop of one's own: from which iteration on is an exact fit guaranteed?
+    """Watch the training of a plain network in a loop of one's own: from which iteration on is an exact fit guaranteed, or a
+    strict local minimum of the training objective?
 
     ``watch.step()`` goes after ``optimizer.step()``. The optimiser may be any, as may the batches: the certificate is about the
     weights, and the loss of all rows.
 
     Args:
         net: a ``torch.nn.Sequential`` that ``sf.certify`` takes.
-        loss: ``sf.SquaredLoss`` of all rows.
+        loss: ``sf.SquaredLoss`` of all rows, or ``sf.TorchLoss``, one's own training objective.
         every: look at the weights every so many steps.
         share: of the time since the start, what looking may take at most; 1 for no limit.
         report: called with a line at the first certified iterate; ``None`` for silence.
+        directory: keep the history there, in ``watch.json``, for the report of a run that ``sf.descend`` writes into the same
+            directory. Must not exist or be empty.
 
     Raises:
         TypeError: a network or loss that is not supported; the network may be in float32.
         ValueError: an argument out of range, or shapes that do not fit.
+        RunDirectoryError: a directory that has a run already.
     """
     if not isinstance(net, nn.Sequential):
         raise TypeError(f"net is a {type(net).__name__}; sf.watch takes a torch.nn.Sequential")
-    return Watch(net, loss, every, share, report)
+    return Watch(net, loss, every, share, report, directory)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from surefoot_check.feed_forward import local, minimum
+
 from .._core.words import Words
 
 WORDS = Words(
@@ -43,6 +45,7 @@ WORDS = Words(
     },
     networks="A plain torch.nn.Sequential of Linear layers and activations",
     engines={"weights": "the weights themselves"},
+    points={local.THEOREM.id: "an exact fit", minimum.THEOREM.id: "a strict local minimum"},
     instead={
         "trace": "sf.Trace does not record feed-forward networks, whose theorem is about a state; certify the state "
         "itself: sf.certify(model, loss)",

@@ -162,7 +162,7 @@ def _kind(source: datasets.Data, targets: str) -> str:
         raise ValueError(f"{source.name} has no class labels for --targets classes; use --targets centred")
     if targets != "classes" and source.Y is None and source.labels is not None and targets != "auto":
         raise ValueError(f"{source.name} has class labels but no numbers to fit; use --targets classes")
-    kind = target_kind(source, {"classes": "one-hot"}.get(targets, targets), labels=False)
+    kind = target_kind(source, {"classes": "one-hot"}.get(targets, targets))
     if kind == "classes":
         assert source.labels is not None
         if len(source.labels.unique()) < 2:

@@ -93,7 +93,8 @@ def _subject(facts: Facts) -> Markup:
         lines.append(paragraph(Markup("<b>Data:</b>"), data["data"] + count))
     if isinstance(data.get("network"), str):
         lines.append(paragraph(Markup("<b>Network:</b>"), data["network"]))
-    for name, label in (("prepared", "Prepared:"), ("merged", "Merged:")):
+    labels = (("prepared", "Prepared:"), ("merged", "Merged:"), ("trained", "Trained:"), ("finished", "Finish:"))
+    for name, label in labels:
         if isinstance(data.get(name), str) and data[name]:
             lines.append(paragraph(Markup(f"<b>{label}</b>"), data[name]))
     return Markup("".join(lines))

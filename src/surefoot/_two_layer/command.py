@@ -71,7 +71,7 @@ def _built(options: TwoLayer) -> Built:
     check_seed(options.seed)
     if options.l2 is not None and options.loss != "softmax":
         raise ValueError("--l2 belongs to --loss softmax; leave it out, or choose that loss")
-    table = load(options, labels=options.loss == "softmax")
+    table = load(options, options.loss if options.loss == "softmax" else "")
     loss: LinearMapLoss
     if options.loss == "softmax":
         assert table.classes is not None and table.train.labels is not None
