@@ -117,13 +117,27 @@ def test_activations_are_those_of_the_library() -> None:
         (("--loss", "mse", "--hidden", "1000"), "--hidden 1000 makes 6,001 trained numbers"),
         (("--loss", "cross-entropy"), "no class labels, which --loss cross-entropy needs; use --loss squared"),
         (("--loss", "mse", "--activation", "relu"), "second derivative jumps"),
-        (("--finish", "newton"), "--finish newton seeks a minimum"),
+        (("--finish", "newton"), "--finish newton does not go with --loss squared; take --finish gauss-newton"),
     ],
 )
 def test_bad_options(run, table: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     outcome = run("train", *small(table, *options), "--out", tmp_path / "run")
     assert outcome.code == 2 and message in outcome.err, outcome.err
     assert not (tmp_path / "run").exists()
+
+
+def test_gauss_newton_is_a_finish_where_the_optimiser_has_not_come_near(run, table: Path, tmp_path: Path) -> None:
+    start = small(table, "--optimizer-steps", "100", "--require-certificate")
+    refused = run("train", *start, "--out", tmp_path / "refused")
+    assert (
+        refused.code == 1
+        and "a larger --optimizer-steps trains longer, or goes on by --finish gauss-newton" in refused.err
+    )
+    outcome = run("train", *start, "--finish", "gauss-newton", "--out", tmp_path / "run", "--json")
+    assert outcome.code == 0, outcome.err
+    assert " of gauss-newton, norm of the residual" in outcome.json["problem"]["finished"]
+    assert outcome.json["certificate"]["status"] == "holds"
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
 
 
 def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path) -> None:
@@ -146,7 +160,9 @@ def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path
     assert outcome.code == 0, outcome.err
     record = outcome.json
     assert record["certificate"]["theorem"] == "feed-forward/minimum" and record["result"]["certified"]
-    assert record["problem"]["trained"].startswith("40 steps of adam") and "Newton" in record["problem"]["finished"]
+    assert (
+        record["problem"]["trained"].startswith("40 steps of adam") and " of newton, " in record["problem"]["finished"]
+    )
     assert record["evaluation"]["test_accuracy"] > 0.5
     assert check(tmp_path / "run").outcome is Outcome.ACCEPT
     looks = json.loads((tmp_path / "run" / "watch.json").read_text())["looks"]

@@ -83,7 +83,8 @@ def test_weights_that_are_not_finite_are_a_look_without_certificate() -> None:
 
 def test_a_jacobian_without_full_rank_has_no_margin() -> None:
     net, X, Y = setting()
-    watch = sf.watch(net, sf.SquaredLoss(X[[0, 1, 0]], Y[:3]), every=1, report=None)
+    nearly = X[[0, 1, 0]] * torch.tensor([[1.0], [1.0], [1.0 + 1e-15]], dtype=torch.float64)
+    watch = sf.watch(net, sf.SquaredLoss(nearly, Y[:3]), every=1, report=None)
     watch.step()
     assert watch.margin == 0.0 and watch.certified is None
 

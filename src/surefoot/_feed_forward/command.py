@@ -21,8 +21,9 @@ from .._cli.training import Certifying, Training
 from .._core.io import RunDirectoryError, read_json, read_tensors
 from .._core.losses import Loss, SquaredLoss
 from .modules import BY_CODE, layers_of, weights_of
-from .newton import LARGEST, newton
+from .newton import finish as finished
 from .objective import TorchLoss
+from .steps import GaussNewton, Newton
 from .training import fit
 from .watch import Watch
 
@@ -33,6 +34,9 @@ NAMES = {ACTIVATIONS[code].name.lower().replace(" ", "-"): code for code in BY_C
 DEFAULTS = {False: (50, "100,100", 10_000), True: (200, "16", 2_000)}
 """Rows, hidden layers and steps of the optimiser: of an exact fit, and of a minimum, whose Hessian has an entry for each two
 weights, and to which Newton's method goes from there."""
+FINISHES = {rule.name: rule for rule in (GaussNewton, Newton)}
+LONGEST = 50
+"""Steps of a finish at most."""
 DECAY = 1e-3
 """Weight decay of mse and cross-entropy by default."""
 
@@ -151,10 +155,10 @@ class Train(Training, FeedForward):
         ),
     ] = None
     finish: Annotated[
-        Literal["newton", "none"] | None,
+        Literal["gauss-newton", "newton", "none"] | None,
         arg(
-            help="What brings the network from there to a minimum: Newton's method, or nothing.",
-            help_behavior_hint="(default: newton with a weight decay)",
+            help="What goes on from there, for at most 50 steps: gauss-newton towards an exact fit, newton towards a minimum.",
+            help_behavior_hint="(default: newton with a weight decay, else none)",
         ),
     ] = None
 
@@ -163,10 +167,10 @@ class Train(Training, FeedForward):
             raise ValueError(f"--learning-rate is {self.learning_rate}; it must be a positive number")
         steps = DEFAULTS[self.seeks_minimum][2] if self.optimizer_steps is None else self.optimizer_steps
         at_least_one("--optimizer-steps", steps)
-        if self.finish == "newton" and not self.seeks_minimum:
-            raise ValueError(
-                "--finish newton seeks a minimum; it goes with --loss mse or cross-entropy and a weight decay"
-            )
+        goal = "newton" if self.seeks_minimum else "gauss-newton"
+        finish = self.finish or (goal if self.seeks_minimum else "none")
+        if finish not in (goal, "none"):
+            raise ValueError(f"--finish {finish} does not go with --loss {self.loss}; take --finish {goal}")
         built = _built(self)
         assert isinstance(built.net, nn.Sequential)
         if self.resume:  # what was trained before is where the run began
@@ -178,13 +182,18 @@ class Train(Training, FeedForward):
         if self.weights is None:
             watch = fit(built.net, built.loss, self.optimizer, self.learning_rate, steps)
             built.facts["trained"] = _trained(watch, self.optimizer)
-        if self.finish == "newton" or (self.finish is None and self.seeks_minimum):
-            norms = newton(built.net, built.loss)
-            built.facts["finished"] = _finished(norms)
+        if finish != "none":
+            norms = finished(built.net, built.loss, FINISHES[finish](), LONGEST)
+            built.facts["finished"] = _finished(finish, norms)
             if watch is not None:
                 watch.iteration += len(norms) - 1
                 watch.look()
-        return replace(built, shown=_shown(built.facts), keep=None if watch is None else watch.save)
+        return replace(
+            built,
+            shown=_shown(built.facts),
+            advice=_advice(watch, finish, goal),
+            keep=None if watch is None else watch.save,
+        )
 
 
 def _trained(watch: Watch, optimizer: str) -> str:
@@ -195,9 +204,19 @@ def _trained(watch: Watch, optimizer: str) -> str:
     return f"{watch.iteration:,} steps of {optimizer}, margin {number(seen.margin)}{features}"
 
 
-def _finished(norms: list[float]) -> str:
-    """How Newton's method went, for people."""
-    return f"{len(norms) - 1} steps of Newton's method, norm of the gradient {number(norms[0])} → {number(norms[-1])}"
+def _finished(finish: str, norms: list[float]) -> str:
+    """How the finish went, for people."""
+    of = "gradient" if finish == Newton.name else "residual"
+    count = f"{len(norms) - 1} step{'' if len(norms) == 2 else 's'}"
+    return f"{count} of {finish}, norm of the {of} {number(norms[0])} → {number(norms[-1])}"
+
+
+def _advice(watch: Watch | None, finish: str, goal: str) -> str:
+    """What to change where a training came on the way to a guarantee and not as far; empty for the suggestion itself."""
+    if watch is None or not watch.margin or watch.history[-1].holds:
+        return ""
+    other = f", or goes on by --finish {goal}" if finish == "none" else ""
+    return f"the margin is {number(watch.margin)} and has to exceed 1: a larger --optimizer-steps trains longer{other}"
 
 
 def _built(options: FeedForward) -> Built:
@@ -214,10 +233,10 @@ def _built(options: FeedForward) -> Built:
     widths = [table.train.X.shape[1], *_widths(options.hidden or hidden), outputs]
     net = _network(widths, options.activation, options.seed)
     p = sum(parameter.numel() for parameter in net.parameters())
-    if options.seeks_minimum and p > LARGEST:
+    if options.seeks_minimum and p > Newton.LARGEST:
         raise ValueError(
             f"--hidden {options.hidden or hidden} makes {p:,} trained numbers, and the Hessian of a minimum is taken of at most "
-            f"{LARGEST:,}; use fewer units"
+            f"{Newton.LARGEST:,}; use fewer units"
         )
     if options.weights is not None:
         _put(net, Path(options.weights))

@@ -19,7 +19,7 @@ class Seen:
 
     Attributes:
         iteration: how often ``step`` had been called.
-        loss: of all rows, in floats; a training objective with its weight decay.
+        loss: of all rows less its least value, in floats; a training objective itself, with its weight decay.
         gap: upper bound of the gap that the theorem speaks of: the squared loss itself, ½‖∇L‖² of a training objective.
         margin: how far from a guarantee, which needs more than 1; 0 where the Jacobian has no full row rank, or the Hessian is
             not positive definite.

@@ -1,13 +1,15 @@
-"""Newton's method for a training objective, as a finish without a certificate or a record."""
+"""Finishes of a training, without a certificate or a record: Newton's method for an objective, Gauss-Newton steps to a fit."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import nn
 
+from .._core.losses import Loss
 from .._core.validate import positive_integer
-from .steps import Newton
+from .steps import Newton, Turned
 from .system import FeedForwardSystem
 
 
@@ -27,19 +29,32 @@ def newton(net: nn.Sequential, loss: Any, steps: int = 50) -> list[float]:
     Raises:
         TypeError, ValueError: as ``sf.certify``; another loss; too many parameters.
     """
-    steps, system, rule = positive_integer("steps", steps), FeedForwardSystem(), Newton()
+    steps = positive_integer("steps", steps)
     if not isinstance(net, nn.Sequential):
         raise TypeError(f"net is a {type(net).__name__}; sf.newton takes a torch.nn.Sequential")
+    return finish(net, loss, Newton(), steps)
+
+
+def finish(net: nn.Sequential, loss: Loss, rule: Turned, steps: int) -> list[float]:
+    """Steps of a rule, in place, until none helps or the gap is 0.
+
+    Returns:
+        √(2 gap) before every step and at the end: the norm of the residual, or of the gradient of an objective.
+
+    Raises:
+        TypeError, ValueError: a network or loss for which the rule is not made.
+    """
+    system = FeedForwardSystem()
     problem = system.problem(net, loss)
     engine = system.engine(net, problem, "auto")
     rule.require(engine, system.name, system.rules)
     rule.start(problem, None)
-    norms = [engine.iterate.gradient_squared**0.5]
-    for _ in range(steps):
+    norms = [math.sqrt(2.0 * engine.iterate.gap)]
+    while len(norms) <= steps and norms[-1] > 0.0:
         eta = rule.step(engine)
         if eta == 0.0:
             break
         engine.move(eta)
-        norms.append(engine.iterate.gradient_squared**0.5)
+        norms.append(math.sqrt(2.0 * engine.iterate.gap))
     system.write(net, problem, engine.weights())
     return norms

@@ -22,6 +22,7 @@ from .._report.write import Part
 from .engine import distance
 from .features import features, moved
 from .history import History, Seen
+from .loss import NetworkLoss
 from .system import FeedForwardSystem
 
 if TYPE_CHECKING:
@@ -190,14 +191,13 @@ def _of_problem(facts: Facts) -> list[Item]:
         )
     if run.certificate.theorem == local.THEOREM.id:
         at = rigorous.Measured(*system.stored_at(loss, run.initial))
-        items += [*_smallest(at), *_costliest(at, run.certificate.quantities.get("ball", 0.0))]
+        small = isinstance(loss, NetworkLoss) and loss.merged[1].numel() <= LARGEST
+        items += [*(_smallest(at) if small else ()), *_costliest(at, run.certificate.quantities.get("ball", 0.0))]
     return items
 
 
 def _smallest(at: rigorous.Measured) -> list[Item]:
     """The smallest singular values of the Jacobian, in floats."""
-    if at.problem.Y.size > LARGEST:
-        return []
     values = np.sqrt(np.maximum(np.linalg.eigvalsh(at.gram.value)[:SMALLEST], 0.0))
     name = "Smallest singular values of J" if len(values) > 1 else "Singular value of J"
     return [(name, ", ".join(number(float(value), 3) for value in values), "at the start of the run, in floats")]
