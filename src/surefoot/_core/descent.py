@@ -20,7 +20,7 @@ from .interrupts import StopRequest
 from .io import RunDirectoryError, read_json, read_tensors, run_directory, write_atomic, write_json
 from .progress import Update, progress_line
 from .recertification import Recertification
-from .registry import descendable_of, system_of
+from .registry import adopted, descendable
 from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
 from .steps import StepRule
@@ -39,16 +39,17 @@ def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any
     A hypothesis that fails is not an error: the certificate's ``status``, ``conditions`` and ``suggestion`` say so.
 
     Args:
-        net: a network of ``sf.nn``; float64 weights.
+        net: a network of ``sf.nn``, of float64 weights, or a ``torch.nn.Sequential``: one of two ``Linear`` without bias is
+            a two-layer linear network, any other a feed-forward one, unless a theorem is named.
         loss: a loss of ``sf``, or for ``sf.nn.StepSizeNet`` a batch of problems of ``sf.learned``. None for a learned inverse.
         theorem: an id such as ``"two-layer/drift"``; by default that of the network's system.
         given: what a system takes by name. ``sf.nn.LearnedInverse``: ``interval=(l, u)``, in place of a loss.
 
     Raises:
         TypeError: an unknown kind of network, a name that its system does not take, or weights that are not float64.
-        ValueError: shapes that do not fit, non-finite weights, or an unknown theorem.
+        ValueError: shapes that do not fit, non-finite weights, frozen ones of a system that trains all, or an unknown theorem.
     """
-    system = system_of(net)
+    system, net = adopted(net, loss, theorem)
     for name in given.keys() - set(system.given):
         taken = f", or {' and '.join(system.given)} by name" if system.given else ""
         raise TypeError(f"{system.network_name} takes no {name}; pass a loss{taken}")
@@ -154,8 +155,8 @@ class _Descent:
             raise TypeError(f"certificate is a {type(certificate).__name__}; pass the result of certify(net, loss)")
         if resume and directory is None:
             raise ValueError("resume=True needs the directory of the run to resume")
-        self.net = net
-        self.system = descendable_of(net)
+        system, net = adopted(net, loss, None if certificate is None else certificate.theorem)
+        self.net, self.system = net, descendable(system)
         self.loss = loss = self.system.problem(net, loss)
         self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
         self.certify_every = certify_every

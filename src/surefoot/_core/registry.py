@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
+from torch import nn
+
+from .losses import LinearMapLoss
 from .plans import PLANS, Plan
-from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, System
+from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, Recordable, System
 from .validate import unknown
 from .words import Words
 
@@ -95,6 +99,32 @@ def system_of(net: object) -> AnyCertifiable:
     raise TypeError(f"net is a {type(net).__name__}; pass one of {', '.join(s.network_name for s in certifiable)}")
 
 
+def adopted(net: Any, loss: Any, theorem: str | None = None) -> tuple[AnyCertifiable, Any]:
+    """The system that speaks of a network with this loss by that theorem, and the network as it has it: itself, or one with the
+    same weights.
+
+    Raises:
+        TypeError: as ``system_of``.
+        ValueError: a frozen weight of a system that trains all.
+    """
+    system = system_of(net)
+    if isinstance(loss, LinearMapLoss) and theorem not in system.theorems():
+        layers = system.linear_layers(net)
+        for other in (other for other in SYSTEMS if isinstance(other, Certifiable) and layers):
+            found = other.of_linear_layers(layers)
+            if found is not None:
+                system, net = other, found
+                break
+    if isinstance(system, Recordable) and isinstance(net, nn.Module):
+        for name, parameter in net.named_parameters():
+            if not parameter.requires_grad:
+                raise ValueError(
+                    f"net.{name} is frozen (requires_grad=False), and what is known of {system.network_name} is about descent "
+                    "on all weights; call net.requires_grad_()"
+                )
+    return system, net
+
+
 def system_named(name: str) -> AnyCertifiable:
     """The system with theorems of that name; ``ValueError`` otherwise."""
     certifiable = [system for system in SYSTEMS if isinstance(system, Certifiable)]
@@ -109,15 +139,16 @@ def system_named(name: str) -> AnyCertifiable:
 
 def descendable_of(net: object) -> AnyDescendable:
     """The system of a network whose iterates are descended; ``TypeError`` that says what to do instead otherwise."""
-    return _descendable(system_of(net))
+    return descendable(system_of(net))
 
 
 def descendable_named(name: str) -> AnyDescendable:
     """The same by name; ``ValueError`` for an unknown one."""
-    return _descendable(system_named(name))
+    return descendable(system_named(name))
 
 
-def _descendable(system: AnyCertifiable) -> AnyDescendable:
+def descendable(system: AnyCertifiable) -> AnyDescendable:
+    """The same of a system."""
     if not isinstance(system, Descendable):
         raise TypeError(system.refusal("descend"))
     return system

@@ -104,6 +104,15 @@ class Certifiable(System, Generic[Net, P]):
     aim: ClassVar[float] = 1e-6
     given: ClassVar[tuple[str, ...]] = ()
 
+    def linear_layers(self, net: Net) -> Sequence[Tensor]:
+        """Where a network of plain modules is a product of linear maps, the weights themselves (outputs, inputs) of each, all
+        trained, in float64: another system may say more of it. Empty where it is not."""
+        return ()
+
+    def of_linear_layers(self, layers: Sequence[Tensor]) -> Net | None:
+        """The network of this system that has these weights as its own, not copies; ``None`` where there is none."""
+        return None
+
     @abstractmethod
     def problem(self, net: Net, loss: Any) -> P:
         """The loss as this system works with it; ``TypeError`` for a kind of loss that it cannot minimise."""

@@ -16,7 +16,7 @@ from .audit import Audit
 from .certificate import Certificate, digests, require_arrays
 from .io import RunDirectoryError, plain, write_atomic
 from .losses import Loss
-from .registry import system_of
+from .registry import adopted
 from .system import AnyRecordable, Recordable
 from .validate import positive
 
@@ -144,7 +144,7 @@ class Trace:
             step_size = positive("step_size", step_size, "a positive number, or nothing after the last step")
         if self.rows and "step" not in self.rows[-1]:
             raise ValueError("the trace was closed by record(net) without a step; start a new sf.Trace for another run")
-        system = system_of(net)
+        system, net = adopted(net, self.loss)
         if not isinstance(system, Recordable):
             raise TypeError(system.refusal("trace"))
         if self._system is not None and system is not self._system:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -226,6 +227,15 @@ def weights_of(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:
         if layer.linear.bias is not None:
             weights[f"b{number}"] = layer.linear.bias
     return {name: weight for name, weight in weights.items() if weight.requires_grad == trained}
+
+
+def linear_product(layers: list[Layer]) -> list[Tensor]:
+    """The weights of layers that fit together without biases or activations, all trained and in float64; empty of any other."""
+    weights = list(weights_of(layers).values())
+    plain = all(layer.code == IDENTITY.code and layer.linear.bias is None for layer in layers)
+    if not plain or len(weights) < len(layers) or any(W.dtype is not torch.float64 for W in weights):
+        return []
+    return weights if all(a.shape[0] == b.shape[1] for a, b in pairwise(weights)) else []
 
 
 def exactly(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:

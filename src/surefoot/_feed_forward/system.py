@@ -30,7 +30,7 @@ from .audit import audit
 from .engine import Engine
 from .loss import NetworkLoss
 from .minimum import require_smooth, rounding, suggestion_for_minimum
-from .modules import Layer, build, exactly, layers_of, table, weights_of
+from .modules import Layer, build, exactly, layers_of, linear_product, table, weights_of
 from .objective import NetworkObjective, TorchLoss
 from .steps import RULES
 from .words import WORDS
@@ -51,6 +51,14 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     default_theorem = local.THEOREM.id
     rules = RULES
     engines = (Engine.name,)
+
+    def linear_layers(self, net: nn.Sequential) -> Sequence[Tensor]:
+        """Those of ``Linear`` modules without biases or activations."""
+        layers = layers_of(net)
+        found = linear_product(layers)
+        if found:
+            exactly(layers)  # its errors name the modules
+        return found
 
     def problem(self, net: nn.Sequential, loss: Loss) -> Trained:
         """The loss with how the layers of the network are made.

@@ -36,6 +36,14 @@ class TwoLayerLinear(nn.Module):
         self.W2 = nn.Parameter(W2.clone())
 
     @classmethod
+    def sharing(cls, W1: Tensor, W2: Tensor) -> TwoLayerLinear:
+        """The network whose layers are these float64 tensors themselves, (n, h) and (m, h)."""
+        net = cls.__new__(cls)
+        nn.Module.__init__(net)
+        net.W1, net.W2 = nn.Parameter(W1.detach()), nn.Parameter(W2.detach())
+        return net
+
+    @classmethod
     def gaussian(
         cls,
         n: int,

@@ -41,7 +41,7 @@ def reduced_weights(net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Tensor, T
         TypeError: weights that are not float64.
         ValueError: shapes or devices that do not fit the loss, or non-finite weights.
     """
-    W1, W2 = net.W1.detach(), net.W2.detach()
+    W1, W2 = net.W1.detach().contiguous(), net.W2.detach().contiguous()
     for name, W in (("W1", W1), ("W2", W2)):
         network_weight(f"net.{name}", W)
     loss.require_net(len(W1), len(W2), W1.device, ("n", "m"))
@@ -117,6 +117,10 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
     default_theorem = "two-layer/drift"
     engines = tuple(ENGINES)
     rules = RULES
+
+    def of_linear_layers(self, layers: Sequence[Tensor]) -> TwoLayerLinear | None:
+        """Of two: W1 is the transpose of the first."""
+        return TwoLayerLinear.sharing(layers[0].T, layers[1]) if len(layers) == 2 else None
 
     def problem(self, net: TwoLayerLinear, loss: Loss) -> LinearMapLoss:
         """See ``_core.system.linear_map``."""
