@@ -27,9 +27,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from named import named
 
-from surefoot_check.rigor import bounds, spectra
+from surefoot_check.rigor import bounds, gram, spectra
+from surefoot_check.rigor.bounds import FAST, Level
 from surefoot_check.rigor.exact import EXACT
-from surefoot_check.rigor.gram import norm_bounds
+from surefoot_check.rigor.gram import norm_bounds, symmetric_extremes
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -77,6 +78,42 @@ def test_eigenvalues_lie_within_their_bounds(name: str) -> None:
             if name != "subnormal":
                 norm = np.ldexp(np.maximum(abs(upper), abs(lower)).max(), -2)
                 assert np.all(np.ldexp(upper, -2) - np.ldexp(lower, -2) <= 6e-14 * norm)
+
+
+@pytest.mark.parametrize("level", [FAST, EXACT], ids=lambda level: level.name)
+@pytest.mark.parametrize("name", QUICK)
+def test_extreme_eigenvalues_lie_within_their_bounds(name: str, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By shifts, where they are sharp, and of matrices within an error of the one that is known."""
+    monkeypatch.setattr(gram, "SMALL", 0)
+    for seed in QUICK[name]:
+        with named(f"seed {seed}"):
+            A = matrix(name, seed)
+            size = min(A.shape)
+            S = A[:size, :size] / 2 + A[:size, :size].T / 2
+            values = reference_eigenvalues(mpmath.matrix(S.tolist()))
+            ends = [max(values), min(values)]
+            for error in (0.0, 0.25 * bounds.frobenius_upper(S)):
+                (low, high), (lowest, highest) = symmetric_extremes(S, level, error)
+                assert violations(np.array([lowest + error, low + error]), np.array([highest, high]), ends) == 0
+                assert violations(np.array([lowest, low]), np.array([highest - error, high - error]), ends) == 0
+
+
+def test_extreme_eigenvalues_by_shifts_are_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    Q, values = orthogonal(rng, 200), np.linspace(-1.0, 3.0, 200)
+    S = (Q * values) @ Q.T
+    S = 0.5 * (S + S.T)
+    witness = spectra.symmetric_eigenvalue_bounds(S)
+
+    def unwanted(*arguments: object) -> None:
+        raise AssertionError("eigenvectors were asked for")
+
+    monkeypatch.setattr(gram, "symmetric_eigenvalue_bounds", unwanted)
+    for (low, high), k in zip(symmetric_extremes(S), (-1, 0), strict=True):
+        assert low <= witness[1][k] and witness[0][k] <= high and high - low < 1e-6
+        assert low > (-1.0, 3.0)[k + 1] - 1e-6 if k else low > 3.0 - 1e-6
+    with pytest.raises(AssertionError, match="eigenvectors"):  # 1e-12 beside 1: no shift is sharp
+        symmetric_extremes(np.diag(np.geomspace(1e-12, 1.0, 200)))
 
 
 def exact_imbalance(W1: np.ndarray, W2: np.ndarray) -> Any:

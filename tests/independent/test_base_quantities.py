@@ -107,9 +107,11 @@ def test_bounds_of_the_gap_contain_it(system: str, level: enclosed.Level) -> Non
                 assert why is None, why
 
 
-@pytest.mark.parametrize("theorem", ["two-layer/drift", "linear-resnet/local"])
+@pytest.mark.parametrize(
+    "theorem", ["two-layer/drift", "linear-resnet/local", "feed-forward/local", "feed-forward/minimum"]
+)
 def test_methods_for_large_arrays(theorem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Screens by Cholesky factorisations and the imbalance from one Gram matrix, on the same small arrays."""
+    """Bounds by Cholesky factorisations, and the imbalance from one Gram matrix, on the same small arrays."""
     monkeypatch.setattr(gram_bounds, "SMALL", 0)
     monkeypatch.setattr(imbalance, "SMALL", 0)
     for family, build in builders(theorem).items():

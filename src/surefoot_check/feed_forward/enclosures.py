@@ -17,9 +17,9 @@ import numpy as np
 
 from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix, ball, frobenius
-from ..rigor.bounds import UNIT_ROUNDOFF, Array, array_up, down, up, witnesses
+from ..rigor.bounds import UNIT_ROUNDOFF, Array, array_up, up, witnesses
+from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import TINY, Interval, bounded, root_down
-from ..rigor.spectra import symmetric_eigenvalue_bounds
 from .layer import Layer, gram_of, norms_of_rows
 from .lipschitz import LayerBounds, is_below, symmetric_bend
 from .network import DEEPEST, Network, moving_kinks
@@ -86,13 +86,9 @@ class Measured:
     @cached_property
     def singular_values(self) -> tuple[Interval, Interval]:
         """Enclosures of σ_n(J), 0 where J has more rows than columns, and of ‖J‖."""
-        lower, upper = symmetric_eigenvalue_bounds(self.gram.value, self.problem.level)
-        error = self.gram.error
-        least, largest = (
-            (root_down(down(float(lower[i]) - error)), up(math.sqrt(max(0.0, up(float(upper[i]) + error)))))
-            for i in (-1, 0)
-        )
-        return least, largest
+        least, largest = symmetric_extremes(self.gram.value, self.problem.level, self.gram.error)
+        roots = ((root_down(low), up(math.sqrt(max(0.0, high)))) for low, high in (least, largest))
+        return next(roots), next(roots)
 
     @cached_property
     def bounds(self) -> list[LayerBounds]:

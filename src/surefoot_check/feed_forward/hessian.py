@@ -20,10 +20,10 @@ import numpy as np
 
 from ..rigor.approximation import Approximation
 from ..rigor.balls import ball, float_above, float_below
-from ..rigor.bounds import ETA, UNIT_ROUNDOFF, Array, down, frobenius_upper, up
+from ..rigor.bounds import ETA, UNIT_ROUNDOFF, Array, frobenius_upper, up
 from ..rigor.exact import softmax
+from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import Interval, bounded
-from ..rigor.spectra import symmetric_eigenvalue_bounds
 from .enclosures import PRECISION, Measured, largest_eigenvalue
 from .gradient import half_square
 from .layer import Layer
@@ -172,10 +172,7 @@ class Curvature:
     def eigenvalues(self) -> tuple[Interval, Interval]:
         """Enclosures of the least eigenvalue, or of 0 where it is negative, and of the norm."""
         H = self.hessian
-        below, above = symmetric_eigenvalue_bounds(H.value, self.problem.level)
-        (least, most), (lowest, highest) = (
-            (down(float(below[i]) - H.error), up(float(above[i]) + H.error)) for i in (-1, 0)
-        )
+        (least, most), (lowest, highest) = symmetric_extremes(H.value, self.problem.level, H.error)
         return (max(0.0, least), max(0.0, most)), (max(0.0, lowest, -most), max(highest, -least))
 
     def lipschitz(self, radius: float) -> float:

@@ -6,7 +6,7 @@ level ``exact`` the measured distance from the product of the factors. No eigenv
 which shift to try. Several times faster than M3; its slack relative to σ_min² is some n u tr(G)/σ_min², so that M3 is the sharper
 one for condition numbers above some hundreds at n = 1000.
 
-M3. ``spectra.singular_value_bounds``: singular vectors as witnesses.
+M3. ``spectra.singular_value_bounds``: singular vectors as witnesses; of a symmetric matrix eigenvectors.
 
 M4. Y with ‖I - AY‖ ≤ e < 1: for every unit x, 1 - e ≤ ‖YᵀAᵀx‖ ≤ ‖Y‖‖Aᵀx‖, so that σ_min ≥ (1-e)/‖Y‖; likewise with YA for
 square A. Relative to σ_min, not to ‖A‖: sharp where rows or columns are graded, and still positive near singularity.
@@ -24,23 +24,32 @@ from .bounds import (
     UNIT_ROUNDOFF,
     Array,
     Level,
+    array_down,
+    array_up,
     down,
     factorisation_error,
+    finite,
     frobenius_upper,
     minus_multiple,
+    rescaled,
+    scaled,
     times_power,
     up,
     witnesses,
 )
 from .intervals import Interval
-from .spectra import singular_value_bounds
+from .spectra import singular_value_bounds, symmetric_eigenvalue_bounds
 
 Gram = tuple[Array, float]
 """A symmetric matrix that is A Aᵀ up to an error in Frobenius norm."""
 CLOSE = 1.0 + 1e-9
 """Norm bounds that agree up to this factor are not improved."""
 SMALL = 128
-"""Up to this many singular values, ``singular_extremes`` goes to M3 at once."""
+"""Up to this many singular values or eigenvalues, M3 is used at once."""
+NEAR = 1e-10
+"""Relative distance from an eigenvalue of a shift beyond it, besides ``margin``."""
+SHARE = 1.0 - 1e-12
+"""The true part of an upper bound of a norm, and more."""
 
 
 def sharp(level: Level) -> float:
@@ -80,6 +89,27 @@ def singular_extremes(A: Array, level: Level = FAST) -> tuple[Interval, Interval
     """Enclosures of the last of the min(m, n) singular values, and of the first; sharp to some 1e-12 for small matrices."""
     wide = A if A.shape[0] <= A.shape[1] else np.ascontiguousarray(A.T)
     return _extremes(wide, level, len(wide) > SMALL)
+
+
+def symmetric_extremes(A: Array, level: Level = FAST, error: float = 0.0) -> tuple[Interval, Interval]:
+    """Enclosures of the least and the largest eigenvalue of every symmetric matrix within ``error`` of a finite and exactly
+    symmetric A (n, n): by M1 where it is sharp or leaves less open than ``error``, else by eigenvectors as witnesses."""
+    B, exponent = scaled(finite(A, "A"))
+    values = witnesses(np.linalg.eigvalsh, B) if len(B) > SMALL and np.array_equal(A, A.T) else None
+    least = largest = None
+    if values is not None:
+        enough = float(rescaled(np.array(error), -exponent, 0.0))
+        least = _largest_eigenvalue(-B, -float(values[0][0]), enough, level)
+        largest = _largest_eigenvalue(B, float(values[0][-1]), enough, level)
+    if least is None or largest is None:
+        lower, upper = symmetric_eigenvalue_bounds(B, level)
+        least = least or (-float(upper[-1]), -float(lower[-1]))
+        largest = largest or (float(lower[0]), float(upper[0]))
+    vanished = math.ldexp(float(B.size), -1074)
+    lows, highs = (np.array([of_least, of_largest]) for of_least, of_largest in zip(least, largest, strict=True))
+    lows, highs = rescaled(lows - vanished, exponent, -np.inf), rescaled(highs + vanished, exponent, np.inf)
+    (below, low), (above, high) = array_down(lows - error, 2).tolist(), array_up(highs + error, 2).tolist()
+    return (-above, -below), (low, high)
 
 
 def _extremes(
@@ -188,17 +218,47 @@ def _excess(M: Array, level: Level) -> float | None:
     return None if excess is None else up(excess + up(float(np.abs(np.diag(M)).max()) * UNIT_ROUNDOFF))
 
 
-def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
-    """Enclosure of ‖Bᵀv‖/‖v‖ for some v that M, nearly singular, makes small; ``adjoint``: Bᵀ as an operand."""
+def _largest_eigenvalue(A: Array, value: float, error: float, level: Level) -> Interval | None:
+    """Enclosure of the largest eigenvalue of a symmetric A, computed as ``value``; ``None`` where it is wider than ``error`` and
+    not sharp."""
+    diagonal, size = np.diag(A), abs(value)
+    trace = float(np.abs(value - diagonal).sum())
+    shift = value + size * NEAR + margin(max(size, float(np.abs(diagonal).max())), trace, len(A), level)
+    M = minus_multiple(A, shift)
+    excess = _excess(M, level)
+    v = None if excess is None else _near_kernel(M, level)
+    if excess is None or v is None:
+        return None
+    low, high = _rayleigh(A, v, level), up(shift + excess)
+    return (low, high) if high - low <= max(error, (1.0 - sharp(level)) * size) else None
+
+
+def _rayleigh(A: Array, v: Array, level: Level) -> float:
+    """Lower bound of vᵀAv/‖v‖²."""
+    size = frobenius_upper(v)
+    image, error = level.product(A, v)
+    form, rounding = level.product(np.ascontiguousarray(v.T), image)
+    least = down(float(form[0, 0]) - up(size * error + rounding, 2))
+    return down(least / (up(size * size) if least >= 0.0 else down(size * size * SHARE, 2)))
+
+
+def _near_kernel(M: Array, level: Level) -> Array | None:
+    """A vector (n, 1) that M, nearly singular, makes small; its largest entry is 1 or -1, up to rounding."""
     solution = witnesses(np.linalg.solve, M, np.where(np.arange(len(M)) % 3 == 0, -1.0, 1.0))
     if solution is None or not solution[0].any():
+        return None
+    return level.witness(solution[0][:, None] / float(np.abs(solution[0]).max()))
+
+
+def _near_eigenvector(adjoint: Any, M: Array, level: Level) -> Interval:
+    """Enclosure of ‖Bᵀv‖/‖v‖ for some v that M makes small; ``adjoint``: Bᵀ as an operand."""
+    v = _near_kernel(M, level)
+    if v is None:
         return 0.0, math.inf
-    v = level.witness(solution[0][:, None] / float(np.abs(solution[0]).max()))
     image, error = level.product(adjoint, v)
     size, norm = frobenius_upper(v), frobenius_upper(image)
-    # a norm exceeds the true one by less than 1e-12 of it
-    low = down(down(norm * (1.0 - 1e-12) - error, 2) / size)
-    return max(0.0, low), up(up(norm + error) / down(size * (1.0 - 1e-12), 2))
+    low = down(down(norm * SHARE - error, 2) / size)
+    return max(0.0, low), up(up(norm + error) / down(size * SHARE, 2))
 
 
 # -- M4 ----------------------------------------------------------------------------------------------------------------
