@@ -173,6 +173,16 @@ def test_an_exact_fit_lies_within_the_radius(name: str) -> None:
     assert run.status.complete and run.audit().holds, run.audit()
 
 
+@pytest.mark.parametrize("name", [name for name in TRAINED if name != INEXACT])
+def test_gauss_newton_goes_to_the_fit_of_the_cases(name: str) -> None:
+    net, loss = network(name)
+    certificate = sf.certify(net, loss, "feed-forward/exact-fit")
+    run = sf.descend(net, loss, "gauss-newton", tolerance=0.0, progress=False)
+    distance = float(expected(name, "gauss_newton")["distance"])
+    assert run.gaps[-1] <= 10.0 * run.resolution and run.rows[-1]["distance"] == pytest.approx(distance, rel=1e-5)
+    assert certificate.holds and distance <= certificate.quantities["radius"]
+
+
 def test_more_outputs_than_parameters() -> None:
     certificate = sf.certify(*network("tanh_more_outputs_than_parameters"))
     assert not certificate.holds

@@ -84,7 +84,8 @@ class Network:
         if "objective" in self.problem:
             return {"initial_gap": self.gap}
         k = self.problem["Y"].shape[1]
-        back, gram = np.tile(np.eye(k), (len(self.problem["X"]), 1)), 0.0
+        n = self.problem["Y"].size
+        back, gram = np.tile(np.eye(k), (len(self.problem["X"]), 1)), np.zeros((n, n))
         for number in range(len(self.layers), 0, -1):
             inputs, _, W = self.layers[number - 1]
             gram = gram + (back @ back.T) * np.kron(inputs @ inputs.T, np.ones((k, k)))
@@ -92,7 +93,11 @@ class Network:
                 back = (back @ W) * np.repeat(self._slopes(number - 1), k, axis=0)
         values = np.linalg.eigvalsh(gram)
         least, largest = float(np.sqrt(max(values[0], 0.0))), float(np.sqrt(values[-1]))
-        return {"initial_gap": self.gap, "sigma_min_J": least, "norm_J": largest}
+        found = {"initial_gap": self.gap, "sigma_min_J": least, "norm_J": largest}
+        if len(gram) > sum(W.size for W in self.weights.values()):
+            return found
+        r = (self.layers[-1][1] - self.problem["Y"]).reshape(-1)
+        return {**found, "newton_step": float(np.sqrt(r @ np.linalg.pinv(gram) @ r))}
 
     def on_ball(self, radius: float) -> dict[str, float]:
         """Λ, and where there are kinks their margin; of a training objective nothing."""

@@ -83,7 +83,7 @@ def _inverse(name: str, path: Path) -> None:
 OTHERS: dict[str, Callable[[Path], None]] = {
     **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far")},
     **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd")},
-    **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local", "minimum")},
+    **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local", "exact-fit", "minimum")},
     **{f"step-sizes {name}": partial(step_sizes, name) for name in STEP_SIZES},
     **{f"inverse {name}": partial(_inverse, name) for name in ("interval", "order")},
 }

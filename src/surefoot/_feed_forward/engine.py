@@ -141,7 +141,7 @@ class Engine(AlignedEngine):
     iterate: Iterate
 
     def __init__(self, loss: NetworkLoss | NetworkObjective, start: Weights) -> None:
-        self._loss, self._start = loss, start
+        self._loss, self.start = loss, start
         self._kind = Stationary if isinstance(loss, NetworkObjective) else Fit
         self.iterate = self._kind(loss, start, start)
 
@@ -155,6 +155,6 @@ class Engine(AlignedEngine):
 
     def restore(self, weights: Weights, state: Weights) -> None:
         """Continue from a checkpoint; distances are measured from where this engine started."""
-        at = {name: weights[name].to(start.device) for name, start in self._start.items()}
-        self.iterate = self._kind(self._loss, at, self._start)
+        at = {name: weights[name].to(start.device) for name, start in self.start.items()}
+        self.iterate = self._kind(self._loss, at, self.start)
         self.alignment = float(state["alignment"])

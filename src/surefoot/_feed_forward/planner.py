@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from surefoot_check.feed_forward import local, minimum
+from surefoot_check.feed_forward import exact_fit, local, minimum
 from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.lipschitz import symmetric_bend
 from surefoot_check.feed_forward.state import StateTheorem, size
@@ -73,17 +73,28 @@ def _enlarged(bend: Callable[[float], float], sigma: float, r0: float, rho: floa
     return rho
 
 
+def the_ball(q: Quantities) -> dict[str, float]:
+    """That of ``q``; 0 where there is none."""
+    return {"ball": q.get("ball", 0.0)}
+
+
 def floor_step(q: Quantities) -> dict[str, float]:
     """The ball of ``q`` and the floor step 1/b²; 0 where the theorem does not hold."""
     norm = local.THEOREM.derived(q).get("norm_J_ball", 0.0)
-    return {"ball": q.get("ball", 0.0), "eta": (1.0 - SLACK) / (norm * norm) if norm > 0.0 else 0.0}
+    return {**the_ball(q), "eta": (1.0 - SLACK) / (norm * norm) if norm > 0.0 else 0.0}
 
 
 def floor_step_of_minimum(q: Quantities) -> dict[str, float]:
     """The ball of ``q`` and the floor step 2/(M + m0); 0 where the theorem does not hold."""
     norm = minimum.THEOREM.derived(q).get("norm_H_ball", 0.0)
     eta = 2.0 * (1.0 - SLACK) / (norm + q["lambda_min_H"]) if norm > 0.0 else 0.0
-    return {"ball": q.get("ball", 0.0), "eta": eta}
+    return {**the_ball(q), "eta": eta}
+
+
+def whole_steps(q: Quantities) -> Schedule:
+    """That of the simplified Newton iteration: one rate."""
+    decrease = float(exact_fit.THEOREM.decrease(q)) * (1.0 - SLACK)
+    return [Segment(0, None, float(q["initial_gap"]), decrease, 1.0)]
 
 
 def schedule(theorem: StateTheorem, q: Quantities) -> Schedule:
@@ -123,6 +134,7 @@ STATES: dict[str, StateTheorem] = {theorem.id: theorem for theorem in (local.THE
 """The theorems whose guarantee goes on from every state that passes a test."""
 PLANS = (
     Plan(local.THEOREM, partial(schedule, local.THEOREM), floor_step),
+    Plan(exact_fit.THEOREM, whole_steps, the_ball),
     Plan(minimum.THEOREM, partial(schedule, minimum.THEOREM), floor_step_of_minimum),
 )
 """In the order in which they are listed."""

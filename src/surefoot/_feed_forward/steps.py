@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
-from surefoot_check.feed_forward import local, minimum
+from surefoot_check.feed_forward import exact_fit, local, minimum
 
 from .._core.certificate import Certificate
+from .._core.engine import Weights
 from .._core.steps import SHARED_RULES, BarzilaiBorwein, StepRule, restore_proposal, state_of
+from .directions import PseudoInverse, jacobian, parted
 from .engine import Engine, Fit, Iterate, Stationary, inner
 from .planner import STATES
 
@@ -92,8 +94,6 @@ class Turned(Floor):
     """
 
     needs = Floor.needs | {"turn", "trial", "distance_after"}
-    direction: ClassVar[str]
-    """That of the iterate."""
     SHORTEST = 2.0**-30
 
     def start(self, loss: Any, certificate: Certificate | None) -> None:
@@ -102,7 +102,7 @@ class Turned(Floor):
 
     def step(self, engine: Engine) -> float:
         self._taken += 1
-        engine.turn(getattr(engine.iterate, self.direction))
+        engine.turn(self.direction(engine))
         eta = 1.0
         while eta >= self.SHORTEST:
             if self._helps(engine.iterate, eta):
@@ -115,6 +115,10 @@ class Turned(Floor):
         if self._certificate is not None:
             return admitted(self._certificate, iterate, eta, self._taken)
         return self.improves(iterate, eta)
+
+    @abstractmethod
+    def direction(self, engine: Engine) -> Weights:
+        """What steps are taken against."""
 
     @abstractmethod
     def improves(self, iterate: Any, eta: float) -> bool:
@@ -135,7 +139,6 @@ class GaussNewton(Turned):
 
     name = "gauss-newton"
     certified_by = frozenset({local.THEOREM.id})
-    direction = "gauss_newton"
 
     def require(self, engine: Any, system: str, rules: Iterable[str]) -> None:
         super().require(engine, system, rules)
@@ -152,8 +155,34 @@ class GaussNewton(Turned):
                 f"steps={Newton.name!r}"
             )
 
+    def direction(self, engine: Any) -> Weights:
+        return engine.iterate.gauss_newton
+
     def improves(self, iterate: Any, eta: float) -> bool:
         return iterate.trial(eta) < iterate.gap
+
+
+class SimplifiedNewton(GaussNewton):
+    """Steps J_0⁺r with the Jacobian of the weights where the run began: the iteration of ``feed-forward/exact-fit``, whose
+    certificate makes every step a full one."""
+
+    name = "simplified-newton"
+    certified_by = frozenset({exact_fit.THEOREM.id})
+
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
+        super().start(loss, certificate)
+        self._inverse: PseudoInverse | None = None
+
+    def step(self, engine: Engine) -> float:
+        if self._certificate is None:
+            return super().step(engine)
+        engine.turn(self.direction(engine))
+        return 1.0
+
+    def direction(self, engine: Any) -> Weights:
+        if self._inverse is None:
+            self._inverse = PseudoInverse(jacobian(engine.iterate.loss, engine.start))
+        return parted(self._inverse(engine.iterate.residual), engine.iterate.at)
 
 
 class Newton(Turned):
@@ -162,7 +191,6 @@ class Newton(Turned):
 
     name = "newton"
     certified_by = frozenset({minimum.THEOREM.id})
-    direction = "newton"
     LARGEST = 5000
     ARMIJO = 1e-4
     STILL = 0.5
@@ -179,6 +207,9 @@ class Newton(Turned):
                 f"net has {parameters(engine)} trained numbers; Newton's method takes at most {self.LARGEST}"
             )
 
+    def direction(self, engine: Any) -> Weights:
+        return engine.iterate.newton
+
     def improves(self, iterate: Any, eta: float) -> bool:
         here, there, fall = iterate.value, iterate.after(eta), inner(iterate.direction, iterate.gradient)
         still = there.value <= here + 1e-12 * abs(here)
@@ -193,6 +224,6 @@ def parameters(engine: Engine) -> int:
 
 
 RULES: dict[str, type[StepRule]] = {
-    **{rule.name: rule for rule in (CertifiedBB, Floor, GaussNewton, Newton)},
+    **{rule.name: rule for rule in (CertifiedBB, Floor, GaussNewton, SimplifiedNewton, Newton)},
     **SHARED_RULES,
 }

@@ -13,14 +13,12 @@ from torch import Tensor, nn
 from surefoot_check.arrays import FormatError
 from surefoot_check.feed_forward import SYSTEM as CHECKED
 from surefoot_check.feed_forward import enclosures as rigorous
-from surefoot_check.feed_forward import local, minimum, network
-from surefoot_check.feed_forward.hessian import Curvature
-from surefoot_check.feed_forward.quantities import enclosed, measured
-from surefoot_check.feed_forward.state import size
+from surefoot_check.feed_forward import exact_fit, local, minimum, network
+from surefoot_check.feed_forward.quantities import measured
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, Rows
-from .._core.certificate import SCALE, Certificate, checkable, publish
+from .._core.certificate import SCALE, Certificate, checkable
 from .._core.losses import Loss
 from .._core.measuring import stored
 from .._core.samples import sample_loss
@@ -28,6 +26,7 @@ from .._core.system import Descendable, Measured
 from . import planner
 from .audit import audit
 from .engine import Engine
+from .looking import Looked, looked
 from .loss import NetworkLoss
 from .minimum import require_smooth, rounding, suggestion_for_minimum
 from .modules import Layer, build, exactly, layers_of, linear_product, table, weights_of
@@ -106,18 +105,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
 
     def measured(self, net: nn.Sequential, loss: Trained, theorem: Theorem) -> Measured:
         """Of the Jacobian or the Hessian at the current weights, and its change on the least ball that will do."""
-        of_minimum = theorem is minimum.THEOREM
         with checkable("the network or the data is", SCALE):
-            problem, weights = self._stored(net, loss)
-            at = measured(problem, weights)
-            bend = at.lipschitz if isinstance(at, Curvature) else planner.lipschitz(at)
-            found = enclosed(at, {})
-            choices: dict[str, float] = {}
-            least = found.get("lambda_min_H" if of_minimum else "sigma_min_J", (0.0, 0.0))[0]
-            if least > 0.0 and "initial_gap" in found:
-                choices = {"ball": planner.choose_ball(bend, least, size(found["initial_gap"][1]))}
-                found = enclosed(at, choices)
-            return Measured(publish(found, CHECKED.directions), network.sizes(problem, weights), [choices])
+            return looked(measured(*self._stored(net, loss)), theorem)
 
     def _stored(self, net: nn.Sequential, loss: Trained) -> tuple[network.Network, dict[str, np.ndarray]]:
         """Problem and weights as the checker has them."""
@@ -148,13 +137,15 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
         if any("full row rank" in name for name in failed):
             return self._nearest_kink(net, loss, 0.0) or _without_rank(loss)
         if any("kink" in name for name in failed):
-            return self._nearest_kink(net, loss, quantities["ball"])
+            return self._nearest_kink(net, loss, quantities["ball"]) + _also(theorem, measured)
         if failed:
-            r0 = quantities["r0"]
-            needed = quantities["sigma_min_J"] ** 2 / (2.0 * quantities["lipschitz_J"])
+            what, now, needed = "residual", quantities["r0"], quantities["sigma_min_J"] ** 2
+            if theorem is exact_fit.THEOREM:
+                what, now, needed = "Newton step", quantities["newton_step"], quantities["sigma_min_J"]
             return (
-                f"train on, with any optimiser, until the norm of the residual is about {min(needed, r0):.3g} "
-                f'(now {r0:.3g}), and certify again; sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps'
+                f"train on, with any optimiser, until the norm of the {what} is about "
+                f"{min(needed / (2.0 * quantities['lipschitz_J']), now):.3g} (now {now:.3g}), and certify again; "
+                f'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps{_also(theorem, measured)}'
             )
         return ""
 
@@ -183,6 +174,11 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             return (
                 f"the eigenvalues of the Hessian reach from {q['lambda_min_H']:.3g} to {q['norm_H']:.3g}; more weight decay or "
                 "standardised inputs bring them nearer together, and sf.newton(net, loss) needs no such count"
+            )
+        if certificate.theorem == exact_fit.THEOREM.id:
+            return (
+                "the Newton step is nearly as long as it may be; after a step or two of "
+                'sf.descend(net, loss, steps="gauss-newton") it is not'
             )
         return (
             f"the singular values of the Jacobian reach from {q['sigma_min_J']:.3g} to {q['norm_J']:.3g}, of which "
@@ -274,6 +270,13 @@ def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]
 
 NEARLY = 1e-3
 """Rows nearer to each other than this share of the larger one are nearly equal."""
+
+
+def _also(theorem: Theorem, measured: Measured) -> str:
+    """Whether there is a fit where descent to it is not guaranteed."""
+    if theorem is exact_fit.THEOREM or not (isinstance(measured, Looked) and measured.holds(exact_fit.THEOREM)):
+        return ""
+    return f"; an exact fit is near already, to which Newton's steps lead: sf.certify(net, loss, {exact_fit.THEOREM.id!r}) holds"
 
 
 def _without_rank(loss: NetworkLoss) -> str:

@@ -20,6 +20,8 @@ WORDS = Words(
             "how often the change of a pre-activation on the ball fits into its distance to the nearest kink, at least",
         ),
         "ball": ("ρ", "radius of the ball of weights on which everything is bounded"),
+        "newton_step": ("δ", "norm of the Newton step J⁺r at these weights"),
+        "contraction": ("q", "the factor of the residual in a step of Newton's iteration with the first Jacobian"),
         "eta": ("η", "the floor step"),
         "r0": ("r₀", "bound of the norm of the residual at these weights"),
         "sigma_star": ("σ*", "smallest singular value that the Jacobian keeps; the rate is proportional to its square"),

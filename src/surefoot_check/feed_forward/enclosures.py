@@ -91,6 +91,26 @@ class Measured:
         return next(roots), next(roots)
 
     @cached_property
+    def newton_step(self) -> float:
+        """Upper bound of ‖J⁺r‖; infinite where there is none.
+
+        With G = JJᵀ and any x, J⁺r = Jᵀx + J⁺(r - Gx), of norm at most √(xᵀGx) + ‖r - Gx‖/σ_n; x = 0 is one.
+        """
+        sigma, r, level = self.singular_values[0][0], self.residual, self.problem.level
+        if not sigma > 0.0:
+            return math.inf
+        column = Approximation(r.value.reshape(-1, 1), r.error)
+        least = up(r.norm() / sigma)
+        solved = witnesses(np.linalg.solve, self.gram.value, column.value)
+        if solved is None:
+            return least
+        x = Approximation(solved[0])
+        image = x.image(self.gram.value, 0.0, level, moved=self.gram.error)
+        square, error = level.product(x.value.T, image.value)
+        length = math.sqrt(max(0.0, up(float(square[0, 0]) + error + up(x.norm() * image.error), 3)))
+        return min(least, up(up(length) + (column - image).norm() / sigma, 3))
+
+    @cached_property
     def bounds(self) -> list[LayerBounds]:
         """What the lemma on the change of the Jacobian asks of the layers."""
         return [layer.bounds for layer in self.layers]
@@ -137,9 +157,12 @@ class Measured:
         return (least if math.isfinite(least) else 0.0), WIDEST
 
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
-        """Enclosures of the base quantities; those of the ball where ``quantities`` has its radius, ``ball``."""
+        """Enclosures of the base quantities; those of the ball where ``quantities`` has its radius, ``ball``, and
+        ``newton_step`` where it has one."""
         least, largest = self.singular_values
         found: dict[str, Interval] = {"initial_gap": (0.0, self.gap), "sigma_min_J": least, "norm_J": largest}
+        if "newton_step" in quantities:
+            found["newton_step"] = 0.0, self.newton_step
         radius = quantities.get("ball", math.nan)
         if radius >= 0.0:
             found["lipschitz_J"] = 0.0, self.lipschitz(radius)

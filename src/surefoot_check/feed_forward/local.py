@@ -24,6 +24,28 @@ DIRECTIONS: dict[str, str] = {
 """Every base quantity and the direction in which its published value must err."""
 
 
+def of_full_rank(q: Quantities) -> list[Inequality]:
+    """What a fit of every target near the weights needs at all."""
+    return [
+        Inequality("no more outputs than parameters: N k <= p", q["N"] * q["k"], "<=", q["p"]),
+        Inequality("the Jacobian has full row rank: sigma_min(J) > 0", q["sigma_min_J"], ">", 0.0),
+    ]
+
+
+def within_the_ball(q: Quantities, what: str, least: Number) -> list[Inequality]:
+    """Q increases on the ball and comes to a least value there, and no activation changes its piece."""
+    bend, sigma, rho = q["lipschitz_J"], q["sigma_min_J"], q["ball"]
+    found = [
+        Inequality("the ball: Lambda rho <= sigma_min(J)", bend * rho, "<=", sigma),
+        Inequality(f"the fit lies in the ball: {what} <= Q(rho)", least, "<=", rho * (sigma - 0.5 * bend * rho)),
+    ]
+    if "kink_margin" in q:
+        found.append(
+            Inequality("(5): no pre-activation reaches a kink in the ball: margin > 1", q["kink_margin"], ">", 1.0)
+        )
+    return found
+
+
 class Local(StateTheorem):
     """Theorem A."""
 
@@ -46,23 +68,14 @@ class Local(StateTheorem):
         return values
 
     def conditions(self, q: Quantities) -> list[Inequality]:
-        found = [
-            Inequality("no more outputs than parameters: N k <= p", q["N"] * q["k"], "<=", q["p"]),
-            Inequality("the Jacobian has full row rank: sigma_min(J) > 0", q["sigma_min_J"], ">", 0.0),
-        ]
+        found = of_full_rank(q)
         if not all(condition.certain for condition in found):
             return found
         r0, sigma, bend = size(q["initial_gap"]), q["sigma_min_J"], q["lipschitz_J"]
         found.append(
             Inequality("the residual is small: 2 Lambda r0 < sigma_min(J)^2", 2.0 * bend * r0, "<", sigma * sigma)
         )
-        found.append(Inequality("the ball: Lambda rho <= sigma_min(J)", bend * q["ball"], "<=", sigma))
-        found.append(Inequality("the fit lies in the ball: r0 <= Q(rho)", r0, "<=", self.reach(q, q["ball"])))
-        if "kink_margin" in q:
-            found.append(
-                Inequality("(5): no pre-activation reaches a kink in the ball: margin > 1", q["kink_margin"], ">", 1.0)
-            )
-        return found
+        return [*found, *within_the_ball(q, "r0", r0)]
 
     def floor(self, q: Quantities) -> Inequality:
         norm = self.derived(q)["norm_J_ball"]

@@ -42,7 +42,7 @@ def enclosed(at: Measured | Curvature, quantities: Mapping[str, float]) -> dict[
 def base_quantities(
     problem: Network, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``local.DIRECTIONS`` or ``minimum.DIRECTIONS``."""
+    """Enclosures of the quantities in the ``DIRECTIONS`` of the theorems on the kind of problem."""
     return enclosed(measured(problem, weights), quantities)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from changes import bumped, edit, everywhere, field, reevaluate, scaled
+from changes import bumped, edit, everywhere, faster, field, reevaluate, scaled
 from draws import normal as drawn
 from good_runs import near_a_minimum, nearly_fitted, sequential, with_equal_rows
 from tamper import SCHEDULE, Array, Change
@@ -27,6 +27,12 @@ def _smooth(path: Path) -> None:
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
 
 
+def _near(path: Path) -> None:
+    net, loss = nearly_fitted(3)
+    certificate = sf.certify(net, loss, "feed-forward/exact-fit")
+    sf.descend(net, loss, max_iterations=12, certificate=certificate, directory=path, progress=False)
+
+
 def _minimum(path: Path) -> None:
     net, loss = near_a_minimum(4)
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
@@ -40,6 +46,7 @@ def _equal_rows(path: Path) -> None:
 RUNS: dict[str, Callable[[Path], None]] = {
     "kinked": _kinked,
     "smooth": _smooth,
+    "near": _near,
     "minimum": _minimum,
     "equal rows": _equal_rows,
 }
@@ -60,6 +67,11 @@ def without_margin(run: Any) -> None:
     """As if no activation had a kink: neither the quantity nor the condition."""
     del run.certificate["quantities"]["kink_margin"]
     run.certificate["conditions"] = [c for c in run.certificate["conditions"] if "kink" not in c["name"]]
+
+
+def without(name: str) -> Change:
+    """A quantity less."""
+    return lambda run: run.certificate["quantities"].pop(name)
 
 
 def without_bias(run: Any) -> None:
@@ -91,8 +103,6 @@ ANY: dict[str, Change] = {
     "ball much larger": reevaluate({"ball": 1e6}),
     "ball larger, constants those of the smaller": reevaluate({"ball": 1.5}),
     "ball negative": reevaluate({"ball": -1.0}),
-    "floor step larger": reevaluate({"eta": 1.0 + 1e-3}),
-    "floor step twice": reevaluate({"eta": 2.0}),
     "first step larger": scaled((*SCHEDULE, 0, 4), 1.0 + 1e-6),
     "radius smaller, alone": scaled(("quantities", "radius"), 1.0 - 1e-6),
     "radius 0, alone": field(("quantities", "radius"), (0.0).hex()),
@@ -118,6 +128,12 @@ ANY: dict[str, Change] = {
     "layers of other integers": edit("problem.safetensors", "layers", lambda A: A.astype(np.int32)),
     "a fourth column": edit("problem.safetensors", "layers", lambda A: np.hstack([A, A[:, :1]])),
     "settings in one column": edit("problem.safetensors", "settings", lambda A: A[:, :1]),
+}
+
+
+OF_DESCENT: dict[str, Change] = {
+    "floor step larger": reevaluate({"eta": 1.0 + 1e-3}),
+    "floor step twice": reevaluate({"eta": 2.0}),
 }
 
 
@@ -156,18 +172,22 @@ ANY |= {
     "W1 twice": in_both,
     "a frozen weight of no layer": lambda run: run.arrays["problem.safetensors"].update(W9=np.ones((1, 1))),
 }
+OF_KINKS: dict[str, Change] = {
+    "no kinks": without_margin,
+    "kinks smoothed away in the table": entry("layers", (1, 2), 3),
+    "margin larger": reevaluate(kink_margin=1.0 + 1e-6),
+    "margin below 1": reevaluate(kink_margin=1e-3),
+}
 CASES: dict[str, dict[str, Change]] = {
     "kinked": {
         **ANY,
+        **OF_DESCENT,
         **OF_A_FIT,
+        **OF_KINKS,
         "bias missing": without_bias,
         "slope below 0 changed": entry("settings", (1, 0), 0.3),
-        "no kinks": without_margin,
-        "kinks smoothed away in the table": entry("layers", (1, 2), 3),
-        "margin larger": reevaluate(kink_margin=1.0 + 1e-6),
-        "margin below 1": reevaluate(kink_margin=1e-3),
     },
-    "smooth": {**ANY, **OF_A_FIT},
+    "smooth": {**ANY, **OF_DESCENT, **OF_A_FIT},
     "equal rows": {
         **OF_A_FIT,
         "gaps measured from 0": field(("optimal_value",), (0.0).hex()),
@@ -180,8 +200,21 @@ CASES: dict[str, dict[str, Change]] = {
         "one of the equal rows moved": entry("X", (1, 0), 0.25),
         "a row less": edit("problem.safetensors", "X", lambda X: X[:-1]),
     },
+    "near": {
+        **ANY,
+        **OF_A_FIT,
+        **OF_KINKS,
+        "Newton step shorter": reevaluate(newton_step=1.0 - 1e-6),
+        "Newton step 0": reevaluate(newton_step=0.0),
+        "Newton step missing": without("newton_step"),
+        "least singular value larger": reevaluate(sigma_min_J=1.0 + 1e-6),
+        "a contraction that is faster, alone": scaled(("quantities", "contraction"), 1.0 - 1e-6),
+        "a decrease beyond the rate": faster(add=1e-2),
+        "the theorem of descent": lambda run: run.certificate.update(theorem="feed-forward/local"),
+    },
     "minimum": {
         **ANY,
+        **OF_DESCENT,
         "Lipschitz constant 0": reevaluate(lipschitz_H=0.0),
         "Lipschitz constant smaller": reevaluate(lipschitz_H=1.0 - 1e-6),
         "least eigenvalue larger": reevaluate(lambda_min_H=1.0 + 1e-4),

@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
-from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares
+from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares, solve
 
 Arrays = Mapping[str, Array]
 Settings = tuple[mpf, mpf]
@@ -261,6 +261,8 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         "sigma_min_J": Reference(mp.sqrt(least), mp.sqrt(least) - mp.sqrt(max(least * (1 - NORMS) - error, mpf(0)))),
         "norm_J": Reference(mp.sqrt(largest), mp.sqrt(largest * (1 + NORMS) + error) - mp.sqrt(largest)),
     }
+    if least > 0:
+        found["newton_step"] = _newton_step(at, J, mp.sqrt(max(least * (1 - NORMS) - error, mpf(0))), error)
     if "ball" in published:
         radius = mpf(published["ball"])
         bend = lipschitz(at, radius)
@@ -271,6 +273,14 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         if margin is not None:
             found["kink_margin"] = Reference(margin, slack)
     return found
+
+
+def _newton_step(at: Network, J: Matrix, sigma: mpf, error: mpf) -> Reference:
+    """‖J⁺r‖, and what is lost by errors of r and JJᵀ, on which a solution depends by no more than 1/σ."""
+    x = solve(J * J.T, mpmath.matrix(list(at.residual)))
+    size = frobenius(J.T * x)
+    lost = mp.sqrt(error) * frobenius(x) + (2 * at.moved + 2 * error * frobenius(x)) / sigma if sigma > 0 else mp.inf
+    return Reference(size, NORMS * size + lost)
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
