@@ -3,6 +3,7 @@
 from ._deconvolution.network import LearnedDeconvolution
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
+from ._feed_forward.residual import Residual
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus
 from ._implicit.network import ImplicitReLU, NotWellPosed
 from ._implicit.scale import NotCertifiable
@@ -31,6 +32,7 @@ __all__ = [
     "LinearResNet",
     "NotCertifiable",
     "NotWellPosed",
+    "Residual",
     "SVDInfo",
     "SVDStatus",
     "SolveInfo",

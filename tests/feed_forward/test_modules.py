@@ -102,9 +102,9 @@ class _OfOnesOwn(nn.Linear):
 LAST = nn.Linear(4, 2)
 REFUSED: list[tuple[Callable[[], nn.Sequential], type[Exception], str]] = [
     (
-        lambda: nn.Sequential(nn.Conv1d(3, 3, 1), LAST),
+        lambda: nn.Sequential(nn.Conv3d(3, 3, 1), LAST),
         TypeError,
-        r"net\[0\], Conv1d, is not supported; supported are Lin",
+        r"net\[0\], Conv3d, is not supported; supported are Lin",
     ),
     (
         lambda: nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), LAST),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -17,12 +19,18 @@ def fixed_linear(scale: Tensor, shift: Tensor | None = None) -> nn.Linear:
     return linear.requires_grad_(False)
 
 
-def batch_norm(module: nn.BatchNorm1d, what: str) -> nn.Linear:
+def batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: tuple[int, ...] | None, what: str) -> nn.Linear:
     """A batch norm in evaluation mode: its scale γ/√(variance + eps), rounded to float64, on the diagonal, and its shift.
+
+    Args:
+        shape: of the maps that it is behind, of which it scales channels; ``None`` for rows.
 
     Raises:
         ValueError: one that computes with the statistics of the batch, or whose scale and shift are trained.
     """
+    channels, dimensions = (shape[0], len(shape)) if shape else (module.num_features, 1)
+    if channels != module.num_features or dimensions not in ((1, 2) if isinstance(module, nn.BatchNorm1d) else (3,)):
+        raise ValueError(f"{what} does not take maps of shape {shape}; they must agree")
     if module.training:
         raise ValueError(f"{what} is in training mode, where rows depend on each other; call net.eval()")
     if module.running_mean is None or module.running_var is None:
@@ -36,4 +44,7 @@ def batch_norm(module: nn.BatchNorm1d, what: str) -> nn.Linear:
     if module.affine:
         scale = module.weight.detach().double() * scale
     shift = -module.running_mean.double() * scale
-    return fixed_linear(scale, shift + module.bias.detach().double() if module.affine else shift)
+    if module.affine:
+        shift = shift + module.bias.detach().double()
+    each = math.prod(shape[1:]) if shape else 1
+    return fixed_linear(scale.repeat_interleave(each), shift.repeat_interleave(each))

@@ -25,8 +25,13 @@ POWER = 20
 
 
 def require_smooth(layers: Sequence[Layer]) -> None:
-    """Raise ``ValueError`` for an activation without a Lipschitz second derivative."""
+    """Raise ``ValueError`` for a layer that is not dense, or an activation without a Lipschitz second derivative."""
     for layer in layers:
+        if not layer.plain:
+            raise ValueError(
+                f"net[{layer.name}] is a {type(layer.linear).__name__} or ends a Residual: feed-forward/minimum speaks of Linear "
+                "modules alone; feed-forward/local also of these: sf.certify(net, sf.SquaredLoss(X, Y))"
+            )
         if layer.code not in SMOOTH:
             raise ValueError(
                 f"net[{layer.name}] is followed by {ACTIVATIONS[layer.code].name}, whose second derivative jumps: minima of "

@@ -1,10 +1,12 @@
 """Plain ``torch.nn.Sequential`` networks, read into a table of layers and built from one: what knows torch's modules is here.
 
-A layer is a ``Linear`` and the activation behind it. Tables are those of files (``surefoot_check.feed_forward.network``).
+A layer is a ``Linear``, or what ``maps`` has in place of one, and the activation behind it. Tables are those of files
+(``surefoot_check.feed_forward.network``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,19 +16,39 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from surefoot_check.feed_forward.activations import ACTIVATIONS, IDENTITY
+from surefoot_check.feed_forward.geometry import COLUMNS, Geometry
+from surefoot_check.feed_forward.network import OPTIONAL
 
 from .._core.validate import network_weight
-from .fixed import batch_norm
+from .fixed import batch_norm, fixed_linear
+from .maps import (
+    CONVOLUTIONS,
+    MAXIMA,
+    MEANS,
+    Shape,
+    geometry_in,
+    geometry_of,
+    mapped,
+    mean_of,
+    module_of,
+    obstacle,
+    shape_behind,
+)
+from .residual import Residual
 
+NAMES = {"W": "weight", "b": "bias"}
+"""Of parameters of torch, by those of weights in files."""
 Settings = tuple[float, float]
 NONE: Settings = (0.0, 0.0)
 LEAST_THRESHOLD = 20.0
 """Of a softplus, from which on torch's function is the true one up to 2e-9/β."""
 SUPPORTED = (
-    "Linear, Flatten, Identity, Tanh, Sigmoid, Softplus, SiLU, GELU, ELU, ReLU, LeakyReLU, Hardtanh, "
-    "Dropout and frozen BatchNorm1d in evaluation mode, and Sequential of these"
+    "Linear, Conv1d, Conv2d, AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d, Flatten, Unflatten, Identity, Tanh, Sigmoid, Softplus, "
+    "SiLU, GELU, ELU, ReLU, LeakyReLU, Hardtanh, Dropout and frozen BatchNorm1d and BatchNorm2d in evaluation mode, and "
+    "Sequential and sf.nn.Residual of these"
 )
 
 
@@ -114,12 +136,38 @@ assert {IDENTITY.code, *BY_CODE} == set(ACTIVATIONS)
 
 @dataclass
 class Layer:
-    """A linear module, or a fixed map in place of one, its name in the network, and the activation behind it."""
+    """A linear module, or a fixed map in place of one, its name in the network, and the activation behind it.
+
+    Attributes:
+        inputs, outputs: numbers of a row.
+        geometry: of the windows of a convolution or of a maximum.
+        skip: the number of the layer whose outputs are added behind the activation, 0 for the rows of X; -1 for none.
+    """
 
     name: str
-    linear: nn.Linear
+    linear: nn.Module
+    inputs: int
+    outputs: int
+    geometry: Geometry | None = None
     code: int = IDENTITY.code
     settings: Settings = NONE
+    skip: int = -1
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a dense layer and nothing is added to its outputs."""
+        return self.geometry is None and self.skip < 0
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Weights and biases by ``W`` and ``b``."""
+        found = {"W": getattr(self.linear, "weight", None), "b": getattr(self.linear, "bias", None)}
+        return {name: parameter for name, parameter in found.items() if parameter is not None}
+
+
+def dense(name: str, linear: nn.Linear) -> Layer:
+    """A layer without geometry."""
+    return Layer(name, linear, linear.in_features, linear.out_features)
 
 
 def applied(code: int, z: Tensor, settings: Settings) -> Tensor:
@@ -128,12 +176,20 @@ def applied(code: int, z: Tensor, settings: Settings) -> Tensor:
 
 
 def forward(X: Tensor, layers: Tensor, settings: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
-    """f(X) (N, k) of a table of layers."""
-    a = X
+    """f(X) (N, k) of a table of layers; among the weights are the arrays of ``extra``, where there are any."""
+    geometry, skips = (weights[name].tolist() if name in weights else None for name in OPTIONAL)
+    outputs = [X]
     for number, ((_, _, code), (first, second)) in enumerate(zip(layers.tolist(), settings.tolist(), strict=True), 1):
-        z = functional.linear(a, weights[f"W{number}"], weights.get(f"b{number}"))
-        a = applied(code, z, (first, second))
-    return a
+        windows = None if geometry is None else geometry_in(tuple(geometry[number - 1]))
+        W, b = weights.get(f"W{number}"), weights.get(f"b{number}")
+        z = (
+            functional.linear(outputs[-1], weights[f"W{number}"], b)
+            if windows is None
+            else mapped(outputs[-1], windows, W, b)
+        )
+        a, skip = applied(code, z, (first, second)), -1 if skips is None else skips[number - 1][0]
+        outputs.append(a if skip < 0 else a + outputs[skip])
+    return outputs[-1]
 
 
 def layers_of(net: nn.Sequential) -> list[Layer]:
@@ -143,23 +199,15 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
         TypeError: a module that is not supported; the error names it and what is.
         ValueError: a supported module of settings or at a place that are not, weights that two layers share, or all frozen.
     """
-    layers: list[Layer] = []
-    for name, module in flat(net):
-        what = f"net[{name}], {type(module).__name__},"
-        if isinstance(module, nn.LazyLinear):
-            raise TypeError(f"{what} has no weights yet; call net on some data once, so that it becomes a Linear")
-        if module._forward_hooks or module._forward_pre_hooks:
-            raise ValueError(f"{what} has hooks, which may change what it computes; remove them")
-        if type(module) is nn.Linear:
-            layers.append(Layer(name, module))
-        elif type(module) is nn.BatchNorm1d:
-            layers.append(Layer(name, batch_norm(module, what)))
-        elif type(module) in BY_MODULE:
-            _activate(layers, BY_MODULE[type(module)], module, what)
-        else:
-            _pass(module, what)
+    reader = _Reader(next((tensor.device for tensor in (*net.parameters(), *net.buffers())), torch.device("cpu")))
+    reader.read(net, "")
+    layers = reader.layers
     if not layers:
         raise ValueError("net has no Linear module; there is nothing to train")
+    if reader.shape is not None:
+        raise ValueError(f"net ends in maps of shape {reader.shape}; put nn.Flatten() at its end")
+    if layers[-1].skip >= 0:
+        raise ValueError("net ends in Residual; it must end in a Linear module")
     if layers[-1].code != IDENTITY.code:
         raise ValueError(f"net ends in {ACTIVATIONS[layers[-1].code].name}; it must end in a Linear module")
     _check_parameters(layers)
@@ -176,21 +224,122 @@ def flat(net: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]
             yield f"{prefix}{name}", module
 
 
-def _activate(layers: list[Layer], kind: Kind, module: nn.Module, what: str) -> None:
-    """Put an activation behind the last layer."""
-    obstacle = kind.obstacle(module)
-    if obstacle:
-        raise ValueError(f"{what} {obstacle}")
-    if not layers or layers[-1].code != IDENTITY.code:
-        raise ValueError(f"{what} does not follow a Linear module; put one before it")
-    settings = kind.settings(module)
-    if not ACTIVATIONS[kind.code].possible(settings):
-        raise ValueError(f"{what} has settings {settings}, which are none")
-    layers[-1].code, layers[-1].settings = kind.code, settings
+class _Reader:
+    """Reads modules one after the other.
+
+    Attributes:
+        layers: those read.
+        shape: of the maps behind the last of them; ``None`` for rows.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.layers: list[Layer] = []
+        self.shape: Shape | None = None
+        self._device = device
+        self._closed = 0  # how many layers must be left as they are: a block begins or ends behind them
+
+    def read(self, net: nn.Sequential, prefix: str) -> None:
+        """All modules of a network."""
+        for name, module in flat(net, prefix):
+            what = f"net[{name}], {type(module).__name__},"
+            if isinstance(module, LazyModuleMixin):
+                raise TypeError(f"{what} has no weights yet; call net on some data once, so that it has")
+            if module._forward_hooks or module._forward_pre_hooks:
+                raise ValueError(f"{what} has hooks, which may change what it computes; remove them")
+            if type(module) is Residual:
+                self._block(name, module, what)
+            elif type(module) in BY_MODULE:
+                self._activate(name, BY_MODULE[type(module)], module, what)
+            else:
+                self._map(name, module, what)
+
+    def _map(self, name: str, module: nn.Module, what: str) -> None:
+        """A module that is linear, or none that changes numbers."""
+        if type(module) in (*CONVOLUTIONS, *MAXIMA, *MEANS):
+            self._windows(name, module, what)
+        elif type(module) is nn.Linear:
+            if self.shape is not None:
+                raise ValueError(f"{what} follows maps of shape {self.shape}; put nn.Flatten() before it")
+            self.layers.append(dense(name, module))
+        elif type(module) in (nn.BatchNorm1d, nn.BatchNorm2d):
+            self._fixed(name, batch_norm(module, self.shape, what))  # pyright: ignore[reportArgumentType]
+        elif isinstance(module, nn.Unflatten):
+            self._unflatten(module, what)
+        else:
+            _pass(module, what)
+            if isinstance(module, nn.Flatten):
+                self.shape = None
+
+    def _fixed(self, name: str, linear: nn.Linear) -> None:
+        self.layers.append(dense(name, linear.to(self._device)))
+
+    def _unflatten(self, module: nn.Unflatten, what: str) -> None:
+        size = tuple(module.unflattened_size) if isinstance(module.unflattened_size, (tuple, list)) else ()
+        whole = all(isinstance(n, int) and n > 0 for n in size)
+        if self.shape is not None or module.dim != 1 or len(size) not in (2, 3) or not whole:
+            raise ValueError(
+                f"{what} is not supported at this place or with these sizes; make maps of rows with nn.Unflatten(1, (channels, "
+                "height, width)) or nn.Unflatten(1, (channels, length))"
+            )
+        self.shape = tuple(int(n) for n in size)
+        if self.layers and self.layers[-1].outputs != math.prod(self.shape):
+            raise ValueError(
+                f"{what} makes maps of shape {self.shape} of {self.layers[-1].outputs} numbers; they must agree"
+            )
+
+    def _windows(self, name: str, module: nn.Module, what: str) -> None:
+        """A convolution, or pooling."""
+        problem = obstacle(module)
+        if problem:
+            raise ValueError(f"{what} {problem}")
+        if self.shape is None:
+            raise ValueError(
+                f"{what} needs maps, and here are rows: put nn.Unflatten(1, (channels, height, width)) before it, at the "
+                "beginning of net, and pass the loss X.flatten(1)"
+            )
+        geometry = geometry_of(module, self.shape, what)
+        channels = module.out_channels if isinstance(module, CONVOLUTIONS) else geometry.channels
+        if type(module) in MEANS:
+            self._fixed(name, mean_of(geometry))
+        else:
+            self.layers.append(Layer(name, module, geometry.inputs, channels * geometry.positions, geometry))
+        self.shape = shape_behind(module, geometry, channels)
+
+    def _activate(self, name: str, kind: Kind, module: nn.Module, what: str) -> None:
+        """Put an activation behind the last layer; where that is closed, behind a fixed one that changes nothing."""
+        obstacle = kind.obstacle(module)
+        if obstacle:
+            raise ValueError(f"{what} {obstacle}")
+        if self.layers and len(self.layers) == self._closed:
+            self._fixed(name, fixed_linear(torch.ones(self.layers[-1].outputs, dtype=torch.float64)))
+        if len(self.layers) == self._closed or self.layers[-1].code != IDENTITY.code:
+            raise ValueError(f"{what} does not follow a Linear module; put one before it")
+        settings = kind.settings(module)
+        if not ACTIVATIONS[kind.code].possible(settings):
+            raise ValueError(f"{what} has settings {settings}, which are none")
+        self.layers[-1].code, self.layers[-1].settings = kind.code, settings
+
+    def _block(self, name: str, module: Residual, what: str) -> None:
+        """A residual block: the outputs of the layer before it are added to those of its last."""
+        start, shape = len(self.layers), self.shape
+        self._closed = start
+        self.read(module.inner, f"{name}.inner.")
+        if len(self.layers) == start:
+            raise ValueError(f"{what} has no Linear module; put one into it")
+        first, last = self.layers[start], self.layers[-1]
+        if (first.inputs, shape) != (last.outputs, self.shape):
+            raise ValueError(
+                f"{what} takes {first.inputs} numbers (maps: {shape}) and gives {last.outputs} (maps: {self.shape}); they must "
+                "agree"
+            )
+        if last.skip >= 0:
+            self._fixed(name, fixed_linear(torch.ones(last.outputs, dtype=torch.float64)))
+        self.layers[-1].skip = start
+        self._closed = len(self.layers)
 
 
 def _pass(module: nn.Module, what: str) -> None:
-    """Accept a module that leaves rows as they are; an error for every other."""
+    """Accept a module that leaves numbers as they are; an error for every other."""
     if isinstance(module, nn.Dropout) and module.training and module.p > 0.0:
         raise ValueError(f"{what} is in training mode, where it draws at random; call net.eval()")
     flat = isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1)
@@ -201,45 +350,56 @@ def _pass(module: nn.Module, what: str) -> None:
 def _check_parameters(layers: list[Layer]) -> None:
     owner: dict[int, str] = {}
     for layer in layers:
-        for name, parameter in layer.linear.named_parameters():
-            what = f"net[{layer.name}].{name}"
+        for name, parameter in layer.parameters.items():
+            what = f"net[{layer.name}].{NAMES[name]}"
             if id(parameter) in owner:
                 raise ValueError(
                     f"{what} is that of {owner[id(parameter)]}; layers that share weights are not supported"
                 )
             owner[id(parameter)] = what
-    if not any(parameter.requires_grad for layer in layers for parameter in layer.linear.parameters()):
+    if not any(parameter.requires_grad for layer in layers for parameter in layer.parameters.values()):
         raise ValueError("every weight of net is frozen (requires_grad=False); there is nothing to train")
 
 
 def table(layers: list[Layer]) -> tuple[Tensor, Tensor]:
     """Their rows (L, 3), int64, and settings (L, 2), float64, on the CPU."""
-    rows = [[layer.linear.out_features, int(layer.linear.bias is not None), layer.code] for layer in layers]
+    rows = [[layer.outputs, int("b" in layer.parameters), layer.code] for layer in layers]
     return torch.tensor(rows), torch.tensor([layer.settings for layer in layers], dtype=torch.float64)
 
 
-def weights_of(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:
-    """Those weights themselves that are trained, or those that are frozen, by their names in files: W1 (outputs, inputs),
-    b1 (outputs,), and so on."""
-    weights: dict[str, Tensor] = {}
-    for number, layer in enumerate(layers, 1):
-        weights[f"W{number}"] = layer.linear.weight
-        if layer.linear.bias is not None:
-            weights[f"b{number}"] = layer.linear.bias
-    return {name: weight for name, weight in weights.items() if weight.requires_grad == trained}
+def extra(layers: list[Layer]) -> dict[str, Tensor]:
+    """What tables leave out: ``geometry`` (L, 12) and ``skips`` (L, 1), int64, on the CPU, where some layer has any."""
+    found: dict[str, Tensor] = {}
+    if any(layer.geometry is not None for layer in layers):
+        rows = [(0,) * COLUMNS if layer.geometry is None else layer.geometry.row for layer in layers]
+        found["geometry"] = torch.tensor(rows)
+    if any(layer.skip >= 0 for layer in layers):
+        found["skips"] = torch.tensor([[layer.skip] for layer in layers])
+    return found
+
+
+def weights_of(layers: list[Layer], trained: bool = True) -> dict[str, nn.Parameter]:
+    """Those weights themselves that are trained, or those that are frozen, by their names in files: W1 (outputs, inputs), or of
+    a convolution as torch has them, b1 (outputs,), and so on."""
+    return {
+        f"{name}{number}": parameter
+        for number, layer in enumerate(layers, 1)
+        for name, parameter in layer.parameters.items()
+        if parameter.requires_grad == trained
+    }
 
 
 def linear_product(layers: list[Layer]) -> list[Tensor]:
     """The weights of layers that fit together without biases or activations, all trained and in float64; empty of any other."""
-    weights = list(weights_of(layers).values())
-    plain = all(layer.code == IDENTITY.code and layer.linear.bias is None for layer in layers)
+    weights: list[Tensor] = list(weights_of(layers).values())
+    plain = all(layer.plain and layer.code == IDENTITY.code and "b" not in layer.parameters for layer in layers)
     if not plain or len(weights) < len(layers) or any(W.dtype is not torch.float64 for W in weights):
         return []
     return weights if all(a.shape[0] == b.shape[1] for a, b in pairwise(weights)) else []
 
 
 def exactly(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:
-    """Copies of ``weights_of`` in float64, which holds every float32 number exactly.
+    """Copies of ``weights_of`` in float64, which holds every float32 number exactly; of a convolution (outputs, inputs seen).
 
     Raises:
         TypeError: another dtype.
@@ -250,25 +410,47 @@ def exactly(layers: list[Layer], trained: bool = True) -> dict[str, Tensor]:
         values = weight.detach()
         copies[name] = values.double() if values.dtype is torch.float32 else values.clone()
         layer = layers[int(name[1:]) - 1]
-        network_weight(f"net[{layer.name}].{'weight' if name[0] == 'W' else 'bias'}", copies[name])
+        network_weight(f"net[{layer.name}].{NAMES[name[0]]}", copies[name])
+        if values.ndim > 2:
+            copies[name] = copies[name].flatten(1)
     return copies
 
 
+def put_back(layers: list[Layer], weights: Mapping[str, Tensor]) -> None:
+    """Into the network, those of ``exactly`` that are trained."""
+    with torch.no_grad():
+        for name, weight in weights_of(layers).items():
+            weight.copy_(weights[name].reshape(weight.shape))
+
+
 def build(rows: Tensor, settings: Tensor, trained: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> nn.Sequential:
-    """The network of a table with these weights."""
+    """The network of a table with these weights; among the frozen ones are the arrays of ``extra``.
+
+    Raises:
+        KeyError: weights that are missing, a geometry that no module has, or layers that are added to others but no block.
+    """
     modules: list[nn.Module] = []
     weights = {**frozen, **trained}
-    for number, ((_, bias, code), of) in enumerate(zip(rows.tolist(), settings.tolist(), strict=True), 1):
-        W = weights[f"W{number}"]
-        linear = nn.Linear(W.shape[1], W.shape[0], bool(bias), dtype=W.dtype, device=W.device)
-        with torch.no_grad():
-            linear.weight.copy_(W)
-            if bias:
-                linear.bias.copy_(weights[f"b{number}"])
-        linear.weight.requires_grad_(f"W{number}" in trained)
-        if bias:
-            linear.bias.requires_grad_(f"b{number}" in trained)
-        modules.append(linear)
+    geometry, skips = (weights[name].tolist() if name in weights else None for name in OPTIONAL)
+    ends = {0: 0}  # how many modules there are behind each layer that is in no block
+    for number, ((outputs, bias, code), of) in enumerate(zip(rows.tolist(), settings.tolist(), strict=True), 1):
+        windows = None if geometry is None else geometry_in(tuple(geometry[number - 1]))
+        if windows is None:
+            W = weights[f"W{number}"]
+            linear: nn.Module = nn.Linear(W.shape[1], W.shape[0], bool(bias), dtype=torch.float64)
+            modules.append(linear)
+        else:
+            linear = module_of(windows, outputs // windows.positions, bool(bias))
+            modules += [nn.Unflatten(1, (windows.channels, windows.height, windows.width)), linear, nn.Flatten()]
+        for name, parameter in list(linear.named_parameters()):
+            key = f"{name[0].replace('w', 'W')}{number}"
+            new = nn.Parameter(weights[key].reshape(parameter.shape).clone(), requires_grad=key in trained)
+            setattr(linear, name, new)
         if code != IDENTITY.code:
             modules.append(BY_CODE[code].built((of[0], of[1])))
+        if skips is not None and skips[number - 1][0] >= 0:
+            start = ends[skips[number - 1][0]]
+            modules[start:] = [Residual(*modules[start:])]
+            ends = {layer: end for layer, end in ends.items() if end <= start}
+        ends[number] = len(modules)
     return nn.Sequential(*modules)

@@ -29,7 +29,7 @@ from .engine import Engine
 from .looking import Looked, looked
 from .loss import NetworkLoss
 from .minimum import require_smooth, rounding, suggestion_for_minimum
-from .modules import Layer, build, exactly, layers_of, linear_product, table, weights_of
+from .modules import Layer, build, exactly, extra, layers_of, linear_product, put_back, table, weights_of
 from .objective import NetworkObjective, TorchLoss
 from .steps import RULES
 from .words import WORDS
@@ -67,15 +67,15 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             ValueError: see ``modules.layers_of``, shapes or devices that do not fit, or an objective of a network with kinks.
         """
         layers = layers_of(net)
-        frozen = exactly(layers, trained=False)
+        frozen = exactly(layers, trained=False) | extra(layers)
         if isinstance(loss, NetworkObjective):  # a problem of this system is one already
             loss = loss.loss
         if isinstance(loss, TorchLoss):
             require_smooth(layers)
-            _require_fit(layers, loss.X, layers[-1].linear.out_features if loss.entropy else loss.targets.shape[1])
-            if loss.entropy and int(loss.targets.max()) >= layers[-1].linear.out_features:
+            _require_fit(layers, loss.X, layers[-1].outputs if loss.entropy else loss.targets.shape[1])
+            if loss.entropy and int(loss.targets.max()) >= layers[-1].outputs:
                 raise ValueError(
-                    f"targets has the class number {int(loss.targets.max())}, and net {layers[-1].linear.out_features} "
+                    f"targets has the class number {int(loss.targets.max())}, and net {layers[-1].outputs} "
                     "outputs; they are counted from 0"
                 )
             return NetworkObjective(loss, *table(layers), frozen)
@@ -194,7 +194,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             ValueError: arrays that do not fit together.
         """
         try:
-            frozen = {name: tensor for name, tensor in problem.items() if network.NAMED.fullmatch(name)}
+            kept = {name for name in problem if network.NAMED.fullmatch(name)} | set(network.OPTIONAL)
+            frozen = {name: tensor for name, tensor in problem.items() if name in kept}
             loss = _loss(kind, problem, frozen)
             net = build(loss.layers, loss.settings, weights, frozen)
             self._stored(net, loss)
@@ -217,9 +218,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
 
     def write(self, net: nn.Sequential, loss: Trained, weights: Mapping[str, Tensor]) -> None:
         """Put the weights back."""
-        with torch.no_grad():
-            for name, weight in weights_of(layers_of(net)).items():
-                weight.copy_(weights[name])
+        put_back(layers_of(net), weights)
 
     def resolution(self, net: nn.Sequential, loss: Trained) -> float:
         """Of the rounding of the residual, or of the gradient."""
@@ -238,20 +237,21 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
 
 def _require_fit(layers: list[Layer], X: Tensor, outputs: int) -> None:
     """Raise ``ValueError`` where the layers do not fit together, or to data of so many outputs."""
-    sizes = layers[0].linear.in_features, layers[-1].linear.out_features
+    sizes = layers[0].inputs, layers[-1].outputs
     if sizes != (X.shape[1], outputs):
         raise ValueError(
             f"net maps {sizes[0]} inputs to {sizes[1]} outputs, the loss has {X.shape[1]} inputs and {outputs} outputs; "
             "build the network with as many"
         )
     for before, layer in itertools.pairwise(layers):
-        if before.linear.out_features != layer.linear.in_features:
+        if before.outputs != layer.inputs:
             raise ValueError(
-                f"net[{layer.name}] takes {layer.linear.in_features} inputs, and the layer before gives "
-                f"{before.linear.out_features}; they must agree"
+                f"net[{layer.name}] takes {layer.inputs} inputs, and the layer before gives "
+                f"{before.outputs}; they must agree"
             )
-    if layers[0].linear.weight.device != X.device:
-        raise ValueError(f"net is on {layers[0].linear.weight.device} and the loss on {X.device}; move one of them")
+    device = next(iter(weights_of(layers).values())).device
+    if device != X.device:
+        raise ValueError(f"net is on {device} and the loss on {X.device}; move one of them")
 
 
 def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> Trained:

@@ -1,15 +1,15 @@
 """Rigorous enclosures of the base quantities of feed-forward networks on concrete arrays.
 
-The rows of the Jacobian J belong to the outputs of all rows of X, row by row. J is never formed: its Gram matrix is
-JJᵀ = Σ_l (B_lB_lᵀ) ∘ (ã_{l-1}ã_{l-1}ᵀ), with B_l = ∂f/∂z_l row by row and ã_{l-1} the inputs of layer l, a column of ones
-beside them where it has a bias. Equal rows of X are merged in J and in the residual; Λ and the kinks are those of all rows.
+The rows of the Jacobian J belong to the outputs of all rows of X, row by row. Of dense layers it is never formed: its Gram matrix
+is JJᵀ = Σ_l (B_lB_lᵀ) ∘ (ã_{l-1}ã_{l-1}ᵀ), with B_l = ∂f/∂z_l row by row and ã_{l-1} the inputs of layer l, a column of ones
+beside them where it has a bias; of a convolution (``shared``) its block is. Equal rows of X are merged in J and in the residual;
+Λ and the kinks are those of all rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple
 from functools import cached_property
 from typing import Any
 
@@ -17,12 +17,13 @@ import numpy as np
 
 from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix, ball, frobenius
-from ..rigor.bounds import UNIT_ROUNDOFF, Array, array_up, up, witnesses
+from ..rigor.bounds import Array, up, witnesses
 from ..rigor.gram import symmetric_extremes
-from ..rigor.intervals import TINY, Interval, bounded, root_down
-from .layer import Layer, gram_of, norms_of_rows
+from ..rigor.intervals import Interval, bounded, root_down
+from .layer import WIDEST, Layer
 from .lipschitz import LayerBounds, is_below, symmetric_bend
-from .network import DEEPEST, Network, moving_kinks
+from .network import Network, moving_kinks
+from .shared import exact_maximum, layer_of
 
 EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
@@ -30,8 +31,6 @@ EIGENVALUE = 1e-13
 
 PRECISION = 128
 """Bits of the ball arithmetic of the bound of Λ."""
-WIDEST = 1e300
-"""Above every margin."""
 
 
 class Measured:
@@ -40,12 +39,12 @@ class Measured:
     def __init__(self, problem: Network, weights: Mapping[str, Array]) -> None:
         self.problem, self.weights = problem, weights
         self.layers: list[Layer] = []
-        a, every = Approximation(problem.X), {**problem.frozen, **weights}
+        outputs, every = [Approximation(problem.X)], {**problem.frozen, **weights}
         for number, kind in enumerate(problem.layers, 1):
-            layer = Layer(kind, every[f"W{number}"], every.get(f"b{number}"), a, problem.level)
+            layer = layer_of(kind, every.get(f"W{number}"), every.get(f"b{number}"), outputs[-1], problem.level)
             self.layers.append(layer)
             if number < len(problem.layers):
-                a = layer.outputs
+                outputs.append(layer.outputs + outputs[kind.skip] if kind.skip >= 0 else layer.outputs)
 
     @cached_property
     def residual(self) -> Approximation:
@@ -59,29 +58,34 @@ class Measured:
         return up(0.5 * norm * norm, 2)
 
     @cached_property
+    def backward(self) -> list[tuple[Approximation, Approximation]]:
+        """For each layer ∂f/∂a and ∂f/∂z (G k, outputs), output by output of one row of each group, times √m; those of the last
+        are equal."""
+        k, groups, count = self.problem.Y.shape[1], self.problem.groups, len(self.layers)
+        roots = np.repeat(groups.roots.value, k)[:, None]
+        ends = Approximation(roots * np.tile(np.eye(k), (len(groups.first), 1)), up(k * groups.roots.error))
+        of_outputs, found = {count: ends}, []
+        for number in range(count, 0, -1):
+            layer, back = self.layers[number - 1], of_outputs[number]
+            if layer.kind.skip > 0:
+                _add(of_outputs, layer.kind.skip, back)
+            if number < count:
+                slopes = groups.one_of_each(layer.slopes)
+                back = back * Approximation(np.repeat(slopes.value, k, axis=0), up(math.sqrt(k) * slopes.error, 2))
+            found.insert(0, (of_outputs[number], back))
+            if number > 1:
+                _add(of_outputs, number - 1, layer.pulled(groups, back))
+        return found
+
+    @cached_property
     def gram(self) -> Approximation:
         """JJᵀ (n, n), n = G k, exactly symmetric."""
-        level, k, groups = self.problem.level, self.problem.Y.shape[1], self.problem.groups
-        total: Approximation | None = None
-        roots = np.repeat(groups.roots.value, k)[:, None]
-        back = Approximation(roots * np.tile(np.eye(k), (len(groups.first), 1)), up(k * groups.roots.error))
-        for index in reversed(range(len(self.layers))):
-            layer = self.layers[index]
-            outer = gram_of(groups.one_of_each(layer.extended), level)
-            repeated = Approximation(np.repeat(np.repeat(outer.value, k, axis=0), k, axis=1), up(k * outer.error))
-            part = gram_of(back, level) * repeated
-            total = part if total is None else total + part
-            if index > 0:
-                back = self._behind(back, layer, self.layers[index - 1])
-        assert total is not None
-        return total
-
-    def _behind(self, back: Approximation, layer: Layer, before: Layer) -> Approximation:
-        """∂f/∂z of the layer before, row by row, from that of the layer."""
-        k = self.problem.Y.shape[1]
-        of_rows = self.problem.groups.one_of_each(before.slopes)
-        slopes = Approximation(np.repeat(of_rows.value, k, axis=0), up(math.sqrt(k) * of_rows.error, 2))
-        return back.T.image(layer.W.T, layer.norm, self.problem.level).T * slopes
+        parts = [
+            layer.gram(self.problem.groups, back)
+            for layer, (_, back) in zip(self.layers, self.backward, strict=True)
+            if layer.kind.parameters
+        ]
+        return sum(parts[1:], parts[0])
 
     @cached_property
     def singular_values(self) -> tuple[Interval, Interval]:
@@ -125,30 +129,20 @@ class Measured:
     @property
     def in_balls(self) -> list[LayerBounds]:
         """``bounds`` as balls."""
-        return [LayerBounds(*map(ball, astuple(layer))) for layer in self.bounds]
+        return [layer.each(ball) for layer in self.bounds]
 
     def kink_margins(self, radius: float) -> list[Array | None]:
-        """For each layer whose activation has kinks, lower bounds of how often the change on the ball fits into the distance of
-        each pre-activation (N, width) to the nearest kink."""
+        """For each layer with kinks, lower bounds of how often the change on the ball fits into the distance of each
+        pre-activation (N, width) to the nearest kink."""
         found: list[Array | None] = []
-        reach = np.zeros(len(self.problem.X))
-        slope = 0.0
-        for layer, kinks in zip(self.layers, moving_kinks(self.problem), strict=True):
-            within = radius * layer.kind.trains_W
-            rows, units = layer.row_norms, norms_of_rows(layer.W) + within
-            moved = radius * np.sqrt(np.square(np.outer(slope * reach, units)) + np.square(rows)[:, None])
-            reach = np.sqrt(np.square(slope * (layer.norm + within) * reach) + np.square(rows))
-            slope = layer.kind.activation.slope(layer.kind.settings)
-            z = layer.before
-            if not kinks:
-                found.append(None)
-                continue
-            distance = (
-                np.min([np.abs(z.value - kink) for kink in kinks], axis=0) * (1.0 - 4.0 * UNIT_ROUNDOFF) - z.error
-            )
-            # all terms are positive, so that relative errors add up: those of at most 8 operations for each layer before
-            bound = array_up(moved, 16 * DEEPEST) + TINY
-            found.append(np.maximum(distance, 0.0) / bound * (1.0 - 16.0 * UNIT_ROUNDOFF))
+        outputs = [(np.zeros_like(self.problem.X), np.zeros(len(self.problem.X)))]
+        for layer, kinked in zip(self.layers, moving_kinks(self.problem), strict=True):
+            entries, rows = outputs[-1]
+            moved, reach = layer.moved(entries, rows, radius)
+            found.append(layer.margins(entries, moved, radius) if kinked else None)
+            slope, skip = layer.bounds.slope, layer.kind.skip
+            entries, rows = slope * moved, slope * reach
+            outputs.append((entries + outputs[skip][0], rows + outputs[skip][1]) if skip >= 0 else (entries, rows))
         return found
 
     def kink_margin(self, radius: float) -> Interval:
@@ -169,6 +163,11 @@ class Measured:
             if any(moving_kinks(self.problem)):
                 found["kink_margin"] = self.kink_margin(radius)
         return bounded(found)
+
+
+def _add(parts: dict[int, Approximation], number: int, part: Approximation) -> None:
+    """Add to the part of that number."""
+    parts[number] = parts[number] + part if number in parts else part
 
 
 def largest_eigenvalue(S: list[list[Any]]) -> float:
@@ -194,15 +193,19 @@ def gap_exact(problem: Network, weights: Mapping[str, Array]) -> tuple[Any, Any]
     """Bounds of the loss less its least value in ball arithmetic, from the exact weights."""
     from flint import arb_mat
 
-    a: Any = arb_matrix(problem.X[problem.groups.first])
+    outputs: list[Any] = [arb_matrix(problem.X[problem.groups.first])]
     every = {**problem.frozen, **weights}
     for number, kind in enumerate(problem.layers, 1):
-        z = a * arb_matrix(every[f"W{number}"]).transpose()
+        if kind.weighted:
+            z = outputs[-1] * arb_matrix(kind.matrix(every[f"W{number}"])).transpose()
+        else:
+            z = exact_maximum(kind, outputs[-1])
         b = every.get(f"b{number}")
-        shift = [ball(0.0)] * kind.outputs if b is None else [ball(float(x)) for x in b]
+        shift = [ball(0.0)] * kind.outputs if b is None else [ball(float(x)) for x in kind.shift(b)]
         entries = [
             kind.activation.exact(x + shift[index % kind.outputs], kind.settings) for index, x in enumerate(z.entries())
         ]
         a = arb_mat(len(problem.groups.first), kind.outputs, entries)
-    low, high = frobenius(problem.groups.exact_residual(a))
+        outputs.append(a + outputs[kind.skip] if kind.skip >= 0 else a)
+    low, high = frobenius(problem.groups.exact_residual(outputs[-1]))
     return (low * low / 2 if low > 0 else None), high * high / 2

@@ -8,21 +8,27 @@ from functools import cached_property
 import numpy as np
 
 from ..rigor.approximation import Approximation
-from ..rigor.bounds import Array, Level, array_up, up
+from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, up
 from ..rigor.gram import cheap_norm, norm_bounds
 from ..rigor.intervals import TINY
+from .groups import Groups
 from .lipschitz import LayerBounds
-from .network import LayerKind
+from .network import DEEPEST, LayerKind
+
+COUNTED = 16 * DEEPEST
+"""Of bounds of changes, whose terms are all positive, so that relative errors add up: at most 16 operations a layer."""
+WIDEST = 1e300
+"""Above every margin."""
 
 
 class Layer:
     """One layer at the weights: its inputs and pre-activations for all rows of X."""
 
     def __init__(self, kind: LayerKind, W: Array, b: Array | None, inputs: Approximation, level: Level) -> None:
-        self.kind, self.W, self.inputs, self.level = kind, W, inputs, level
-        self.norm = norm_bounds(W, level)[1]
-        product = inputs.T.image(W, self.norm, level).T
-        self.before = product if b is None else product + Approximation(b)
+        self.kind, self.W, self.inputs, self.level = kind, kind.matrix(W), inputs, level
+        self.norm = norm_bounds(self.W, level)[1]
+        product = inputs.T.image(self.W, self.norm, level).T
+        self.before = product if b is None else product + Approximation(kind.shift(b))
 
     @cached_property
     def outputs(self) -> Approximation:
@@ -67,7 +73,55 @@ class Layer:
             kind.activation.slope(kind.settings),
             kind.activation.bend(kind.settings),
             float(kind.trains_W),
+            skip=kind.skip,
         )
+
+    def gram(self, groups: Groups, back: Approximation) -> Approximation:
+        """Its part of JJᵀ, from ∂f/∂z (G k, outputs), output by output, of one row of each group."""
+        k = len(back.value) // len(groups.first)
+        outer = gram_of(groups.one_of_each(self.extended), self.level)
+        repeated = Approximation(np.repeat(np.repeat(outer.value, k, axis=0), k, axis=1), up(k * outer.error))
+        return gram_of(back, self.level) * repeated
+
+    def pulled(self, groups: Groups, back: Approximation) -> Approximation:
+        """∂f/∂a (G k, inputs) of its inputs a."""
+        return back.T.image(self.W.T, self.norm, self.level).T
+
+    def moved(self, entries: Array, rows: Array, radius: float) -> tuple[Array, Array]:
+        """Bounds of how much its pre-activations move on the ball, over the radius: each of them (N, outputs), and the norm of
+        those of a row of X (N,). Of relative errors of a few operations.
+
+        Args:
+            entries, rows: of its inputs.
+        """
+        within, of = radius * self.kind.trains_W, self.bounds
+        steep = np.outer(rows, norms_of_rows(self.W) + within)
+        found = np.sqrt(np.square(steep) + np.square(self.entry_norms))
+        return found, np.sqrt(np.square((of.norm + of.spread * within) * rows) + np.square(self.row_norms))
+
+    @property
+    def entry_norms(self) -> Array:
+        """Upper bounds of the norms of what each pre-activation sees of ã, (N, 1) or (N, outputs)."""
+        return self.row_norms[:, None]
+
+    def margins(self, entries: Array, moved: Array, radius: float) -> Array:
+        """Lower bounds of how often the change on the ball fits into the distance of each pre-activation to the nearest kink.
+
+        Args:
+            entries: bounds of how much its inputs move, over the radius, of relative errors of at most ``COUNTED`` operations.
+            moved: the same of pre-activations.
+        """
+        z, kinks = self.before, self.kind.activation.kinks(self.kind.settings)
+        if not kinks:
+            return np.full_like(z.value, WIDEST)
+        distance = np.min([np.abs(z.value - kink) for kink in kinks], axis=0)
+        return fits(distance, z.error, moved * radius)
+
+
+def fits(distance: Array, error: float, moved: Array) -> Array:
+    """Lower bounds of how often a change fits into a distance, which is a difference of floats that err by that in all."""
+    bound = array_up(moved, COUNTED) + TINY
+    return np.maximum(distance * (1.0 - 4.0 * UNIT_ROUNDOFF) - error, 0.0) / bound * (1.0 - 16.0 * UNIT_ROUNDOFF)
 
 
 def norms_of_rows(A: Array) -> Array:

@@ -16,11 +16,14 @@ from ..problems import LARGEST_PRODUCT, Problem, one_of
 from ..rigor.bounds import FAST, Array, Level
 from ..rigor.intervals import Interval
 from .activations import ACTIVATIONS, IDENTITY, Activation, Settings
+from .geometry import COLUMNS, MAXIMUM, Geometry
 from .groups import Groups
 from .smooth import SMOOTH
 
 NAMED = re.compile("[Wb][0-9]+")
 """Names of weights."""
+OPTIONAL = ("geometry", "skips")
+"""Arrays that networks of plain dense layers do without."""
 LARGEST = 1e20
 """Largest magnitude of an entry of data or weights."""
 DEEPEST = 64
@@ -29,25 +32,58 @@ DEEPEST = 64
 
 @dataclass(frozen=True)
 class LayerKind:
-    """How a layer is made: φ(a Wᵀ + 1bᵀ) with W (outputs, inputs)."""
+    """How a layer is made: φ(a Wᵀ + 1bᵀ) with W (outputs, inputs), or what ``geometry`` has in place of aWᵀ + 1bᵀ; plus the
+    outputs of the layer of the number ``skip``, 0 for X itself, where that is not negative."""
 
     inputs: int
     outputs: int
     bias: bool
     activation: Activation
     settings: Settings
+    geometry: Geometry | None = None
+    skip: int = -1
     trains_W: bool = True
     trains_b: bool = True
 
     @property
+    def plain(self) -> bool:
+        """Whether it is a dense layer and nothing is added to its outputs."""
+        return self.geometry is None and self.skip < 0
+
+    @property
     def parameters(self) -> int:
         """How many numbers are trained."""
-        return self.outputs * (self.inputs * self.trains_W + self.trains_b)
+        return self.units * (self.seen * self.trains_W + self.trains_b)
+
+    @property
+    def units(self) -> int:
+        """Rows of W: outputs, or of a convolution output channels."""
+        return self.outputs if self.geometry is None else self.outputs // self.geometry.positions
+
+    @property
+    def seen(self) -> int:
+        """Columns of W: what a unit sees of the inputs."""
+        return self.inputs if self.geometry is None else self.geometry.shared
+
+    @property
+    def weighted(self) -> bool:
+        """Whether it has weights."""
+        return self.geometry is None or self.geometry.kind != MAXIMUM
 
     def shapes(self, number: int) -> dict[str, tuple[int, ...]]:
         """The shapes of W and, where there is one, b by their names, of the layer of that number."""
-        W: dict[str, tuple[int, ...]] = {f"W{number}": (self.outputs, self.inputs)}
-        return W | ({f"b{number}": (self.outputs,)} if self.bias else {})
+        if not self.weighted:
+            return {}
+        W: dict[str, tuple[int, ...]] = {f"W{number}": (self.units, self.seen)}
+        return W | ({f"b{number}": (self.units,)} if self.bias else {})
+
+    def matrix(self, W: Array) -> Array:
+        """W as a matrix (outputs, inputs)."""
+        return W if self.geometry is None else self.geometry.matrix(W)
+
+    def shift(self, b: Array) -> Array:
+        """b as a vector (outputs,)."""
+        return b if self.geometry is None else np.repeat(b, self.geometry.positions)
 
 
 class Network(Problem):
@@ -66,25 +102,31 @@ class Network(Problem):
         settings: Array,
         level: Level = FAST,
         frozen: Mapping[str, Array] | None = None,
+        geometry: np.ndarray | None = None,
+        skips: np.ndarray | None = None,
     ) -> None:
         """Of layers (L, 3), settings (L, 2) and frozen weights, named as ``read_weights`` names the others.
 
         A row of ``layers`` is outputs, whether there is a bias (0 or 1), and the code of the activation behind, which is that of
-        the identity in the last; a row of ``settings`` the numbers of that activation.
+        the identity in the last; a row of ``settings`` the numbers of that activation. Networks of plain dense layers have
+        neither geometry (L, 12), a row of which is one of ``Geometry`` or zeros, nor skips (L, 1), -1 where nothing is added.
         """
         self.X, self.Y, self.level, self.frozen = X, Y, level, frozen or {}
         if len(X) != len(Y):
             raise FormatError("X and Y do not fit together")
         if layers.shape != (len(layers), 3) or settings.shape != (len(layers), 2) or len(layers) > DEEPEST:
             raise FormatError("layers and settings do not fit together")
-        kinds = _layers(X.shape[1], Y.shape[1], layers.tolist(), settings.tolist())
+        extra = _extra(len(layers), geometry, skips)
+        kinds = _layers(X.shape[1], Y.shape[1], list(zip(layers.tolist(), settings.tolist(), *extra, strict=True)))
         shapes = _shapes(kinds)
         _require(self.frozen, {name: shapes.get(name) for name in self.frozen}, "the problem")
         if self.frozen.keys() == shapes.keys():
             raise FormatError("no weight is trained")
         self.layers = tuple(
             replace(
-                layer, trains_W=f"W{number}" not in self.frozen, trains_b=layer.bias and f"b{number}" not in self.frozen
+                layer,
+                trains_W=layer.weighted and f"W{number}" not in self.frozen,
+                trains_b=layer.bias and f"b{number}" not in self.frozen,
             )
             for number, layer in enumerate(kinds, 1)
         )
@@ -121,6 +163,8 @@ class Objective(Network):
         if objective.shape != (1, 2) or objective[0, 0] < 0.0 or objective[0, 1] not in (0.0, 1.0):
             raise FormatError("the objective is no weight decay beside a 0 or 1")
         for number, layer in enumerate(self.layers, 1):
+            if not layer.plain:
+                raise FormatError(f"layer {number} is not dense: there is no theorem on minima of such networks")
             if layer.activation.code not in SMOOTH:
                 raise FormatError(f"layer {number}: {layer.activation.name} has no third derivative")
         self.decay, self.mean = float(objective[0, 0]), bool(objective[0, 1])
@@ -185,8 +229,11 @@ KINDS: tuple[type[Network], ...] = (Network, SquaredObjective, EntropyObjective)
 def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Network:
     """A network and its data."""
     frozen = {name: array for name, array in arrays.items() if NAMED.fullmatch(name)}
-    others = {name: array for name, array in arrays.items() if name not in frozen}
-    return one_of(KINDS, kind, others, level, "feed-forward networks", frozen=frozen)
+    extra = {
+        name: numbers(arrays[name], f"array {name!r}", LARGEST, 2, np.int64) for name in OPTIONAL if name in arrays
+    }
+    others = {name: array for name, array in arrays.items() if name not in frozen and name not in extra}
+    return one_of(KINDS, kind, others, level, "feed-forward networks", frozen=frozen, **extra)
 
 
 def _shapes(layers: tuple[LayerKind, ...]) -> dict[str, tuple[int, ...]]:
@@ -201,19 +248,51 @@ def _require(arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...] |
             raise FormatError(f"{where}: {name} does not fit the layers")
 
 
-def _layers(inputs: int, outputs: int, table: list[list[int]], settings: list[list[float]]) -> tuple[LayerKind, ...]:
+def _extra(
+    count: int, geometry: np.ndarray | None, skips: np.ndarray | None
+) -> tuple[list[Geometry | None], list[int]]:
+    """For each layer its geometry, and the number of the layer whose outputs are added."""
+    if (geometry is not None and geometry.shape != (count, COLUMNS)) or (
+        skips is not None and skips.shape != (count, 1)
+    ):
+        raise FormatError("geometry and skips do not fit the layers")
+    rows = [[0]] * count if geometry is None else geometry.tolist()
+    return [Geometry.of(row) for row in rows], [-1] * count if skips is None else skips[:, 0].tolist()
+
+
+Row = tuple[list[int], list[float], Geometry | None, int]
+
+
+def _layers(inputs: int, outputs: int, table: list[Row]) -> tuple[LayerKind, ...]:
     layers: list[LayerKind] = []
-    for (width, bias, code), (first, second) in zip(table, settings, strict=True):
+    widths = [inputs]
+    for (width, bias, code), (first, second), geometry, skip in table:
+        where = f"layer {len(layers) + 1}"
         if width < 1 or bias not in (0, 1) or code not in ACTIVATIONS:
-            raise FormatError(f"layer {len(layers) + 1}: {width}, {bias}, {code} are no width, bias and activation")
+            raise FormatError(f"{where}: {width}, {bias}, {code} are no width, bias and activation")
         activation = ACTIVATIONS[code]
         if not activation.possible((first, second)):
-            raise FormatError(f"layer {len(layers) + 1}: {first:g} and {second:g} are no settings of {activation.name}")
-        layers.append(LayerKind(inputs, width, bool(bias), activation, (first, second)))
-        inputs = width
-    if layers[-1].activation is not IDENTITY or layers[-1].outputs != outputs:
+            raise FormatError(f"{where}: {first:g} and {second:g} are no settings of {activation.name}")
+        layer = LayerKind(widths[-1], width, bool(bias), activation, (first, second), geometry, skip)
+        if geometry is not None:
+            _require_geometry(layer, geometry, where)
+        if not -1 <= skip < len(widths) or (skip >= 0 and widths[skip] != width):
+            raise FormatError(f"{where}: outputs of layer {skip} cannot be added")
+        layers.append(layer)
+        widths.append(width)
+    last = layers[-1]
+    if last.activation is not IDENTITY or last.outputs != outputs or last.skip >= 0:
         raise FormatError("the last layer does not end in the outputs")
     return tuple(layers)
+
+
+def _require_geometry(layer: LayerKind, geometry: Geometry, where: str) -> None:
+    if geometry.inputs != layer.inputs or layer.units * geometry.positions != layer.outputs:
+        raise FormatError(f"{where}: the geometry does not fit inputs and outputs")
+    if not layer.weighted and (layer.bias or layer.units != geometry.channels):
+        raise FormatError(f"{where}: a maximum has as many channels as its inputs, and no bias")
+    if layer.inputs * layer.outputs > LARGEST_PRODUCT:
+        raise FormatError(f"{where}: the matrix of the convolution is too large")
 
 
 def read_weights(arrays: Mapping[str, Array], problem: Network, name: str) -> dict[str, Array]:
@@ -225,7 +304,13 @@ def read_weights(arrays: Mapping[str, Array], problem: Network, name: str) -> di
     if unknown:
         raise FormatError(f"{name}: {', '.join(sorted(unknown))} are no trained weights of a layer")
     entries = len(problem.X) * problem.Y.shape[1] * max(layer.outputs for layer in problem.layers)
-    if entries > LARGEST_PRODUCT or (len(problem.X) * problem.Y.shape[1]) ** 2 > LARGEST_PRODUCT:
+    patches = max(
+        (v.geometry.positions * v.geometry.shared for v in problem.layers if v.geometry is not None), default=0
+    )
+    if (
+        max(entries, len(problem.X) * patches) > LARGEST_PRODUCT
+        or (len(problem.X) * problem.Y.shape[1]) ** 2 > LARGEST_PRODUCT
+    ):
         raise FormatError(f"{name}: the Jacobian of so many outputs is too large")
     return {key: arrays[key] for key in shapes}
 
@@ -236,10 +321,10 @@ def sizes(problem: Network, weights: Mapping[str, Array]) -> dict[str, int | boo
     return {"N": N, "d": d, "k": k, "depth": len(problem.layers), "p": sum(v.parameters for v in problem.layers)}
 
 
-def moving_kinks(problem: Network) -> tuple[tuple[float, ...], ...]:
-    """For each layer, the kinks of its activation; none where nothing is trained in it or before, so that nothing moves."""
+def moving_kinks(problem: Network) -> tuple[bool, ...]:
+    """For each layer, whether it has kinks: of its activation or of a maximum, where something moves that reaches them."""
     trained = [layer.trains_W or layer.trains_b for layer in problem.layers]
     return tuple(
-        layer.activation.kinks(layer.settings) if any(trained[: index + 1]) else ()
+        bool(layer.activation.kinks(layer.settings) or not layer.weighted) and any(trained[: index + 1])
         for index, layer in enumerate(problem.layers)
     )

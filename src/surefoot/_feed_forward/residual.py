@@ -1,0 +1,29 @@
+"""Residual blocks."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class Residual(nn.Module):
+    """x + g(x), g the modules one after the other: a residual block that ``sf.certify`` takes inside of a ``nn.Sequential``.
+
+    Args:
+        modules: those of g, of which the last gives as many numbers as the first takes; any that ``sf.certify`` takes, residual
+            blocks among them.
+    """
+
+    def __init__(self, *modules: nn.Module) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(*modules)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x + g(x), of the shape of x.
+
+        Raises:
+            ValueError: g(x) has another shape.
+        """
+        g = self.inner(x)
+        if g.shape != x.shape:
+            raise ValueError(f"the modules of Residual make {tuple(g.shape)} of {tuple(x.shape)}; these must agree")
+        return x + g
