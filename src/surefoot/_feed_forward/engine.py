@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import torch
@@ -19,7 +19,7 @@ from .objective import NetworkObjective
 
 
 class Iterate(WeightsIterate):
-    """The network at one set of weights.
+    """The network at one set of weights: one pass forward, and one backward where the gradient is asked for.
 
     Args:
         loss: the squared loss, which is the gap; relu'(0) = 0 in its gradient.
@@ -28,10 +28,29 @@ class Iterate(WeightsIterate):
     """
 
     _direction: Weights | None = None
+    _tried: tuple[float, Self] | None = None
 
     def __init__(self, loss: Any, at: Weights, start: Weights) -> None:
-        super().__init__(at, lambda weights: _half_square(loss.residual(weights)), partial(gradient, loss))
-        self.loss, self._start = loss, start
+        self.at, self.loss, self._start = at, loss, start
+
+    @cached_property
+    def _forward(self) -> tuple[Weights, Tensor]:
+        return followed(self.loss, self.at)
+
+    @cached_property
+    def value(self) -> float:
+        """The loss."""
+        return float(self._forward[1].detach())
+
+    @cached_property
+    def gap(self) -> float:
+        """The loss itself, less its least value."""
+        return self.value
+
+    @cached_property
+    def gradient(self) -> Weights:
+        """Of the loss in each weight."""
+        return backward(*self._forward)
 
     @cached_property
     def distance(self) -> float:
@@ -46,13 +65,16 @@ class Iterate(WeightsIterate):
     def turned(self, direction: Weights | None) -> Self:
         """The same place, from which steps go against the direction; ``None`` for the gradient."""
         here = copy(self)  # with all that was computed
-        here._direction = direction
+        here._direction, here._tried = direction, None
+        here.__dict__.pop("_forward", None)  # which gives one gradient
         return here
 
     def after(self, eta: float) -> Self:
-        """The iterate a step η on."""
-        moved = {name: weight - eta * self.direction[name] for name, weight in self.at.items()}
-        return type(self)(self.loss, moved, self._start)
+        """The iterate a step η on; the last is kept, as a step is tried before it is taken."""
+        if self._tried is None or self._tried[0] != eta:
+            moved = {name: weight - eta * self.direction[name] for name, weight in self.at.items()}
+            self._tried = eta, type(self)(self.loss, moved, self._start)
+        return self._tried[1]
 
     def distance_after(self, eta: float) -> float:
         """D after a step η."""
@@ -87,11 +109,6 @@ class Stationary(Iterate):
         return 0.5 * self.gradient_squared
 
     @cached_property
-    def value(self) -> float:
-        """The objective."""
-        return float(self.loss.value(self.at))
-
-    @cached_property
     def newton(self) -> Weights:
         """|H|⁻¹∇L, the absolute value taken of the eigenvalues of the Hessian."""
         return parted(newton(hessian(self.loss, self.at), flat(self.gradient)), self.at)
@@ -114,14 +131,19 @@ class _Values:
 
 def gradient(loss: NetworkLoss | NetworkObjective, at: Weights) -> dict[str, Tensor]:
     """Of the loss in each weight."""
+    return backward(*followed(loss, at))
+
+
+def followed(loss: NetworkLoss | NetworkObjective, at: Weights) -> tuple[Weights, Tensor]:
+    """Copies of the weights as leaves, and the loss as a function of them."""
     leaves = {name: weight.detach().requires_grad_() for name, weight in at.items()}
     with torch.enable_grad():
-        value = loss.value(leaves)
+        return leaves, loss.value(leaves)
+
+
+def backward(leaves: Weights, value: Tensor) -> dict[str, Tensor]:
+    """The gradient of what ``followed`` returned, once."""
     return dict(zip(leaves, torch.autograd.grad(value, list(leaves.values())), strict=True))
-
-
-def _half_square(residual: Tensor) -> float:
-    return 0.5 * float(torch.linalg.vector_norm(residual)) ** 2
 
 
 def distance(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:

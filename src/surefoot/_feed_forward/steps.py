@@ -38,12 +38,11 @@ class Floor(StepRule):
 def admitted(certificate: Certificate, iterate: Iterate, eta: float, taken: int) -> bool:
     """Whether the state after a step η, one of so many, passes the test of the certificate."""
     q, theorem = certificate.quantities, STATES[certificate.theorem]
-    gap, distance = iterate.trial(eta), iterate.distance_after(eta)
-    return (
-        gap <= certificate.bound(taken)
-        and distance <= q["ball"]
-        and bool(theorem.potential(q, gap, distance) <= q[theorem.start])
-    )
+    distance = iterate.distance_after(eta)
+    if not distance <= q["ball"]:  # before the network is evaluated
+        return False
+    gap = iterate.trial(eta)
+    return gap <= certificate.bound(taken) and bool(theorem.potential(q, gap, distance) <= q[theorem.start])
 
 
 class CertifiedBB(Floor):
