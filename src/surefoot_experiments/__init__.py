@@ -12,8 +12,11 @@ from typing import Any
 from surefoot._core.validate import unknown
 
 from .deconvolution_table4 import table4 as deconvolution_solvers
-from .feed_forward_certified import QUICK
+from .feed_forward_cases import FINISHED, QUICK
 from .feed_forward_certified import certified as guaranteed_fits
+from .feed_forward_certified import finish
+from .feed_forward_minimum import CASES, minimum
+from .feed_forward_width import width
 from .implicit_certified import certificates, tradeoff
 from .implicit_figures import ALL, gammas, iterations, steps, widths
 from .inverse_figures import sweep
@@ -104,7 +107,10 @@ EXPERIMENTS: dict[str, _Entry] = {
         data=True,
         shared=False,
     ),
-    "feed-forward/certified": _Entry(guaranteed_fits, {"networks": QUICK, "repeats": 1}, shared=False),
+    "feed-forward/certified": _Entry(guaranteed_fits, {"networks": QUICK, "repeats": 1}, data=True, cache=True),
+    "feed-forward/finish": _Entry(finish, {"networks": FINISHED[:7], "repeats": 1}, data=True, cache=True),
+    "feed-forward/width": _Entry(width, {"repeats": 1}, shared=False),
+    "feed-forward/minimum": _Entry(minimum, {"cases": CASES[::3], "repeats": 1}, data=True, cache=True),
     "step-sizes/fig2": _Entry(
         lista, {"rows": 50, "columns": 100, "layers": 12, "epochs": 300, "batch": 32}, cache=True
     ),
@@ -194,8 +200,8 @@ def reproduce(
             networks and on anything learned keep each finished part there too, and read those of the same settings again.
         progress: called with one line of text before each part.
         seed: of all random draws.
-        data: directory with the image files of the experiments on implicit networks (docs/experiments.md); those absent are left
-            out, and scikit-learn's digits 0 and 1 stand in where none is there.
+        data: directory with the files of the experiments on implicit and feed-forward networks (docs/experiments.md); those
+            absent are left out, and for implicit networks scikit-learn's digits 0 and 1 stand in where none is there.
         weights: a trained network for the deconvolution table, as ``surefoot train deconvolution`` writes it; without one it
             trains its own.
 
