@@ -75,11 +75,13 @@ def with_equal_rows(seed: int = 0, apart: float = 0.5) -> tuple[nn.Sequential, s
     return net, sf.SquaredLoss(X[rows], means[rows] + apart * offsets.T)
 
 
-def near_a_minimum(seed: int = 0, error: float = 1e-7) -> tuple[nn.Sequential, sf.TorchLoss]:
+def near_a_minimum(
+    seed: int = 0, error: float = 1e-7, criterion: nn.Module | None = None
+) -> tuple[nn.Sequential, sf.TorchLoss]:
     """A network with a smooth activation at this distance of a minimum of its cross-entropy with weight decay."""
     net, X = sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), seed=seed), normal(9, 3, seed=seed)
     labels = normal(9, 3, seed=seed + 1).argmax(dim=1)
-    loss = sf.TorchLoss(nn.CrossEntropyLoss(), X, labels, weight_decay=0.1)
+    loss = sf.TorchLoss(criterion or nn.CrossEntropyLoss(), X, labels, weight_decay=0.1)
     sf.newton(net, loss)
     shift(net, error, seed)
     return net, loss

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from surefoot_check.feed_forward.network import EntropyObjective, SquaredObjective
+from surefoot_check.feed_forward.network import EntropyObjective, SquaredObjective, WeightedEntropyObjective
 
 from .._core.losses import Loss
 from .._core.samples import SampleLoss
@@ -27,8 +27,8 @@ class TorchLoss(Loss):
     (``feed-forward/minimum``), and gaps are ½‖∇L‖², as the value at that minimum is not known.
 
     Args:
-        criterion: ``nn.MSELoss`` or ``nn.CrossEntropyLoss``, of reduction "mean" or "sum", without class weights or label
-            smoothing.
+        criterion: ``nn.MSELoss`` or ``nn.CrossEntropyLoss``, of reduction "mean" or "sum"; the latter also with class weights and
+            label smoothing, but with torch's own ``ignore_index``.
         X: (N, d) float64.
         targets: (N, k) or (N,) float64 for ``nn.MSELoss``; (N,) class numbers for ``nn.CrossEntropyLoss``.
         weight_decay: ≥ 0.
@@ -48,9 +48,11 @@ class TorchLoss(Loss):
         self.entropy, self.mean = isinstance(criterion, nn.CrossEntropyLoss), criterion.reduction == "mean"
         self.weight_decay = nonnegative("weight_decay", weight_decay)
         self.kind = (EntropyObjective if self.entropy else SquaredObjective).kind
+        self.class_weights: Tensor | None = None
+        self.label_smoothing = 0.0
         if isinstance(criterion, nn.CrossEntropyLoss):
-            _plain(criterion)
             self.X = real("X", X, 2)
+            self._read(criterion)
             self.targets = class_numbers("targets", targets, self.X)
             if int(self.targets.min()) < 0:
                 raise ValueError(f"targets has the class number {int(self.targets.min())}; they count from 0")
@@ -58,19 +60,56 @@ class TorchLoss(Loss):
             samples = SampleLoss(X, targets)
             self.X, self.targets = samples.X, samples.Y
 
+    def _read(self, criterion: nn.CrossEntropyLoss) -> None:
+        """Its settings."""
+        if criterion.ignore_index != IGNORED:
+            raise ValueError(f"criterion has ignore_index={criterion.ignore_index}; leave out those rows instead")
+        self.label_smoothing = nonnegative("criterion.label_smoothing", criterion.label_smoothing)
+        if self.label_smoothing > 1.0:
+            raise ValueError(f"criterion.label_smoothing is {self.label_smoothing}; it must lie between 0 and 1")
+        if criterion.weight is not None:
+            self.class_weights = real("criterion.weight", criterion.weight, 1).to(self.X.device)
+            if bool((self.class_weights < 0.0).any()):
+                raise ValueError(
+                    f"criterion.weight has {float(self.class_weights.min())}; class weights are not negative"
+                )
+        if self.class_weights is not None or self.label_smoothing > 0.0:
+            self.kind = WeightedEntropyObjective.kind
+
+    def require_classes(self, outputs: int) -> None:
+        """``ValueError`` where there is a label without an output, or not a class weight for each."""
+        if not self.entropy:
+            return
+        if int(self.targets.max()) >= outputs:
+            raise ValueError(
+                f"targets has the class number {int(self.targets.max())}, and net {outputs} outputs; they are counted from 0"
+            )
+        weights = self.class_weights
+        if weights is None:
+            return
+        if len(weights) != outputs:
+            raise ValueError(
+                f"criterion has {len(weights)} class weights, and net {outputs} outputs; they must be as many"
+            )
+        if self.mean and not bool(weights[self.targets].any()):
+            raise ValueError(
+                "criterion.weight is 0 for the class of every row, and their mean is taken; use other weights"
+            )
+
+    def stored(self, outputs: int) -> dict[str, Tensor]:
+        """``arrays``, of a network of so many outputs."""
+        settings = [self.weight_decay, float(self.mean)]
+        arrays = {"X": self.X, "labels" if self.entropy else "Y": self.targets}
+        if self.kind == WeightedEntropyObjective.kind:
+            settings.append(self.label_smoothing)
+            weights = self.class_weights
+            arrays["classes"] = self.X.new_ones(1, outputs) if weights is None else weights[None]
+        arrays["objective"] = torch.tensor([settings], dtype=torch.float64)
+        return {name: array.contiguous() for name, array in arrays.items()}
+
     def arrays(self) -> dict[str, Tensor]:
-        settings = torch.tensor([[self.weight_decay, float(self.mean)]], dtype=torch.float64)
-        of = {"labels": self.targets} if self.entropy else {"Y": self.targets}
-        return {"X": self.X.contiguous(), **{name: A.contiguous() for name, A in of.items()}, "objective": settings}
-
-
-def _plain(criterion: nn.CrossEntropyLoss) -> None:
-    if criterion.weight is not None:
-        raise ValueError("criterion has class weights, which are not supported; leave weight out")
-    if criterion.label_smoothing != 0.0:
-        raise ValueError(f"criterion has label_smoothing={criterion.label_smoothing}; only 0 is supported")
-    if criterion.ignore_index != IGNORED:
-        raise ValueError(f"criterion has ignore_index={criterion.ignore_index}; leave out those rows instead")
+        """See ``stored``."""
+        return self.stored(int(self.targets.max()) + 1 if self.entropy else self.targets.shape[1])
 
 
 class NetworkObjective(Loss):
@@ -88,12 +127,21 @@ class NetworkObjective(Loss):
         return self.loss.X
 
     def arrays(self) -> dict[str, Tensor]:
-        return {**self.loss.arrays(), "layers": self.layers, "settings": self.settings, **self.frozen}
+        return {
+            **self.loss.stored(int(self.layers[-1, 0])),
+            "layers": self.layers,
+            "settings": self.settings,
+            **self.frozen,
+        }
 
     def value(self, trained: Mapping[str, Tensor]) -> Tensor:
         """The objective, a scalar."""
         f = forward(self.X, self.layers, self.settings, {**self.frozen, **trained})
-        how = "mean" if self.loss.mean else "sum"
-        criterion = functional.cross_entropy if self.loss.entropy else functional.mse_loss
-        fit = criterion(f, self.loss.targets, reduction=how)
+        loss, how = self.loss, "mean" if self.loss.mean else "sum"
+        if loss.entropy:
+            fit = functional.cross_entropy(
+                f, loss.targets, loss.class_weights, reduction=how, label_smoothing=loss.label_smoothing
+            )
+        else:
+            fit = functional.mse_loss(f, loss.targets, reduction=how)
         return fit + 0.5 * self.loss.weight_decay * sum(weight.square().sum() for weight in trained.values())

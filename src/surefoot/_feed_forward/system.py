@@ -73,11 +73,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
         if isinstance(loss, TorchLoss):
             require_smooth(layers)
             _require_fit(layers, loss.X, layers[-1].outputs if loss.entropy else loss.targets.shape[1])
-            if loss.entropy and int(loss.targets.max()) >= layers[-1].outputs:
-                raise ValueError(
-                    f"targets has the class number {int(loss.targets.max())}, and net {layers[-1].outputs} "
-                    "outputs; they are counted from 0"
-                )
+            loss.require_classes(layers[-1].outputs)
             return NetworkObjective(loss, *table(layers), frozen)
         samples = sample_loss(loss)
         _require_fit(layers, samples.X, samples.Y.shape[1])
@@ -259,10 +255,12 @@ def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]
     layers, settings = problem["layers"], problem["settings"]
     if kind == NetworkLoss.kind:
         return NetworkLoss(problem["X"], problem["Y"], layers, settings, frozen)
-    decay, mean = problem["objective"].reshape(-1).tolist()
+    decay, mean, *smoothing = problem["objective"].reshape(-1).tolist()
     how = "mean" if mean else "sum"
-    if kind == network.EntropyObjective.kind:
-        found = TorchLoss(nn.CrossEntropyLoss(reduction=how), problem["X"], problem["labels"].reshape(-1), decay)
+    if "labels" in problem:
+        weights = problem["classes"].reshape(-1) if "classes" in problem else None
+        criterion = nn.CrossEntropyLoss(weights, reduction=how, label_smoothing=sum(smoothing))
+        found = TorchLoss(criterion, problem["X"], problem["labels"].reshape(-1), decay)
     else:
         found = TorchLoss(nn.MSELoss(reduction=how), problem["X"], problem["Y"], decay)
     return NetworkObjective(found, layers, settings, frozen)

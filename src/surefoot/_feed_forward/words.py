@@ -43,6 +43,8 @@ WORDS = Words(
     problems={
         "network-squared": "squared loss of a feed-forward network",
         "network-mse": "squared error of a feed-forward network, with weight decay",
+        "network-weighted-cross-entropy": "cross-entropy of a feed-forward network, with class weights or label smoothing, and "
+        "weight decay",
         "network-cross-entropy": "cross-entropy of a feed-forward network, with weight decay",
     },
     networks="A plain torch.nn.Sequential of Linear layers and activations",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..rigor.balls import arb_matrix, ball, frobenius
+from ..rigor.balls import arb_matrix, ball, frobenius, rational
 from ..rigor.bounds import Array
 from .network import Objective
 from .smooth import SMOOTH
@@ -47,9 +47,7 @@ def _backwards(problem: Objective, weights: Mapping[str, Array]) -> Iterator[tup
             z = arb_mat(N, kind.outputs, [x + b[index % kind.outputs] for index, x in enumerate(z.entries())])
         before.append(z)
         a = arb_mat(N, kind.outputs, [kind.activation.exact(x, kind.settings) for x in z.entries()])
-    numerator, denominator = problem.parts
-    scale = ball(float(numerator)) / denominator
-    back = ((_softmax(a) if problem.entropy else a) - arb_matrix(problem.Y)) * scale
+    back = problem.exact_slope(_softmax(a) if problem.entropy else a) * rational(problem.scale)
     decay, ones = ball(problem.decay), arb_mat(1, N, [1] * N)
     for number, kind in reversed(list(enumerate(problem.layers, 1))):
         W = arb_matrix(every[f"W{number}"])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..rigor.approximation import Approximation
-from ..rigor.balls import ball
+from ..rigor.balls import ball, rational
 from ..rigor.bounds import Array, down, up
 from ..rigor.intervals import Interval
 
@@ -102,13 +102,13 @@ class Groups:
 
     def exact_residual(self, f: Any) -> Any:
         """The same in ball arithmetic, of the outputs (G, k) of one row of each."""
-        from flint import arb, arb_mat, fmpq
+        from flint import arb_mat
 
         k = self._Y.shape[1]
         entries = []
         for group, row in enumerate(self.first.tolist()):
             given = [ball(y) for y in self._Y[row].tolist()]
-            means = [arb(fmpq(x.numerator, x.denominator)) for x in self._exact_means.get(group, [])] or given
+            means = [rational(x) for x in self._exact_means.get(group, [])] or given
             root = ball(float(self.counts[group])).sqrt()
             entries += [root * (f[group, j] - means[j]) for j in range(k)]
         return arb_mat(len(self.first), k, entries)

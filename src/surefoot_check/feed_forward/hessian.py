@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..rigor.approximation import Approximation
-from ..rigor.balls import ball, float_above, float_below
+from ..rigor.balls import ball, float_above, float_below, rational
 from ..rigor.bounds import ETA, UNIT_ROUNDOFF, Array, frobenius_upper, up
 from ..rigor.exact import softmax
 from ..rigor.gram import symmetric_extremes
@@ -50,8 +50,7 @@ class Curvature:
     def __init__(self, problem: Objective, weights: Mapping[str, Array]) -> None:
         self.problem, self.weights = problem, weights
         self.at = Measured(problem, weights)
-        numerator, denominator = problem.parts
-        self.scale = numerator / denominator
+        self.scale = float(problem.scale)
 
     @cached_property
     def gap(self) -> Interval:
@@ -75,7 +74,8 @@ class Curvature:
     @cached_property
     def slope(self) -> Approximation:
         """∇ℓ at each row (N, k)."""
-        return self.outcome - Approximation(self.problem.Y)
+        masses, outcome = self.problem.masses, self.outcome
+        return (outcome if masses is None else outcome * masses) - self.problem.targets
 
     def _scaled(self, A: Approximation) -> Approximation:
         """cA: c is a quotient, rounded once."""
@@ -125,7 +125,7 @@ class Curvature:
         return Approximation(moved.value.reshape(-1, N, p), moved.error) + self._direct(number)
 
     def _output_part(self, T: Approximation) -> Approximation:
-        """c ℓ'' T_L: that of the cross-entropy is diag(s) - ssᵀ with s the softmax."""
+        """c ℓ'' T_L: that of the cross-entropy is diag(s) - ssᵀ with s the softmax, times the mass of the row."""
         if not self.problem.entropy:
             return self._scaled(T)
         s, k = self.outcome, len(T.value)
@@ -133,7 +133,8 @@ class Curvature:
         # a sum of k terms errs by at most k u times the sum of their magnitudes, which has at most √k times their norm
         error = math.sqrt(k) * (each.error + 2.0 * k * UNIT_ROUNDOFF * each.norm())
         mean = Approximation(np.broadcast_to(each.value.sum(axis=0), T.value.shape), up(math.sqrt(k) * error, 8))
-        return self._scaled(weighted(T - mean, s))
+        masses = self.problem.masses
+        return self._scaled(weighted(T - mean, s if masses is None else s * masses))
 
     def _product(self, A: Approximation, B: Approximation) -> Approximation:
         """AᵀB, of matrices with as many rows."""
@@ -193,11 +194,10 @@ class Curvature:
                 q += (layer.column + within) * (third * r * r * c + 3 * before.bend * r * m)
                 q += 3 * layer.moves * (before.bend * r * c + before.slope * m)
             c, r, m = found[-1]
-            slope = ball(self.slope.norm()) + SECOND[entropy] * c * rho
-            numerator, denominator = self.problem.parts
-            total: Any = (
-                numerator * (THIRD[entropy] * r * c * c + 3 * SECOND[entropy] * c * m + slope * q) / denominator
-            )
+            mass = ball(self.problem.largest_mass)
+            second, third = mass * SECOND[entropy], mass * THIRD[entropy]
+            slope = ball(self.slope.norm()) + second * c * rho
+            total: Any = rational(self.problem.scale) * (third * r * c * c + 3 * second * c * m + slope * q)
             return float_above(total) if total.is_finite() else math.inf
 
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:

@@ -6,6 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,9 +14,12 @@ import numpy as np
 
 from ..arrays import FormatError, numbers
 from ..problems import LARGEST_PRODUCT, Problem, one_of
+from ..rigor.approximation import Approximation
+from ..rigor.balls import arb_matrix
 from ..rigor.bounds import FAST, Array, Level
 from ..rigor.intervals import Interval
 from .activations import ACTIVATIONS, IDENTITY, Activation, Settings
+from .classes import Classes
 from .geometry import COLUMNS, MAXIMUM, Geometry
 from .groups import Groups
 from .smooth import SMOOTH
@@ -179,13 +183,32 @@ class Objective(Network):
 
     @property
     @abstractmethod
-    def count(self) -> int:
+    def count(self) -> int | Fraction:
         """What a mean divides by."""
 
     @property
-    def parts(self) -> tuple[int, int]:
-        """Numerator and denominator of c."""
-        return self.factor, self.count if self.mean else 1
+    def scale(self) -> Fraction:
+        """c."""
+        return Fraction(self.factor) / self.count if self.mean else Fraction(self.factor)
+
+    @property
+    def targets(self) -> Approximation:
+        """What ∇ℓ subtracts (N, k)."""
+        return Approximation(self.Y)
+
+    @property
+    def masses(self) -> Approximation | None:
+        """What the softmax is multiplied by in it (N, k); ``None`` for 1."""
+        return None
+
+    @property
+    def largest_mass(self) -> float:
+        """Upper bound of those."""
+        return 1.0
+
+    def exact_slope(self, outcome: Any) -> Any:
+        """∇ℓ (N, k) in ball arithmetic, of f or its softmax."""
+        return outcome - arb_matrix(self.Y)
 
 
 class SquaredObjective(Objective):
@@ -219,11 +242,49 @@ class EntropyObjective(Objective):
         super().__init__(X, Y, layers=layers, **more)
 
     @property
-    def count(self) -> int:
+    def count(self) -> int | Fraction:
         return len(self.Y)
 
 
-KINDS: tuple[type[Network], ...] = (Network, SquaredObjective, EntropyObjective)
+class WeightedEntropyObjective(EntropyObjective):
+    """The same with weights of the classes, ``classes`` (1, k), and label smoothing, the third entry of ``objective`` (1, 3)."""
+
+    kind = "network-weighted-cross-entropy"
+    dimensions: ClassVar = {**EntropyObjective.dimensions, "classes": 2}
+
+    def __init__(
+        self, X: Array, labels: np.ndarray, layers: np.ndarray, objective: Array, classes: Array, **more: Any
+    ) -> None:
+        if objective.shape != (1, 3) or not 0.0 <= objective[0, 2] <= 1.0:
+            raise FormatError("the objective has no label smoothing between 0 and 1")
+        super().__init__(X, labels, layers, objective=objective[:, :2], **more)
+        if classes.shape != (1, self.Y.shape[1]) or (classes < 0.0).any():
+            raise FormatError("the weights of the classes are not one of each output, and none negative")
+        self.classes = Classes(labels, classes[0], float(objective[0, 2]))
+        if self.mean and self.classes.total == 0:
+            raise FormatError("all labels are of classes of weight 0, and their mean is taken")
+
+    @property
+    def count(self) -> Fraction:
+        return self.classes.total
+
+    @property
+    def targets(self) -> Approximation:
+        return self.classes.targets
+
+    @property
+    def masses(self) -> Approximation | None:
+        return self.classes.masses
+
+    @property
+    def largest_mass(self) -> float:
+        return self.classes.largest_mass
+
+    def exact_slope(self, outcome: Any) -> Any:
+        return self.classes.exact_slope(outcome)
+
+
+KINDS: tuple[type[Network], ...] = (Network, SquaredObjective, EntropyObjective, WeightedEntropyObjective)
 
 
 def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Network:

@@ -7,6 +7,7 @@ methods, ``x.max(y)``, whose result contains the larger of any two numbers in x 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 from .bounds import Array
@@ -17,6 +18,13 @@ def ball(x: float) -> Any:
     from flint import arb
 
     return arb(x)
+
+
+def rational(x: Fraction) -> Any:
+    """A ball around the quotient."""
+    from flint import arb, fmpq
+
+    return arb(fmpq(x.numerator, x.denominator))
 
 
 def arb_matrix(A: Array) -> Any:

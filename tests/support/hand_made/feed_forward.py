@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from changes import bumped, edit, everywhere, faster, field, reevaluate, scaled
 from draws import normal as drawn
 from good_runs import near_a_minimum, nearly_fitted, sequential, with_equal_rows
@@ -38,6 +39,12 @@ def _minimum(path: Path) -> None:
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
 
 
+def _classes(path: Path) -> None:
+    weights = torch.tensor([0.5, 1.0, 2.5], dtype=torch.float64)
+    net, loss = near_a_minimum(6, criterion=nn.CrossEntropyLoss(weights, label_smoothing=0.1))
+    sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
+
+
 def _equal_rows(path: Path) -> None:
     net, loss = with_equal_rows(5)
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
@@ -49,6 +56,7 @@ RUNS: dict[str, Callable[[Path], None]] = {
     "near": _near,
     "minimum": _minimum,
     "equal rows": _equal_rows,
+    "classes": _classes,
 }
 
 
@@ -188,6 +196,23 @@ CASES: dict[str, dict[str, Change]] = {
         "slope below 0 changed": entry("settings", (1, 0), 0.3),
     },
     "smooth": {**ANY, **OF_DESCENT, **OF_A_FIT},
+    "classes": {
+        "Lipschitz constant smaller": reevaluate(lipschitz_H=1.0 - 1e-6),
+        "least eigenvalue larger": reevaluate(lambda_min_H=1.0 + 1e-4),
+        "gradient smaller": reevaluate(initial_gap=1.0 - 1e-6),
+        "another label": edit("problem.safetensors", "labels", lambda A: (A + 1) % 3),
+        "another class weight": entry("classes", (0, 1), 1.5),
+        "a negative class weight": entry("classes", (0, 1), -1.0),
+        "no class has a weight": edit("problem.safetensors", "classes", lambda A: 0.0 * A),
+        "a class weight less": edit("problem.safetensors", "classes", lambda A: A[:, 1:]),
+        "class weights in a row": edit("problem.safetensors", "classes", lambda A: A[0]),
+        "no class weights": lambda run: run.arrays["problem.safetensors"].pop("classes"),
+        "less smoothing": entry("objective", (0, 2), 0.09),
+        "smoothing above 1": entry("objective", (0, 2), 1.1),
+        "no smoothing": edit("problem.safetensors", "objective", lambda A: A[:, :2]),
+        "a sum instead of a mean": entry("objective", (0, 1), 0.0),
+        "the kind without classes": lambda run: run.certificate["problem"].update(kind="network-cross-entropy"),
+    },
     "equal rows": {
         **OF_A_FIT,
         "gaps measured from 0": field(("optimal_value",), (0.0).hex()),

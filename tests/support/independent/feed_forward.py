@@ -330,7 +330,10 @@ def _bend(M: Matrix) -> mpf:
 
 
 class _Objective:
-    """c Σ ℓ(f(x_i), y_i) + ½ decay ‖θ‖²: ℓ = ½‖f - y‖² with c = 2, or the cross-entropy with c = 1; a mean divides c."""
+    """c Σ ℓ(f(x_i), y_i) + ½ decay ‖θ‖²: ℓ = ½‖f - y‖² with c = 2, or the cross-entropy with c = 1; a mean divides c.
+
+    With class weights w and label smoothing s, ℓ = (1-s) w_y (-log p_y) + s/k Σ w_c (-log p_c), and a mean divides by Σ w_y.
+    """
 
     def __init__(self, problem: Arrays, weights: Arrays) -> None:
         self.entropy = "labels" in problem
@@ -339,7 +342,14 @@ class _Objective:
         self.problem = {**problem, "Y": Y}
         self.decay = mpf(float(problem["objective"][0, 0]))
         mean = bool(problem["objective"][0, 1])
-        self.scale = mpf(1 if self.entropy else 2) / ((len(Y) if self.entropy else Y.size) if mean else 1)
+        divisor = mpf(len(Y) if self.entropy else Y.size)
+        self.targets, self.masses = exact(Y), [mpf(1)] * len(Y)
+        if "classes" in problem:
+            w, s = [mpf(x) for x in problem["classes"][0].tolist()], mpf(float(problem["objective"][0, 2]))
+            divisor = mpmath.fsum(w[y] for y in problem["labels"].tolist())
+            rows = [[(1 - s) * w[y] * (c == y) + s / k * w[c] for c in range(k)] for y in problem["labels"].tolist()]
+            self.targets, self.masses = mpmath.matrix(rows), [mpmath.fsum(row) for row in rows]
+        self.scale = mpf(1 if self.entropy else 2) / (divisor if mean else 1)
 
     def at(self, weights: dict[str, Matrix]) -> Network:
         return Network(self.problem, weights)
@@ -350,7 +360,8 @@ class _Objective:
             return at.residual
         f = at.residual + at.Y
         rows = [[mp.exp(z) for z in f[i, :]] for i in range(f.rows)]
-        return mpmath.matrix([[x / mpmath.fsum(row) for x in row] for row in rows]) - at.Y
+        p = [[mass * x / mpmath.fsum(row) for x in row] for row, mass in zip(rows, self.masses, strict=True)]
+        return mpmath.matrix(p) - self.targets
 
     def gradient(self, weights: dict[str, Matrix]) -> Matrix:
         """∇L, unit by unit: the row of W, then the bias."""
@@ -388,7 +399,8 @@ class _Objective:
             q = slope * w * q + omega * (third * r**2 * c + 3 * bend * r * m)
             q += 3 * (bend * r * c + slope * m) if at.trains[index][0] else 0
         c, r, m = found[-1]
-        second, third = (mpf(1) / 2, mp.sqrt(6) / 9) if self.entropy else (mpf(1), mpf(0))
+        most = max(self.masses)
+        second, third = (most / 2, most * mp.sqrt(6) / 9) if self.entropy else (mpf(1), mpf(0))
         slopes = frobenius(self.slopes(at)) + second * c * radius
         return self.scale * (third * r * c**2 + 3 * second * c * m + slopes * q)
 

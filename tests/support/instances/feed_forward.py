@@ -133,6 +133,7 @@ def _at_random() -> Settled:
 def minima() -> dict[str, Callable[[], Settled]]:
     """Networks with training objectives by name."""
     mean, total = nn.CrossEntropyLoss(), nn.MSELoss(reduction="sum")
+    both = nn.CrossEntropyLoss(torch.tensor([0.5, 1.5, 4.0], dtype=torch.float64), label_smoothing=0.2)
     deep = (nn.Linear(2, 2), nn.Softplus(), nn.Linear(2, 2, bias=False), nn.Sigmoid(), nn.Linear(2, 2))
     return {
         "mean of squares": lambda: _settled(_small(nn.Tanh(), 1), nn.MSELoss(), 0.05, 1),
@@ -140,6 +141,15 @@ def minima() -> dict[str, Callable[[], Settled]]:
         "sum of squares, three layers": lambda: _settled(sequential(*deep, seed=3), total, 1.0, 3),
         "cross-entropy, SiLU": lambda: _settled(_small(nn.SiLU(), 4), mean, 0.1, 4),
         "cross-entropy, sharper softplus": lambda: _settled(_small(nn.Softplus(2.5), 11), mean, 0.1, 11),
+        "class weights": lambda: _settled(
+            _small(nn.Tanh(), 11), nn.CrossEntropyLoss(torch.tensor([0.3, 2.0], dtype=torch.float64)), 0.1, 11
+        ),
+        "label smoothing": lambda: _settled(
+            _small(nn.GELU(), 12), nn.CrossEntropyLoss(reduction="sum", label_smoothing=0.1), 0.3, 12
+        ),
+        "class weights and label smoothing": lambda: _settled(
+            sequential(nn.Linear(2, 3), nn.Sigmoid(), nn.Linear(3, 3), seed=13), both, 0.1, 13
+        ),
         "two linear layers": lambda: _settled(_small(nn.Identity(), 5), total, 0.5, 5),
         "partly frozen": _partly_frozen,
         "at random weights": _at_random,
