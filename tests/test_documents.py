@@ -84,6 +84,9 @@ class Quoted:
 
 # iterations taken and learned networks depend on rounding, so that two digits of them are quoted
 QUOTED = (
+    Quoted("README.md", r"# ([\d,]+) steps: by then", "watch.certified"),
+    Quoted("README.md", r"iterations where ([\d,]+) are guaranteed", "cert.iterations_to(1e-10)"),
+    Quoted("README.md", r"# some ([\d,]+) iterations where", "run.iterations", 0.3),
     Quoted("README.md", r"relative gap 1e-10 within ([\d,]+) iterations", "cert.iterations_to(1e-10)"),
     Quoted("README.md", r"# about ([\d,]+) iterations", "run.iterations", 0.15),
     Quoted("README.md", r"# ([\d,]+) iterations to a loss of 1e-3", "cert.iterations_to(1e-3)"),
@@ -124,6 +127,14 @@ from surefoot_check.two_layer import SYSTEM as KNOWN
 SYSTEM = replace(KNOWN, name="of-a-reader", theorems=())
 """
 SHORTER = {
+    "README.md": {
+        "--hidden 50,50 --samples 30": "--hidden 30 --samples 6",
+        "--hidden 8 --out": "--hidden 3 --samples 20 --optimizer-steps 200 --out",
+    },
+    "docs/trained.md": {
+        "--samples 20 --hidden 30,30": "--samples 6 --hidden 30",
+        "--samples 60 --hidden 4": "--samples 20 --hidden 3 --optimizer-steps 200",
+    },
     "docs/quickstart.md": {
         "range(200)": "range(20)",
         "--width 1000": "--width 100",
@@ -180,7 +191,10 @@ def run_here(line: str) -> None:
     assert PROGRAMS[program](arguments) == 0, line
 
 
-DOCUMENTS = ["README.md", *(f"docs/{name}.md" for name in ("index", "quickstart", "linalg", "scale", "checker"))]
+DOCUMENTS = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("index", "quickstart", "trained", "linalg", "scale", "checker")),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -311,12 +311,13 @@ def test_demo(run, tmp_path: Path) -> None:
     assert outcome.code == 0
     record = outcome.json
     assert record["passed"] is True
-    plain, again, white = record["runs"]
-    assert [plain["name"], again["name"], white["name"]] == ["standardised", "certified-again", "whitened"]
+    own, plain, again, white = record["runs"]
+    assert [case["name"] for case in record["runs"]] == ["own-network", "standardised", "certified-again", "whitened"]
+    assert own["guaranteed_before"] <= 1e6 and own["condition_number"] is None
     for case in record["runs"]:
         assert case["iterations"] <= case["guaranteed_along"] <= case["guaranteed_before"]
         assert (case["audit_holds"], case["check"]) == (True, "accept")
-        assert case["evaluation"]["test_accuracy"] > 0.9
+        assert case["evaluation"]["test_accuracy"] > (0.3 if case is own else 0.9)  # of 30 rows
         assert (tmp_path / "demo" / case["name"] / "report.html").is_file()
     assert plain["guaranteed_before"] <= 3e4
     assert plain["iterations"] <= 200
