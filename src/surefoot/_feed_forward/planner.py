@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 
 from surefoot_check.feed_forward import exact_fit, local, minimum
-from surefoot_check.feed_forward.enclosures import Measured
+from surefoot_check.feed_forward.enclosures import Measured, has_sharper_bound
 from surefoot_check.feed_forward.lipschitz import symmetric_bend
+from surefoot_check.feed_forward.sharp import bend_matrix
 from surefoot_check.feed_forward.state import StateTheorem, size
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
@@ -34,11 +35,13 @@ LATEST = 1e15
 
 
 def lipschitz(at: Measured) -> Callable[[float], float]:
-    """Λ by radius, in floats."""
+    """Λ by radius, in floats: the smaller of its two bounds, of which each is measured once."""
+    sharper = has_sharper_bound(at.problem)
 
     def of(radius: float) -> float:
-        S = np.array(symmetric_bend(at.bounds, radius))
-        return float(np.linalg.eigvalsh(S)[-1]) if np.isfinite(S).all() else math.inf
+        matrices = [np.array(symmetric_bend(at.bounds, radius)), *([bend_matrix(at.centre, radius)] if sharper else [])]
+        finite = [S for S in matrices if np.isfinite(S).all()]
+        return min((float(np.linalg.eigvalsh(S)[-1]) for S in finite), default=math.inf)
 
     return of
 

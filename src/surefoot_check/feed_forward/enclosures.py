@@ -24,6 +24,8 @@ from .layer import WIDEST, Layer
 from .lipschitz import LayerBounds, is_below, symmetric_bend
 from .network import Network, moving_kinks
 from .shared import exact_maximum, layer_of
+from .sharp import bend_matrix
+from .sharp_centre import Centre
 
 EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
@@ -119,12 +121,30 @@ class Measured:
         """What the lemma on the change of the Jacobian asks of the layers."""
         return [layer.bounds for layer in self.layers]
 
+    @cached_property
+    def centre(self) -> Centre:
+        """What the sharper lemma on the change of the Jacobian asks of the layers."""
+        parts = zip(self.layers, self.backward, strict=True)
+        return Centre([layer.values(self.problem.groups, *back) for layer, back in parts], self.problem.level)
+
     def lipschitz(self, radius: float) -> float:
-        """Upper bound of Λ on the ball of this radius, in ball arithmetic; infinite where there is none."""
+        """Upper bound of Λ on the ball of this radius; infinite where there is none."""
+        by_layers = self.lipschitz_by_layers(radius)
+        return min(by_layers, self.lipschitz_by_rows(radius)) if has_sharper_bound(self.problem) else by_layers
+
+    def lipschitz_by_layers(self, radius: float) -> float:
+        """That of Lemma 1, in ball arithmetic."""
         from flint import ctx
 
         with ctx.workprec(PRECISION):  # the same for certifier and checker
             return largest_eigenvalue(symmetric_bend(self.in_balls, ball(radius)))
+
+    def lipschitz_by_rows(self, radius: float) -> float:
+        """That of Lemma 3."""
+        from flint import ctx
+
+        with ctx.workprec(PRECISION):
+            return largest_eigenvalue([[ball(x) for x in row] for row in bend_matrix(self.centre, radius).tolist()])
 
     @property
     def in_balls(self) -> list[LayerBounds]:
@@ -168,6 +188,11 @@ class Measured:
 def _add(parts: dict[int, Approximation], number: int, part: Approximation) -> None:
     """Add to the part of that number."""
     parts[number] = parts[number] + part if number in parts else part
+
+
+def has_sharper_bound(problem: Network) -> bool:
+    """Whether Lemma 3 speaks of all of its layers: plain dense ones, and at least two."""
+    return len(problem.layers) > 1 and all(layer.plain for layer in problem.layers)
 
 
 def largest_eigenvalue(S: list[list[Any]]) -> float:

@@ -29,19 +29,13 @@ from .gradient import half_square
 from .layer import Layer
 from .lipschitz import along, norm, symmetric
 from .network import Objective
+from .sharp_centre import weighted
 from .smooth import SMOOTH
 
 SECOND = {False: 1.0, True: 0.5}
 """By whether the loss of a row is the cross-entropy: a bound of its second derivative."""
 THIRD = {False: 0.0, True: 0.2721655269759087}
 """Of its third, √6/9 rounded up: the third central moment of a vector of norm 1 under a distribution."""
-
-
-def weighted(T: Approximation, w: Approximation) -> Approximation:
-    """w_ij T_jip for T (width, N, p) and w (N, width); no entry of w errs by more than its error."""
-    largest = float(np.abs(w.value).max(initial=0.0))
-    error = up(w.error * T.norm() + largest * T.error, 4)
-    return Approximation.rounded(T.value * w.value.T[:, :, None], error, underflow=True)
 
 
 class Curvature:

@@ -11,9 +11,12 @@ from ..rigor.approximation import Approximation
 from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, up
 from ..rigor.gram import cheap_norm, norm_bounds
 from ..rigor.intervals import TINY
+from ..rigor.many_norms import spectral_norms
 from .groups import Groups
 from .lipschitz import LayerBounds
 from .network import DEEPEST, LayerKind
+from .sharp_centre import LayerValues
+from .smooth import bends
 
 COUNTED = 16 * DEEPEST
 """Of bounds of changes, whose terms are all positive, so that relative errors add up: at most 16 operations a layer."""
@@ -116,6 +119,28 @@ class Layer:
             return np.full_like(z.value, WIDEST)
         distance = np.min([np.abs(z.value - kink) for kink in kinks], axis=0)
         return fits(distance, z.error, moved * radius)
+
+    def values(self, groups: Groups, behind: Approximation, back: Approximation) -> LayerValues:
+        """What the sharper lemma asks of the layer; ∂f/∂a of its outputs and ∂f/∂z (G k, outputs) as in ``Measured.backward``."""
+        kind, a, count = self.kind, groups.one_of_each(self.extended), len(groups.first)
+        curvature, third = bends(kind.activation, kind.settings, groups.one_of_each(self.before), self.level)
+        behind_by_row, back_by_row = (B.value.reshape(count, len(B.value) // count, -1) for B in (behind, back))
+        squares = np.square(behind_by_row).sum(axis=1) + TINY * len(behind.value)
+        return LayerValues(
+            W=self.W,
+            norm=self.norm,
+            unit=float(norms_of_rows(self.W).max()),
+            inputs=a,
+            rows=self.row_norms[groups.first],
+            moves=float(kind.trains_W),
+            slopes=groups.one_of_each(self.slopes),
+            bends=curvature,
+            slope=kind.activation.slope(kind.settings),
+            bend=kind.activation.bend(kind.settings),
+            third=third,
+            columns=array_up(np.sqrt(squares) + behind.error, behind_by_row.shape[1] + 5),
+            back=array_up(spectral_norms(back_by_row, self.level) + back.error, 1),
+        )
 
 
 def fits(distance: Array, error: float, moved: Array) -> Array:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..rigor.approximation import Approximation
-from ..rigor.bounds import Array, Level, up
+from ..rigor.bounds import Array, Level, array_up, up
 from ..rigor.functions import BALLS, evaluated
-from .activations import Function, Settings, of, sigmoid_slope, softplus_slope, stretched, tanh_slope
+from .activations import Activation, Function, Settings, of, sigmoid_slope, softplus_slope, stretched, tanh_slope
 
 
 @dataclass(frozen=True)
@@ -90,3 +90,25 @@ SMOOTH: dict[int, Smooth] = {
     ),
 }
 """By the codes of ``activations``."""
+
+
+def _above_elu(Z: Array, level: Level) -> Approximation:
+    """exp(z) below 0, and 1 - z down to 0 above."""
+    below = evaluated("exp", np.minimum(Z, 0.0), level)
+    return below - Approximation(np.clip(Z, 0.0, 1.0))
+
+
+def bends(activation: Activation, settings: Settings, z: Approximation, level: Level) -> tuple[Array, float]:
+    """Upper bounds of |φ''(z)|, and a Lipschitz constant of what they bound; 0 where φ'' is, between kinks.
+
+    Of an activation with a third derivative that is Φ3. φ'' of ELU is α exp(z) below 0 and 0 above, where it jumps: α times a
+    function above it with slopes of at most 1, Φ2 = α.
+    """
+    bend, smooth = activation.bend(settings), SMOOTH.get(activation.code)
+    if bend == 0.0:
+        return np.zeros_like(z.value), 0.0
+    if smooth is None:
+        found, third = _above_elu(z.value, level).times(bend), bend
+    else:
+        found, third = smooth.second(z.value, settings, level), smooth.third(settings)
+    return array_up(np.abs(found.value) + up(found.error + third * z.error, 2), 1), third

@@ -12,6 +12,7 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
+from .feed_forward_sharper import norms_of_rows, sharper_lipschitz
 from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares, solve
 
 Arrays = Mapping[str, Array]
@@ -26,7 +27,7 @@ NORMS = mpf(10) ** -7
 
 @dataclass(frozen=True)
 class Activation:
-    """φ, φ', bounds of |φ'| and |φ''|, kinks, and a bound of the third derivative."""
+    """φ, φ', bounds of |φ'| and |φ''|, kinks, a bound of the third derivative, and φ'', of ELU a function above it."""
 
     value: Callable[[mpf, Settings], mpf]
     slope: Callable[[mpf, Settings], mpf]
@@ -34,6 +35,7 @@ class Activation:
     largest_bend: Callable[[Settings], mpf]
     kinks: Callable[[Settings], tuple[mpf, ...]] = lambda s: ()
     largest_third: Callable[[Settings], mpf] | None = None
+    bend: Callable[[mpf, Settings], mpf] = lambda z, s: mpf(0)
 
 
 def _sigmoid(z: mpf) -> mpf:
@@ -73,6 +75,7 @@ with mp.workdps(100):
             _of(mpf(1)),
             _of(4 / (3 * mp.sqrt(3))),
             largest_third=_of(mpf(2)),
+            bend=lambda z, s: -2 * mp.sinh(z) / mp.cosh(z) ** 3,
         ),
         2: Activation(
             lambda z, s: _sigmoid(z),
@@ -80,6 +83,7 @@ with mp.workdps(100):
             _of(mpf(1) / 4),
             _of(1 / (6 * mp.sqrt(3))),
             largest_third=_of(mpf(1) / 8),
+            bend=lambda z, s: -mp.sinh(z / 2) / (4 * mp.cosh(z / 2) ** 3),
         ),
         3: Activation(
             lambda z, s: mp.log(1 + mp.exp(s[0] * z)) / s[0],
@@ -87,6 +91,7 @@ with mp.workdps(100):
             _of(mpf(1)),
             lambda s: s[0] / 4,
             largest_third=lambda s: s[0] ** 2 / (6 * mp.sqrt(3)),
+            bend=lambda z, s: s[0] / (2 * mp.cosh(s[0] * z / 2)) ** 2,
         ),
         4: Activation(
             lambda z, s: z * _sigmoid(z),
@@ -94,6 +99,7 @@ with mp.workdps(100):
             _of(mpf(1) / 2 + _steepest_silu() / 4),
             _of(mpf(1) / 2),
             largest_third=_of(abs(_third_of_silu(mp.findroot(lambda z: mp.diff(_third_of_silu, z), mpf(1.03))))),
+            bend=lambda z, s: (2 - z * mp.tanh(z / 2)) / (2 * mp.cosh(z / 2)) ** 2,
         ),
         5: Activation(
             lambda z, s: z * mp.ncdf(z),
@@ -101,6 +107,7 @@ with mp.workdps(100):
             _of(mp.ncdf(mp.sqrt(2)) + mp.sqrt(2) * _density(mp.sqrt(2))),
             _of(2 * _density(mpf(0))),
             largest_third=_of(_third_of_gelu(mp.sqrt((7 - mp.sqrt(33)) / 2))),
+            bend=lambda z, s: (2 - z * z) * _density(z),
         ),
         6: Activation(
             lambda z, s: z if z > 0 else s[0] * mp.expm1(z),
@@ -108,6 +115,7 @@ with mp.workdps(100):
             lambda s: max(mpf(1), abs(s[0])),
             lambda s: abs(s[0]),
             lambda s: () if s[0] == 1 else (mpf(0),),
+            bend=lambda z, s: abs(s[0]) * (mp.exp(z) if z < 0 else max(1 - z, mpf(0))),
         ),
         7: Activation(
             lambda z, s: max(z, mpf(0)), lambda z, s: mpf(z > 0), _of(mpf(1)), _of(mpf(0)), lambda s: (mpf(0),)
@@ -265,11 +273,13 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         found["newton_step"] = _newton_step(at, J, mp.sqrt(max(least * (1 - NORMS) - error, mpf(0))), error)
     if "ball" in published:
         radius = mpf(published["ball"])
-        bend = lipschitz(at, radius)
+        first = lipschitz(at, radius)
+        bend = min(first, sharper_lipschitz(at, radius))
+        unsure = first - bend if error == 4 * largest else 0  # of which slopes the sharper one is
         margin, slack = kink_margin(at, radius)
         inside = margin is None or margin > 1
         seen = largest_change(at, problem, _exact(weights), radius) if inside and radius > 0 else None
-        found["lipschitz_J"] = Reference(bend, NORMS * bend, attained=seen)
+        found["lipschitz_J"] = Reference(bend, NORMS * bend + unsure, attained=seen)
         if margin is not None:
             found["kink_margin"] = Reference(margin, slack)
     return found
@@ -290,10 +300,6 @@ def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
     return frobenius(merged(Network(problem, _exact(weights)))[0]) ** 2 / 2
 
 
-def _row_norms(A: Matrix) -> list[mpf]:
-    return [root_of_squares(A[i, :]) for i in range(A.rows)]
-
-
 def along(at: Network, radius: mpf) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
     """c_l, r_l and M_l as the lemma has them."""
     count = len(at.W)
@@ -302,19 +308,19 @@ def along(at: Network, radius: mpf) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
         return mpmath.matrix([mpf(j == index) for j in range(count)])
 
     c = norm(at.inputs[0]) * unit(0)
-    r = max(_row_norms(at.inputs[0])) * unit(0)
+    r = max(norms_of_rows(at.inputs[0])) * unit(0)
     M = mpmath.zeros(count)
     yield c, r, M
     for index in range(1, count):
         activation, settings = at.activations[index - 1]
         slope, bend = activation.largest_slope(settings), activation.largest_bend(settings)
         moved = radius if at.trains[index][0] else mpf(0)
-        w, omega = norm(at.W[index]) + moved, max(_row_norms(at.W[index].T)) + moved
+        w, omega = norm(at.W[index]) + moved, max(norms_of_rows(at.W[index].T)) + moved
         M = slope * w * M + omega * bend * r * c.T
         if at.trains[index][0]:
             M += 2 * slope * c * unit(index).T
         A = norm(at.inputs[index]) + slope * frobenius(c) * moved
-        alpha = max(_row_norms(at.inputs[index])) + slope * frobenius(r) * moved
+        alpha = max(norms_of_rows(at.inputs[index])) + slope * frobenius(r) * moved
         c, r = slope * w * c + A * unit(index), slope * w * r + alpha * unit(index)
         yield c, r, M
 
@@ -395,7 +401,7 @@ class _Objective:
                 of(settings) for of in (activation.largest_slope, activation.largest_bend, activation.largest_third)
             )
             moved = radius if at.trains[index][0] else mpf(0)
-            w, omega = norm(at.W[index]) + moved, max(_row_norms(at.W[index].T)) + moved
+            w, omega = norm(at.W[index]) + moved, max(norms_of_rows(at.W[index].T)) + moved
             q = slope * w * q + omega * (third * r**2 * c + 3 * bend * r * m)
             q += 3 * (bend * r * c + slope * m) if at.trains[index][0] else 0
         c, r, m = found[-1]

@@ -1,0 +1,66 @@
+"""Upper bounds of the spectral norms of many small matrices at once, by powers of their Gram matrices.
+
+With G = AAᵀ or AᵀA, the smaller, and p = 2^squarings, λ_max(G) ≤ ‖G^p‖_F^{1/p}: the Schatten norm of order 4p of A, which exceeds
+the spectral norm by a factor of r^{1/(4p)} at most, r the rank, and by far less where singular values decay. No decomposition is
+computed, and no candidate has to be verified.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .bounds import ETA, FAST, Array, Level, array_up, gamma
+from .intervals import TINY
+
+SQUARINGS = 2
+"""Order 16: within 1.33 of the norm of any matrix of rank 100, and typically within 1.05."""
+CHUNK = 1 << 20
+"""Entries of matrices that are held at once."""
+
+
+def frobenius_norms(A: Array) -> Array:
+    """Upper bounds (m,) of the Frobenius norms of A (m, rows, columns)."""
+    size = A.shape[1] * A.shape[2]
+    return array_up(np.sqrt(np.einsum("ijk,ijk->i", A, A) + TINY * size), size + 4)
+
+
+def spectral_norms(A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
+    """Upper bounds (m,) of the spectral norms of A (m, rows, columns), which is finite."""
+    B = A if A.shape[1] <= A.shape[2] else A.transpose(0, 2, 1)
+    with np.errstate(under="ignore"):  # what underflows is covered by the constants below
+        sizes = frobenius_norms(B)
+        if B.shape[1] == 1:
+            return sizes
+        exponents = np.frexp(sizes)[1]
+        B = B * np.ldexp(1.0, -exponents)[:, None, None]  # sizes are above √TINY
+        G, error = _products(B, B.transpose(0, 2, 1), level)
+        for _ in range(squarings):
+            squares, rounding = _products(G, G, level)
+            error = array_up(rounding + error * (2.0 * frobenius_norms(G) + error), 6)
+            G = squares
+        bounds = array_up(frobenius_norms(G) + error, 1)
+        for _ in range(squarings + 1):
+            bounds = array_up(np.sqrt(bounds), 1)
+        return array_up(np.ldexp(array_up(bounds + TINY * B[0].size, 1), exponents), 1)
+
+
+def _products(A: Array, B: Array, level: Level) -> tuple[Array, Array]:
+    """Of matrices of norm 2 at most, one by one, with bounds (m,) of their errors in Frobenius norm."""
+    if level is not FAST:
+        found = [level.product(np.ascontiguousarray(left), right) for left, right in zip(A, B, strict=True)]
+        return np.array([value for value, _ in found]), np.array([error for _, error in found])
+    C, inner = np.matmul(A, B), A.shape[2]
+    underflow = 2.0 * ETA * inner * C[0].size
+    return C, array_up(gamma(inner) * frobenius_norms(A) * frobenius_norms(B) + underflow, 4)
+
+
+def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
+    """Upper bounds (J,) of ‖diag(w)A‖ for the columns w of ``weights`` (N, J), not negative, and A (N, d)."""
+    found = []
+    step = max(1, CHUNK // A.size)
+    for start in range(0, weights.shape[1], step):
+        with np.errstate(under="ignore"):
+            scaled = weights.T[start : start + step, :, None] * A
+        # an entry is rounded once, by u‖diag(w)A‖_F together, which is at most √r u times the norm; TINY covers underflow
+        found.append(array_up(spectral_norms(scaled, level, squarings) + TINY, min(A.shape) + 1))
+    return np.concatenate(found)
