@@ -270,7 +270,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         "norm_J": Reference(mp.sqrt(largest), mp.sqrt(largest * (1 + NORMS) + error) - mp.sqrt(largest)),
     }
     if least > 0:
-        found["newton_step"] = _newton_step(at, J, mp.sqrt(max(least * (1 - NORMS) - error, mpf(0))), error)
+        found["newton_step"] = _newton_step(at, residual, J, mp.sqrt(max(least * (1 - NORMS) - error, mpf(0))), error)
     if "ball" in published:
         radius = mpf(published["ball"])
         first = lipschitz(at, radius)
@@ -285,9 +285,9 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     return found
 
 
-def _newton_step(at: Network, J: Matrix, sigma: mpf, error: mpf) -> Reference:
+def _newton_step(at: Network, residual: Matrix, J: Matrix, sigma: mpf, error: mpf) -> Reference:
     """‖J⁺r‖, and what is lost by errors of r and JJᵀ, on which a solution depends by no more than 1/σ."""
-    x = solve(J * J.T, mpmath.matrix(list(at.residual)))
+    x = solve(J * J.T, mpmath.matrix(list(residual)))
     size = frobenius(J.T * x)
     lost = mp.sqrt(error) * frobenius(x) + (2 * at.moved + 2 * error * frobenius(x)) / sigma if sigma > 0 else mp.inf
     return Reference(size, NORMS * size + lost)
