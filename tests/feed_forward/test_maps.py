@@ -67,10 +67,10 @@ NETWORKS: dict[str, Callable[[], nn.Sequential]] = {
     ),
     "same size": lambda: _two(nn.Conv2d(1, 2, (2, 4), padding="same"), nn.SiLU(), nn.Flatten(), nn.Linear(60, 1)),
     "circular": lambda: _two(
-        nn.Conv2d(1, 2, (3, 4), padding=(1, 3), padding_mode="circular", stride=(1, 2)),
+        nn.Conv2d(1, 2, (3, 2), padding=(1, 0), padding_mode="circular", stride=(1, 2)),
         nn.Softplus(2.0),
         nn.Flatten(),
-        nn.Linear(50, 1),
+        nn.Linear(30, 1),
     ),
     "in one direction": lambda: _one(
         nn.Conv1d(2, 3, 3, padding=1), nn.Tanh(), nn.AvgPool1d(2), nn.Conv1d(3, 2, 2), nn.Flatten(), nn.Linear(4, 2)
@@ -272,7 +272,11 @@ REFUSED: list[tuple[Callable[[], nn.Sequential], str]] = [
     (lambda: _two(nn.Conv2d(1, 2, 7), FLAT), "has windows of 7 x 7, larger than maps of 5 x 6"),
     (
         lambda: _two(nn.Conv2d(1, 2, 6, padding=1, padding_mode="circular"), FLAT),
-        "has windows of 6 x 6, larger than maps",
+        "more than once; use less padding",
+    ),
+    (
+        lambda: _two(nn.Conv2d(1, 2, 3, padding=3, padding_mode="circular"), FLAT),
+        "has windows that go around maps of 5 x 6 more than once; use less padding",
     ),
     (lambda: _two(nn.MaxPool2d(2, ceil_mode=True), FLAT), "has ceil_mode=True; only ceil_mode=False"),
     (lambda: _two(nn.MaxPool2d(2, dilation=2), FLAT), "has dilation=2; only dilation=1"),

@@ -62,10 +62,14 @@ def geometry_of(module: Any, shape: Shape, what: str) -> Geometry:
         (size + first + last - window) // step + 1
         for size, first, last, window, step in zip((height, width), before, behind, kernel, stride, strict=True)
     )
-    wide = kind == CIRCULAR and (kernel[0] > height or kernel[1] > width)
-    if wide or min(down, right) < 1:
+    if min(down, right) < 1:
         raise ValueError(f"{what} has windows of {kernel[0]} x {kernel[1]}, larger than maps of {height} x {width}")
-    return Geometry(kind, channels, height, width, *kernel, *stride, *before, down, right)
+    found = Geometry(kind, channels, height, width, *kernel, *stride, *before, down, right)
+    if kind == CIRCULAR and not found.once_around:
+        raise ValueError(
+            f"{what} has windows that go around maps of {height} x {width} more than once; use less padding"
+        )
+    return found
 
 
 def _pair(value: Any, of: int, other: int) -> tuple[int, int]:

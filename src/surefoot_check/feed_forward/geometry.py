@@ -57,9 +57,8 @@ class Geometry:
         entries = found.positions * found.channels * found.kernel_height * found.kernel_width
         if max(*row, found.inputs, entries) > LARGEST_MAP:
             raise FormatError("the geometry is too large")
-        wide = found.kernel_height > found.height or found.kernel_width > found.width
-        if found.kind == CIRCULAR and wide:  # an entry would lie in a window twice
-            raise FormatError("a circular window is larger than the map")
+        if found.kind == CIRCULAR and not found.once_around:
+            raise FormatError("circular windows are larger than the map, or equal")
         if found.kind == MAXIMUM and not (found.windows >= 0).any(axis=1).all():
             raise FormatError("a window has no entry to take the maximum of")
         return found
@@ -68,6 +67,14 @@ class Geometry:
     def row(self) -> tuple[int, ...]:
         """The row of the array."""
         return astuple(self)
+
+    @property
+    def once_around(self) -> bool:
+        """Whether circular windows have no entry twice, and none is another: what the bounds of columns rely on."""
+        return (
+            max(self.kernel_height, 1 + (self.down - 1) * self.stride_down) <= self.height
+            and max(self.kernel_width, 1 + (self.right - 1) * self.stride_right) <= self.width
+        )
 
     @property
     def inputs(self) -> int:

@@ -135,6 +135,11 @@ class Network(Problem):
             for number, layer in enumerate(kinds, 1)
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether all layers are dense, and nothing is added to their outputs."""
+        return all(layer.plain for layer in self.layers)
+
     @cached_property
     def groups(self) -> Groups:
         """Of equal rows of X."""
