@@ -75,6 +75,14 @@ def with_equal_rows(seed: int = 0, apart: float = 0.5) -> tuple[nn.Sequential, s
     return net, sf.SquaredLoss(X[rows], means[rows] + apart * offsets.T)
 
 
+def with_windows(seed: int = 0) -> tuple[nn.Sequential, sf.SquaredLoss]:
+    """A convolution, maxima and a residual block, and targets on three rows that they nearly fit."""
+    maps = (nn.Unflatten(1, (1, 3, 4)), nn.Conv2d(1, 2, 2, padding=1), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten())
+    net = sequential(*maps, sf.nn.Residual(nn.Linear(8, 8)), nn.Linear(8, 2), seed=seed)
+    X = normal(3, 12, seed=seed)
+    return net, sf.SquaredLoss(X, net(X).detach() + 1e-6 * normal(3, 2, seed=seed + 1))
+
+
 def near_a_minimum(
     seed: int = 0, error: float = 1e-7, criterion: nn.Module | None = None
 ) -> tuple[nn.Sequential, sf.TorchLoss]:

@@ -192,7 +192,7 @@ def _add(parts: dict[int, Approximation], number: int, part: Approximation) -> N
 
 def has_sharper_bound(problem: Network) -> bool:
     """Whether Lemma 3 speaks of all of its layers: plain dense ones, and at least two."""
-    return len(problem.layers) > 1 and all(layer.plain for layer in problem.layers)
+    return len(problem.layers) > 1 and problem.plain
 
 
 def largest_eigenvalue(S: list[list[Any]]) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from changes import bumped, edit, everywhere, faster, field, reevaluate, scaled
 from draws import normal as drawn
-from good_runs import near_a_minimum, nearly_fitted, sequential, with_equal_rows
+from good_runs import near_a_minimum, nearly_fitted, sequential, with_equal_rows, with_windows
 from tamper import SCHEDULE, Array, Change
 from torch import nn
 
@@ -50,7 +50,13 @@ def _equal_rows(path: Path) -> None:
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
 
 
+def _windows(path: Path) -> None:
+    net, loss = with_windows(6)
+    sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
+
+
 RUNS: dict[str, Callable[[Path], None]] = {
+    "windows": _windows,
     "kinked": _kinked,
     "smooth": _smooth,
     "near": _near,
@@ -186,7 +192,54 @@ OF_KINKS: dict[str, Change] = {
     "margin larger": reevaluate(kink_margin=1.0 + 1e-6),
     "margin below 1": reevaluate(kink_margin=1e-3),
 }
+
+
+def gone(name: str) -> Change:
+    """An array of the problem less."""
+    return lambda run: run.arrays["problem.safetensors"].pop(name)
+
+
+OF_WINDOWS: dict[str, Change] = {
+    "the map itself around the map": entry("geometry", (0, 0), 2),
+    "a maximum in place of a convolution": entry("geometry", (0, 0), 3),
+    "a convolution in place of a maximum": entry("geometry", (1, 0), 1),
+    "windows of no kind": entry("geometry", (0, 0), 4),
+    "windows that begin elsewhere": entry("geometry", (0, 9), 2),
+    "windows that begin below 0": entry("geometry", (0, 9), -1),
+    "windows of maxima that begin elsewhere": entry("geometry", (1, 8), 1),
+    "windows of maxima that overlap": entry("geometry", (1, 6), 1),
+    "windows of maxima that hold nothing": entry("geometry", (1, 8), 9),
+    "a higher map": entry("geometry", (0, 2), 4),
+    "another shape of the map": edit("problem.safetensors", "geometry", lambda G: G[:, [0, 1, 3, 2, *range(4, 12)]]),
+    "steps of 0": entry("geometry", (0, 6), 0),
+    "more windows than there can be": entry("geometry", (0, 10), 1 << 40),
+    "windows of a dense layer": entry("geometry", (2, 0), 1),
+    "no geometry": gone("geometry"),
+    "a geometry less": edit("problem.safetensors", "geometry", lambda G: G[:-1]),
+    "geometry of floats": edit("problem.safetensors", "geometry", lambda G: G.astype(np.float64)),
+    "a bias of maxima": entry("layers", (1, 1), 1),
+    "nothing added behind the block": entry("skips", (2, 0), -1),
+    "a layer added elsewhere": entry("skips", (1, 0), 1),
+    "a layer added to itself": entry("skips", (2, 0), 3),
+    "no layer added": entry("skips", (2, 0), -2),
+    "something added to the outputs": entry("skips", (3, 0), 3),
+    "no skips": gone("skips"),
+    "skips in a row": edit("problem.safetensors", "skips", lambda S: S[:, 0]),
+    "weights as torch has them": everywhere("W1", lambda W: W.reshape(2, 1, 2, 2)),
+    "W1 frozen": frozen("W1"),
+    "a theorem of minima": lambda run: run.certificate.update(theorem="feed-forward/minimum"),
+    "Lipschitz constant smaller": reevaluate(lipschitz_J=1.0 - 1e-6),
+    "least singular value larger": reevaluate(sigma_min_J=1.0 + 1e-6),
+    "norm smaller": reevaluate(norm_J=1.0 - 1e-6),
+}
 CASES: dict[str, dict[str, Change]] = {
+    "windows": {
+        **OF_WINDOWS,
+        **OF_A_FIT,
+        **OF_DESCENT,
+        "margin larger": OF_KINKS["margin larger"],
+        "no kinks": without_margin,
+    },
     "kinked": {
         **ANY,
         **OF_DESCENT,
