@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
 import mpmath
 import numpy as np
@@ -258,6 +259,8 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     """Those of the ball for its published radius."""
     if "objective" in problem:
         return of_objective(problem, weights, published)
+    if "geometry" in problem or "skips" in problem:
+        return _windows().quantities(problem, _exact(weights), published)
     at = Network(problem, _exact(weights))
     residual, J = merged(at)
     values = eigenvalues(J * J.T)
@@ -270,7 +273,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         "norm_J": Reference(mp.sqrt(largest), mp.sqrt(largest * (1 + NORMS) + error) - mp.sqrt(largest)),
     }
     if least > 0:
-        found["newton_step"] = _newton_step(at, residual, J, mp.sqrt(max(least * (1 - NORMS) - error, mpf(0))), error)
+        found["newton_step"] = newton_step(at, residual, J, mp.sqrt(max(least * (1 - NORMS) - error, mpf(0))), error)
     if "ball" in published:
         radius = mpf(published["ball"])
         first = lipschitz(at, radius)
@@ -285,7 +288,14 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     return found
 
 
-def _newton_step(at: Network, residual: Matrix, J: Matrix, sigma: mpf, error: mpf) -> Reference:
+def _windows() -> ModuleType:
+    """The definitions for networks with windows or blocks, which import what they share from here."""
+    from . import feed_forward_windows
+
+    return feed_forward_windows
+
+
+def newton_step(at: Network, residual: Matrix, J: Matrix, sigma: mpf, error: mpf) -> Reference:
     """‖J⁺r‖, and what is lost by errors of r and JJᵀ, on which a solution depends by no more than 1/σ."""
     x = solve(J * J.T, mpmath.matrix(list(residual)))
     size = frobenius(J.T * x)
@@ -297,6 +307,8 @@ def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
     """The loss less its least possible value; of a training objective ½‖∇L‖²."""
     if "objective" in problem:
         return frobenius(_Objective(problem, weights).gradient(_exact(weights))) ** 2 / 2
+    if "geometry" in problem or "skips" in problem:
+        return _windows().gap(problem, _exact(weights))
     return frobenius(merged(Network(problem, _exact(weights)))[0]) ** 2 / 2
 
 
@@ -328,10 +340,11 @@ def along(at: Network, radius: mpf) -> Iterator[tuple[Matrix, Matrix, Matrix]]:
 def lipschitz(at: Network, radius: mpf) -> mpf:
     """Λ = λ_max of the symmetric part of M_L."""
     *_, (_, _, M) = along(at, radius)
-    return _bend(M)
+    return largest_symmetric(M)
 
 
-def _bend(M: Matrix) -> mpf:
+def largest_symmetric(M: Matrix) -> mpf:
+    """Largest eigenvalue of the symmetric part, or 0."""
     return max(eigenvalues((M + M.T) / 2)[0], mpf(0))
 
 
@@ -391,7 +404,7 @@ class _Objective:
 
     def change(self, at: Network, radius: mpf) -> mpf:
         """The bound of the change of the Hessian, by the recursion of the lemma."""
-        found = [(frobenius(c), frobenius(r), _bend(M)) for c, r, M in along(at, radius)]
+        found = [(frobenius(c), frobenius(r), largest_symmetric(M)) for c, r, M in along(at, radius)]
         q = mpf(0)
         for index in range(1, len(at.W)):
             c, r, m = found[index - 1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from enclosed import Stored, certified
@@ -62,6 +64,38 @@ def _on_a_kink() -> Problem:
     """A row of zeros and no bias: its pre-activations are exactly 0."""
     net = sequential(nn.Linear(2, 6, bias=False), nn.ReLU(), nn.Linear(6, 1), seed=3)
     return near(net, torch.cat([normal(2, 2, seed=3), torch.zeros(1, 2, dtype=torch.float64)]), 1e-4)
+
+
+def _maps(*modules: nn.Module, shape: tuple[int, ...] = (1, 3, 3), error: float = 1e-7, seed: int = 27) -> Problem:
+    """Two rows that are made into maps."""
+    net = sequential(nn.Unflatten(1, shape), *modules, seed=seed)
+    return near(net, normal(2, math.prod(shape), seed=seed), error)
+
+
+def with_windows() -> dict[str, Callable[[], Problem]]:
+    """Networks with convolutions, pooling and residual blocks by name."""
+    one, flat = partial(nn.Conv2d, 1, 2), nn.Flatten
+    ring = {"padding": (1, 0), "padding_mode": "circular"}
+    block = (nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 4, bias=False))
+    return {
+        "convolutions": lambda: _maps(one(2), nn.Tanh(), nn.Conv2d(2, 2, 2), nn.SiLU(), flat(), nn.Linear(2, 1)),
+        "zeros around": lambda: _maps(one(2, stride=2, padding=1, bias=False), nn.GELU(), flat(), nn.Linear(8, 1)),
+        "circular": lambda: _maps(one((3, 2), **ring), nn.LeakyReLU(0.3), flat(), nn.Linear(12, 1), seed=28),
+        "maxima": lambda: _maps(one(2), nn.Tanh(), nn.MaxPool2d(2, 1, 1), flat(), nn.Linear(18, 1), seed=29),
+        "means": lambda: _maps(
+            nn.Conv1d(1, 2, 2), nn.Tanh(), nn.AvgPool1d(2), flat(), nn.Linear(4, 1), shape=(1, 6), seed=30
+        ),
+        "block": lambda: near(
+            sequential(nn.Linear(2, 4), sf.nn.Residual(*block), nn.Tanh(), nn.Linear(4, 1), seed=31),
+            normal(2, 2, seed=31),
+            1e-5,
+        ),
+        "block of rows": lambda: near(
+            sequential(sf.nn.Residual(nn.Linear(2, 2), nn.LeakyReLU(0.2)), nn.Linear(2, 2), seed=32),
+            normal(2, 2, seed=32),
+            1e-7,
+        ),
+    }
 
 
 def families() -> dict[str, Callable[[], Problem]]:
@@ -167,4 +201,4 @@ def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
         net, X, Y = build()
         return certified(net, sf.SquaredLoss(X, Y), theorem)
 
-    return {name: lambda b=build: make(b) for name, build in families().items()}
+    return {name: lambda b=build: make(b) for name, build in (families() | with_windows()).items()}
