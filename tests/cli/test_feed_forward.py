@@ -41,6 +41,7 @@ def test_training_ends_where_a_fit_is_guaranteed_and_descends_to_it(run, table: 
     assert f"iteration {looks[-1]['iteration']:,}" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize("optimizer", ["lbfgs", "sgd"])
 def test_other_optimisers(run, table: Path, tmp_path: Path, optimizer: str) -> None:
     more = ("--learning-rate", "2e-3") if optimizer == "sgd" else ()
@@ -49,6 +50,7 @@ def test_other_optimisers(run, table: Path, tmp_path: Path, optimizer: str) -> N
     assert outcome.code == 0 and "certified" in outcome.out
 
 
+@pytest.mark.usefixtures("without_report")
 def test_weights_of_a_file_are_certified(run, table: Path, tmp_path: Path) -> None:
     """A state_dict, and the files of a run."""
     run("train", *small(table), "--out", tmp_path / "run", "--quiet")
@@ -77,6 +79,7 @@ def test_initial_weights_are_those_of_torch_and_fail(run, table: Path) -> None:
     assert "train on" in outcome.json["certificate"]["suggestion"]
 
 
+@pytest.mark.usefixtures("without_report")
 def test_a_run_is_resumed_from_the_weights_that_it_began_with(run, table: Path, tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for out, limit in ((whole, "12"), (cut, "5")):
@@ -88,6 +91,7 @@ def test_a_run_is_resumed_from_the_weights_that_it_began_with(run, table: Path, 
     assert json.loads((cut / "config.json").read_text())["result"]["status"]
 
 
+@pytest.mark.usefixtures("without_report")
 def test_an_uncertified_training_says_so(run, table: Path, tmp_path: Path) -> None:
     arguments = small(table, "--optimizer-steps", "3", "--max-iterations", "3")
     outcome = run("train", *arguments, "--out", tmp_path / "run")
@@ -107,7 +111,10 @@ def test_activations_are_those_of_the_library() -> None:
         (("--hidden", "10,0"), "--hidden is '10,0'; give the widths"),
         (("--samples", "0"), "--samples is 0; it must be at least 1"),
         (("--weights", "model.pt"), "model.pt may hold a pickle, which is never read; convert it once: import torch"),
-        (("--weights", "none.safetensors"), "none.safetensors is missing"),
+        (("--weights", "none.safetensors"), "--weights none.safetensors: no such file"),
+        (("--steps", "newton"), "--steps newton does not go with --loss squared; take --steps gauss-newton"),
+        (("--theorem", "feed-forward/minimum"), "it speaks of --loss mse or cross-entropy"),
+        (("--loss", "mse", "--theorem", "feed-forward/local"), "it speaks of --loss squared"),
         (("--learning-rate", "-1"), "--learning-rate is -1.0; it must be a positive number"),
         (("--optimizer-steps", "0"), "--optimizer-steps is 0; it must be at least 1"),
         (("--optimizer", "sgd", "--learning-rate", "100"), "take a lower learning rate"),
@@ -126,12 +133,13 @@ def test_bad_options(run, table: Path, tmp_path: Path, options: tuple[str, ...],
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.usefixtures("without_report")
 def test_gauss_newton_is_a_finish_where_the_optimiser_has_not_come_near(run, table: Path, tmp_path: Path) -> None:
     start = small(table, "--optimizer-steps", "100", "--require-certificate")
     refused = run("train", *start, "--out", tmp_path / "refused")
     assert (
         refused.code == 1
-        and "a larger --optimizer-steps trains longer, or goes on by --finish gauss-newton" in refused.err
+        and "train longer with more --optimizer-steps, or go on by --finish gauss-newton" in refused.err
     )
     outcome = run("train", *start, "--finish", "gauss-newton", "--out", tmp_path / "run", "--json")
     assert outcome.code == 0, outcome.err
@@ -176,6 +184,7 @@ def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path
     assert "Finish:" in page and "Movement of the features" in page
 
 
+@pytest.mark.usefixtures("without_report")
 def test_a_regression_is_trained_to_a_minimum_without_a_finish(run, table: Path, tmp_path: Path) -> None:
     """Theorem C after L-BFGS alone, of the weights that it left."""
     arguments = small(table, "--loss", "mse", "--weight-decay", "0.1", "--hidden", "2", "--activation", "softplus")

@@ -11,15 +11,17 @@ import torch
 from torch import Tensor, nn
 from tyro.conf import arg
 
+from surefoot_check.feed_forward import minimum
 from surefoot_check.feed_forward.activations import ACTIVATIONS
 
 from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.options import Rows, certify_exits, train_exits
 from .._cli.rows import Table, held_out, inputs, load
-from .._cli.screen import number
+from .._cli.screen import Screen, number
 from .._cli.training import Certifying, Training
 from .._core.io import RunDirectoryError, read_json, read_tensors
 from .._core.losses import Loss, SquaredLoss
+from .._core.run import Run
 from .modules import BY_CODE, layers_of, weights_of
 from .newton import finish as finished
 from .objective import TorchLoss
@@ -155,12 +157,12 @@ class Train(Training, FeedForward):
         ),
     ] = None
     finish: Annotated[
-        Literal["gauss-newton", "newton", "none"] | None,
+        Literal["auto", "gauss-newton", "newton", "none"],
         arg(
-            help="What goes on from there, for at most 50 steps: gauss-newton towards an exact fit, newton towards a minimum.",
-            help_behavior_hint="(default: newton with a weight decay, else none)",
+            help=f"What goes on from there, for at most {LONGEST} steps: gauss-newton towards an exact fit, newton towards a "
+            "minimum. auto is newton with a weight decay, else none."
         ),
-    ] = None
+    ] = "auto"
 
     def build(self) -> Built:
         if self.learning_rate is not None and not 0.0 < self.learning_rate < math.inf:
@@ -168,9 +170,10 @@ class Train(Training, FeedForward):
         steps = DEFAULTS[self.seeks_minimum][2] if self.optimizer_steps is None else self.optimizer_steps
         at_least_one("--optimizer-steps", steps)
         goal = "newton" if self.seeks_minimum else "gauss-newton"
-        finish = self.finish or (goal if self.seeks_minimum else "none")
-        if finish not in (goal, "none"):
-            raise ValueError(f"--finish {finish} does not go with --loss {self.loss}; take --finish {goal}")
+        finish = {"auto": "newton" if self.seeks_minimum else "none"}.get(self.finish, self.finish)
+        for option, name in (("--finish", finish), ("--steps", self.steps)):
+            if name in FINISHES and name != goal:
+                raise ValueError(f"{option} {name} does not go with --loss {self.loss}; take {option} {goal}")
         built = _built(self)
         assert isinstance(built.net, nn.Sequential)
         if self.resume:  # what was trained before is where the run began
@@ -195,13 +198,22 @@ class Train(Training, FeedForward):
             keep=None if watch is None else watch.save,
         )
 
+    def show(self, run: Run, screen: Screen) -> None:
+        """How far above its value at the minimum the objective was where the run began."""
+        above = run.certificate.quantities.get("loss_gap")
+        if above is None or not run.certificate.holds:
+            return
+        reached = "reached as far as float64 can tell; " if run.gaps and run.gaps[0] <= run.resolution else ""
+        said = f"{reached}the objective of the certified weights is at most {number(above)} above its value there"
+        screen.pairs({"minimum": said})
+
 
 def _trained(watch: Watch, optimizer: str) -> str:
     """How a training went, for people."""
     seen = watch.history[-1]
     shares = ", ".join(number(share, 2) for share in seen.moved)
     features = f"; features moved by {shares} of their norm" if shares else ""
-    return f"{watch.iteration:,} steps of {optimizer}, margin {number(seen.margin)}{features}"
+    return f"{watch.iteration:,} steps of {optimizer}, margin {number(seen.margin)} (a guarantee needs 1){features}"
 
 
 def _finished(finish: str, norms: list[float]) -> str:
@@ -215,8 +227,8 @@ def _advice(watch: Watch | None, finish: str, goal: str) -> str:
     """What to change where a training came on the way to a guarantee and not as far; empty for the suggestion itself."""
     if watch is None or not watch.margin or watch.history[-1].holds:
         return ""
-    other = f", or goes on by --finish {goal}" if finish == "none" else ""
-    return f"the margin is {number(watch.margin)} and has to exceed 1: a larger --optimizer-steps trains longer{other}"
+    other = f", or go on by --finish {goal}" if finish == "none" else ""
+    return f"the margin is {number(watch.margin)} and has to exceed 1: train longer with more --optimizer-steps{other}"
 
 
 def _built(options: FeedForward) -> Built:
@@ -224,6 +236,11 @@ def _built(options: FeedForward) -> Built:
     samples, hidden, _ = DEFAULTS[options.seeks_minimum]
     samples = samples if options.samples is None else options.samples
     at_least_one("--samples", samples)
+    if options.theorem is not None and options.seeks_minimum != (options.theorem == minimum.THEOREM.id):
+        other = "squared" if options.seeks_minimum else "mse or cross-entropy"
+        raise ValueError(
+            f"--theorem {options.theorem} does not go with --loss {options.loss}; it speaks of --loss {other}"
+        )
     classes = options.loss == "cross-entropy"
     table = load(options, options.loss if classes else "")
     drawn = torch.randperm(len(table.train.X), generator=torch.Generator().manual_seed(options.seed))
@@ -296,6 +313,10 @@ def _put(net: nn.Sequential, path: Path) -> None:
         raise ValueError(
             f"{path} may hold a pickle, which is never read; convert it once: import torch; from safetensors.torch import "
             f"save_file; save_file(torch.load({str(path)!r}, weights_only=True), {str(path.with_suffix('.safetensors'))!r})"
+        )
+    if not path.exists():
+        raise ValueError(
+            f"--weights {path}: no such file; give a safetensors file of the network's state_dict, or of a run"
         )
     stored, places = read_tensors(path), weights_of(layers_of(net))
     names = dict(zip(places, (name for name, _ in net.named_parameters()), strict=True))

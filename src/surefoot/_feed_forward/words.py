@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot_check.feed_forward import local, minimum
+from surefoot_check.feed_forward import exact_fit, local, minimum
 
 from .._core.words import Words
 
@@ -49,11 +49,15 @@ WORDS = Words(
     },
     networks="A plain torch.nn.Sequential of Linear layers and activations",
     engines={"weights": "the weights themselves"},
-    points={local.THEOREM.id: "an exact fit", minimum.THEOREM.id: "a strict local minimum"},
+    points={
+        local.THEOREM.id: "an exact fit",
+        exact_fit.THEOREM.id: "an exact fit",
+        minimum.THEOREM.id: "a strict local minimum",
+    },
     instead={
-        "trace": "sf.Trace does not record feed-forward networks, whose theorem is about a state; certify the state "
-        "itself: sf.certify(model, loss)",
-        "certify_every": "certify_every does not apply to feed-forward networks; call sf.certify(model, loss) again "
-        "where it is wanted",
+        "trace": "sf.Trace does not record feed-forward networks, whose theorems are about a state, however it was reached; "
+        "sf.watch(model, loss) certifies states along a loop of one's own",
+        "certify_every": "certify_every does not apply to feed-forward networks, whose certificate covers every iterate of its "
+        "run; to find one along a training, use sf.watch(model, loss)",
     },
 )
