@@ -69,7 +69,7 @@ SQUARED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.SquaredLoss(X.numpy().astype(object), Y), TypeError, r"X has dtype object; pass real numbers"),
     (lambda: sf.SquaredLoss(X.numpy().astype(np.longdouble), Y), TypeError, r"X has dtype .*; pass real numbers"),
     (lambda: sf.SquaredLoss("data.csv", Y), TypeError, r"X is a str; pass a tensor or an array of floats"),
-    (lambda: sf.SquaredLoss(X, None), TypeError, r"Y is a NoneType; pass a tensor"),
+    (lambda: sf.SquaredLoss(X, None), TypeError, r"Y is None; pass a tensor"),
     (lambda: sf.SquaredLoss([[True]], Y[:1]), TypeError, r"X is a list; pass a tensor or an array"),
     (lambda: sf.SquaredLoss([["1"]], Y[:1]), TypeError, r"X is a list; pass a tensor or an array"),
     (lambda: sf.SquaredLoss([[1.0, 2.0], [3.0]], Y[:2]), TypeError, r"X is a list; pass a tensor or an array"),
@@ -78,7 +78,7 @@ SQUARED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.SquaredLoss(1e-200 * X, Y), ValueError, r"X has largest singular value .*scale the data"),
     (lambda: sf.SquaredLoss(X, 1e99 * Y), ValueError, r"Y reaches .*e\+99, beyond 1e\+20: .*scale the data"),
     (lambda: LOSS.gap(X), ValueError, r"W has shape \(20, 4\); this loss needs \(4, 3\)"),
-    (lambda: LOSS.value(None), TypeError, r"W is a NoneType; pass a tensor of shape \(4, 3\)"),  # type: ignore[arg-type]
+    (lambda: LOSS.value(None), TypeError, r"W is None; pass a tensor of shape \(4, 3\)"),  # type: ignore[arg-type]
 ]
 
 OTHER_LOSSES: list[tuple[Callable[[], object], type[Exception], str]] = [
@@ -123,7 +123,7 @@ CERTIFY: list[tuple[Callable[[], object], type[Exception], str]] = [
         TypeError,
         r"net is a Linear; pass one of .*sf.nn.TwoLayerLinear",
     ),
-    (lambda: sf.certify(None, LOSS), TypeError, r"net is a NoneType; pass one of"),
+    (lambda: sf.certify(None, LOSS), TypeError, r"net is None; pass one of"),
     (lambda: sf.certify(network(), X), TypeError, r"loss is a Tensor; pass a loss, for example sf.SquaredLoss"),  # type: ignore[arg-type]
     (lambda: sf.certify(network().float(), LOSS), TypeError, r"net.W1 has dtype float32; use float64: net.double\(\)"),
     (lambda: sf.certify(broken(nan), LOSS), ValueError, r"net.W2 has non-finite entries; use finite weights"),

@@ -504,7 +504,7 @@ def test_bad_options(options, error, match):
 
 
 def test_bad_arguments():
-    with pytest.raises(TypeError, match="f is a int"):
+    with pytest.raises(TypeError, match="f is an int"):
         EquilibriumLayer(3)
     with pytest.raises(TypeError, match="z0 is a list"):
         EquilibriumLayer(cell)(X, z0=[0.0])

@@ -257,7 +257,7 @@ def test_losses_and_theorems_that_do_not_fit() -> None:
     Y = normal(9, 3, seed=0)
     with pytest.raises(ValueError, match=r"sf\.TorchLoss"):
         sf.certify(net, sf.SquaredLoss(X, Y), theorem="feed-forward/minimum")
-    with pytest.raises(TypeError, match="criterion is a L1Loss"):
+    with pytest.raises(TypeError, match="criterion is an L1Loss"):
         sf.TorchLoss(nn.L1Loss(), X, Y)
     for criterion, match in (
         (nn.MSELoss(reduction="none"), "reduction='none'"),

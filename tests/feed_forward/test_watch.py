@@ -162,7 +162,7 @@ def test_the_history_is_kept_for_the_report_of_the_run_that_goes_on(tmp_path: Pa
             "net is a TwoLayerLinear; sf.watch takes a torch.nn",
         ),
         ({"report": 5}, TypeError, "report is 5; pass a function"),
-        ({"loss": 5}, TypeError, "loss is a int; pass sf.SquaredLoss"),
+        ({"loss": 5}, TypeError, "loss is an int; pass sf.SquaredLoss"),
         ({"loss": sf.SquaredLoss(normal(6, 4, seed=1), normal(6, 1, seed=2))}, ValueError, "the loss has 4 inputs"),
         ({"net": nn.Sequential(nn.Linear(3, 1), nn.Softmax(1))}, TypeError, "Softmax, is not supported"),
         ({"net": nn.Sequential(nn.Linear(3, 1)).half()}, TypeError, "has dtype float16"),

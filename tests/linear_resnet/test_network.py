@@ -281,7 +281,7 @@ def test_sufficient_alpha_of_another_loss_is_refused() -> None:
     loss = sf.SquaredLoss(torch.eye(4, dtype=torch.float64), torch.ones(4, 2, dtype=torch.float64))
     with pytest.raises(ValueError, match="the loss has 4 inputs and 2 outputs; build the network with d=4, k=2"):
         ResNet.modified_identity(3, 2, 9, 1, "sufficient", loss=loss)
-    with pytest.raises(TypeError, match="loss is a int"):
+    with pytest.raises(TypeError, match="loss is an int"):
         ResNet.modified_identity(3, 2, 9, 1, "sufficient", loss=cast(Any, 3))
 
 
@@ -299,5 +299,5 @@ def test_bad_seed(seed: Any) -> None:
 
 
 def test_bad_generator() -> None:
-    with pytest.raises(TypeError, match="generator is a int; pass a torch"):
+    with pytest.raises(TypeError, match="generator is an int; pass a torch"):
         ResNet.gaussian(3, 2, 5, 1, generator=cast(Any, 3))

@@ -240,14 +240,14 @@ def test_targets_keep_their_precision_however_they_are_given(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"Y": None}, TypeError, "Y is a NoneType"),
+        ({"Y": None}, TypeError, "Y is None"),
         ({"Y": np.array([[None, 1.0]] * 8)}, TypeError, "Y has dtype object"),
         ({"Y": torch.zeros(8, 2, dtype=torch.float16)}, TypeError, "Y has dtype float16"),
         ({"Y": torch.zeros(7, 2)}, ValueError, "the same N"),
         ({"X": torch.zeros(8, 2)}, ValueError, "X is zero"),
         ({"X": torch.zeros(0, 2), "Y": torch.zeros(0, 2)}, ValueError, "X is empty"),
         ({"net": sf.nn.LinearNet.gaussian(2, 2, 4, 1)}, TypeError, "net is a LinearNet"),
-        ({"net": None}, TypeError, "net is a NoneType"),
+        ({"net": None}, TypeError, "net is None"),
         ({"step": -1.0}, ValueError, "step is -1.0"),
         ({"step": math.nan}, ValueError, "step is nan"),
         ({"step": "fast"}, TypeError, "step is 'fast'"),

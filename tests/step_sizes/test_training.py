@@ -298,8 +298,8 @@ def test_smoothness_and_single_precision() -> None:
             "the detached rule is not one; use gradient='exact'",
         ),
         ({"optimizer": "lbfgs", "fresh": problems}, ValueError, "with fresh problems use adam, sgd or armijo"),
-        ({"fresh": 3}, TypeError, "fresh is a int"),
-        ({"fresh": lambda epoch: None}, TypeError, r"fresh\(0\) is a NoneType"),
+        ({"fresh": 3}, TypeError, "fresh is an int"),
+        ({"fresh": lambda epoch: None}, TypeError, r"fresh\(0\) is None"),
         ({"validation": "all"}, TypeError, "validation is a str"),
         (
             {"validation": LeastSquares.random(1, 2, 3).to(dtype=torch.float32)},

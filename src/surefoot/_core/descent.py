@@ -25,7 +25,7 @@ from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
 from .steps import StepRule
 from .system import Recordable
-from .validate import folder, integer, nonnegative, positive_integer, unknown
+from .validate import folder, integer, kind_of, nonnegative, positive_integer, unknown
 
 WORTHWHILE = 0.9
 """A new certificate is followed if it guarantees at most this fraction of the iterations that remain by the ones before."""
@@ -148,11 +148,9 @@ class _Descent:
         if certify_every is not None:
             certify_every = positive_integer("certify_every", certify_every)
         if not isinstance(steps, StepRule | str | Real | None) or isinstance(steps, bool):
-            raise TypeError(
-                f"steps is a {type(steps).__name__}; pass a rule of sf.steps, its name, or a positive number"
-            )
+            raise TypeError(f"steps is {kind_of(steps)}; pass a rule of sf.steps, its name, or a positive number")
         if not isinstance(certificate, Certificate | None):
-            raise TypeError(f"certificate is a {type(certificate).__name__}; pass the result of certify(net, loss)")
+            raise TypeError(f"certificate is {kind_of(certificate)}; pass the result of certify(net, loss)")
         if resume and directory is None:
             raise ValueError("resume=True needs the directory of the run to resume")
         system, net = adopted(net, loss, None if certificate is None else certificate.theorem)

@@ -15,7 +15,7 @@ from torch import Tensor
 from .row_shares import reduce_rows, statistics_of_shards
 from .small_losses import Array, SmallLoss, SmallQuadratic
 from .statistics import Cut, LeastSquaresStatistics, Triangle, reduce_blocks, row_blocks, triangle
-from .validate import as_tensor, real
+from .validate import as_tensor, kind_of, real
 
 ROUNDING = 64 * torch.finfo(torch.float64).eps
 """Entries of W carry relative errors of this order after a product and a difference; gaps below what it causes are noise."""
@@ -146,7 +146,7 @@ class LinearMapLoss(Loss):
 
     def _check(self, W: Tensor) -> Tensor:
         if not isinstance(W, Tensor):
-            raise TypeError(f"W is a {type(W).__name__}; pass a tensor of shape {self.shape}")
+            raise TypeError(f"W is {kind_of(W)}; pass a tensor of shape {self.shape}")
         if tuple(W.shape) != self.shape:
             raise ValueError(f"W has shape {tuple(W.shape)}; this loss needs {self.shape}")
         return W

@@ -11,10 +11,12 @@ from torch import nn
 from .losses import LinearMapLoss
 from .plans import PLANS, Plan
 from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, Recordable, System
-from .validate import unknown
+from .validate import kind_of, unknown
 from .words import Words
 
 SYSTEMS: list[System] = []
+WRAPPED = ("_orig_mod", "module")
+"""Where torch's wrappers, of ``torch.compile`` and for parallel training, have the network itself."""
 NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 """Of a system: a command's name, and a part of ids."""
 
@@ -54,7 +56,7 @@ def _require_declared(system: System) -> None:
     for attribute, kind in declared.items():
         if not isinstance(getattr(system, attribute, None), kind):
             raise TypeError(
-                f"system is a {type(system).__name__}, whose attribute {attribute} is "
+                f"system is {kind_of(system)}, whose attribute {attribute} is "
                 f"{getattr(system, attribute, None)!r}; set it to a {kind.__name__}"
             )
 
@@ -96,7 +98,13 @@ def system_of(net: object) -> AnyCertifiable:
     for system in certifiable:
         if isinstance(net, system.network):
             return system
-    raise TypeError(f"net is a {type(net).__name__}; pass one of {', '.join(s.network_name for s in certifiable)}")
+    for name in WRAPPED:
+        inner = getattr(net, name, None)
+        if any(isinstance(inner, system.network) for system in certifiable):
+            raise TypeError(
+                f"net is {kind_of(net)} around {kind_of(inner)}; pass net.{name}, whose weights are the same"
+            )
+    raise TypeError(f"net is {kind_of(net)}; pass one of {', '.join(s.network_name for s in certifiable)}")
 
 
 def adopted(net: Any, loss: Any, theorem: str | None = None) -> tuple[AnyCertifiable, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from .losses import Loss, SquaredLoss
-from .validate import as_tensor, real
+from .validate import as_tensor, kind_of, real
 
 
 class SampleLoss(Loss):
@@ -22,12 +22,12 @@ class SampleLoss(Loss):
     kind = "samples"
     optimal_value = 0.0
 
-    def __init__(self, X: Any, Y: Any) -> None:
-        Y = as_tensor("Y", Y)
-        self.X, Y = real("X", X, 2), real("Y", Y, Y.ndim)
+    def __init__(self, X: Any, Y: Any, name: str = "Y") -> None:
+        Y = as_tensor(name, Y)
+        self.X, Y = real("X", X, 2), real(name, Y, Y.ndim)
         if Y.ndim not in (1, 2) or len(Y) != len(self.X):
             raise ValueError(
-                f"X has shape {tuple(self.X.shape)} and Y {tuple(Y.shape)}; they must be (N, d) and (N, p) or (N,), N equal"
+                f"X has shape {tuple(self.X.shape)} and {name} {tuple(Y.shape)}; they must be (N, d) and (N, p) or (N,), N equal"
             )
         self.Y = Y if Y.ndim == 2 else Y[:, None]
 
@@ -44,9 +44,7 @@ def sample_loss(loss: object) -> SampleLoss:
     if isinstance(loss, SampleLoss):
         return loss
     if not isinstance(loss, SquaredLoss):
-        raise TypeError(
-            f"loss is a {type(loss).__name__}; pass sf.SquaredLoss(X, Y), what this network is trained with"
-        )
+        raise TypeError(f"loss is {kind_of(loss)}; pass sf.SquaredLoss(X, Y), what this network is trained with")
     if loss.samples is None:
         raise TypeError("loss knows only statistics of its data; this network needs the rows: sf.SquaredLoss(X, Y)")
     return SampleLoss(*loss.samples)

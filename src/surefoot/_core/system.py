@@ -20,7 +20,7 @@ from .losses import LinearMapLoss, Loss
 from .plans import Plan
 from .schedule import iterations_to
 from .steps import SHARED_RULES, StepRule, make
-from .validate import unknown
+from .validate import kind_of, unknown
 from .words import Words
 
 CANNOT = {
@@ -265,7 +265,7 @@ PRODUCT_ROUNDING = 16 * torch.finfo(torch.float64).eps
 def linear_map(loss: Loss) -> LinearMapLoss:
     """The loss, for a system whose networks are linear maps; ``TypeError`` otherwise."""
     if not isinstance(loss, LinearMapLoss):
-        raise TypeError(f"loss is a {type(loss).__name__}; pass a loss, for example sf.SquaredLoss(X, Y)")
+        raise TypeError(f"loss is {kind_of(loss)}; pass a loss, for example sf.SquaredLoss(X, Y)")
     return loss
 
 

@@ -18,7 +18,7 @@ from .io import RunDirectoryError, plain, write_atomic
 from .losses import Loss
 from .registry import adopted
 from .system import AnyRecordable, Recordable
-from .validate import positive
+from .validate import kind_of, positive
 
 Row = dict[str, float]
 UNFINISHED = "the last step was announced and what it led to was not recorded: call trace.record(net) after it"
@@ -187,7 +187,7 @@ def audit(trace: Trace, certificate: Certificate) -> Audit:
         TypeError: no trace, or one of another system than the certificate's.
     """
     if not isinstance(trace, Trace):
-        raise TypeError(f"trace is a {type(trace).__name__}; pass an sf.Trace (of a Run of sf.descend: run.audit())")
+        raise TypeError(f"trace is {kind_of(trace)}; pass an sf.Trace (of a Run of sf.descend: run.audit())")
     system = trace._system
     if not trace.rows or system is None:
         raise ValueError("the trace is empty; call trace.record(net, step_size) before each update")

@@ -15,6 +15,20 @@ import torch
 from torch import Tensor
 
 
+def kind_of(value: object) -> str:
+    """What a value is, as errors say it: "an int", "a Tensor", "an MSELoss", "None", "the class MSELoss".
+
+    Initials are said by the names of their letters: an MSELoss, a BCELoss.
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    initials = name[0].isupper() and name[1:2].isalnum() and not name[1:2].islower()
+    return f"{'an' if name[0].upper() in ('AEFHILMNORSX' if initials else 'AEIO') else 'a'} {name}"
+
+
 def as_tensor(name: str, value: Any) -> Tensor:
     """``value`` as a tensor without a copy where possible: a tensor, an array, or nested lists of floats.
 
@@ -41,7 +55,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
                 raise TypeError(f"its entries have dtype {array.dtype}")
             tensor = torch.from_numpy(array.astype(np.float64))
         except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(f"{name} is a {type(value).__name__}; pass a tensor or an array of floats") from error
+            raise TypeError(f"{name} is {kind_of(value)}; pass a tensor or an array of floats") from error
     if tensor.dtype not in (torch.float64, torch.float32):
         cast = f"{name}.double()" if isinstance(value, Tensor) else f"{name}.astype('float64')"
         raise TypeError(

@@ -25,7 +25,7 @@ from .._core.certificate import Certificate, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
-from .._core.validate import positive
+from .._core.validate import kind_of, positive
 from .._learning.directory import LOSSES_ONLY
 from .admm import LADMM, State
 from .engine import LADMMEngine, rounding_of, weights_of
@@ -93,7 +93,7 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
         if isinstance(loss, SparseLoss):
             return loss
         if not isinstance(loss, DeconvolutionProblem):
-            raise TypeError(f"loss is a {type(loss).__name__}; pass a sf.deconvolution.DeconvolutionProblem")
+            raise TypeError(f"loss is {kind_of(loss)}; pass a sf.deconvolution.DeconvolutionProblem")
         return SparseLoss(loss)
 
     def measured(self, net: LADMM, loss: SparseLoss, theorem: Theorem) -> Measured:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._core.validate import nonnegative, positive_integer, unknown
+from .._core.validate import kind_of, nonnegative, positive_integer, unknown
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
 from .implicit_function import Settings, fixed_point
 from .user_map import explicit
@@ -80,7 +80,7 @@ class EquilibriumLayer(nn.Module):
     ) -> None:
         super().__init__()
         if not callable(f):
-            raise TypeError(f"f is a {type(f).__name__}; pass a module or a function f(z, *x)")
+            raise TypeError(f"f is {kind_of(f)}; pass a module or a function f(z, *x)")
         if contraction is not None and nonnegative("contraction", contraction) >= 1.0:
             raise ValueError(f"contraction is {contraction!r}; a contraction has a factor below 1 (None estimates it)")
         if solver not in SOLVERS:
@@ -193,7 +193,7 @@ class EquilibriumLayer(nn.Module):
         else:
             name = "z0"
             if not isinstance(z0, Tensor):
-                raise TypeError(f"z0 is a {type(z0).__name__}; pass a tensor")
+                raise TypeError(f"z0 is {kind_of(z0)}; pass a tensor")
             if z0.ndim < self.batch_dims:
                 raise ValueError(f"z0 has shape {tuple(z0.shape)}; it needs {self.batch_dims} batch dimension(s)")
             b = self.batch_dims

@@ -14,6 +14,7 @@ from surefoot_check.feed_forward.gradient import gradient as exact_gradient
 from surefoot_check.feed_forward.network import Objective
 from surefoot_check.feed_forward.smooth import SMOOTH
 
+from .._core.validate import kind_of
 from .engine import gradient, inner
 from .modules import Layer
 from .objective import NetworkObjective
@@ -29,7 +30,7 @@ def require_smooth(layers: Sequence[Layer]) -> None:
     for layer in layers:
         if not layer.plain:
             raise ValueError(
-                f"net[{layer.name}] is a {type(layer.linear).__name__} or ends a Residual: feed-forward/minimum speaks of Linear "
+                f"net[{layer.name}] is {kind_of(layer.linear)} or ends a Residual: feed-forward/minimum speaks of Linear "
                 "modules alone; feed-forward/local also of these: sf.certify(net, sf.SquaredLoss(X, Y))"
             )
         if layer.code not in SMOOTH:

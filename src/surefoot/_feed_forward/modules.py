@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.utils.parametrize import is_parametrized
 
 from surefoot_check.feed_forward.activations import ACTIVATIONS, IDENTITY
 from surefoot_check.feed_forward.geometry import COLUMNS, Geometry
@@ -37,6 +38,7 @@ from .maps import (
     obstacle,
     shape_behind,
 )
+from .refusals import require_own, require_unchanged
 from .residual import Residual
 
 NAMES = {"W": "weight", "b": "bias"}
@@ -210,7 +212,7 @@ def layers_of(net: nn.Sequential) -> list[Layer]:
         raise ValueError("net ends in Residual; it must end in a Linear module")
     if layers[-1].code != IDENTITY.code:
         raise ValueError(f"net ends in {ACTIVATIONS[layers[-1].code].name}; it must end in a Linear module")
-    _check_parameters(layers)
+    require_own({f"net[{layer.name}].{NAMES[name]}": W for layer in layers for name, W in layer.parameters.items()})
     return layers
 
 
@@ -218,7 +220,8 @@ def flat(net: nn.Sequential, prefix: str = "") -> Iterator[tuple[str, nn.Module]
     """The modules of a network with their names, those of nested ones in their place."""
     for name, module in net._modules.items():  # children() leaves out a module that is there twice
         assert module is not None
-        if type(module) is nn.Sequential:
+        if isinstance(module, nn.Sequential):
+            require_unchanged(module, f"net[{prefix}{name}], {type(module).__name__},")
             yield from flat(module, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", module
@@ -240,12 +243,13 @@ class _Reader:
 
     def read(self, net: nn.Sequential, prefix: str) -> None:
         """All modules of a network."""
+        place = f"net[{prefix[:-1]}]" if prefix else "net"
+        require_unchanged(net, f"{place}, {type(net).__name__},")
         for name, module in flat(net, prefix):
             what = f"net[{name}], {type(module).__name__},"
             if isinstance(module, LazyModuleMixin):
                 raise TypeError(f"{what} has no weights yet; call net on some data once, so that it has")
-            if module._forward_hooks or module._forward_pre_hooks:
-                raise ValueError(f"{what} has hooks, which may change what it computes; remove them")
+            require_unchanged(module, what)
             if type(module) is Residual:
                 self._block(name, module, what)
             elif type(module) in BY_MODULE:
@@ -343,22 +347,13 @@ def _pass(module: nn.Module, what: str) -> None:
     if isinstance(module, nn.Dropout) and module.training and module.p > 0.0:
         raise ValueError(f"{what} is in training mode, where it draws at random; call net.eval()")
     flat = isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1)
+    if is_parametrized(module):
+        raise TypeError(
+            f"{what} is parametrized, which is not supported; use torch.nn.utils.parametrize.remove_parametrizations, which "
+            "leaves its weights as they are"
+        )
     if not (flat or type(module) in (nn.Identity, nn.Dropout)):
         raise TypeError(f"{what} is not supported; supported are {SUPPORTED}")
-
-
-def _check_parameters(layers: list[Layer]) -> None:
-    owner: dict[int, str] = {}
-    for layer in layers:
-        for name, parameter in layer.parameters.items():
-            what = f"net[{layer.name}].{NAMES[name]}"
-            if id(parameter) in owner:
-                raise ValueError(
-                    f"{what} is that of {owner[id(parameter)]}; layers that share weights are not supported"
-                )
-            owner[id(parameter)] = what
-    if not any(parameter.requires_grad for layer in layers for parameter in layer.parameters.values()):
-        raise ValueError("every weight of net is frozen (requires_grad=False); there is nothing to train")
 
 
 def table(layers: list[Layer]) -> tuple[Tensor, Tensor]:

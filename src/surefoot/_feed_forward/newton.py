@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from .._core.losses import Loss
-from .._core.validate import positive_integer
+from .._core.validate import kind_of, positive_integer
 from .steps import Newton, Turned
 from .system import FeedForwardSystem
 
@@ -31,7 +31,7 @@ def newton(net: nn.Sequential, loss: Any, steps: int = 50) -> list[float]:
     """
     steps = positive_integer("steps", steps)
     if not isinstance(net, nn.Sequential):
-        raise TypeError(f"net is a {type(net).__name__}; sf.newton takes a torch.nn.Sequential")
+        raise TypeError(f"net is {kind_of(net)}; sf.newton takes a torch.nn.Sequential")
     return finish(net, loss, Newton(), steps)
 
 

@@ -13,7 +13,7 @@ from surefoot_check.feed_forward.network import EntropyObjective, SquaredObjecti
 
 from .._core.losses import Loss
 from .._core.samples import SampleLoss
-from .._core.validate import class_numbers, nonnegative, real
+from .._core.validate import class_numbers, kind_of, nonnegative, real
 from .modules import forward
 
 IGNORED = -100
@@ -42,7 +42,7 @@ class TorchLoss(Loss):
 
     def __init__(self, criterion: nn.Module, X: Any, targets: Any, weight_decay: float = 0.0) -> None:
         if type(criterion) not in (nn.MSELoss, nn.CrossEntropyLoss):
-            raise TypeError(f"criterion is a {type(criterion).__name__}; pass nn.MSELoss() or nn.CrossEntropyLoss()")
+            raise TypeError(f"criterion is {kind_of(criterion)}; pass nn.MSELoss() or nn.CrossEntropyLoss()")
         if criterion.reduction not in ("mean", "sum"):
             raise ValueError(f'criterion has reduction={criterion.reduction!r}; use reduction="mean" or "sum"')
         self.entropy, self.mean = isinstance(criterion, nn.CrossEntropyLoss), criterion.reduction == "mean"
@@ -57,7 +57,7 @@ class TorchLoss(Loss):
             if int(self.targets.min()) < 0:
                 raise ValueError(f"targets has the class number {int(self.targets.min())}; they count from 0")
         else:
-            samples = SampleLoss(X, targets)
+            samples = SampleLoss(X, targets, "targets")
             self.X, self.targets = samples.X, samples.Y
 
     def _read(self, criterion: nn.CrossEntropyLoss) -> None:

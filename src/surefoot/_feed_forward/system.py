@@ -19,10 +19,11 @@ from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, Rows
 from .._core.certificate import SCALE, Certificate, checkable
-from .._core.losses import Loss
+from .._core.losses import Loss, SquaredLoss
 from .._core.measuring import stored
-from .._core.samples import sample_loss
+from .._core.samples import SampleLoss, sample_loss
 from .._core.system import Descendable, Measured
+from .._core.validate import holds_numbers, kind_of
 from . import planner
 from .audit import audit
 from .engine import Engine
@@ -75,6 +76,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             _require_fit(layers, loss.X, layers[-1].outputs if loss.entropy else loss.targets.shape[1])
             loss.require_classes(layers[-1].outputs)
             return NetworkObjective(loss, *table(layers), frozen)
+        _require_loss(loss)
         samples = sample_loss(loss)
         _require_fit(layers, samples.X, samples.Y.shape[1])
         return NetworkLoss(samples.X, samples.Y, *table(layers), frozen)
@@ -231,6 +233,20 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
         return audit(trace, certificate, resolution)
 
 
+def _require_loss(loss: object) -> None:
+    """Raise ``TypeError`` that says how to wrap one of torch, or what else to pass, where the loss is none of this library."""
+    if isinstance(loss, nn.MSELoss | nn.CrossEntropyLoss):
+        raise TypeError(
+            f"loss is {kind_of(loss)}, which has no data; wrap it: sf.TorchLoss(loss, X, targets, weight_decay) asks for a "
+            "minimum, and sf.SquaredLoss(X, Y) for an exact fit"
+        )
+    if not isinstance(loss, SampleLoss | SquaredLoss):
+        raise TypeError(
+            f"loss is {kind_of(loss)}; pass sf.SquaredLoss(X, Y) for an exact fit, or sf.TorchLoss(criterion, X, targets, "
+            "weight_decay) with nn.MSELoss() or nn.CrossEntropyLoss() for a minimum"
+        )
+
+
 def _require_fit(layers: list[Layer], X: Tensor, outputs: int) -> None:
     """Raise ``ValueError`` where the layers do not fit together, or to data of so many outputs."""
     sizes = layers[0].inputs, layers[-1].outputs
@@ -245,7 +261,9 @@ def _require_fit(layers: list[Layer], X: Tensor, outputs: int) -> None:
                 f"net[{layer.name}] takes {layer.inputs} inputs, and the layer before gives "
                 f"{before.outputs}; they must agree"
             )
-    device = next(iter(weights_of(layers).values())).device
+    weight = next(iter(weights_of(layers).values()))
+    holds_numbers("net", weight)
+    device = weight.device
     if device != X.device:
         raise ValueError(f"net is on {device} and the loss on {X.device}; move one of them")
 

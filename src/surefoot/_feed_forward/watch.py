@@ -18,7 +18,7 @@ from .._core.descent import certify
 from .._core.io import RunDirectoryError, make_folder, unused
 from .._core.losses import Loss
 from .._core.registry import system_of
-from .._core.validate import folder, positive_integer
+from .._core.validate import folder, kind_of, positive_integer
 from .features import features, moved
 from .history import History, Seen
 from .planner import STATES
@@ -178,5 +178,5 @@ def watch(
         RunDirectoryError: a directory that has a run already.
     """
     if not isinstance(net, nn.Sequential):
-        raise TypeError(f"net is a {type(net).__name__}; sf.watch takes a torch.nn.Sequential")
+        raise TypeError(f"net is {kind_of(net)}; sf.watch takes a torch.nn.Sequential")
     return Watch(net, loss, every, share, report, directory)

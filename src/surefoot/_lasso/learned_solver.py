@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.validate import finite, integer, nonnegative, positive_integer, real
+from .._core.validate import finite, integer, kind_of, nonnegative, positive_integer, real
 from .._problems.batch import soft
 from .._problems.lasso import Lasso
 from .accelerated import accelerated
@@ -362,7 +362,7 @@ def _rows(point: Point, index: Tensor) -> Point:
 
 def _checked(problems: Any) -> Lasso:
     if not isinstance(problems, Lasso):
-        raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.Lasso")
+        raise TypeError(f"problems is {kind_of(problems)}; pass sf.learned.Lasso")
     if not bool((problems.lam > 0.0).all()):
         raise ValueError("problems.lam has a zero; no bound on the distance to a minimiser holds there: pass lam > 0")
     return problems

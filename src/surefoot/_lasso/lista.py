@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from surefoot_check.rigor.gram import extreme_bounds
 
 from .._core.team import Message, member, name_of
-from .._core.validate import as_tensor, finite, nonnegative, positive_integer, real
+from .._core.validate import as_tensor, finite, kind_of, nonnegative, positive_integer, real
 from .._learning.fit import Course, Objective, fit
 from .._learning.optimizers import Adam
 from .._learning.run import TrainRun
@@ -94,7 +94,7 @@ class UnrolledISTA(nn.Module, ABC):
             TypeError, ValueError: not LASSO, another dtype, or other matrices.
         """
         if not isinstance(problems, Lasso):
-            raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.Lasso")
+            raise TypeError(f"problems is {kind_of(problems)}; pass sf.learned.Lasso")
         if problems.M.dtype != self.M.dtype or problems.M.device != self.M.device:
             raise TypeError(
                 f"net is {self.M.dtype} on {self.M.device}, problems are {problems.M.dtype} on {problems.M.device}; "
@@ -344,7 +344,7 @@ def _share(condition: Tensor) -> float:
 
 def _checked(net: Any) -> None:
     if not isinstance(net, UnrolledISTA):
-        raise TypeError(f"net is a {type(net).__name__}; pass sf.nn.LISTA or sf.nn.LISTACPSS")
+        raise TypeError(f"net is {kind_of(net)}; pass sf.nn.LISTA or sf.nn.LISTACPSS")
 
 
 def _targets(problems: Lasso, targets: Any) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.losses import SquaredLoss
-from .._core.validate import integer, positive_integer, real
+from .._core.validate import integer, kind_of, positive_integer, real
 from . import planner
 
 
@@ -114,7 +114,7 @@ class LinearResNet(_DeepLinear):
         if width < d + k:
             raise ValueError(f"width is {width}; the modified identity needs at least d + k = {d + k}")
         if loss is not None and not isinstance(loss, SquaredLoss):
-            raise TypeError(f"loss is a {type(loss).__name__}; linear ResNets take sf.SquaredLoss")
+            raise TypeError(f"loss is {kind_of(loss)}; linear ResNets take sf.SquaredLoss")
         if loss is not None and loss.shape != (d, k):
             raise ValueError(
                 f"the loss has {loss.shape[0]} inputs and {loss.shape[1]} outputs; build the network with "
@@ -205,7 +205,7 @@ def _draw(
     if generator is None:
         generator = torch.Generator().manual_seed(_seed(seed))
     elif not isinstance(generator, torch.Generator):
-        raise TypeError(f"generator is a {type(generator).__name__}; pass a torch.Generator, or seed")
+        raise TypeError(f"generator is {kind_of(generator)}; pass a torch.Generator, or seed")
     elif seed is not None:
         raise ValueError("pass generator or seed, not both")
     draw = {"generator": generator, "dtype": torch.float64, "device": generator.device}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._core.losses import LinearMapLoss, SquaredLoss
-from .._core.validate import network_weight
+from .._core.validate import kind_of, network_weight
 from .network import LinearResNet
 
 
@@ -35,7 +35,7 @@ def reduce(net: LinearResNet, loss: LinearMapLoss, subspace: bool = True) -> Red
         ValueError: shapes or devices that do not fit the loss, or non-finite weights.
     """
     if not isinstance(loss, SquaredLoss):
-        raise TypeError(f"loss is a {type(loss).__name__}; linear ResNets take sf.SquaredLoss")
+        raise TypeError(f"loss is {kind_of(loss)}; linear ResNets take sf.SquaredLoss")
     A, B, W = net.A, net.B, net.W.detach()
     for name, value in (("A", A), ("B", B), ("W", W)):
         network_weight(f"net.{name}", value)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.io import reading, write_tensors
-from .._core.validate import integer, nonnegative, positive_integer
+from .._core.validate import integer, kind_of, nonnegative, positive_integer
 from .._learning.run import TrainRun
 from .._linalg.operator import own_precision
 from .feasible import require_orthonormal
@@ -245,7 +245,7 @@ class LearnedSVD(nn.Module):
 
     def _check(self, M: Any) -> None:
         if not isinstance(M, Tensor):
-            raise TypeError(f"M is a {type(M).__name__}; pass a tensor")
+            raise TypeError(f"M is {kind_of(M)}; pass a tensor")
         if M.dtype != self.steps.dtype or M.device != self.steps.device:
             raise TypeError(
                 f"M is {M.dtype} on {M.device} and the network {self.steps.dtype} on {self.steps.device}; convert one of them"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._core.validate import kind_of
 from .cayley_steps import components, inner, polar_correction, reach, reduced_step, squared_norm, tall, velocity
 from .feasible import require_orthonormal
 from .nonmonotone import SHORTEN, TRIALS, NonmonotoneSearch
@@ -212,7 +213,7 @@ def _options(
 
 def _start(U0: Tensor) -> Tensor:
     if not isinstance(U0, Tensor):
-        raise TypeError(f"U0 is a {type(U0).__name__}; pass a torch.Tensor")
+        raise TypeError(f"U0 is {kind_of(U0)}; pass a torch.Tensor")
     require_orthonormal("U0", U0)
     return polar_correction(tall(U0.detach()).contiguous())
 
@@ -237,7 +238,7 @@ def _evaluate(f: Objective, U: Tensor, adjoint: bool) -> _Point:
     with torch.enable_grad():
         value = f(variable)
     if not isinstance(value, Tensor):
-        raise TypeError(f"f(U) is a {type(value).__name__}; it must be a torch.Tensor computed from U")
+        raise TypeError(f"f(U) is {kind_of(value)}; it must be a torch.Tensor computed from U")
     if value.numel() != 1 or value.is_complex():
         kind = "complex " if value.is_complex() else ""
         raise ValueError(f"f(U) has {kind}shape {tuple(value.shape)}; it must be one real number: sum over the batch")

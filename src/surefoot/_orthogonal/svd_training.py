@@ -13,7 +13,7 @@ from torch import Tensor
 from surefoot_check.arrays import digest
 
 from .._core.team import Message, member, name_of
-from .._core.validate import finite, integer, nonnegative, positive_integer
+from .._core.validate import finite, integer, kind_of, nonnegative, positive_integer
 from .._learning.fit import Course, Objective, fit
 from .._learning.optimizers import FIRST_ORDER
 from .._learning.run import TrainRun
@@ -207,7 +207,7 @@ class LayerTerms(Terms):
 def _matrices(net: Layered, name: str, value: Any) -> Tensor:
     shape = (net.rows, net.columns)
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} is a {type(value).__name__}; pass a tensor (N, {shape[0]}, {shape[1]})")
+        raise TypeError(f"{name} is {kind_of(value)}; pass a tensor (N, {shape[0]}, {shape[1]})")
     if value.dtype != net.steps.dtype or value.device != net.steps.device:
         raise TypeError(
             f"{name} is {value.dtype} on {value.device}; convert it to the network's {net.steps.dtype} and device"

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core.validate import integer, unknown
+from .._core.validate import integer, kind_of, unknown
 from .._problems import Problems
 from .._problems.batch import proximal_step
 from .._problems.lasso import Lasso
@@ -82,7 +82,7 @@ def _methods(problems: Problems) -> dict[str, Method]:
     if isinstance(problems, LeastSquares):
         return _least_squares_methods(problems)
     if not isinstance(problems, Lasso | Logistic):
-        raise TypeError(f"problems is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
+        raise TypeError(f"problems is {kind_of(problems)}; pass sf.learned.LeastSquares, Lasso or Logistic")
     common = torch.full_like(problems.smoothness, problems.common_smoothness)
     methods: dict[str, Method] = {
         "ISTA 1/β": partial(gradient_descent, step=1.0 / common),

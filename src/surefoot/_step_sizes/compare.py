@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._core.io import write_atomic
-from .._core.validate import positive_integer
+from .._core.validate import kind_of, positive_integer
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
 from .._problems import Lasso, Problems
@@ -212,7 +212,7 @@ def learned_trace(method: Learned, problems: Problems, iterations: int, smoothne
         return _trace(problems, solution.trajectory, 2.0 * torch.arange(iterations + 1, dtype=torch.float64))
     if isinstance(method, LassoSolver):
         if not isinstance(problems, Lasso):
-            raise TypeError(f"problems is a {type(problems).__name__}; the solver is for sf.learned.Lasso")
+            raise TypeError(f"problems is {kind_of(problems)}; the solver is for sf.learned.Lasso")
         solution = method.solve(problems, iterations)
         gaps = (solution.objectives.double() - problems.optimal_value).clamp(min=0.0)
         return Trace(solution.solution, gaps, solution.products.double().mean(1))
@@ -238,9 +238,7 @@ def _by_name(net: Any) -> dict[str, Learned]:
     named = dict(net) if isinstance(net, Mapping) else {type(net).__name__: net}
     for name, method in named.items():
         if not isinstance(method, Learned):
-            raise TypeError(
-                f"net {name!r} is a {type(method).__name__}; pass a StepSizeNet, LISTA, LISTACPSS or LASSO solver"
-            )
+            raise TypeError(f"net {name!r} is {kind_of(method)}; pass a StepSizeNet, LISTA, LISTACPSS or LASSO solver")
     return named
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from .._core.io import reading, write_tensors
-from .._core.validate import finite, integer, positive_integer, real
+from .._core.validate import finite, integer, kind_of, positive_integer, real
 from .._problems import Problems
 from .smoothness import Smoothness
 from .unrolled import Evaluator, Solution, solve
@@ -231,7 +231,7 @@ class Sectors:
 def check_net(net: StepSizeNet) -> None:
     """Raise unless ``net`` is a network with finite weights."""
     if not isinstance(net, StepSizeNet):
-        raise TypeError(f"net is a {type(net).__name__}; pass sf.nn.StepSizeNet")
+        raise TypeError(f"net is {kind_of(net)}; pass sf.nn.StepSizeNet")
     for index, weight in enumerate(net.matrices):
         finite(f"net.weights[{index}]", weight)
 
@@ -239,7 +239,7 @@ def check_net(net: StepSizeNet) -> None:
 def check_problems(net: StepSizeNet, problems: Problems, name: str = "problems") -> None:
     """Raise unless ``problems`` are a batch of the network's dtype and device."""
     if not isinstance(problems, Problems):
-        raise TypeError(f"{name} is a {type(problems).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
+        raise TypeError(f"{name} is {kind_of(problems)}; pass sf.learned.LeastSquares, Lasso or Logistic")
     W = net.weights[0]
     if W.dtype != problems.M.dtype or W.device != problems.M.device:
         raise TypeError(

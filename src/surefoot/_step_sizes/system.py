@@ -29,6 +29,7 @@ from .._core.certificate import Certificate, Condition, checkable, publish
 from .._core.losses import Loss
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
+from .._core.validate import kind_of
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 from .engine import SolverEngine
 from .network import StepSizeNet, check_net, check_problems
@@ -89,7 +90,7 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
         if isinstance(loss, BatchLoss):
             return loss
         if not isinstance(loss, Problems):
-            raise TypeError(f"loss is a {type(loss).__name__}; pass sf.learned.LeastSquares, Lasso or Logistic")
+            raise TypeError(f"loss is {kind_of(loss)}; pass sf.learned.LeastSquares, Lasso or Logistic")
         return BatchLoss(loss)
 
     def stands_for(self, theorem: Theorem, loss: BatchLoss) -> Theorem:

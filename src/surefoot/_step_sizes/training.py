@@ -12,7 +12,7 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 
-from .._core.validate import as_tensor, nonnegative, positive_integer, unknown
+from .._core.validate import as_tensor, kind_of, nonnegative, positive_integer, unknown
 from .._learning.fit import Course, fit
 from .._learning.optimizers import Optimizer
 from .._learning.run import TrainRun
@@ -78,7 +78,7 @@ def train(
         raise ValueError(f"gradient is {gradient!r}; it must be 'exact' or 'detached'")
     method = _optimizer(optimizer, learning_rate, gradient, fresh)
     if fresh is not None and not callable(fresh):
-        raise TypeError(f"fresh is a {type(fresh).__name__}; pass a function that makes the problems of an epoch")
+        raise TypeError(f"fresh is {kind_of(fresh)}; pass a function that makes the problems of an epoch")
     if validation is None and fresh is not None:
         validation = problems
     elif validation is not None:
