@@ -299,6 +299,25 @@ def test_what_is_not_supported_is_named(make: Callable[[], nn.Sequential], messa
         sf.certify(make(), sf.SquaredLoss(normal(ROWS, 30, seed=1), normal(ROWS, 2, seed=2)))
 
 
+def test_losses_have_rows() -> None:
+    maps = normal(ROWS, 30, seed=1).reshape(ROWS, 1, 5, 6)
+    with pytest.raises(
+        ValueError, match=r"it must have rows \(N, n\): pass X.flatten\(1\), of which a network of maps"
+    ):
+        sf.SquaredLoss(maps, normal(ROWS, 2, seed=2))
+    with pytest.raises(ValueError, match=r"must have 2 dimension\(s\): pass X.flatten\(1\)"):
+        sf.TorchLoss(nn.CrossEntropyLoss(), maps, torch.tensor([0, 1, 1]))
+
+
+def test_a_kink_of_a_maximum_is_named() -> None:
+    net = NETWORKS["maxima"]()
+    suggestion = sf.certify(net, data(net, 1e-2)).suggestion
+    assert (
+        "nearest to a kink is layer 2, row" in suggestion
+        and "(of MaxPool2d: where its largest entry changes)" in suggestion
+    )
+
+
 @pytest.mark.parametrize("name", ["two convolutions", "maxima", "a block"])
 def test_minima_are_of_dense_networks(name: str) -> None:
     net = NETWORKS[name]()

@@ -289,6 +289,11 @@ def _small(design: Tensor, loss: LinearMapLoss, vectorised: bool) -> SmallQuadra
 def _pair(X: Any, Y: Any) -> tuple[Tensor | np.ndarray, Tensor | np.ndarray]:
     """Rows and their targets, each in memory or on disk."""
     x, y = _rows("X", X), _rows("Y", Y)
+    if x.ndim > 2:
+        raise ValueError(
+            f"X has shape {tuple(x.shape)}; it must have rows (N, n): pass X.flatten(1), of which a network of maps makes maps "
+            "again with nn.Unflatten"
+        )
     if x.ndim != 2 or y.ndim not in (1, 2) or x.shape[0] != y.shape[0]:
         raise ValueError(
             f"X has shape {tuple(x.shape)} and Y {tuple(y.shape)}; they must be (N, n) and (N, m) or (N,) with the same N"

@@ -92,7 +92,8 @@ def real(name: str, value: Any, dimensions: int) -> Tensor:
     """
     tensor = as_tensor(name, value)
     if tensor.ndim != dimensions:
-        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {dimensions} dimension(s)")
+        rows = f": pass {name}.flatten(1)" if tensor.ndim > dimensions == 2 else ""
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it must have {dimensions} dimension(s){rows}")
     if tensor.numel() == 0:
         raise ValueError(f"{name} is empty (shape {tuple(tensor.shape)}); pass at least one row and one column")
     finite(name, tensor)

@@ -155,7 +155,10 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
         if ball == 0.0 and value > 0.0:
             return ""
         row, unit = np.unravel_index(int(found.argmin()), found.shape)
-        where = f"layer {number}, row {row} of X, unit {unit}"
+        layer = layers_of(net)[number - 1]
+        pooled = layer.geometry is not None and not layer.parameters
+        maximum = f" (of {type(layer.linear).__name__}: where its largest entry changes)" if pooled else ""
+        where = f"layer {number}, row {row} of X, unit {unit}{maximum}"
         if value == 0.0:
             return (
                 f"{where} lies on a kink (or nearer than rounding): train on, or use a smooth activation such as GELU"

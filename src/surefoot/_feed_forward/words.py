@@ -47,7 +47,7 @@ WORDS = Words(
         "weight decay",
         "network-cross-entropy": "cross-entropy of a feed-forward network, with weight decay",
     },
-    networks="A plain torch.nn.Sequential of Linear layers and activations",
+    networks="A plain torch.nn.Sequential of Linear layers, convolutions, pooling, residual blocks and activations",
     engines={"weights": "the weights themselves"},
     points={
         local.THEOREM.id: "an exact fit",
