@@ -87,6 +87,8 @@ class Screen:
     def certificate(self, certificate: Certificate, advice: str = "") -> None:
         """Hypotheses with both sides and margins, and what they guarantee; where they fail, ``advice`` if there is any."""
         self.heading("Certificate", f"{certificate.theorem}: {certificate.status.text}")
+        if certificate.why:
+            self.say(f"  this theorem, as {certificate.why}")
         rows = [
             (
                 "holds" if c.holds else "FAILS",

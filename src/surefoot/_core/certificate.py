@@ -96,6 +96,7 @@ class Certificate:
             lowers it. Of ``certify``; a run keeps it in config.json.
         cut: what the reduction of the data to its numerical rank dropped; the certificate speaks of what is left. Of ``certify``;
             a run keeps it in config.json.
+        why: why it is of this theorem, where none was named and that depends on the problem. Of ``certify``.
         format: of its file.
 
     Step size, rate, bound and iteration count are guarantees where ``holds``. A refuted theorem keeps its claims, so that an
@@ -117,6 +118,7 @@ class Certificate:
     claims: tuple[str, ...] = field(default=(), compare=False)
     advice: str = field(default="", compare=False)
     cut: Cut | None = field(default=None, compare=False)
+    why: str = field(default="", compare=False)
     format: str = FORMAT
 
     @property
@@ -304,6 +306,8 @@ class Certificate:
 
     def __str__(self) -> str:
         lines = [f"{self.theorem} {self.status.value}: {self.status.text}", *(f"  {c}" for c in self.conditions)]
+        if self.why:
+            lines.insert(1, f"  this theorem, as {self.why}")
         if self.holds:
             lines.append(f"  {self._promise()}")
         if self.practical is False:

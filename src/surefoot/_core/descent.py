@@ -54,8 +54,8 @@ def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any
         taken = f", or {' and '.join(system.given)} by name" if system.given else ""
         raise TypeError(f"{system.network_name} takes no {name}; pass a loss{taken}")
     problem = system.problem(net, loss, **given)
-    name = system.theorem(theorem).id
-    certificate = replace(system.certify(net, problem, name), cut=getattr(problem, "cut", None))
+    named, why = system.usual(problem) if theorem is None else (system.theorem(theorem), "")
+    certificate = replace(system.certify(net, problem, named.id), cut=getattr(problem, "cut", None), why=why)
     return (
         replace(certificate, advice=system.advice(net, problem, certificate))
         if certificate.practical is False

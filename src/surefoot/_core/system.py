@@ -158,6 +158,10 @@ class Certifiable(System, Generic[Net, P]):
             raise unknown("theorem", wanted, list(known))
         return known[wanted]
 
+    def usual(self, loss: P) -> tuple[Theorem, str]:
+        """The theorem where none is named, and why it is that one where it depends on the problem."""
+        return self.theorem(None), ""
+
     def stands_for(self, theorem: Theorem, loss: P) -> Theorem:
         """The theorem that a name means for this problem; ``ValueError`` for one that gives no certificate."""
         return theorem

@@ -22,10 +22,12 @@ from .._cli.training import Certifying, Training
 from .._core.io import RunDirectoryError, read_json, read_tensors
 from .._core.losses import Loss, SquaredLoss
 from .._core.run import Run
+from .loss import NetworkLoss
 from .modules import BY_CODE, layers_of, weights_of
 from .newton import finish as finished
-from .objective import TorchLoss
+from .objective import NetworkObjective, TorchLoss
 from .steps import GaussNewton, Newton
+from .system import FeedForwardSystem
 from .training import fit
 from .watch import Watch
 
@@ -169,13 +171,14 @@ class Train(Training, FeedForward):
             raise ValueError(f"--learning-rate is {self.learning_rate}; it must be a positive number")
         steps = DEFAULTS[self.seeks_minimum][2] if self.optimizer_steps is None else self.optimizer_steps
         at_least_one("--optimizer-steps", steps)
-        goal = "newton" if self.seeks_minimum else "gauss-newton"
-        finish = {"auto": "newton" if self.seeks_minimum else "none"}.get(self.finish, self.finish)
+        built = _built(self)
+        assert isinstance(built.net, nn.Sequential)
+        fits = isinstance(FeedForwardSystem().problem(built.net, built.loss), NetworkLoss)
+        goal = "gauss-newton" if fits else "newton"
+        finish = {"auto": "none" if fits else goal}.get(self.finish, self.finish)
         for option, name in (("--finish", finish), ("--steps", self.steps)):
             if name in FINISHES and name != goal:
                 raise ValueError(f"{option} {name} does not go with --loss {self.loss}; take {option} {goal}")
-        built = _built(self)
-        assert isinstance(built.net, nn.Sequential)
         if self.resume:  # what was trained before is where the run began
             _put(built.net, Path(self.out) / "initial.safetensors")
             stored = read_json(Path(self.out) / "config.json").get("data", {})
@@ -250,7 +253,7 @@ def _built(options: FeedForward) -> Built:
     widths = [table.train.X.shape[1], *_widths(options.hidden or hidden), outputs]
     net = _network(widths, options.activation, options.seed)
     p = sum(parameter.numel() for parameter in net.parameters())
-    if options.seeks_minimum and p > Newton.LARGEST:
+    if p > Newton.LARGEST and isinstance(FeedForwardSystem().problem(net, loss), NetworkObjective):
         raise ValueError(
             f"--hidden {options.hidden or hidden} makes {p:,} trained numbers, and the Hessian of a minimum is taken of at most "
             f"{Newton.LARGEST:,}; use fewer units"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -23,8 +24,10 @@ IGNORED = -100
 class TorchLoss(Loss):
     """``criterion(net(X), targets)`` + ½ ``weight_decay`` ‖θ‖², θ all weights that are trained: one's own training objective.
 
-    This is what ``torch.optim.SGD(..., weight_decay=...)`` descends. Certificates are about a strict local minimum
-    (``feed-forward/minimum``), and gaps are ½‖∇L‖², as the value at that minimum is not known.
+    This is what ``torch.optim.SGD(..., weight_decay=...)`` descends. An ``nn.MSELoss`` without weight decay, of no more outputs
+    (on all rows) than trained numbers, has exact fits, and is certified as ``sf.SquaredLoss`` is (``feed-forward/local``); gaps
+    are its own values. Certificates of every other one are about a strict local minimum (``feed-forward/minimum``), and gaps are
+    ½‖∇L‖², as the value at that minimum is not known.
 
     Args:
         criterion: ``nn.MSELoss`` or ``nn.CrossEntropyLoss``, of reduction "mean" or "sum"; the latter also with class weights and
@@ -110,6 +113,11 @@ class TorchLoss(Loss):
     def arrays(self) -> dict[str, Tensor]:
         """See ``stored``."""
         return self.stored(int(self.targets.max()) + 1 if self.entropy else self.targets.shape[1])
+
+    @property
+    def multiple(self) -> Fraction:
+        """c of an ``nn.MSELoss``, which is ½c‖f(X) - Y‖², and the weight decay."""
+        return Fraction(2, self.targets.numel() if self.mean else 1)
 
 
 class NetworkObjective(Loss):

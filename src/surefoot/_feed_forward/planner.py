@@ -39,7 +39,9 @@ def lipschitz(at: Measured) -> Callable[[float], float]:
     sharper = has_sharper_bound(at.problem)
 
     def of(radius: float) -> float:
-        matrices = [np.array(symmetric_bend(at.bounds, radius)), *([bend_matrix(at.centre, radius)] if sharper else [])]
+        matrices = [at.scale * np.array(symmetric_bend(at.bounds, radius))]
+        if sharper:
+            matrices.append(bend_matrix(at.centre, radius))
         finite = [S for S in matrices if np.isfinite(S).all()]
         return min((float(np.linalg.eigvalsh(S)[-1]) for S in finite), default=math.inf)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 import numpy as np
 import torch
@@ -72,23 +73,45 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
         if isinstance(loss, NetworkObjective):  # a problem of this system is one already
             loss = loss.loss
         if isinstance(loss, TorchLoss):
-            require_smooth(layers)
             _require_fit(layers, loss.X, layers[-1].outputs if loss.entropy else loss.targets.shape[1])
             loss.require_classes(layers[-1].outputs)
+            if not loss.entropy and loss.weight_decay == 0.0:
+                fit = NetworkLoss(loss.X, loss.targets, *table(layers), frozen, loss.multiple)
+                if fit.merged[1].numel() <= sum(weight.numel() for weight in weights_of(layers).values()):
+                    return fit
+            require_smooth(layers)
             return NetworkObjective(loss, *table(layers), frozen)
         _require_loss(loss)
         samples = sample_loss(loss)
         _require_fit(layers, samples.X, samples.Y.shape[1])
-        return NetworkLoss(samples.X, samples.Y, *table(layers), frozen)
+        multiple = loss.multiple if isinstance(loss, NetworkLoss) else Fraction(1)
+        return NetworkLoss(samples.X, samples.Y, *table(layers), frozen, multiple)
+
+    def usual(self, loss: Trained) -> tuple[Theorem, str]:
+        """``minimum`` for a training objective, ``local`` for a loss that can be fitted exactly."""
+        if not isinstance(loss, NetworkObjective):
+            mean = "squared errors without weight decay can be fitted exactly where no fewer numbers are trained than fitted"
+            return local.THEOREM, "" if loss.multiple == 1 else mean
+        if loss.loss.entropy:
+            why = "a cross-entropy has no exact fit"
+        elif loss.loss.weight_decay > 0.0:
+            why = "with a weight decay no exact fit is a minimum"
+        else:
+            why = "with more outputs than trained numbers there is no exact fit"
+        return minimum.THEOREM, why
 
     def stands_for(self, theorem: Theorem, loss: Trained) -> Theorem:
-        """The default stands for ``minimum`` where there is a training objective, which speaks of no other loss."""
-        if isinstance(loss, NetworkObjective):
-            return minimum.THEOREM
-        if theorem is minimum.THEOREM:
+        """Itself, where the loss is one that it speaks of."""
+        usual, why = self.usual(loss)
+        if usual is minimum.THEOREM and theorem is not usual:
             raise ValueError(
-                f"{theorem.id} speaks of a training objective; pass for example "
-                "sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay=1e-3)"
+                f"{theorem.id} speaks of an exact fit, and {why}; leave theorem out for {usual.id}, or pass "
+                "sf.SquaredLoss(X, Y), which may be fitted"
+            )
+        if theorem is minimum.THEOREM and theorem is not usual:
+            raise ValueError(
+                f"{theorem.id} speaks of a training objective without exact fits, and {why or 'a squared loss may have one'}; "
+                f"leave theorem out for {usual.id}, or pass for example sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay=1e-3)"
             )
         return theorem
 
@@ -274,8 +297,9 @@ def _require_fit(layers: list[Layer], X: Tensor, outputs: int) -> None:
 def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> Trained:
     """That of a run directory."""
     layers, settings = problem["layers"], problem["settings"]
-    if kind == NetworkLoss.kind:
-        return NetworkLoss(problem["X"], problem["Y"], layers, settings, frozen)
+    if kind in (network.Network.kind, network.MultipleOfSquares.kind):
+        multiple = Fraction(*problem["multiple"].reshape(-1).tolist()) if "multiple" in problem else Fraction(1)
+        return NetworkLoss(problem["X"], problem["Y"], layers, settings, frozen, multiple)
     decay, mean, *smoothing = problem["objective"].reshape(-1).tolist()
     how = "mean" if mean else "sum"
     if "labels" in problem:

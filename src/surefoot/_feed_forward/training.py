@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from surefoot_check.feed_forward import local, minimum
+from surefoot_check.feed_forward import minimum
 
 from .._core.losses import Loss
 from .._core.registry import system_of
@@ -77,7 +77,7 @@ def fit(net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, step
     usual = method.mean_rate if isinstance(loss, TorchLoss) else method.rate
     made = method.make(net.parameters(), usual if rate is None else rate)
     calls, every = math.ceil(steps / method.steps), method.every
-    if system.stands_for(local.THEOREM, problem) is minimum.THEOREM:
+    if system.usual(problem)[0] is minimum.THEOREM:
         every = math.ceil(calls / LOOKS) * method.steps
     watch, last = Watch(net, loss, every, 1.0, None, None), math.inf
 

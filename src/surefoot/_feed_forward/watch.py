@@ -11,8 +11,6 @@ from pathlib import Path
 
 from torch import nn
 
-from surefoot_check.feed_forward import local
-
 from .._core.certificate import Certificate, digests
 from .._core.descent import certify
 from .._core.io import RunDirectoryError, make_folder, unused
@@ -55,7 +53,7 @@ class Watch:
         self._system.reduced(net, self._problem)
         self._directory = None if directory is None else _free(folder("directory", directory))
         self._net, self._loss, self._share, self._report = net, loss, float(share), report
-        self.theorem = self._system.stands_for(local.THEOREM, self._problem).id
+        self.theorem = self._system.usual(self._problem)[0].id
         self._features = features(net, self._problem.X)
         self.iteration = 0
         self.certified: int | None = None

@@ -42,6 +42,7 @@ WORDS = Words(
     title="Squared loss, or ½‖∇L‖² of a training objective (gap)",
     problems={
         "network-squared": "squared loss of a feed-forward network",
+        "network-squared-multiple": "mean or sum of squared errors of a feed-forward network",
         "network-mse": "squared error of a feed-forward network, with weight decay",
         "network-weighted-cross-entropy": "cross-entropy of a feed-forward network, with class weights or label smoothing, and "
         "weight decay",

@@ -50,7 +50,7 @@ class Measured:
 
     @cached_property
     def residual(self) -> Approximation:
-        """√m(f(x) - ȳ) (G, k) of the G groups of m equal rows x: f(X) - Y where all differ."""
+        """√(cm)(f(x) - ȳ) (G, k) of the G groups of m equal rows x: f(X) - Y where all differ and the loss is no multiple."""
         return self.problem.groups.residual(self.layers[-1].before)
 
     @cached_property
@@ -137,7 +137,14 @@ class Measured:
         from flint import ctx
 
         with ctx.workprec(PRECISION):  # the same for certifier and checker
-            return largest_eigenvalue(symmetric_bend(self.in_balls, ball(radius)))
+            bend = largest_eigenvalue(symmetric_bend(self.in_balls, ball(radius)))
+        return bend if bend == 0.0 or self.problem.multiple == 1 else up(bend * self.scale)
+
+    @property
+    def scale(self) -> float:
+        """Upper bound of √c, by which residual and Jacobian are multiplied where the loss is c times the square."""
+        multiple = self.problem.multiple
+        return 1.0 if multiple == 1 else up(math.sqrt(multiple), 2)
 
     def lipschitz_by_rows(self, radius: float) -> float:
         """That of Lemma 3."""

@@ -30,6 +30,8 @@ OPTIONAL = ("geometry", "skips")
 """Arrays that networks of plain dense layers do without."""
 LARGEST = 1e20
 """Largest magnitude of an entry of data or weights."""
+MOST = 1 << 40
+"""Largest numerator and denominator of a multiple."""
 DEEPEST = 64
 """Most layers; the bounds of rounding rely on it."""
 
@@ -94,6 +96,8 @@ class Network(Problem):
     """½‖f(X) - Y‖²_F of a network f of these layers; X (N, d), Y (N, k); ``frozen`` are the weights that are not trained."""
 
     kind = "network-squared"
+    multiple = Fraction(1)
+    """The loss is that many times the one above."""
     dimensions: ClassVar = {"X": 2, "Y": 2, "layers": 2, "settings": 2}
     integers = ("layers",)
     largest: ClassVar = LARGEST
@@ -143,7 +147,7 @@ class Network(Problem):
     @cached_property
     def groups(self) -> Groups:
         """Of equal rows of X."""
-        return Groups(self.X, self.Y)
+        return Groups(self.X, self.Y, self.multiple)
 
     @property
     def least(self) -> Interval:
@@ -154,6 +158,20 @@ class Network(Problem):
     def rows(self) -> int:
         """How many there are; equal ones count once."""
         return len(self.groups.first)
+
+
+class MultipleOfSquares(Network):
+    """The same times ``multiple`` (1, 2), the numerator and the denominator: a mean squared error without weight decay."""
+
+    kind = "network-squared-multiple"
+    dimensions: ClassVar = {**Network.dimensions, "multiple": 2}
+    integers = ("layers", "multiple")
+
+    def __init__(self, X: Array, Y: Array, multiple: np.ndarray, **more: Any) -> None:
+        super().__init__(X, Y, **more)
+        if multiple.shape != (1, 2) or multiple.min() < 1 or multiple.max() > MOST:
+            raise FormatError("the multiple has no numerator and denominator")
+        self.multiple = Fraction(*multiple[0].tolist())
 
 
 class Objective(Network):
@@ -289,7 +307,13 @@ class WeightedEntropyObjective(EntropyObjective):
         return self.classes.exact_slope(outcome)
 
 
-KINDS: tuple[type[Network], ...] = (Network, SquaredObjective, EntropyObjective, WeightedEntropyObjective)
+KINDS: tuple[type[Network], ...] = (
+    Network,
+    MultipleOfSquares,
+    SquaredObjective,
+    EntropyObjective,
+    WeightedEntropyObjective,
+)
 
 
 def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST) -> Network:

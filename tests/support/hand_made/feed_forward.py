@@ -34,6 +34,13 @@ def _near(path: Path) -> None:
     sf.descend(net, loss, max_iterations=12, certificate=certificate, directory=path, progress=False)
 
 
+def _mean(path: Path) -> None:
+    net, loss = nearly_fitted(6)
+    assert loss.samples is not None
+    mean = sf.TorchLoss(nn.MSELoss(), *loss.samples)
+    sf.descend(net, mean, max_iterations=12, directory=path, progress=False)
+
+
 def _minimum(path: Path) -> None:
     net, loss = near_a_minimum(4)
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
@@ -60,6 +67,7 @@ RUNS: dict[str, Callable[[Path], None]] = {
     "kinked": _kinked,
     "smooth": _smooth,
     "near": _near,
+    "mean": _mean,
     "minimum": _minimum,
     "equal rows": _equal_rows,
     "classes": _classes,
@@ -277,6 +285,21 @@ CASES: dict[str, dict[str, Change]] = {
         "targets of equal rows further apart": edit("problem.safetensors", "Y", apart),
         "one of the equal rows moved": entry("X", (1, 0), 0.25),
         "a row less": edit("problem.safetensors", "X", lambda X: X[:-1]),
+    },
+    "mean": {
+        **OF_A_FIT,
+        **OF_KINKS,
+        "another mean": entry("multiple", (0, 1), 5),
+        "a sum": entry("multiple", (0, 1), 1),
+        "no denominator": entry("multiple", (0, 1), 0),
+        "a negative multiple": edit("problem.safetensors", "multiple", lambda A: -A),
+        "a numerator alone": edit("problem.safetensors", "multiple", lambda A: A[:, :1]),
+        "a multiple that is no integer": edit("problem.safetensors", "multiple", lambda A: A.astype(np.float64)),
+        "no multiple": lambda run: run.arrays["problem.safetensors"].pop("multiple"),
+        "the kind of the plain square": lambda run: run.certificate["problem"].update(kind="network-squared"),
+        "least singular value larger": reevaluate(sigma_min_J=1.0 + 1e-6),
+        "Lipschitz constant smaller": reevaluate(lipschitz_J=1.0 - 1e-6),
+        "gap smaller": reevaluate(initial_gap=1.0 - 1e-6),
     },
     "near": {
         **ANY,

@@ -144,6 +144,8 @@ class Network:
 
     def __init__(self, problem: Arrays, weights: Mapping[str, Matrix]) -> None:
         self.X, self.Y = exact(problem["X"]), exact(problem["Y"])
+        numerator, denominator = problem["multiple"][0].tolist() if "multiple" in problem else (1, 1)
+        self.multiple = mpf(numerator) / denominator
         self.trains = [
             (f"W{number}" in weights, f"b{number}" in weights) for number in range(1, len(_rows(problem)) + 1)
         ]
@@ -210,7 +212,7 @@ class Network:
             mpmath.fsum(frobenius(B) ** 2 for B in back[index]) * frobenius(a) ** 2
             for index, a in enumerate(self.inputs)
         ]
-        return LOSS * mpmath.fsum(sizes) * self.amplification
+        return LOSS * self.multiple * mpmath.fsum(sizes) * self.amplification
 
     @property
     def amplification(self) -> mpf:
@@ -224,20 +226,26 @@ class Network:
     def moved(self) -> mpf:
         """By how much floats may miss the residual."""
         size = mpmath.fsum(frobenius(a) * frobenius(W) for a, W in zip(self.inputs, self.W, strict=True))
-        return 512 * UNIT * (size + frobenius(self.Y)) * self.amplification
+        return 512 * UNIT * mp.sqrt(self.multiple) * (size + frobenius(self.Y)) * self.amplification
 
 
 def merged(at: Network) -> tuple[Matrix, Matrix]:
-    """Residual and Jacobian with one row, times √m, in place of m equal rows of X, and the mean of their targets."""
+    """Residual and Jacobian with one row, times √(cm), in place of m equal rows of X, and the mean of their targets; the loss is
+    ½c times a sum of squares."""
     k, groups = at.Y.cols, dict[tuple[mpf, ...], list[int]]()
     for i in range(at.X.rows):
         groups.setdefault(tuple(at.X[i, :]), []).append(i)
     f, J = at.residual + at.Y, at.jacobian
+    roots = [mp.sqrt(at.multiple * len(own)) for own in groups.values()]
     residual = [
-        [mp.sqrt(len(own)) * (f[own[0], o] - mpmath.fsum(at.Y[i, o] for i in own) / len(own)) for o in range(k)]
-        for own in groups.values()
+        [root * (f[own[0], o] - mpmath.fsum(at.Y[i, o] for i in own) / len(own)) for o in range(k)]
+        for own, root in zip(groups.values(), roots, strict=True)
     ]
-    rows = [[mp.sqrt(len(own)) * x for x in J[own[0] * k + o, :]] for own in groups.values() for o in range(k)]
+    rows = [
+        [root * x for x in J[own[0] * k + o, :]]
+        for own, root in zip(groups.values(), roots, strict=True)
+        for o in range(k)
+    ]
     return mpmath.matrix(residual), mpmath.matrix(rows)
 
 
@@ -265,7 +273,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     residual, J = merged(at)
     values = eigenvalues(J * J.T)
     least, largest, error = max(values[-1], mpf(0)) if J.rows <= J.cols else mpf(0), values[0], at.rounding
-    if min((abs(z - kink) for z, kink in at.to_kinks()), default=1) <= at.moved:
+    if min((abs(z - kink) for z, kink in at.to_kinks()), default=1) <= at.moved / mp.sqrt(at.multiple):
         error = 4 * largest  # on which side of a kink a pre-activation is, an enclosure need not know
     found = {
         "initial_gap": Reference(frobenius(residual) ** 2 / 2, frobenius(residual) * at.moved + at.moved**2),
@@ -276,12 +284,13 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         found["newton_step"] = newton_step(at, residual, J, mp.sqrt(max(least * (1 - NORMS) - error, mpf(0))), error)
     if "ball" in published:
         radius = mpf(published["ball"])
-        first = lipschitz(at, radius)
-        bend = min(first, sharper_lipschitz(at, radius))
+        root = mp.sqrt(at.multiple)
+        first = root * lipschitz(at, radius)
+        bend = min(first, root * sharper_lipschitz(at, radius))
         unsure = first - bend if error == 4 * largest else 0  # of which slopes the sharper one is
         margin, slack = kink_margin(at, radius)
         inside = margin is None or margin > 1
-        seen = largest_change(at, problem, _exact(weights), radius) if inside and radius > 0 else None
+        seen = root * largest_change(at, problem, _exact(weights), radius) if inside and radius > 0 else None
         found["lipschitz_J"] = Reference(bend, NORMS * bend + unsure, attained=seen)
         if margin is not None:
             found["kink_margin"] = Reference(margin, slack)

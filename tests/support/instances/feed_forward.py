@@ -197,8 +197,16 @@ def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
     if theorem == "feed-forward/minimum":
         return {name: lambda b=build: certified(*b(), theorem) for name, build in minima().items()}
 
-    def make(build: Callable[[], Problem]) -> Stored:
+    def make(build: Callable[[], Problem], loss: Callable[..., sf.SquaredLoss | sf.TorchLoss]) -> Stored:
         net, X, Y = build()
-        return certified(net, sf.SquaredLoss(X, Y), theorem)
+        return certified(net, loss(X, Y), theorem)
 
-    return {name: lambda b=build: make(b) for name, build in (families() | with_windows()).items()}
+    every = families() | with_windows()
+    squared = {name: lambda b=build: make(b, sf.SquaredLoss) for name, build in every.items()}
+    criteria = {"three layers with kinks": "mean", "equal rows, two outputs": "mean", "one layer": "sum"}
+    return squared | {
+        f"{name}, {how} of squares": lambda b=every[name], how=how: make(
+            b, partial(sf.TorchLoss, nn.MSELoss(reduction=how))
+        )
+        for name, how in criteria.items()
+    }
