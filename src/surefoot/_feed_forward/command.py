@@ -239,11 +239,6 @@ def _built(options: FeedForward) -> Built:
     samples, hidden, _ = DEFAULTS[options.seeks_minimum]
     samples = samples if options.samples is None else options.samples
     at_least_one("--samples", samples)
-    if options.theorem is not None and options.seeks_minimum != (options.theorem == minimum.THEOREM.id):
-        other = "squared" if options.seeks_minimum else "mse or cross-entropy"
-        raise ValueError(
-            f"--theorem {options.theorem} does not go with --loss {options.loss}; it speaks of --loss {other}"
-        )
     classes = options.loss == "cross-entropy"
     table = load(options, options.loss if classes else "")
     drawn = torch.randperm(len(table.train.X), generator=torch.Generator().manual_seed(options.seed))
@@ -253,7 +248,13 @@ def _built(options: FeedForward) -> Built:
     widths = [table.train.X.shape[1], *_widths(options.hidden or hidden), outputs]
     net = _network(widths, options.activation, options.seed)
     p = sum(parameter.numel() for parameter in net.parameters())
-    if p > Newton.LARGEST and isinstance(FeedForwardSystem().problem(net, loss), NetworkObjective):
+    minimal = isinstance(FeedForwardSystem().problem(net, loss), NetworkObjective)
+    if options.theorem is not None and minimal != (options.theorem == minimum.THEOREM.id):
+        other = "squared" if minimal else "mse or cross-entropy, with a weight decay"
+        raise ValueError(
+            f"--theorem {options.theorem} does not go with --loss {options.loss}; it speaks of --loss {other}"
+        )
+    if p > Newton.LARGEST and minimal:
         raise ValueError(
             f"--hidden {options.hidden or hidden} makes {p:,} trained numbers, and the Hessian of a minimum is taken of at most "
             f"{Newton.LARGEST:,}; use fewer units"
