@@ -217,6 +217,28 @@ def test_nearly_equal_rows_are_named() -> None:
     assert "rows 1 and 3 of X are nearly equal (relative distance 1e-13)" in failing(net, X, 1e-6).suggestion
 
 
+@pytest.mark.parametrize(
+    ("net", "rank"),
+    [
+        (sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1), seed=3), 13 - 3),
+        (sequential(nn.Linear(2, 3), nn.LeakyReLU(), nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1), seed=3), 20 - 3),
+        (sequential(nn.Linear(2, 9), nn.Identity(), nn.Linear(9, 1), seed=3), 3),
+        (sequential(nn.Linear(2, 9, bias=False), nn.Linear(9, 1, bias=False), nn.Linear(1, 1, bias=False), seed=3), 2),
+    ],
+    ids=["ReLU", "leaky ReLU", "linear", "linear without bias"],
+)
+def test_a_rank_that_no_weights_exceed_is_named(net: nn.Sequential, rank: int) -> None:
+    """And the Jacobian of random weights on many rows has it, or units that are dead on them."""
+    X = normal(rank + 1, 2, seed=2)
+    found = failing(net, X, 1e-6)
+    assert f"there are {rank + 1} outputs" in found.suggestion and f"rank {rank} at most" in found.suggestion
+    assert "sf.TorchLoss" in found.suggestion
+    weights = dict(net.named_parameters())
+    parts = torch.func.jacrev(lambda w: torch.func.functional_call(net, w, (normal(60, 2, seed=5),))[:, 0])(weights)
+    J = torch.cat([part.reshape(60, -1) for part in parts.values()], dim=1)
+    assert int(torch.linalg.matrix_rank(J, rtol=1e-10)) == rank
+
+
 def test_dead_units_are_a_failure() -> None:
     net = sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1), seed=3)
     with torch.no_grad():

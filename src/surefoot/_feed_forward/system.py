@@ -33,6 +33,7 @@ from .loss import NetworkLoss
 from .minimum import require_smooth, rounding, suggestion_for_minimum
 from .modules import Layer, build, exactly, extra, layers_of, linear_product, put_back, table, weights_of
 from .objective import NetworkObjective, TorchLoss
+from .ranks import INSTEAD, WIDER, without_rank
 from .steps import RULES
 from .words import WORDS
 
@@ -151,12 +152,11 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             return suggestion_for_minimum(loss, failed, quantities)
         if any("outputs than parameters" in name for name in failed):
             return (
-                "use a wider network or fewer rows: with more outputs (rows times those of the network) than parameters, the "
-                "Jacobian cannot have full row rank; whether training has converged to a minimum says "
-                "sf.certify(net, sf.TorchLoss(...))"
+                f"{WIDER}: with more outputs (rows times those of the network) than parameters, the Jacobian cannot have full "
+                f"row rank; {INSTEAD}"
             )
         if any("full row rank" in name for name in failed):
-            return self._nearest_kink(net, loss, 0.0) or _without_rank(loss)
+            return self._nearest_kink(net, loss, 0.0) or without_rank(loss, int(measured.sizes["p"]))
         if any("kink" in name for name in failed):
             return self._nearest_kink(net, loss, quantities["ball"]) + _also(theorem, measured)
         if failed:
@@ -311,29 +311,8 @@ def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]
     return NetworkObjective(found, layers, settings, frozen)
 
 
-NEARLY = 1e-3
-"""Rows nearer to each other than this share of the larger one are nearly equal."""
-
-
 def _also(theorem: Theorem, measured: Measured) -> str:
     """Whether there is a fit where descent to it is not guaranteed."""
     if theorem is exact_fit.THEOREM or not (isinstance(measured, Looked) and measured.holds(exact_fit.THEOREM)):
         return ""
     return f"; an exact fit is near already, to which Newton's steps lead: sf.certify(net, loss, {exact_fit.THEOREM.id!r}) holds"
-
-
-def _without_rank(loss: NetworkLoss) -> str:
-    """Why the Jacobian has no full row rank that can be certified."""
-    X = loss.merged[0]
-    apart, sizes = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist"), X.norm(dim=1)
-    near = (apart / torch.maximum(sizes[:, None], sizes).clamp_min(torch.finfo(X.dtype).tiny)).fill_diagonal_(math.inf)
-    if len(X) > 1 and float(near.min()) <= NEARLY:
-        first, second = (int(loss.groups.first[int(i)]) for i in divmod(int(near.argmin()), len(X)))
-        return (
-            f"rows {first} and {second} of X are nearly equal (relative distance {float(near.min()):.1g}), so that their outputs "
-            "nearly are: leave one out, or make them equal; equal rows are merged"
-        )
-    return (
-        "the Jacobian has no full row rank that can be certified: units may be dead or saturated; use a wider network, smaller "
-        "weights or fewer rows"
-    )
