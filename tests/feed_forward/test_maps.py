@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,9 @@ NETWORKS: dict[str, Callable[[], nn.Sequential]] = {
         nn.AvgPool2d(2, 1), nn.Conv2d(1, 2, 2), nn.Tanh(), nn.AvgPool2d(3, 2, 1), nn.Flatten(), nn.Linear(8, 2)
     ),
     "maxima": lambda: _two(nn.Conv2d(1, 3, 2), nn.MaxPool2d(2), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2)),
+    "a kink behind maxima": lambda: _two(
+        nn.Conv2d(1, 3, 2), nn.MaxPool2d(2), nn.LeakyReLU(0.1), nn.Flatten(), nn.Linear(12, 2)
+    ),
     "maxima that overlap": lambda: _two(
         nn.Conv2d(1, 2, 2), nn.LeakyReLU(0.3), nn.MaxPool2d(3, 2, 1), nn.Flatten(), nn.Linear(12, 2), seed=4
     ),
@@ -234,6 +238,24 @@ def test_a_run_is_accepted_at_both_levels(name: str, tmp_path: Path) -> None:
     for level in ("fast", "exact"):
         assert check(tmp_path, level).outcome is Outcome.ACCEPT
     assert sf.certify(net, loss).initial_gap == pytest.approx(run.gaps[-1], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["two convolutions", "maxima", "a block"])
+def test_equal_rows_are_merged(name: str) -> None:
+    net = NETWORKS[name]()
+    X = normal(ROWS, 30, seed=1)[[0, 1, 0, 2]]
+    loss = sf.SquaredLoss(X, net(X).detach() + 1e-6 * normal(4, 2, seed=2))
+    system: Any = system_of(net)
+    problem, at = system.problem(net, loss), measured(net, loss)
+    J = jacobian(problem, system.reduced(net, problem)).numpy()
+    assert J.shape[0] == 2 * ROWS
+    assert np.linalg.norm(at.gram.value - J @ J.T) <= at.gram.error + 1e-12 * np.linalg.norm(J) ** 2
+
+
+def test_weights_in_float32_are_certified_as_their_copy() -> None:
+    net = NETWORKS["two convolutions"]().float()
+    loss = data(copy.deepcopy(net).double())
+    assert sf.certify(net, loss) == sf.certify(copy.deepcopy(net).double(), loss)
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------

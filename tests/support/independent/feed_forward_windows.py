@@ -13,7 +13,8 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
-from .feed_forward import ACTIVATIONS, LOSS, NORMS, Activation, Arrays, Settings, largest_symmetric, newton_step
+from .feed_forward import LOSS, NORMS, Arrays, largest_symmetric, newton_step
+from .feed_forward_activations import ACTIVATIONS, Activation, Settings
 from .reference import UNIT, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares
 
 Vector = list[mpf]
