@@ -26,6 +26,8 @@ from memory_cases import (
     certifiable_steps,
     check_run,
     equilibrium_backward,
+    feed_forward,
+    feed_forward_certify,
     implicit_certify,
     implicit_descend,
     inverse_train,
@@ -167,6 +169,17 @@ CASES = (
         ({"N": 1000, "d": 10, "m": 600}, {"N": 2000, "d": 10, "m": 600}),
     ),
     Case(
+        "feed-forward: certify",
+        "7.6 (N k)^2 + 20 N h",
+        feed_forward_certify,
+        {"N": 4, "k": 2, "d": 5, "h": 8},
+        (
+            {"N": 60, "k": 10, "d": 20, "h": 64},
+            {"N": 120, "k": 10, "d": 20, "h": 64},
+            {"N": 1200, "k": 1, "d": 20, "h": 64},
+        ),
+    ),
+    Case(
         "step-sizes: certify",
         "1.4 N b d",
         step_sizes_certify,
@@ -295,6 +308,13 @@ CASES = (
         check_run(certifiable_implicit, "implicit/measured"),
         {"N": 5, "d": 6, "m": 20},
         ({"N": 50, "d": 60, "m": 400}, {"N": 100, "d": 110, "m": 400}, {"N": 50, "d": 60, "m": 700}),
+    ),
+    Case(
+        "checker, fast: feed-forward",
+        "7.3 (N k)^2",
+        check_run(feed_forward),
+        {"N": 4, "k": 2, "d": 5, "h": 8},
+        ({"N": 60, "k": 10, "d": 20, "h": 64}, {"N": 120, "k": 10, "d": 20, "h": 64}),
     ),
     Case(
         "checker, fast: step-sizes",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import surefoot as sf
 from surefoot._inverse.training import train as train_inverse
@@ -140,6 +140,24 @@ def step_sizes_certify(s: Sizes) -> Work:
     problems = least_squares(s)
     net = sf.nn.StepSizeNet.orthogonal((2, 2, s["h"]))
     return lambda: sf.certify(net, problems)
+
+
+# -- feed-forward networks ---------------------------------------------------------------------------------------------------
+
+
+def feed_forward(s: Sizes) -> tuple[torch.nn.Sequential, sf.SquaredLoss]:
+    """Two hidden layers of width h with GELU, near a fit."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        hidden = [nn.Linear(s["d"], s["h"]), nn.GELU(), nn.Linear(s["h"], s["h"]), nn.GELU()]
+        net = nn.Sequential(*hidden, nn.Linear(s["h"], s["k"])).double()
+    X = normal(s["N"], s["d"])
+    return net, sf.SquaredLoss(X, net(X).detach() + 1e-10 * normal(s["N"], s["k"], seed=1))
+
+
+def feed_forward_certify(s: Sizes) -> Work:
+    net, loss = feed_forward(s)
+    return lambda: sf.certify(net, loss)
 
 
 # -- matrices -------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -82,12 +83,12 @@ class Measured:
     @cached_property
     def gram(self) -> Approximation:
         """JJᵀ (n, n), n = G k, exactly symmetric."""
-        parts = [
+        parts = (  # two of them are in memory at a time
             layer.gram(self.problem.groups, back)
             for layer, (_, back) in zip(self.layers, self.backward, strict=True)
             if layer.kind.parameters
-        ]
-        return sum(parts[1:], parts[0])
+        )
+        return reduce(add, parts)
 
     @cached_property
     def singular_values(self) -> tuple[Interval, Interval]:
