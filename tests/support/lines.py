@@ -30,6 +30,7 @@ ASIDE = {
     "replay.py": "claim L3",
     "tracing.py": "a theorem as data",
     "rigor/functions.py": "feed-forward",
+    "rigor/many_norms.py": "feed-forward",
     "rigor/normal.py": "feed-forward",
     "linear_maps.py": "two-layer",
 }
