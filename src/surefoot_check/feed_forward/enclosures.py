@@ -21,6 +21,7 @@ from ..rigor.balls import arb_matrix, ball, frobenius
 from ..rigor.bounds import Array, up, witnesses
 from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import Interval, bounded, root_down
+from .groups import Groups
 from .layer import WIDEST, Layer
 from .lipschitz import LayerBounds, is_below, symmetric_bend
 from .network import Network, moving_kinks
@@ -64,9 +65,14 @@ class Measured:
     def backward(self) -> list[tuple[Approximation, Approximation]]:
         """For each layer ∂f/∂a and ∂f/∂z (G k, outputs), output by output of one row of each group, times √m; those of the last
         are equal."""
-        k, groups, count = self.problem.Y.shape[1], self.problem.groups, len(self.layers)
+        k, groups = self.problem.Y.shape[1], self.problem.groups
         roots = np.repeat(groups.roots.value, k)[:, None]
         ends = Approximation(roots * np.tile(np.eye(k), (len(groups.first), 1)), up(k * groups.roots.error))
+        return self.backwards(ends, groups)
+
+    def backwards(self, ends: Approximation, groups: Groups) -> list[tuple[Approximation, Approximation]]:
+        """The same of S_if with as many matrices S_i as groups, one below the other in ``ends`` (·, k)."""
+        count, each = len(self.layers), len(ends.value) // len(groups.first)
         of_outputs, found = {count: ends}, []
         for number in range(count, 0, -1):
             layer, back = self.layers[number - 1], of_outputs[number]
@@ -74,7 +80,8 @@ class Measured:
                 _add(of_outputs, layer.kind.skip, back)
             if number < count:
                 slopes = groups.one_of_each(layer.slopes)
-                back = back * Approximation(np.repeat(slopes.value, k, axis=0), up(math.sqrt(k) * slopes.error, 2))
+                repeated = np.repeat(slopes.value, each, axis=0)
+                back = back * Approximation(repeated, up(math.sqrt(each) * slopes.error, 2))
             found.insert(0, (of_outputs[number], back))
             if number > 1:
                 _add(of_outputs, number - 1, layer.pulled(groups, back))
@@ -125,8 +132,12 @@ class Measured:
     @cached_property
     def centre(self) -> Centre:
         """What the sharper lemma on the change of the Jacobian asks of the layers."""
-        parts = zip(self.layers, self.backward, strict=True)
-        return Centre([layer.values(self.problem.groups, *back) for layer, back in parts], self.problem.level)
+        return self.centre_of(self.backward, self.problem.groups)
+
+    def centre_of(self, backward: list[tuple[Approximation, Approximation]], groups: Groups) -> Centre:
+        """The same of ``backwards``."""
+        parts = zip(self.layers, backward, strict=True)
+        return Centre([layer.values(groups, *back) for layer, back in parts], self.problem.level)
 
     def lipschitz(self, radius: float) -> float:
         """Upper bound of Λ on the ball of this radius; infinite where there is none."""
@@ -149,10 +160,7 @@ class Measured:
 
     def lipschitz_by_rows(self, radius: float) -> float:
         """That of Lemma 3."""
-        from flint import ctx
-
-        with ctx.workprec(PRECISION):
-            return largest_eigenvalue([[ball(x) for x in row] for row in bend_matrix(self.centre, radius).tolist()])
+        return bend(self.centre, radius)
 
     @property
     def in_balls(self) -> list[LayerBounds]:
@@ -196,6 +204,14 @@ class Measured:
 def _add(parts: dict[int, Approximation], number: int, part: Approximation) -> None:
     """Add to the part of that number."""
     parts[number] = parts[number] + part if number in parts else part
+
+
+def bend(centre: Centre, radius: float) -> float:
+    """Upper bound of the largest eigenvalue of ``bend_matrix``."""
+    from flint import ctx
+
+    with ctx.workprec(PRECISION):
+        return largest_eigenvalue([[ball(x) for x in row] for row in bend_matrix(centre, radius).tolist()])
 
 
 def has_sharper_bound(problem: Network) -> bool:

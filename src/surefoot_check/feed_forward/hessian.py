@@ -24,12 +24,13 @@ from ..rigor.bounds import ETA, UNIT_ROUNDOFF, Array, frobenius_upper, up
 from ..rigor.exact import softmax
 from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import Interval, bounded
-from .enclosures import PRECISION, Measured, largest_eigenvalue
+from .enclosures import PRECISION, Measured, has_sharper_bound, largest_eigenvalue
 from .gradient import half_square
 from .layer import Layer
 from .lipschitz import along, norm, symmetric
 from .network import Objective
 from .sharp_centre import weighted
+from .sharp_hessian import ByLayers, RowWise
 from .smooth import SMOOTH
 
 SECOND = {False: 1.0, True: 0.5}
@@ -143,11 +144,12 @@ class Curvature:
         return Approximation(K.value.reshape(-1, p), K.error)
 
     @cached_property
-    def hessian(self) -> Approximation:
-        """∇²L (p, p), exactly symmetric."""
+    def parts(self) -> tuple[Approximation, Approximation]:
+        """c T_LᵀℓʺT_L and the rest of ∇²L (p, p), both exactly symmetric."""
         places, layers = self.places, self.at.layers
         p = places[-1]
-        H, T = Approximation(np.zeros((p, p))), self._direct(0)
+        outer = rest = Approximation(np.zeros((p, p)))
+        T = self._direct(0)
         for number, layer in enumerate(layers):
             if number:
                 G = weighted(T, layers[number - 1].slopes)
@@ -155,13 +157,20 @@ class Curvature:
                     K = self._mixed(number, G)
                     both = np.zeros((p, p))
                     both[places[number] : places[number] + layer.W.size] = K.value
-                    H = H + Approximation(both, K.error) + Approximation(both.T, K.error)
+                    rest = rest + Approximation(both, K.error) + Approximation(both.T, K.error)
                 T = self._next(number, G)
-            inner = self._output_part(T) if number == len(layers) - 1 else weighted(T, self.back[number][1])
-            H = H + self._product(*(Approximation(A.value.reshape(-1, p), A.error) for A in (T, inner)))
-        H = H + Approximation(np.diag(np.full(p, self.problem.decay)))
-        rounding = 2.0 * UNIT_ROUNDOFF * frobenius_upper(H.value) + 2.0 * ETA * H.value.size
-        return Approximation(0.5 * (H.value + H.value.T), up(H.error + rounding, 4))
+            last = number == len(layers) - 1
+            inner = self._output_part(T) if last else weighted(T, self.back[number][1])
+            product = self._product(*(Approximation(A.value.reshape(-1, p), A.error) for A in (T, inner)))
+            outer, rest = (product, rest) if last else (outer, rest + product)
+        rest = rest + Approximation(np.diag(np.full(p, self.problem.decay)))
+        return symmetrised(outer), symmetrised(rest)
+
+    @cached_property
+    def hessian(self) -> Approximation:
+        """∇²L (p, p), exactly symmetric."""
+        outer, rest = self.parts
+        return outer + rest
 
     @cached_property
     def eigenvalues(self) -> tuple[Interval, Interval]:
@@ -170,8 +179,20 @@ class Curvature:
         (least, most), (lowest, highest) = symmetric_extremes(H.value, self.problem.level, H.error)
         return (max(0.0, least), max(0.0, most)), (max(0.0, lowest, -most), max(highest, -least))
 
+    @cached_property
+    def rows(self) -> RowWise:
+        """What the sharper lemma on the change of the Hessian asks of the network."""
+        outer = self.parts[0]
+        largest = symmetric_extremes(outer.value, self.problem.level, outer.error)[1][1]
+        return RowWise(self.problem, self.at, self.outcome, self._scaled(self.slope), max(0.0, largest))
+
     def lipschitz(self, radius: float) -> float:
         """Upper bound of the Lipschitz constant of the Hessian on the ball of this radius; infinite where there is none."""
+        by_layers, bent = self.by_layers(radius)
+        return min(by_layers, self.rows.bound(radius, bent)) if has_sharper_bound(self.problem) else by_layers
+
+    def by_layers(self, radius: float) -> tuple[float, ByLayers]:
+        """That of Lemma 2 in ball arithmetic, and what Lemma 5 takes of it."""
         from flint import ctx
 
         layers, entropy = self.at.layers, self.problem.entropy
@@ -191,8 +212,10 @@ class Curvature:
             mass = ball(self.problem.largest_mass)
             second, third = mass * SECOND[entropy], mass * THIRD[entropy]
             slope = ball(self.slope.norm()) + second * c * rho
-            total: Any = rational(self.problem.scale) * (third * r * c * c + 3 * second * c * m + slope * q)
-            return float_above(total) if total.is_finite() else math.inf
+            scale = rational(self.problem.scale)
+            bent = scale * slope * q
+            total = scale * (third * r * c * c + 3 * second * c * m) + bent
+            return finite_above(total), ByLayers(*map(finite_above, (r, ball(1.0) * m, bent)))
 
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
         """Enclosures of the quantities in ``minimum.DIRECTIONS``; those of the ball for its radius, ``ball``."""
@@ -202,6 +225,17 @@ class Curvature:
         if radius >= 0.0:
             found["lipschitz_H"] = 0.0, self.lipschitz(radius)
         return bounded(found)
+
+
+def symmetrised(A: Approximation) -> Approximation:
+    """½(A + Aᵀ), which is no farther from what is symmetric."""
+    rounding = 2.0 * UNIT_ROUNDOFF * frobenius_upper(A.value) + 2.0 * ETA * A.value.size
+    return Approximation(0.5 * (A.value + A.value.T), up(A.error + rounding, 4))
+
+
+def finite_above(x: Any) -> float:
+    """The float above a ball; infinite of one that is not finite."""
+    return float_above(x) if x.is_finite() else math.inf
 
 
 def gap_bounds(problem: Objective, weights: Mapping[str, Array]) -> Interval:

@@ -13,7 +13,7 @@ import numpy as np
 from mpmath import mp, mpf
 
 from .feed_forward_activations import ACTIVATIONS
-from .feed_forward_sharper import norms_of_rows, sharper_lipschitz
+from .feed_forward_sharper import norms_of_rows, sharper_change, sharper_lipschitz
 from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares, solve
 
 Arrays = Mapping[str, Array]
@@ -268,14 +268,15 @@ class _Objective:
     def at(self, weights: dict[str, Matrix]) -> Network:
         return Network(self.problem, weights)
 
-    def slopes(self, at: Network) -> Matrix:
-        """∇ℓ, row by row; the residual of the network is f - Y."""
-        if not self.entropy:
-            return at.residual
+    def softmax(self, at: Network) -> Matrix:
+        """Of f, row by row; the residual of the network is f - Y."""
         f = at.residual + at.Y
         rows = [[mp.exp(z) for z in f[i, :]] for i in range(f.rows)]
-        p = [[mass * x / mpmath.fsum(row) for x in row] for row, mass in zip(rows, self.masses, strict=True)]
-        return mpmath.matrix(p) - self.targets
+        return mpmath.matrix([[x / mpmath.fsum(row) for x in row] for row in rows])
+
+    def slopes(self, at: Network) -> Matrix:
+        """∇ℓ, row by row."""
+        return mpmath.diag(self.masses) * self.softmax(at) - self.targets if self.entropy else at.residual
 
     def gradient(self, weights: dict[str, Matrix]) -> Matrix:
         """∇L, unit by unit: the row of W, then the bias."""
@@ -298,7 +299,7 @@ class _Objective:
         return mpmath.matrix([[columns[j][i] for j in order] for i in range(len(columns))])
 
     def change(self, at: Network, radius: mpf) -> mpf:
-        """The bound of the change of the Hessian, by the recursion of the lemma."""
+        """The smaller bound of the change of the Hessian, by the recursion of the lemma or row by row."""
         found = [(frobenius(c), frobenius(r), largest_symmetric(M)) for c, r, M in along(at, radius)]
         q = mpf(0)
         for index in range(1, len(at.W)):
@@ -316,7 +317,8 @@ class _Objective:
         most = max(self.masses)
         second, third = (most / 2, most * mp.sqrt(6) / 9) if self.entropy else (mpf(1), mpf(0))
         slopes = frobenius(self.slopes(at)) + second * c * radius
-        return self.scale * (third * r * c**2 + 3 * second * c * m + slopes * q)
+        first = self.scale * (third * r * c**2 + 3 * second * c * m + slopes * q)
+        return min(first, sharper_change(self, at, radius, r, m, self.scale * slopes * q)) if len(at.W) > 1 else first
 
 
 def _order(at: Network, weights: dict[str, Matrix]) -> Iterator[int]:

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 from .reference import Matrix, eigenvalues, norm, root_of_squares
 
 if TYPE_CHECKING:
-    from .feed_forward import Network
+    from .feed_forward import Network, _Objective
 
 
 def norms_of_rows(A: Matrix) -> list[mpf]:
@@ -107,9 +107,11 @@ def _on_the_ball(
     return found, root_of_squares(drift)
 
 
-def sharper_lipschitz(at: Network, radius: mpf) -> mpf:
-    """Λ of the lemma that goes row by row; 0 of a single layer."""
+def sharper_lipschitz(at: Network, radius: mpf, roots: list[Matrix] | None = None) -> mpf:
+    """Λ of the lemma that goes row by row, of the outputs of each row times its root; 0 of a single layer."""
     count, back = len(at.W), at.back
+    if roots is not None:
+        back = [[root * B for root, B in zip(roots, of, strict=True)] for of in back]
     rows = [_Around(at, back, i, radius) for i in range(at.X.rows)]
     n, M = mpmath.zeros(count), mpmath.zeros(count)
     longest = [max(row.inputs[k] for row in rows) for k in range(count)]
@@ -144,3 +146,47 @@ def sharper_lipschitz(at: Network, radius: mpf) -> mpf:
     for index in range(count - 1):
         M += n[index, :].T * n[index, :]
     return max(eigenvalues(M)[0], mpf(0))
+
+
+def sharper_change(objective: _Objective, at: Network, radius: mpf, row: mpf, bend: mpf, third: mpf) -> mpf:
+    """Λ_3 of the lemma that goes row by row, with bounds of a row of ḟ, of f̈ and of c g·f⃛ by the one that goes by layers."""
+    k, J, rows = at.Y.cols, at.jacobian, range(at.X.rows)
+    g, ones = objective.scale * objective.slopes(at), mpmath.ones(at.Y.cols, 1)
+    p = [objective.softmax(at)[i, :] if objective.entropy else None for i in rows]
+    apart = [mpmath.eye(k) if of is None else mpmath.eye(k) - ones * of for of in p]
+    roots = [
+        mp.sqrt(objective.scale * mass) * (E if of is None else _scaled([mp.sqrt(x) for x in of], E))
+        for mass, of, E in zip(objective.masses, p, apart, strict=True)
+    ]
+    blocks = [J[i * k : (i + 1) * k, :] for i in rows]
+    stacked = mpmath.matrix([x for S, block in zip(roots, blocks, strict=True) for x in (S * block).tolist()])
+    farthest = max(norm for E, block in zip(apart, blocks, strict=True) for norm in norms_of_rows(E * block))
+    bent, moved = sharper_lipschitz(at, radius, roots), radius * row
+    stretched = mp.exp(mp.sqrt(2) * moved / 2) if objective.entropy else mpf(1)
+    size = stretched * (norm(stacked) + radius * bent)
+    found = 3 * size * stretched * bent + (_of_units(objective, at, g, radius, moved) if len(at.W) == 2 else third)
+    return found + (farthest + radius * mp.sqrt(2) * bend + moved * row / 2) * size**2 * objective.entropy
+
+
+def _of_units(objective: _Objective, at: Network, g: Matrix, radius: mpf, moved: mpf) -> mpf:
+    """max_j(τ_j + 2/√3 χ_j) of one hidden layer, and what it grows by on the ball."""
+    x, V, trained = at.inputs[0], at.W[1], at.trains[1][0]
+    activation, settings = at.activations[0]
+    assert activation.largest_third is not None
+    third, sizes, lengths = activation.largest_third(settings), norms_of_rows(g), norms_of_rows(x)
+    step = radius if trained else mpf(0)
+    change = objective.scale * max(objective.masses) * (mpf(1) / 2 if objective.entropy else 1) * moved
+    share = 2 / mp.sqrt(3) if trained else mpf(0)
+    pulled, units = g * V, []
+    for j in range(V.cols):
+        bends = [abs(activation.bend(z, settings)) for z in at.z[0][:, j]]
+        tau = _sixteenth(_scaled([mp.sqrt(abs(q) * third) for q in pulled[:, j]], x)) ** 2
+        chi = _sixteenth(_scaled([mp.sqrt(size * b) for size, b in zip(sizes, bends, strict=True)], x)) ** 2
+        units.append(max(lengths) * tau + share * chi)
+    grown = mpf(0)
+    for i, (size, length) in enumerate(zip(sizes, lengths, strict=True)):
+        bend = max(abs(activation.bend(z, settings)) for z in at.z[0][i, :])
+        more = third * ((norm(V) + step) * change + step * size)
+        curved = change * bend + (size + change) * third * radius * length
+        grown += (max(lengths) * more + share * curved) * length**2
+    return max(units) + grown
