@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from good_runs import nearly_fitted
 import surefoot as sf
 from surefoot._core.engine import Iterate
 from surefoot._core.registry import SYSTEMS, descendable_of
-from surefoot._core.steps import Constant, StepRule
+from surefoot._core.steps import Constant, SafeguardedBB, StepRule
 from surefoot._core.system import Descendable
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 
@@ -97,3 +98,22 @@ def test_the_error_names_what_is_missing_and_what_to_use() -> None:
         TypeError, match=r"steps='local' needs printed .* 'linear-resnet' has not; use one of 'certified-bb'"
     ):
         sf.descend(net, loss, sf.steps.Local(), progress=False)
+
+
+class _Refusing(SafeguardedBB):
+    """Admits nothing, and has no safe step."""
+
+    name = "refusing"
+
+    def safe(self, engine: Any) -> float:
+        return 0.0
+
+    def admits(self, engine: Any, eta: float, safe: float) -> bool:
+        return False
+
+
+def test_a_proposal_that_nothing_admits_is_not_shrunk_for_ever() -> None:
+    rule = _Refusing()
+    rule.start(None, None)
+    iterate = SimpleNamespace(gradient_squared=1.0, safe_step=1.0)
+    assert rule.step(SimpleNamespace(iterate=iterate, alignment=0.0)) == 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -116,6 +118,50 @@ class BarzilaiBorwein(StepRule):
 
     def restore(self, state: dict[str, float]) -> None:
         self._step, self._squared = state["step"], state["squared"]
+
+
+class SafeguardedBB(StepRule):
+    """Barzilai-Borwein steps that are shrunk until a test admits them, and at last replaced by a safe step. Goes before the rule
+    of safe steps among the bases of a class."""
+
+    needs = BarzilaiBorwein.needs | {"trial"}
+    SHRINK = 0.7
+
+    def start(self, loss: Any, certificate: Certificate | None) -> None:
+        self._proposal = BarzilaiBorwein()
+        self._proposal.start(loss, certificate)
+        self.adopt(loss, certificate)
+
+    def adopt(self, loss: Any, certificate: Certificate | None) -> None:
+        super().start(loss, certificate)
+        self._taken = 0
+
+    @abstractmethod
+    def safe(self, engine: Any) -> float:
+        """A step that needs no test."""
+
+    @abstractmethod
+    def admits(self, engine: Any, eta: float, safe: float) -> bool:
+        """Whether a step above the safe one may be taken; it is the ``_taken``-th since the certificate."""
+
+    def step(self, engine: Any) -> float:
+        self._taken += 1
+        safe, eta = self.safe(engine), self._proposal.step(engine)
+        while max(safe, sys.float_info.min) < eta < math.inf:  # what is below cannot be shrunk for ever
+            if self.admits(engine, eta, safe):
+                break
+            eta *= self.SHRINK
+        else:
+            eta = safe
+        self._proposal.taken(eta, engine.iterate.gradient_squared)
+        return eta
+
+    def state(self) -> dict[str, float]:
+        return {"taken": float(self._taken), **state_of(self._proposal)}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._taken = int(state["taken"])
+        restore_proposal(self._proposal, state)
 
 
 class Polyak(StepRule):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +10,7 @@ from surefoot_check.feed_forward import exact_fit, local, minimum
 
 from .._core.certificate import Certificate
 from .._core.engine import Weights
-from .._core.steps import SHARED_RULES, BarzilaiBorwein, StepRule, restore_proposal, state_of
+from .._core.steps import SHARED_RULES, SafeguardedBB, StepRule
 from .directions import PseudoInverse, jacobian, parted
 from .engine import Engine, Fit, Iterate, Stationary, inner
 from .planner import STATES
@@ -45,7 +44,7 @@ def admitted(certificate: Certificate, iterate: Iterate, eta: float, taken: int)
     return gap <= certificate.bound(taken) and bool(theorem.potential(q, gap, distance) <= q[theorem.start])
 
 
-class CertifiedBB(Floor):
+class CertifiedBB(SafeguardedBB, Floor):
     """Barzilai-Borwein steps under the certificate; the default.
 
     A proposal is taken if it ends in the ball, with V at most what it is at the start and with a gap that the certificate
@@ -53,36 +52,13 @@ class CertifiedBB(Floor):
     """
 
     name = "certified-bb"
-    needs = BarzilaiBorwein.needs | {"trial", "distance_after"}
-    SHRINK = 0.7
+    needs = SafeguardedBB.needs | Floor.needs | {"distance_after"}
 
-    def start(self, loss: Any, certificate: Certificate | None) -> None:
-        super().start(loss, certificate)
-        self._proposal = BarzilaiBorwein()
-        self._proposal.start(loss, certificate)
-        self._taken = 0
+    def safe(self, engine: Engine) -> float:
+        return Floor.step(self, engine)
 
-    def step(self, engine: Engine) -> float:
-        floor = super().step(engine)
-        self._taken += 1
-        eta = floor if self._certificate is None else self._accepted(engine, self._certificate, floor)
-        self._proposal.taken(eta, engine.iterate.gradient_squared)
-        return eta
-
-    def _accepted(self, engine: Engine, certificate: Certificate, floor: float) -> float:
-        eta = self._proposal.step(engine)
-        while eta > floor and math.isfinite(eta):
-            if admitted(certificate, engine.iterate, eta, self._taken):
-                return eta
-            eta *= self.SHRINK
-        return floor
-
-    def state(self) -> dict[str, float]:
-        return {"taken": float(self._taken), **state_of(self._proposal)}
-
-    def restore(self, state: dict[str, float]) -> None:
-        self._taken = int(state["taken"])
-        restore_proposal(self._proposal, state)
+    def admits(self, engine: Engine, eta: float, safe: float) -> bool:
+        return self._certificate is not None and admitted(self._certificate, engine.iterate, eta, self._taken)
 
 
 class Turned(Floor):

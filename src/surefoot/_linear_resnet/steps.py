@@ -9,7 +9,7 @@ from surefoot_check.statement import SLACK
 
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
-from .._core.steps import SHARED_RULES, BarzilaiBorwein, StepRule, restore_proposal, state_of
+from .._core.steps import SHARED_RULES, SafeguardedBB, StepRule
 from .engine import SubspaceEngine
 
 
@@ -40,7 +40,7 @@ class Smooth(StepRule):
         return q["gamma"] / float(local.smoothness(q, engine.iterate.gap)) * (1.0 - SLACK)
 
 
-class CertifiedBB(Smooth):
+class CertifiedBB(SafeguardedBB, Smooth):
     """Barzilai-Borwein steps under the certificate; the default.
 
     A proposal is taken if the gap falls by (1-γ/2) η ‖∇‖² at least (remark 4 of the theorem) and ends at most where γ/K_t or the
@@ -48,44 +48,19 @@ class CertifiedBB(Smooth):
     """
 
     name = "certified-bb"
-    needs = BarzilaiBorwein.needs | {"trial"}
-    SHRINK = 0.7
 
-    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
-        self._proposal = BarzilaiBorwein()
-        self._proposal.start(loss, certificate)
-        self.adopt(loss, certificate)
+    def safe(self, engine: SubspaceEngine) -> float:
+        return Smooth.step(self, engine)
 
-    def adopt(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
-        super().start(loss, certificate)
-        self._taken = 0
-
-    def step(self, engine: SubspaceEngine) -> float:
+    def admits(self, engine: SubspaceEngine, eta: float, safe: float) -> bool:
         iterate, certificate = engine.iterate, self._certificate
-        self._taken += 1
-        safe = super().step(engine)
         gamma, goal = 1.0, math.inf
         if certificate is not None and certificate.holds:
             q = certificate.quantities
             gamma = q["gamma"]
             goal = max((1.0 - float(local.decrease(q, safe))) * iterate.gap, certificate.bound(self._taken))
-        eta = self._proposal.step(engine)
-        while eta > safe and math.isfinite(eta):
-            gap = iterate.trial(eta)
-            if gap <= goal and gap <= iterate.gap - (1.0 - 0.5 * gamma) * eta * iterate.gradient_squared:
-                break
-            eta *= self.SHRINK
-        else:
-            eta = safe
-        self._proposal.taken(eta, iterate.gradient_squared)
-        return eta
-
-    def state(self) -> dict[str, float]:
-        return {"taken": float(self._taken), **state_of(self._proposal)}
-
-    def restore(self, state: dict[str, float]) -> None:
-        self._taken = int(state["taken"])
-        restore_proposal(self._proposal, state)
+        gap = iterate.trial(eta)
+        return gap <= goal and gap <= iterate.gap - (1.0 - 0.5 * gamma) * eta * iterate.gradient_squared
 
 
 RULES: dict[str, type[StepRule]] = {
