@@ -163,7 +163,7 @@ def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path
         "--samples",
         "20",
     ]
-    train = [*arguments, "--optimizer-steps", "40", "--require-certificate"]
+    train = [*arguments, "--optimizer", "adam", "--optimizer-steps", "40", "--require-certificate"]
     outcome = run("train", *train, "--out", tmp_path / "run", "--json")
     assert outcome.code == 0, outcome.err
     record = outcome.json
@@ -188,7 +188,7 @@ def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path
 def test_a_regression_is_trained_to_a_minimum_without_a_finish(run, table: Path, tmp_path: Path) -> None:
     """Theorem C after L-BFGS alone, of the weights that it left."""
     arguments = small(table, "--loss", "mse", "--weight-decay", "0.1", "--hidden", "2", "--activation", "softplus")
-    outcome = run("train", *arguments, "--optimizer", "lbfgs", "--finish", "none", "--out", tmp_path / "run", "--json")
+    outcome = run("train", *arguments, "--finish", "none", "--out", tmp_path / "run", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.json["certificate"]["status"] == "holds" and "finished" not in outcome.json["problem"]
-    assert outcome.json["problem"]["weight_decay"] == 0.1
+    assert outcome.json["problem"]["weight_decay"] == 0.1 and " steps of lbfgs, " in outcome.json["problem"]["trained"]

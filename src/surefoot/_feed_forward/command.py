@@ -139,9 +139,12 @@ class Train(Training, FeedForward):
     certify, descend, audit and evaluate."""
 
     optimizer: Annotated[
-        Literal["adam", "lbfgs", "sgd"],
-        arg(help="What trains the network, on all rows, until a fit or a minimum is guaranteed; not with --weights."),
-    ] = "adam"
+        Literal["auto", "adam", "lbfgs", "sgd"],
+        arg(
+            help="What trains the network, on all rows, until a fit or a minimum is guaranteed; not with --weights. auto is "
+            "lbfgs with a weight decay, else adam."
+        ),
+    ] = "auto"
     learning_rate: Annotated[
         float | None,
         arg(
@@ -186,8 +189,9 @@ class Train(Training, FeedForward):
             return replace(built, shown=_shown(built.facts))
         watch = None
         if self.weights is None:
-            watch = fit(built.net, built.loss, self.optimizer, self.learning_rate, steps)
-            built.facts["trained"] = _trained(watch, self.optimizer)
+            optimizer = {"auto": "lbfgs" if self.seeks_minimum else "adam"}.get(self.optimizer, self.optimizer)
+            watch = fit(built.net, built.loss, optimizer, self.learning_rate, steps)
+            built.facts["trained"] = _trained(watch, optimizer)
         if finish != "none":
             norms = finished(built.net, built.loss, FINISHES[finish](), LONGEST)
             built.facts["finished"] = _finished(finish, norms)
@@ -207,8 +211,9 @@ class Train(Training, FeedForward):
         if above is None or not run.certificate.holds:
             return
         reached = "reached as far as float64 can tell; " if run.gaps and run.gaps[0] <= run.resolution else ""
-        said = f"{reached}the objective of the certified weights is at most {number(above)} above its value there"
-        screen.pairs({"minimum": said})
+        screen.say(
+            f"  minimum: {reached}the objective of the certified weights is at most {number(above)} above its value there"
+        )
 
 
 def _trained(watch: Watch, optimizer: str) -> str:
