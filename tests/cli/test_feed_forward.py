@@ -185,6 +185,15 @@ def test_a_classifier_is_trained_to_a_minimum(run, classes: Path, tmp_path: Path
 
 
 @pytest.mark.usefixtures("without_report")
+def test_a_mean_without_decay_is_fitted_exactly(run, table: Path, tmp_path: Path) -> None:
+    outcome = run("train", *small(table, "--loss", "mse", "--weight-decay", "0"), "--out", tmp_path / "run", "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["certificate"]["theorem"] == "feed-forward/local" and outcome.json["result"]["certified"]
+    assert " steps of adam, " in outcome.json["problem"]["trained"] and "finished" not in outcome.json["problem"]
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+
+
+@pytest.mark.usefixtures("without_report")
 def test_a_regression_is_trained_to_a_minimum_without_a_finish(run, table: Path, tmp_path: Path) -> None:
     """Theorem C after L-BFGS alone, of the weights that it left."""
     arguments = small(table, "--loss", "mse", "--weight-decay", "0.1", "--hidden", "2", "--activation", "softplus")

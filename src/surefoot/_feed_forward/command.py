@@ -54,7 +54,7 @@ class FeedForward(Rows, Question):
         Literal["squared", "mse", "cross-entropy"],
         arg(
             help="squared: ½‖f(X) - Y‖², to be fitted exactly. mse, cross-entropy: torch's mean over the rows, with a weight "
-            "decay; a strict local minimum is sought."
+            "decay, of which a strict local minimum is sought; mse with a decay of 0 is fitted exactly."
         ),
     ] = "squared"
     weight_decay: Annotated[
@@ -119,7 +119,7 @@ class FeedForward(Rows, Question):
     @property
     def seeks_minimum(self) -> bool:
         """Whether a minimum is sought rather than an exact fit."""
-        return self.loss != "squared"
+        return self.loss == "cross-entropy" or self.decay > 0.0
 
     def build(self) -> Built:
         return _built(self)

@@ -14,6 +14,7 @@ from surefoot_check.feed_forward.lipschitz import symmetric_bend
 from surefoot_check.feed_forward.sharp import bend_matrix
 from surefoot_check.feed_forward.state import StateTheorem, size
 from surefoot_check.numbers import Quantities
+from surefoot_check.rigor.bounds import Array
 from surefoot_check.statement import SLACK, Schedule, Segment
 
 from .._core.plans import Plan
@@ -34,18 +35,17 @@ LATEST = 1e15
 """Iteration after which the last segment begins in any case."""
 
 
+def bends(at: Measured, radius: float) -> list[Array]:
+    """Symmetric matrices, with a row for each layer, in floats: the largest eigenvalue of each is a bound of Λ."""
+    matrices = [at.scale * np.array(symmetric_bend(at.bounds, radius))]
+    if has_sharper_bound(at.problem):
+        matrices.append(bend_matrix(at.centre, radius))
+    return [S for S in matrices if np.isfinite(S).all()]
+
+
 def lipschitz(at: Measured) -> Callable[[float], float]:
     """Λ by radius, in floats: the smaller of its two bounds, of which each is measured once."""
-    sharper = has_sharper_bound(at.problem)
-
-    def of(radius: float) -> float:
-        matrices = [at.scale * np.array(symmetric_bend(at.bounds, radius))]
-        if sharper:
-            matrices.append(bend_matrix(at.centre, radius))
-        finite = [S for S in matrices if np.isfinite(S).all()]
-        return min((float(np.linalg.eigvalsh(S)[-1]) for S in finite), default=math.inf)
-
-    return of
+    return lambda radius: min((float(np.linalg.eigvalsh(S)[-1]) for S in bends(at, radius)), default=math.inf)
 
 
 def choose_ball(bend: Callable[[float], float], sigma: float, r0: float) -> float:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from surefoot_check.feed_forward import enclosures as rigorous
-from surefoot_check.feed_forward import local
-from surefoot_check.feed_forward.lipschitz import symmetric_bend
+from surefoot_check.feed_forward.enclosures import Measured
+from surefoot_check.feed_forward.quantities import measured
 
 from .._report.facts import Facts
 from .._report.markup import Markup, figure, keys, paragraph, section
@@ -23,6 +22,7 @@ from .engine import distance
 from .features import features, moved
 from .history import History, Seen
 from .loss import NetworkLoss
+from .planner import bends
 from .system import FeedForwardSystem
 
 if TYPE_CHECKING:
@@ -189,26 +189,30 @@ def _of_problem(facts: Facts) -> list[Item]:
         items.append(
             ("Movement of the features", _shares(shares), "during the run, relative to their norm, by hidden layer")
         )
-    if run.certificate.theorem == local.THEOREM.id:
-        at = rigorous.Measured(*system.stored_at(loss, run.initial))
-        small = isinstance(loss, NetworkLoss) and loss.merged[1].numel() <= LARGEST
+    if isinstance(loss, NetworkLoss):
+        at = measured(*system.stored_at(loss, run.initial))
+        assert isinstance(at, Measured)
+        small = loss.merged[1].numel() <= LARGEST
         items += [*(_smallest(at) if small else ()), *_costliest(at, run.certificate.quantities.get("ball", 0.0))]
     return items
 
 
-def _smallest(at: rigorous.Measured) -> list[Item]:
+def _smallest(at: Measured) -> list[Item]:
     """The smallest singular values of the Jacobian, in floats."""
     values = np.sqrt(np.maximum(np.linalg.eigvalsh(at.gram.value)[:SMALLEST], 0.0))
     name = "Smallest singular values of J" if len(values) > 1 else "Singular value of J"
     return [(name, ", ".join(number(float(value), 3) for value in values), "at the start of the run, in floats")]
 
 
-def _costliest(at: rigorous.Measured, radius: float) -> list[Item]:
-    """Which layer has the largest share in Λ: that of the eigenvector which it belongs to."""
-    S = np.array(symmetric_bend(at.bounds, radius))
-    if len(S) < 2 or not np.isfinite(S).all():
+def _costliest(at: Measured, radius: float) -> list[Item]:
+    """Which layer has the largest share in Λ, by the eigenvector that belongs to it."""
+    decomposed = [np.linalg.eigh(S) for S in bends(at, radius)]
+    if not decomposed or len(decomposed[0][0]) < 2:
         return []
-    shares = np.square(np.linalg.eigh(S)[1][:, -1])
-    layer = int(shares.argmax())
-    text = "of Λ; by layer: " + ", ".join(number(100.0 * float(share), 2) + " %" for share in shares)
-    return [("Layer that costs most in Λ", f"layer {layer + 1}", f"{number(100.0 * float(shares[layer]), 2)} % {text}")]
+    _, vectors = min(decomposed, key=lambda found: float(found[0][-1]))
+    shares = [100.0 * float(share) for share in np.square(vectors[:, -1])]
+    layer = int(np.argmax(shares))
+    by_layer = ", ".join(f"{number(share, 2)} %" for share in shares)
+    return [
+        ("Layer that costs most in Λ", f"layer {layer + 1}", f"{number(shares[layer], 2)} % of Λ; by layer: {by_layer}")
+    ]
