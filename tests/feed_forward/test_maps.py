@@ -23,6 +23,7 @@ from surefoot_check import Outcome, check
 from surefoot_check.feed_forward.enclosures import Measured, gap_exact
 from surefoot_check.feed_forward.geometry import CIRCULAR, CONVOLUTION, MAXIMUM, Geometry
 from surefoot_check.feed_forward.network import load_problem
+from surefoot_check.feed_forward.shared import Maximum
 from surefoot_check.rigor.bounds import FAST, Level
 from surefoot_check.rigor.exact import EXACT
 
@@ -82,6 +83,9 @@ NETWORKS: dict[str, Callable[[], nn.Sequential]] = {
     "maxima": lambda: _two(nn.Conv2d(1, 3, 2), nn.MaxPool2d(2), nn.Tanh(), nn.Flatten(), nn.Linear(12, 2)),
     "a kink behind maxima": lambda: _two(
         nn.Conv2d(1, 3, 2), nn.MaxPool2d(2), nn.LeakyReLU(0.1), nn.Flatten(), nn.Linear(12, 2)
+    ),
+    "maxima of a ReLU": lambda: _two(
+        nn.Conv2d(1, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten(), nn.Linear(48, 2), seed=11
     ),
     "maxima that overlap": lambda: _two(
         nn.Conv2d(1, 2, 2), nn.LeakyReLU(0.3), nn.MaxPool2d(3, 2, 1), nn.Flatten(), nn.Linear(12, 2), seed=4
@@ -218,8 +222,9 @@ def test_nothing_in_the_ball_exceeds_the_bounds(name: str) -> None:
             outputs = np.abs(after.outputs.value - before.outputs.value)
             assert (outputs <= radius * moved + 1e-12).all()
             assert (np.linalg.norm(outputs, axis=1) <= radius * reach + 1e-12).all()
-            if not before.kind.weighted:
-                assert (before._winners == after._winners).all()  # pyright: ignore[reportAttributeAccessIssue]
+            if isinstance(before, Maximum):
+                still = before._of_winners(before._still)[:, :, 0]  # among these it does not matter
+                assert ((before._winners == after._winners) | still).all()
 
 
 def fitted(name: str) -> tuple[nn.Sequential, sf.SquaredLoss]:
@@ -228,7 +233,9 @@ def fitted(name: str) -> tuple[nn.Sequential, sf.SquaredLoss]:
     return net, data(net, 1e-8)
 
 
-@pytest.mark.parametrize("name", ["two convolutions", "maxima", "in one direction", "blocks in blocks", "circular"])
+@pytest.mark.parametrize(
+    "name", ["two convolutions", "maxima of a ReLU", "in one direction", "blocks in blocks", "circular"]
+)
 def test_a_run_is_accepted_at_both_levels(name: str, tmp_path: Path) -> None:
     net, loss = fitted(name)
     certificate = sf.certify(net, loss)
@@ -277,6 +284,17 @@ def test_a_tie_leaves_the_jacobian_open() -> None:
     at = measured(net, sf.SquaredLoss(X, net(X).detach() + 1e-3))
     assert at.kink_margin(1e-6)[0] == 0.0 and at.gram.error > 0.1 * float(np.abs(at.gram.value).max())
     assert MAXIMUM in [layer.kind.geometry.kind for layer in at.layers if layer.kind.geometry is not None]
+
+
+def test_windows_of_dead_units_are_no_kinks() -> None:
+    """Where all entries of a window are 0 behind a ReLU, any of them may be the largest."""
+    net = NETWORKS["maxima of a ReLU"]()
+    at = measured(net, data(net))
+    assert (at.layers[1].before.value == 0.0).any() and at.kink_margin(1e-6)[0] > 1.0
+    with torch.no_grad():
+        net[1].bias.fill_(0.0)  # pyright: ignore[reportCallIssue, reportOptionalMemberAccess, reportAttributeAccessIssue]
+        net[1].weight.fill_(0.0)  # pyright: ignore[reportCallIssue, reportOptionalMemberAccess, reportAttributeAccessIssue]
+    assert measured(net, data(net)).kink_margin(1e-6)[0] == 0.0
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

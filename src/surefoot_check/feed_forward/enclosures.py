@@ -45,7 +45,8 @@ class Measured:
         self.layers: list[Layer] = []
         outputs, every = [Approximation(problem.X)], {**problem.frozen, **weights}
         for number, kind in enumerate(problem.layers, 1):
-            layer = layer_of(kind, every.get(f"W{number}"), every.get(f"b{number}"), outputs[-1], problem.level)
+            W, b, before = every.get(f"W{number}"), every.get(f"b{number}"), self.layers[-1] if self.layers else None
+            layer = layer_of(kind, W, b, outputs[-1], problem.level, before)
             self.layers.append(layer)
             if number < len(problem.layers):
                 outputs.append(layer.outputs + outputs[kind.skip] if kind.skip >= 0 else layer.outputs)

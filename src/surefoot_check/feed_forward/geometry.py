@@ -22,6 +22,8 @@ CONVOLUTION, CIRCULAR, MAXIMUM = 1, 2, 3
 COLUMNS = 12
 LARGEST_MAP = 1 << 24
 """Most entries of a map, and of all its windows."""
+LARGEST_MATRIX = 1 << 26
+"""Most entries of the matrix of a convolution: half a GiB."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,17 @@ class Layer:
             error = up(error + 2.0 * math.sqrt(near) * kind.activation.slope(kind.settings), 4)
         return Approximation(found.value, error)
 
+    @property
+    def still(self) -> np.ndarray:
+        """Which outputs (N, outputs) are constant as long as no pre-activation reaches a kink, as of a ReLU below 0. An array of
+        bool."""
+        kind, z = self.kind, self.before
+        kinks, settings = kind.activation.kinks(kind.settings), kind.settings
+        if not kinks or kind.activation.bend(settings) != 0.0 or kind.skip >= 0:
+            return np.zeros(z.value.shape, dtype=bool)
+        sure = np.min([np.abs(z.value - kink) for kink in kinks], axis=0) > up(2.0 * z.error)
+        return sure & (kind.activation.derivative(z.value, settings, self.level).value == 0.0)
+
     @cached_property
     def extended(self) -> Approximation:
         """ã: the inputs where W is trained, and a column of ones where b is."""

@@ -20,7 +20,7 @@ from ..rigor.bounds import FAST, Array, Level
 from ..rigor.intervals import Interval
 from .activations import ACTIVATIONS, IDENTITY, Activation, Settings
 from .classes import Classes
-from .geometry import COLUMNS, MAXIMUM, Geometry
+from .geometry import COLUMNS, LARGEST_MATRIX, MAXIMUM, Geometry
 from .groups import Groups
 from .smooth import SMOOTH
 
@@ -381,8 +381,10 @@ def _require_geometry(layer: LayerKind, geometry: Geometry, where: str) -> None:
         raise FormatError(f"{where}: the geometry does not fit inputs and outputs")
     if not layer.weighted and (layer.bias or layer.units != geometry.channels):
         raise FormatError(f"{where}: a maximum has as many channels as its inputs, and no bias")
-    if layer.inputs * layer.outputs > LARGEST_PRODUCT:
-        raise FormatError(f"{where}: the matrix of the convolution is too large")
+    if layer.weighted and layer.inputs * layer.outputs > LARGEST_MATRIX:
+        raise FormatError(
+            f"{where}: the matrix of the convolution has more than {LARGEST_MATRIX} entries; take smaller maps"
+        )
 
 
 def read_weights(arrays: Mapping[str, Array], problem: Network, name: str) -> dict[str, Array]:

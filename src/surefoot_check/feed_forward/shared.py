@@ -18,10 +18,12 @@ from .lipschitz import LayerBounds
 from .network import LayerKind
 
 
-def layer_of(kind: LayerKind, W: Array | None, b: Array | None, inputs: Approximation, level: Level) -> Layer:
-    """The layer of its kind."""
+def layer_of(
+    kind: LayerKind, W: Array | None, b: Array | None, inputs: Approximation, level: Level, before: Layer | None
+) -> Layer:
+    """The layer of its kind, behind another."""
     if W is None:
-        return Maximum(kind, inputs, level)
+        return Maximum(kind, inputs, level, before)
     return (Layer if kind.geometry is None else Convolution)(kind, W, b, inputs, level)
 
 
@@ -99,23 +101,30 @@ class Convolution(Layer):
 
 
 class Maximum(Layer):
-    """The largest entry of each window. Where it does not change which entry that is, it is a choice of entries: linear."""
+    """The largest entry of each window. Where it does not change which entry that is, it is a choice of entries: linear. Among
+    entries that are constant it does not matter which is chosen."""
 
-    def __init__(self, kind: LayerKind, inputs: Approximation, level: Level) -> None:
+    def __init__(self, kind: LayerKind, inputs: Approximation, level: Level, before: Layer | None) -> None:
         self.kind, self.inputs, self.level, geometry = kind, inputs, level, _geometry(kind)
         self.norm = up(math.sqrt(geometry.overlap))
         self._places = geometry.entries
         seen = gathered(inputs.value, self._places, -np.inf)
         self._winners = seen.argmax(axis=2)
+        still = np.zeros(inputs.value.shape, dtype=bool) if before is None else before.still
+        self._still = (self._places >= 0) & still[:, self._places]
         self.before = Approximation(seen.max(axis=2), up(self.norm * inputs.error))
 
     @property
     def _gaps(self) -> Array:
-        """By how much the largest entry of each window exceeds every entry (N, outputs, entries); infinite for itself and for
-        what does not lie in the map."""
+        """By how much the largest entry of each window exceeds every entry (N, outputs, entries); infinite for itself, for what
+        does not lie in the map, and between two that are constant."""
         gaps = self.before.value[:, :, None] - gathered(self.inputs.value, self._places, -np.inf)
         np.put_along_axis(gaps, self._winners[:, :, None], np.inf, axis=2)
-        return gaps
+        return np.where(self._still & self._of_winners(self._still), np.inf, gaps)
+
+    def _of_winners(self, A: np.ndarray) -> np.ndarray:
+        """What belongs to the largest entry of each window (N, outputs, 1) of an array (N, outputs, entries)."""
+        return np.take_along_axis(A, self._winners[:, :, None], axis=2)
 
     @cached_property
     def extended(self) -> Approximation:
@@ -149,8 +158,8 @@ class Maximum(Layer):
 
     def margins(self, entries: Array, moved: Array, radius: float) -> Array:
         """As of a dense layer: also of the lead of the largest entry of each window, into which both have to fit."""
-        each = gathered(entries, self._places)
-        both = each + np.take_along_axis(each, self._winners[:, :, None], axis=2)
+        each = np.where(self._still, 0.0, gathered(entries, self._places))
+        both = each + self._of_winners(each)
         gaps = self._gaps
         leads = fits(np.where(np.isinf(gaps), 0.0, gaps), up(2.0 * self.inputs.error), both * radius)
         return np.minimum(np.where(np.isinf(gaps), WIDEST, leads).min(axis=2), super().margins(entries, moved, radius))

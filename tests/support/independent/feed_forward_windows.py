@@ -149,6 +149,13 @@ class Network:
             found.outputs.append(out)
         return found
 
+    def still(self, sample: Sample, index: int) -> Vector:
+        """1 for every input of a layer that a linear piece of an activation keeps constant, else 0."""
+        before = self.layers[index - 1] if index else None
+        if before is None or before.skip >= 0 or before.activation.largest_bend(before.settings) != 0:
+            return [mpf(0)] * len(sample.inputs[index])
+        return [mpf(before.activation.slope(z, before.settings) == 0) for z in sample.z[index - 1]]
+
     @property
     def residual(self) -> Matrix:
         """f - Y."""
@@ -265,13 +272,14 @@ def kink_margin(at: Network, radius: mpf) -> tuple[mpf | None, mpf]:
             size, _, rows = at.norms[index]
             if layer.W is None:
                 both = layer.per_channel(sample.inputs[index])
+                still = layer.per_channel(at.still(sample, index))
                 bounds, winners = layer.per_channel(mu), layer.winners(sample.inputs[index])
                 m = [max(x for x in w if x is not None) for w in bounds]
                 n = size * nu
-                for values, moves, j in zip(both, bounds, winners, strict=True):
+                for values, moves, rest, j in zip(both, bounds, still, winners, strict=True):
                     for i, value in enumerate(values if trained else []):
-                        if value is not None and i != j:
-                            change = radius * (moves[i] + moves[j])  # pyright: ignore[reportOperatorIssue]
+                        if value is not None and i != j and not (rest[i] and rest[j]):
+                            change = radius * sum(moves[k] for k in (i, j) if not rest[k])  # pyright: ignore[reportCallIssue, reportArgumentType]
                             margins.append((values[j] - value) / change)  # pyright: ignore[reportOperatorIssue]
                             least = min(least, change)
             else:

@@ -82,6 +82,9 @@ def with_windows() -> dict[str, Callable[[], Problem]]:
         "zeros around": lambda: _maps(one(2, stride=2, padding=1, bias=False), nn.GELU(), flat(), nn.Linear(8, 1)),
         "circular": lambda: _maps(one((3, 2), **ring), nn.LeakyReLU(0.3), flat(), nn.Linear(12, 1), seed=28),
         "maxima": lambda: _maps(one(2), nn.Tanh(), nn.MaxPool2d(2, 1, 1), flat(), nn.Linear(18, 1), seed=29),
+        "maxima of a ReLU": lambda: _maps(
+            one(2), nn.ReLU(), nn.MaxPool2d(2, 1), flat(), nn.Linear(2, 1), shape=(1, 3, 3), seed=33
+        ),
         "means": lambda: _maps(
             nn.Conv1d(1, 2, 2), nn.Tanh(), nn.AvgPool1d(2), flat(), nn.Linear(4, 1), shape=(1, 6), seed=30
         ),
