@@ -16,6 +16,7 @@ from surefoot import _report
 from surefoot._core.io import RunDirectoryError
 from surefoot._feed_forward import watch as module
 from surefoot._feed_forward.history import History
+from surefoot._report.wording import number
 from surefoot_check import Outcome, check
 
 OBJECTIVE = sf.TorchLoss(nn.MSELoss(), normal(6, 3, seed=1), normal(6, 1, seed=2), 0.1)
@@ -68,6 +69,19 @@ def test_no_more_than_the_share_of_the_time_is_spent(monkeypatch: pytest.MonkeyP
         now[0] += 1.0
         watch.step()
     assert len(watch.history) >= 5 and sum(seen.seconds for seen in watch.history) <= 0.25 * now[0]
+
+
+def test_a_mean_of_squared_errors_without_decay_is_watched_for_an_exact_fit() -> None:
+    net, X, Y = setting()
+    watch = sf.watch(net, sf.TorchLoss(nn.MSELoss(), X, Y), every=50, share=1.0, report=None)
+    of_sum = sf.watch(net, sf.SquaredLoss(X, Y), every=50, share=1.0, report=None)
+    while watch.certified is None:
+        trained(net, X, Y, 50, watch)
+        of_sum.iteration = watch.iteration
+        of_sum.look()
+    assert watch.theorem == "feed-forward/local"
+    for mean, total in zip(watch.history, of_sum.history, strict=True):
+        assert mean.loss == pytest.approx(total.loss / 3.0) and mean.margin == pytest.approx(total.margin, rel=1e-3)
 
 
 def test_weights_that_are_not_finite_are_a_look_without_certificate() -> None:
@@ -130,6 +144,8 @@ def test_the_history_is_kept_for_the_report_of_the_run_that_goes_on(tmp_path: Pa
     run = sf.descend(net, loss, max_iterations=3, directory=directory, progress=False)
     page = _report.write(directory).read_text()
     assert f"iteration {watch.certified}" in page and "Layer that costs most in" in page
+    assert run.certificate.radius is not None
+    assert f"An exact fit lies within {number(run.certificate.radius)} of the certified weights" in page
     assert (directory / "plots" / "training.png").exists()
     assert check(directory).outcome is Outcome.ACCEPT and run.certified
     with pytest.raises(RunDirectoryError, match="exists and is not empty; choose another for this training"):

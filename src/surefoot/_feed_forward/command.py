@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from tyro.conf import arg
 
-from surefoot_check.feed_forward import minimum
+from surefoot_check.feed_forward import exact_fit, minimum
 from surefoot_check.feed_forward.activations import ACTIVATIONS
 
 from .._cli.built import Built, Question, at_least_one, check_seed
@@ -278,7 +278,8 @@ def _built(options: FeedForward) -> Built:
         + (f"weights of {options.weights}" if options.weights is not None else f"seed {options.seed}"),
         "seed": options.seed,
     }
-    return Built(net, loss, facts, table, _shown(facts))
+    faster = "" if minimal else f"; --theorem {exact_fit.THEOREM.id} counts Newton steps, of which few suffice"
+    return Built(net, loss, facts, table, _shown(facts), faster=faster)
 
 
 def _loss(options: FeedForward, table: Table, rows: Tensor) -> tuple[Loss, int]:

@@ -44,7 +44,16 @@ def _guaranteed(facts: Facts) -> Markup:
     best = facts.guaranteed_iterations
     again = f"Certificates taken along the run lower that to {iterations(best)}." if best < own else ""
     before = "" if phase.iteration == 0 else f"Before that nothing was guaranteed: {facts.why_not[0]}."
-    return Markup(f"{paragraph(sentence, again, before)}{_use(facts, best)}{_reduced(facts)}")
+    return Markup(f"{paragraph(sentence, _near(facts), again, before)}{_use(facts, best)}{_reduced(facts)}")
+
+
+def _near(facts: Facts) -> str:
+    """What lies how near the certified weights, where the theorem says so."""
+    certificate = facts.in_force[0].certificate
+    point = facts.words.points.get(certificate.theorem)
+    if certificate.radius is None or point is None:
+        return ""
+    return f"{point[:1].upper()}{point[1:]} lies within {number(certificate.radius)} of the certified weights."
 
 
 def _promise(facts: Facts, phase: Recertification, start: float, own: float) -> str:
