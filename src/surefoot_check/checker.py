@@ -39,7 +39,7 @@ from .run_files import (
 from .statement import Inequality, Theorem
 from .system import System
 from .systems import with_modules
-from .text import visible
+from .text import counted, visible
 from .time_limit import TimeUp, time_limit
 from .verdict import Line, Outcome, Report, decision, digits
 
@@ -94,6 +94,8 @@ def check(
     if level not in tuple(LEVELS):
         raise ValueError(f"level is {level!r}; it must be {' or '.join(LEVELS)}")
     known = with_modules(systems)
+    if str(directory) == "":
+        raise NotADirectoryError("the directory is an empty text; pass the directory of a run, or . for this one")
     path = Path(directory)
     if not path.is_dir():
         raise NotADirectoryError(f"{path} is not a directory; pass the directory of a run")
@@ -254,7 +256,7 @@ def _check_gap(name: str, checkpoint: Checkpoint, in_force: Sequence[Phase], pro
     system = in_force[0].certificate.system
     bounds = [(phase.certificate.name, phase.bound(checkpoint.iteration)) for phase in in_force]
     owner, least = min(bounds, key=lambda item: float(item[1].upper()))
-    what = f"{name}: gap after {checkpoint.iteration} iterations, by {owner}"
+    what = f"{name}: gap after {counted(checkpoint.iteration, 'iteration')}, by {owner}"
     upper = ball(system.enclosures.gap_upper(problem, checkpoint.weights))
     if not all(bool(upper <= bound) for _, bound in bounds):
         lower, upper = system.enclosures.gap_exact(problem, checkpoint.weights)

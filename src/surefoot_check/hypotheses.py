@@ -14,6 +14,7 @@ from .rigor.balls import ball
 from .rigor.bounds import Array
 from .run_files import Certificate
 from .statement import Inequality, Segment, converted
+from .text import counted
 from .verdict import Line, Outcome, Report, digits
 
 CONSISTENT = 1e-9
@@ -106,7 +107,7 @@ def _base(case: _Case) -> None:
             report.lines.append(checks[0])
         elif all(check.outcome is Outcome.ACCEPT for check in checks):
             name = f"{group}[...] {'>=' if upper else '<='} their rigorous values"
-            report.add(case.claim, name, Outcome.ACCEPT, f"{len(checks)} quantities")
+            report.add(case.claim, name, Outcome.ACCEPT, counted(len(checks), "quantity", "quantities"))
         else:
             report.lines += [check for check in checks if check.outcome is not Outcome.ACCEPT]
 
@@ -151,7 +152,9 @@ def _conclusion(case: _Case) -> None:
             report.decide(obligation, case.claim)
             return
         count += 1
-    what = f"the schedule of {len(schedule)} segments follows ({count} inequalities)"
+    what = (
+        f"the schedule of {counted(len(schedule), 'segment')} follows ({counted(count, 'inequality', 'inequalities')})"
+    )
     report.add(case.claim, what, Outcome.ACCEPT)
     stated = (
         certificate.initial_gap == certificate.quantities.get("initial_gap")

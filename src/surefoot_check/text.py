@@ -1,4 +1,4 @@
-"""Text from untrusted files as it may be shown: on a terminal, in a page, in a log."""
+"""Text as it may be shown: of untrusted files on a terminal, in a page, in a log, and how many there are of something."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def visible(text: str, limit: int = LONGEST) -> str:
     """
     shown = text if len(text) <= limit else f"{text[: limit - 1]}…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
+
+
+def counted(number: float, noun: str, several: str | None = None) -> str:
+    """So many of them: "1 segment", "2 segments"; ``several`` where an s does not make the plural."""
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"

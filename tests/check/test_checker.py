@@ -209,6 +209,8 @@ def test_exit_codes_and_text(good_run: GoodRun, tmp_path: Path, capsys: pytest.C
     assert "certificate.json" in capsys.readouterr().out
     assert main([str(tmp_path / "absent")]) == 2
     assert "is not a directory" in capsys.readouterr().err
+    assert main([""]) == 2  # not the current folder
+    assert "the directory is an empty text; pass the directory of a run" in capsys.readouterr().err
     (tmp_path / "file").write_bytes(b"")
     assert main([str(tmp_path / "file")]) == 2
     with pytest.raises(SystemExit) as stop:

@@ -22,7 +22,7 @@ from tamper import StoredRun, safetensors
 import surefoot as sf
 from surefoot.cli import main
 from surefoot_check import Outcome, check
-from surefoot_check.text import LONGEST, visible
+from surefoot_check.text import LONGEST, counted, visible
 from surefoot_check.time_limit import TimeUp, time_limit
 from surefoot_check.verdict import lines
 
@@ -41,6 +41,16 @@ def harmless(text: str) -> bool:
 
 
 # -- escaping ----------------------------------------------------------------------------------------------------------
+
+
+def test_one_is_said_in_the_singular() -> None:
+    said = [
+        counted(1, "segment"),
+        counted(0, "segment"),
+        counted(1234, "step"),
+        counted(2, "inequality", "inequalities"),
+    ]
+    assert said == ["1 segment", "0 segments", "1,234 steps", "2 inequalities"]
 
 
 def test_visible_text_is_printable_short_and_keeps_ordinary_names() -> None:

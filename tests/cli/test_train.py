@@ -126,9 +126,9 @@ def test_certified_again(run, table: Path, tmp_path: Path) -> None:
         (["--steps", "certified-b"], "did you mean 'certified-bb'"),
         (["--steps", "-1"], "--steps is -1; a constant step must be a positive number"),
         (["--steps", "nan"], "--steps is nan; a constant step must be a positive number"),
-        (["--tolerance", "nan"], "tolerance is nan"),
-        (["--max-iterations", "-1"], "max_iterations is -1"),
-        (["--certify-every", "0"], "certify_every is 0"),
+        (["--tolerance", "nan"], "--tolerance is nan"),
+        (["--max-iterations", "-1"], "--max-iterations is -1"),
+        (["--certify-every", "0"], "--certify-every is 0"),
     ],
 )
 def test_bad_options(run, table: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -137,6 +137,12 @@ def test_bad_options(run, table: Path, tmp_path: Path, arguments: list[str], mes
     assert message in outcome.err
     assert outcome.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("system", ["two-layer", "linear-resnet", "implicit", "feed-forward"])
+def test_limits_are_read_before_the_data(run, tmp_path: Path, system: str) -> None:
+    outcome = run("train", system, "--data", tmp_path / "absent.csv", "--out", tmp_path / "run", "--tolerance", "nan")
+    assert outcome.code == 2 and "--tolerance is nan; it must be a finite number" in outcome.err
 
 
 def test_directory_that_exists_is_left_alone(run, table: Path, tmp_path: Path) -> None:

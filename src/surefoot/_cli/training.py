@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
+from surefoot_check.text import counted
+
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, read_json, run_directory, unused, write_json
@@ -23,6 +25,7 @@ from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._core.system import Recordable
+from .._core.validate import integer, nonnegative, positive_integer
 from .built import Built, Question
 from .errors import Exit, NoCertificate, message_of
 from .options import Flag, Json, KeepProblem, Quiet, TrainOptions
@@ -206,8 +209,17 @@ def write_report(directory: str | Path, data: str | None = None) -> Path:
     return write(directory, data)
 
 
+def _check_limits(options: Training) -> None:
+    """``ValueError`` for a limit that no run can have, before anything is loaded or trained."""
+    nonnegative("--tolerance", options.tolerance)
+    integer("--max-iterations", options.max_iterations, 0)
+    if options.certify_every is not None:
+        positive_integer("--certify-every", options.certify_every)
+
+
 def run_train(options: Training) -> int:
     """``surefoot train``."""
+    _check_limits(options)
     screen = Screen(silent=options.json or options.quiet)
     plan = PLANS.get(options.theorem or "")
     if plan is not None and plan.untrainable:
@@ -261,7 +273,7 @@ def run_train(options: Training) -> int:
         if run.certified_from:
             verdict += f" from iteration {run.certified_from} on"
         print(
-            f"{options.out}: {run.status.value}, {run.iterations} iterations, final gap {run.gaps[-1]:.6g}, {verdict}"
+            f"{options.out}: {run.status.value}, {counted(run.iterations, 'iteration')}, final gap {run.gaps[-1]:.6g}, {verdict}"
         )
     return _conclude(options, trained, screen)
 
@@ -270,7 +282,7 @@ def _conclude(options: Training, trained: Trained, screen: Screen) -> int:
     """Say what comes next; the exit code."""
     run, directory = trained.run, shlex.quote(options.out)
     if run.status is RunStatus.INTERRUPTED:
-        return interrupted(options, f"after {run.iterations} iterations", run.stopped_by)
+        return interrupted(options, f"after {counted(run.iterations, 'iteration')}", run.stopped_by)
     following: dict[str, str] = {}
     if run.certified_from is not None:
         following[checking(run, options.out, options.keep_problem)] = "prove certificate and checkpoints, independently"

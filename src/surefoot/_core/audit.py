@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from surefoot_check.text import counted
+
 from .certificate import Certificate
 from .claims import Kind
 
@@ -41,11 +43,11 @@ class AuditLine:
 
     def __str__(self) -> str:
         verdict = self.verdict if self.holds else f"{self.verdict} first at iteration {self.first_violation}"
-        missing = f" at {self.unchecked} steps" if self.unchecked else ""
+        missing = f" at {counted(self.unchecked, 'step')}" if self.unchecked else ""
         if self.checked == 0:
             return f"{verdict}{missing}: {self.name}"
         worst = "" if self.worst is None else f", worst ratio {self.worst:.6g} at iteration {self.at}"
-        return f"{verdict}{missing}: {self.name} ({self.checked} iterations{worst})"
+        return f"{verdict}{missing}: {self.name} ({counted(self.checked, 'iteration')}{worst})"
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from surefoot_check.arrays import FormatError, digest, parse_hex
 from surefoot_check.rigor.bounds import NotFiniteError
 from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem
+from surefoot_check.text import counted
 
 from . import claims
 from .claims import Claim, Kind
@@ -323,7 +324,9 @@ class Certificate:
         count = self.iterations_to(1e-10)
         within = "not down to a relative gap of 1e-10"
         if math.isfinite(count):
-            within = f"relative gap 1e-10 within {count:,} iterations"
+            of_time = self.claim.kind is Kind.FLOW
+            needed = counted(count, "unit of time", "units of time") if of_time else counted(count, "iteration")
+            within = f"relative gap 1e-10 within {needed}"
         last = self.schedule[-1]
         match self.claim.kind:
             case Kind.RATE:
@@ -332,11 +335,14 @@ class Certificate:
                 near = "" if self.radius is None else f", to a point within {self.radius:.3g} of these weights"
                 return f"first step {self.step_size:.6g}, rate {rate}, {within}{near}"
             case Kind.FLOW:
-                return f"along the gradient flow, {within.replace('iterations', 'units of time')}"
+                return f"along the gradient flow, {within}"
             case Kind.SUBLINEAR:
                 return f"gap at most {self.claim.constant:.6g}/t after t iterations, {within}"
             case Kind.LEVELS:
-                return f"guaranteed gap {last.level:.6g} after {last.start} iterations, {self.initial_gap:.6g} at the start"
+                return (
+                    f"guaranteed gap {last.level:.6g} after {counted(last.start, 'iteration')}, "
+                    f"{self.initial_gap:.6g} at the start"
+                )
             case _:
                 return f"first step {self.step_size:.6g}, {self.claim.kind.text}"
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from surefoot_check.run_files import ELSEWHERE
+from surefoot_check.text import counted
 
 from . import trace as traces
 from .audit import Audit, AuditLine, line, merged, under_bound
@@ -156,7 +157,9 @@ class Run:
         gaps = f"gap {self.gaps[0]:.6g} -> {self.gaps[-1]:.6g}" if self.rows else "no row recorded"
         since = f" from iteration {self.certified_from} on" if self.certified_from else ""
         certified = f"certified by {self.certificate.theorem}{since}" if self.certified else "uncertified"
-        return f"<Run {self.status.value}: {self.iterations} iterations with {self.rule}, {gaps}, {certified}>"
+        return (
+            f"<Run {self.status.value}: {counted(self.iterations, 'iteration')} with {self.rule}, {gaps}, {certified}>"
+        )
 
     def summary(self) -> dict[str, Any]:
         """The outcome in plain values."""

@@ -55,7 +55,7 @@ SUPPORTED = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class ActivationModule:
     """An activation as torch has it.
 
     Attributes:
@@ -95,9 +95,9 @@ def _threshold(module: Any) -> str:
 
 
 KINDS = (
-    Kind(nn.Tanh, 1, lambda z, settings: torch.tanh(z)),
-    Kind(nn.Sigmoid, 2, lambda z, settings: torch.sigmoid(z)),
-    Kind(
+    ActivationModule(nn.Tanh, 1, lambda z, settings: torch.tanh(z)),
+    ActivationModule(nn.Sigmoid, 2, lambda z, settings: torch.sigmoid(z)),
+    ActivationModule(
         nn.Softplus,
         3,
         _softplus,
@@ -105,24 +105,26 @@ KINDS = (
         lambda settings: nn.Softplus(settings[0]),
         _threshold,
     ),
-    Kind(nn.SiLU, 4, lambda z, settings: functional.silu(z)),
-    Kind(nn.GELU, 5, lambda z, settings: functional.gelu(z), obstacle=partial(_only, "approximate", "none")),
-    Kind(
+    ActivationModule(nn.SiLU, 4, lambda z, settings: functional.silu(z)),
+    ActivationModule(
+        nn.GELU, 5, lambda z, settings: functional.gelu(z), obstacle=partial(_only, "approximate", "none")
+    ),
+    ActivationModule(
         nn.ELU,
         6,
         lambda z, settings: functional.elu(z, settings[0]),
         lambda module: (float(module.alpha), 0.0),
         lambda settings: nn.ELU(settings[0]),
     ),
-    Kind(nn.ReLU, 7, lambda z, settings: torch.relu(z)),
-    Kind(
+    ActivationModule(nn.ReLU, 7, lambda z, settings: torch.relu(z)),
+    ActivationModule(
         nn.LeakyReLU,
         8,
         lambda z, settings: functional.leaky_relu(z, settings[0]),
         lambda module: (float(module.negative_slope), 0.0),
         lambda settings: nn.LeakyReLU(settings[0]),
     ),
-    Kind(
+    ActivationModule(
         nn.Hardtanh,
         9,
         lambda z, settings: functional.hardtanh(z, *settings),
@@ -309,7 +311,7 @@ class _Reader:
             self.layers.append(Layer(name, module, geometry.inputs, channels * geometry.positions, geometry))
         self.shape = shape_behind(module, geometry, channels)
 
-    def _activate(self, name: str, kind: Kind, module: nn.Module, what: str) -> None:
+    def _activate(self, name: str, kind: ActivationModule, module: nn.Module, what: str) -> None:
         """Put an activation behind the last layer; where that is closed, behind a fixed one that changes nothing."""
         obstacle = kind.obstacle(module)
         if obstacle:

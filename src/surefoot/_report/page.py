@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from surefoot_check.arrays import digest
+from surefoot_check.text import counted
 
 from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind
@@ -387,7 +388,7 @@ def _check(facts: Facts) -> Markup:
         ),
         "L2": (
             "At every stored checkpoint a rigorous upper bound of the gap lies under the guaranteed bound.",
-            f"{len(facts.checkpoints)} stored checkpoints; the iterates between them are not covered.",
+            f"{counted(len(facts.checkpoints), 'stored checkpoint')}; the iterates between them are not covered.",
         ),
     }
     theorem = facts.theorem
