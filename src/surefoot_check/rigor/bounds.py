@@ -177,7 +177,7 @@ def frobenius_upper(A: np.ndarray) -> float:
     # within this range no square overflows, and what underflows is far below the largest
     if not 2.0**-400 <= largest <= 2.0**400:
         B, exponent = scaled(B)
-    squares = np.square(B).ravel()
+    squares = np.square(B).ravel(order="K")  # without a copy
     chunk_sums = np.add.reduceat(squares, np.arange(0, squares.size, 256))
     # Each chunk obeys the model with g = gamma_256, fsum rounds once: the sum of squares is at most
     # (total (1 + 2u) + N eta) / (1 - g). Four operations: fsum, sum, difference, quotient.

@@ -48,6 +48,9 @@ SMALL = 128
 """Up to this many singular values or eigenvalues, M3 is used at once."""
 NEAR = 1e-10
 """Relative distance from an eigenvalue of a shift beyond it, besides ``margin``."""
+ENOUGH = 1e-4
+"""Relative width of an enclosure of an extreme eigenvalue by M1 at level ``fast``, at which no eigenvectors are computed: its
+a-priori error is far above the true one, and grows with n."""
 SHARE = 1.0 - 1e-12
 """The true part of an upper bound of a norm, and more."""
 
@@ -93,7 +96,7 @@ def singular_extremes(A: Array, level: Level = FAST) -> tuple[Interval, Interval
 
 def symmetric_extremes(A: Array, level: Level = FAST, error: float = 0.0) -> tuple[Interval, Interval]:
     """Enclosures of the least and the largest eigenvalue of every symmetric matrix within ``error`` of a finite and exactly
-    symmetric A (n, n): by M1 where it is sharp or leaves less open than ``error``, else by eigenvectors as witnesses."""
+    symmetric A (n, n): by M1 where that is within ``ENOUGH``, or leaves less open than ``error``, else by eigenvectors."""
     B, exponent = scaled(finite(A, "A"))
     values = witnesses(np.linalg.eigvalsh, B) if len(B) > SMALL and np.array_equal(A, A.T) else None
     least = largest = None
@@ -230,7 +233,8 @@ def _largest_eigenvalue(A: Array, value: float, error: float, level: Level) -> I
     if excess is None or v is None:
         return None
     low, high = _rayleigh(A, v, level), up(shift + excess)
-    return (low, high) if high - low <= max(error, (1.0 - sharp(level)) * size) else None
+    enough = ENOUGH if level is FAST else 1.0 - sharp(level)
+    return (low, high) if high - low <= max(error, enough * size) else None
 
 
 def _rayleigh(A: Array, v: Array, level: Level) -> float:
