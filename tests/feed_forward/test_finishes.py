@@ -9,11 +9,13 @@ import pytest
 import torch
 from draws import normal
 from good_runs import near_a_minimum, nearly_fitted, sequential
+from instances.feed_forward import families, with_windows
 from torch import Tensor, nn
 
 import surefoot as sf
 from surefoot._core.registry import descendable_of
 from surefoot._feed_forward.directions import PseudoInverse, hessian, jacobian, newton
+from surefoot._feed_forward.steps import GaussNewton
 from surefoot_check import check
 from surefoot_check.verdict import Outcome
 
@@ -49,6 +51,17 @@ def test_the_jacobian_is_that_of_finite_differences() -> None:
             assert torch.allclose(J[:, place + entry], (ends[0] - ends[1]) / 2e-5, atol=1e-8)
         place += weight.numel()
     assert J.shape == (loss.Y.numel(), place)
+
+
+@pytest.mark.parametrize("name", ["convolutions", "maxima", "block", "equal rows, two outputs"])
+def test_the_jacobian_of_rows_is_that_of_all(name: str) -> None:
+    net, X, Y = (with_windows() | families())[name]()
+    system = descendable_of(net)
+    loss = system.problem(net, sf.SquaredLoss(X, Y))
+    at = system.reduced(net, loss)
+    whole = torch.func.jacrev(lambda weights: loss.residual(weights).reshape(-1))(at)
+    J = jacobian(loss, at)
+    assert torch.allclose(J, torch.cat([whole[name].reshape(len(J), -1) for name in at], dim=1), atol=1e-14)
 
 
 @pytest.mark.parametrize("condition", [1e0, 1e4, 1e7, 1e10])
@@ -144,6 +157,15 @@ def test_finishes_say_which_loss_they_are_for() -> None:
     small = sequential(nn.Linear(3, 1), nn.Tanh(), nn.Linear(1, 2))
     with pytest.raises(ValueError, match=r"here 10 and 8: there is no exact fit; minimise sf\.TorchLoss"):
         sf.descend(small, loss, "gauss-newton", progress=False)
+    wide, many = (
+        sequential(nn.Linear(3, 20000), nn.Linear(20000, 2)),
+        (normal(3000, 3, seed=0), normal(3000, 2, seed=1)),
+    )
+    system = descendable_of(wide)
+    with pytest.raises(
+        ValueError, match="holds the Jacobian of 6,000 outputs in 120,002 numbers, 720,012,000 entries; at most"
+    ):
+        GaussNewton().require(system.engine(wide, system.problem(wide, sf.SquaredLoss(*many)), "auto"), "", ())
     net, objective = near_a_minimum()
     with pytest.raises(TypeError, match=r"steps='gauss-newton' needs a loss with an exact fit.*steps='newton'"):
         sf.descend(net, objective, "gauss-newton", progress=False)

@@ -113,6 +113,7 @@ class GaussNewton(Turned):
     """
 
     name = "gauss-newton"
+    LARGEST = 2**29
     certified_by = frozenset({local.THEOREM.id})
 
     def require(self, engine: Any, system: str, rules: Iterable[str]) -> None:
@@ -128,6 +129,11 @@ class GaussNewton(Turned):
                 f"steps={self.name!r} needs at most as many outputs (rows times outputs of a row) as trained numbers, here {n} "
                 f"and {p}: there is no exact fit; minimise sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay) by "
                 f"steps={Newton.name!r}"
+            )
+        if n * p > self.LARGEST:
+            raise ValueError(
+                f"steps={self.name!r} holds the Jacobian of {n:,} outputs in {p:,} numbers, {n * p:,} entries; at most "
+                f"{self.LARGEST:,} are held: use fewer rows or a smaller network"
             )
 
     def direction(self, engine: Any) -> Weights:
