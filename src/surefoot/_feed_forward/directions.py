@@ -5,11 +5,16 @@ In floats: what a step is good for is tested where it ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from surefoot_check.feed_forward import SYSTEM as CHECKED
+from surefoot_check.feed_forward.enclosures import Measured
+
+from .._core.measuring import stored
 from .loss import NetworkLoss
 from .objective import NetworkObjective
 
@@ -18,7 +23,7 @@ ROWS = 2**24
 """Entries of the Jacobian that are computed at once, about."""
 COLUMNS = 2**20
 """The same of the Hessian, counted as rows of X times units: more are not faster."""
-SWEEPS = 3
+SWEEPS = 2
 """Of iterative refinement."""
 REFINED = 1e-6
 """Relative size of the last correction of it, above which singular values are taken instead."""
@@ -51,30 +56,69 @@ def jacobian(loss: NetworkLoss, at: Weights) -> Tensor:
 
 
 class PseudoInverse:
-    """J⁺ of J (n, p), n ≤ p: by JJᵀ and iterative refinement; by singular values where the rank is not full, or nearly not."""
+    """J⁺ of J (n, p), n ≤ p: by JJᵀ and iterative refinement; by singular values where the rank is not full, or nearly not.
 
-    def __init__(self, J: Tensor) -> None:
-        self._J = J
-        self._factor, failed = torch.linalg.cholesky_ex(J @ J.T)
-        self._by_values: tuple[Tensor, Tensor, Tensor] | None = self._decomposed() if int(failed) else None
+    Args:
+        gram: JJᵀ.
+        image: Jd of d (p,).
+        pulled: Jᵀx of x (n,).
+        matrix: J itself, which is formed only for its singular values.
+    """
 
-    def _decomposed(self) -> tuple[Tensor, Tensor, Tensor]:
-        U, s, Vh = torch.linalg.svd(self._J, full_matrices=False)
-        return U, s, Vh
+    def __init__(
+        self,
+        gram: Tensor,
+        image: Callable[[Tensor], Tensor],
+        pulled: Callable[[Tensor], Tensor],
+        matrix: Callable[[], Tensor],
+    ) -> None:
+        self._image, self._pulled, self._matrix = image, pulled, matrix
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        self._factor = None if int(failed) else factor
+
+    @classmethod
+    def of(cls, J: Tensor) -> PseudoInverse:
+        """That of a matrix."""
+        return cls(J @ J.T, lambda d: J @ d, lambda x: J.T @ x, lambda: J)
+
+    @classmethod
+    def at(cls, loss: NetworkLoss, weights: Weights) -> PseudoInverse:
+        """That of the Jacobian of the residual at weights, of which JJᵀ is known layer by layer."""
+        gram = torch.from_numpy(Measured(*stored(CHECKED, loss, weights)).gram.value)
+        vector = flat(weights).detach().requires_grad_()
+        with torch.enable_grad():
+            r = loss.residual(parted(vector, weights)).reshape(-1)
+            x = torch.zeros_like(r, requires_grad=True)
+            (pulled,) = torch.autograd.grad(r, vector, x, create_graph=True)  # linear in x, with the derivative J
+        return cls(
+            gram.to(r.device),
+            lambda d: torch.autograd.grad(pulled, x, d, retain_graph=True)[0],
+            lambda x: torch.autograd.grad(r, vector, x, retain_graph=True)[0],
+            lambda: jacobian(loss, weights),
+        )
+
+    @cached_property
+    def _by_values(self) -> tuple[Tensor, Tensor, Tensor]:
+        U, s, Vh = torch.linalg.svd(self._matrix(), full_matrices=False)
+        kept = s > Vh.shape[1] * torch.finfo(s.dtype).eps * s.max()
+        return U[:, kept], s[kept], Vh[kept]
 
     def __call__(self, r: Tensor) -> Tensor:
         """J⁺r (p,): of least norm among those with the least ‖r - Jd‖."""
-        if self._by_values is None:
-            d = more = torch.zeros_like(self._J[0])
+        if self._factor is not None:
+            d = more = self._pulled(self._solved(r))
             for _ in range(SWEEPS):
-                more = self._J.T @ torch.cholesky_solve((r - self._J @ d)[:, None], self._factor)[:, 0]
+                more = self._pulled(self._solved(r - self._image(d)))
                 d = d + more
             if float(torch.linalg.vector_norm(more)) <= REFINED * float(torch.linalg.vector_norm(d)):
                 return d
-            self._by_values = self._decomposed()
+            self._factor = None
         U, s, Vh = self._by_values
-        kept = s > max(self._J.shape) * torch.finfo(s.dtype).eps * s.max()
-        return Vh.T @ torch.where(kept, (U.T @ r) / torch.where(kept, s, 1.0), 0.0)
+        return Vh.T @ ((U.T @ r) / s)
+
+    def _solved(self, r: Tensor) -> Tensor:
+        assert self._factor is not None
+        return torch.cholesky_solve(r[:, None], self._factor)[:, 0]
 
 
 def hessian(loss: NetworkObjective, at: Weights) -> Tensor:

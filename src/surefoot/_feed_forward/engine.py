@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .._core.engine import AlignedEngine, Weights, WeightsIterate
 from .._core.steps import armijo_from_polyak
-from .directions import PseudoInverse, flat, hessian, jacobian, newton, parted
+from .directions import PseudoInverse, flat, hessian, newton, parted
 from .loss import NetworkLoss
 from .objective import NetworkObjective
 
@@ -97,7 +97,7 @@ class Fit(Iterate):
     @cached_property
     def gauss_newton(self) -> Weights:
         """J⁺r: the least step to a fit of the linear model here."""
-        return parted(PseudoInverse(jacobian(self.loss, self.at))(self.residual), self.at)
+        return parted(PseudoInverse.at(self.loss, self.at)(self.residual), self.at)
 
 
 class Stationary(Iterate):

@@ -11,7 +11,7 @@ from surefoot_check.feed_forward import exact_fit, local, minimum
 from .._core.certificate import Certificate
 from .._core.engine import Weights
 from .._core.steps import SHARED_RULES, SafeguardedBB, StepRule
-from .directions import PseudoInverse, jacobian, parted
+from .directions import PseudoInverse, parted
 from .engine import Engine, Fit, Iterate, Stationary, inner
 from .planner import STATES
 
@@ -113,7 +113,6 @@ class GaussNewton(Turned):
     """
 
     name = "gauss-newton"
-    LARGEST = 2**29
     certified_by = frozenset({local.THEOREM.id})
 
     def require(self, engine: Any, system: str, rules: Iterable[str]) -> None:
@@ -129,11 +128,6 @@ class GaussNewton(Turned):
                 f"steps={self.name!r} needs at most as many outputs (rows times outputs of a row) as trained numbers, here {n} "
                 f"and {p}: there is no exact fit; minimise sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay) by "
                 f"steps={Newton.name!r}"
-            )
-        if n * p > self.LARGEST:
-            raise ValueError(
-                f"steps={self.name!r} holds the Jacobian of {n:,} outputs in {p:,} numbers, {n * p:,} entries; at most "
-                f"{self.LARGEST:,} are held: use fewer rows or a smaller network"
             )
 
     def direction(self, engine: Any) -> Weights:
@@ -162,7 +156,7 @@ class SimplifiedNewton(GaussNewton):
 
     def direction(self, engine: Any) -> Weights:
         if self._inverse is None:
-            self._inverse = PseudoInverse(jacobian(engine.iterate.loss, engine.start))
+            self._inverse = PseudoInverse.at(engine.iterate.loss, engine.start)
         return parted(self._inverse(engine.iterate.residual), engine.iterate.at)
 
 
