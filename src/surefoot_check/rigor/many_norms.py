@@ -32,26 +32,26 @@ def spectral_norms(A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
         if B.shape[1] == 1:
             return sizes
         exponents = np.frexp(sizes)[1]
-        B = B * np.ldexp(1.0, -exponents)[:, None, None]  # sizes are above √TINY
-        G, error = _products(B, B.transpose(0, 2, 1), level)
+        B = B * np.ldexp(1.0, -exponents)[:, None, None]  # sizes are above √TINY, and these of norm 1 at most
+        G, error = _products(B, B.transpose(0, 2, 1), level, np.ones(len(B)))
+        size = frobenius_norms(G)
         for _ in range(squarings):
-            squares, rounding = _products(G, G, level)
-            error = array_up(rounding + error * (2.0 * frobenius_norms(G) + error), 6)
-            G = squares
-        bounds = array_up(frobenius_norms(G) + error, 1)
+            G, rounding = _products(G, G, level, size * size)
+            error = array_up(rounding + error * (2.0 * size + error), 6)
+            size = frobenius_norms(G)
+        bounds = array_up(size + error, 1)
         for _ in range(squarings + 1):
             bounds = array_up(np.sqrt(bounds), 1)
         return array_up(np.ldexp(array_up(bounds + TINY * B[0].size, 1), exponents), 1)
 
 
-def _products(A: Array, B: Array, level: Level) -> tuple[Array, Array]:
-    """Of matrices of norm 2 at most, one by one, with bounds (m,) of their errors in Frobenius norm."""
+def _products(A: Array, B: Array, level: Level, sizes: Array) -> tuple[Array, Array]:
+    """One by one, with bounds (m,) of their errors in Frobenius norm; ``sizes`` (m,) are products of those norms of A and B."""
     if level is not FAST:
         found = [level.product(np.ascontiguousarray(left), right) for left, right in zip(A, B, strict=True)]
         return np.array([value for value, _ in found]), np.array([error for _, error in found])
     C, inner = np.matmul(A, B), A.shape[2]
-    underflow = 2.0 * ETA * inner * C[0].size
-    return C, array_up(gamma(inner) * frobenius_norms(A) * frobenius_norms(B) + underflow, 4)
+    return C, array_up(gamma(inner) * sizes + 2.0 * ETA * inner * C[0].size, 4)
 
 
 def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
