@@ -190,7 +190,7 @@ class Train(Training, FeedForward):
         watch = None
         if self.weights is None:
             optimizer = {"auto": "lbfgs" if self.seeks_minimum else "adam"}.get(self.optimizer, self.optimizer)
-            watch = fit(built.net, built.loss, optimizer, self.learning_rate, steps)
+            watch = fit(built.net, built.loss, optimizer, self.learning_rate, steps, progress=not self.quiet)
             built.facts["trained"] = _trained(watch, optimizer)
         if finish != "none":
             norms = finished(built.net, built.loss, FINISHES[finish](), LONGEST)

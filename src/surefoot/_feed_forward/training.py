@@ -12,6 +12,7 @@ from torch import nn
 from surefoot_check.feed_forward import minimum
 
 from .._core.losses import Loss
+from .._core.progress import progress_line
 from .._core.registry import system_of
 from .modules import layers_of, weights_of
 from .objective import TorchLoss
@@ -55,7 +56,9 @@ METHODS = {
 """By the names of the command line."""
 
 
-def fit(net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, steps: int) -> Watch:
+def fit(
+    net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, steps: int, progress: bool = False
+) -> Watch:
     """Train in place, on all rows, until a look at the weights finds a fit or a minimum guaranteed, for so many steps, or until
     none lowers the loss.
 
@@ -65,6 +68,7 @@ def fit(net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, step
         optimizer: a key of ``METHODS``.
         rate: its learning rate; by default that of ``METHODS``.
         steps: limit on the steps.
+        progress: a progress line on a terminal.
 
     Returns:
         What watched it, with a look at the end.
@@ -87,17 +91,18 @@ def fit(net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, step
         value.backward()
         return float(value.detach())
 
-    for _ in range(calls):
-        value = made.step(closure)
-        if not math.isfinite(value):
-            raise ValueError(
-                f"the loss is {value} after {watch.iteration} steps of {optimizer}; take a lower learning rate"
-            )
-        for _ in range(method.steps):
-            watch.step()
-        if watch.certified is not None or value == last:
-            break
-        last = value
+    with progress_line(progress, calls * method.steps, 0.0, 0.0) as show:
+        for _ in range(calls):
+            value = made.step(closure)
+            if not math.isfinite(value):
+                taken = f"after {watch.iteration} steps of {optimizer}"
+                raise ValueError(f"the loss is {value} {taken}; take a lower learning rate")
+            for _ in range(method.steps):
+                watch.step()
+            show(watch.iteration, value, made.param_groups[0]["lr"])
+            if watch.certified is not None or value == last:
+                break
+            last = value
     if not watch.history or watch.history[-1].iteration < watch.iteration:
         watch.look()
     return watch
