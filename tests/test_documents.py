@@ -129,11 +129,10 @@ SYSTEM = replace(KNOWN, name="of-a-reader", theorems=())
 SHORTER = {
     "README.md": {
         "--hidden 50,50 --samples 30": "--hidden 30 --samples 6",
-        "--hidden 8 --out": "--hidden 3 --samples 20 --optimizer-steps 200 --out",
+        "--hidden 8 --out": "--hidden 3 --samples 20 --out",
     },
     "docs/trained.md": {
-        "--samples 20 --hidden 30,30": "--samples 6 --hidden 30",
-        "--samples 60 --hidden 4": "--samples 20 --hidden 3 --optimizer-steps 200",
+        "--samples 60 --hidden 4": "--samples 20 --hidden 3",
     },
     "docs/quickstart.md": {
         "range(200)": "range(20)",
