@@ -237,10 +237,49 @@ def test_kinks_are_refused_with_the_alternative(module: nn.Module) -> None:
             act(net, loss)
 
 
-def test_cross_entropy_without_decay_is_explained() -> None:
+def undecayed(bias: bool, label_smoothing: float = 0.0) -> tuple[nn.Sequential, sf.TorchLoss]:
+    """Softmax regression without decay, on labels drawn at random, which no linear map learns."""
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 3, (30,), generator=draw)
+    criterion = nn.CrossEntropyLoss(label_smoothing=label_smoothing)
+    return sequential(nn.Linear(2, 3, bias=bias), seed=2), sf.TorchLoss(criterion, normal(30, 2, seed=1), labels)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_without_decay_minima_are_those_up_to_shifts_of_all_outputs(bias: bool, tmp_path: Path) -> None:
+    net, loss = undecayed(bias)
+    sf.newton(net, loss)
+    shift(net, 1e-7)
+    start = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+    run = sf.descend(net, loss, max_iterations=200, directory=tmp_path, progress=False)
+    assert run.certificate.holds and run.certified and run.audit().holds
+    for level in ("fast", "exact"):
+        assert check(tmp_path, level).outcome is Outcome.ACCEPT
+    moved = max(
+        float((parameter.detach() - start[name]).sum(0).abs().max()) for name, parameter in net.named_parameters()
+    )
+    assert moved < 1e-13  # descent keeps the sums over the outputs
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_least_eigenvalue_is_that_on_what_the_loss_sees(bias: bool) -> None:
+    net, loss = undecayed(bias, 0.1)
+    system = FeedForwardSystem()
+    problem = system.problem(net, loss)
+    at = Curvature(*system.stored_at(problem, system.reduced(net, problem)))  # type: ignore[arg-type]
+    values, vectors = np.linalg.eigh(at.hessian.value)
+    seen = 2 + bias
+    assert np.abs(values[:seen]).max() < 1e-15 < 1e-3 < values[seen]
+    assert at.eigenvalues[0] == pytest.approx((values[seen], values[seen]), rel=1e-9)
+    assert at.eigenvalues[1] == pytest.approx((values[-1], values[-1]), rel=1e-9)
+    W = vectors[:6, :seen].reshape(3, 2, seen)
+    assert np.allclose(W[0], W[1]) and np.allclose(W[1], W[2])
+
+
+def test_labels_that_can_be_learned_have_no_minimum_without_decay() -> None:
     net, loss = near_a_minimum()
     found = sf.certify(net, sf.TorchLoss(nn.CrossEntropyLoss(), loss.X, loss.targets))
-    assert not found.holds and "common shift of the output bias" in found.suggestion
+    assert not found.holds and "where all labels can be learned the minimum is at infinity" in found.suggestion
 
 
 def test_what_is_to_be_done_far_from_a_minimum() -> None:

@@ -73,17 +73,11 @@ def stiffness(loss: NetworkObjective, at: Mapping[str, Tensor]) -> float:
 def suggestion_for_minimum(loss: NetworkObjective, failed: Sequence[str], quantities: Mapping[str, float]) -> str:
     """How near to a minimum the training has to come, or why the Hessian is singular."""
     if any("positive definite" in name for name in failed):
-        bias = f"b{len(loss.layers)}"
-        if loss.loss.weight_decay == 0.0 and loss.loss.entropy and loss.layers[-1, 1] and bias not in loss.frozen:
-            return (
-                "the Hessian has the eigenvalue 0: a common shift of the output bias changes no probability; "
-                "use weight_decay > 0, or an output layer without bias"
-            )
-        more = (
-            ""
-            if loss.loss.weight_decay > 0.0
-            else ", with weight_decay > 0, as many weights may change nothing without it"
-        )
+        more = ""
+        if loss.loss.weight_decay == 0.0:
+            more = ", with weight_decay > 0, as many weights may change nothing without it"
+            if loss.loss.entropy and loss.loss.label_smoothing == 0.0:
+                more += ", and where all labels can be learned the minimum is at infinity"
         return f"the weights are near no strict minimum yet (or at a saddle): train on{more}; sf.newton(net, loss) is a finish"
     if failed:
         g0, needed = quantities["g0"], quantities["lambda_min_H"] ** 2 / (2.0 * quantities["lipschitz_H"])

@@ -29,7 +29,10 @@ WORDS = Words(
             "ρ*",
             "an exact fit, or the minimum, lies within this distance of these weights, and descent stays within it",
         ),
-        "lambda_min_H": ("m₀", "smallest eigenvalue of the Hessian at these weights"),
+        "lambda_min_H": (
+            "m₀",
+            "smallest eigenvalue of the Hessian at these weights, on what the objective sees",
+        ),
         "norm_H": ("‖H₀‖", "largest eigenvalue of the Hessian in magnitude"),
         "lipschitz_H": ("Λ₃", "the Hessian changes at most Λ₃ times as much as the weights, on the ball"),
         "g0": ("g₀", "bound of the norm of the gradient at these weights"),

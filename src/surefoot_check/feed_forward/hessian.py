@@ -173,9 +173,26 @@ class Curvature:
         return outer + rest
 
     @cached_property
+    def _lifted(self) -> Approximation:
+        """∇²L, plus a multiple of the projector onto what only shifts all outputs of a row alike, where L is blind to it: such a
+        shift changes no probability, and without decay nothing. The multiple is at least the least eigenvalue on the complement,
+        and no more than the largest."""
+        H, kind, place = self.hessian, self.at.layers[-1].kind, self.places[-2]
+        k, inner = kind.outputs, kind.outputs * kind.inputs * kind.trains_W
+        of_last = np.diag(H.value)[place:]
+        if not self.problem.entropy or self.problem.decay > 0.0 or k < 2 or not of_last.max(initial=0.0) > 0.0:
+            return H
+        ones, shifts = np.full((k, k), float(of_last.max()) / (k - 1)), np.zeros_like(H.value)
+        if kind.trains_W:
+            shifts[place : place + inner, place : place + inner] = np.kron(ones, np.eye(kind.inputs))
+        if kind.trains_b:
+            shifts[place + inner :, place + inner :] = ones
+        return H + Approximation(shifts)
+
+    @cached_property
     def eigenvalues(self) -> tuple[Interval, Interval]:
-        """Enclosures of the least eigenvalue, or of 0 where it is negative, and of the norm."""
-        H = self.hessian
+        """Enclosures of the least eigenvalue, or of 0 where it is negative, and of the norm; on the weights that L sees."""
+        H = self._lifted
         (least, most), (lowest, highest) = symmetric_extremes(H.value, self.problem.level, H.error)
         return (max(0.0, least), max(0.0, most)), (max(0.0, lowest, -most), max(highest, -least))
 

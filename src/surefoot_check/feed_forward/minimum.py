@@ -4,7 +4,8 @@ Statement. Let H = ∇²L be Λ-Lipschitz on the ball of radius ρ around θ_0, 
 P(x) = m_0x - ½Λx², g_0 ≤ P(ρ) and m*² = m_0² - 2Λg_0 > 0. At a state with D ≤ ρ (the distance to θ_0) and
 V = ‖∇L‖ + P(D) ≤ g_0, a step η of gradient descent with η(M + m_0) ≤ 2, M ≥ ‖H‖ within ρ*, does not increase V and leaves
 ‖∇L⁺‖ ≤ ‖∇L‖(1 - η√(m*² + 2Λ‖∇L⁺‖)); such states lie within ρ* = 2g_0/(m_0 + m*), where L is strongly convex with m*, so that
-L - L* ≤ ‖∇L‖²/(2m*). Gaps of this theorem are ½‖∇L‖², as L* is not known.
+L - L* ≤ ‖∇L‖²/(2m*). Gaps of this theorem are ½‖∇L‖², as L* is not known. Where L is a
+cross-entropy without decay, all this is up to what shifts all outputs of a row alike, which L does not see.
 Reference: docs/theorems/feed-forward.md (Theorem C).
 """
 

@@ -298,6 +298,21 @@ class _Objective:
         order = list(_order(self.at(weights), weights))
         return mpmath.matrix([[columns[j][i] for j in order] for i in range(len(columns))])
 
+    def least(self, at: Network, H: Matrix) -> mpf:
+        """The least eigenvalue on the complement of what shifts all outputs alike, which a cross-entropy without decay does not
+        see."""
+        trains_W, trains_b = at.trains[-1]
+        k, inputs = at.W[-1].rows, at.W[-1].cols * trains_W
+        seen = inputs + trains_b
+        if not self.entropy or self.decay > 0 or k < 2:
+            return eigenvalues(H)[-1]
+        first, projector = H.rows - k * seen, mpmath.eye(H.rows)
+        for m in range(seen):
+            for i, j in ((i, j) for i in range(k) for j in range(k)):
+                projector[first + i * seen + m, first + j * seen + m] -= mpf(1) / k
+        values = sorted(eigenvalues(projector * H * projector), key=abs)
+        return min(values[seen:])
+
     def change(self, at: Network, radius: mpf) -> mpf:
         """The smaller bound of the change of the Hessian, by the recursion of the lemma or row by row."""
         found = [(frobenius(c), frobenius(r), largest_symmetric(M)) for c, r, M in along(at, radius)]
@@ -344,7 +359,7 @@ def of_objective(problem: Arrays, weights: Arrays, published: Mapping[str, float
     objective, at_weights = _Objective(problem, weights), _exact(weights)
     at, gradient, H = objective.at(at_weights), objective.gradient(at_weights), objective.hessian(at_weights)
     values = eigenvalues(H)
-    least, largest = max(values[-1], mpf(0)), max(values[0], -values[-1])
+    least, largest = max(objective.least(at, H), mpf(0)), max(values[0], -values[-1])
     sizes = objective.scale * frobenius(at.jacobian) ** 2 * (1 + frobenius(objective.slopes(at))) + frobenius(H)
     lost = LOSS * sizes * at.amplification**2
     square = frobenius(gradient) ** 2 / 2

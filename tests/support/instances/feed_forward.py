@@ -183,6 +183,7 @@ def _at_random() -> Settled:
 def minima() -> dict[str, Callable[[], Settled]]:
     """Networks with training objectives by name."""
     mean, total = nn.CrossEntropyLoss(), nn.MSELoss(reduction="sum")
+    smoothed = nn.CrossEntropyLoss(label_smoothing=0.3)
     both = nn.CrossEntropyLoss(torch.tensor([0.5, 1.5, 4.0], dtype=torch.float64), label_smoothing=0.2)
     deep = (nn.Linear(2, 2), nn.Softplus(), nn.Linear(2, 2, bias=False), nn.Sigmoid(), nn.Linear(2, 2))
     return {
@@ -191,6 +192,10 @@ def minima() -> dict[str, Callable[[], Settled]]:
         "sum of squares, three layers": lambda: _settled(sequential(*deep, seed=3), total, 1.0, 3),
         "cross-entropy, SiLU": lambda: _settled(_small(nn.SiLU(), 4), mean, 0.1, 4),
         "cross-entropy, sharper softplus": lambda: _settled(_small(nn.Softplus(2.5), 11), mean, 0.1, 11),
+        "without decay": lambda: _settled(sequential(nn.Linear(1, 2), seed=14), smoothed, 0.0, 14),
+        "without decay and bias": lambda: _settled(
+            sequential(nn.Linear(1, 2), nn.Tanh(), nn.Linear(2, 2, bias=False), seed=15), smoothed, 0.0, 15
+        ),
         "class weights": lambda: _settled(
             _small(nn.Tanh(), 11), nn.CrossEntropyLoss(torch.tensor([0.3, 2.0], dtype=torch.float64)), 0.1, 11
         ),
