@@ -10,6 +10,10 @@ import pytest
 import torch
 from draws import normal
 from good_runs import sequential
+from independent.feed_forward import Network
+from independent.feed_forward_sharper import sharper_lipschitz
+from independent.reference import exact
+from mpmath import mp, mpf
 from torch import Tensor, nn
 from torch.func import jacrev
 
@@ -43,6 +47,7 @@ class Setting:
         system = system_of(net)
         problem = system.problem(net, sf.SquaredLoss(X, 0.0 * net(X).detach()))
         weights = system.reduced(net, problem)
+        self.arrays = {name: tensor.numpy() for name, tensor in problem.arrays().items()}
         self.at = Measured(*system.stored_at(problem, weights))  # pyright: ignore[reportAttributeAccessIssue]
         self.start = torch.cat([w.reshape(-1) for w in weights.values()])
         sizes = [w.numel() for w in weights.values()]
@@ -188,6 +193,19 @@ def test_products_of_wide_layers_are_bounded_by_their_factors(monkeypatch: pytes
     formed = Setting(net, X).at.lipschitz(1e-4)
     monkeypatch.setattr("surefoot_check.feed_forward.sharp_centre.LARGEST", 0)
     assert formed <= Setting(net, X).at.lipschitz(1e-4) <= Setting(net, X).at.lipschitz_by_layers(1e-4)
+
+
+@pytest.mark.parametrize("radius", [0.02, 0.7])
+@pytest.mark.parametrize(("activation", "depth"), [(nn.SiLU(), 2), (nn.Tanh(), 4), (nn.ELU(), 3)], ids=str)
+def test_the_bound_of_a_ball_is_that_of_an_independent_definition(
+    activation: nn.Module, depth: int, radius: float
+) -> None:
+    """Also of balls that are so large that most of it comes from what the weights may move."""
+    setting = Setting(network(activation, depth, seed=depth), normal(2, 2, seed=depth))
+    weights = setting.at.weights
+    with mp.workdps(30):
+        true = sharper_lipschitz(Network(setting.arrays, {name: exact(W) for name, W in weights.items()}), mpf(radius))
+        assert true <= setting.at.lipschitz_by_rows(radius) <= true * (1 + mpf(10) ** -7)
 
 
 # -- many norms at once ------------------------------------------------------------------------------------------------

@@ -10,6 +10,10 @@ import pytest
 import torch
 from draws import normal
 from good_runs import sequential
+from independent.feed_forward import _Objective
+from independent.feed_forward_sharper import sharper_change
+from independent.reference import exact
+from mpmath import mp, mpf
 from torch import Tensor, nn
 from torch.func import jacrev
 
@@ -55,6 +59,7 @@ class Setting:
         stored, arrays = system.stored_at(problem, weights)
         assert isinstance(stored, Objective)
         self.at = Curvature(stored, arrays)
+        self.arrays = {name: tensor.numpy() for name, tensor in problem.arrays().items()}  # pyright: ignore[reportAttributeAccessIssue]
         self.start = torch.cat([w.reshape(-1) for w in weights.values()])
         sizes = [w.numel() for w in weights.values()]
 
@@ -109,6 +114,19 @@ def test_hessians_of_two_points_of_the_ball() -> None:
     a, b = (setting.start + sign * radius * torch.from_numpy(u) for sign in (1.0, -0.5))
     change = torch.linalg.matrix_norm(jacrev(jacrev(setting.value))(a) - jacrev(jacrev(setting.value))(b), 2)
     assert float(change) <= setting.at.lipschitz(radius) * float((a - b).norm())
+
+
+@pytest.mark.parametrize("radius", [0.02, 0.3])
+@pytest.mark.parametrize("name", ["GELU", "SiLU", "readout frozen"])
+def test_the_bound_of_a_ball_is_that_of_an_independent_definition(name: str, radius: float) -> None:
+    """Also of balls that are so large that most of it comes from what the weights may move."""
+    setting = Setting(*CASES[name])
+    parts = setting.at.by_layers(radius)[1]
+    with mp.workdps(30):
+        objective = _Objective(setting.arrays, {})
+        at = objective.at({name: exact(W) for name, W in setting.at.weights.items()})
+        true = sharper_change(objective, at, *map(mpf, (radius, parts.row, parts.bend, parts.third)))
+        assert true <= setting.at.rows.bound(radius, parts) <= true * (1 + mpf(10) ** -7)
 
 
 def test_a_ball_on_which_outputs_change_too_much_has_the_first_bound() -> None:
