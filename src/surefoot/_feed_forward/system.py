@@ -40,6 +40,10 @@ from .words import WORDS
 Trained = NetworkLoss | NetworkObjective
 
 
+FINISH = 'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps'
+"""What helps where a residual is too large."""
+
+
 class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     """Theorems, engine and rules of plain ``torch.nn.Sequential`` networks."""
 
@@ -155,10 +159,11 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
                 f"{WIDER}: with more outputs (rows times those of the network) than parameters, the Jacobian cannot have full "
                 f"row rank; {INSTEAD}"
             )
+        assert isinstance(measured, Looked) and isinstance(measured.at, rigorous.Measured)
         if any("full row rank" in name for name in failed):
-            return self._nearest_kink(net, loss, 0.0) or without_rank(loss, int(measured.sizes["p"]))
+            return _nearest_kink(net, measured.at, 0.0) or without_rank(loss, int(measured.sizes["p"]))
         if any("kink" in name for name in failed):
-            return self._nearest_kink(net, loss, quantities["ball"]) + _also(theorem, measured)
+            return _nearest_kink(net, measured.at, quantities["ball"]) + _also(theorem, measured)
         if failed:
             what, now, needed = "residual", quantities["r0"], quantities["sigma_min_J"] ** 2
             if theorem is exact_fit.THEOREM:
@@ -166,30 +171,9 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             return (
                 f"train on, with any optimiser, until the norm of the {what} is about "
                 f"{min(needed / (2.0 * quantities['lipschitz_J']), now):.3g} (now {now:.3g}), and certify again; "
-                f'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps{_also(theorem, measured)}'
+                f"{FINISH}{_also(theorem, measured)}"
             )
         return ""
-
-    def _nearest_kink(self, net: nn.Sequential, loss: NetworkLoss, ball: float) -> str:
-        """Which pre-activation is nearest to a kink, beside its change on the ball; on one of radius 0, which lies on a kink."""
-        margins = rigorous.Measured(*self._stored(net, loss)).kink_margins(ball)
-        least = [(float(found.min()), number, found) for number, found in enumerate(margins, 1) if found is not None]
-        value, number, found = min(least, key=lambda it: it[:2], default=(math.inf, 0, np.empty(0)))
-        if ball == 0.0 and value > 0.0:
-            return ""
-        row, unit = np.unravel_index(int(found.argmin()), found.shape)
-        layer = layers_of(net)[number - 1]
-        pooled = layer.geometry is not None and not layer.parameters
-        maximum = f" (of {type(layer.linear).__name__}: where its largest entry changes)" if pooled else ""
-        where = f"layer {number}, row {row} of X, unit {unit}{maximum}"
-        if value == 0.0:
-            return (
-                f"{where} lies on a kink (or nearer than rounding): train on, or use a smooth activation such as GELU"
-            )
-        return (
-            f"train on: nearest to a kink is {where}, whose distance to it is {value:.3g} of what may be passed in the ball; "
-            "a residual smaller by that factor will do"
-        )
 
     def advice(self, net: nn.Sequential, loss: Trained, certificate: Certificate) -> str:
         """The spectrum of the Jacobian or the Hessian, and what lowers the count."""
@@ -312,8 +296,28 @@ def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]
     return NetworkObjective(found, layers, settings, frozen)
 
 
-def _also(theorem: Theorem, measured: Measured) -> str:
+def _nearest_kink(net: nn.Sequential, at: rigorous.Measured, ball: float) -> str:
+    """Which pre-activation is nearest to a kink, beside its change on the ball; on one of radius 0, which lies on a kink."""
+    margins = at.kink_margins(ball)
+    least = [(float(found.min()), number, found) for number, found in enumerate(margins, 1) if found is not None]
+    value, number, found = min(least, key=lambda it: it[:2], default=(math.inf, 0, np.empty(0)))
+    if ball == 0.0 and value > 0.0:
+        return ""
+    row, unit = np.unravel_index(int(found.argmin()), found.shape)
+    layer = layers_of(net)[number - 1]
+    pooled = layer.geometry is not None and not layer.parameters
+    maximum = f" (of {type(layer.linear).__name__}: where its largest entry changes)" if pooled else ""
+    where = f"layer {number}, row {row} of X, unit {unit}{maximum}"
+    if value == 0.0:
+        return f"{where} lies on a kink (or nearer than rounding): train on, or use a smooth activation such as GELU"
+    return (
+        f"train on: nearest to a kink is {where}, whose distance to it is {value:.3g} of what may be passed in the ball; "
+        f"a residual smaller by that factor will do; {FINISH}"
+    )
+
+
+def _also(theorem: Theorem, measured: Looked) -> str:
     """Whether there is a fit where descent to it is not guaranteed."""
-    if theorem is exact_fit.THEOREM or not (isinstance(measured, Looked) and measured.holds(exact_fit.THEOREM)):
+    if theorem is exact_fit.THEOREM or not measured.holds(exact_fit.THEOREM):
         return ""
     return f"; an exact fit is near already, to which Newton's steps lead: sf.certify(net, loss, {exact_fit.THEOREM.id!r}) holds"
