@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hunted_windows
 import numpy as np
 import pytest
 from hunted import Count, hunted
@@ -15,6 +16,14 @@ def test_no_network_violates_its_certificate() -> None:
     for seed in range(NETWORKS):
         total += hunted(seed)
     assert total.certified["local"] > NETWORKS / 4 and total.certified["minimum"] > NETWORKS / 8, total
+    assert not total.violations, total
+
+
+def test_no_jacobian_with_windows_changes_more_than_its_bound() -> None:
+    total = Count()
+    for seed in range(2 * NETWORKS):
+        total += hunted_windows.hunted(seed)
+    assert total.certified["windows"] > NETWORKS and total.closest["lipschitz_J"] > 0.5, total
     assert not total.violations, total
 
 

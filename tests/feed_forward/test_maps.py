@@ -265,6 +265,18 @@ def test_weights_in_float32_are_certified_as_their_copy() -> None:
     assert sf.certify(net, loss) == sf.certify(copy.deepcopy(net).double(), loss)
 
 
+@pytest.mark.parametrize("name", ["two convolutions", "maxima", "a block"])
+def test_the_finish_of_a_fit(name: str, tmp_path: Path) -> None:
+    net = NETWORKS[name]()
+    loss = data(net, 1e-3)
+    run = sf.descend(net, loss, "gauss-newton", 8, progress=False)
+    assert run.gaps[-1] < 1e-12 * run.gaps[0]
+    certificate = sf.certify(net, loss, "feed-forward/exact-fit")
+    assert certificate.holds, certificate
+    sf.descend(net, loss, max_iterations=3, certificate=certificate, directory=tmp_path, progress=False)
+    assert check(tmp_path).outcome is Outcome.ACCEPT
+
+
 # -- windows -----------------------------------------------------------------------------------------------------------
 
 
