@@ -128,6 +128,12 @@ def test_frozen_weights_of_networks_that_train_all_are_refused(call: Callable[..
     net.W1.requires_grad_(False)
     with pytest.raises(ValueError, match=r"net\.W1 is frozen \(requires_grad=False\).*call net\.requires_grad_\(\)"):
         call(net, LOSS)
+    X, Y = normal(5, 4, seed=0), normal(5, seed=1).sign()
+    implicit = sf.nn.ImplicitReLU.certifiable(X / X.norm(dim=1, keepdim=True), Y, 20, seed=0).requires_grad_(False)
+    with pytest.raises(ValueError, match=r"net\.\w+ is frozen"):
+        sf.gradient_flow(implicit, sf.SquaredLoss(X, Y), [0.0, 1.0])
     deep = sf.nn.LinearResNet.modified_identity(2, 2, 4, 2, 60.0).requires_grad_(False)
+    with pytest.raises(ValueError, match=r"net\.W is frozen"):
+        sf.sgd.certify(deep, normal(8, 2, seed=0), normal(8, 2, seed=1), 4)
     with pytest.raises(ValueError, match=r"net\.W is frozen"):
         call(deep, sf.SquaredLoss(normal(8, 2, seed=0), normal(8, 2, seed=1)))

@@ -11,7 +11,7 @@ from torch import nn
 from .losses import LinearMapLoss
 from .plans import PLANS, Plan
 from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, Recordable, System
-from .validate import kind_of, unknown
+from .validate import kind_of, require_trained, unknown
 from .words import Words
 
 SYSTEMS: list[System] = []
@@ -124,12 +124,7 @@ def adopted(net: Any, loss: Any, theorem: str | None = None) -> tuple[AnyCertifi
                 system, net = other, found
                 break
     if isinstance(system, Recordable) and isinstance(net, nn.Module):
-        for name, parameter in net.named_parameters():
-            if not parameter.requires_grad:
-                raise ValueError(
-                    f"net.{name} is frozen (requires_grad=False), and what is known of {system.network_name} is about descent "
-                    "on all weights; call net.requires_grad_()"
-                )
+        require_trained(net)
     return system, net
 
 

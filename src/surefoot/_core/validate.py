@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def kind_of(value: object) -> str:
@@ -127,6 +127,16 @@ def network_weight(name: str, W: Tensor) -> None:
     holds_numbers(name, W)
     if not bool(W.isfinite().all()):
         raise ValueError(f"{name} has non-finite entries; use finite weights")
+
+
+def require_trained(net: nn.Module) -> None:
+    """Raise ``ValueError`` for a frozen weight of a network that is trained as a whole."""
+    for name, parameter in net.named_parameters():
+        if not parameter.requires_grad:
+            raise ValueError(
+                f"net.{name} is frozen (requires_grad=False), and what is known of {type(net).__name__} is about descent on all "
+                "weights; call net.requires_grad_()"
+            )
 
 
 def positive_integer(name: str, value: Any) -> int:

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._core.losses import Loss
 from .._core.samples import sample_loss
 from .._core.status import RunStatus
-from .._core.validate import positive_integer, real
+from .._core.validate import positive_integer, real, require_trained
 from .engine import Iterate
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
@@ -73,6 +73,7 @@ def gradient_flow(
     import numpy as np
     from scipy.integrate import solve_ivp
 
+    require_trained(net)
     samples = sample_loss(loss)
     if not isinstance(times, Sequence | Tensor | np.ndarray):
         raise TypeError(

@@ -26,7 +26,17 @@ from .._core.descent import DIVERGED
 from .._core.interrupts import StopRequest
 from .._core.losses import SquaredLoss
 from .._core.status import RunStatus
-from .._core.validate import as_tensor, folder, integer, kind_of, nonnegative, positive_integer, real, unknown
+from .._core.validate import (
+    as_tensor,
+    folder,
+    integer,
+    kind_of,
+    nonnegative,
+    positive_integer,
+    real,
+    require_trained,
+    unknown,
+)
 from .._learning.directory import TrainingDirectory
 from . import sgd_theorems as theorems
 from .engine import Iterate
@@ -385,6 +395,7 @@ def _require_own(guarantee: SGDGuarantee, digests: Mapping[str, str], batch_size
 def _data(net: LinearResNet, X: Any, Y: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray, SquaredLoss]:
     if not isinstance(net, LinearResNet):
         raise TypeError(f"net is {kind_of(net)}; sf.sgd trains sf.nn.LinearResNet")
+    require_trained(net)
     X = real("X", X, 2)
     Y = as_tensor("Y", Y)
     Y = real("Y", Y[:, None] if Y.ndim == 1 else Y, 2)
