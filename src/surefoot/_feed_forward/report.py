@@ -136,7 +136,7 @@ def _figure(looks: Sequence[Seen]) -> Figure:
         )
     if below.lines:
         below.legend(loc="best")
-    below.set_ylim(bottom=0.0)
+    below.set_ylim(0.0, 1.1 * max((share for seen in looks for share in seen.moved), default=0.0) or 1.0)
     for axes in (above, middle, below):
         _guaranteed_from(axes, first, axes is above)
         iteration_axis(axes, times[-1])
