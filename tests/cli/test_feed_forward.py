@@ -63,7 +63,18 @@ def test_weights_of_a_file_are_certified(run, table: Path, tmp_path: Path) -> No
     save_file(net.state_dict(), tmp_path / "own.safetensors")
     own = run("certify", *small(table, "--weights", tmp_path / "own.safetensors"), "--json")
     assert own.json["certificate"]["quantities"] == of_run.json["certificate"]["quantities"]
-    assert run("certify", *small(table, "--weights", final, "--hidden", "25")).code == 2
+    for hidden, message in (
+        ("25", "0.weight has shape (24, 4), and the network needs (25, 4)"),
+        ("24,3", "2.weight has shape (1, 24), and the network needs (3, 24)"),
+    ):
+        refused = run("certify", *small(table, "--weights", final, "--hidden", hidden))
+        assert refused.code == 2 and message in refused.err, refused.err
+    save_file({**net.state_dict(), "4.weight": torch.ones(1, 1).double()}, tmp_path / "deeper.safetensors")
+    refused = run("certify", *small(table, "--weights", tmp_path / "deeper.safetensors"))
+    assert refused.code == 2 and "has 4.weight beyond the network; give the --hidden" in refused.err
+    save_file({f"layers.{name}": W for name, W in net.state_dict().items()}, tmp_path / "named.safetensors")
+    refused = run("certify", *small(table, "--weights", tmp_path / "named.safetensors"))
+    assert refused.code == 2 and "0.weight is not among layers.0.bias, layers.0.weight" in refused.err
 
 
 def test_initial_weights_are_those_of_torch_and_fail(run, table: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -41,6 +42,8 @@ weights, and to which Newton's method goes from there."""
 FINISHES = {rule.name: rule for rule in (GaussNewton, Newton)}
 LONGEST = 50
 """Steps of a finish at most."""
+OF_LAYER = re.compile(r"[Wb][0-9]+|[0-9]+\.(weight|bias)")
+"""Names of weights in files."""
 DECAY = 1e-3
 """Weight decay of mse and cross-entropy by default."""
 
@@ -334,11 +337,16 @@ def _put(net: nn.Sequential, path: Path) -> None:
     for name, place in places.items():
         given = found[name]
         if given is None or given.shape != place.shape:
-            shape = "is missing" if given is None else f"has shape {tuple(given.shape)}"
+            shape = f"is not among {', '.join([*stored][:6])}" if given is None else f"has shape {tuple(given.shape)}"
             raise RunDirectoryError(
                 f"{path}: {names[name]} {shape}, and the network needs {tuple(place.shape)}; "
                 "give the --hidden and the data of these weights"
             )
+    further = [name for name in stored if OF_LAYER.fullmatch(name) and name not in {*names, *names.values()}]
+    if further:
+        raise RunDirectoryError(
+            f"{path} has {', '.join(further)} beyond the network; give the --hidden of these weights"
+        )
     with torch.no_grad():
         for name, place in places.items():
             place.copy_(found[name])
