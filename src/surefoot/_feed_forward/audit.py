@@ -21,7 +21,9 @@ def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
     checks: list[Check] = []
     if certificate.claim.of_iterations:
         ball = certificate.quantities["ball"]
-        checks.append(("the weights stay in the ball: D <= rho", each(trace, "distance", lambda found: (found, ball))))
+        checks.append(
+            ("the weights stay in the ball: D <= rho", each(trace, "distance", lambda distance: (distance, ball)))
+        )
         if certificate.theorem in STATES:
             test = STATES[certificate.theorem].state
             checks.append((f"the state test: {test}", _potential(trace, certificate, resolution)))

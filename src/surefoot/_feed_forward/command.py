@@ -229,9 +229,9 @@ def _trained(watch: Watch, optimizer: str) -> str:
 
 def _finished(finish: str, norms: list[float]) -> str:
     """How the finish went, for people."""
-    of = "gradient" if finish == Newton.name else "residual"
+    what = "gradient" if finish == Newton.name else "residual"
     count = f"{len(norms) - 1} step{'' if len(norms) == 2 else 's'}"
-    return f"{count} of {finish}, norm of the {of} {number(norms[0])} → {number(norms[-1])}"
+    return f"{count} of {finish}, norm of the {what} {number(norms[0])} → {number(norms[-1])}"
 
 
 def _advice(watch: Watch | None, finish: str, goal: str) -> str:

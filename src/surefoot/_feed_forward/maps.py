@@ -47,16 +47,16 @@ def geometry_of(module: Any, shape: Shape, what: str) -> Geometry:
     Raises:
         ValueError: maps of another number of dimensions or channels, or windows that do not fit.
     """
-    of = dimensions(module)
-    if len(shape) != of + 1 or getattr(module, "in_channels", shape[0]) != shape[0]:
+    axes = dimensions(module)
+    if len(shape) != axes + 1 or getattr(module, "in_channels", shape[0]) != shape[0]:
         raise ValueError(f"{what} does not take maps of shape {shape} (channels first); they must agree")
-    channels, height, width = shape if of == 2 else (shape[0], 1, shape[1])
-    kernel, stride = _pair(module.kernel_size, of, 1), _pair(module.stride, of, 1)
+    channels, height, width = shape if axes == 2 else (shape[0], 1, shape[1])
+    kernel, stride = _pair(module.kernel_size, axes, 1), _pair(module.stride, axes, 1)
     if module.padding == "same":
         before = ((kernel[0] - 1) // 2, (kernel[1] - 1) // 2)
         behind = (kernel[0] - 1 - before[0], kernel[1] - 1 - before[1])
     else:
-        before = behind = _pair(0 if module.padding == "valid" else module.padding, of, 0)
+        before = behind = _pair(0 if module.padding == "valid" else module.padding, axes, 0)
     kind = MAXIMUM if type(module) in MAXIMA else MODES[getattr(module, "padding_mode", "zeros")]
     down, right = (
         (size + first + last - window) // step + 1

@@ -48,8 +48,8 @@ def rounding(
     of weights, which a step leaves."""
     true, square = exact_gradient(problem, weights), 0.0
     for name, part in gradient(loss, at).items():
-        of = zip(true[name].entries(), part.reshape(-1).tolist(), strict=True)
-        square += sum(float(x - y) ** 2 for x, y in of)
+        pairs = zip(true[name].entries(), part.reshape(-1).tolist(), strict=True)
+        square += sum(float(x - y) ** 2 for x, y in pairs)
     moved = torch.finfo(torch.float64).eps * inner(at, at) ** 0.5
     return ROUNDING * (square**0.5 + stiffness(loss, at) * moved)
 

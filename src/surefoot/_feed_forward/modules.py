@@ -430,7 +430,7 @@ def build(rows: Tensor, settings: Tensor, trained: Mapping[str, Tensor], frozen:
     weights = {**frozen, **trained}
     geometry, skips = (weights[name].tolist() if name in weights else None for name in OPTIONAL)
     ends = {0: 0}  # how many modules there are behind each layer that is in no block
-    for number, ((outputs, bias, code), of) in enumerate(zip(rows.tolist(), settings.tolist(), strict=True), 1):
+    for number, ((outputs, bias, code), numbers) in enumerate(zip(rows.tolist(), settings.tolist(), strict=True), 1):
         windows = None if geometry is None else geometry_in(tuple(geometry[number - 1]))
         if windows is None:
             W = weights[f"W{number}"]
@@ -444,7 +444,7 @@ def build(rows: Tensor, settings: Tensor, trained: Mapping[str, Tensor], frozen:
             new = nn.Parameter(weights[key].reshape(parameter.shape).clone(), requires_grad=key in trained)
             setattr(linear, name, new)
         if code != IDENTITY.code:
-            modules.append(BY_CODE[code].built((of[0], of[1])))
+            modules.append(BY_CODE[code].built((numbers[0], numbers[1])))
         if skips is not None and skips[number - 1][0] >= 0:
             start = ends[skips[number - 1][0]]
             modules[start:] = [Residual(*modules[start:])]

@@ -299,11 +299,12 @@ def _loss(kind: str, problem: Mapping[str, Tensor], frozen: Mapping[str, Tensor]
 def _nearest_kink(net: nn.Sequential, at: rigorous.Measured, ball: float) -> str:
     """Which pre-activation is nearest to a kink, beside its change on the ball; on one of radius 0, which lies on a kink."""
     margins = at.kink_margins(ball)
-    least = [(float(found.min()), number, found) for number, found in enumerate(margins, 1) if found is not None]
-    value, number, found = min(least, key=lambda it: it[:2], default=(math.inf, 0, np.empty(0)))
+    kinked = [(number, layer) for number, layer in enumerate(margins, 1) if layer is not None]
+    number, nearest = min(kinked, key=lambda layer: float(layer[1].min()), default=(0, np.full(1, math.inf)))
+    value = float(nearest.min())
     if ball == 0.0 and value > 0.0:
         return ""
-    row, unit = np.unravel_index(int(found.argmin()), found.shape)
+    row, unit = np.unravel_index(int(nearest.argmin()), nearest.shape)
     layer = layers_of(net)[number - 1]
     pooled = layer.geometry is not None and not layer.parameters
     maximum = f" (of {type(layer.linear).__name__}: where its largest entry changes)" if pooled else ""

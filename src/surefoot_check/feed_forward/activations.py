@@ -132,7 +132,7 @@ def _clipped_slope(Z: Array, settings: Settings, level: Level) -> Approximation:
     return Approximation(np.where((settings[0] < Z) & (settings[1] > Z), 1.0, 0.0))
 
 
-def of(number: float) -> Callable[[Settings], float]:
+def always(number: float) -> Callable[[Settings], float]:
     """The number, whatever the settings."""
     return lambda settings: number
 
@@ -152,8 +152,8 @@ def _lower(a: Any, b: Any) -> Any:
 IDENTITY = Activation(
     code=0,
     name="identity",
-    slope=of(1.0),
-    bend=of(0.0),
+    slope=always(1.0),
+    bend=always(0.0),
     value=lambda Z, settings, level: Approximation(Z),
     derivative=lambda Z, settings, level: Approximation(np.ones_like(Z)),
     exact=lambda z, settings: z,
@@ -165,8 +165,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=1,
             name="tanh",
-            slope=of(1.0),
-            bend=of(0.7698003589195011),
+            slope=always(1.0),
+            bend=always(0.7698003589195011),
             value=_function("tanh"),
             derivative=tanh_slope,
             exact=lambda z, settings: z.tanh(),
@@ -174,8 +174,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=2,
             name="sigmoid",
-            slope=of(0.25),
-            bend=of(0.09622504486493764),
+            slope=always(0.25),
+            bend=always(0.09622504486493764),
             value=_function("sigmoid"),
             derivative=sigmoid_slope,
             exact=lambda z, settings: 1 / (1 + (-z).exp()),
@@ -184,7 +184,7 @@ ACTIVATIONS: dict[int, Activation] = {
             code=3,
             name="softplus",
             settings=1,
-            slope=of(1.0),
+            slope=always(1.0),
             bend=lambda settings: up(0.25 * settings[0]),
             value=_softplus,
             derivative=softplus_slope,
@@ -194,8 +194,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=4,
             name="SiLU",
-            slope=of(1.0998393201288671),
-            bend=of(0.5),
+            slope=always(1.0998393201288671),
+            bend=always(0.5),
             value=_silu,
             derivative=_silu_slope,
             exact=lambda z, settings: z / (1 + (-z).exp()),
@@ -203,8 +203,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=5,
             name="GELU",
-            slope=of(1.128904145185155),
-            bend=of(0.797884560802866),
+            slope=always(1.128904145185155),
+            bend=always(0.797884560802866),
             value=_gelu,
             derivative=_gelu_slope,
             exact=lambda z, settings: z * normal_cdf(z),
@@ -223,8 +223,8 @@ ACTIVATIONS: dict[int, Activation] = {
         Activation(
             code=7,
             name="ReLU",
-            slope=of(1.0),
-            bend=of(0.0),
+            slope=always(1.0),
+            bend=always(0.0),
             value=lambda Z, settings, level: Approximation(np.maximum(Z, 0.0)),
             derivative=lambda Z, settings, level: Approximation(np.where(Z > 0.0, 1.0, 0.0)),
             exact=lambda z, settings: z.max(_ball(0.0, z)),
@@ -235,7 +235,7 @@ ACTIVATIONS: dict[int, Activation] = {
             name="leaky ReLU",
             settings=1,
             slope=lambda settings: max(1.0, abs(settings[0])),
-            bend=of(0.0),
+            bend=always(0.0),
             value=_leaky,
             derivative=_leaky_slope,
             exact=lambda z, settings: z.max(_ball(0.0, z)) + settings[0] * _lower(z, _ball(0.0, z)),
@@ -245,8 +245,8 @@ ACTIVATIONS: dict[int, Activation] = {
             code=9,
             name="hard tanh",
             settings=2,
-            slope=of(1.0),
-            bend=of(0.0),
+            slope=always(1.0),
+            bend=always(0.0),
             value=lambda Z, settings, level: Approximation(np.clip(Z, *settings)),
             derivative=_clipped_slope,
             exact=lambda z, settings: _lower(z.max(_ball(settings[0], z)), _ball(settings[1], z)),

@@ -108,10 +108,10 @@ class Layer:
         Args:
             entries, rows: of its inputs.
         """
-        within, of = radius * self.kind.trains_W, self.bounds
+        within, bounds = radius * self.kind.trains_W, self.bounds
         steep = np.outer(rows, norms_of_rows(self.W) + within)
         found = np.sqrt(np.square(steep) + np.square(self.entry_norms))
-        return found, np.sqrt(np.square((of.norm + of.spread * within) * rows) + np.square(self.row_norms))
+        return found, np.sqrt(np.square((bounds.norm + bounds.spread * within) * rows) + np.square(self.row_norms))
 
     @property
     def entry_norms(self) -> Array:

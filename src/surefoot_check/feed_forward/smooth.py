@@ -15,7 +15,7 @@ import numpy as np
 from ..rigor.approximation import Approximation
 from ..rigor.bounds import Array, Level, array_up, up
 from ..rigor.functions import BALLS, evaluated
-from .activations import Activation, Function, Settings, of, sigmoid_slope, softplus_slope, stretched, tanh_slope
+from .activations import Activation, Function, Settings, always, sigmoid_slope, softplus_slope, stretched, tanh_slope
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ def _ball_silu_slope(z: Any, settings: Settings) -> Any:
 
 
 SMOOTH: dict[int, Smooth] = {
-    0: Smooth(of(0.0), lambda Z, settings, level: Approximation(np.zeros_like(Z)), lambda z, settings: 1 + 0 * z),
-    1: Smooth(of(2.0), _tanh, _ball_tanh_slope),
-    2: Smooth(of(0.125), _sigmoid, lambda z, settings: BALLS["sigmoid"](z) * BALLS["sigmoid"](-z)),
+    0: Smooth(always(0.0), lambda Z, settings, level: Approximation(np.zeros_like(Z)), lambda z, settings: 1 + 0 * z),
+    1: Smooth(always(2.0), _tanh, _ball_tanh_slope),
+    2: Smooth(always(0.125), _sigmoid, lambda z, settings: BALLS["sigmoid"](z) * BALLS["sigmoid"](-z)),
     3: Smooth(_third_of_softplus, _softplus, lambda z, settings: BALLS["sigmoid"](settings[0] * z)),
-    4: Smooth(of(0.3081815157964792), _silu, _ball_silu_slope),
+    4: Smooth(always(0.3081815157964792), _silu, _ball_silu_slope),
     5: Smooth(
-        of(0.7787696350557325),
+        always(0.7787696350557325),
         _gelu,
         lambda z, settings: BALLS["normal_cdf"](z) + z * BALLS["normal_density"](z),
     ),
