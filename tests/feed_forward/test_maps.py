@@ -370,12 +370,14 @@ def test_a_kink_of_a_maximum_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["two convolutions", "maxima", "a block"])
-def test_minima_are_of_dense_networks(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"), [("two convolutions", r"net\[1\] is a Conv2d"), ("a block", r"net\[2.inner.2\] ends a Residual")]
+)
+def test_minima_are_of_dense_networks(name: str, what: str) -> None:
     net = NETWORKS[name]()
     loss = sf.TorchLoss(nn.MSELoss(), normal(ROWS, 30, seed=1), normal(ROWS, 2, seed=2), 1e-3)
     with pytest.raises(
-        ValueError, match="feed-forward/minimum speaks of Linear modules alone; feed-forward/local also"
+        ValueError, match=f"{what}: feed-forward/minimum speaks of Linear modules alone; feed-forward/local also"
     ):
         sf.certify(net, loss)
 

@@ -29,8 +29,9 @@ def require_smooth(layers: Sequence[Layer]) -> None:
     """Raise ``ValueError`` for a layer that is not dense, or an activation without a Lipschitz second derivative."""
     for layer in layers:
         if not layer.plain:
+            what = "ends a Residual" if layer.geometry is None else f"is {kind_of(layer.linear)}"
             raise ValueError(
-                f"net[{layer.name}] is {kind_of(layer.linear)} or ends a Residual: feed-forward/minimum speaks of Linear "
+                f"net[{layer.name}] {what}: feed-forward/minimum speaks of Linear "
                 "modules alone; feed-forward/local also of these: sf.certify(net, sf.SquaredLoss(X, Y))"
             )
         if layer.code not in SMOOTH:
