@@ -22,9 +22,10 @@ from surefoot._core.registry import system_of
 from surefoot._feed_forward import planner
 from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.sharp import bend_matrix
+from surefoot_check.rigor import many_norms
 from surefoot_check.rigor.bounds import FAST, Array
 from surefoot_check.rigor.exact import EXACT
-from surefoot_check.rigor.many_norms import spectral_norms
+from surefoot_check.rigor.many_norms import spectral_norms, weighted_norms
 
 F64 = torch.float64
 ACTIVATIONS = (
@@ -221,3 +222,21 @@ def test_many_norms_are_bounded(shape: tuple[int, int], level: object) -> None:
     found = spectral_norms(A, level)  # pyright: ignore[reportArgumentType]
     assert (found >= true).all() and (found[1:] <= true[1:] * min(shape) ** (1.0 / 16.0) * (1.0 + 1e-12)).all()
     assert found[0] < 1e-140
+
+
+@pytest.mark.parametrize("level", [FAST, EXACT], ids=lambda level: level.name)
+@pytest.mark.parametrize("largest", [0, 1 << 30])
+def test_norms_of_weighted_rows_are_bounded(largest: int, level: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With powers, and where they would take too long without: then by no more than the better of three cheap norms."""
+    monkeypatch.setattr(many_norms, "LARGEST", largest)
+    draw = np.random.default_rng(1)
+    for scale in (1.0, 1e-100, 1e100) if largest else (1.0, 1e-200, 1e250):
+        A, weights = draw.standard_normal((20, 7)) * scale, draw.uniform(0.0, 1.0, (20, 9)) ** 3
+        weights[:, 0], weights[:, 1], weights[:, 2] = 0.0, 1.0, np.eye(20)[3]
+        parts = weights.T[:, :, None] * (A / scale)
+        true = np.linalg.norm(parts, 2, axis=(1, 2))
+        found = weighted_norms(weights, A, level) / scale  # pyright: ignore[reportArgumentType]
+        assert (found >= true * (1.0 - 1e-14)).all()
+        wanted = np.linalg.norm(parts, axis=(1, 2)) if largest == 0 else true * 7.0 ** (1.0 / 16.0)
+        assert (found <= wanted * (1.0 + 1e-12) + 1e-40).all()
+        assert (found[1:3] <= true[1:3] * (1.0 + 1e-8)).all() or largest

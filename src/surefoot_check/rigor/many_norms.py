@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from .bounds import ETA, FAST, Array, Level, array_up, gamma
+from .bounds import ETA, FAST, Array, Level, array_up, gamma, rescaled, scaled
+from .gram import norm_bounds
 from .intervals import TINY
 
 SQUARINGS = 2
 """Order 16: within 1.33 of the norm of any matrix of rank 100, and typically within 1.05."""
+LARGEST = 1 << 30
+"""Multiplications up to which ``weighted_norms`` takes powers; without them its bounds are some tenth larger."""
 CHUNK = 1 << 20
 """Entries of matrices that are held at once."""
 
@@ -56,6 +59,10 @@ def _products(A: Array, B: Array, level: Level, sizes: Array) -> tuple[Array, Ar
 
 def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
     """Upper bounds (J,) of ‖diag(w)A‖ for the columns w of ``weights`` (N, J), not negative, and A (N, d)."""
+    least = _cheap_weighted_norms(weights, A, level)
+    fewer, more = sorted(A.shape)
+    if weights.shape[1] * fewer * fewer * (more + squarings * fewer) > LARGEST:
+        return least
     found = []
     step = max(1, CHUNK // A.size)
     for start in range(0, weights.shape[1], step):
@@ -63,4 +70,20 @@ def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUA
             scaled = weights.T[start : start + step, :, None] * A
         # an entry is rounded once, by u‖diag(w)A‖_F together, which is at most √r u times the norm; TINY covers underflow
         found.append(array_up(spectral_norms(scaled, level, squarings) + TINY, min(A.shape) + 1))
-    return np.concatenate(found)
+    return np.minimum(least, np.concatenate(found))
+
+
+def _cheap_weighted_norms(weights: Array, A: Array, level: Level) -> Array:
+    """The same from √(‖·‖₁‖·‖_∞), the Frobenius norm, and ‖A‖ times the largest weight."""
+    (w, of_w), (B, of_B) = scaled(weights), scaled(A)  # no entry is above 1; TINY covers what underflows here and below
+    magnitudes = np.abs(B)
+    with np.errstate(under="ignore"):
+        sums, error = level.product(np.ascontiguousarray(magnitudes.T), w)
+        squares, rounding = level.product((magnitudes**2).sum(axis=1)[None, :], w**2)
+        rows = (w * magnitudes.sum(axis=1)[:, None]).max(axis=0)
+        bounds = [
+            np.sqrt((sums + error).max(axis=0) + TINY * B.size) * np.sqrt(rows + TINY * B.size),
+            np.sqrt(squares[0] + rounding + TINY * B.size),
+            w.max(axis=0) * norm_bounds(B, level)[1] + TINY * B.size,
+        ]
+    return rescaled(array_up(np.min(bounds, axis=0), sum(A.shape) + 16), of_w + of_B, np.inf)
