@@ -185,8 +185,19 @@ def test_the_planner_has_the_bound_of_the_checker() -> None:
 def test_a_ball_beyond_the_range_of_floats_has_the_first_bound() -> None:
     setting = Setting(network(nn.Tanh(), 3, 2), normal(4, 2, seed=2))
     for radius in (1e-200, 1e200):
-        assert np.isinf(bend_matrix(setting.at.centre, radius)).all()
+        assert setting.at.centre is not None and np.isinf(bend_matrix(setting.at.centre, radius)).all()
         assert setting.at.lipschitz(radius) == setting.at.lipschitz_by_layers(radius)
+
+
+def test_where_the_sharper_bound_overflows_there_is_the_first() -> None:
+    """Weights of 1e13 saturate every unit; some power of a norm, or a rounding error times it, is no float any more."""
+    net = sequential(*[m for _ in range(6) for m in (nn.Linear(3, 3), nn.Tanh())], nn.Linear(3, 1), seed=1)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(1e13)
+    setting = Setting(net, normal(4, 3, seed=2))
+    assert setting.at.lipschitz(1e-3) == setting.at.lipschitz_by_layers(1e-3) < math.inf
+    assert math.isinf(setting.at.lipschitz_by_rows(1e-3))
 
 
 def test_products_of_wide_layers_are_bounded_by_their_factors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from surefoot_check.feed_forward import exact_fit, local, minimum
-from surefoot_check.feed_forward.enclosures import Measured, has_sharper_bound
+from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.lipschitz import symmetric_bend
 from surefoot_check.feed_forward.sharp import bend_matrix
 from surefoot_check.feed_forward.state import StateTheorem, size
@@ -38,7 +38,7 @@ LATEST = 1e15
 def bends(at: Measured, radius: float) -> list[Array]:
     """Symmetric matrices, with a row for each layer, in floats: the largest eigenvalue of each is a bound of Λ."""
     matrices = [at.scale * np.array(symmetric_bend(at.bounds, radius))]
-    if has_sharper_bound(at.problem):
+    if at.centre is not None:
         matrices.append(bend_matrix(at.centre, radius))
     return [S for S in matrices if np.isfinite(S).all()]
 

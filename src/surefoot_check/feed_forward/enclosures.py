@@ -18,7 +18,7 @@ import numpy as np
 
 from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix, ball, frobenius
-from ..rigor.bounds import Array, up, witnesses
+from ..rigor.bounds import Array, NotFiniteError, up, witnesses
 from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import Interval, bounded, root_down
 from .groups import Groups
@@ -131,9 +131,13 @@ class Measured:
         return [layer.bounds for layer in self.layers]
 
     @cached_property
-    def centre(self) -> Centre:
-        """What the sharper lemma on the change of the Jacobian asks of the layers."""
-        return self.centre_of(self.backward, self.problem.groups)
+    def centre(self) -> Centre | None:
+        """What Lemma 3 asks of the layers; ``None`` where it does not speak of them, or where numbers overflow."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self.centre_of(self.backward, self.problem.groups) if has_sharper_bound(self.problem) else None
+        except NotFiniteError:
+            return None
 
     def centre_of(self, backward: list[tuple[Approximation, Approximation]], groups: Groups) -> Centre:
         """The same of ``backwards``."""
@@ -142,8 +146,7 @@ class Measured:
 
     def lipschitz(self, radius: float) -> float:
         """Upper bound of Λ on the ball of this radius; infinite where there is none."""
-        by_layers = self.lipschitz_by_layers(radius)
-        return min(by_layers, self.lipschitz_by_rows(radius)) if has_sharper_bound(self.problem) else by_layers
+        return min(self.lipschitz_by_layers(radius), self.lipschitz_by_rows(radius))
 
     def lipschitz_by_layers(self, radius: float) -> float:
         """That of Lemma 1, in ball arithmetic."""
@@ -160,8 +163,8 @@ class Measured:
         return 1.0 if multiple == 1 else up(math.sqrt(multiple), 2)
 
     def lipschitz_by_rows(self, radius: float) -> float:
-        """That of Lemma 3."""
-        return bend(self.centre, radius)
+        """That of Lemma 3; infinite where there is none."""
+        return math.inf if self.centre is None else bend(self.centre, radius)
 
     @property
     def in_balls(self) -> list[LayerBounds]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..rigor.approximation import Approximation
 from ..rigor.balls import ball, float_above
-from ..rigor.bounds import Array, array_up, up
+from ..rigor.bounds import Array, NotFiniteError, array_up, up
 from ..rigor.many_norms import weighted_norms
 from .enclosures import Measured, bend
 from .groups import Groups
@@ -149,10 +149,15 @@ class RowWise:
         return up(self._of_units + more, 2 * self.count + 16)
 
     def bound(self, radius: float, of: ByLayers) -> float:
-        """Upper bound on the ball of this radius; infinite where there is none.
+        """Upper bound on the ball of this radius; infinite where there is none, or where numbers overflow."""
+        try:
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                return self._bound(radius, of)
+        except NotFiniteError:
+            return math.inf
 
-        There C is at most exp(τ) times what it is at the centre, τ = √2 max_i‖Δf_i‖, and C^½J moves by no more than Λ_C ρ.
-        """
+    def _bound(self, radius: float, of: ByLayers) -> float:
+        """There C is at most exp(τ) times what it is at the centre, τ = √2 max_i‖Δf_i‖, and C^½J moves by no more than Λ_C ρ."""
         apart, entropy = up(radius * of.row), self.problem.entropy
         bent = bend(self.centre, radius)
         if not (math.isfinite(bent) and apart < MOST):
