@@ -24,6 +24,13 @@ def _sixteenth(A: Matrix) -> mpf:
     return mpmath.fsum(max(v, mpf(0)) ** 8 for v in eigenvalues(G)) ** (mpf(1) / 16)
 
 
+def _weighted(weights: list[mpf], A: Matrix) -> mpf:
+    """The least of the bounds that the enclosures have of the norm of diag(w)A."""
+    B = _scaled(weights, A)
+    lines = [max(mpmath.fsum(abs(x) for x in S[i, :]) for i in range(S.rows)) for S in (B, B.T)]
+    return min(_sixteenth(B), mp.sqrt(lines[0] * lines[1]), max(weights) * norm(A))
+
+
 def _scaled(weights: list[mpf], A: Matrix) -> Matrix:
     return mpmath.matrix([[w * x for x in A[i, :]] for i, w in enumerate(weights)])
 
@@ -100,7 +107,7 @@ def _on_the_ball(
     a: Matrix, rows: list[_Around], k: int, weights: list[list[mpf]], off: list[mpf]
 ) -> tuple[list[mpf], mpf]:
     """‖diag_i(w_ij)ã‖ by unit j at θ_0, and how much it grows; weights by row and unit."""
-    found = [_sixteenth(_scaled([w[j] for w in weights], a)) for j in range(len(weights[0]))]
+    found = [_weighted([w[j] for w in weights], a) for j in range(len(weights[0]))]
     drift = [
         more * at.inputs[k] + (max(w) + more) * at.off_inputs[k] for at, w, more in zip(rows, weights, off, strict=True)
     ]
@@ -180,8 +187,8 @@ def _of_units(objective: _Objective, at: Network, g: Matrix, radius: mpf, moved:
     pulled, units = g * V, []
     for j in range(V.cols):
         bends = [abs(activation.bend(z, settings)) for z in at.z[0][:, j]]
-        tau = _sixteenth(_scaled([mp.sqrt(abs(q) * third) for q in pulled[:, j]], x)) ** 2
-        chi = _sixteenth(_scaled([mp.sqrt(size * b) for size, b in zip(sizes, bends, strict=True)], x)) ** 2
+        tau = _weighted([mp.sqrt(abs(q) * third) for q in pulled[:, j]], x) ** 2
+        chi = _weighted([mp.sqrt(size * b) for size, b in zip(sizes, bends, strict=True)], x) ** 2
         units.append(max(lengths) * tau + share * chi)
     grown = mpf(0)
     for i, (size, length) in enumerate(zip(sizes, lengths, strict=True)):
