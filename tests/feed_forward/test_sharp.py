@@ -250,4 +250,5 @@ def test_norms_of_weighted_rows_are_bounded(largest: int, level: object, monkeyp
         assert (found >= true * (1.0 - 1e-14)).all()
         wanted = np.linalg.norm(parts, axis=(1, 2)) if largest == 0 else true * 7.0 ** (1.0 / 16.0)
         assert (found <= wanted * (1.0 + 1e-12) + 1e-40).all()
-        assert (found[1:3] <= true[1:3] * (1.0 + 1e-8)).all() or largest
+        if largest == 0:  # equal weights, and one row
+            assert (found[1:3] <= true[1:3] * (1.0 + 1e-8)).all()
