@@ -53,6 +53,11 @@ class Kind(NamedTuple):
         return f"{self.network} {self.activation}, {self.task}, N = {self.rows}, {self.optimizer}{batches}"
 
     @property
+    def kinked(self) -> bool:
+        """Whether training alone may end so near to a kink that nothing is certified."""
+        return self.activation in ("ReLU", "LeakyReLU")
+
+    @property
     def file(self) -> str:
         """Of its data; empty for scikit-learn's digits."""
         if self.task in (PARITY, CLASSES):
@@ -105,6 +110,8 @@ NETWORKS = (
     Kind("64,64,64", "SiLU", PARITY, 100, 1800, 8e4, descends=True),
     Kind("100,100", "Tanh", PARITY, 50, 700, 2e4, batch=16),
     Kind("100,100", "Tanh", PARITY, 50, 700, 2e4, batch=16, dtype="float32"),
+    Kind(CONVOLUTIONS, "Tanh", SMALL_IMAGES, 50, 4400, 3e5),
+    Kind(CONVOLUTIONS, "GELU", SMALL_IMAGES, 50, 3400, 2e5),
     Kind("256", "GELU", PARITY, 500, 1900, 1e6),
 )
 """Plain training from torch's initial weights."""
@@ -117,7 +124,6 @@ FINISHED = (
     Kind("50,50", "Tanh", "airfoil", 200, 650, optimizer="lbfgs", first=3.0),
     Kind("50,50", "Tanh", "yacht", 200, 650, optimizer="lbfgs", first=3.0),
     Kind("256", "GELU", PARITY, 500, 140, optimizer="lbfgs", unit=True, first=1.0),
-    Kind("100,100", "GELU", CLASSES, 300, 500, unit=True, first=1.0),
 )
 """Those that were certified with Gauss-Newton steps as a finish."""
 QUICK = NETWORKS[:3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from surefoot_check.arrays import digest
 
 from .feed_forward_cases import FINISHED, NETWORKS, Kind, left_out, usable
 from .feed_forward_plots import draw_training
-from .feed_forward_runs import FALL, STEPS, TARGET, Draw, Fit, computed_draw
+from .feed_forward_runs import FALL, TARGET, Draw, Fit, computed_draw
 from .feed_forward_verdict import finish_findings, fit_findings
 from .finished import Part, kept_all
 from .result import Cell, Experiment, Plot, Progress, Table
@@ -41,11 +42,12 @@ def certified(
     data: Path | None = None,
     cache: Path | None = None,
     limit: int = 5000,
+    steps: int = 5,
 ) -> Experiment:
     """Plain training until ``feed-forward/local`` holds, beside the first step at which it holds after a finish; for some
     networks descent from there."""
     used = usable(networks, data)
-    found = _drawn(used, repeats, seed, limit, False, data, cache, progress)
+    found = _drawn(used, repeats, seed, limit, steps, False, data, cache, progress)
     shown = [(kind, draws) for kind, draws in found if kind.descends]
     descents = Table(
         DESCENTS,
@@ -66,7 +68,7 @@ def certified(
             for number, (kind, draws) in enumerate(shown, 1)
         ),
         findings=fit_findings(found),
-        settings=_settings(networks, used, repeats)
+        settings=_settings(networks, used, repeats, steps)
         | {"guaranteed, steps of the descents": f"iterations to a gap of {TARGET:g} of that where it was certified"},
     )
 
@@ -80,10 +82,11 @@ def finish(
     data: Path | None = None,
     cache: Path | None = None,
     limit: int = 2000,
+    steps: int = 10,
 ) -> Experiment:
     """Training until ``feed-forward/local`` holds after a few Gauss-Newton steps."""
     used = usable(networks, data)
-    found = _drawn(used, repeats, seed, limit, True, data, cache, progress)
+    found = _drawn(used, repeats, seed, limit, steps, True, data, cache, progress)
     return Experiment(
         name="feed-forward/finish",
         title="From which step on Gauss-Newton steps lead to a guaranteed fit",
@@ -93,7 +96,7 @@ def finish(
         ),
         figures=(),
         findings=finish_findings(found),
-        settings=_settings(networks, used, repeats)
+        settings=_settings(networks, used, repeats, steps)
         | {
             "images": "the first N rows of the training part, ±1 for the two classes, rows of norm 1",
             "tables": "the first N distinct rows, inputs and target standardised over them",
@@ -103,7 +106,7 @@ def finish(
     )
 
 
-def _settings(networks: Sequence[Kind], used: Sequence[Kind], repeats: int) -> dict[str, Cell]:
+def _settings(networks: Sequence[Kind], used: Sequence[Kind], repeats: int, steps: int) -> dict[str, Cell]:
     return {
         "data": "digits, the first N rows, columns standardised over those rows (constant ones dropped)"
         + left_out(networks, used),
@@ -113,7 +116,7 @@ def _settings(networks: Sequence[Kind], used: Sequence[Kind], repeats: int) -> d
         "repeats": f"{repeats}; medians over them",
         "looked at": f"every {METHODS['adam'].every} steps (lbfgs: {METHODS['lbfgs'].every}), once the residual is {FALL} "
         "of that at the last look",
-        "finish": f"at each look, at most {STEPS} Gauss-Newton steps on a copy",
+        "finish": f"at each look, at most {steps} Gauss-Newton steps on a copy, each halved until it lowers the residual",
         "moved": "‖a - a(0)‖_F/‖a(0)‖_F of each hidden layer",
         "checker": "draws whose certificate it accepts at level fast, in a run of one step",
     }
@@ -124,6 +127,7 @@ def _drawn(
     repeats: int,
     seed: int,
     limit: int,
+    steps: int,
     only_finish: bool,
     data: Path | None,
     cache: Path | None,
@@ -134,13 +138,19 @@ def _drawn(
             X, Y = kind.data(data)
             arrays = digest(X.numpy()) + digest(Y.numpy())
             for repeat in range(repeats):
-                choices = {"kind": list(kind), "seed": seed + repeat, "limit": limit, "only_finish": only_finish}
+                choices = {
+                    "kind": list(kind),
+                    "seed": seed + repeat,
+                    "limit": limit,
+                    "steps": steps,
+                    "only_finish": only_finish,
+                }
                 text = f"{kind.label}: seed {seed + repeat}"
                 yield Part(text, {"data": arrays, **choices}, choices, {"X": X, "Y": Y})
 
     results = kept_all(cache, "finish" if only_finish else "certified", parts(), computed_draw, progress)
-    draws = [Draw.of(result) for result in results]
-    return [(kind, draws[number * repeats : (number + 1) * repeats]) for number, kind in enumerate(kinds)]
+    draws = iter([Draw.of(result) for result in results])
+    return [(kind, list(itertools.islice(draws, repeats))) for kind in kinds]
 
 
 def _row(kind: Kind, fits: Sequence[Fit | None]) -> tuple[Cell, ...]:

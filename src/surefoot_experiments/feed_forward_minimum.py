@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from surefoot._core.descent import certify
 from surefoot._feed_forward.newton import newton
 from surefoot._feed_forward.objective import TorchLoss
+from surefoot._feed_forward.system import FeedForwardSystem
 from surefoot._feed_forward.training import METHODS
 from surefoot_check.arrays import digest
+from surefoot_check.feed_forward.hessian import Curvature
+from surefoot_check.feed_forward.network import Objective
 
 from .feed_forward_cases import CLASSES, Kind, left_out, usable
 from .feed_forward_runs import accepted
@@ -72,12 +75,13 @@ CASES = (
 
 @dataclass(frozen=True)
 class Found:
-    """One seed, in the units of ``Case.objective``."""
+    """One seed, in the units of ``Case.objective``; ``first``: the first bound of Λ3, of which ``bend`` is the smaller."""
 
     holds: bool
     least: float
-    bend: float
-    needed: float
+    first: float | None
+    bend: float | None
+    needed: float | None
     reached: float
     radius: float | None
     condition: float | None
@@ -116,7 +120,7 @@ def minimum(
     table = Table(
         "certified minima",
         (
-            *("objective", "certified", "lambda_min", "prototype's", "Lambda_3", "prototype's, first and sharper"),
+            *("objective", "certified", "lambda_min", "prototype's", "Lambda_3, first", "Lambda_3", "prototype's two"),
             *("|grad| needed", "prototype's need", "|grad| reached", "radius", "kappa", "checker"),
         ),
         tuple(_row(case, found) for case, found in draws),
@@ -149,19 +153,29 @@ def computed_minimum(case: Sequence[Any], seed: int, X: Tensor, Y: Tensor) -> di
     newton(net, loss)
     certificate = certify(net, loss)
     q = certificate.quantities
-    least, bend = q["lambda_min_H"] / factor, q.get("lipschitz_H", 0.0) / factor
+    least, bend = q["lambda_min_H"] / factor, q["lipschitz_H"] / factor if "lipschitz_H" in q else None
     return asdict(
         Found(
             certificate.holds,
             least,
+            _first_bound(net, loss, q["ball"]) / factor if "ball" in q else None,
             bend,
-            0.5 * least**2 / bend if bend else 0.0,
+            0.5 * least**2 / bend if bend else None,
             q["g0"] / factor,
             certificate.radius,
             q["norm_H_ball"] / q["m_star"] if certificate.holds else None,
             certificate.holds and accepted(net, loss, certificate),
         )
     )
+
+
+def _first_bound(net: nn.Sequential, loss: TorchLoss, ball: float) -> float:
+    """Λ3 of Lemma 2."""
+    system = FeedForwardSystem()
+    problem = system.problem(net, loss)
+    stored, weights = system.stored_at(problem, system.reduced(net, problem))
+    assert isinstance(stored, Objective)
+    return Curvature(stored, weights).by_layers(ball)[0]
 
 
 def _train(net: nn.Sequential, case: Case, X: Tensor, Y: Tensor) -> None:
@@ -202,6 +216,7 @@ def _row(case: Case, found: Sequence[Found]) -> tuple[Cell, ...]:
         f"{sum(draw.holds for draw in found)} of {len(found)}",
         median(draw.least for draw in found),
         case.least,
+        median(draw.first for draw in found),
         median(draw.bend for draw in found),
         None if case.bends is None else "; ".join(f"{bend:g}" for bend in case.bends),
         median(draw.needed for draw in found),

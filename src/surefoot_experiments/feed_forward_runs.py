@@ -29,8 +29,6 @@ TARGET = 1e-10
 """Relative gap of the guaranteed counts, from where the certificate holds."""
 FALL = 0.7
 """The weights are looked at again once the residual has fallen by this factor."""
-STEPS = 5
-"""Gauss-Newton steps of the finish."""
 CLOSE = 1e-3
 """A finish that lowers the residual by less is not certified."""
 LONGEST = 1_000_000
@@ -90,7 +88,7 @@ class Draw:
 
 
 def computed_draw(
-    kind: Sequence[Any], seed: int, limit: int, only_finish: bool, X: Tensor, Y: Tensor
+    kind: Sequence[Any], seed: int, limit: int, steps: int, only_finish: bool, X: Tensor, Y: Tensor
 ) -> dict[str, Any]:
     """Of one seed, in plain values.
 
@@ -98,17 +96,18 @@ def computed_draw(
         kind: the fields of a ``Kind``.
         seed: of the initial weights and of the order of the rows.
         limit: on the steps of the optimiser.
+        steps: of Gauss-Newton, of the finish at most.
         only_finish: end with the first fit that is guaranteed after a finish.
         X, Y: the data.
     """
-    return asdict(_Training(Kind(*kind), seed, X, Y).draw(limit, only_finish))
+    return asdict(_Training(Kind(*kind), seed, steps, X, Y).draw(limit, only_finish))
 
 
 class _Training:
     """A network in training."""
 
-    def __init__(self, kind: Kind, seed: int, X: Tensor, Y: Tensor) -> None:
-        self.kind, self.X, self.Y, self.seed = kind, X, Y, seed
+    def __init__(self, kind: Kind, seed: int, steps: int, X: Tensor, Y: Tensor) -> None:
+        self.kind, self.seed, self.steps, self.X, self.Y = kind, seed, steps, X, Y
         self.net = kind.net(X.shape[1], Y.shape[1], seed)
         self.loss = SquaredLoss(X.double(), Y.double())
         self.start = features(self.net, X)
@@ -156,7 +155,7 @@ class _Training:
         return list(moved(self.start, features(net, self.X)))
 
     def _finished(self, step: int, certificate: Certificate, residual: float) -> Fit | None:
-        net = finished(self.net, self.loss, certificate)
+        net = finished(self.net, self.loss, certificate, self.steps)
         X, Y = self.X.double(), self.Y.double()
         if not _residual(net, X, Y) <= CLOSE * residual:
             return None
@@ -189,10 +188,10 @@ class _Training:
         return counts[0], counts[1], violations
 
 
-def finished(net: nn.Sequential, loss: SquaredLoss, certificate: Certificate) -> nn.Sequential:
-    """A copy in float64 after at most ``STEPS`` Gauss-Newton steps."""
+def finished(net: nn.Sequential, loss: SquaredLoss, certificate: Certificate, steps: int) -> nn.Sequential:
+    """A copy in float64 after at most so many Gauss-Newton steps, each halved until it lowers the residual."""
     found = copy.deepcopy(net).double()
-    descend(found, loss, "gauss-newton", STEPS, certificate=certificate, progress=False)
+    descend(found, loss, "gauss-newton", steps, certificate=certificate, progress=False)
     return found
 
 

@@ -26,8 +26,12 @@ def fit_findings(found: Found) -> tuple[Finding, ...]:
     loose = [draw.looseness for draw in runs if draw.looseness is not None]
     kept = [draw for draw in runs if draw.violations == 0 and _within(draw)]
     return (
-        _early("A fit is guaranteed by the step at which it was with a prototype.", found, lambda draw: draw.plain),
-        _early("With the finish it is, too.", found, lambda draw: draw.finished),
+        _early(
+            "A fit of a network without kinks is guaranteed by the step at which it was with a prototype.",
+            [(kind, of) for kind, of in found if not kind.kinked],
+            lambda draw: draw.plain,
+        ),
+        _early("With the finish every network's is.", found, lambda draw: draw.finished),
         _few(found),
         _near([draw.plain for draw in draws] + [draw.finished for draw in draws]),
         _accepted([draw.plain for draw in draws] + [draw.finished for draw in draws]),
@@ -83,16 +87,16 @@ def _early(claim: str, found: Found, of: Callable[[Draw], Fit | None]) -> Findin
 
 def _few(found: Found) -> Finding:
     limited = [(kind, kind.most, draws) for kind, draws in found if kind.most is not None]
-    many = [
-        kind.label
-        for kind, most, draws in limited
-        if (median(None if draw.plain is None else draw.plain.guaranteed for draw in draws) or math.inf) > RATIO * most
-    ]
+    many: list[str] = []
+    for kind, most, draws in limited:
+        fits = [draw.finished if kind.kinked else draw.plain for draw in draws]
+        if (median(None if fit is None else fit.guaranteed for fit in fits) or math.inf) > RATIO * most:
+            many.append(kind.label)
     return Finding(
         f"The guaranteed count is at most {RATIO} times the prototype's.",
         f"{len(limited) - len(many)} of {len(limited)} networks, in the median; more: {'; '.join(many) or 'none'}",
         not many,
-        "The largest count of its seeds.",
+        "The largest count of its seeds; with kinks that after the finish.",
     )
 
 

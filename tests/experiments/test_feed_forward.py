@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_a_finish_leads_to_a_fit() -> None:
 
 def test_a_history_begins_at_the_start_and_has_the_margins(experiment: surefoot_experiments.Experiment) -> None:
     X, Y = SMALL[0].data(None)
-    draw = runs.Draw.of(runs.computed_draw(list(SMALL[0]), 0, 5000, False, X, Y))
+    draw = runs.Draw.of(runs.computed_draw(list(SMALL[0]), 0, 5000, 5, False, X, Y))
     first, *rest = draw.history
     assert first.step == 0 and first.moved == [0.0] and first.margin is None
     assert draw.plain is not None and rest[-1].step == draw.plain.step and rest[-1].moved == draw.plain.moved
@@ -212,3 +213,76 @@ def test_the_figure_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     experiment = surefoot_experiments.reproduce(NAMES[0], directory=tmp_path)
     assert experiment.settings["full"] is False
     assert [path.name for path in tmp_path.glob("*.png")] == ["training-1.png"]
+
+
+# -- the page ----------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+
+
+def page(name: str) -> list[list[dict[str, str]]]:
+    """The tables behind the command of an experiment, up to the next heading."""
+    text = re.split(r"\n##", PAGE.split(f"surefoot reproduce {name} ")[1])[0].replace("\\|", "!")
+    found: list[list[dict[str, str]]] = []
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        head, _, *rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in block.splitlines()]
+        found.append([dict(zip(head, row, strict=True)) for row in rows])
+    return found
+
+
+def shown(cell: str) -> float:
+    return math.inf if cell == "–" else float(cell.replace(",", ""))
+
+
+def verdict_of(claims: list[dict[str, str]], number: int) -> tuple[str, str]:
+    claim = claims[number]
+    return claim["measured"].split(" networks")[0], claim[""]
+
+
+def said(good: int, of: int) -> tuple[str, str]:
+    return f"{good} of {of}", "agrees" if good == of else "**differs**"
+
+
+def test_the_verdicts_on_the_page_are_those_of_its_tables() -> None:
+    fits, finished, descents, claims = page(NAMES[0])
+    assert [row["network"] for row in fits] == [kind.label for kind in cases.NETWORKS]
+    smooth = [row for row, kind in zip(fits, cases.NETWORKS, strict=True) if not kind.kinked]
+    early = [row for row in smooth if shown(row["step"]) <= shown(row["prototype's"])]
+    assert verdict_of(claims, 0) == said(len(early), len(smooth))
+    early = [row for row in finished if shown(row["step"]) <= shown(row["prototype's"])]
+    assert verdict_of(claims, 1) == said(len(early), len(finished)) == said(len(fits), len(fits))
+    counted = [b if kind.kinked else a for a, b, kind in zip(fits, finished, cases.NETWORKS, strict=True)]
+    few = [row for row in counted if shown(row["guaranteed"]) <= verdict.RATIO * shown(row["prototype's count"])]
+    assert verdict_of(claims, 2) == said(len(few), len(counted))
+    assert all(shown(row["radius/!theta!"]) <= verdict.RADIUS for row in fits + finished)
+    assert [row["network"] for row in descents] == [kind.label for kind in cases.NETWORKS if kind.descends]
+    for row in descents:
+        assert shown(row["floor steps"]) <= shown(row["guaranteed"]) <= verdict.LOOSE * shown(row["floor steps"])
+        assert row["audit violations"] == "0"
+
+
+def test_the_verdicts_on_finishes_are_those_of_their_table() -> None:
+    finished, claims = page(NAMES[1])
+    assert [row["network"] for row in finished] == [kind.label for kind in cases.FINISHED]
+    early = [row for row in finished if shown(row["step"]) <= shown(row["prototype's"])]
+    assert verdict_of(claims, 0) == said(len(early), len(finished))
+    assert all(row["checker"].split(" of ")[0] == row["certified"].split(" of ")[0] for row in finished)
+
+
+def test_the_program_finds_the_width_of_the_page() -> None:
+    _, descents, _ = page(NAMES[2])
+    (row,) = (row for row in descents if row["standard deviation"] == "10")
+    (found,) = widths.width(widths.SCALES[2:], 1).table("descent").records()
+    assert found["width"] == shown(row["width"])
+    assert found["guaranteed"] == pytest.approx(shown(row["guaranteed"]), rel=1e-2)
+    assert found["audit violations"] == 0
+
+
+def test_minima_on_the_page_need_larger_gradients_than_are_reached() -> None:
+    found, claims = page(NAMES[3])
+    assert [row["objective"] for row in found] == [case.label for case in minima.CASES]
+    for row in found:
+        assert row["certified"] == row["checker"] == "3 of 3"
+        assert shown(row["!grad! reached"]) < shown(row["!grad! needed"])
+        assert shown(row["Lambda_3"]) <= shown(row["Lambda_3, first"])
+    assert [claim[""] for claim in claims] == ["agrees"] * 3

@@ -93,7 +93,7 @@ class Reproduce:
         str | None,
         arg(
             metavar="DIR",
-            help="Directory with the image files of the experiments that read some (docs/experiments.md).",
+            help="Directory with the files of the experiments that read some (docs/experiments.md).",
             help_behavior_hint="(default: bundled data)",
         ),
     ] = None
