@@ -30,7 +30,7 @@ class Kind(NamedTuple):
     the classes of digits, two classes of images, or a regression table. ``latest``, ``most``: of the prototype, the latest step
     of its seeds at which a fit was guaranteed, and the largest count. ``batch``: rows of a mini-batch, 0 for all. ``unit``: rows
     of norm 1. ``first``: standard deviation of the weights of the first layer, 0 for torch's. ``descends``: descent is run from
-    the first fit.
+    the first fit. ``once``: of one seed, as it takes long.
     """
 
     network: str
@@ -45,6 +45,7 @@ class Kind(NamedTuple):
     unit: bool = False
     first: float = 0.0
     descends: bool = False
+    once: bool = False
 
     @property
     def label(self) -> str:
@@ -124,6 +125,7 @@ FINISHED = (
     Kind("50,50", "Tanh", "airfoil", 200, 650, optimizer="lbfgs", first=3.0),
     Kind("50,50", "Tanh", "yacht", 200, 650, optimizer="lbfgs", first=3.0),
     Kind("256", "GELU", PARITY, 500, 140, optimizer="lbfgs", unit=True, first=1.0),
+    Kind("100,100", "GELU", CLASSES, 300, 500, unit=True, first=1.0, once=True),
 )
 """Those that were certified with Gauss-Newton steps as a finish."""
 QUICK = NETWORKS[:3]

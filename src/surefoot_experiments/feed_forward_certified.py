@@ -113,7 +113,8 @@ def _settings(networks: Sequence[Kind], used: Sequence[Kind], repeats: int, step
         "targets": "1 for odd digits and -1 for even ones, or one-hot",
         "loss": "½‖f - Y‖², full batch but where said; Adam with 1e-3",
         "initial weights": "torch's, in float64 but where said",
-        "repeats": f"{repeats}; medians over them",
+        "repeats": f"{repeats}; medians over them"
+        + ("; of the largest one" if any(kind.once for kind in used) else ""),
         "looked at": f"every {METHODS['adam'].every} steps (lbfgs: {METHODS['lbfgs'].every}), once the residual is {FALL} "
         "of that at the last look",
         "finish": f"at each look, at most {steps} Gauss-Newton steps on a copy, each halved until it lowers the residual",
@@ -137,7 +138,7 @@ def _drawn(
         for kind in kinds:
             X, Y = kind.data(data)
             arrays = digest(X.numpy()) + digest(Y.numpy())
-            for repeat in range(repeats):
+            for repeat in range(1 if kind.once else repeats):
                 choices = {
                     "kind": list(kind),
                     "seed": seed + repeat,
@@ -150,7 +151,7 @@ def _drawn(
 
     results = kept_all(cache, "finish" if only_finish else "certified", parts(), computed_draw, progress)
     draws = iter([Draw.of(result) for result in results])
-    return [(kind, list(itertools.islice(draws, repeats))) for kind in kinds]
+    return [(kind, list(itertools.islice(draws, 1 if kind.once else repeats))) for kind in kinds]
 
 
 def _row(kind: Kind, fits: Sequence[Fit | None]) -> tuple[Cell, ...]:
