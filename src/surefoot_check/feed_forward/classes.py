@@ -25,20 +25,20 @@ class Classes:
 
     def __init__(self, labels: np.ndarray, weights: Array, smoothing: float) -> None:
         s, exact = Fraction(smoothing), [Fraction(w) for w in weights.tolist()]
-        self._labels = labels.tolist()
+        self._labels: list[int] = labels.tolist()
         self._shared = [s * w / len(exact) for w in exact]  # of every class, whatever the label
         self._own = [(1 - s) * w for w in exact]  # of the label's besides
+        self._of_all = sum(self._shared, Fraction())
         self.total = sum((exact[label] for label in self._labels), Fraction())
 
     def _mass(self, label: int) -> Fraction:
-        return self._own[label] + sum(self._shared, Fraction())
+        return self._own[label] + self._of_all
 
     @property
     def targets(self) -> Approximation:
         """q (N, k)."""
-        k = len(self._own)
-        rows = np.array([[float(q) for q in self._row(label)] for label in range(k)])
-        return _rounded(rows[self._labels])
+        rows = {label: [float(q) for q in self._row(label)] for label in set(self._labels)}
+        return _rounded(np.array([rows[label] for label in self._labels]))
 
     def _row(self, label: int) -> list[Fraction]:
         return [q + self._own[label] if c == label else q for c, q in enumerate(self._shared)]
@@ -58,8 +58,9 @@ class Classes:
         """Qp - q of the softmax in ball arithmetic."""
         from flint import arb_mat
 
-        masses = [rational(self._mass(label)) for label in range(len(self._own))]
-        rows = [[rational(q) for q in self._row(label)] for label in range(len(self._own))]
+        labels = set(self._labels)  # those that there are: a few rows may have many classes
+        masses = {label: rational(self._mass(label)) for label in labels}
+        rows = {label: [rational(q) for q in self._row(label)] for label in labels}
         entries = [
             masses[label] * x - q
             for label, of_row in zip(self._labels, p.tolist(), strict=True)

@@ -61,7 +61,7 @@ class Geometry:
             raise FormatError("the geometry is too large")
         if found.kind == CIRCULAR and not found.once_around:
             raise FormatError("circular windows are larger than the map, or equal")
-        if found.kind == MAXIMUM and not (found.windows >= 0).any(axis=1).all():
+        if found.kind == MAXIMUM and not found.never_empty:
             raise FormatError("a window has no entry to take the maximum of")
         return found
 
@@ -93,11 +93,23 @@ class Geometry:
         """Weights of a unit of a convolution, without its bias."""
         return self.channels * self.kernel_height * self.kernel_width
 
+    @property
+    def never_empty(self) -> bool:
+        """Whether every window has an entry in the map."""
+        return all((places >= 0).any(axis=1).all() for places in self._lines)
+
+    @property
+    def _lines(self) -> tuple[Integers, Integers]:
+        """Rows (down, kernel height) and columns (right, kernel width) of the windows in a map; -1 where there is nothing."""
+        return (
+            self._places(self.down, self.stride_down, self.above, self.kernel_height, self.height),
+            self._places(self.right, self.stride_right, self.left, self.kernel_width, self.width),
+        )
+
     @cached_property
     def windows(self) -> Integers:
         """The places (positions, entries of a window) in a map, row by row; -1 where there is nothing."""
-        rows = self._places(self.down, self.stride_down, self.above, self.kernel_height, self.height)
-        columns = self._places(self.right, self.stride_right, self.left, self.kernel_width, self.width)
+        rows, columns = self._lines
         found = rows[:, None, :, None] * self.width + columns[None, :, None, :]
         inside = (rows >= 0)[:, None, :, None] & (columns >= 0)[None, :, None, :]
         return np.where(inside, found, -1).reshape(self.positions, -1)

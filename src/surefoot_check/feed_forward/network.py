@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -32,6 +32,8 @@ LARGEST = 1e20
 """Largest magnitude of an entry of data or weights."""
 MOST = 1 << 40
 """Largest numerator and denominator of a multiple."""
+LARGEST_DERIVATIVES = 1 << 30
+"""Most entries of the derivatives of the outputs of a layer by all weights, of which a Hessian is made: 8 GiB."""
 DEEPEST = 64
 """Most layers; the bounds of rounding rely on it."""
 
@@ -159,6 +161,23 @@ class Network(Problem):
         """How many there are; equal ones count once."""
         return len(self.groups.first)
 
+    @property
+    def parameters(self) -> int:
+        """How many numbers are trained."""
+        return sum(layer.parameters for layer in self.layers)
+
+    def computed(self) -> Iterator[tuple[str, int, int]]:
+        """The arrays that can be much larger than those they are computed from, their entries, of all layers together where each
+        has one, and how many there may be: a file of a few numbers must not fill the memory."""
+        outputs = len(self.X) * self.Y.shape[1]
+        maps = [(layer, layer.geometry) for layer in self.layers if layer.geometry is not None]
+        windows = sum(windows_of.positions * windows_of.shared for _, windows_of in maps)
+        matrices = sum(layer.inputs * layer.outputs for layer, _ in maps if layer.weighted)
+        yield "the Gram matrix of the Jacobian", outputs**2, LARGEST_PRODUCT
+        yield "the derivatives of the outputs", outputs * sum(v.outputs for v in self.layers), LARGEST_PRODUCT
+        yield "all windows of maps", len(self.X) * windows, LARGEST_PRODUCT
+        yield "the matrices of all convolutions", matrices, LARGEST_PRODUCT
+
 
 class MultipleOfSquares(Network):
     """The same times ``multiple`` (1, 2), the numerator and the denominator: a mean squared error without weight decay."""
@@ -203,6 +222,12 @@ class Objective(Network):
     @property
     def rows(self) -> int:
         return len(self.X)
+
+    def computed(self) -> Iterator[tuple[str, int, int]]:
+        yield from super().computed()
+        widest = max(layer.outputs for layer in self.layers)
+        yield "the Hessian", self.parameters**2, LARGEST_PRODUCT
+        yield "the derivatives of a layer", len(self.X) * widest * self.parameters, LARGEST_DERIVATIVES
 
     @property
     @abstractmethod
@@ -395,22 +420,16 @@ def read_weights(arrays: Mapping[str, Array], problem: Network, name: str) -> di
     unknown = [key for key in arrays if NAMED.fullmatch(key) and key not in shapes]
     if unknown:
         raise FormatError(f"{name}: {', '.join(sorted(unknown))} are no trained weights of a layer")
-    entries = len(problem.X) * problem.Y.shape[1] * max(layer.outputs for layer in problem.layers)
-    patches = max(
-        (v.geometry.positions * v.geometry.shared for v in problem.layers if v.geometry is not None), default=0
-    )
-    if (
-        max(entries, len(problem.X) * patches) > LARGEST_PRODUCT
-        or (len(problem.X) * problem.Y.shape[1]) ** 2 > LARGEST_PRODUCT
-    ):
-        raise FormatError(f"{name}: the Jacobian of so many outputs is too large")
+    for what, entries, most in problem.computed():
+        if entries > most:
+            raise FormatError(f"{name}: {what} would have {entries:,} entries; at most {most:,} are computed")
     return {key: arrays[key] for key in shapes}
 
 
 def sizes(problem: Network, weights: Mapping[str, Array]) -> dict[str, int | bool]:
     """Rows N, inputs d, outputs k of a row, layers, parameters p."""
     N, d, k = problem.rows, problem.X.shape[1], problem.Y.shape[1]
-    return {"N": N, "d": d, "k": k, "depth": len(problem.layers), "p": sum(v.parameters for v in problem.layers)}
+    return {"N": N, "d": d, "k": k, "depth": len(problem.layers), "p": problem.parameters}
 
 
 def moving_kinks(problem: Network) -> tuple[bool, ...]:
