@@ -59,9 +59,10 @@ def _products(A: Array, B: Array, level: Level, sizes: Array) -> tuple[Array, Ar
 
 def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
     """Upper bounds (J,) of ‖diag(w)A‖ for the columns w of ``weights`` (N, J), not negative, and A (N, d)."""
+    least = _cheap_weighted_norms(weights, A, level)
     fewer, more = sorted(A.shape)
     if weights.shape[1] * fewer * fewer * (more + squarings * fewer) > LARGEST:
-        return _cheap_weighted_norms(weights, A, level)
+        return least
     found = []
     step = max(1, CHUNK // A.size)
     for start in range(0, weights.shape[1], step):
@@ -69,7 +70,7 @@ def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUA
             scaled = weights.T[start : start + step, :, None] * A
         # an entry is rounded once, by u‖diag(w)A‖_F together, which is at most √r u times the norm; TINY covers underflow
         found.append(array_up(spectral_norms(scaled, level, squarings) + TINY, min(A.shape) + 1))
-    return np.concatenate(found)
+    return np.minimum(least, np.concatenate(found))
 
 
 def _cheap_weighted_norms(weights: Array, A: Array, level: Level) -> Array:
