@@ -312,6 +312,15 @@ def test_windows_of_dead_units_are_no_kinks() -> None:
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 FLAT, LAST = nn.Flatten(), nn.Linear(2, 2)
+
+
+def _with_inner(inner: nn.Module) -> sf.nn.Residual:
+    """A block whose modules were replaced."""
+    block = _block()
+    block.inner = inner  # pyright: ignore[reportAttributeAccessIssue]
+    return block
+
+
 REFUSED: list[tuple[Callable[[], nn.Sequential], str]] = [
     (lambda: sequential(nn.Conv2d(1, 2, 3)), r"net\[0\], Conv2d, needs maps, and here are rows: put nn.Unflatten\(1, "),
     (lambda: _two(nn.Conv2d(1, 2, 3)), r"net ends in maps of shape \(2, 3, 4\); put nn.Flatten\(\) at its end"),
@@ -342,6 +351,15 @@ REFUSED: list[tuple[Callable[[], nn.Sequential], str]] = [
     (lambda: sequential(_block(nn.Linear(30, 2)), LAST), r"takes 30 numbers .* and gives 2"),
     (lambda: sequential(_block(nn.Tanh(), nn.Linear(30, 30)), LAST), r"net\[0.inner.0\], Tanh, does not follow"),
     (lambda: sequential(nn.Linear(30, 4), _block(nn.Linear(4, 4, bias=False), nn.Mish()), LAST), "Mish, is not supp"),
+    (
+        lambda: sequential(_with_inner(nn.ModuleList([nn.Linear(30, 30)])), LAST),
+        "has a ModuleList as its inner; build it",
+    ),
+    (lambda: _two(nn.Conv2d(1, 512, 1), nn.BatchNorm2d(512)).eval().requires_grad_(False), "take smaller maps"),
+    (
+        lambda: _two(nn.Conv2d(1, 512, 1), nn.AvgPool2d(1), FLAT),
+        "a fixed map of 15,360 numbers to 15,360.*take smaller",
+    ),
 ]
 
 
@@ -387,3 +405,13 @@ def test_a_residual_block_adds() -> None:
     assert torch.equal(block(x), x + block.inner(x))
     with pytest.raises(ValueError, match=r"the modules of Residual make \(1, 1\) of \(1, 2\)"):
         sf.nn.Residual(nn.Linear(2, 1))(x)
+
+
+def test_a_block_that_computes_in_place_adds_what_it_was_given() -> None:
+    net = sequential(nn.Linear(3, 4), sf.nn.Residual(nn.ReLU(inplace=True), nn.Linear(4, 4)), nn.Linear(4, 1))
+    X, Y = normal(5, 3, seed=1), torch.zeros(5, 1, dtype=F64)
+    system = system_of(net)
+    problem = system.problem(net, sf.SquaredLoss(X, Y))
+    value = 0.5 * float(net(X).detach().square().sum())
+    assert float(problem.value(system.reduced(net, problem))) == pytest.approx(value, rel=1e-14)
+    assert bool((net[0](X) < 0.0).any())

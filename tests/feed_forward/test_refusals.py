@@ -30,6 +30,13 @@ class Doubled(nn.Sequential):
         return 2.0 * super().forward(x)
 
 
+class Called(nn.Sequential):
+    """Another function, in another way."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return 2.0 * super().__call__(x)
+
+
 def network() -> nn.Sequential:
     return sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
 
@@ -63,6 +70,7 @@ def _same_memory(net: Any) -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "forward of a subclass": (lambda: Doubled(*network()), ValueError, "net, Doubled, has a forward of its own"),
+    "call of a subclass": (lambda: Called(*network()), ValueError, "net, Called, has a forward of its own"),
     "forward of a nested one": (
         lambda: nn.Sequential(Doubled(nn.Linear(3, 2))).double(),
         ValueError,

@@ -7,9 +7,17 @@ import math
 import torch
 from torch import Tensor, nn
 
+from surefoot_check.feed_forward.geometry import LARGEST_MATRIX
+
 
 def fixed_linear(scale: Tensor, shift: Tensor | None = None) -> nn.Linear:
-    """A ``Linear`` that is not trained, of the matrix ``scale`` (outputs, inputs), or (width,) for a diagonal one."""
+    """A ``Linear`` that is not trained, of the matrix ``scale`` (outputs, inputs), or (width,) for a diagonal one.
+
+    Raises:
+        ValueError: a diagonal one that is too large to hold.
+    """
+    if scale.ndim == 1:
+        require_matrix(len(scale), len(scale))
     W = torch.diag(scale) if scale.ndim == 1 else scale
     linear = nn.Linear(W.shape[1], W.shape[0], shift is not None, dtype=W.dtype, device=W.device)
     with torch.no_grad():
@@ -17,6 +25,15 @@ def fixed_linear(scale: Tensor, shift: Tensor | None = None) -> nn.Linear:
         if shift is not None:
             linear.bias.copy_(shift)
     return linear.requires_grad_(False)
+
+
+def require_matrix(rows: int, columns: int) -> None:
+    """Raise ``ValueError`` where a map of so many numbers to so many is too large to hold as a matrix."""
+    if rows * columns > LARGEST_MATRIX:
+        raise ValueError(
+            f"a fixed map of {columns:,} numbers to {rows:,}, of a mean, a batch norm or beside a block, is a matrix of more "
+            f"than {LARGEST_MATRIX:,} entries; take smaller maps"
+        )
 
 
 def batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: tuple[int, ...] | None, what: str) -> nn.Linear:

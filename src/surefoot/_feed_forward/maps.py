@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from surefoot_check.feed_forward.geometry import CIRCULAR, CONVOLUTION, MAXIMUM, Geometry
 
-from .fixed import fixed_linear
+from .fixed import fixed_linear, require_matrix
 
 Shape = tuple[int, ...]
 """Of maps: channels and length, or channels, height and width."""
@@ -85,7 +85,12 @@ def shape_behind(module: nn.Module, geometry: Geometry, channels: int) -> Shape:
 
 
 def mean_of(geometry: Geometry) -> nn.Linear:
-    """The means of windows as a ``Linear`` that is not trained; a share of a window is rounded to float64."""
+    """The means of windows as a ``Linear`` that is not trained; a share of a window is rounded to float64.
+
+    Raises:
+        ValueError: it is too large to hold.
+    """
+    require_matrix(geometry.channels * geometry.positions, geometry.inputs)
     one = Geometry(CONVOLUTION, 1, *geometry.row[2:])
     share = torch.full((1, one.shared), 1.0 / one.shared, dtype=torch.float64)
     return fixed_linear(torch.block_diag(*[torch.from_numpy(one.matrix(share.numpy()))] * geometry.channels))

@@ -23,7 +23,7 @@ from surefoot_check.feed_forward.activations import ACTIVATIONS, IDENTITY
 from surefoot_check.feed_forward.geometry import COLUMNS, Geometry
 from surefoot_check.feed_forward.network import OPTIONAL
 
-from .._core.validate import network_weight
+from .._core.validate import kind_of, network_weight
 from .fixed import batch_norm, fixed_linear
 from .maps import (
     CONVOLUTIONS,
@@ -328,6 +328,8 @@ class _Reader:
     def _block(self, name: str, module: Residual, what: str) -> None:
         """A residual block: the outputs of the layer before it are added to those of its last."""
         start, shape = len(self.layers), self.shape
+        if not isinstance(module.inner, nn.Sequential):
+            raise TypeError(f"{what} has {kind_of(module.inner)} as its inner; build it by sf.nn.Residual(*modules)")
         self._closed = start
         self.read(module.inner, f"{name}.inner.")
         if len(self.layers) == start:

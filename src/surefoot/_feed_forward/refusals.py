@@ -15,6 +15,7 @@ def require_unchanged(module: nn.Module, what: str) -> None:
     replaced = "forward" in vars(module)
     if isinstance(module, nn.Sequential):
         replaced |= type(module).forward is not nn.Sequential.forward
+        replaced |= type(module).__call__ is not nn.Module.__call__
     if replaced:
         raise ValueError(f"{what} has a forward of its own, of which nothing is known; use the module as torch has it")
 

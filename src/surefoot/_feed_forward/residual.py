@@ -23,7 +23,8 @@ class Residual(nn.Module):
         Raises:
             ValueError: g(x) has another shape.
         """
-        g = self.inner(x)
+        in_place = any(getattr(module, "inplace", False) for module in self.inner.modules())
+        g = self.inner(x.clone() if in_place else x)  # the x that is added must not change
         if g.shape != x.shape:
             raise ValueError(f"the modules of Residual make {tuple(g.shape)} of {tuple(x.shape)}; these must agree")
         return x + g
