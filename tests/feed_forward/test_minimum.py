@@ -123,6 +123,19 @@ def test_no_run_violates_what_is_guaranteed(seed: int, decay: float, error: floa
     assert -1e-14 * abs(before) <= before - after <= q["loss_gap"] + 1e-14 * abs(before)
 
 
+@pytest.mark.parametrize("steps", ["certified-bb", "floor"])
+def test_a_run_ends_before_rounding_puts_it_above_its_bound(steps: str, tmp_path: Path) -> None:
+    """The guaranteed rate is that of the smallest eigenvalue, which the run has in the end: nothing is left for rounding."""
+    net, loss = drawn(938, 0.02)
+    sf.newton(net, loss)
+    shift(net, 1e-8, 938)
+    run = sf.descend(net, loss, steps, 60, 0.0, directory=tmp_path, progress=False)
+    assert run.status == "stalled" and 0 < run.iterations < 60
+    assert run.certificate.bound(run.iterations + 1) > run.resolution
+    assert check(tmp_path).outcome is Outcome.ACCEPT
+    assert run.audit().holds
+
+
 def test_the_exact_steps_keep_the_state_test_at_its_sharp_example() -> None:
     """A gradient g_0 - P(x) on a line: V is constant, the minimum lies at the radius, and the schedule bounds every step."""
     q: dict[str, Any] = {

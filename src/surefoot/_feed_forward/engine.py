@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import cached_property
 from typing import Any, Self
@@ -157,15 +157,27 @@ def inner(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
 
 
 class Engine(AlignedEngine):
-    """Gradient descent from the weights ``start``; a network is defined at all weights, so that nothing fails."""
+    """Gradient descent from the weights ``start``; a network is defined at all weights, so that nothing fails.
+
+    Args:
+        loss, start: of which network, from where.
+        resolution: the gap that rounding alone can cause, evaluated where it is asked for.
+    """
 
     name = "weights"
     iterate: Iterate
 
-    def __init__(self, loss: NetworkLoss | NetworkObjective, start: Weights) -> None:
-        self._loss, self.start = loss, start
+    def __init__(
+        self, loss: NetworkLoss | NetworkObjective, start: Weights, resolution: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._loss, self.start, self._resolution = loss, start, resolution
         self._kind = Stationary if isinstance(loss, NetworkObjective) else Fit
         self.iterate = self._kind(loss, start, start)
+
+    @cached_property
+    def resolution(self) -> float:
+        """The gap that rounding alone can cause."""
+        return self._resolution()
 
     def turn(self, direction: Weights | None) -> None:
         """Take the next step against a direction, ``None`` for the gradient; those after it are along gradients again."""

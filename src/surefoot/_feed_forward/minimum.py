@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from .objective import NetworkObjective
 
 ROUNDING = 2.0
 """How much larger the rounding of later gradients may be than that of the first."""
+NEIGHBOURS = 8
+"""Weights beside the first at which gradients are compared."""
 POWER = 20
 """Steps of the power iteration that estimates ‖H‖."""
 
@@ -45,14 +48,26 @@ def require_smooth(layers: Sequence[Layer]) -> None:
 def rounding(
     problem: Objective, weights: Mapping[str, np.ndarray], loss: NetworkObjective, at: Mapping[str, Tensor]
 ) -> float:
-    """How far the gradient may be from where exact arithmetic has it: in floats, measured at these weights, and by the rounding
-    of weights, which a step leaves."""
-    true, square = exact_gradient(problem, weights), 0.0
-    for name, part in gradient(loss, at).items():
-        pairs = zip(true[name].entries(), part.reshape(-1).tolist(), strict=True)
-        square += sum(float(x - y) ** 2 for x, y in pairs)
-    moved = torch.finfo(torch.float64).eps * inner(at, at) ** 0.5
-    return ROUNDING * (square**0.5 + stiffness(loss, at) * moved)
+    """How far the gradient may be from where exact arithmetic has it: in floats, measured at these weights and at ``NEIGHBOURS``
+    whose last digits differ, and by the rounding of weights, which a step leaves."""
+    true = exact_gradient(problem, weights)
+    generator, eps = torch.Generator().manual_seed(0), torch.finfo(torch.float64).eps
+    error = _apart(true, gradient(loss, at))
+    for _ in range(NEIGHBOURS):
+        signs = {name: torch.randint(-1, 2, W.shape, generator=generator).to(W) for name, W in at.items()}
+        beside = {name: W * (1.0 + eps * signs[name]) for name, W in at.items()}
+        error = max(error, _apart(true, gradient(loss, beside)))
+    return ROUNDING * (error + stiffness(loss, at) * eps * inner(at, at) ** 0.5)
+
+
+def _apart(true: Mapping[str, Any], computed: Mapping[str, Tensor]) -> float:
+    """The distance of a gradient from that in ball arithmetic."""
+    pairs = (
+        (x, y)
+        for name, part in computed.items()
+        for x, y in zip(true[name].entries(), part.reshape(-1).tolist(), strict=True)
+    )
+    return sum(float(x - y) ** 2 for x, y in pairs) ** 0.5
 
 
 def stiffness(loss: NetworkObjective, at: Mapping[str, Tensor]) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 
 from surefoot_check.feed_forward import exact_fit, local, minimum
 
+from .._core.audit import noise
 from .._core.certificate import Certificate
 from .._core.engine import Weights
 from .._core.steps import SHARED_RULES, SafeguardedBB, StepRule
@@ -18,20 +19,39 @@ from .planner import STATES
 
 class Floor(StepRule):
     """The floor step of the certificate: 1/b² with b ≥ ‖J‖ where the run stays, 2/(M + m0) for a minimum. Armijo's rule while no
-    certificate holds."""
+    certificate holds.
+
+    In exact arithmetic its gap is under the bound. Where rounding alone puts it above, the run ends.
+    """
 
     name = "floor"
-    needs = frozenset({"safe_step"})
+    needs = frozenset({"safe_step", "trial"})
     certified_by = frozenset(STATES)
 
     def start(self, loss: Any, certificate: Certificate | None) -> None:
         followed = certificate is not None and certificate.holds and self.certifies(certificate)
         self._certificate = certificate if followed else None
+        self._taken = 0
 
     def step(self, engine: Engine) -> float:
-        if self._certificate is None:
-            return engine.iterate.safe_step
-        return self._certificate.quantities["eta"]
+        self._taken += 1
+        return self.safe(engine) if self._certificate is None else self.floor(engine, self._certificate)
+
+    def safe(self, engine: Engine) -> float:
+        """A step that needs no test in exact arithmetic."""
+        return engine.iterate.safe_step if self._certificate is None else self._certificate.quantities["eta"]
+
+    def floor(self, engine: Engine, certificate: Certificate) -> float:
+        """The floor step, or 0 where rounding puts it above the bound."""
+        eta, goal = certificate.quantities["eta"], certificate.bound(self._taken)
+        gap = engine.iterate.trial(eta)
+        return 0.0 if goal < gap <= goal + noise(gap, engine.resolution) else eta
+
+    def state(self) -> dict[str, float]:
+        return {"taken": float(self._taken)}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._taken = int(state["taken"])
 
 
 def admitted(certificate: Certificate, iterate: Iterate, eta: float, taken: int) -> bool:
@@ -54,8 +74,14 @@ class CertifiedBB(SafeguardedBB, Floor):
     name = "certified-bb"
     needs = SafeguardedBB.needs | Floor.needs | {"distance_after"}
 
+    def step(self, engine: Engine) -> float:
+        eta, certificate = super().step(engine), self._certificate
+        if certificate is None or eta != certificate.quantities["eta"]:
+            return eta
+        return self.floor(engine, certificate)
+
     def safe(self, engine: Engine) -> float:
-        return Floor.step(self, engine)
+        return Floor.safe(self, engine)
 
     def admits(self, engine: Engine, eta: float, safe: float) -> bool:
         return self._certificate is not None and admitted(self._certificate, engine.iterate, eta, self._taken)
@@ -68,12 +94,8 @@ class Turned(Floor):
     one there is none: where no step helps, the run ends.
     """
 
-    needs = Floor.needs | {"turn", "trial", "distance_after"}
+    needs = Floor.needs | {"turn", "distance_after"}
     SHORTEST = 2.0**-30
-
-    def start(self, loss: Any, certificate: Certificate | None) -> None:
-        super().start(loss, certificate)
-        self._taken = 0
 
     def step(self, engine: Engine) -> float:
         self._taken += 1
@@ -84,7 +106,7 @@ class Turned(Floor):
                 return eta
             eta *= 0.5
         engine.turn(None)
-        return 0.0 if self._certificate is None else super().step(engine)
+        return 0.0 if self._certificate is None else self.floor(engine, self._certificate)
 
     def _helps(self, iterate: Any, eta: float) -> bool:
         if self._certificate is not None:
@@ -98,12 +120,6 @@ class Turned(Floor):
     @abstractmethod
     def improves(self, iterate: Any, eta: float) -> bool:
         """Whether a step is good enough where nothing is certified."""
-
-    def state(self) -> dict[str, float]:
-        return {"taken": float(self._taken)}
-
-    def restore(self, state: dict[str, float]) -> None:
-        self._taken = int(state["taken"])
 
 
 class GaussNewton(Turned):

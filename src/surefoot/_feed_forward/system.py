@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import torch
@@ -223,7 +224,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
                 "net has weights in float32; it is certified as its exact copy in float64, and a run is of that copy: "
                 "pass copy.deepcopy(net).double()"
             )
-        return Engine(loss, self.reduced(net, loss))
+        start = self.reduced(net, loss)
+        return Engine(loss, start, partial(self._resolution_at, loss, start))
 
     def write(self, net: nn.Sequential, loss: Trained, weights: Mapping[str, Tensor]) -> None:
         """Put the weights back."""
@@ -231,10 +233,13 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
 
     def resolution(self, net: nn.Sequential, loss: Trained) -> float:
         """Of the rounding of the residual, or of the gradient."""
-        problem, weights = self._stored(net, loss)
+        return self._resolution_at(loss, self.reduced(net, loss))
+
+    def _resolution_at(self, loss: Trained, at: Mapping[str, Tensor]) -> float:
+        problem, weights = self.stored_at(loss, at)
         if isinstance(loss, NetworkObjective):
             assert isinstance(problem, network.Objective)
-            error = rounding(problem, weights, loss, self.reduced(net, loss))
+            error = rounding(problem, weights, loss, at)
         else:
             error = rigorous.Measured(problem, weights).residual.error
         return 0.5 * error * error if math.isfinite(error) else 0.0
