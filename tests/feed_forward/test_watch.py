@@ -15,6 +15,7 @@ import surefoot as sf
 from surefoot import _report
 from surefoot._core.io import RunDirectoryError
 from surefoot._feed_forward import watch as module
+from surefoot._feed_forward.features import moved
 from surefoot._feed_forward.history import History
 from surefoot._feed_forward.report import part
 from surefoot._report.facts import Facts
@@ -196,3 +197,25 @@ def test_the_radius_is_that_of_the_theorem_and_of_no_other() -> None:
     net = sf.nn.TwoLayerLinear.gaussian(3, 1, 30, seed=0)
     certificate = sf.certify(net, sf.SquaredLoss(normal(6, 3, seed=1), normal(6, 1, seed=2)))
     assert certificate.holds and certificate.radius is None
+
+
+def test_a_disk_that_is_full_loses_no_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(self: History, directory: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    net, loss = near_a_minimum()
+    watch = sf.watch(net, loss, 1, report=None, directory=tmp_path / "run")
+    monkeypatch.setattr(History, "write", write)
+    with pytest.raises(OSError, match="No space left"):
+        watch.step()
+    assert watch.certified == 1 and watch.certificate is not None and watch.certificate.holds
+    assert [seen.holds for seen in watch.history] == [True]
+    monkeypatch.undo()
+    watch.look()
+    read = History.read(tmp_path / "run")
+    assert read is not None and list(read.looks) == watch.history
+
+
+def test_features_that_overflow_in_float32_have_no_share() -> None:
+    large = torch.tensor([[3e38, 1.0]])
+    assert moved([large], [-large]) == () and moved([large / 2], [large / 2]) == (0.0,)

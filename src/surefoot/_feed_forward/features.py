@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -23,8 +24,10 @@ def features(net: nn.Sequential, X: Tensor) -> list[Tensor]:
 
 
 def moved(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, ...]:
-    """‖a - a_0‖_F/‖a_0‖_F of each of them; 0 where a_0 = 0 has not moved."""
-    return tuple(_relative(start, now) for start, now in zip(before, after, strict=True))
+    """‖a - a_0‖_F/‖a_0‖_F of each of them; 0 where a_0 = 0 has not moved. Empty where one is not finite, as features in float32
+    may be."""
+    shares = tuple(_relative(start, now) for start, now in zip(before, after, strict=True))
+    return shares if all(map(math.isfinite, shares)) else ()
 
 
 def _relative(start: Tensor, now: Tensor) -> float:

@@ -95,14 +95,15 @@ class Watch:
         self._spent += seconds
         self.certificate = certificate
         gap, found = certificate.initial_gap, margin(certificate)
-        self._keep(Seen(self.iteration, loss, gap, found, shares, certificate.holds, seconds))
-        if certificate.holds and self.certified is None:
+        first = certificate.holds and self.certified is None
+        if first:  # known also where the history cannot be written
             self.certified = self.iteration
-            if self._report is not None:
-                self._report(
-                    f"surefoot: from iteration {self.iteration} on {WORDS.points[certificate.theorem]} is guaranteed within "
-                    f"{certificate.radius:.3g} of the weights (margin {found:.3g})"
-                )
+        self._keep(Seen(self.iteration, loss, gap, found, shares, certificate.holds, seconds))
+        if first and self._report is not None:
+            self._report(
+                f"surefoot: from iteration {self.iteration} on {WORDS.points[certificate.theorem]} is guaranteed within "
+                f"{certificate.radius:.3g} of the weights (margin {found:.3g})"
+            )
         return certificate
 
     def save(self, directory: str | Path) -> Path:
