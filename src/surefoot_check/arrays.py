@@ -41,6 +41,10 @@ class FormatError(ValueError):
     """A file or field is malformed; the message names it and says what was wrong."""
 
 
+class TooLargeError(FormatError):
+    """What is described is well-formed, and beyond a limit of size."""
+
+
 def within(name: str, array: np.ndarray, largest: float) -> None:
     """``FormatError`` that names the limit unless every entry of ``array`` is a number of at most that magnitude."""
     if not (np.abs(array) <= largest).all():

@@ -116,6 +116,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"net\[0\]\.weight and net\[2\]\.weight share memory; layers that share weights",
     ),
+    "too deep": (
+        lambda: sequential(*(nn.Linear(3, 3) for _ in range(64)), nn.Linear(3, 2)),
+        ValueError,
+        "there are 65 layers; at most 64 are bounded; use fewer rows, or fewer and smaller layers",
+    ),
     "no units": (
         lambda: nn.Sequential(nn.Linear(3, 0), nn.Tanh(), nn.Linear(0, 2)).double(),
         ValueError,

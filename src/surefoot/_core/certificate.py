@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from surefoot_check.arrays import FormatError, digest, parse_hex
+from surefoot_check.arrays import FormatError, TooLargeError, digest, parse_hex
 from surefoot_check.rigor.bounds import NotFiniteError
 from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem
@@ -30,6 +30,7 @@ from .validate import number, positive
 
 EXTREME = "the data or the weights are too large or too small"
 SCALE = "scale the data and the weights to order 1"
+SMALLER = "use fewer rows, or fewer and smaller layers"
 
 
 class CertificateStatus(StrEnum):
@@ -377,6 +378,7 @@ def checkable(what: str, advice: str) -> Iterator[None]:
     try:
         yield
     except (FormatError, NotFiniteError, ArithmeticError) as error:
+        advice = SMALLER if isinstance(error, TooLargeError) else advice
         raise ValueError(f"{what} out of the range of certificates: {error}; {advice}") from error
 
 

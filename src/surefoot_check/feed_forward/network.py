@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arrays import FormatError, numbers
+from ..arrays import FormatError, TooLargeError, numbers
 from ..problems import LARGEST_PRODUCT, Problem, one_of
 from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix
@@ -124,8 +124,10 @@ class Network(Problem):
         self.X, self.Y, self.level, self.frozen = X, Y, level, frozen or {}
         if len(X) != len(Y):
             raise FormatError("X and Y do not fit together")
-        if layers.shape != (len(layers), 3) or settings.shape != (len(layers), 2) or len(layers) > DEEPEST:
+        if layers.shape != (len(layers), 3) or settings.shape != (len(layers), 2):
             raise FormatError("layers and settings do not fit together")
+        if len(layers) > DEEPEST:
+            raise TooLargeError(f"there are {len(layers)} layers; at most {DEEPEST} are bounded")
         extra = _extra(len(layers), geometry, skips)
         kinds = _layers(X.shape[1], Y.shape[1], list(zip(layers.tolist(), settings.tolist(), *extra, strict=True)))
         shapes = _shapes(kinds)
@@ -407,8 +409,8 @@ def _require_geometry(layer: LayerKind, geometry: Geometry, where: str) -> None:
     if not layer.weighted and (layer.bias or layer.units != geometry.channels):
         raise FormatError(f"{where}: a maximum has as many channels as its inputs, and no bias")
     if layer.weighted and layer.inputs * layer.outputs > LARGEST_MATRIX:
-        raise FormatError(
-            f"{where}: the matrix of the convolution has more than {LARGEST_MATRIX} entries; take smaller maps"
+        raise TooLargeError(
+            f"{where}: the matrix of the convolution has more than {LARGEST_MATRIX:,} entries; take smaller maps"
         )
 
 
@@ -422,7 +424,7 @@ def read_weights(arrays: Mapping[str, Array], problem: Network, name: str) -> di
         raise FormatError(f"{name}: {', '.join(sorted(unknown))} are no trained weights of a layer")
     for what, entries, most in problem.computed():
         if entries > most:
-            raise FormatError(f"{name}: {what} would have {entries:,} entries; at most {most:,} are computed")
+            raise TooLargeError(f"{name}: {what} would have {entries:,} entries; at most {most:,} are computed")
     return {key: arrays[key] for key in shapes}
 
 
