@@ -10,7 +10,7 @@ import pytest
 import torch
 from draws import normal
 from good_runs import sequential
-from independent.feed_forward import _Objective
+from independent.feed_forward import Objective as TrueObjective
 from independent.feed_forward_sharper import sharper_change
 from independent.reference import exact
 from mpmath import mp, mpf
@@ -123,7 +123,7 @@ def test_the_bound_of_a_ball_is_that_of_an_independent_definition(name: str, rad
     setting = Setting(*CASES[name])
     parts = setting.at.by_layers(radius)[1]
     with mp.workdps(30):
-        objective = _Objective(setting.arrays, {})
+        objective = TrueObjective(setting.arrays, {})
         at = objective.at({name: exact(W) for name, W in setting.at.weights.items()})
         true = sharper_change(objective, at, *map(mpf, (radius, parts.row, parts.bend, parts.third)))
         assert true <= setting.at.rows.bound(radius, parts) <= true * (1 + mpf(10) ** -7)

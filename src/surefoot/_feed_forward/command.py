@@ -14,6 +14,7 @@ from tyro.conf import arg
 
 from surefoot_check.feed_forward import exact_fit, minimum
 from surefoot_check.feed_forward.activations import ACTIVATIONS
+from surefoot_check.text import counted
 
 from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.options import Rows, certify_exits, train_exits
@@ -34,8 +35,6 @@ from .watch import Watch
 
 NAMES = {ACTIVATIONS[code].name.lower().replace(" ", "-"): code for code in BY_CODE}
 """Codes of activations by their names on the command line."""
-
-
 DEFAULTS = {False: (50, "100,100", 10_000), True: (200, "16", 2_000)}
 """Rows, hidden layers and steps of the optimiser: of an exact fit, and of a minimum, whose Hessian has an entry for each two
 weights, and to which Newton's method goes from there."""
@@ -230,8 +229,7 @@ def _trained(watch: Watch, optimizer: str) -> str:
 def _finished(finish: str, norms: list[float]) -> str:
     """How the finish went, for people."""
     what = "gradient" if finish == Newton.name else "residual"
-    count = f"{len(norms) - 1} step{'' if len(norms) == 2 else 's'}"
-    return f"{count} of {finish}, norm of the {what} {number(norms[0])} → {number(norms[-1])}"
+    return f"{counted(len(norms) - 1, 'step')} of {finish}, norm of the {what} {number(norms[0])} → {number(norms[-1])}"
 
 
 def _advice(watch: Watch | None, finish: str, goal: str) -> str:

@@ -39,8 +39,6 @@ from .steps import RULES
 from .words import WORDS
 
 Trained = NetworkLoss | NetworkObjective
-
-
 FINISH = 'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps'
 """What helps where a residual is too large."""
 

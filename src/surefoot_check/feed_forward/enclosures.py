@@ -31,8 +31,6 @@ from .sharp_centre import Centre
 
 EIGENVALUE = 1e-13
 """Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
-
-
 PRECISION = 128
 """Bits of the ball arithmetic of the bound of Λ."""
 

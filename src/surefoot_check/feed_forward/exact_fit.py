@@ -20,8 +20,6 @@ DIRECTIONS: dict[str, str] = {
     "newton_step": "upper",  # ‖J⁺r‖ at θ_0
 }
 """Every base quantity and the direction in which its published value must err."""
-
-
 FASTEST = 0.1
 """Least factor of the residual that is claimed of a step: less would soon be below rounding, where runs in floats end."""
 

@@ -43,7 +43,7 @@ class Groups:
 
     @cached_property
     def _several(self) -> dict[int, list[list[Fraction]]]:
-        """For each output the exact targets of the groups of more than one row."""
+        """The exact targets of each group of more than one row, by output."""
         return {
             int(group): [[Fraction(y) for y in column] for column in self._Y[self._of == group].T.tolist()]
             for group in np.flatnonzero(self.counts > 1)

@@ -30,13 +30,11 @@ from .layer import Layer
 from .lipschitz import along, norm, symmetric
 from .network import Objective
 from .sharp_centre import weighted
-from .sharp_hessian import ByLayers, RowWise
+from .sharp_hessian import SECOND, ByLayers, RowWise
 from .smooth import SMOOTH
 
-SECOND = {False: 1.0, True: 0.5}
-"""By whether the loss of a row is the cross-entropy: a bound of its second derivative."""
 THIRD = {False: 0.0, True: 0.2721655269759087}
-"""Of its third, √6/9 rounded up: the third central moment of a vector of norm 1 under a distribution."""
+"""By whether the loss of a row is the cross-entropy: a bound of its third derivative, √6/9 rounded up: the third central moment of a vector of norm 1 under a distribution."""
 
 
 class Curvature:
@@ -61,9 +59,8 @@ class Curvature:
         if not self.problem.entropy:
             return f
         with ctx.workprec(PRECISION):
-            value, error = softmax(
-                f.value
-            )  # FLINT's at both levels: numpy's bound would be most of the error of the Hessian
+            # FLINT's at both levels: numpy's bound would be most of the error of the Hessian
+            value, error = softmax(f.value)
         return Approximation(value, up(error + 0.5 * f.error, 2))  # softmax is ½-Lipschitz
 
     @cached_property

@@ -64,6 +64,11 @@ class Layer:
         return sure & (kind.activation.derivative(z.value, settings, self.level).value == 0.0)
 
     @cached_property
+    def spread(self) -> float:
+        """√o: in so many windows an input lies, at most."""
+        return 1.0
+
+    @cached_property
     def extended(self) -> Approximation:
         """ã: the inputs where W is trained, and a column of ones where b is."""
         a, kind = self.inputs, self.kind
@@ -80,13 +85,14 @@ class Layer:
         """What the lemma on the change of the Jacobian asks of the layer."""
         a, kind = self.extended, self.kind
         return LayerBounds(
-            self.norm,
-            float(norms_of_rows(self.W.T).max()),
-            up(norm_bounds(a.value, self.level)[1] + a.error),
-            float(self.row_norms.max()),
-            kind.activation.slope(kind.settings),
-            kind.activation.bend(kind.settings),
-            float(kind.trains_W),
+            norm=self.norm,
+            column=float(norms_of_rows(self.W.T).max()),
+            inputs=up(norm_bounds(a.value.reshape(-1, a.value.shape[-1]), self.level)[1] + a.error),
+            row=float(self.row_norms.max()),
+            slope=kind.activation.slope(kind.settings),
+            bend=kind.activation.bend(kind.settings),
+            moves=float(kind.trains_W),
+            spread=self.spread,
             skip=kind.skip,
         )
 

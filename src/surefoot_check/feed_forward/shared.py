@@ -67,22 +67,6 @@ class Convolution(Layer):
         norms = norms_of_rows(E.value.reshape(-1, E.value.shape[2])).reshape(E.value.shape[:2])
         return np.tile(array_up(norms + E.error, 1), (1, self.kind.units))
 
-    @cached_property
-    def bounds(self) -> LayerBounds:
-        """What the lemma on the change of the Jacobian asks of the layer."""
-        E, kind = self.extended, self.kind
-        return LayerBounds(
-            self.norm,
-            float(norms_of_rows(self.W.T).max()),
-            up(norm_bounds(E.value.reshape(-1, E.value.shape[2]), self.level)[1] + E.error),
-            float(self.row_norms.max()),
-            kind.activation.slope(kind.settings),
-            kind.activation.bend(kind.settings),
-            float(kind.trains_W),
-            self.spread,
-            kind.skip,
-        )
-
     def gram(self, groups: Groups, back: Approximation) -> Approximation:
         """Its part of JJᵀ, from its block of J (G k, parameters)."""
         return gram_of(self.jacobian(groups, back), self.level)

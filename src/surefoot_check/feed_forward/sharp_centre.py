@@ -96,7 +96,7 @@ class Centre:
 
     def __init__(self, layers: Sequence[LayerValues], level: Level) -> None:
         self.layers, self.level = layers, level
-        self.count, self.hidden, self.behind = len(layers[0].rows), layers[:-1], layers[1:]
+        self.count, self.hidden = len(layers[0].rows), layers[:-1]
         self.pairs = [(index, k) for k in range(len(self.hidden)) for index in range(k + 1, len(self.hidden))]
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             self.rows = [_least(layer.rows) for layer in layers]

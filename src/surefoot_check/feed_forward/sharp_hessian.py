@@ -33,8 +33,6 @@ MOST = 100.0
 """Of a change of f on the ball for which there is a bound."""
 STEEPEST = 2.0 / math.sqrt(3.0)
 """3 times the largest vs² for s² + v² = 1."""
-
-
 SECOND = {False: 1.0, True: 0.5}
 """By whether the loss of a row is the cross-entropy: a bound of its second derivative, and of how steep the softmax is."""
 

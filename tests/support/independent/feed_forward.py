@@ -201,7 +201,7 @@ def newton_step(at: Network, residual: Matrix, J: Matrix, sigma: mpf, error: mpf
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
     """The loss less its least possible value; of a training objective ½‖∇L‖²."""
     if "objective" in problem:
-        return frobenius(_Objective(problem, weights).gradient(_exact(weights))) ** 2 / 2
+        return frobenius(Objective(problem, weights).gradient(_exact(weights))) ** 2 / 2
     if "geometry" in problem or "skips" in problem:
         return _windows().gap(problem, _exact(weights))
     return frobenius(merged(Network(problem, _exact(weights)))[0]) ** 2 / 2
@@ -243,7 +243,7 @@ def largest_symmetric(M: Matrix) -> mpf:
     return max(eigenvalues((M + M.T) / 2)[0], mpf(0))
 
 
-class _Objective:
+class Objective:
     """c Σ ℓ(f(x_i), y_i) + ½ decay ‖θ‖²: ℓ = ½‖f - y‖² with c = 2, or the cross-entropy with c = 1; a mean divides c.
 
     With class weights w and label smoothing s, ℓ = (1-s) w_y (-log p_y) + s/k Σ w_c (-log p_c), and a mean divides by Σ w_y.
@@ -356,7 +356,7 @@ def _flat(at: Network, weights: dict[str, Matrix]) -> Iterator[mpf]:
 
 def of_objective(problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
     """The quantities of a minimum."""
-    objective, at_weights = _Objective(problem, weights), _exact(weights)
+    objective, at_weights = Objective(problem, weights), _exact(weights)
     at, gradient, H = objective.at(at_weights), objective.gradient(at_weights), objective.hessian(at_weights)
     values = eigenvalues(H)
     least, largest = max(objective.least(at, H), mpf(0)), max(values[0], -values[-1])

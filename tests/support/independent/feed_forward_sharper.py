@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 from .reference import Matrix, eigenvalues, norm, root_of_squares
 
 if TYPE_CHECKING:
-    from .feed_forward import Network, _Objective
+    from .feed_forward import Network, Objective
 
 
 def norms_of_rows(A: Matrix) -> list[mpf]:
@@ -70,9 +70,8 @@ class _Around:
             off_slope = activation.largest_bend(settings) * apart[index]
             steepest = min(max(slopes) + off_slope, activation.largest_slope(settings))
             self.off_back[index] = off_columns * steepest + behind * norm(at.W[index + 1]) * off_slope
-            third = (activation.largest_third or activation.largest_bend)(
-                settings
-            )  # of ELU that of a function above φ''
+            # of ELU, which has no third derivative at 0, that of a function above φ''
+            third = (activation.largest_third or activation.largest_bend)(settings)
             self.slopes.insert(0, slopes)
             self.gammas.insert(0, [x * y for x, y in zip(bends, columns, strict=True)])
             self.off_gamma.insert(0, max(bends) * off_columns + third * apart[index] * (max(columns) + off_columns))
@@ -83,12 +82,8 @@ class _Around:
             F, reached, off = mpmath.eye(at.W[k].rows), mpf(1), mpf(0)
             for index in range(k + 1, len(hidden)):
                 D, W, before = self.slopes[index - 1], at.W[index], off
-                signs = [
-                    activation.slope(x, s)
-                    for x in at.z[index - 1][row, :]
-                    for activation, s in [at.activations[index - 1]]
-                ]
-                F = W * _scaled(signs, F)
+                activation, settings = at.activations[index - 1]
+                F = W * _scaled([activation.slope(x, settings) for x in at.z[index - 1][row, :]], F)
                 off = within[index] * self.steepest[index - 1] * (reached + before)
                 off += norm(W) * (self.off_slope[index - 1] * (reached + before) + max(D) * before)
                 reached *= norm(W) * max(D)
@@ -155,7 +150,7 @@ def sharper_lipschitz(at: Network, radius: mpf, roots: list[Matrix] | None = Non
     return max(eigenvalues(M)[0], mpf(0))
 
 
-def sharper_change(objective: _Objective, at: Network, radius: mpf, row: mpf, bend: mpf, third: mpf) -> mpf:
+def sharper_change(objective: Objective, at: Network, radius: mpf, row: mpf, bend: mpf, third: mpf) -> mpf:
     """Λ_3 of the lemma that goes row by row, with bounds of a row of ḟ, of f̈ and of c g·f⃛ by the one that goes by layers."""
     k, J, rows = at.Y.cols, at.jacobian, range(at.X.rows)
     g, ones = objective.scale * objective.slopes(at), mpmath.ones(at.Y.cols, 1)
@@ -175,7 +170,7 @@ def sharper_change(objective: _Objective, at: Network, radius: mpf, row: mpf, be
     return found + (farthest + radius * mp.sqrt(2) * bend + moved * row / 2) * size**2 * objective.entropy
 
 
-def _of_units(objective: _Objective, at: Network, g: Matrix, radius: mpf, moved: mpf) -> mpf:
+def _of_units(objective: Objective, at: Network, g: Matrix, radius: mpf, moved: mpf) -> mpf:
     """max_j(τ_j + 2/√3 χ_j) of one hidden layer, and what it grows by on the ball."""
     x, V, trained = at.inputs[0], at.W[1], at.trains[1][0]
     activation, settings = at.activations[0]
