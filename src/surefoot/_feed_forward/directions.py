@@ -127,15 +127,8 @@ def hessian(loss: NetworkObjective, at: Weights) -> Tensor:
     p = sum(weight.numel() for weight in at.values())
     chunk = max(1, COLUMNS // (len(loss.X) * int(loss.layers[:, 0].max())))
     with torch.enable_grad():
-        slope = flat(
-            dict(
-                zip(
-                    leaves,
-                    torch.autograd.grad(loss.value(leaves), list(leaves.values()), create_graph=True),
-                    strict=True,
-                )
-            )
-        )
+        parts = torch.autograd.grad(loss.value(leaves), list(leaves.values()), create_graph=True)
+        slope = torch.cat([part.reshape(-1) for part in parts])
         rows = []
         for start in range(0, p, chunk):
             units = torch.eye(p, dtype=slope.dtype, device=slope.device)[start : start + chunk]

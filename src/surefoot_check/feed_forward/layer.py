@@ -65,7 +65,7 @@ class Layer:
 
     @cached_property
     def spread(self) -> float:
-        """√o: in so many windows an input lies, at most."""
+        """√o of shared weights: in so many windows an input lies, at most."""
         return 1.0
 
     @cached_property

@@ -119,8 +119,16 @@ class Maximum(Layer):
     def bounds(self) -> LayerBounds:
         """What the lemma on the change of the Jacobian asks of the layer."""
         kind = self.kind
-        slope, bend = kind.activation.slope(kind.settings), kind.activation.bend(kind.settings)
-        return LayerBounds(self.norm, self.norm, 0.0, 0.0, slope, bend, 0.0, skip=kind.skip)
+        return LayerBounds(
+            norm=self.norm,
+            column=self.norm,
+            inputs=0.0,
+            row=0.0,
+            slope=kind.activation.slope(kind.settings),
+            bend=kind.activation.bend(kind.settings),
+            moves=0.0,
+            skip=kind.skip,
+        )
 
     def pulled(self, groups: Groups, back: Approximation) -> Approximation:
         """∂f/∂a (G k, inputs) of its inputs a: what belongs to a window goes to its largest entry."""
