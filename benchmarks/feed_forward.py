@@ -1,5 +1,5 @@
-"""Feed-forward networks: certificates and checks against one eigenvalue problem, steps of descent against plain ones, the cost of
-watching a training, a Gauss-Newton step against least squares, and time and memory of the largest problem."""
+"""Feed-forward networks: certificates and checks against one eigenvalue problem, both bounds of Lambda, steps of descent against
+plain ones, the cost of watching a training, a Gauss-Newton step against least squares, and time and memory of the largest problem."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from torch import Tensor, nn
 import surefoot as sf
 from surefoot._core.registry import system_of
 from surefoot._feed_forward.directions import PseudoInverse, jacobian
+from surefoot._feed_forward.system import FeedForwardSystem
 from surefoot_check import check
+from surefoot_check.feed_forward.enclosures import Measured
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "GELU": nn.GELU, "ReLU": nn.ReLU}
 INPUTS = 50
@@ -130,6 +132,25 @@ def certificates(report: Report, sizes: Sizes) -> None:
     report.table(
         "Certify, and check at level fast, against eigh of n = rows times outputs: processor seconds",
         ["network", "activation", "eigh", "eigvalsh", "certify", "/ eigh", "/ eigvalsh", "check", "/ certify"],
+        rows,
+    )
+
+
+def bounds(report: Report, sizes: Sizes) -> None:
+    """Print the table of the two bounds of the change of the Jacobian."""
+    rows: list[list[object]] = []
+    system = FeedForwardSystem()
+    for of in sizes.certified:
+        for activation in ACTIVATIONS:
+            net, X, Y = problem(of, activation)
+            loss = system.problem(net, sf.SquaredLoss(X, Y))
+            at = Measured(*system.stored_at(loss, system.reduced(net, loss)))
+            first, by_layers = timed(lambda at=at: at.lipschitz_by_layers(0.0))
+            second, by_rows = timed(lambda at=at: at.lipschitz_by_rows(0.0))
+            rows.append([str(of), activation, by_layers, first, by_rows, second])
+    report.table(
+        "Lambda at radius 0 by layers (Lemma 1) and by rows (Lemma 3), each with processor seconds",
+        ["network", "activation", "by layers", "s", "by rows", "s"],
         rows,
     )
 
@@ -282,6 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(parser(__doc__), arguments)
     sizes = SMOKE if report.smoke else FULL
     certificates(report, sizes)
+    bounds(report, sizes)
     steps(report, sizes)
     watched(report, sizes)
     finishes(report, sizes)

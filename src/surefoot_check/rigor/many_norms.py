@@ -1,6 +1,6 @@
 """Upper bounds of the spectral norms of many small matrices at once, by powers of their Gram matrices.
 
-With G = AAᵀ or AᵀA, the smaller, and p = 2^squarings, λ_max(G) ≤ ‖G^p‖_F^{1/p}: the Schatten norm of order 4p of A, which exceeds
+With G = AAᵀ or AᵀA, the smaller, and p = 2^SQUARINGS, λ_max(G) ≤ ‖G^p‖_F^{1/p}: the Schatten norm of order 4p of A, which exceeds
 the spectral norm by a factor of r^{1/(4p)} at most, r the rank, and by far less where singular values decay. No decomposition is
 computed, and no candidate has to be verified.
 """
@@ -27,7 +27,7 @@ def frobenius_norms(A: Array) -> Array:
     return array_up(np.sqrt(np.einsum("ijk,ijk->i", A, A) + TINY * size), size + 4)
 
 
-def spectral_norms(A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
+def spectral_norms(A: Array, level: Level) -> Array:
     """Upper bounds (m,) of the spectral norms of A (m, rows, columns), which is finite."""
     B = A if A.shape[1] <= A.shape[2] else A.transpose(0, 2, 1)
     with np.errstate(under="ignore"):  # what underflows is covered by the constants below
@@ -38,12 +38,12 @@ def spectral_norms(A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
         B = B * np.ldexp(1.0, -exponents)[:, None, None]  # sizes are above √TINY, and these of norm 1 at most
         G, error = _products(B, B.transpose(0, 2, 1), level, np.ones(len(B)))
         size = frobenius_norms(G)
-        for _ in range(squarings):
+        for _ in range(SQUARINGS):
             G, rounding = _products(G, G, level, size * size)
             error = array_up(rounding + error * (2.0 * size + error), 6)
             size = frobenius_norms(G)
         bounds = array_up(size + error, 1)
-        for _ in range(squarings + 1):
+        for _ in range(SQUARINGS + 1):
             bounds = array_up(np.sqrt(bounds), 1)
         return array_up(np.ldexp(array_up(bounds + TINY * B[0].size, 1), exponents), 1)
 
@@ -57,11 +57,11 @@ def _products(A: Array, B: Array, level: Level, sizes: Array) -> tuple[Array, Ar
     return C, array_up(gamma(inner) * sizes + 2.0 * ETA * inner * C[0].size, 4)
 
 
-def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUARINGS) -> Array:
+def weighted_norms(weights: Array, A: Array, level: Level) -> Array:
     """Upper bounds (J,) of ‖diag(w)A‖ for the columns w of ``weights`` (N, J), not negative, and A (N, d)."""
     least = _cheap_weighted_norms(weights, A, level)
     fewer, more = sorted(A.shape)
-    if weights.shape[1] * fewer * fewer * (more + squarings * fewer) > LARGEST:
+    if weights.shape[1] * fewer * fewer * (more + SQUARINGS * fewer) > LARGEST:
         return least
     found = []
     step = max(1, CHUNK // A.size)
@@ -69,7 +69,7 @@ def weighted_norms(weights: Array, A: Array, level: Level, squarings: int = SQUA
         with np.errstate(under="ignore"):
             scaled = weights.T[start : start + step, :, None] * A
         # an entry is rounded once, by u‖diag(w)A‖_F together, which is at most √r u times the norm; TINY covers underflow
-        found.append(array_up(spectral_norms(scaled, level, squarings) + TINY, min(A.shape) + 1))
+        found.append(array_up(spectral_norms(scaled, level) + TINY, min(A.shape) + 1))
     return np.minimum(least, np.concatenate(found))
 
 
