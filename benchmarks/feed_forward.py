@@ -1,5 +1,5 @@
 """Feed-forward networks: certificates and checks against one eigenvalue problem, both bounds of Lambda, steps of descent against
-plain ones, the cost of watching a training, a Gauss-Newton step against least squares, and time and memory of the largest problem."""
+plain ones, the cost of watching a training, a Gauss-Newton step against least squares, and the largest problem."""
 
 from __future__ import annotations
 

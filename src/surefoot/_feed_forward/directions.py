@@ -77,11 +77,6 @@ class PseudoInverse:
         self._factor = None if int(failed) else factor
 
     @classmethod
-    def of(cls, J: Tensor) -> PseudoInverse:
-        """That of a matrix."""
-        return cls(J @ J.T, lambda d: J @ d, lambda x: J.T @ x, lambda: J)
-
-    @classmethod
     def at(cls, loss: NetworkLoss, weights: Weights) -> PseudoInverse:
         """That of the Jacobian of the residual at weights, of which JJᵀ is known layer by layer."""
         gram = torch.from_numpy(Measured(*stored(CHECKED, loss, weights)).gram.value)

@@ -34,7 +34,8 @@ from .sharp_hessian import SECOND, ByLayers, RowWise
 from .smooth import SMOOTH
 
 THIRD = {False: 0.0, True: 0.2721655269759087}
-"""By whether the loss of a row is the cross-entropy: a bound of its third derivative, √6/9 rounded up: the third central moment of a vector of norm 1 under a distribution."""
+"""By whether the loss of a row is the cross-entropy: a bound of its third derivative, √6/9 rounded up: the third central moment
+of a vector of norm 1 under a distribution."""
 
 
 class Curvature:
