@@ -56,7 +56,7 @@ WORDS = Words(
     points={
         local.THEOREM.id: "an exact fit",
         exact_fit.THEOREM.id: "an exact fit",
-        minimum.THEOREM.id: "a strict local minimum",
+        minimum.THEOREM.id: "a local minimum",
     },
     instead={
         "trace": "sf.Trace does not record feed-forward networks, whose theorems are about a state, however it was reached; "

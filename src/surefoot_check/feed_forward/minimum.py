@@ -28,7 +28,10 @@ class Minimum(StateTheorem):
     """Theorem C."""
 
     id = "feed-forward/minimum"
-    statement = "A strict local minimum lies within the radius, and descent reaches it: |grad'| <= (1 - eta m*) |grad|."
+    statement = (
+        "A local minimum, strict up to shifts of all outputs that change no loss, lies within the radius, and descent reaches "
+        "it: |grad'| <= (1 - eta m*) |grad|."
+    )
     reference = "surefoot, docs/theorems/feed-forward.md, Theorem C"
     base = ("initial_gap", "lambda_min_H", "norm_H", "lipschitz_H")
     state = "|grad| + P(D) <= g0"
