@@ -29,8 +29,8 @@ from .._core.validate import holds_numbers, kind_of
 from . import planner
 from .audit import audit
 from .engine import Engine
-from .looking import Looked, looked
 from .loss import NetworkLoss
+from .measuring import MeasuredAt, measured_at
 from .minimum import require_smooth, rounding, suggestion_for_minimum
 from .modules import Layer, build, exactly, extra, layers_of, linear_product, put_back, table, weights_of
 from .objective import NetworkObjective, TorchLoss
@@ -131,7 +131,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     def measured(self, net: nn.Sequential, loss: Trained, theorem: Theorem) -> Measured:
         """Of the Jacobian or the Hessian at the current weights, and its change on the least ball that will do."""
         with checkable("the network or the data is", SCALE):
-            return looked(measured(*self._stored(net, loss)), theorem)
+            return measured_at(measured(*self._stored(net, loss)), theorem)
 
     def _stored(self, net: nn.Sequential, loss: Trained) -> tuple[network.Network, dict[str, np.ndarray]]:
         """Problem and weights as the checker has them."""
@@ -158,7 +158,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
                 f"{WIDER}: with more outputs (rows times those of the network) than parameters, the Jacobian cannot have full "
                 f"row rank; {INSTEAD}"
             )
-        assert isinstance(measured, Looked) and isinstance(measured.at, rigorous.Measured)
+        assert isinstance(measured, MeasuredAt) and isinstance(measured.at, rigorous.Measured)
         if any("full row rank" in name for name in failed):
             return _nearest_kink(net, measured.at, 0.0) or without_rank(loss, int(measured.sizes["p"]))
         if any("kink" in name for name in failed):
@@ -320,7 +320,7 @@ def _nearest_kink(net: nn.Sequential, at: rigorous.Measured, ball: float) -> str
     )
 
 
-def _also(theorem: Theorem, measured: Looked) -> str:
+def _also(theorem: Theorem, measured: MeasuredAt) -> str:
     """Whether there is a fit where descent to it is not guaranteed."""
     if theorem is exact_fit.THEOREM or not measured.holds(exact_fit.THEOREM):
         return ""

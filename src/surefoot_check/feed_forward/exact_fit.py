@@ -59,7 +59,7 @@ class ExactFit(Theorem):
         return [*found, *local.within_the_ball(q, "sigma_min(J) delta", sigma * step)]
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        yield Inequality("the ball is none that is negative", q["ball"], ">=", 0.0)
+        yield Inequality("the ball is not negative", q["ball"], ">=", 0.0)
         yield from one_rate(q, schedule, 1.0, self.decrease(q))
 
     def decrease(self, q: Quantities) -> Number:

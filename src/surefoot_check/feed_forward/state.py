@@ -68,7 +68,7 @@ class StateTheorem(Theorem):
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from chain(q, schedule)
-        yield Inequality("the ball is none that is negative", q["ball"], ">=", 0.0)
+        yield Inequality("the ball is not negative", q["ball"], ">=", 0.0)
         yield Inequality("eta > 0", q["eta"], ">", 0.0)
         yield self.floor(q)
         for segment, following in zip(schedule, [*schedule[1:], None], strict=True):

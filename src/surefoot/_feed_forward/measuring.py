@@ -19,7 +19,7 @@ from . import planner
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked(Measured):
+class MeasuredAt(Measured):
     """The same, with what it comes from, so that nothing is measured twice.
 
     Attributes:
@@ -30,13 +30,13 @@ class Looked(Measured):
 
     def holds(self, theorem: Theorem) -> bool:
         """Whether another theorem on the same kind of problem holds at the same weights."""
-        there = looked(self.at, theorem)
+        there = measured_at(self.at, theorem)
         if theorem is exact_fit.THEOREM and "newton_step" not in there.published:
             return False
         return all(c.certain for c in evaluate(theorem, {**there.published, **there.choices[0], **there.sizes})[1])
 
 
-def looked(at: OfFit | Curvature, theorem: Theorem) -> Looked:
+def measured_at(at: OfFit | Curvature, theorem: Theorem) -> MeasuredAt:
     """Of the Jacobian or the Hessian, and its change on a ball."""
     bend = at.lipschitz if isinstance(at, Curvature) else planner.lipschitz(at)
     asked = {"newton_step": math.nan} if theorem is exact_fit.THEOREM else {}  # that there is one is what counts
@@ -47,4 +47,4 @@ def looked(at: OfFit | Curvature, theorem: Theorem) -> Looked:
         choices = {"ball": planner.choose_ball(bend, least, reached)}
         found = enclosed(at, {**asked, **choices})
     sizes = network.sizes(at.problem, at.weights)
-    return Looked(publish(found, CHECKED.directions), sizes, [choices], at=at)
+    return MeasuredAt(publish(found, CHECKED.directions), sizes, [choices], at=at)
