@@ -121,6 +121,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "there are 65 layers; at most 64 are bounded; use fewer rows, or fewer and smaller layers",
     ),
+    "expanded": (
+        _set("weight", lambda net: nn.Parameter(torch.ones(1, 1, dtype=torch.float64).expand(8, 3))),
+        ValueError,
+        r"net\[0\]\.weight has entries that share memory, as expand\(\) makes them; clone it first",
+    ),
     "no units": (
         lambda: nn.Sequential(nn.Linear(3, 0), nn.Tanh(), nn.Linear(0, 2)).double(),
         ValueError,

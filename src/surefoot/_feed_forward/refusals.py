@@ -37,7 +37,10 @@ def require_own(parameters: Mapping[str, Tensor]) -> None:
             raise ValueError(f"{what} is that of {names[id(parameter)]}; layers that share weights are not supported")
         names[id(parameter)] = what
         if not parameter.is_meta:
-            places.append((*_memory(parameter), what))
+            start, end = _memory(parameter)
+            if end - start < parameter.numel() * parameter.element_size():
+                raise ValueError(f"{what} has entries that share memory, as expand() makes them; clone it first")
+            places.append((start, end, what))
     places.sort()
     for (_, end, one), (start, _, other) in pairwise(places):
         if start < end:
