@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import surefoot as sf
 from surefoot._core.registry import descendable_of
-from surefoot._feed_forward.directions import PseudoInverse, hessian, jacobian, newton
+from surefoot._feed_forward.directions import PseudoInverse, flat, hessian, jacobian, newton, parted
 from surefoot_check import check
 from surefoot_check.verdict import Outcome
 
@@ -25,10 +25,6 @@ def far_from_a_fit(seed: int = 0) -> tuple[nn.Sequential, sf.SquaredLoss]:
     """A wide network, and targets that its initial weights are far from."""
     net = sequential(nn.Linear(3, 20), nn.Tanh(), nn.Linear(20, 2), seed=seed)
     return net, sf.SquaredLoss(normal(5, 3, seed=seed), normal(5, 2, seed=seed + 1))
-
-
-def flat(weights: dict[str, Tensor]) -> Tensor:
-    return torch.cat([W.reshape(-1) for W in weights.values()])
 
 
 def inverse_of(J: Tensor) -> PseudoInverse:
@@ -99,13 +95,7 @@ def test_the_hessian_is_that_of_torch() -> None:
     system = descendable_of(net)
     loss = system.problem(net, given)
     at = system.reduced(net, loss)
-    sizes = [W.numel() for W in at.values()]
-
-    def value(vector: Tensor) -> Tensor:
-        parts = zip(at.items(), vector.split(sizes), strict=True)
-        return loss.value({name: part.reshape(W.shape) for (name, W), part in parts})
-
-    expected = torch.autograd.functional.hessian(value, flat(at))
+    expected = torch.autograd.functional.hessian(lambda vector: loss.value(parted(vector, at)), flat(at))
     assert isinstance(expected, Tensor) and torch.allclose(hessian(loss, at), expected, atol=1e-14)
 
 

@@ -20,6 +20,7 @@ from torch.func import jacrev
 import surefoot as sf
 from surefoot._core.registry import system_of
 from surefoot._feed_forward import planner
+from surefoot._feed_forward.directions import flat, parted
 from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.sharp import bend_matrix
 from surefoot_check.rigor import many_norms
@@ -50,14 +51,8 @@ class Setting:
         weights = system.reduced(net, problem)
         self.arrays = {name: tensor.numpy() for name, tensor in problem.arrays().items()}
         self.at = Measured(*system.stored_at(problem, weights))  # pyright: ignore[reportAttributeAccessIssue]
-        self.start = torch.cat([w.reshape(-1) for w in weights.values()])
-        sizes = [w.numel() for w in weights.values()]
-
-        def outputs(flat: Tensor) -> Tensor:
-            parts = zip(weights.items(), flat.split(sizes), strict=True)
-            return problem.residual({name: part.reshape(w.shape) for (name, w), part in parts}).reshape(-1)
-
-        self.outputs = outputs
+        self.start = flat(weights)
+        self.outputs = lambda vector: problem.residual(parted(vector, weights)).reshape(-1)
 
     def bends(self, at: Tensor) -> Array:
         """The second derivative at these weights (n, p, p)."""

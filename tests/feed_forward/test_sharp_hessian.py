@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.func import jacrev
 
 import surefoot as sf
+from surefoot._feed_forward.directions import flat, parted
 from surefoot._feed_forward.system import FeedForwardSystem
 from surefoot_check.feed_forward.hessian import Curvature
 from surefoot_check.feed_forward.network import Objective
@@ -60,14 +61,8 @@ class Setting:
         assert isinstance(stored, Objective)
         self.at = Curvature(stored, arrays)
         self.arrays = {name: tensor.numpy() for name, tensor in problem.arrays().items()}  # pyright: ignore[reportAttributeAccessIssue]
-        self.start = torch.cat([w.reshape(-1) for w in weights.values()])
-        sizes = [w.numel() for w in weights.values()]
-
-        def value(flat: Tensor) -> Tensor:
-            parts = zip(weights.items(), flat.split(sizes), strict=True)
-            return problem.value({name: part.reshape(w.shape) for (name, w), part in parts})  # pyright: ignore[reportAttributeAccessIssue]
-
-        self.value = value
+        self.start = flat(weights)
+        self.value = lambda vector: problem.value(parted(vector, weights))
 
     def thirds(self, at: Tensor) -> Array:
         """The third derivative at these weights (p, p, p)."""
