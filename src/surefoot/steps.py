@@ -2,7 +2,7 @@
 
 from ._core.registry import rule_names as names
 from ._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
-from ._feed_forward.steps import GaussNewton, Newton
+from ._feed_forward.steps import GaussNewton, Newton, SimplifiedNewton
 from ._implicit.steps import CertifiedConstant, WellPosed
 from ._linear_resnet.steps import Smooth
 from ._two_layer.steps import (
@@ -33,6 +33,7 @@ __all__ = [
     "PaperRhoBar",
     "Polyak",
     "Sharp",
+    "SimplifiedNewton",
     "Smooth",
     "StepRule",
     "WellPosed",

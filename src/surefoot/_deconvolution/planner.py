@@ -8,13 +8,10 @@ from surefoot_check.deconvolution.ladmm import THEOREM, distance
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
 
-from .._core.claims import PRACTICAL
 from .._core.plans import Plan
 
 STRETCH = 1.1
-"""A segment lasts until the bound has fallen by this factor,"""
-COARSE = 2.0
-"""or by this one where more than ``PRACTICAL`` iterations are gone: few segments, for what nobody waits for."""
+"""A segment lasts until the bound has fallen by this factor."""
 LONGEST = 2**52
 SMALLEST = 1e-280
 """Levels do not fall below: numbers near the end of the range of floats have no relative accuracy."""
@@ -28,8 +25,7 @@ def levels(q: Quantities) -> Schedule:
     starts, following = [0], max(1, math.ceil(reach / first)) if first > 0.0 else LONGEST
     while following < LONGEST and reach / following >= SMALLEST:
         starts.append(following)
-        stretch = STRETCH if following < PRACTICAL else COARSE
-        following = max(following + 1, math.ceil(stretch * following))
+        following = max(following + 1, math.ceil(STRETCH * following))
     levels = [first, *(min(first, reach / start) for start in starts[1:])]
     ends = [*starts[1:], None]
     return [

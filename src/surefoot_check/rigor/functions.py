@@ -57,7 +57,11 @@ BALLS: dict[str, Callable[[Any], Any]] = {
 
 
 def evaluated(name: str, Z: Array, level: Level) -> Approximation:
-    """f(Z) for the function of that name, entry by entry. NaN where it overflows at level ``fast``."""
+    """f(Z) for the function of that name, entry by entry. NaN where it overflows at level ``fast``.
+
+    Raises:
+        NotFiniteError: the normal distribution at level ``fast``, of entries that are not finite.
+    """
     if level is not FAST:
         return _by_balls(BALLS[name], Z)
     if name in FUNCTIONS:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from deconvolution_pictures import DOUBLE, blurs, noisy
+from good_runs import few_segments
 from tamper import Array, Change, StoredRun, put, reevaluated
 
 import surefoot as sf
@@ -30,7 +31,8 @@ def problem_of(name: str) -> DeconvolutionProblem:
 
 def _make(name: str, path: Path) -> None:
     """A run of 20 iterations."""
-    sf.descend(LADMM(0.5), problem_of(name), max_iterations=20, tolerance=0.0, directory=path, progress=False)
+    with few_segments():
+        sf.descend(LADMM(0.5), problem_of(name), max_iterations=20, tolerance=0.0, directory=path, progress=False)
 
 
 RUNS: dict[str, Callable[[Path], None]] = {name: partial(_make, name) for name in BLURS}
