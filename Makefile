@@ -8,6 +8,8 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 PEERS  := build/peers
 CODE   := src tests benchmarks examples
+# Documents, whose code is formatted as well.
+TEXTS  := README.md CONTRIBUTING.md docs
 
 # pyright: no look-up of newer versions, so that a check needs no network
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -47,12 +49,12 @@ test-slow: $(STAMP) ## the tests marked slow
 
 lint: $(STAMP) ## lint, formatting and types
 	$(BIN)/ruff check $(CODE)
-	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff format --check $(CODE) $(TEXTS)
 	$(BIN)/pyright
 
 format: $(STAMP) ## format and apply safe lint fixes
 	$(BIN)/ruff check --fix-only $(CODE)
-	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff format $(CODE) $(TEXTS)
 
 docs: $(STAMP) ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict
