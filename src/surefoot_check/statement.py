@@ -130,6 +130,10 @@ class Theorem(ABC):
         quantities; ``None`` for a theorem without such a guarantee. For people: what is checked is the schedule."""
         return None
 
+    def probability(self, q: Quantities) -> Number:
+        """Of what the schedule claims, for theorems about random steps; 1 for all others."""
+        return 1.0
+
     @abstractmethod
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         """What must be certain for ``schedule`` to be guaranteed, given the conditions."""
