@@ -136,18 +136,25 @@ def test_a_name_in_a_directory_cannot_draw_over_the_report(
         assert harmless(shown.out) and harmless(shown.err)
 
 
-def test_the_name_of_the_directory_cannot_draw_over_the_report(good_run: GoodRun, tmp_path: Path) -> None:
+def test_the_name_of_the_directory_cannot_draw_over_the_report(
+    good_run: GoodRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / f"run{FILE_NAME}"
     shutil.copytree(good_run("two-layer"), run)
     (run / "certificate.json").write_text("{")
-    for program in ([sys.executable, "-m", "surefoot_check"], [sys.executable, "-m", "surefoot", "check"]):
-        for target, code in ((run, 1), (tmp_path / f"absent{FILE_NAME}", 2)):
-            done = subprocess.run([*program, str(target)], capture_output=True, text=True, check=False)
-            assert done.returncode == code
-            assert harmless(done.stdout) and harmless(done.stderr), repr(done.stdout + done.stderr)
+    for target, code in ((run, 1), (tmp_path / f"absent{FILE_NAME}", 2)):
+        done = subprocess.run(
+            [sys.executable, "-m", "surefoot_check", str(target)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code
+        assert harmless(done.stdout) and harmless(done.stderr), repr(done.stdout + done.stderr)
+        assert main(["check", str(target)]) == code
+        shown = capsys.readouterr()
+        assert harmless(shown.out) and harmless(shown.err), repr(shown.out + shown.err)
     for command in (["report", str(run)], ["certify", "two-layer", "--data", str(run / "certificate.json")]):
-        done = subprocess.run([sys.executable, "-m", "surefoot", *command], capture_output=True, text=True, check=False)
-        assert done.returncode == 2 and harmless(done.stdout) and harmless(done.stderr), repr(done.stderr)
+        assert main(command) == 2
+        shown = capsys.readouterr()
+        assert harmless(shown.out) and harmless(shown.err), repr(shown.err)
 
 
 # -- what was not checked ----------------------------------------------------------------------------------------------
