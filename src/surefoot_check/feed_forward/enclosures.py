@@ -21,6 +21,7 @@ from ..rigor.balls import arb_matrix, ball, frobenius
 from ..rigor.bounds import Array, NotFiniteError, up, witnesses
 from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import Interval, bounded, root_down
+from .batches import of_batches
 from .groups import Groups
 from .layer import WIDEST, Layer
 from .lipschitz import LayerBounds, is_below, symmetric_bend
@@ -189,8 +190,8 @@ class Measured:
         return (least if math.isfinite(least) else 0.0), WIDEST
 
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
-        """Enclosures of the base quantities; those of the ball where ``quantities`` has its radius, ``ball``, and
-        ``newton_step`` where it has one."""
+        """Enclosures of the base quantities; those of the ball where ``quantities`` has its radius, ``ball``,
+        ``newton_step`` where it has one, and those of batches where it has their size, ``batch``."""
         least, largest = self.singular_values
         found: dict[str, Interval] = {"initial_gap": (0.0, self.gap), "sigma_min_J": least, "norm_J": largest}
         if "newton_step" in quantities:
@@ -200,6 +201,8 @@ class Measured:
             found["lipschitz_J"] = 0.0, self.lipschitz(radius)
             if any(moving_kinks(self.problem)):
                 found["kink_margin"] = self.kink_margin(radius)
+        if "batch" in quantities:
+            found |= of_batches(self, quantities)
         return bounded(found)
 
 

@@ -12,6 +12,7 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
+from .batches import bound_of_norm_square, largest_norm_square, mean_square
 from .feed_forward_activations import ACTIVATIONS
 from .feed_forward_sharper import norms_of_rows, sharper_change, sharper_lipschitz
 from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares, solve
@@ -180,7 +181,50 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         found["lipschitz_J"] = Reference(bend, NORMS * bend + unsure, attained=seen)
         if margin is not None:
             found["kink_margin"] = Reference(margin, slack)
+        if "batch" in published:
+            found |= of_batches(at, J, published, found, error, problem, _exact(weights))
     return found
+
+
+def of_batches(
+    at: Network,
+    J: Matrix,
+    published: Mapping[str, float],
+    found: Mapping[str, Reference],
+    error: mpf,
+    problem: Arrays,
+    weights: dict[str, Matrix],
+) -> dict[str, Reference]:
+    """Of mini-batches: values at the weights, moved by Λρ for a ball of radius ρ."""
+    K, rows, batch, root = J * J.T, at.Y.cols, int(published["batch"]), mp.sqrt(at.multiple)
+    norm_square, mean = bound_of_norm_square(K, rows, batch), mean_square(K, rows, batch)
+
+    def bend(name: str) -> mpf:
+        radius = mpf(published[name])
+        return root * min(lipschitz(at, radius), sharper_lipschitz(at, radius))
+
+    def moved(value: mpf, lost: mpf, name: str, sign: int, seen: mpf | None = None) -> Reference:
+        way = bend(name) * mpf(published[name])
+        return Reference(max(value + sign * way, mpf(0)), lost + NORMS * (value + way), attained=seen)
+
+    at_most = mp.sqrt(norm_square * (1 + NORMS) + 4 * error) - mp.sqrt(norm_square)
+    norm_batch = moved(mp.sqrt(norm_square), at_most, "ball", 1, mp.sqrt(largest_norm_square(K, rows, batch)))
+    root_mean = moved(mp.sqrt(mean), mp.sqrt(mean * (1 + NORMS) + 4 * error) - mp.sqrt(mean), "ball", 1)
+    square = root_mean.value**2
+    least, largest = found["sigma_min_J"], found["norm_J"]
+    near = bend("fit_ball")
+    seen = (
+        root * largest_change(at, problem, weights, mpf(published["fit_ball"])) if published["fit_ball"] > 0 else None
+    )
+    return {
+        "lipschitz_fit": Reference(near, NORMS * near, attained=seen),
+        "lipschitz_batch": found["lipschitz_J"],
+        "norm_J": moved(largest.value, largest.slack, "ball", 1),
+        "norm_batch": norm_batch,
+        "second_moment": Reference(square, 3 * mp.sqrt(square) * root_mean.slack, attained=mean),
+        "sigma_ball": moved(least.value, least.slack, "ball", -1),
+        "sigma_inner": moved(least.value, least.slack, "inner_ball", -1),
+    }
 
 
 def _windows() -> ModuleType:
