@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 from .numbers import Number, Quantities, larger, log1p, smaller, sqrt
 from .numbers import log as ln
@@ -28,7 +29,7 @@ DIRECTIONS: dict[str, str] = {
     "newton_step": "upper",  # d: ‖J⁺r‖ at the start
     "sigma_min_J": "lower",  # σ_0: the least of the q singular values of J at the start
     "lipschitz_fit": "upper",  # Λ on the ball of radius fit_ball
-    "norm_J": "upper",  # b: ‖J‖ on the ball
+    "norm_J_ball": "upper",  # b: ‖J‖ on the ball
     "lipschitz_J": "upper",  # Λ on the ball
     "lipschitz_batch": "upper",  # Λ_B on the ball, of every batch
     "norm_batch": "upper",  # β: ‖C_S J‖ on the ball, of every batch
@@ -52,9 +53,11 @@ def whole(name: str, x: Number) -> Iterator[Inequality]:
 
 
 class Minibatch(Theorem):
-    """Theorems S (``fraction`` x > 0) and S' (x = 0) by the names of their quantities. The size ``samples`` is N."""
+    """Theorems S (``fraction`` x > 0) and S' (x = 0) by the names of their quantities."""
 
     claims = ("L1",)
+    samples: ClassVar[str] = "samples"
+    """Name of the size N."""
     rule = "constant"
     base = tuple(DIRECTIONS)
     choices = ("batch", "eta", "delta", "stay_delta", "growth", "fraction", "epoch", *RADII)
@@ -84,10 +87,10 @@ class Minibatch(Theorem):
         distance = self.distance(q)
         reach = q["lipschitz_J"] * q["growth"] * distance
         values |= {"distance": distance, "reach": reach, "strength": self._least(q, reach)}
-        values["contraction"] = self.contraction(q, reach)
+        values["mean_decrease"] = self.contraction(q, reach)
         if self.stays_surely(q):
             values["sure_distance"] = (1.0 + q["growth"]) * distance
-            values["sure_gap"] = 0.5 * (q["norm_J"] * q["growth"] * distance) ** 2
+            values["sure_gap"] = 0.5 * (q["norm_J_ball"] * q["growth"] * distance) ** 2
         return values
 
     def conditions(self, q: Quantities) -> list[Inequality]:
@@ -117,7 +120,7 @@ class Minibatch(Theorem):
 
     def _batch_step(self, q: Quantities) -> Number:
         """h."""
-        return q["eta"] * q["samples"] / q["batch"]
+        return q["eta"] * q[self.samples] / q["batch"]
 
     def _alpha_mean(self, q: Quantities) -> Number:
         """α'."""
@@ -147,7 +150,7 @@ class Minibatch(Theorem):
         drift = nu * q["epoch"] * v["distance"] * v["distance"]
         room = 1.0 - 1.0 / (q["growth"] * q["growth"])
         needed = ln(1.0 / (q["fraction"] * self._rate_delta(q)))
-        fall = q["epoch"] * -log1p(-v["contraction"])
+        fall = q["epoch"] * -log1p(-v["mean_decrease"])
         return [
             *found,
             Inequality("T steps drift little, whatever the batches: nu T R0^2 <= 1 - 1/g^2", drift, "<=", room),
@@ -167,7 +170,7 @@ class Minibatch(Theorem):
 
     def _choices(self, q: Quantities) -> Iterator[Inequality]:
         yield from whole("the batch size", q["batch"])
-        yield Inequality("a batch is no larger than the data", q["batch"], "<=", q["samples"])
+        yield Inequality("a batch is no larger than the data", q["batch"], "<=", q[self.samples])
         yield from whole("T", q["epoch"])
         yield Inequality("eta > 0", q["eta"], ">", 0.0)
         yield Inequality("delta < 1", q["delta"], "<", 1.0)
@@ -203,7 +206,7 @@ class Minibatch(Theorem):
     def _of_schedule(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         """Step 0 alone, then the bound of step 1 and after it, then epochs, each with the rate of its first bound."""
         first, *rest = schedule
-        c, size = self.derived(q)["contraction"], self.first_level(q)
+        c, size = self.derived(q)["mean_decrease"], self.first_level(q)
         yield Inequality("the first segment is the start alone", 2 if first.count is None else first.count, "<=", 1)
         for index, segment in enumerate(rest, 1):
             if index == 1:
@@ -216,12 +219,12 @@ class Minibatch(Theorem):
 
     def first_level(self, q: Quantities) -> Number:
         """b²R0²/(2δ_2)."""
-        size = q["norm_J"] * self.distance(q)
+        size = q["norm_J_ball"] * self.distance(q)
         return size * size / (2.0 * self._rate_delta(q))
 
     def later_contraction(self, q: Quantities, segment: Segment) -> Number:
         """c of an epoch of Theorem S that starts with this segment; of S' the one that there is."""
         radius = self.distance(q)
         if self.stays_surely(q):
-            radius = smaller(radius, sqrt(2.0 * segment.level) / q["norm_J"])
+            radius = smaller(radius, sqrt(2.0 * segment.level) / q["norm_J_ball"])
         return self.contraction(q, q["lipschitz_J"] * q["growth"] * radius)

@@ -29,7 +29,7 @@ def chosen(bend: float, samples: int = 8, batch: int = 2, delta: float = 0.01) -
     def on_ball(radius: float) -> dict[str, float]:
         moved = bend * radius
         return {
-            "norm_J": 1.0 + moved,
+            "norm_J_ball": 1.0 + moved,
             "lipschitz_J": bend,
             "lipschitz_batch": bend,
             "norm_batch": 1.0 + moved,

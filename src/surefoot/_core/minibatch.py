@@ -39,14 +39,14 @@ def choose(
 
     Args:
         start: the published ``initial_gap``, ``newton_step``, ``sigma_min_J``, and others that do not depend on a radius.
-        on_ball: the published ``norm_J``, ``lipschitz_J``, ``lipschitz_batch``, ``norm_batch``, ``second_moment`` and ``sigma``,
+        on_ball: the published ``norm_J_ball``, ``lipschitz_J``, ``lipschitz_batch``, ``norm_batch``, ``second_moment`` and ``sigma``,
             the least singular value of J, by the radius of the ball; infinite and 0 where there is no bound.
         batch, samples: B and N.
         delta: of the statement.
     """
     on_ball = cache(on_ball)
     fit_ball = 2.0 * start["newton_step"] * ROOM
-    shared = {**start, "samples": float(samples), "batch": float(batch), "delta": delta, "fit_ball": fit_ball}
+    shared = {**start, theorem.samples: float(samples), "batch": float(batch), "delta": delta, "fit_ball": fit_ball}
     shared["lipschitz_fit"] = on_ball(fit_ball)["lipschitz_J"]
     return min(_candidates(theorem, shared, on_ball), key=lambda q: _rank(theorem, q, aim))
 
@@ -82,13 +82,13 @@ def _candidates(theorem: Minibatch, shared: Quantity, on_ball: OnBall) -> Iterat
         q["sigma_inner"] = on_ball(q["inner_ball"])["sigma"]
         size = q["norm_batch"] ** 2 if x > 0.0 else q["second_moment"]
         for step in STEPS:
-            eta = step / size * q["batch"] / q["samples"] * (1.0 - SLACK) if 0.0 < size < math.inf else 1.0
+            eta = step / size * q["batch"] / q[theorem.samples] * (1.0 - SLACK) if 0.0 < size < math.inf else 1.0
             yield _with_epoch(theorem, {**q, "eta": eta})
 
 
 def _with_epoch(theorem: Minibatch, q: Quantity) -> Quantity:
     """The choices with T; 1 where there are no epochs."""
-    c = theorem.derived({**q, "epoch": 1.0}).get("contraction", 0.0)
+    c = theorem.derived({**q, "epoch": 1.0}).get("mean_decrease", 0.0)
     if not (0.0 < c < 1.0 and theorem.stays_surely(q)):
         return {**q, "epoch": 1.0}
     steps = math.log(1.0 / (q["fraction"] * q["delta"])) / -math.log1p(-c)
@@ -97,7 +97,7 @@ def _with_epoch(theorem: Minibatch, q: Quantity) -> Quantity:
 
 def schedule(theorem: Minibatch, q: Quantities) -> Schedule:
     """The start, the first epoch, and one segment an epoch until the rate hardly grows."""
-    eta, c, T = float(q["eta"]), float(theorem.derived(q)["contraction"]), int(q["epoch"])
+    eta, c, T = float(q["eta"]), float(theorem.derived(q)["mean_decrease"]), int(q["epoch"])
     first = max(float(q["initial_gap"]), theorem.first_level(q) * (1.0 - c) * (1.0 + SLACK))
     segments = [Segment(0, 1, float(q["initial_gap"]), 0.0, eta)]
     segment = Segment(1, max(1, T - 1), first, c * (1.0 - SLACK), eta)

@@ -44,7 +44,7 @@ class Batches:
         moved = up(bend * radius)
         mean = up(mean + moved)
         return {
-            "norm_J": (0.0, up(largest + moved)),
+            "norm_J_ball": (0.0, up(largest + moved)),
             "lipschitz_J": (0.0, bend),
             "lipschitz_batch": (0.0, bend),
             "norm_batch": (0.0, up(norm + moved)),

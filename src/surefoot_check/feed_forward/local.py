@@ -39,11 +39,14 @@ def within_the_ball(q: Quantities, what: str, least: Number) -> list[Inequality]
         Inequality("the ball: Lambda rho <= sigma_min(J)", bend * rho, "<=", sigma),
         Inequality(f"the fit lies in the ball: {what} <= Q(rho)", least, "<=", rho * (sigma - 0.5 * bend * rho)),
     ]
-    if "kink_margin" in q:
-        found.append(
-            Inequality("(5): no pre-activation reaches a kink in the ball: margin > 1", q["kink_margin"], ">", 1.0)
-        )
-    return found
+    return [*found, *without_kinks(q)]
+
+
+def without_kinks(q: Quantities) -> list[Inequality]:
+    """No activation changes its piece on the ball."""
+    if "kink_margin" not in q:
+        return []
+    return [Inequality("(5): no pre-activation reaches a kink in the ball: margin > 1", q["kink_margin"], ">", 1.0)]
 
 
 class Local(StateTheorem):

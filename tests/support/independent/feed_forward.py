@@ -219,7 +219,7 @@ def of_batches(
     return {
         "lipschitz_fit": Reference(near, NORMS * near, attained=seen),
         "lipschitz_batch": found["lipschitz_J"],
-        "norm_J": moved(largest.value, largest.slack, "ball", 1),
+        "norm_J_ball": moved(largest.value, largest.slack, "ball", 1),
         "norm_batch": norm_batch,
         "second_moment": Reference(square, 3 * mp.sqrt(square) * root_mean.slack, attained=mean),
         "sigma_ball": moved(least.value, least.slack, "ball", -1),

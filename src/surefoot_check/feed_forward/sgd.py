@@ -1,0 +1,34 @@
+"""``feed-forward/sgd``: mini-batch descent from these weights reaches an exact fit, with the stated probability.
+
+Statement. Theorems S and S' of ``minibatch`` with the residual of all rows, of which a sample has the k of its outputs: Λ_B = Λ,
+‖C_SJ‖, √ω and the singular values of J at the weights, each moved by Λρ, are bounds on the ball; no activation changes its piece
+there.
+Reference: docs/theorems/sgd.md.
+"""
+
+from __future__ import annotations
+
+from ..minibatch import DIRECTIONS as OF_MINIBATCHES
+from ..minibatch import Minibatch
+from ..numbers import Quantities
+from ..statement import Inequality
+from . import local
+
+DIRECTIONS: dict[str, str] = {**OF_MINIBATCHES, "kink_margin": local.DIRECTIONS["kink_margin"]}
+"""Every base quantity and the direction in which its published value must err."""
+
+
+class FeedForwardSGD(Minibatch):
+    """Theorems S and S' at the weights of a feed-forward network."""
+
+    id = "feed-forward/sgd"
+    statement = "With probability 1 - delta mini-batch SGD reaches an exact fit nearby, all gaps under the bound."
+    reference = "surefoot, docs/theorems/sgd.md, Theorems S and S'"
+    base = (*Minibatch.base, "kink_margin")
+    samples = "N"
+
+    def conditions(self, q: Quantities) -> list[Inequality]:
+        return [*local.of_full_rank(q)[:1], *super().conditions(q), *local.without_kinks(q)]
+
+
+THEOREM = FeedForwardSGD()
