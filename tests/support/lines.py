@@ -29,6 +29,7 @@ ASIDE = {
     "descent.py": "claim L3",
     "replay.py": "claim L3",
     "tracing.py": "a theorem as data",
+    "minibatch.py": "mini-batches",
     "rigor/batch_norms.py": "mini-batches",
     "rigor/functions.py": "feed-forward",
     "rigor/many_norms.py": "feed-forward",

@@ -39,8 +39,8 @@ def choose(
 
     Args:
         start: the published ``initial_gap``, ``newton_step``, ``sigma_min_J``, and others that do not depend on a radius.
-        on_ball: the published ``norm_J_ball``, ``lipschitz_J``, ``lipschitz_batch``, ``norm_batch``, ``second_moment`` and ``sigma``,
-            the least singular value of J, by the radius of the ball; infinite and 0 where there is no bound.
+        on_ball: the published ``norm_J_ball``, ``lipschitz_J``, ``lipschitz_batch``, ``norm_batch``, ``second_moment`` and
+            ``sigma``, the least singular value of J, by the radius of the ball; infinite and 0 where there is no bound.
         batch, samples: B and N.
         delta: of the statement.
     """

@@ -21,7 +21,7 @@ from ..rigor.balls import arb_matrix, ball, frobenius
 from ..rigor.bounds import Array, NotFiniteError, up, witnesses
 from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import Interval, bounded, root_down
-from .batches import of_batches
+from .batches import Batches
 from .groups import Groups
 from .layer import WIDEST, Layer
 from .lipschitz import LayerBounds, is_below, symmetric_bend
@@ -189,6 +189,13 @@ class Measured:
         least = min(float(margins.min()) for margins in self.kink_margins(radius) if margins is not None)
         return (least if math.isfinite(least) else 0.0), WIDEST
 
+    def batches(self, size: float) -> Batches | None:
+        """Mini-batches of so many rows of X; ``None`` where it has not as many, or equal ones, which are merged in J."""
+        samples, k = len(self.problem.X), self.problem.Y.shape[1]
+        if not (self.problem.groups.all_differ and 1.0 <= size <= samples and size == math.floor(size)) or samples < 2:
+            return None
+        return Batches(self.gram, self.singular_values, self.lipschitz, k, int(size), self.problem.level)
+
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
         """Enclosures of the base quantities; those of the ball where ``quantities`` has its radius, ``ball``,
         ``newton_step`` where it has one, and those of batches where it has their size, ``batch``."""
@@ -201,8 +208,9 @@ class Measured:
             found["lipschitz_J"] = 0.0, self.lipschitz(radius)
             if any(moving_kinks(self.problem)):
                 found["kink_margin"] = self.kink_margin(radius)
-        if "batch" in quantities:
-            found |= of_batches(self, quantities)
+        batches = self.batches(quantities["batch"]) if "batch" in quantities else None
+        if batches is not None:
+            found |= batches.base_quantities(quantities)
         return bounded(found)
 
 
