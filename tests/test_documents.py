@@ -92,6 +92,8 @@ QUOTED = (
     Quoted("README.md", r"# ([\d,]+) iterations to a loss of 1e-3", "cert.iterations_to(1e-3)"),
     Quoted("README.md", r"# ([\d,]+); surefoot-check runs/implicit", "run.iterations", 0.05),
     Quoted("README.md", r"# ([\d.e-]+), gradient descent with step", "run.gaps[-1]", 0.1),
+    Quoted("docs/quickstart.md", r"# ([\d,]+) in place of", "cert.iterations_to(1e-10)"),
+    Quoted("docs/quickstart.md", r"# ([\d.]+): the weights moved", "run.moved"),
     Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
 )
 

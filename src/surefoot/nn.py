@@ -1,12 +1,12 @@
 """Networks with certificates."""
 
+from ._core.certificate import NotCertifiable
 from ._deconvolution.network import LearnedDeconvolution
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 from ._feed_forward.residual import Residual
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus
 from ._implicit.network import ImplicitReLU, NotWellPosed
-from ._implicit.scale import NotCertifiable
 from ._implicit.solvers import SolverMemory
 from ._inverse.network import LearnedInverse
 from ._lasso.lista import LISTA, LISTACPSS

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from surefoot._core.certificate import evaluate
+from surefoot._core.certificate import NotCertifiable, evaluate
 from surefoot._core.descent import certify, descend
 from surefoot._core.samples import SampleLoss
 from surefoot._core.schedule import iterations_to
 from surefoot._implicit.choices import step_choices
 from surefoot._implicit.network import ImplicitReLU
-from surefoot._implicit.scale import NotCertifiable
 from surefoot_check.implicit import gd as implicit_gd
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral

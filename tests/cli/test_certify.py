@@ -57,6 +57,16 @@ def test_theorem_without_a_rate(run, table: Path) -> None:
     assert "only that the gap never grows" in outcome.out
 
 
+def test_certifiable_start_that_is_none(run, table: Path) -> None:
+    outcome = run(
+        "certify", "two-layer", "--data", table, "--start", "certifiable", "--theorem", "two-layer/sharp", "--json"
+    )
+    assert outcome.code == 1
+    assert "two-layer/sharp guarantees no rate" in outcome.err
+    assert outcome.json["certificate"] is None
+    assert outcome.json["problem"]["n"] == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [
@@ -104,6 +114,9 @@ def test_mapped_arrays(run, tmp_path: Path) -> None:
         (["--theorem", "two-layer/drfit"], "did you mean 'two-layer/drift'"),
         (["--width", "0"], "--width is 0"),
         (["--std", "-1"], "std is -1.0"),
+        (["--start", "certifiable", "--std", "1"], "--std belongs to --start gaussian"),
+        (["--moved", "0.1"], "--moved belongs to --start certifiable"),
+        (["--start", "certifiable", "--width", "2"], "width is 2; there are n + m = 5 orthonormal rows"),
         (["--l2", "0.1"], "--l2 belongs to --loss softmax"),
         (["--loss", "softmax"], "no class labels"),
         (["--targets", "one-hot"], "no class labels"),

@@ -41,6 +41,21 @@ def test_directory_holds_everything(run, table: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_report")
+def test_certifiable_start_says_how_far_weights_moved(run, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = ["train", "two-layer", "--data", table, "--start", "certifiable", "--moved", "0.02", "--out", out]
+    outcome = run(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    config = json.loads((out / "config.json").read_text())
+    assert config["data"]["width"] == 5
+    assert config["data"]["expected_movement"] == pytest.approx(0.02)
+    moved = sf.Run.load(out).moved
+    assert moved == config["result"]["moved"] == pytest.approx(0.02, rel=0.05)
+    assert f"weights moved  by {100 * moved:.3g} % of their norm" in outcome.out
+    assert "to move by about 2 % of their norm" in outcome.out
+
+
+@pytest.mark.usefixtures("without_report")
 def test_evaluation_is_that_of_the_final_weights(run, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     scores = run(*small(table, out), "--json").json["evaluation"]

@@ -16,7 +16,7 @@ from .._core.claims import VACUOUS, Kind
 from .._core.io import plain
 from .._core.registry import system_named
 from .._core.run import Run
-from .._report.wording import MANY, by_family
+from .._report.wording import MANY, by_family, share
 
 PLAIN_WIDTH = 120
 """Columns where standard output is no terminal."""
@@ -147,6 +147,8 @@ class Screen:
         items = {"iterations": f"{count(run.iterations)} with {run.rule} ({run.engine} engine) in {seconds:.2f} s"}
         if run.rows:
             items["gap"] = f"{number(run.gaps[0])} → {number(run.gaps[-1])}"
+        if run.moved is not None:
+            items["weights moved"] = f"by {share(run.moved)} of their norm"
         items["guarantee"] = "none: this run is uncertified"
         if run.certified:
             bound = run.guaranteed_iterations(tolerance) if tolerance > 0.0 else math.inf

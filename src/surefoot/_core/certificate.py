@@ -33,6 +33,10 @@ SCALE = "scale the data and the weights to order 1"
 SMALLER = "use fewer rows, or fewer and smaller layers"
 
 
+class NotCertifiable(ValueError):
+    """No scale of the weights makes the theorem hold; the message says why."""
+
+
 class CertificateStatus(StrEnum):
     """Whether the hypotheses hold for these arrays."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -100,6 +101,21 @@ class Run:
         return len(self.step_sizes)
 
     @property
+    def moved(self) -> float | None:
+        """How far the trained weights are from the first ones, relative to those: ‖final − initial‖/‖initial‖, in Frobenius norms
+        of all of them together. Little is lazy training, near its linearisation.
+
+        ``None`` where the first ones are 0, and of a system whose iterates are no weights of a network.
+        """
+        fixed = descendable_named(self.certificate.system).fixed
+        if fixed is None:
+            return None
+        trained = [name for name in self.initial if name not in fixed]
+        size = math.hypot(*(float(self.initial[name].norm()) for name in trained))
+        moved = math.hypot(*(float((self.final[name] - self.initial[name]).norm()) for name in trained))
+        return moved / size if size > 0.0 else None
+
+    @property
     def phases(self) -> list[Recertification]:
         """The certificates in force, each from its iteration on; the first at 0."""
         return [Recertification(0, self.certificate), *self.adopted]
@@ -174,6 +190,7 @@ class Run:
             "certified": self.certified,
             "theorem": self.certificate.theorem,
             "resolution": self.resolution,
+            "moved": self.moved,
         }
 
     def save(self, directory: str | Path) -> Path:

@@ -206,10 +206,12 @@ class Descendable(Certifiable[Net, P]):
     Attributes:
         rules: its step rules by name; by default those that are no system's own.
         engines: names of its engines; by default that of the shared one.
+        fixed: names of those of its (reduced) weights that are not trained; ``None`` where iterates are no weights of a network.
     """
 
     rules: ClassVar[Mapping[str, type[StepRule]]] = SHARED_RULES
     engines: ClassVar[tuple[str, ...]] = (WeightsEngine.name,)
+    fixed: ClassVar[frozenset[str] | None] = None
 
     def rule(self, steps: StepRule | str | float | None, certificate: Certificate) -> StepRule:
         """The step rule for ``descend``'s argument; that of the certificate by default."""
@@ -234,6 +236,8 @@ class Descendable(Certifiable[Net, P]):
 
 class Recordable(Descendable[Net, P]):
     """A system whose networks are trained: ``sf.Trace`` records loops of one's own, ``certify_every`` certifies iterates."""
+
+    fixed = frozenset()
 
     @abstractmethod
     def at(self, net: Net, weights: Mapping[str, Tensor]) -> Net:

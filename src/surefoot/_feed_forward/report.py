@@ -169,9 +169,6 @@ def _place(facts: Facts) -> Markup:
         items.append(
             ("Radius", number(q["radius"] / size, 3), f"of the norm of the weights, within which {point} lies")
         )
-    travelled = max((row["distance"] for row in run.measured_rows), default=0.0)
-    if size > 0.0:
-        items.append(("Movement of the weights", number(travelled / size, 3), "during the run, relative to their norm"))
     if run.problem:
         items += _of_problem(facts)
     return section("Weights and features", keys(items)) if items else Markup("")

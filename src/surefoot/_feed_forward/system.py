@@ -55,6 +55,7 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     plans = planner.PLANS
     default_theorem = local.THEOREM.id
     rules = RULES
+    fixed = frozenset()
     engines = (Engine.name,)
 
     def linear_layers(self, net: nn.Sequential) -> Sequence[Tensor]:

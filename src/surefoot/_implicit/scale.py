@@ -13,6 +13,7 @@ from torch import Tensor
 from surefoot_check.implicit import spectral
 from surefoot_check.problems import Samples
 
+from .._core.certificate import NotCertifiable
 from .._core.losses import SCALE
 from .._core.samples import SampleLoss
 from .._core.schedule import iterations_to
@@ -30,10 +31,6 @@ UNEVEN = 1e3
 """Rows whose sizes differ by more than this factor, its square in Z Zᵀ, are to be scaled before the width is blamed."""
 BACKOFF = 1.0 + 1e-3
 """The scale is enlarged by this, since the certificate is evaluated again on the rounded weights."""
-
-
-class NotCertifiable(ValueError):
-    """No scale of the weights makes the theorem hold; the message says why."""
 
 
 def check_samples(loss: SampleLoss, width: int) -> None:

@@ -51,6 +51,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     default_theorem = implicit_spectral.THEOREM.id
     engines = (WeightEngine.name,)
     rules = RULES
+    fixed = frozenset({"gamma"})
 
     def problem(self, net: ImplicitReLU, loss: Loss) -> SampleLoss:
         """See ``_core.samples.sample_loss``."""

@@ -54,6 +54,7 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
     default_theorem = local.THEOREM.id
     engines = (SubspaceEngine.name,)
     rules = RULES
+    fixed = frozenset({"A", "B"})
 
     def problem(self, net: LinearResNet, loss: Loss) -> LinearMapLoss:
         """See ``_core.system.linear_map``."""

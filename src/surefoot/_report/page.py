@@ -27,6 +27,7 @@ from .wording import (
     number,
     plain,
     relation,
+    share,
     sides,
 )
 
@@ -127,6 +128,8 @@ def _key_numbers(facts: Facts) -> Markup:
         ("Engine", run.engine, facts.words.engines.get(run.engine, "")),
         ("Outcome", run.status.value.replace("_", " "), run.status.text),
     ]
+    if run.moved is not None:
+        items.append(("Weights moved", share(run.moved), "of their norm, from the first to the last"))
     evaluation = run.config.get("evaluation")
     if isinstance(evaluation, Mapping):
         for name, value in evaluation.items():

@@ -72,6 +72,11 @@ def number(value: float, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
+def share(value: float) -> str:
+    """A part of a whole, in per cent."""
+    return f"{number(100.0 * value, 3)} %"
+
+
 def count(value: float) -> str:
     """A number of iterations; ``inf`` reads as none: no number suffices, or none is known."""
     if not value < math.inf:

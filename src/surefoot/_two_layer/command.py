@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from tyro.conf import arg
 
 from .._cli.built import Built, Question, at_least_one, check_seed
+from .._cli.errors import NoCertificate
 from .._cli.options import Rows, certify_exits, train_exits
 from .._cli.rows import load, rows_of, table_facts
 from .._cli.training import Certifying, Training
+from .._core.certificate import NotCertifiable
 from .._core.losses import LinearMapLoss, SquaredLoss
 from .._core.softmax import SoftmaxRegression
+from .._report.wording import share
 from .network import TwoLayerLinear
+from .start import movement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +38,36 @@ class TwoLayer(Rows, Question):
         arg(
             metavar="INT",
             help="Width h. From inputs + outputs on, random weights almost surely fulfil the default theorem.",
-            help_behavior_hint="(default: 1000, or 2 (inputs + outputs) if that is more)",
+            help_behavior_hint="(default: 1000, or 2 (inputs + outputs) if that is more; inputs + outputs with certifiable)",
         ),
     ] = None
-    std: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1/sqrt(width))")] = None
-    """Standard deviation of the random initial weights."""
+    start: Annotated[
+        Literal["gaussian", "certifiable"],
+        arg(
+            help="Initial weights: independent normal ones, or certifiable, a multiple of orthonormal rows, from which far fewer "
+            "iterations are guaranteed; training is lazier, and says by how much the weights moved."
+        ),
+    ] = "gaussian"
+    std: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1/sqrt(width) with gaussian)")] = (
+        None
+    )
+    """Standard deviation of gaussian weights."""
+    scale: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Multiple of the orthonormal rows: the larger, the fewer iterations are guaranteed, and the less weights move.",
+            help_behavior_hint="(default with certifiable: the least that guarantees about as few as any)",
+        ),
+    ] = None
+    moved: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="In its place, how far the weights shall move, relative to their norm; the multiple follows from it.",
+            help_behavior_hint="(default: as --scale says)",
+        ),
+    ] = None
     seed: Annotated[int, arg(metavar="INT")] = 0
     """Seed of the initial weights."""
     theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: two-layer/drift)")] = None
@@ -69,6 +99,13 @@ class Train(Training, TwoLayer):
 
 def _built(options: TwoLayer) -> Built:
     check_seed(options.seed)
+    for name, value, owner in (
+        ("std", options.std, "gaussian"),
+        ("scale", options.scale, "certifiable"),
+        ("moved", options.moved, "certifiable"),
+    ):
+        if value is not None and options.start != owner:
+            raise ValueError(f"--{name} belongs to --start {owner}; leave it out, or choose that start")
     if options.l2 is not None and options.loss != "softmax":
         raise ValueError("--l2 belongs to --loss softmax; leave it out, or choose that loss")
     table = load(options, options.loss if options.loss == "softmax" else "")
@@ -80,16 +117,36 @@ def _built(options: TwoLayer) -> Built:
         loss = SoftmaxRegression(table.train.X, labels, l2, len(table.classes))
     else:
         loss = SquaredLoss(table.train.X, table.train.Y)
-    n, m = loss.shape
-    width = options.width if options.width is not None else max(1000, 2 * (n + m))
-    at_least_one("--width", width)
-    std = options.std if options.std is not None else width**-0.5
-    net = TwoLayerLinear.gaussian(n, m, width, std=std, seed=options.seed)
-    facts = {
-        **table_facts(table, loss, options.loss),
-        "network": f"X W1 W2ᵀ, width {width:,}, weights N(0, {std:.3g}²), seed {options.seed}",
-        "width": width,
-        "std": std,
+    facts = table_facts(table, loss, options.loss)
+    net, own, drawn = _network(options, loss, facts)
+    facts |= {
+        "network": f"X W1 W2ᵀ, width {net.width:,}, {drawn}",
+        "width": net.width,
+        "start": options.start,
+        **own,
         "seed": options.seed,
     }
     return Built(net, loss, facts, table, rows_of(facts))
+
+
+def _network(
+    options: TwoLayer, loss: LinearMapLoss, facts: Mapping[str, Any]
+) -> tuple[TwoLayerLinear, dict[str, float], str]:
+    """The network, what its weights were drawn with, and both in words; ``facts`` are of the problem."""
+    n, m = loss.shape
+    if options.width is not None:
+        at_least_one("--width", options.width)
+    if options.start == "gaussian":
+        width = options.width if options.width is not None else max(1000, 2 * (n + m))
+        std = options.std if options.std is not None else width**-0.5
+        net = TwoLayerLinear.gaussian(n, m, width, std=std, seed=options.seed)
+        return net, {"std": std}, f"weights N(0, {std:.3g}²), seed {options.seed}"
+    chosen = {"theorem": options.theorem, "scale": options.scale, "moved": options.moved}
+    try:
+        net = TwoLayerLinear.certifiable(loss, options.width, seed=options.seed, **chosen)
+    except NotCertifiable as error:
+        raise NoCertificate(str(error), facts) from error
+    scale = float(net.W1.detach()[0].norm())
+    expected = movement(loss, scale)
+    drawn = f"rows {scale:.4g} times orthonormal ones, seed {options.seed}; to move by about {share(expected)} of their norm"
+    return net, {"scale": scale, "expected_movement": expected}, drawn

@@ -1,0 +1,68 @@
+"""Certifiable weights: a multiple of orthonormal rows, and the multiple ("A certifiable start" in docs/theorems/two-layer.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .._core.certificate import Certificate, NotCertifiable
+from .._core.losses import LinearMapLoss
+
+TARGET = 1e-10
+"""Relative gap whose guaranteed count decides."""
+LOOSE = 1.05
+"""The count may exceed that of an infinite scale by this factor."""
+LAZIEST, BOLDEST = 1e-5, 0.3
+"""Movements of the weights that are tried, relative to their norm."""
+HALVINGS = 7
+"""Of their logarithm: the movement is found to 8 %."""
+
+
+def orthonormal_rows(rows: int, width: int, seed: int) -> Tensor:
+    """(rows, width) with orthonormal rows, rows ≤ width: the Q of a Gaussian matrix."""
+    drawn = torch.randn(width, rows, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.linalg.qr(drawn)[0].T.contiguous()
+
+
+def movement(loss: LinearMapLoss, scale: float) -> float:
+    """‖Z_T − Z_0‖_F/‖Z_0‖_F that training from ``scale`` times orthonormal rows Z_0 ends with, to first order."""
+    rank, outputs = loss.reduced.shape
+    return float(torch.linalg.matrix_norm(loss.reduced.optimum)) / scale**2 / math.sqrt(2.0 * (rank + outputs))
+
+
+def scale_for(loss: LinearMapLoss, moved: float) -> float:
+    """The scale with that ``movement``; 1 where the weights need not move at all."""
+    return math.sqrt(movement(loss, 1.0) / moved) or 1.0
+
+
+def least_scale(loss: LinearMapLoss, certified: Callable[[float], Certificate]) -> float:
+    """The least scale at which at most ``LOOSE`` times as many iterations to ``TARGET`` are guaranteed as at the largest.
+
+    Args:
+        loss: what is to be learned.
+        certified: the certificate of a scale.
+
+    Raises:
+        NotCertifiable: no number of iterations is guaranteed at the largest scale.
+    """
+    low, high = math.log(LAZIEST), math.log(BOLDEST)
+
+    def count(exponent: float) -> float:
+        return certified(scale_for(loss, math.exp(exponent))).iterations_to(TARGET)
+
+    limit = certified(scale_for(loss, LAZIEST))
+    enough = LOOSE * limit.iterations_to(TARGET)
+    if enough == math.inf:
+        failed = "; ".join(condition.name for condition in limit.conditions if not condition.holds)
+        why = f"fails at every scale: {failed}" if failed else "guarantees no rate"
+        advice = limit.suggestion or "name another theorem"
+        raise NotCertifiable(f"no scale of the weights is certified: {limit.theorem} {why}; {advice}")
+    if count(high) <= enough:
+        return scale_for(loss, BOLDEST)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if count(middle) <= enough else (low, middle)
+    return scale_for(loss, math.exp(low))
