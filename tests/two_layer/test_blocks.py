@@ -1,0 +1,336 @@
+"""Theorem B and Corollary D: every claim along exact runs, and the recursion once more in 50 digits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import flint
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from surefoot_check.two_layer import blocks
+from surefoot_check.two_layer.blocks import Problem, State, block, cycle, suprema
+
+Array = NDArray[np.float64]
+
+ABOVE = 1.0 + 1e-12
+"""What a norm of floats, computed in floats, may err by, relatively."""
+SHARP = 1e-9
+"""Relative distance of the bounds from the same recursion without rounding: far above rounding, far below what matters."""
+
+
+def norm(A: Array) -> float:
+    return float(np.linalg.norm(A, 2))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Eigenvalues (n,) of XᵀX, minimiser w* (n, m), and weights V1 (n, h), V2 (m, h), all in units of s."""
+
+    lam: Array
+    target: Array
+    V1: Array
+    V2: Array
+
+    @property
+    def problem(self) -> Problem:
+        return Problem(float(self.lam.min()), float(self.lam.max()), ABOVE * norm(self.target))
+
+
+@dataclass(frozen=True)
+class Point:
+    """An iterate of an exact run, and the sums G1, G2 up to it, rounded to floats; ``square`` of ‖Λ^½e‖_F is a ball."""
+
+    square: flint.arb
+    w: Array
+    e: Array
+    K1: Array
+    K2: Array
+    G1: Array
+    G2: Array
+
+    def state(self, gram: bool) -> State:
+        """Its numbers, rounded upwards; with Γ = 0, that is G1 and G2 left in the remainders, or as they are."""
+        G1, G2 = (self.G1, self.G2) if gram else (0.0 * self.G1, 0.0 * self.G2)
+        low, high = (1.0 + 0.5 * sum(float(np.linalg.eigvalsh(K)[i]) for K in (self.K1, self.K2)) for i in (0, -1))
+        return State(
+            ABOVE * math.sqrt(float(self.square.upper())),
+            ABOVE * float(np.linalg.norm(self.e)),
+            ABOVE * norm(self.w) + 1e-15,
+            ABOVE * norm(self.K1 - 0.5 * self.w @ self.w.T + G1) + 1e-15,
+            ABOVE * norm(self.K2 - 0.5 * self.w.T @ self.w + G2) + 1e-15,
+            ABOVE * max(norm(G1), norm(G2)),
+            low - 1e-14 * (1.0 + high),
+            high * ABOVE,
+        )
+
+
+def floats(A: flint.arb_mat) -> Array:
+    return np.array([[float(x.mid()) for x in row] for row in A.tolist()])
+
+
+def exact_run(case: Case, tau: Array, bits: int = 256) -> list[Point]:
+    """Gradient descent from ``case``, in balls of that precision."""
+    with flint.ctx.workprec(bits):
+        V1, V2, target = (flint.arb_mat(A.tolist()) for A in (case.V1, case.V2, case.target))
+        lam = [flint.arb(x) for x in case.lam.tolist()]
+        n, m = case.target.shape
+        one1, one2 = (flint.arb_mat(np.eye(k).tolist()) for k in (n, m))
+        G1, G2, points = one1 * 0, one2 * 0, []
+        for t in range(len(tau) + 1):
+            w = V1 * V2.transpose()
+            e = w - target
+            square = sum((lam[i] * e[i, j] ** 2 for i in range(n) for j in range(m)), flint.arb(0))
+            K1, K2 = V1 * V1.transpose() - one1, V2 * V2.transpose() - one2
+            points.append(Point(square, *map(floats, (w, e, K1, K2, G1, G2))))
+            if t < len(tau):
+                half = flint.arb(float(tau[t])) / 2
+                gamma = flint.arb_mat([[half * lam[i] * e[i, j] for j in range(m)] for i in range(n)])
+                V1, V2 = V1 - gamma * V2, V2 - gamma.transpose() * V1
+                G1, G2 = G1 + gamma * gamma.transpose(), G2 + gamma.transpose() * gamma
+        return points
+
+
+def drawn(rng: np.random.Generator, kind: str) -> Case:
+    """Small sizes; weights that are orthonormal rows, near to it, or Gaussian (wide ones are close to a multiple of it)."""
+    n, m = (int(k) for k in rng.integers(1, 4, size=2))
+    kappa = 10.0 ** rng.uniform(0.0, 2.0)
+    lam = np.sort(np.exp(rng.uniform(0.0, math.log(kappa), n)))[::-1].copy()
+    target = rng.standard_normal((n, m)) * 10.0 ** rng.uniform(-3.0, -0.5)
+    h = n + m + int(rng.integers(0, 4))
+    if kind == "gaussian":
+        h = 500
+        V = rng.standard_normal((n + m, h)) / math.sqrt(h)
+    else:
+        V = np.linalg.qr(rng.standard_normal((h, n + m)))[0].T
+        if kind == "near":
+            V = V + 10.0 ** rng.uniform(-4.0, -1.0) * rng.standard_normal(V.shape)
+    return Case(lam, target, np.ascontiguousarray(V[:n]), np.ascontiguousarray(V[n:]))
+
+
+def steps(rng: np.random.Generator, case: Case, count: int) -> Array:
+    """Roots of a Chebyshev polynomial in some order, or any."""
+    low, high = float(case.lam.min()), float(case.lam.max())
+    if rng.uniform() < 0.3:
+        return np.exp(rng.uniform(math.log(0.1 / high), math.log(2.0 / high), count))
+    angles = np.pi * (rng.permutation(count) + 0.5) / count
+    return 1.0 / (0.5 * (high + low) - 0.5 * (high - low) * np.cos(angles))
+
+
+def below(actual: float, bound: float) -> bool:
+    return actual <= bound * ABOVE
+
+
+def require_claims(point: Point, residual: float, end: State | None) -> None:
+    """Every claim of Theorem B about an iterate."""
+    if not math.isfinite(residual):
+        return
+    with flint.ctx.workprec(256):
+        assert bool(point.square <= flint.arb(residual) ** 2)  # exactly: where ν = 0 the bound is attained
+    if end is None:
+        return
+    actual = point.state(gram=True)
+    names = {f.name for f in fields(State)} - {"lower", "residual"}
+    assert [name for name in names if not below(getattr(actual, name), getattr(end, name) + 1e-14)] == []
+    assert end.lower <= actual.lower + 1e-13 * (1.0 + actual.upper)
+
+
+def hunt(seed: int, problems: int, kinds: tuple[str, ...] = ("orthonormal", "near", "gaussian")) -> int:
+    """The number of iterates of random problems about which something was claimed, all of it true."""
+    rng, claimed = np.random.default_rng(seed), 0
+    for index in range(problems):
+        case = drawn(rng, kinds[index % len(kinds)])
+        tau = steps(rng, case, int(rng.integers(1, 9)))
+        points = exact_run(case, tau)
+        state = points[0].state(gram=False)
+        if not state.lower > 0.0:
+            continue
+        for t in range(1, len(tau) + 1):
+            result = block(case.problem, state, tau[:t])
+            require_claims(points[t], float(result.residuals[-1]), result.end)
+            claimed += result.end is not None
+    return claimed
+
+
+def test_every_claim_holds_along_exact_runs() -> None:
+    assert hunt(0, 30) > 60
+
+
+@pytest.mark.slow
+def test_every_claim_holds_along_many_exact_runs() -> None:
+    assert hunt(1, 1500) > 3000
+
+
+def chained(problem: Problem, state: State, sequences: list[Array]) -> tuple[Array, State]:
+    """Block after block: the bounds of all steps, and the last state."""
+    residuals = [np.array([state.residual])]
+    for tau in sequences:
+        result = block(problem, state, tau)
+        assert result.end is not None
+        residuals.append(result.residuals[1:])
+        state = result.end
+    return np.concatenate(residuals), state
+
+
+def test_blocks_go_on_from_where_the_last_one_ended() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(6):
+        case, tau = chebyshev_case(rng)
+        points = exact_run(case, np.tile(tau, 2))
+        residuals, end = chained(case.problem, points[0].state(gram=False), [tau, tau[:2], tau[2:]])
+        for point, residual in zip(points, residuals, strict=True):
+            require_claims(point, float(residual), None)
+        require_claims(points[-1], float(residuals[-1]), end)
+
+
+def test_one_number_and_the_exact_step() -> None:
+    """n = m = 1 without drift: from w = 0 the step 1/λ is exact but for ν, and the bound is ν's."""
+    case = Case(np.array([4.0]), np.array([[1e-3]]), np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
+    points = exact_run(case, np.array([0.25]))
+    result = block(case.problem, points[0].state(gram=False), np.array([0.25]))
+    require_claims(points[1], float(result.residuals[1]), result.end)
+    assert float(result.residuals[1]) < 1e-8
+
+
+def test_a_block_that_blows_up_claims_nothing() -> None:
+    state = State(1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0)
+    for tau in ([1e3] * 4, [1e200] * 4):
+        result = block(Problem(1.0, 10.0, 1.0), state, np.array(tau))
+        assert result.end is None and result.drift is None
+        assert math.isinf(result.residuals[-1]) and result.residuals[0] == 1.0
+
+
+def chebyshev_case(rng: np.random.Generator) -> tuple[Case, Array]:
+    """A small map to learn from weights near orthonormal ones, and six steps that contract."""
+    V = np.linalg.qr(rng.standard_normal((5, 5)))[0] + 1e-5 * rng.standard_normal((5, 5))
+    case = Case(np.array([20.0, 7.0, 1.0]), 0.02 * rng.standard_normal((3, 2)), V[:3], V[3:])
+    roots = 10.5 - 9.5 * np.cos(np.pi * (np.array([5, 2, 3, 0, 4, 1]) + 0.5) / 6)
+    return case, 1.0 / roots
+
+
+def test_a_cycle_is_repeated_for_ever() -> None:
+    case, tau = chebyshev_case(np.random.default_rng(3))
+    count, T = 6, len(tau)
+    points = exact_run(case, np.tile(tau, count), bits=1024)
+    for start in (0, T):
+        state = points[start].state(gram=False)
+        repeated = cycle(case.problem, state, tau)
+        assert repeated is not None and 0.0 < repeated.factor < 1.0
+        for t, point in enumerate(points[start:]):
+            with flint.ctx.workprec(1024):
+                bound = flint.arb(float(repeated.residuals[t % T])) * flint.arb(repeated.factor) ** (t // T)
+                assert bool(point.square <= bound**2)
+        one_by_one, _ = chained(case.problem, state, [tau] * count)
+        promised = [repeated.residuals[t % T] * repeated.factor ** (t // T) for t in range(count * T + 1)]
+        # the same recursion from worse numbers, but for the points on which the polynomials are bounded
+        assert np.all(np.array(promised) >= one_by_one * 0.98)
+
+
+def test_no_cycle_without_contraction_or_room() -> None:
+    case, tau = chebyshev_case(np.random.default_rng(3))
+    state = exact_run(case, tau[:0])[0].state(gram=False)
+    problem = case.problem
+    assert cycle(problem, state, tau) is not None
+    assert cycle(problem, state, 3.0 * tau) is None  # grows
+    far = exact_run(Case(case.lam, 60.0 * case.target, case.V1, case.V2), tau[:0])[0].state(gram=False)
+    assert cycle(Problem(problem.strong_convexity, problem.smoothness, 60.0 * problem.optimum), far, tau) is None
+
+
+def test_a_cycle_needs_room_for_all_that_its_repetitions_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of what it leaves behind in all is not enough."""
+    case, tau = chebyshev_case(np.random.default_rng(3))
+    state = exact_run(case, tau[:0])[0].state(gram=False)
+    monkeypatch.setattr(blocks, "ROOM", 0.5)
+    assert cycle(case.problem, state, tau) is None
+
+
+# -- the recursion once more, in mpmath ---------------------------------------------------------------------------------
+
+
+class Reference:
+    """Theorem B as its page states it, in 50 digits; suprema on the same points."""
+
+    def __init__(self, problem: Problem, state: State, tau: Array) -> None:
+        mp: Any = mpmath
+        self.T = T = len(tau)
+        self.tau = [mp.mpf(float(x)) for x in tau]
+        low = mp.mpf(state.lower) * mp.mpf(problem.strong_convexity)
+        high = mp.mpf(state.upper) * mp.mpf(problem.smoothness)
+        M = 16 * (T + 1)
+        self.points = [(low + high) / 2 + (high - low) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * M)) for k in range(M)]
+        self.M = M
+        self.residuals, self.end = self._run(problem, state)
+
+    def sup(self, power: float, t: int, j: int) -> Any:
+        mp: Any = mpmath
+        best = mp.mpf(0)
+        for x in self.points:
+            best = max(best, x ** mp.mpf(power) * abs(mp.fprod(1 - self.tau[i] * x for i in range(j, t))))
+        d = t - j
+        if power == 0.5:
+            return best / mp.sqrt(mp.cos(mp.pi * (2 * d + 1) / (2 * self.M)))
+        return best / mp.cos(mp.pi * (d + power) / (2 * self.M))
+
+    def _run(self, problem: Problem, s: State) -> tuple[list[Any], tuple[Any, ...]]:
+        mp: Any = mpmath
+        rho, eps, om, X1, X2, gam, low, p = (mp.mpf(getattr(s, f.name)) for f in fields(State))
+        mu, star = mp.mpf(problem.strong_convexity), mp.mpf(problem.optimum)
+        rho0, eps0, om0 = rho, eps, om
+        D = d1 = d2 = dl = path = mp.mpf(0)
+        N: list[Any] = []
+        residuals = [rho]
+        for t in range(self.T):
+            free = min(self.sup(0.5, t, 0) * rho0 / mp.sqrt(low), self.sup(1, t, 0) * eps0 / low)
+            g = self.tau[t] / 2 * (free + sum(self.sup(1, t, j + 1) * N[j] for j in range(t)) / low)
+            k1, k2 = (max(om**2 / 2, gam + dl) + X for X in (X1 + d1, X2 + d2))
+            delta = D * (om + om0) / 2 + dl
+            N.append((2 * delta + d1 + d2 + om * g) * g)
+            Na = (k1 + k2 + om * g) * g
+            rho = self.sup(0, t + 1, 0) * rho0 + sum(
+                self.sup(0.5, t + 1, j + 1) * N[j] for j in range(t + 1)
+            ) / mp.sqrt(low)
+            by_distance = self.sup(0, t + 1, 0) * eps0 + sum(self.sup(0, t + 1, j + 1) * N[j] for j in range(t + 1))
+            eps = min(mp.sqrt(p / low) * by_distance, rho / mp.sqrt(mu))
+            path += 2 * g + Na
+            om, D = min(star + eps, om + 2 * g + Na), min(eps + eps0, path)
+            d1, d2 = d1 + g**2 * k2 + Na * om + Na**2 / 2, d2 + g**2 * k1 + Na * om + Na**2 / 2
+            dl += g**2
+            residuals.append(rho)
+        delta, half = D * (om + om0) / 2 + dl + (d1 + d2) / 2, (X1 + d1 + X2 + d2) / 2
+        edges = (max(1 - gam - dl - half, low - delta), min(1 + om**2 / 2 + half, p + delta))
+        return residuals, (rho, eps, om, X1 + d1, X2 + d2, gam + dl, *edges)
+
+
+def test_the_recursion_is_the_one_of_the_page() -> None:
+    case, tau = chebyshev_case(np.random.default_rng(3))
+    for state in (
+        exact_run(case, tau[:0])[0].state(gram=False),
+        State(0.3, 0.2, 0.1, 1e-3, 2e-3, 3e-3, 0.95, 1.1),
+    ):
+        with mpmath.workdps(50):
+            reference = Reference(case.problem, state, tau)
+            result = block(case.problem, state, tau)
+            assert result.end is not None
+            for value, exact in zip(result.residuals, reference.residuals, strict=True):
+                assert exact <= mpmath.mpf(float(value)) <= exact * (1 + SHARP)
+            for f, exact in zip(fields(State), reference.end, strict=True):
+                value, sign = mpmath.mpf(getattr(result.end, f.name)), -1 if f.name == "lower" else 1
+                assert 0 <= sign * (value - exact) <= SHARP * max(1, abs(exact)), f.name
+
+
+def test_suprema_are_above_every_value_between_the_points() -> None:
+    rng = np.random.default_rng(2)
+    low, high = 0.7, 23.0
+    tau = np.exp(rng.uniform(math.log(0.02), math.log(1.2), 7))
+    found = suprema(tau, low, high)
+    with mpmath.workdps(40):
+        grid = [mpmath.mpf(low) + (mpmath.mpf(high) - low) * k / 399 for k in range(400)]
+        for t, j in ((0, 0), (1, 0), (7, 0), (7, 3), (7, 6), (7, 7), (4, 1)):
+            values = [abs(mpmath.fprod(1 - mpmath.mpf(float(tau[i])) * x for i in range(j, t))) for x in grid]
+            for bounds, power in ((found.plain, 0.0), (found.root, 0.5), (found.linear, 1.0)):
+                largest = max(v * x**power for v, x in zip(values, grid, strict=True))
+                assert largest <= mpmath.mpf(float(bounds[t, j])) <= 1.03 * largest
