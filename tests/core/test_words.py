@@ -11,7 +11,10 @@ from surefoot._core.registry import SYSTEMS, system_named
 from surefoot._core.system import Certifiable, Descendable, Recordable, System
 from surefoot_check.statement import Theorem
 
-SIZES = dict.fromkeys(("n", "m", "h", "K", "L", "T", "depth"), 2) | {"quadratic": True, "proximal": True}
+SIZES = dict.fromkeys(("n", "m", "h", "K", "L", "T", "N", "samples", "depth"), 2) | {
+    "quadratic": True,
+    "proximal": True,
+}
 
 
 def quantities(theorem: Theorem) -> set[str]:

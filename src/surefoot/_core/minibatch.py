@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from surefoot_check.minibatch import Minibatch
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
 
 from .schedule import gap_at, iterations_to
+from .validate import nonnegative, positive_integer
 
 STEPS = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.55, 1.7, 1.8, 1.88, 1.94)
 """γ of Theorem S, hω of S'."""
@@ -27,8 +30,39 @@ EPOCHS = 60
 ROOM = 1.0 + 1e-6
 """By how much a ball is larger than it must be."""
 
+DELTA = 0.01
+"""Probability with which a statement may fail, where none is given."""
+
 Quantity = dict[str, float]
 OnBall = Callable[[float], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Batches of so many samples, drawn afresh at each step, and the probability with which a statement about them may fail."""
+
+    size: int
+    delta: float = DELTA
+
+    @classmethod
+    def of(cls, batch_size: Any, delta: Any, samples: int) -> Sampling:
+        """Validated, of a number of samples.
+
+        Raises:
+            TypeError, ValueError: a number out of range.
+        """
+        size, chance = positive_integer("batch_size", batch_size), nonnegative("delta", delta)
+        if samples < 2:
+            raise ValueError(f"the loss has {samples} row; of mini-batches there must be at least 2 to draw from")
+        if size > samples:
+            raise ValueError(
+                f"batch_size is {size}; batches are drawn without replacement from {samples} rows: use at most {samples}"
+            )
+        if not 0.0 < chance < 1.0:
+            raise ValueError(
+                f"delta is {delta!r}, the probability with which the statement may fail; take one between 0 and 1"
+            )
+        return cls(size, chance)
 
 
 def choose(
