@@ -8,6 +8,7 @@ from . import data, deconvolution, distributed, extending, learned, linalg, nn, 
 from . import systems as _systems  # noqa: F401 - it fills the registry
 from ._core.audit import Audit, AuditLine
 from ._core.certificate import Certificate, CertificateStatus, Condition
+from ._core.completion import MatrixCompletion
 from ._core.descent import certify, descend
 from ._core.io import RunDirectoryError
 from ._core.losses import Loss, MatrixSensing, SquaredLoss
@@ -31,6 +32,7 @@ __all__ = [
     "Condition",
     "Flow",
     "Loss",
+    "MatrixCompletion",
     "MatrixSensing",
     "Run",
     "RunDirectoryError",

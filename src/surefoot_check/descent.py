@@ -122,6 +122,8 @@ class Descent(ABC):
 
 def multiplications_of_loss(arrays: Mapping[str, Array]) -> int:
     """About how many there are in one gradient of the loss."""
+    if "counts" in arrays:
+        return 3 * arrays["counts"].size
     design = arrays["X"] if "X" in arrays else arrays["A"]
     outputs = 1 if "y" in arrays else arrays["optimum"].shape[1]
     each = 2 * design.size * outputs

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from .arrays import FormatError, numbers
-from .problems import LARGEST, LINEAR_MAPS, LinearMapProblem, one_of
+from .completion import Completion
+from .problems import LARGEST, LinearMapProblem, Sensing, Softmax, Squared, one_of
 from .rigor.approximation import Approximation
 from .rigor.bounds import FAST, Array, Level
 from .rigor.intervals import Interval, bounded
 from .system import Weights
+
+LINEAR_MAPS: tuple[type[LinearMapProblem], ...] = (Squared, Sensing, Completion, Softmax)
+"""Those that a linear network can solve."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,9 @@ class LinearMaps:
         lambda problem, weights, linear_map: {}
     )
     """Further base quantities, at weights with this map."""
+    factors: tuple[str, str] | None = None
+    """The two weights that the map is the product of, the second transposed, where it is; of large ones only some entries may be
+    asked for, and ``end_to_end`` forms them all."""
     FIXED: tuple[str, ...] = ()
     """Weights that training does not change."""
 
@@ -63,11 +70,17 @@ class LinearMaps:
         """The lengths by letter, and whether the loss is quadratic."""
         return {**self._lengths(problem, weights), "quadratic": problem.quadratic}
 
+    def _map(self, problem: LinearMapProblem, weights: Weights) -> Approximation:
+        """The map, or what the problem sees of it."""
+        if self.factors is not None and isinstance(problem, Completion):
+            return problem.entries(*(weights[name] for name in self.factors))
+        return self.end_to_end(weights, problem.level)
+
     def base_quantities(
         self, problem: LinearMapProblem, weights: Weights, quantities: Mapping[str, float]
     ) -> dict[str, Interval]:
         """Smoothness, strong convexity and gap, and the system's own; without those that have no finite bound."""
-        linear_map = self.end_to_end(weights, problem.level)
+        linear_map = self._map(problem, weights)
         shared = {
             "smoothness": problem.smoothness(),
             "strong_convexity": problem.strong_convexity(),
@@ -77,8 +90,8 @@ class LinearMaps:
 
     def gap_upper(self, problem: LinearMapProblem, weights: Weights) -> float:
         """Rigorous upper bound of the gap."""
-        return problem.gap_upper(self.end_to_end(weights, problem.level))
+        return problem.gap_upper(self._map(problem, weights))
 
     def gap_exact(self, problem: LinearMapProblem, weights: Weights) -> tuple[Any, Any]:
         """Bounds of the gap in ball arithmetic."""
-        return problem.gap_exact(self.end_to_end(weights, problem.level), lambda: self.exact_map(weights))
+        return problem.gap_exact(self._map(problem, weights), lambda: self.exact_map(weights))

@@ -20,7 +20,7 @@ from .rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, frobenius_upp
 from .rigor.cross_entropy import ExactSoftmax
 from .rigor.gram import singular_extremes
 from .rigor.intervals import Interval, around, squared
-from .rigor.least_squares import ExactLeastSquares, ExactSensing
+from .rigor.least_squares import ExactEntries, ExactLeastSquares, ExactSensing
 
 LARGEST = 1e50
 """Largest magnitude of an entry of any array: products of the arrays and the squares of their norms do not overflow."""
@@ -86,7 +86,7 @@ class LinearMapProblem(Problem, ABC):
 
     shape: tuple[int, int]
     design: Array
-    """The data, one row for each of its equations."""
+    """The data, one row for each of its equations; not there where that is not formed."""
     quadratic: bool
     unique_optimum: bool
     """Whether the minimiser is unique, so that (A3) of the proofs holds."""
@@ -110,7 +110,7 @@ class LinearMapProblem(Problem, ABC):
         """
 
     @abstractmethod
-    def exact_loss(self) -> ExactLeastSquares | ExactSoftmax:
+    def exact_loss(self) -> ExactLeastSquares | ExactEntries | ExactSoftmax:
         """The loss in ball arithmetic, for the replay."""
 
     @abstractmethod
@@ -337,7 +337,3 @@ class Softmax(LinearMapProblem):
     def optimum(self) -> Approximation:
         error = up(self.stationarity / self.l2, 2) if self.l2 > 0.0 else float("inf")
         return Approximation(self.witness, error)
-
-
-LINEAR_MAPS: tuple[type[LinearMapProblem], ...] = (Squared, Sensing, Softmax)
-"""Those that a linear network can solve."""

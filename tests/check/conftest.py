@@ -32,7 +32,18 @@ def softmax(n: int, m: int) -> Loss:
     return sf.SoftmaxRegression(normal(20, n, seed=6), torch.arange(20) % m, 0.1, classes=m)
 
 
-LOSSES: dict[str, Callable[..., Loss]] = {"squared": squared, "sensing": sensing, "softmax": softmax}
+def completion(n: int, m: int, observations: int) -> Loss:
+    """So many observations, of which two are of one entry; the first and the last entries are among them."""
+    positions = torch.cat([torch.arange(observations - 1) * (n * m - 1) // (observations - 2), torch.zeros(1)]).long()
+    return sf.MatrixCompletion(positions // m, positions % m, normal(observations, seed=7), (n, m))
+
+
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "squared": squared,
+    "sensing": sensing,
+    "completion": completion,
+    "softmax": softmax,
+}
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +62,7 @@ def _good(name: str) -> tuple[str, Loss, int | None, int]:
         "corrected": ("corrected", squared(3, 2), None, 30),
         "softmax": ("drift", softmax(3, 2), None, 300),
         "sensing": ("drift", sensing(3, 2, 4), None, 300),
+        "completion": ("drift", completion(3, 2, 5), None, 100),
         "sharp": ("sharp", squared(3, 2), None, 30),
     }[name]
 

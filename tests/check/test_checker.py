@@ -72,6 +72,9 @@ def failures(report: Report) -> str:
         ("drift", "sensing", (3, 2, 9), 12, None),
         ("drift", "sensing", (3, 2, 4), 12, None),  # fewer measurements than entries: no unique minimiser
         ("drift", "sensing", (2, 3, 3), 12, 7),
+        ("drift", "completion", (3, 2, 5), 12, None),
+        ("drift", "completion", (2, 3, 5), 12, 7),
+        ("constant", "completion", (3, 2, 5), 12, None),
         ("drift", "softmax", (3, 2), 12, None),
         ("drift", "softmax", (2, 4), 12, 7),
         ("drift", "softmax", (3, 1), 12, None),
@@ -121,7 +124,10 @@ def test_a_converged_run_under_a_tight_bound_is_accepted(tolerance: float, tmp_p
     assert report.outcome is Outcome.ACCEPT, failures(report)
 
 
-@pytest.mark.parametrize(("kind", "sizes"), [("squared", (3, 2)), ("softmax", (3, 2)), ("sensing", (3, 2, 4))])
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [("squared", (3, 2)), ("softmax", (3, 2)), ("sensing", (3, 2, 4)), ("completion", (3, 2, 5))],
+)
 def test_a_run_to_the_rounding_level_is_accepted(
     kind: str, sizes: tuple[int, ...], make_loss: MakeLoss, tmp_path: Path
 ) -> None:

@@ -31,6 +31,13 @@ def sensing(W: Tensor, measurements: int = 20) -> Tensor:
     return 0.5 * ((torch.einsum("kij,ij->k", A[:measurements], W) - y[:measurements]) ** 2).sum()
 
 
+ENTRIES = torch.tensor([0, 3, 2, 2, 1, 3, 0]), torch.tensor([1, 2, 0, 2, 1, 2, 0])  # (3, 2) twice
+
+
+def completion(W: Tensor) -> Tensor:
+    return 0.5 * ((W[ENTRIES] - y[:7]) ** 2).sum()
+
+
 def cross_entropy(W: Tensor, l2: float = 0.1) -> Tensor:
     return torch.nn.functional.cross_entropy(X @ W, LABELS) + 0.5 * l2 * (W**2).sum()
 
@@ -39,6 +46,7 @@ CASES: dict[str, tuple[sf.Loss, Function]] = {
     "squared": (sf.SquaredLoss(X, Y), squared),
     "sensing": (sf.MatrixSensing(A, y), sensing),
     "sensing, 7 of 12": (sf.MatrixSensing(A[:7], y[:7]), lambda W: sensing(W, 7)),
+    "completion": (sf.MatrixCompletion(*ENTRIES, y[:7], (4, 3)), completion),
     "softmax": (sf.SoftmaxRegression(X, LABELS, 0.1), cross_entropy),
 }
 cases = pytest.mark.parametrize(("loss", "function"), CASES.values(), ids=list(CASES))

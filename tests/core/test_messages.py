@@ -81,6 +81,11 @@ SQUARED: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: LOSS.value(None), TypeError, r"W is None; pass a tensor of shape \(4, 3\)"),  # type: ignore[arg-type]
 ]
 
+
+def completion(**changed: Any) -> sf.MatrixCompletion:
+    return sf.MatrixCompletion(**{"rows": [0, 3], "columns": [1, 2], "values": [1.0, 2.0], "shape": (4, 3)} | changed)
+
+
 OTHER_LOSSES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.MatrixSensing(A, y[:3]), ValueError, r"A has 20 measurements and y 3; they must be as many"),
     (lambda: sf.MatrixSensing(X, y), ValueError, r"A has shape \(20, 4\); it must have 3 dimension"),
@@ -90,6 +95,22 @@ OTHER_LOSSES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: sf.MatrixSensing(0 * A, y), ValueError, r"A is zero; .*pass at least one measurement"),
     (lambda: sf.MatrixSensing(1e99 * A, y), ValueError, r"A has largest singular value .*scale the data"),
     (lambda: sf.MatrixSensing(A.half(), y), TypeError, r"A has dtype float16; pass float64"),
+    (lambda: completion(rows=[0, 4]), ValueError, r"rows run from 0 to 4; for this shape they must lie in 0..3"),
+    (lambda: completion(columns=[-1, 2]), ValueError, r"columns run from -1 to 2; .* must lie in 0..2"),
+    (lambda: completion(rows=[0.0, 1.0]), TypeError, r"rows have dtype float64; pass indices as int64"),
+    (lambda: completion(rows=[True, False]), TypeError, r"rows have dtype bool; pass indices as int64"),
+    (lambda: completion(rows=["a", "b"]), TypeError, r"rows are of type <U1; pass indices"),
+    (lambda: completion(rows=[0]), ValueError, r"rows have shape \(1,\); they must be \(2,\), one for each value"),
+    (lambda: completion(columns=[[0], [1]]), ValueError, r"columns have shape \(2, 1\); they must be \(2,\), one for"),
+    (lambda: completion(values=[1.0, nan]), ValueError, r"values has nan at index \(1,\)"),
+    (lambda: completion(values=[]), ValueError, r"values is empty \(shape \(0,\)\); pass at least one"),
+    (lambda: completion(values=torch.tensor([1, 2])), TypeError, r"values has dtype int64; pass float64"),
+    (lambda: completion(values=[1.0, 1e99]), ValueError, r"values reach 1e\+99, beyond 1e\+20: .*scale the data"),
+    (lambda: completion(shape=(4,)), ValueError, r"shape is \(4,\); pass the two numbers of rows and columns of W"),
+    (lambda: completion(shape=12), ValueError, r"shape is 12; pass the two numbers of rows and columns of W"),
+    (lambda: completion(shape=(4, 0)), ValueError, r"shape\[1\] is 0; it must be an integer of at least 1"),
+    (lambda: completion(shape=(4.0, 3)), ValueError, r"shape\[0\] is 4.0; it must be an integer of at least 1"),
+    (lambda: completion(shape=(2**40, 2**30)), ValueError, r"shape is .*more than 2\^62 entries; number the rows"),
     (
         lambda: sf.SoftmaxRegression(X, LABELS, -0.1),
         ValueError,

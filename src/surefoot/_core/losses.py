@@ -93,6 +93,11 @@ class LinearMapLoss(Loss):
     @abstractmethod
     def _find_optimum(self) -> Tensor: ...
 
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return self.optimum.device
+
     @cached_property
     def reduced(self) -> LinearMapLoss:
         """The loss of BᵀW (r, m); the loss itself where there is no basis."""
@@ -141,8 +146,8 @@ class LinearMapLoss(Loss):
                 f"net maps {inputs} inputs to {outputs} outputs, the loss has {n} inputs and {m} outputs; "
                 f"build the network with {sizes[0]}={n}, {sizes[1]}={m}"
             )
-        if device != self.optimum.device:
-            raise ValueError(f"net is on {device} and the loss on {self.optimum.device}; move one of them")
+        if device != self.device:
+            raise ValueError(f"net is on {device} and the loss on {self.device}; move one of them")
 
     def _check(self, W: Tensor) -> Tensor:
         if not isinstance(W, Tensor):
@@ -157,7 +162,7 @@ class SmallGeneral:
 
     def __init__(self, loss: LinearMapLoss) -> None:
         self._loss = loss
-        self._device = loss.optimum.device
+        self._device = loss.device
         self.smoothness = loss.smoothness
 
     def gap(self, W: Array) -> float:

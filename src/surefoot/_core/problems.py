@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from .completion import MatrixCompletion
 from .losses import Loss, MatrixSensing, SquaredLoss
 from .samples import SampleLoss
 from .softmax import SoftmaxRegression
@@ -25,10 +26,12 @@ def loss_of(kind: str, arrays: Mapping[str, Tensor]) -> Loss:
             return SampleLoss(arrays["X"], arrays["Y"])
         if kind == MatrixSensing.kind:
             return MatrixSensing(arrays["A"], arrays["y"])
+        if kind == MatrixCompletion.kind:
+            return MatrixCompletion.from_arrays(arrays)
         if kind == SoftmaxRegression.kind:
             classes = arrays["optimum"].shape[1]
             return SoftmaxRegression(arrays["X"], arrays["labels"], float(arrays["l2"]), classes)
     except KeyError as error:
         raise ValueError(f"the problem has no array {error}; the run directory is damaged") from error
-    known = (SquaredLoss, SampleLoss, MatrixSensing, SoftmaxRegression)
+    known = (SquaredLoss, SampleLoss, MatrixSensing, MatrixCompletion, SoftmaxRegression)
     raise unknown("kind of loss", kind, [loss.kind for loss in known])

@@ -64,8 +64,9 @@ def as_tensor(name: str, value: Any) -> Tensor:
     return tensor
 
 
-def class_numbers(name: str, value: Any, X: Tensor) -> Tensor:
-    """``value`` as int64 (N,) on the device of X (N, n); that they are not negative is left to be seen.
+def class_numbers(name: str, value: Any, X: Tensor, what: str = "class indices", each: str = "row of X") -> Tensor:
+    """``value`` as int64 (N,) on the device of X (N, ...); that they are not negative is left to be seen. Errors call the
+    integers ``what``, and say that there must be one for ``each``.
 
     Raises:
         TypeError: other than integers.
@@ -74,12 +75,12 @@ def class_numbers(name: str, value: Any, X: Tensor) -> Tensor:
     if not isinstance(value, Tensor):
         array = np.asarray(value)
         if array.dtype.kind not in "iufcb":
-            raise TypeError(f"{name} are of type {array.dtype}; pass class indices 0, 1, ... as int64")
+            raise TypeError(f"{name} are of type {array.dtype}; pass {what} 0, 1, ... as int64")
         value = torch.as_tensor(array.astype(np.int64) if array.dtype.kind in "iu" else array)
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-        raise TypeError(f"{name} have dtype {str(value.dtype).removeprefix('torch.')}; pass class indices as int64")
+        raise TypeError(f"{name} have dtype {str(value.dtype).removeprefix('torch.')}; pass {what} as int64")
     if value.ndim != 1 or len(value) != len(X):
-        raise ValueError(f"{name} have shape {tuple(value.shape)}; they must be ({len(X)},), one for each row of X")
+        raise ValueError(f"{name} have shape {tuple(value.shape)}; they must be ({len(X)},), one for each {each}")
     return value.long().to(X.device)
 
 

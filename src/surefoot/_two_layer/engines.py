@@ -1,4 +1,4 @@
-"""The two engines that move an iterate: in Gram space, and in weight space with singular values of the layers.
+"""The engines that move an iterate: in Gram space, and in weight space with singular values of the layers.
 
 Gram space (exact, independent of width and rows): gradient descent on Z = [W1; W2] (n+m, h) commutes with rotations of the
 hidden units. With Z = V Qᵀ, Q (h, r) orthonormal and r = min(h, n+m), it runs on V (n+m, r), whose Gram VVᵀ is that of Z. The
@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .._core.completion import MatrixCompletion
 from .._core.losses import LinearMapLoss
+from .entries import EntriesEngine, EntriesIterate
 from .iterate import OVERFLOWING, Iterate
 
 ROTATED = 1e-12
@@ -98,7 +100,7 @@ class GramEngine:
         """W1 (n, h), W2 (m, h): V Qᵀ."""
         layers = {"W1": torch.from_numpy(self._V1), "W2": torch.from_numpy(self._V2)}
         if self._rotation is None:
-            device = self._loss.optimum.device
+            device = self._loss.device
             return {name: V.to(device) for name, V in layers.items()}
         Q = self._rotation
         return {name: V.to(Q.device) @ Q.T for name, V in layers.items()}
@@ -127,5 +129,17 @@ def alignment(before: Iterate, eta: float, after: Iterate) -> float:
     return float(np.vdot(before.B - (2.0 * eta) * before.C, after.gradient))
 
 
+def engine(loss: LinearMapLoss, W1: Tensor, W2: Tensor, name: str) -> Engine:
+    """An engine by name at these weights; in weight space of a few observed entries that for sparse gradients."""
+    if name == EntriesEngine.name and isinstance(loss, MatrixCompletion):
+        return EntriesEngine(loss, W1, W2)
+    return ENGINES[name](loss, W1, W2)
+
+
+def iterate_at(loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> Iterate | EntriesIterate:
+    """What is measured at (reduced) weights."""
+    return EntriesIterate(loss, W1, W2) if isinstance(loss, MatrixCompletion) else Iterate.of(loss, W1, W2)
+
+
 ENGINES = {engine.name: engine for engine in (GramEngine, WeightEngine)}
-Engine = GramEngine | WeightEngine
+Engine = GramEngine | WeightEngine | EntriesEngine

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -68,7 +68,75 @@ class _Spectra(NamedTuple):
     step2: float
 
 
-class Iterate:
+class Measurable:
+    """What theorems and step rules derive from the measurements of an iterate, however these are computed.
+
+    Attributes:
+        smoothness: K of the loss.
+        gap: L.
+        gradient_squared: ‖∇L‖² = ‖G1‖_F² + ‖G2‖_F².
+        drift_per_step: ‖G1‖² + ‖G2‖² in spectral norms; η² times it bounds the drift of the imbalance in one step.
+        sigma_min_squared, sigma_max_squared: s- = λ_min(W1W1ᵀ) + λ_min(W2W2ᵀ) and s+ = ‖W1‖² + ‖W2‖².
+        gradient_norm, gradient_frobenius: ‖g‖, or a bound of it, and ‖g‖_F.
+        map_norm: ‖W‖.
+        curvature: ‖𝒳C‖_F / ‖𝒳(W-W*)‖_F of Theorem III, where it is recorded.
+    """
+
+    smoothness: Any
+    gap: Any
+    gradient_squared: Any
+    drift_per_step: Any
+    sigma_min_squared: Any
+    sigma_max_squared: Any
+    gradient_norm: Any
+    gradient_frobenius: Any
+    map_norm: Any
+    curvature: Any
+
+    @property
+    def stationary(self) -> bool:
+        """Whether ‖∇L‖² = ⟨g, B⟩ is the rounding of its terms, as at a critical point that is not a minimum (g ≠ 0)."""
+        g = self.gradient_frobenius
+        return self.gradient_squared <= EPSILON * self.sigma_max_squared * g * g
+
+    @cached_property
+    def sharp(self) -> tuple[float, float, float]:
+        """Coefficients of K'(η), Theorem I."""
+        k = tl.sharp_coefficients(
+            self.smoothness, self.sigma_max_squared, self.gradient_norm, self.gradient_frobenius, self.map_norm
+        )
+        return float(k[0]), float(k[1]), float(k[2])
+
+    @property
+    def safe_step(self) -> float:
+        """1/K': the root of η K'(η) = 1, below which the gap falls by η‖∇L‖²/2 at least."""
+        return planner.cubic_root(*self.sharp)
+
+    @cached_property
+    def printed(self) -> tuple[float, float, float]:
+        """Coefficients of the paper's local smoothness K_t(η)."""
+        k = planner.printed_coefficients(self.smoothness, self.sigma_max_squared, self.gap, self.map_norm)
+        return float(k[0]), float(k[1]), float(k[2])
+
+    @cached_property
+    def measurements(self) -> dict[str, float]:
+        """What the trace records of this iterate, by the names an audit reads."""
+        k = self.sharp
+        values = {
+            "gap": self.gap,
+            "gradient_squared": self.gradient_squared,
+            "drift_per_step": self.drift_per_step,
+            "sigma_min_squared": self.sigma_min_squared,
+            "sigma_max_squared": self.sigma_max_squared,
+            "k0": k[0],
+            "k1": k[1],
+            "k2": k[2],
+            "map_norm": self.map_norm,
+        }
+        return values if self.curvature is None else {**values, "curvature": self.curvature}
+
+
+class Iterate(Measurable):
     """One iterate of gradient descent on a reduced loss, as float64 arrays.
 
     Args:
@@ -91,6 +159,7 @@ class Iterate:
     ) -> None:
         self.loss, self.P11, self.W, self.P22, self.width = loss.small, P11, W, P22, width
         self._weights, self._exact = weights, exact
+        self.smoothness = self.loss.smoothness
 
     @classmethod
     def of(cls, loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> Iterate:
@@ -133,12 +202,6 @@ class Iterate:
     def gradient_squared(self) -> float:
         """‖∇L‖² = ‖G1‖_F² + ‖G2‖_F² = ⟨g, B⟩."""
         return max(float(np.vdot(self.gradient, self.B)), 0.0)
-
-    @property
-    def stationary(self) -> bool:
-        """Whether ‖∇L‖² = ⟨g, B⟩ is the rounding of its terms, as at a critical point that is not a minimum (g ≠ 0)."""
-        g = self.gradient_frobenius
-        return self.gradient_squared <= EPSILON * self.sigma_max_squared * g * g
 
     @cached_property
     def _spectra(self) -> _Spectra:
@@ -209,25 +272,6 @@ class Iterate:
         return self._spectra.map**0.5
 
     @cached_property
-    def sharp(self) -> tuple[float, float, float]:
-        """Coefficients of K'(η), Theorem I."""
-        k = tl.sharp_coefficients(
-            self.loss.smoothness, self.sigma_max_squared, self.gradient_norm, self.gradient_frobenius, self.map_norm
-        )
-        return float(k[0]), float(k[1]), float(k[2])
-
-    @property
-    def safe_step(self) -> float:
-        """1/K': the root of η K'(η) = 1, below which the gap falls by η‖∇L‖²/2 at least."""
-        return planner.cubic_root(*self.sharp)
-
-    @cached_property
-    def printed(self) -> tuple[float, float, float]:
-        """Coefficients of the paper's local smoothness K_t(η)."""
-        k = planner.printed_coefficients(self.loss.smoothness, self.sigma_max_squared, self.gap, self.map_norm)
-        return float(k[0]), float(k[1]), float(k[2])
-
-    @cached_property
     def curvature(self) -> float | None:
         """‖𝒳C‖_F / ‖𝒳(W-W*)‖_F of Theorem III; ``None`` for a loss that is not quadratic."""
         if not isinstance(self.loss, SmallQuadratic):
@@ -261,22 +305,3 @@ class Iterate:
             -K * float(np.vdot(XB, XC)),
             0.5 * K * float(np.vdot(XC, XC)),
         )
-
-    @cached_property
-    def measurements(self) -> dict[str, float]:
-        """What the trace records of this iterate, by the names an audit reads."""
-        k = self.sharp
-        values = {
-            "gap": self.gap,
-            "gradient_squared": self.gradient_squared,
-            "drift_per_step": self.drift_per_step,
-            "sigma_min_squared": self.sigma_min_squared,
-            "sigma_max_squared": self.sigma_max_squared,
-            "k0": k[0],
-            "k1": k[1],
-            "k2": k[2],
-            "map_norm": self.map_norm,
-        }
-        if self.curvature is not None:
-            values["curvature"] = self.curvature
-        return values

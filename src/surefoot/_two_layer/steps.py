@@ -12,7 +12,7 @@ from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepR
 from . import planner
 from .engines import Engine
 from .floor import Budget, floor, keeps_budget
-from .iterate import Iterate, Quartic
+from .iterate import Measurable, Quartic
 
 DRIFT = frozenset({"two-layer/drift", "two-layer/contraction", "two-layer/sharp"})
 PAPER = frozenset({"two-layer/corrected"})
@@ -53,7 +53,7 @@ class PaperRho(StepRule):
         self._t += 1
         return min(planner.step_cap(self._q, t), self._limit(engine.iterate, t))
 
-    def _limit(self, iterate: Iterate, t: int) -> float:
+    def _limit(self, iterate: Measurable, t: int) -> float:
         return planner.cubic_root(*iterate.printed)
 
     def state(self) -> dict[str, float]:
@@ -69,7 +69,7 @@ class PaperRhoBar(PaperRho):
     name = "paper-rho-bar"
     needs = frozenset()
 
-    def _limit(self, iterate: Iterate, t: int) -> float:
+    def _limit(self, iterate: Measurable, t: int) -> float:
         return 1.0 / planner.smoothness_ahead(self._q, t)
 
 

@@ -13,6 +13,7 @@ from surefoot_check.two_layer import SYSTEM as CHECKED
 
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, CertificateStatus, checkable
+from .._core.completion import MatrixCompletion
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
 from .._core.measuring import measured
@@ -21,8 +22,9 @@ from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .._core.validate import network_weight
 from .as_printed import THEOREM as AS_PRINTED
 from .audit import audit
-from .engines import ENGINES, Engine
-from .iterate import Iterate, squared_extremes
+from .engines import ENGINES, Engine, engine, iterate_at
+from .entries import EntriesIterate
+from .iterate import squared_extremes
 from .network import TwoLayerLinear
 from .planner import PLANS
 from .steps import RULES
@@ -165,7 +167,7 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
         W1, W2 = reduced_weights(net, loss)
         if name == "auto":
             name = "weights" if net.width < sum(loss.reduced.shape) else "gram"
-        return ENGINES[name](loss.reduced, W1, W2)
+        return engine(loss.reduced, W1, W2, name)
 
     def reduced(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The weights that a certificate speaks of, as copies: the network's own will move."""
@@ -187,7 +189,7 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
         Raises:
             ValueError: weights so large that the gap overflows.
         """
-        iterate = Iterate.of(loss.reduced, *reduced_weights(net, loss))
+        iterate = iterate_at(loss.reduced, *reduced_weights(net, loss))
         if not iterate.gap < OVERFLOW:
             raise ValueError(
                 f"the gap is {iterate.gap:.3g}, too large to go on in float64: the run diverged; take smaller steps"
@@ -206,6 +208,9 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
     def gradient(self, net: TwoLayerLinear, loss: LinearMapLoss) -> dict[str, Tensor]:
         """The gradient in the network's own weights."""
         W1, W2 = net.W1.detach(), net.W2.detach()
+        if isinstance(loss, MatrixCompletion):
+            iterate = EntriesIterate(loss, W1, W2)
+            return {"W1": iterate.G1, "W2": iterate.G2}
         g = loss.gradient(W1 @ W2.T)
         return {"W1": g @ W2, "W2": g.T @ W1}
 

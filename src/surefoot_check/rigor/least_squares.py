@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .balls import arb_matrix, ball, frobenius
 from .bounds import Array
+
+Integers = NDArray[np.int64]
 
 
 class ExactLeastSquares:
@@ -38,3 +43,22 @@ class ExactSensing(ExactLeastSquares):
 
         gradient, low, high = super().at(arb_mat(V.nrows() * V.ncols(), 1, V.entries()))
         return arb_mat(V.nrows(), V.ncols(), gradient.entries()), low, high
+
+
+class ExactEntries:
+    """½ Σ_e c_e (V[r_e, s_e] - v_e)², of distinct entries: the optimal value is 0."""
+
+    def __init__(self, rows: Integers, columns: Integers, values: Array, counts: Integers) -> None:
+        targets, weights = map(ball, values.tolist()), map(ball, counts.tolist())
+        self._entries = list(zip(rows.tolist(), columns.tolist(), targets, weights, strict=True))
+
+    def at(self, V: Any) -> tuple[Any, Any, Any]:
+        """∇ℓ(V), and bounds of the gap."""
+        from flint import arb_mat
+
+        gradient, twice = arb_mat(V.nrows(), V.ncols()), ball(0.0)
+        for row, column, target, weight in self._entries:
+            residual = V[row, column] - target
+            gradient[row, column] = residual * weight
+            twice += residual * residual * weight
+        return gradient, (twice / 2).lower(), (twice / 2).upper()

@@ -42,4 +42,6 @@ def own_quantities(
     return enclosures
 
 
-ENCLOSURES = LinearMaps("two-layer networks", {"W1": "nh", "W2": "mh"}, end_to_end, exact_map, own_quantities)
+ENCLOSURES = LinearMaps(
+    "two-layer networks", {"W1": "nh", "W2": "mh"}, end_to_end, exact_map, own_quantities, ("W1", "W2")
+)

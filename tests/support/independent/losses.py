@@ -180,6 +180,20 @@ def loss_of(kind: object, problem: Arrays) -> Any:
     if kind == "sensing":
         A = problem["A"]
         return LeastSquares(exact(A.reshape(len(A), -1)), exact(problem["y"]), A.shape[1:])
+    if kind == "completion":
+        return _completion(problem)
     assert kind == "softmax"
     labels = [int(label) for label in problem["labels"]]
     return Softmax(exact(problem["X"]), labels, mpf(float(problem["l2"])), exact(problem["optimum"]))
+
+
+def _completion(problem: Arrays) -> LeastSquares:
+    """Observed entries, as measurements by single entries, scaled by the roots of their counts, which are K and μ."""
+    n, m = (int(size) for size in problem["shape"])
+    A, y = mpmath.zeros(len(problem["values"]), n * m), exact(problem["values"])
+    for e, (row, column, count) in enumerate(zip(problem["rows"], problem["columns"], problem["counts"], strict=True)):
+        A[e, int(row) * m + int(column)] = mp.sqrt(int(count))
+        y[e] *= mp.sqrt(int(count))
+    loss, counts = LeastSquares(A, y, (n, m)), [mpf(int(count)) for count in problem["counts"]]
+    loss.smoothness, loss.strong_convexity = Reference(max(counts)), Reference(min(counts))
+    return loss

@@ -40,6 +40,12 @@ def sensing(count: int, n: int, m: int, scale: float = 1.0) -> sf.Loss:
     return sf.MatrixSensing(scale * normal(count, n, m, seed=10), scale * normal(count, seed=11))
 
 
+def completion() -> sf.Loss:
+    """Four entries of a 2 x 3 matrix, one of them observed three times."""
+    rows, columns = torch.tensor([1, 0, 1, 0, 1, 1]), torch.tensor([2, 0, 0, 1, 2, 2])
+    return sf.MatrixCompletion(rows, columns, normal(6, seed=14), (2, 3))
+
+
 def near_optimum(loss: sf.Loss, h: int) -> tuple[Tensor, Tensor]:
     """Weights whose product is the optimum up to 1e-9."""
     U, s, Vt = torch.linalg.svd(loss.optimum, full_matrices=False)
@@ -72,6 +78,7 @@ def families() -> dict[str, Callable[[], tuple[tuple[Tensor, Tensor], sf.Loss]]]
         "sensing": lambda: (gaussian(2, 2, 5), sensing(6, 2, 2)),
         "sensing, few measurements": lambda: (gaussian(2, 2, 5), sensing(3, 2, 2)),
         "sensing, tiny": lambda: (gaussian(2, 2, 5), sensing(6, 2, 2, 1e-7)),
+        "completion": lambda: (gaussian(2, 3, 6), completion()),
         "softmax, two classes": lambda: (gaussian(2, 2, 5), softmax(2, 2, 0.1)),
         "softmax": lambda: (gaussian(2, 3, 6), softmax(2, 3, 1e-2)),
         "softmax, large inputs": lambda: (gaussian(2, 2, 5), softmax(2, 2, 0.5, 30.0)),
