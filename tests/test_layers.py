@@ -52,8 +52,10 @@ LAYERS = {
     "its systems": tuple(f"surefoot_check.{folder}" for folder in FOLDERS),
     "what those are made of": tuple(
         f"surefoot_check.{name}"
-        for name in ("system", "descent", "linear_maps", "minibatch", "completion", "problems")
-        + ("statement", "numbers", "arrays")
+        for name in (
+            *("system", "descent", "linear_maps", "minibatch"),
+            *("completion", "problems", "statement", "numbers", "arrays"),
+        )
     ),
     "trusted arithmetic": ("surefoot_check.rigor",),
 }
