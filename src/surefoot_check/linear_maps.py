@@ -8,13 +8,13 @@ from typing import Any
 
 from .arrays import FormatError, numbers
 from .completion import Completion
-from .problems import LARGEST, LinearMapProblem, Sensing, Softmax, Squared, one_of
+from .problems import LARGEST, LinearMapProblem, OffsetSoftmax, Sensing, Softmax, Squared, one_of
 from .rigor.approximation import Approximation
 from .rigor.bounds import FAST, Array, Level
 from .rigor.intervals import Interval, bounded
 from .system import Weights
 
-LINEAR_MAPS: tuple[type[LinearMapProblem], ...] = (Squared, Sensing, Completion, Softmax)
+LINEAR_MAPS: tuple[type[LinearMapProblem], ...] = (Squared, Sensing, Completion, Softmax, OffsetSoftmax)
 """Those that a linear network can solve."""
 
 

@@ -246,6 +246,8 @@ class Softmax(LinearMapProblem):
     integers = ("labels",)
     quadratic = False
     unique_optimum = True
+    offset: Array | None = None
+    """What is added to the logits XW (N, m)."""
 
     def __init__(self, X: Array, labels: np.ndarray, l2: Array | float, optimum: Array, level: Level = FAST) -> None:
         self.X, self.labels, self.l2, self.witness, self.level = level.operand(X), labels, float(l2), optimum, level
@@ -270,8 +272,9 @@ class Softmax(LinearMapProblem):
         return self.l2, self.l2
 
     def _logits(self, W: Approximation) -> Approximation:
-        """XW."""
-        return W.image(self.X, self._norm[1], self.level)
+        """XW, and the offset."""
+        image = W.image(self.X, self._norm[1], self.level)
+        return image if self.offset is None else image + Approximation(self.offset)
 
     def _probabilities(self, W: Approximation) -> Approximation:
         """Softmax of the logits, which is ½-Lipschitz row by row."""
@@ -332,8 +335,29 @@ class Softmax(LinearMapProblem):
         return (ball(lower) if lower > 0.0 else None), self.gap_upper(W)
 
     def exact_loss(self) -> ExactSoftmax:
-        return ExactSoftmax(self.design, self.labels, self.l2, self.witness)
+        return ExactSoftmax(self.design, self.labels, self.l2, self.witness, self.offset)
 
     def optimum(self) -> Approximation:
         error = up(self.stationarity / self.l2, 2) if self.l2 > 0.0 else float("inf")
         return Approximation(self.witness, error)
+
+
+class OffsetSoftmax(Softmax):
+    """The same of softmax(offset + XW), offset (N, m): K, μ and the penalty are those without one."""
+
+    kind = "softmax-offset"
+    dimensions: ClassVar = {**Softmax.dimensions, "offset": 2}
+
+    def __init__(
+        self,
+        X: Array,
+        labels: np.ndarray,
+        l2: Array | float,
+        optimum: Array,
+        offset: Array,
+        level: Level = FAST,
+    ) -> None:
+        super().__init__(X, labels, l2, optimum, level)
+        if offset.shape != (len(X), optimum.shape[1]):
+            raise FormatError("offset must have a row for each of X and a column for each class")
+        self.offset = offset

@@ -32,6 +32,11 @@ def softmax(n: int, m: int) -> Loss:
     return sf.SoftmaxRegression(normal(20, n, seed=6), torch.arange(20) % m, 0.1, classes=m)
 
 
+def adapted_softmax(n: int, m: int) -> Loss:
+    """The same, of what is added to a fixed map."""
+    return sf.SoftmaxRegression(normal(20, n, seed=6), torch.arange(20) % m, 0.1, offset=normal(n, m, seed=8))
+
+
 def completion(n: int, m: int, observations: int) -> Loss:
     """So many observations, of which two are of one entry; the first and the last entries are among them."""
     positions = torch.cat([torch.arange(observations - 1) * (n * m - 1) // (observations - 2), torch.zeros(1)]).long()
@@ -43,6 +48,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "sensing": sensing,
     "completion": completion,
     "softmax": softmax,
+    "softmax-offset": adapted_softmax,
 }
 
 

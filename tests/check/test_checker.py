@@ -78,6 +78,7 @@ def failures(report: Report) -> str:
         ("drift", "softmax", (3, 2), 12, None),
         ("drift", "softmax", (2, 4), 12, 7),
         ("drift", "softmax", (3, 1), 12, None),
+        ("drift", "softmax-offset", (3, 2), 12, None),
         ("contraction", "squared", (2, 3), 12, None),
         ("contraction", "squared", (4, 2, 2), 12, None),
         ("contraction", "sensing", (3, 2, 9), 12, 20),

@@ -42,12 +42,20 @@ def cross_entropy(W: Tensor, l2: float = 0.1) -> Tensor:
     return torch.nn.functional.cross_entropy(X @ W, LABELS) + 0.5 * l2 * (W**2).sum()
 
 
+FIXED = normal(4, 3, seed=4)
+
+
+def adapted_cross_entropy(W: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(X @ (FIXED + W), LABELS) + 0.05 * (W**2).sum()
+
+
 CASES: dict[str, tuple[sf.Loss, Function]] = {
     "squared": (sf.SquaredLoss(X, Y), squared),
     "sensing": (sf.MatrixSensing(A, y), sensing),
     "sensing, 7 of 12": (sf.MatrixSensing(A[:7], y[:7]), lambda W: sensing(W, 7)),
     "completion": (sf.MatrixCompletion(*ENTRIES, y[:7], (4, 3)), completion),
     "softmax": (sf.SoftmaxRegression(X, LABELS, 0.1), cross_entropy),
+    "softmax, fixed map": (sf.SoftmaxRegression(X, LABELS, 0.1, offset=FIXED), adapted_cross_entropy),
 }
 cases = pytest.mark.parametrize(("loss", "function"), CASES.values(), ids=list(CASES))
 

@@ -63,6 +63,7 @@ def _remedy(loss: SquaredLoss) -> str:
 
 OTHER = {
     "softmax": "whiten the inputs, or use a larger l2, which moves the minimiser",
+    "softmax-offset": "whiten the inputs, or use a larger l2, which moves the minimiser",
     "sensing": "scale the measurements to one norm, or take more of them",
 }
 """What lowers the condition number of the losses that are not of a table's columns."""

@@ -34,6 +34,17 @@ def check_scale(name: str, largest: float) -> None:
         )
 
 
+def check_offset(offset: Tensor, shape: tuple[int, int], device: torch.device) -> None:
+    """Raise ``ValueError`` for a fixed map W0 that does not fit a loss of this shape on this device."""
+    if tuple(offset.shape) != shape:
+        raise ValueError(
+            f"offset has shape {tuple(offset.shape)}; W0 of X (W0 + W) must have {shape} (inputs, outputs): of a torch.nn.Linear "
+            "pass layer.weight.T"
+        )
+    if offset.device != device:
+        raise ValueError(f"offset is on {offset.device} and X on {device}; move one of them")
+
+
 def _constants(names: tuple[str, str], design: Tensor, target: Tensor) -> tuple[float, float]:
     """K and μ of ½‖design V - target‖²."""
     s = torch.linalg.svdvals(design)

@@ -9,7 +9,7 @@ from torch import Tensor
 from .completion import MatrixCompletion
 from .losses import Loss, MatrixSensing, SquaredLoss
 from .samples import SampleLoss
-from .softmax import SoftmaxRegression
+from .softmax import WITH_OFFSET, SoftmaxRegression
 from .validate import unknown
 
 
@@ -28,9 +28,8 @@ def loss_of(kind: str, arrays: Mapping[str, Tensor]) -> Loss:
             return MatrixSensing(arrays["A"], arrays["y"])
         if kind == MatrixCompletion.kind:
             return MatrixCompletion.from_arrays(arrays)
-        if kind == SoftmaxRegression.kind:
-            classes = arrays["optimum"].shape[1]
-            return SoftmaxRegression(arrays["X"], arrays["labels"], float(arrays["l2"]), classes)
+        if kind in (SoftmaxRegression.kind, WITH_OFFSET):
+            return SoftmaxRegression.from_arrays(arrays)
     except KeyError as error:
         raise ValueError(f"the problem has no array {error}; the run directory is damaged") from error
     known = (SquaredLoss, SampleLoss, MatrixSensing, MatrixCompletion, SoftmaxRegression)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .losses import LinearMapLoss, check_scale
+from .losses import SCALE, LinearMapLoss, check_offset, check_scale
 from .validate import class_numbers, nonnegative, positive_integer, real
 
 LARGEST = 1 << 31
 """Largest number of probabilities, rows times classes."""
+WITH_OFFSET = "softmax-offset"
+"""The kind of problem where there is a fixed map."""
 DENSE_NEWTON = 2000
 """Largest nm for which the Hessian is formed; beyond it L-BFGS finds the minimiser."""
 
 
 class SoftmaxRegression(LinearMapLoss):
-    """(1/N) Σ cross-entropy(softmax(xᵀW), label) + (l2/2)‖W‖²_F; X (N, n), labels (N,) int64, m = classes.
+    """(1/N) Σ cross-entropy(softmax(xᵀ(W0 + W)), label) + (l2/2)‖W‖²_F; X (N, n), labels (N,) int64, m = classes.
 
     K = λ_max(XᵀX)/(2N) + l2, μ = l2. It has no sufficient statistics: every iteration passes over the rows once.
 
@@ -26,19 +29,29 @@ class SoftmaxRegression(LinearMapLoss):
         X: float64 or float32 (N, n).
         labels: int64 (N,), values 0 .. classes-1.
         l2: weight of the penalty; without it (0) there is no strong convexity and no guarantee.
-        classes: m; by default the largest label plus one.
+        classes: m; by default the columns of ``offset``, or the largest label plus one.
+        offset: W0 (n, m), a fixed map to which the network's is added, as in low-rank adapters W0 + BA; by default 0. K and μ
+            are the same, and the penalty is of W alone. ``arrays`` holds the logits XW0, and predictions are those of
+            X(W0 + W).
 
     Raises:
         TypeError: wrong dtype of X or labels, or an l2 that is no number.
-        ValueError: mismatched, empty, non-finite or badly scaled data, a label out of range, a negative l2.
+        ValueError: mismatched, empty, non-finite or badly scaled data, a label out of range, a negative l2, an offset that does
+            not fit.
     """
 
     kind = "softmax"
+    offset: Tensor | None = None
+    """The logits XW0 (N, m) of a fixed map; ``None`` without one."""
 
-    def __init__(self, X: Any, labels: Any, l2: float, classes: int | None = None) -> None:
+    def __init__(self, X: Any, labels: Any, l2: float, classes: int | None = None, *, offset: Any = None) -> None:
         self.X = real("X", X, 2)
         self.labels = labels = class_numbers("labels", labels, self.X)
-        m = int(labels.max()) + 1 if classes is None else positive_integer("classes", classes)
+        fixed = None if offset is None else real("offset", offset, 2)
+        if classes is None:
+            m = int(labels.max()) + 1 if fixed is None else fixed.shape[1]
+        else:
+            m = positive_integer("classes", classes)
         if int(labels.min()) < 0 or int(labels.max()) >= m:
             raise ValueError(f"labels run from {int(labels.min())} to {int(labels.max())}; they must lie in 0..{m - 1}")
         if m * len(self.X) > LARGEST:
@@ -52,6 +65,23 @@ class SoftmaxRegression(LinearMapLoss):
         check_scale("X", top)
         self.smoothness = top * top / (2 * len(self.X)) + self.l2
         self.strong_convexity = self.l2
+        if fixed is not None:
+            check_offset(fixed, self.shape, self.X.device)
+            self._add(self.X @ fixed)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Tensor]) -> SoftmaxRegression:
+        """The loss whose ``arrays()`` these are."""
+        loss = cls(arrays["X"], arrays["labels"], float(arrays["l2"]), arrays["optimum"].shape[1])
+        if "offset" in arrays:
+            loss._add(real("offset", arrays["offset"], 2))
+        return loss
+
+    def _add(self, logits: Tensor) -> None:
+        """Logits to which those of W are added."""
+        if not bool(logits.abs().max() <= SCALE):
+            raise ValueError(f"X @ offset reaches beyond {SCALE:.0e}: products would overflow; scale the data")
+        self.kind, self.offset = WITH_OFFSET, logits
 
     @property
     def gap_resolution(self) -> float:
@@ -62,7 +92,8 @@ class SoftmaxRegression(LinearMapLoss):
         return max(super().gap_resolution, residual * residual / (2.0 * self.l2))
 
     def _log_probabilities(self, W: Tensor) -> Tensor:
-        return torch.log_softmax(self.X @ W, 1)
+        logits = self.X @ W
+        return torch.log_softmax(logits if self.offset is None else logits + self.offset, 1)
 
     def value(self, W: Tensor) -> float:
         cross_entropy = -(self._targets * self._log_probabilities(self._check(W))).sum() / len(self.X)
@@ -198,6 +229,7 @@ class SoftmaxRegression(LinearMapLoss):
             "labels": self.labels,
             "l2": torch.tensor(self.l2, dtype=torch.float64),
             "optimum": self.optimum,
+            **({} if self.offset is None else {"offset": self.offset}),
         }
 
 

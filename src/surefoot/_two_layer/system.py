@@ -18,6 +18,7 @@ from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
 from .._core.measuring import measured
 from .._core.problems import loss_of
+from .._core.softmax import SoftmaxRegression
 from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .._core.validate import network_weight
 from .as_printed import THEOREM as AS_PRINTED
@@ -69,7 +70,7 @@ def _suggestion(
     """What would make the theorem hold."""
     n, m = loss.reduced.shape
     if any("mu > 0" in name for name in failed):
-        if loss.kind == "softmax":
+        if isinstance(loss, SoftmaxRegression):
             return "the loss is not strongly convex: use l2 > 0, for example l2=1e-3"
         return "the data has no positive strong convexity that can be certified: standardise or whiten the inputs"
     if any("quadratic" in name for name in failed):

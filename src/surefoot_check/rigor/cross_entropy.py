@@ -9,9 +9,10 @@ from .bounds import Array
 
 
 class ExactSoftmax:
-    """Mean cross-entropy of softmax(XV) plus (l2/2)‖V‖²."""
+    """Mean cross-entropy of softmax(offset + XV), of no offset by default, plus (l2/2)‖V‖²."""
 
-    def __init__(self, X: Array, labels: Array, l2: float, witness: Array) -> None:
+    def __init__(self, X: Array, labels: Array, l2: float, witness: Array, offset: Array | None = None) -> None:
+        self.offset = None if offset is None else arb_matrix(offset)
         self.X, self.XT, self.labels, self.l2 = arb_matrix(X), arb_matrix(X.T), labels.tolist(), ball(l2)
         gradient, self.least = self._evaluate(arb_matrix(witness))
         size = frobenius(gradient)[1]
@@ -22,6 +23,8 @@ class ExactSoftmax:
         from flint import arb_mat
 
         logits, rows = self.X * V, len(self.labels)
+        if self.offset is not None:
+            logits += self.offset
         value, residual = ball(0.0), arb_mat(rows, V.ncols())
         for i, label in enumerate(self.labels):
             scores = [logits[i, j] for j in range(V.ncols())]

@@ -90,9 +90,10 @@ class LeastSquares:
 
 
 class Softmax:
-    """(1/N) Σ cross-entropy(softmax(XW), labels) + (l2/2)‖W‖²_F."""
+    """(1/N) Σ cross-entropy(softmax(offset + XW), labels) + (l2/2)‖W‖²_F; an offset of 0 is none."""
 
-    def __init__(self, X: Matrix, labels: list[int], l2: mpf, witness: Matrix) -> None:
+    def __init__(self, X: Matrix, labels: list[int], l2: mpf, witness: Matrix, offset: Matrix) -> None:
+        self.offset = offset
         self.X, self.labels, self.l2, self._shape = X, labels, l2, (witness.rows, witness.cols)
         self._size = norm(X)
         at_zero = self._curvature(witness * 0)
@@ -106,7 +107,7 @@ class Softmax:
         self._least = self.value(self.optimum) if self.optimum is not None else mpf(0)
 
     def _probabilities(self, W: Matrix) -> list[list[mpf]]:
-        logits = self.X * W
+        logits = self.offset + self.X * W
         rows = []
         for i in range(logits.rows):
             shift = max(logits[i, j] for j in range(logits.cols))
@@ -182,9 +183,10 @@ def loss_of(kind: object, problem: Arrays) -> Any:
         return LeastSquares(exact(A.reshape(len(A), -1)), exact(problem["y"]), A.shape[1:])
     if kind == "completion":
         return _completion(problem)
-    assert kind == "softmax"
-    labels = [int(label) for label in problem["labels"]]
-    return Softmax(exact(problem["X"]), labels, mpf(float(problem["l2"])), exact(problem["optimum"]))
+    assert kind in ("softmax", "softmax-offset")
+    labels, witness = [int(label) for label in problem["labels"]], exact(problem["optimum"])
+    offset = exact(problem["offset"]) if "offset" in problem else mpmath.zeros(len(labels), witness.cols)
+    return Softmax(exact(problem["X"]), labels, mpf(float(problem["l2"])), witness, offset)
 
 
 def _completion(problem: Arrays) -> LeastSquares:

@@ -35,6 +35,11 @@ def softmax(n: int, m: int, l2: float, scale: float = 1.0, rows: int = 7) -> sf.
     return sf.SoftmaxRegression(scale * normal(rows, n, seed=9), torch.arange(rows) % m, l2, m)
 
 
+def adapted_softmax() -> sf.Loss:
+    """Softmax regression of what is added to a fixed map."""
+    return sf.SoftmaxRegression(normal(7, 2, seed=9), torch.arange(7) % 3, 0.05, offset=2.0 * normal(2, 3, seed=15))
+
+
 def sensing(count: int, n: int, m: int, scale: float = 1.0) -> sf.Loss:
     """Gaussian measurements."""
     return sf.MatrixSensing(scale * normal(count, n, m, seed=10), scale * normal(count, seed=11))
@@ -81,6 +86,7 @@ def families() -> dict[str, Callable[[], tuple[tuple[Tensor, Tensor], sf.Loss]]]
         "completion": lambda: (gaussian(2, 3, 6), completion()),
         "softmax, two classes": lambda: (gaussian(2, 2, 5), softmax(2, 2, 0.1)),
         "softmax": lambda: (gaussian(2, 3, 6), softmax(2, 3, 1e-2)),
+        "softmax, fixed map": lambda: (gaussian(2, 3, 6), adapted_softmax()),
         "softmax, large inputs": lambda: (gaussian(2, 2, 5), softmax(2, 2, 0.5, 30.0)),
         "softmax, no penalty": lambda: (gaussian(2, 2, 5), softmax(2, 2, 0.0)),
     }
