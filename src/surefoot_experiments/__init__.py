@@ -34,6 +34,7 @@ from .step_sizes_runs import LARGE, SIZES
 from .step_sizes_training import table1, training
 from .svd_table import table3 as svd_depths
 from .two_layer_bounds import figure1
+from .two_layer_closed_form import CONDITIONS, closed_forms
 from .two_layer_rates import table3
 from .two_layer_rules import figure2
 from .two_layer_width import figure3, figure4
@@ -70,6 +71,7 @@ EXPERIMENTS: dict[str, _Entry] = {
     "two-layer/fig3": _Entry(figure3, {"widths": (500, 1000, 2000), "repeats": 5}),
     "two-layer/fig4": _Entry(figure4, {"repeats": 5}, shared=False),
     "two-layer/table3": _Entry(table3, {"repeats": 2}),
+    "two-layer/closed-form": _Entry(closed_forms, {"conditions": CONDITIONS[:2]}, shared=False),
     "linear-resnet/fig1a": _Entry(partial(transformations, "linear-resnet/fig1a", 40), TRANSFORMATIONS),
     "linear-resnet/fig1b": _Entry(partial(transformations, "linear-resnet/fig1b", 200), TRANSFORMATIONS),
     "linear-resnet/fig1c": _Entry(

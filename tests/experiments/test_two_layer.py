@@ -68,7 +68,7 @@ def small_instance(seed: int = 0, noise: float = 0.1, kappa: float = 1.0) -> ins
 
 def test_names_are_those_of_the_paper() -> None:
     found = [name for name in surefoot_experiments.names() if name.startswith("two-layer/")]
-    assert found == [f"two-layer/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "table3")]
+    assert found == [f"two-layer/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "table3", "closed-form")]
 
 
 def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
@@ -84,6 +84,7 @@ def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
         ("two-layer/fig3", FIG3, ["fig3-conditioning.png"]),
         ("two-layer/fig4", {**FIG4, "repeats": 1}, ["fig4-rates.png"]),
         ("two-layer/table3", TABLE3, []),
+        ("two-layer/closed-form", {"conditions": (4.0, 10.0)}, []),
     ],
 )
 def test_reproduce_writes_figures_and_plain_values(

@@ -87,7 +87,8 @@ class Cycle:
 
 @dataclass(frozen=True)
 class Suprema:
-    """Entry [t, j], j ≤ t ≤ T: upper bounds of the suprema of |Q|, √x|Q| and x|Q|, Q = Π_{j≤i<t}(1 - τ_i x), over an interval."""
+    """Entry [t, j], j ≤ t ≤ T (0 elsewhere): upper bounds of the suprema over an interval of |Q|, √x|Q| and
+    x|Q|, Q = Π_{j≤i<t}(1 - τ_i x)."""
 
     plain: Array
     root: Array
@@ -114,7 +115,7 @@ def suprema(tau: Array, low: float, high: float) -> Suprema:
         plain[t, : t + 1] = here.max(axis=1) / _share(d, M)
         linear[t, : t + 1] = weighted.max(axis=1) / _share(d + 1, M)
         root[t, : t + 1] = np.sqrt((weighted * here).max(axis=1) / _share(2 * d + 1, M))
-    return Suprema(*(array_up(values, 3 * T + 64) for values in (plain, root, linear)))
+    return Suprema(*(np.tril(array_up(values, 3 * T + 64)) for values in (plain, root, linear)))
 
 
 def _share(degree: Array, M: int) -> Array:
