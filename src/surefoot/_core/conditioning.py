@@ -55,10 +55,7 @@ def _dependent(index: Tensor, direction: Tensor) -> str:
 
 def _remedy(loss: SquaredLoss) -> str:
     ridge = loss.smoothness / RIDGE
-    return (
-        f": whiten the inputs, drop columns, or add a ridge (rows sqrt({ridge:.3g}) I below X and rows of 0 below Y bring it to "
-        f"{RIDGE:g} and move the minimiser)"
-    )
+    return f": whiten the inputs, drop columns, or add a ridge (l2={ridge:.3g} brings it to {RIDGE:g}, and moves the minimiser)"
 
 
 OTHER = {

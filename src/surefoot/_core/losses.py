@@ -14,7 +14,17 @@ from torch import Tensor
 
 from .row_shares import reduce_rows, statistics_of_shards
 from .small_losses import Array, SmallLoss, SmallQuadratic
-from .statistics import Cut, LeastSquaresStatistics, Triangle, reduce_blocks, row_blocks, triangle
+from .statistics import (
+    Block,
+    Cut,
+    LeastSquaresStatistics,
+    Triangle,
+    one_for_each_row,
+    reduce_blocks,
+    reduction,
+    row_blocks,
+    triangle,
+)
 from .validate import as_tensor, kind_of, real
 
 ROUNDING = 64 * torch.finfo(torch.float64).eps
@@ -65,7 +75,7 @@ class Loss(ABC):
     basis: Tensor | None = None
     """Orthonormal columns of the subspace that the problem was reduced to, if it was."""
     cut: Cut | None = None
-    """What a reduction of the data to its numerical rank dropped; ``None`` where nothing was."""
+    """What the reduction of the data dropped or added; ``None`` where nothing was."""
 
     @cached_property
     def reduced(self) -> Loss:
@@ -125,6 +135,10 @@ class LinearMapLoss(Loss):
     @abstractmethod
     def gradient(self, W: Tensor) -> Tensor:
         """∇ℓ(W) (n, m)."""
+
+    def intercept(self, W: Tensor) -> Tensor:
+        """What predictions add to XW: the best intercept b (m,) where the loss was given without one; else 0."""
+        return self._check(W).new_zeros(self.shape[1])
 
     def restrict(self, W: Tensor) -> Tensor:
         """BᵀW, what the reduced problem sees of W (n, h); W itself where there is no basis."""
@@ -209,51 +223,95 @@ class QuadraticLoss(LinearMapLoss):
 
 
 class SquaredLoss(QuadraticLoss):
-    """½‖f(X) - Y‖²_F, summed over samples; X (N, n), Y (N, m) or (N,).
+    """½ Σ_i w_i ‖f(x_i) - y_i‖² + l2/2 ‖W‖²_F, summed over samples; by default ½‖f(X) - Y‖²_F.
 
     For a network that is a linear map, ½‖XW - Y‖², X and Y are read once, in blocks, and reduced to a triangle
     (``LeastSquaresStatistics``); NumPy memory maps are never loaded whole. Rank-deficient X is handled by Theorem 7 of the
     two-layer proofs: the theorems then speak of the reduced problem. float32 data, and memory maps of any real dtype, are
-    converted to float64 block by block.
+    converted to float64 block by block. What the options below do is exact, up to the rounding of the reduction, and ``cut``
+    names it; networks that are no linear map do not take them.
+
+    Args:
+        X: (N, n), float64 or float32.
+        Y: (N, m) or (N,).
+        l2: λ ≥ 0 of the penalty of the end-to-end map W, as in ``SoftmaxRegression`` (scikit-learn's ``Ridge(alpha=l2)``): n
+            rows √λ I below X and of 0 below Y (Golub and Van Loan, Matrix Computations, section 6.1.4). ``optimal_value``
+            contains the penalty.
+        rcond: singular values of X (with the rows of the penalty) of at most this times the largest are dropped; by default
+            max(N, n) eps.
+        sample_weight: (N,), at least 0: w, by which the squares are weighted. Rows of weight 0 are dropped.
+        intercept: add an intercept b (m,) to f, not penalised, and eliminate it: the loss is the least over b, that of X and Y
+            less their weighted means (Frisch, Waugh and Lovell). ``intercept(W)`` is the best b; predict with
+            ``net(X) + loss.intercept(net.end_to_end)``.
 
     Raises:
-        TypeError: integer, half-precision or complex data.
-        ValueError: empty, mismatched, non-finite or zero data, or data of a scale outside 1e-20 to 1e20.
+        TypeError: integer, half-precision or complex data; an option of another kind.
+        ValueError: empty, mismatched, non-finite or zero data, or data of a scale outside 1e-20 to 1e20; an option out of range,
+            weights that are negative, not finite or all 0, or with an intercept constant X.
     """
 
     kind = "squared"
     samples: tuple[Tensor | np.ndarray, Tensor | np.ndarray] | None = None
-    """X and Y as given, for networks that need the rows themselves; ``None`` where only statistics were given."""
+    """X and Y (N, m), for networks that need the rows themselves; ``None`` where only statistics were given."""
+    options: tuple[str, ...] = ()
+    """Those given that only linear maps take."""
 
-    def __init__(self, X: Any, Y: Any) -> None:
-        x, y = _pair(X, Y)
-        self._set(reduce_rows(x, y if y.ndim == 2 else y[:, None]))
-        self.samples = x, y
+    def __init__(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        l2: float = 0.0,
+        rcond: float | None = None,
+        sample_weight: Any = None,
+        intercept: bool = False,
+    ) -> None:
+        how = reduction(l2, rcond, intercept)
+        x, y, weights = _weighted(X, Y, sample_weight)
+        self._set(reduce_rows(x, y, weights, how))
+        given = {"l2": how.l2, "rcond": rcond, "sample_weight": weights is not None, "intercept": how.intercept}
+        self.options = tuple(name for name, value in given.items() if value)
+        self.samples = None if self.options else (x, y)
 
     @classmethod
-    def from_blocks(cls, blocks: Iterable[tuple[Tensor, Tensor]]) -> SquaredLoss:
-        """The loss of the stacked rows of all blocks (X_i (N_i, n), Y_i (N_i, m)); each block is read once."""
-        return cls.from_statistics(reduce_blocks(blocks))
+    def from_blocks(
+        cls, blocks: Iterable[Block], *, l2: float = 0.0, rcond: float | None = None, intercept: bool = False
+    ) -> SquaredLoss:
+        """The loss of the stacked rows of all blocks (X_i (N_i, n), Y_i (N_i, m)) or (X_i, Y_i, w_i (N_i,)) with their weights;
+        each block is read once."""
+        return cls.from_statistics(reduce_blocks(blocks, reduction(l2, rcond, intercept)))
 
     @classmethod
-    def from_shards(cls, X: Any, Y: Any, group: dist.ProcessGroup | None = None) -> SquaredLoss:
+    def from_shards(
+        cls,
+        X: Any,
+        Y: Any,
+        group: dist.ProcessGroup | None = None,
+        *,
+        l2: float = 0.0,
+        rcond: float | None = None,
+        sample_weight: Any = None,
+        intercept: bool = False,
+    ) -> SquaredLoss:
         """The loss of the rows of all ranks of a process group, stacked in rank order. Each rank calls this with rows of its own;
         only factors of (n + m)² numbers travel, and every rank gets the loss.
 
         Args:
             X, Y: the rows of this rank, (N_r, n) and (N_r, m) or (N_r,), in memory or memory-mapped.
             group: by default the world; it needs a backend for the CPU, such as gloo.
+            l2, rcond, intercept: as the constructor has them, the same on every rank.
+            sample_weight: of the rows of this rank.
 
         Raises:
             RuntimeError: no process group is initialised.
             ValueError: on every rank, where the rows of one cannot be used.
         """
+        how = reduction(l2, rcond, intercept)
 
         def own() -> Triangle:
-            x, y = _pair(X, Y)
-            return triangle(row_blocks(x, y if y.ndim == 2 else y[:, None]))
+            return triangle(row_blocks(*_weighted(X, Y, sample_weight)), intercept=how.intercept)
 
-        return cls.from_statistics(statistics_of_shards(own, group))
+        return cls.from_statistics(statistics_of_shards(own, group, how))
 
     @classmethod
     def from_statistics(cls, statistics: LeastSquaresStatistics) -> SquaredLoss:
@@ -277,6 +335,12 @@ class SquaredLoss(QuadraticLoss):
         return SquaredLoss.from_statistics(
             LeastSquaresStatistics(s.design, s.target, s.offset, None, s.rows, s.design.shape[1])
         )
+
+    def intercept(self, W: Tensor) -> Tensor:
+        if self.statistics.means is None:
+            return super().intercept(W)
+        x, y = self.statistics.means
+        return y - x @ self._check(W)
 
     def _find_optimum(self) -> Tensor:
         W = torch.linalg.solve(self.statistics.design, self.statistics.target)
@@ -319,6 +383,20 @@ def _pair(X: Any, Y: Any) -> tuple[Tensor | np.ndarray, Tensor | np.ndarray]:
     if isinstance(x, Tensor) and isinstance(y, Tensor) and x.device != y.device:
         raise ValueError(f"X is on {x.device} and Y on {y.device}; move one of them")
     return x, y
+
+
+Rows = Tensor | np.ndarray
+
+
+def _weighted(X: Any, Y: Any, sample_weight: Any) -> tuple[Rows, Rows, Rows | None]:
+    """Rows, targets as columns, and weights; those are looked at as they are read."""
+    x, y = _pair(X, Y)
+    weights = None if sample_weight is None else _rows("sample_weight", sample_weight)
+    if weights is not None:
+        one_for_each_row(weights, x.shape[0])
+    if isinstance(weights, Tensor) and isinstance(x, Tensor) and weights.device != x.device:
+        raise ValueError(f"sample_weight is on {weights.device} and X on {x.device}; move one of them")
+    return x, y if y.ndim == 2 else y[:, None], weights
 
 
 def _rows(name: str, value: Any) -> Tensor | np.ndarray:

@@ -40,11 +40,18 @@ def sample_loss(loss: object) -> SampleLoss:
 
     Raises:
         TypeError: another kind of loss, or a squared loss of statistics only.
+        ValueError: a squared loss with options that only linear maps take.
     """
     if isinstance(loss, SampleLoss):
         return loss
     if not isinstance(loss, SquaredLoss):
         raise TypeError(f"loss is {kind_of(loss)}; pass sf.SquaredLoss(X, Y), what this network is trained with")
+    if loss.options:
+        raise ValueError(
+            f"loss has {' and '.join(loss.options)}, which networks take that are linear maps; for this one pass "
+            "sf.SquaredLoss(X, Y), or to certify a torch.nn.Sequential with weight decay sf.TorchLoss(nn.MSELoss(), X, Y, "
+            "weight_decay=...)"
+        )
     if loss.samples is None:
         raise TypeError("loss knows only statistics of its data; this network needs the rows: sf.SquaredLoss(X, Y)")
     return SampleLoss(*loss.samples)
