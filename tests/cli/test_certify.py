@@ -83,6 +83,23 @@ def test_classes(run, classes: Path, arguments: list[str], facts: dict[str, obje
         assert problem["condition_number"] == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.parametrize("system", ["two-layer", "linear-resnet"])
+def test_ridge_tolerance_and_intercept(run, table: Path, system: str) -> None:
+    command = ["certify", system, "--data", table, "--inputs", "raw", "--targets", "raw"]
+    command += ["--l2", "0.5", "--rcond", "0.8", "--intercept"]
+    train = sf.data.load(table).train()
+    loss = sf.SquaredLoss(train.X, train.Y, l2=0.5, rcond=0.8, intercept=True)
+    assert loss.cut is not None and loss.cut.below > 0
+    record = run(*command, "--json").json
+    facts = {name: record["problem"][name] for name in ("l2", "intercept", "rank", "condition_number")}
+    condition = loss.smoothness / loss.strong_convexity
+    assert facts == {"l2": 0.5, "intercept": True, "rank": loss.cut.kept, "condition_number": condition}
+    assert record["certificate"]["reduced"] == loss.cut.to_dict()
+    out = " ".join(run(*command).out.split())
+    assert "squared + l2/2 ‖W‖² with l2 = 0.5, with an intercept" in out
+    assert loss.cut.text in out
+
+
 def test_default_width_grows_with_the_problem(run, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     np.save(tmp_path / "X.npy", random.standard_normal((600, 510)))
@@ -117,7 +134,10 @@ def test_mapped_arrays(run, tmp_path: Path) -> None:
         (["--start", "certifiable", "--std", "1"], "--std belongs to --start gaussian"),
         (["--moved", "0.1"], "--moved belongs to --start certifiable"),
         (["--start", "certifiable", "--width", "2"], "width is 2; there are n + m = 5 orthonormal rows"),
-        (["--l2", "0.1"], "--l2 belongs to --loss softmax"),
+        (["--loss", "softmax", "--rcond", "0.1"], "--rcond belongs to --loss squared"),
+        (["--loss", "softmax", "--intercept"], "--intercept belongs to --loss squared"),
+        (["--l2", "-1"], "l2 is -1.0"),
+        (["--rcond", "2"], "rcond is 2.0"),
         (["--loss", "softmax"], "no class labels"),
         (["--targets", "one-hot"], "no class labels"),
         (["--loss", "softmax", "--targets", "raw"], "does not go with --loss softmax"),

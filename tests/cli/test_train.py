@@ -8,11 +8,15 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 from programs import Program, wait_until
+from sklearn.linear_model import Ridge
 
 import surefoot as sf
 from surefoot._core import checkpoints, io
+from surefoot_check import Outcome
+from surefoot_check import check as check_run
 
 SLOW_STEP = ["--steps", "1e-9", "--max-iterations", "100000000"]
 
@@ -67,6 +71,27 @@ def test_evaluation_is_that_of_the_final_weights(run, table: Path, tmp_path: Pat
     assert scores["test_rmse"] == pytest.approx(float((error**2).mean().sqrt()), rel=1e-9)
     assert scores["test_r2"] == pytest.approx(1.0 - float((error**2).sum() / (spread**2).sum()), rel=1e-9)
     assert json.loads((out / "config.json").read_text())["evaluation"] == scores
+
+
+@pytest.mark.usefixtures("without_report")
+@pytest.mark.parametrize("system", ["two-layer", "linear-resnet"])
+def test_evaluation_adds_the_intercept(run, tmp_path: Path, system: str) -> None:
+    X = np.random.default_rng(1).standard_normal((40, 3))
+    np.savetxt(
+        tmp_path / "far.csv", np.column_stack([X, X @ [1.0, -2.0, 0.5] + 0.1 * X[:, 0] ** 2 + 30.0]), delimiter=","
+    )
+    raw = ["--inputs", "raw", "--targets", "raw", "--tolerance", "1e-12"]
+    command = ["train", system, "--data", tmp_path / "far.csv", "--width", "20", *raw, "--json"]
+    plain = run(*command, "--out", tmp_path / "plain").json["evaluation"]
+    scores = run(*command, "--out", tmp_path / "run", "--l2", "0.3", "--intercept").json["evaluation"]
+    data = sf.data.load(tmp_path / "far.csv")
+    train, test = data.train(), data.test()
+    model = Ridge(alpha=0.3).fit(train.X.numpy(), train.Y.numpy())
+    expected = model.score(test.X.numpy(), test.Y.numpy())
+    assert scores["optimum_test_r2"] == pytest.approx(expected, rel=1e-10)
+    assert scores["test_r2"] == pytest.approx(expected, rel=1e-4)
+    assert scores["test_r2"] > 0.9 and plain["test_r2"] < 0.0
+    assert check_run(tmp_path / "run").outcome is Outcome.ACCEPT
 
 
 @pytest.mark.usefixtures("without_report")

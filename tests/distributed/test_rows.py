@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +36,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Y = X @ generator.standard_normal((INPUTS, OUTPUTS)) + 0.1 * generator.standard_normal((N, OUTPUTS))
     np.save(directory / "X.npy", X)
     np.save(directory / "Y.npy", Y)
+    weights = np.abs(generator.standard_normal(N))
+    weights[:1000] = 0.0
+    np.save(directory / "weights.npy", weights)
     bad = X.copy()
     bad[N - 5, 2] = np.nan
     np.save(directory / "bad.npy", bad)
@@ -89,7 +93,15 @@ dist.init_process_group("gloo")
 mine = [slice(0, 1000), slice(1000, 4000), slice(4000, None)][rank]
 odd = rank == 1
 loss = sf.SquaredLoss.from_shards(X[mine], torch.from_numpy(np.array(Y[mine])))
-own = {"K": loss.smoothness, "mu": loss.strong_convexity, "optimal": loss.optimal_value, "W": loss.optimum.tolist()}
+def numbers_of(loss):
+    W = loss.optimum
+    K, mu, best = loss.smoothness, loss.strong_convexity, loss.optimal_value
+    return {"K": K, "mu": mu, "optimal": best, "W": W.tolist(), "b": loss.intercept(W).tolist()}
+
+own = numbers_of(loss)
+w = np.load(place / "weights.npy")  # 0 for all rows of rank 0
+options = {"l2": 2.0, "sample_weight": w[mine], "intercept": True}
+own["options"] = numbers_of(sf.SquaredLoss.from_shards(X[mine], Y[mine], **options))
 
 class Unreadable(np.memmap):
     def __getitem__(self, rows):
@@ -99,10 +111,11 @@ for name, x in (
     ("nan", np.load(place / "bad.npy", "r")[mine]),
     ("shape", X[mine][:, 0] if odd else X[mine]),
     ("columns", X[mine][:, :2] if odd else X[mine]),
+    ("weight", X[mine]),
     ("disk", X[mine].view(Unreadable) if odd else X[mine]),
 ):
     try:
-        sf.SquaredLoss.from_shards(x, Y[mine])
+        sf.SquaredLoss.from_shards(x, Y[mine], sample_weight=-w[mine] if name == "weight" else None)
     except ValueError as error:
         own[name] = str(error)
 print(json.dumps(own), flush=True)
@@ -113,6 +126,10 @@ def numbers(s):
 def program():
     found = {"size": team().size}
     found["mapped"] = numbers(reduce_rows(X, Y))
+    how = {"l2": 2.0, "intercept": True}
+    found["options"] = numbers_of(sf.SquaredLoss(X, Y, sample_weight=w, **how))
+    mapped = np.load(place / "weights.npy", "r")
+    found["mapped weights"] = numbers_of(sf.SquaredLoss(X, Y, sample_weight=mapped, **how)) == found["options"]
     found["again"] = numbers(reduce_rows(X, Y)) == found["mapped"]
     found["tensor"] = numbers(reduce_rows(X, torch.from_numpy(np.array(Y))))
     found["view"] = numbers(reduce_rows(X[100::2, ::-1], Y[100::2]))
@@ -162,6 +179,25 @@ def test_ranks_reduce_their_own_rows(rows: Path, job: list[subprocess.CompletedP
     assert found["gone"].startswith("FileNotFoundError")
 
 
+def test_options_reach_the_shares_of_a_file(rows: Path, job: list[subprocess.CompletedProcess[str]]) -> None:
+    found = json.loads(job[0].stdout.splitlines()[1])
+    assert found["mapped weights"]
+    close(found["options"], with_options(rows))
+
+
+def with_options(rows: Path) -> sf.SquaredLoss:
+    X, Y, w = (np.load(rows / f"{name}.npy") for name in ("X", "Y", "weights"))
+    return sf.SquaredLoss(X, Y, l2=2.0, sample_weight=w, intercept=True)
+
+
+def close(found: dict[str, Any], loss: sf.SquaredLoss) -> None:
+    assert found["K"] == pytest.approx(loss.smoothness, rel=ROUNDING)
+    assert found["mu"] == pytest.approx(loss.strong_convexity, rel=ROUNDING)
+    assert found["optimal"] == pytest.approx(loss.optimal_value, rel=1e-11)
+    assert np.allclose(found["W"], loss.optimum, rtol=0, atol=1e-12)
+    assert np.allclose(found["b"], loss.intercept(loss.optimum), rtol=0, atol=1e-12)
+
+
 def test_a_lost_rank_ends_the_program_on_all_others(job: list[subprocess.CompletedProcess[str]]) -> None:
     """None waits for the patience of 30 days."""
     assert [r.returncode for r in job] == [1, -signal.SIGKILL, 1], job
@@ -179,10 +215,9 @@ def test_ranks_with_rows_of_their_own_get_one_loss(rows: Path, job: list[subproc
     found = [json.loads(r.stdout.splitlines()[0]) for r in job]
     whole = sf.SquaredLoss(np.load(rows / "X.npy"), np.load(rows / "Y.npy"))
     assert found[0] == found[1] == found[2]
-    assert found[0]["K"] == pytest.approx(whole.smoothness, rel=ROUNDING)
-    assert found[0]["mu"] == pytest.approx(whole.strong_convexity, rel=ROUNDING)
-    assert found[0]["optimal"] == pytest.approx(whole.optimal_value, rel=1e-11)
-    assert np.allclose(found[0]["W"], whole.optimum, rtol=0, atol=1e-12)
+    close(found[0], whole)
+    close(found[0]["options"], with_options(rows))
+    assert "weights must be at least 0 (on rank 1)" in found[0]["weight"]
     assert f"X has nan at index ({N - 5 - 4000}, 2)" in found[0]["nan"]
     assert found[0]["nan"].endswith("(on rank 2)")
     assert "they must be (N, n)" in found[0]["shape"]

@@ -51,7 +51,10 @@ class Built:
             outputs = {"": self.net(X).reshape(len(X), -1)}
             problem = system_of(self.net).problem(self.net, self.loss)
             if isinstance(problem, LinearMapLoss):  # what its network is trained to
-                outputs["optimum_"] = X @ problem.optimum
+                outputs["optimum_"] = X @ problem.optimum + problem.intercept(problem.optimum)
+                if problem.has_intercept:
+                    W = self.net(torch.eye(problem.shape[0], dtype=X.dtype, device=X.device))
+                    outputs[""] = outputs[""] + problem.intercept(W)
         scores: dict[str, float] = {"test_rows": len(X)}
         for prefix, output in outputs.items():
             if self.table.classes is not None:

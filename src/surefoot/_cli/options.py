@@ -111,3 +111,28 @@ class Rows(Source):
             "auto takes the numbers where the data has any, else the classes."
         ),
     ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastSquares(Rows):
+    """Which data, and what its squared loss has beside the squares."""
+
+    l2: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Weight of the penalty l2/2 ‖W‖² of the linear map.",
+            help_behavior_hint="(default: 0)",
+        ),
+    ] = None
+    rcond: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Drop directions of the inputs whose singular values are at most this times the largest.",
+            help_behavior_hint="(default: max(rows, columns) times the rounding unit)",
+        ),
+    ] = None
+    intercept: Annotated[
+        bool, arg(help="Fit an intercept, too, which is not penalised; it is eliminated.", help_behavior_hint="")
+    ] = False

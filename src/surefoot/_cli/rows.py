@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from .. import data as datasets
-from .._core.losses import LinearMapLoss
-from .options import Rows
+from .._core.losses import LinearMapLoss, SquaredLoss
+from .options import LeastSquares, Rows
 from .screen import number
 
 IN_MEMORY = 4 << 30
@@ -136,22 +136,48 @@ def target_kind(data: datasets.Data, targets: str, of_classes: str = "") -> str:
     return "numbers"
 
 
+def squared(options: LeastSquares, table: Table) -> SquaredLoss:
+    """The squared loss of the train rows.
+
+    Raises:
+        TypeError, ValueError: as ``SquaredLoss``.
+    """
+    return SquaredLoss(
+        table.train.X,
+        table.train.Y,
+        l2=0.0 if options.l2 is None else options.l2,
+        rcond=options.rcond,
+        intercept=options.intercept,
+    )
+
+
 def table_facts(table: Table, loss: LinearMapLoss, name: str) -> dict[str, Any]:
     """Of rows and loss: n inputs, m outputs."""
     n, m = loss.shape
     condition = loss.smoothness / loss.strong_convexity if loss.strong_convexity > 0.0 else None
     rank = loss.reduced.shape[0]
-    return {**table.facts, "n": n, "m": m, "rank": rank, "loss": name, "condition_number": condition}
+    return {
+        **table.facts,
+        "n": n,
+        "m": m,
+        "rank": rank,
+        "loss": name,
+        "l2": loss.l2,
+        "intercept": loss.has_intercept,
+        "condition_number": condition,
+    }
 
 
 def rows_of(facts: Mapping[str, Any]) -> dict[str, str]:
     """Rows, loss and network, for people."""
     condition = facts["condition_number"]
+    penalty = f" + l2/2 ‖W‖² with l2 = {facts['l2']:g}" if facts["l2"] else ""
+    intercept = ", with an intercept" if facts["intercept"] else ""
     items = {
         "rows": f"{facts['train_rows']:,} to train on{held_out(facts)}",
         "inputs": inputs(facts),
         "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
-        "loss": f"{facts['loss']}, condition number κ = K/μ = {number(condition)}",
+        "loss": f"{facts['loss']}{penalty}{intercept}, condition number κ = K/μ = {number(condition)}",
         "network": facts["network"],
     }
     if condition is not None and condition > COLLINEAR and facts["inputs"] != "whiten":

@@ -98,9 +98,11 @@ class LinearMapLoss(Loss):
         optimum: W* (n, m); where it is not unique, the one of least norm. ``arrays`` holds that of the reduced problem.
         unique_optimum: whether the minimiser is unique on the reduced problem.
         basis: (n, r) orthonormal columns where X has rank r < n: all that training can change is Bᵀ W1. ``None`` otherwise.
+        l2: of the penalty l2/2 ‖W‖²_F that it contains.
     """
 
     quadratic: ClassVar[bool] = False
+    l2: float = 0.0
     shape: tuple[int, int]
     unique_optimum: bool = True
     smoothness: float
@@ -136,8 +138,13 @@ class LinearMapLoss(Loss):
     def gradient(self, W: Tensor) -> Tensor:
         """∇ℓ(W) (n, m)."""
 
+    @property
+    def has_intercept(self) -> bool:
+        """Whether an intercept was eliminated, which ``intercept`` gives."""
+        return self.cut is not None and self.cut.intercept
+
     def intercept(self, W: Tensor) -> Tensor:
-        """What predictions add to XW: the best intercept b (m,) where the loss was given without one; else 0."""
+        """What predictions add to XW: the best intercept b (m,) where one was eliminated, else 0."""
         return self._check(W).new_zeros(self.shape[1])
 
     def restrict(self, W: Tensor) -> Tensor:
@@ -242,7 +249,7 @@ class SquaredLoss(QuadraticLoss):
         sample_weight: (N,), at least 0: w, by which the squares are weighted. Rows of weight 0 are dropped.
         intercept: add an intercept b (m,) to f, not penalised, and eliminate it: the loss is the least over b, that of X and Y
             less their weighted means (Frisch, Waugh and Lovell). ``intercept(W)`` is the best b; predict with
-            ``net(X) + loss.intercept(net.end_to_end)``.
+            ``net(X) + loss.intercept(net.end_to_end())``.
 
     Raises:
         TypeError: integer, half-precision or complex data; an option of another kind.
@@ -323,6 +330,7 @@ class SquaredLoss(QuadraticLoss):
     def _set(self, statistics: LeastSquaresStatistics) -> None:
         self.statistics = statistics
         self.basis, self.cut = statistics.basis, statistics.cut
+        self.l2 = 0.0 if self.cut is None else self.cut.l2
         self.shape = (statistics.columns, statistics.target.shape[1])
         self.optimal_value = statistics.offset
         self.smoothness, self.strong_convexity = _constants(("X", "Y"), statistics.design, statistics.target)

@@ -35,8 +35,8 @@ class SampleLoss(Loss):
         return {"X": self.X.contiguous(), "Y": self.Y.contiguous()}
 
 
-def sample_loss(loss: object) -> SampleLoss:
-    """The loss, for a system that needs its samples.
+def sample_loss(loss: object, alternative: str = "") -> SampleLoss:
+    """The loss, for a system that needs its samples; ``alternative`` is what else it takes that has a penalty.
 
     Raises:
         TypeError: another kind of loss, or a squared loss of statistics only.
@@ -48,9 +48,8 @@ def sample_loss(loss: object) -> SampleLoss:
         raise TypeError(f"loss is {kind_of(loss)}; pass sf.SquaredLoss(X, Y), what this network is trained with")
     if loss.options:
         raise ValueError(
-            f"loss has {' and '.join(loss.options)}, which networks take that are linear maps; for this one pass "
-            "sf.SquaredLoss(X, Y), or to certify a torch.nn.Sequential with weight decay sf.TorchLoss(nn.MSELoss(), X, Y, "
-            "weight_decay=...)"
+            f"loss has {' and '.join(loss.options)}, which only networks take that are linear maps; for this one pass "
+            f"sf.SquaredLoss(X, Y){alternative}"
         )
     if loss.samples is None:
         raise TypeError("loss knows only statistics of its data; this network needs the rows: sf.SquaredLoss(X, Y)")

@@ -87,7 +87,9 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             require_smooth(layers)
             return NetworkObjective(loss, *table(layers), frozen)
         _require_loss(loss)
-        samples = sample_loss(loss)
+        samples = sample_loss(
+            loss, ", or with a penalty of the weights sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay=...)"
+        )
         _require_fit(layers, samples.X, samples.Y.shape[1])
         multiple = loss.multiple if isinstance(loss, NetworkLoss) else Fraction(1)
         return NetworkLoss(samples.X, samples.Y, *table(layers), frozen, multiple)

@@ -8,15 +8,15 @@ from typing import Annotated, Any, ClassVar, Literal
 from tyro.conf import arg
 
 from .._cli.built import Built, Question, at_least_one, check_seed
-from .._cli.options import Rows, certify_exits, train_exits
-from .._cli.rows import load, rows_of, table_facts
+from .._cli.options import LeastSquares, certify_exits, train_exits
+from .._cli.rows import load, rows_of, squared, table_facts
 from .._cli.training import Certifying, Training
 from .._core.losses import SquaredLoss
 from .network import LinearResNet, sufficient_alpha
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformed(Rows, Question):
+class Transformed(LeastSquares, Question):
     """Which data, which fixed transformations, which theorem."""
 
     system: ClassVar[str] = "linear-resnet"
@@ -97,7 +97,7 @@ def _built(options: Transformed) -> Built:
             raise ValueError(f"--{name} belongs to --transform {owner}; leave it out, or choose that transform")
     at_least_one("--depth", options.depth)
     table = load(options)
-    loss = SquaredLoss(table.train.X, table.train.Y)
+    loss = squared(options, table)
     d, k = loss.shape
     default = max(1000, 2 * (d + k)) if transform == "gaussian" else d + k
     width = options.width if options.width is not None else default

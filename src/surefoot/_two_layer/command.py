@@ -11,11 +11,11 @@ from tyro.conf import arg
 
 from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.errors import NoCertificate
-from .._cli.options import Rows, certify_exits, train_exits
-from .._cli.rows import load, rows_of, table_facts
+from .._cli.options import LeastSquares, certify_exits, train_exits
+from .._cli.rows import load, rows_of, squared, table_facts
 from .._cli.training import Certifying, Training
 from .._core.certificate import NotCertifiable
-from .._core.losses import LinearMapLoss, SquaredLoss
+from .._core.losses import LinearMapLoss
 from .._core.softmax import SoftmaxRegression
 from .._report.wording import share
 from .network import TwoLayerLinear
@@ -23,16 +23,22 @@ from .start import movement
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoLayer(Rows, Question):
+class TwoLayer(LeastSquares, Question):
     """Which data and loss, which initial weights, which theorem."""
 
     system: ClassVar[str] = "two-layer"
     loss: Annotated[
         Literal["squared", "softmax"],
-        arg(help="½‖XW - Y‖², or the softmax cross-entropy of the classes with an l2 penalty."),
+        arg(help="½‖XW - Y‖², or the mean softmax cross-entropy of the classes."),
     ] = "squared"
-    l2: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 1e-3 with softmax)")] = None
-    """Weight of the softmax loss's penalty."""
+    l2: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="Weight of the penalty l2/2 ‖W‖² of the linear map.",
+            help_behavior_hint="(default: 0; 1e-3 with softmax)",
+        ),
+    ] = None
     width: Annotated[
         int | None,
         arg(
@@ -99,15 +105,16 @@ class Train(Training, TwoLayer):
 
 def _built(options: TwoLayer) -> Built:
     check_seed(options.seed)
+    chosen = (f"start {options.start}", f"loss {options.loss}")
     for name, value, owner in (
-        ("std", options.std, "gaussian"),
-        ("scale", options.scale, "certifiable"),
-        ("moved", options.moved, "certifiable"),
+        ("std", options.std, "start gaussian"),
+        ("scale", options.scale, "start certifiable"),
+        ("moved", options.moved, "start certifiable"),
+        ("rcond", options.rcond, "loss squared"),
+        ("intercept", options.intercept or None, "loss squared"),
     ):
-        if value is not None and options.start != owner:
-            raise ValueError(f"--{name} belongs to --start {owner}; leave it out, or choose that start")
-    if options.l2 is not None and options.loss != "softmax":
-        raise ValueError("--l2 belongs to --loss softmax; leave it out, or choose that loss")
+        if value is not None and owner not in chosen:
+            raise ValueError(f"--{name} belongs to --{owner}; leave it out, or choose that {owner.split()[0]}")
     table = load(options, options.loss if options.loss == "softmax" else "")
     loss: LinearMapLoss
     if options.loss == "softmax":
@@ -116,7 +123,7 @@ def _built(options: TwoLayer) -> Built:
         labels = torch.searchsorted(table.classes, table.train.labels)
         loss = SoftmaxRegression(table.train.X, labels, l2, len(table.classes))
     else:
-        loss = SquaredLoss(table.train.X, table.train.Y)
+        loss = squared(options, table)
     facts = table_facts(table, loss, options.loss)
     net, own, drawn = _network(options, loss, facts)
     facts |= {
