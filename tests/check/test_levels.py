@@ -24,7 +24,7 @@ from surefoot_check.systems import SYSTEMS
 from surefoot_check.verdict import Outcome, lines
 
 LEVELS = ("fast", "exact")
-TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
+TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp", "completion")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ Lines = list[str]
 RULES = ("certified-bb", "contraction", "sharp", "exact-line-search", "barzilai-borwein", "polyak", "backtracking")
 RESNETS = ("local", "gd", "start")
 MADE = (*RULES, *RESNETS, "constant step", "deficient", "narrow", "long")
-TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "sharp", "sensing", "softmax")
+TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "sharp", "completion", "sensing", "softmax")
 
 
 def descend(net: Any, loss: Any, path: Path, steps: Any = None, theorem: str | None = None, **options: Any) -> sf.Run:

@@ -21,7 +21,7 @@ from surefoot_check.checker import check
 from surefoot_check.two_layer.constants import DIRECTIONS
 from surefoot_check.verdict import Outcome, Report, lines
 
-TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp")
+TWO_LAYER = ("drift", "phases", "contraction", "constant", "corrected", "softmax", "sensing", "sharp", "completion")
 OTHERS = [(system, name) for system, corpus in CORPORA.items() for name in corpus.CASES]
 OF_A_THEOREM_BEFORE = {
     "linear-resnet": ("start", "duplicated"),

@@ -341,6 +341,27 @@ case("labels out of range", edit("problem.safetensors", "labels", lambda A: A + 
 case("labels negative", edit("problem.safetensors", "labels", lambda A: A - 1), "softmax")
 case("labels are floats", edit("problem.safetensors", "labels", lambda A: A.astype(np.float64)), "softmax")
 
+OBSERVED = ("rows", "columns", "values", "counts", "shape")
+for _name in OBSERVED:
+    case(f"{_name} missing", lambda run, n=_name: run.problem.pop(n), "completion")
+    for _text in ("is float32", "is transposed", "has another row", "is empty"):
+        case(f"{_name} {_text}", edit("problem.safetensors", _name, MALFORMED[_text]), "completion")
+    if _name != "values":
+        case(f"{_name} in floats", edit("problem.safetensors", _name, lambda A: A.astype(np.float64)), "completion")
+        case(f"{_name} negative", edit("problem.safetensors", _name, lambda A: -A - 1), "completion")
+        case(f"{_name} beyond all", edit("problem.safetensors", _name, lambda A: A + (1 << 62)), "completion")
+for _name in ("rows", "columns"):
+    case(f"{_name} out of range", edit("problem.safetensors", _name, lambda A: A + 1), "completion")
+    case(f"{_name} in another order", edit("problem.safetensors", _name, lambda A: A[::-1].copy()), "completion")
+    case(f"{_name} all the same", edit("problem.safetensors", _name, np.zeros_like), "completion")
+case("values tripled", edit("problem.safetensors", "values", lambda A: 3.0 * A), "completion")
+case("values have a NaN", edit("problem.safetensors", "values", with_nan), "completion")
+case("values of other entries", edit("problem.safetensors", "values", lambda A: -A), "completion")
+case("counts doubled", edit("problem.safetensors", "counts", lambda A: 2 * A), "completion")
+case("counts zero", edit("problem.safetensors", "counts", lambda A: A - 1), "completion")
+case("shape larger", edit("problem.safetensors", "shape", lambda A: A + 1), "completion")
+case("an optimum", lambda run: put(run.problem, ("optimum",), np.zeros((3, 2))), "completion")
+
 # checkpoints, final weights and phases
 FINAL = "final.safetensors"
 
