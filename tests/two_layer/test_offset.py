@@ -71,3 +71,49 @@ def test_a_certified_run_is_checked_at_both_levels_and_replayed(tmp_path: Path) 
 def test_a_map_that_does_not_fit_is_refused(offset: object, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         sf.SoftmaxRegression(X, LABELS, 0.1, 2, offset=offset)
+
+
+Y = normal(20, 2, seed=4)
+OPTIONS: dict[str, dict[str, object]] = {
+    "alone": {},
+    "a ridge": {"l2": 0.3},
+    "weights": {"sample_weight": torch.linspace(0.0, 2.0, 20, dtype=torch.float64)},
+    "an intercept": {"intercept": True},
+    "everything": {"l2": 0.3, "intercept": True, "sample_weight": torch.linspace(0.5, 2.0, 20, dtype=torch.float64)},
+}
+
+
+@pytest.mark.parametrize("rows", [20, 2], ids=["tall", "two rows"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+def test_the_squared_loss_is_that_of_the_targets_that_remain(options: dict[str, object], rows: int) -> None:
+    options = {k: v[-rows:] if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+    X_, Y_ = X[-rows:], Y[-rows:]
+    loss = sf.SquaredLoss(X_, Y_, offset=FIXED, **options)  # type: ignore[arg-type]
+    other = sf.SquaredLoss(X_, Y_ - X_ @ FIXED, **options)  # type: ignore[arg-type]
+    assert loss.optimal_value == pytest.approx(other.optimal_value, rel=1e-12, abs=1e-13)
+    torch.testing.assert_close(loss.optimum, other.optimum, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(loss.intercept(FIXED), other.intercept(FIXED), rtol=1e-11, atol=1e-11)
+    assert loss.value(FIXED) == pytest.approx(other.value(FIXED), rel=1e-12)
+    assert (loss.smoothness, loss.strong_convexity) == (other.smoothness, other.strong_convexity)
+    assert loss.cut is not None and "a fixed map W0 subtracted" in loss.cut.text
+    assert other.cut is None or "fixed map" not in other.cut.text
+
+
+def test_an_adapter_of_a_trained_map_learns_only_what_is_missing(tmp_path: Path) -> None:
+    """Beside the minimiser of other data, the sum of both maps is the minimiser of these."""
+    loss, plain = sf.SquaredLoss(X, Y, offset=FIXED), sf.SquaredLoss(X, Y)
+    net = sf.nn.TwoLayerLinear.gaussian(3, 2, 12, seed=3)
+    run = sf.descend(net, loss, tolerance=1e-12, directory=tmp_path / "run", progress=False)
+    assert run.certified and run.audit().holds and "fixed map" in str(run.certificate)
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+    torch.testing.assert_close(FIXED + net.end_to_end().detach(), plain.optimum, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="loss has offset, which only networks take that are linear maps"):
+        sf.certify(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).double(), loss)
+
+
+def test_blocks_take_a_fixed_map_too() -> None:
+    blocks = [(X[:7], Y[:7]), (X[7:], Y[7:])]
+    loss = sf.SquaredLoss.from_blocks(blocks, offset=FIXED)
+    torch.testing.assert_close(loss.optimum, sf.SquaredLoss(X, Y, offset=FIXED).optimum)
+    with pytest.raises(ValueError, match=r"offset has shape \(2, 3\); W0 of X \(W0 \+ W\) must have \(3, 2\)"):
+        sf.SquaredLoss.from_blocks(blocks, offset=FIXED.T)

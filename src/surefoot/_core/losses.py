@@ -44,17 +44,6 @@ def check_scale(name: str, largest: float) -> None:
         )
 
 
-def check_offset(offset: Tensor, shape: tuple[int, int], device: torch.device) -> None:
-    """Raise ``ValueError`` for a fixed map W0 that does not fit a loss of this shape on this device."""
-    if tuple(offset.shape) != shape:
-        raise ValueError(
-            f"offset has shape {tuple(offset.shape)}; W0 of X (W0 + W) must have {shape} (inputs, outputs): of a torch.nn.Linear "
-            "pass layer.weight.T"
-        )
-    if offset.device != device:
-        raise ValueError(f"offset is on {offset.device} and X on {device}; move one of them")
-
-
 def _constants(names: tuple[str, str], design: Tensor, target: Tensor) -> tuple[float, float]:
     """K and μ of ½‖design V - target‖²."""
     s = torch.linalg.svdvals(design)
@@ -250,6 +239,8 @@ class SquaredLoss(QuadraticLoss):
         intercept: add an intercept b (m,) to f, not penalised, and eliminate it: the loss is the least over b, that of X and Y
             less their weighted means (Frisch, Waugh and Lovell). ``intercept(W)`` is the best b; predict with
             ``net(X) + loss.intercept(net.end_to_end())``.
+        offset: W0 (n, m), a fixed map to which the network's is added, as in low-rank adapters W0 + BA: f(x) = x(W0 + W), and the
+            targets that remain are Y - XW0. The penalty is of W alone; predict with ``X @ W0 + net(X)``.
 
     Raises:
         TypeError: integer, half-precision or complex data; an option of another kind.
@@ -272,21 +263,34 @@ class SquaredLoss(QuadraticLoss):
         rcond: float | None = None,
         sample_weight: Any = None,
         intercept: bool = False,
+        offset: Any = None,
     ) -> None:
-        how = reduction(l2, rcond, intercept)
+        how = reduction(l2, rcond, intercept, offset)
         x, y, weights = _weighted(X, Y, sample_weight)
         self._set(reduce_rows(x, y, weights, how))
-        given = {"l2": how.l2, "rcond": rcond, "sample_weight": weights is not None, "intercept": how.intercept}
+        given = {
+            "l2": how.l2,
+            "rcond": rcond,
+            "sample_weight": weights is not None,
+            "intercept": how.intercept,
+            "offset": offset is not None,
+        }
         self.options = tuple(name for name, value in given.items() if value)
         self.samples = None if self.options else (x, y)
 
     @classmethod
     def from_blocks(
-        cls, blocks: Iterable[Block], *, l2: float = 0.0, rcond: float | None = None, intercept: bool = False
+        cls,
+        blocks: Iterable[Block],
+        *,
+        l2: float = 0.0,
+        rcond: float | None = None,
+        intercept: bool = False,
+        offset: Any = None,
     ) -> SquaredLoss:
         """The loss of the stacked rows of all blocks (X_i (N_i, n), Y_i (N_i, m)) or (X_i, Y_i, w_i (N_i,)) with their weights;
         each block is read once."""
-        return cls.from_statistics(reduce_blocks(blocks, reduction(l2, rcond, intercept)))
+        return cls.from_statistics(reduce_blocks(blocks, reduction(l2, rcond, intercept, offset)))
 
     @classmethod
     def from_shards(
@@ -299,6 +303,7 @@ class SquaredLoss(QuadraticLoss):
         rcond: float | None = None,
         sample_weight: Any = None,
         intercept: bool = False,
+        offset: Any = None,
     ) -> SquaredLoss:
         """The loss of the rows of all ranks of a process group, stacked in rank order. Each rank calls this with rows of its own;
         only factors of (n + m)² numbers travel, and every rank gets the loss.
@@ -306,14 +311,14 @@ class SquaredLoss(QuadraticLoss):
         Args:
             X, Y: the rows of this rank, (N_r, n) and (N_r, m) or (N_r,), in memory or memory-mapped.
             group: by default the world; it needs a backend for the CPU, such as gloo.
-            l2, rcond, intercept: as the constructor has them, the same on every rank.
+            l2, rcond, intercept, offset: as the constructor has them, the same on every rank.
             sample_weight: of the rows of this rank.
 
         Raises:
             RuntimeError: no process group is initialised.
             ValueError: on every rank, where the rows of one cannot be used.
         """
-        how = reduction(l2, rcond, intercept)
+        how = reduction(l2, rcond, intercept, offset)
 
         def own() -> Triangle:
             return triangle(row_blocks(*_weighted(X, Y, sample_weight)), intercept=how.intercept)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .losses import SCALE, LinearMapLoss, check_offset, check_scale
-from .validate import class_numbers, nonnegative, positive_integer, real
+from .losses import SCALE, LinearMapLoss, check_scale
+from .validate import class_numbers, fits_map, nonnegative, positive_integer, real
 
 LARGEST = 1 << 31
 """Largest number of probabilities, rows times classes."""
@@ -66,7 +66,7 @@ class SoftmaxRegression(LinearMapLoss):
         self.smoothness = top * top / (2 * len(self.X)) + self.l2
         self.strong_convexity = self.l2
         if fixed is not None:
-            check_offset(fixed, self.shape, self.X.device)
+            fits_map(fixed, self.shape, self.X.device)
             self._add(self.X @ fixed)
 
     @classmethod

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .validate import as_tensor, finite, nonnegative, positive
+from .validate import as_tensor, finite, fits_map, nonnegative, positive, real
 
 BLOCK_BYTES = 64 << 20
 """Size of one block of rows in float64."""
@@ -29,18 +29,20 @@ class Reduction:
         l2: λ of the penalty λ/2 ‖W‖²_F, n rows √λ I below X and rows of 0 below Y.
         rcond: singular values of at most this times the largest are dropped; ``None``: max(N, n) eps.
         intercept: whether one is eliminated.
+        offset: W0 (n, m), a fixed map that is subtracted: the targets become Y - XW0. The penalty is of what is added to it.
     """
 
     l2: float = 0.0
     rcond: float | None = None
     intercept: bool = False
+    offset: Tensor | None = None
 
 
 PLAIN = Reduction()
 """Rows as they are, to their numerical rank."""
 
 
-def reduction(l2: Any, rcond: Any, intercept: Any) -> Reduction:
+def reduction(l2: Any, rcond: Any, intercept: Any, offset: Any = None) -> Reduction:
     """The ``Reduction``.
 
     Raises:
@@ -55,7 +57,7 @@ def reduction(l2: Any, rcond: Any, intercept: Any) -> Reduction:
         given, rcond = rcond, positive("rcond", rcond, wanted)
         if rcond >= 1.0:
             raise ValueError(f"rcond is {given!r}; it must be {wanted}")
-    return Reduction(l2, rcond, bool(intercept))
+    return Reduction(l2, rcond, bool(intercept), None if offset is None else real("offset", offset, 2))
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Cut:
         rows, rows_dropped: how many there were, and how many were dropped because their weight is 0.
         intercept: whether one was eliminated.
         l2: of the penalty that the stored arrays contain.
+        offset: whether a fixed map was subtracted.
     """
 
     directions: int
@@ -90,6 +93,7 @@ class Cut:
     rows_dropped: int = 0
     intercept: bool = False
     l2: float = 0.0
+    offset: bool = False
 
     @property
     def text(self) -> str:
@@ -113,6 +117,8 @@ class Cut:
             parts.append(
                 "an intercept eliminated, by centring X and Y: the optimal value, and every gap, is with the best intercept"
             )
+        if self.offset:
+            parts.append("a fixed map W0 subtracted: the targets are Y - X W0, and the network is what is added to W0")
         if self.l2:
             parts.append(f"the penalty of l2 = {self.l2:g} stored as rows: the optimal value contains it")
         return "; ".join(parts)
@@ -350,6 +356,11 @@ def statistics_of(rows: Triangle, how: Reduction = PLAIN) -> LeastSquaresStatist
         if means is not None:
             fault = "constant; an intercept fits all that is known of Y: pass at least two different rows"
         raise ValueError(f"X is {fault}")
+    if how.offset is not None:
+        # on the right factor of [X Y] as on its rows
+        fits_map(how.offset, (n, R.shape[1] - n), R.device)
+        R = torch.cat([R[:, :n], R[:, n:] - R[:, :n] @ how.offset], 1)
+        means = None if means is None else (means[0], means[1] - means[0] @ how.offset)
     compressed = rows.compressed
     if how.l2:
         ridge = torch.zeros(n, R.shape[1], dtype=R.dtype, device=R.device)
@@ -369,6 +380,7 @@ def statistics_of(rows: Triangle, how: Reduction = PLAIN) -> LeastSquaresStatist
         rows_dropped=rows.dropped,
         intercept=how.intercept,
         l2=how.l2,
+        offset=how.offset is not None,
     )
     return replace(statistics, cut=cut if cut.text else None, means=means)
 

@@ -130,6 +130,17 @@ def network_weight(name: str, W: Tensor) -> None:
         raise ValueError(f"{name} has non-finite entries; use finite weights")
 
 
+def fits_map(offset: Tensor, shape: tuple[int, int], device: torch.device) -> None:
+    """Raise ``ValueError`` for a fixed map W0 that does not fit a loss of this shape on this device."""
+    if tuple(offset.shape) != shape:
+        raise ValueError(
+            f"offset has shape {tuple(offset.shape)}; W0 of X (W0 + W) must have {shape} (inputs, outputs): of a torch.nn.Linear "
+            "pass layer.weight.T"
+        )
+    if offset.device != device:
+        raise ValueError(f"offset is on {offset.device} and X on {device}; move one of them")
+
+
 def require_trained(net: nn.Module) -> None:
     """Raise ``ValueError`` for a frozen weight of a network that is trained as a whole."""
     for name, parameter in net.named_parameters():
