@@ -100,6 +100,19 @@ def test_ridge_tolerance_and_intercept(run, table: Path, system: str) -> None:
     assert loss.cut.text in out
 
 
+def test_rows_with_missing_values(run, table: Path) -> None:
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines[:3], "1,,2,3,4", *lines[3:]]))
+    refused = run("certify", "two-layer", "--data", table)
+    assert refused.code == 2 and "line 4, column 2: missing value" in refused.err
+    outcome = run("certify", "two-layer", "--data", table, "--missing", "drop", "--json")
+    assert (outcome.code, outcome.json["problem"]["prepared"]) == (
+        0,
+        "1 of 41 rows dropped, which have a missing value",
+    )
+    assert outcome.json["problem"]["train_rows"] == 32
+
+
 def test_default_width_grows_with_the_problem(run, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     np.save(tmp_path / "X.npy", random.standard_normal((600, 510)))

@@ -61,6 +61,27 @@ def test_csv_errors(table, text, message):
         load(table(text))
 
 
+def test_csv_rows_with_missing_values_are_dropped_where_that_is_asked_for(table):
+    path = table("a,b,c\n1,2,0\n?,3,1\n4,NA,0\n5,6,\n7,8,1\n")
+    data = load(path, missing="drop", test_fraction=0)
+    assert data.X.tolist() == [[1, 2], [7, 8]] and data.Y.tolist() == [[0], [1]] and data.labels.tolist() == [0, 1]
+    assert data.notes == ("3 of 5 rows dropped, which have a missing value",)
+    with pytest.raises(DataError, match=r"line 3, column 1 \('a'\): missing value"):
+        load(path, missing="error")
+    assert load(table("1,2\n3,4\n"), missing="drop").notes == ()
+    with pytest.raises(DataError, match="each of the 2 rows has a missing value"):
+        load(table("1,\n,4\n"), missing="drop")
+    with pytest.raises(DataError, match="line 2, column 1: 'red' is not a number"):
+        load(table("1,2\nred,4\n"), missing="drop")
+
+
+def test_missing_values_are_of_tables(table):
+    with pytest.raises(DataError, match="missing='drop' is for tables"):
+        load("diabetes", missing="drop")
+    with pytest.raises(DataError, match="missing is 'skip'; expected 'error' or 'drop'"):
+        load(table("1,2\n3,4\n"), missing="skip")
+
+
 def test_csv_in_another_encoding(table):
     with pytest.raises(DataError, match=r"not UTF-8 text \(byte 3\)"):
         load(table("a,bé\n1,2\n", "latin-1"))

@@ -91,6 +91,10 @@ class Source:
             "images.gz,labels.gz (IDX), matrix.mtx, or a folder of images.",
         ),
     ] = "digits"
+    missing: Annotated[
+        Literal["error", "drop"],
+        arg(help="What becomes of a row of a CSV table with a missing value: an error, or the row is dropped."),
+    ] = "error"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +118,7 @@ class Rows(Source):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeastSquares(Rows):
+class LinearFit(Rows):
     """Which data, and what its squared loss has beside the squares."""
 
     l2: Annotated[

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import data as datasets
 from .._core.losses import LinearMapLoss, SquaredLoss
-from .options import LeastSquares, Rows
+from .options import LinearFit, Rows
 from .screen import number
 
 IN_MEMORY = 4 << 30
@@ -58,7 +58,7 @@ def load(options: Rows, of_classes: str = "") -> Table:
     Raises:
         ValueError: data that cannot be used this way, or options that contradict each other.
     """
-    source = datasets.load(options.data)
+    source = datasets.load(options.data, missing=options.missing)
     table, columns = scaled(source, options.inputs)
     kind = target_kind(table, options.targets, of_classes)
     offset = torch.zeros(1, dtype=torch.float64)
@@ -136,7 +136,7 @@ def target_kind(data: datasets.Data, targets: str, of_classes: str = "") -> str:
     return "numbers"
 
 
-def squared(options: LeastSquares, table: Table) -> SquaredLoss:
+def squared(options: LinearFit, table: Table) -> SquaredLoss:
     """The squared loss of the train rows.
 
     Raises:

@@ -22,11 +22,12 @@ _LONGEST_LINE = 1 << 25  # a million columns
 _MISSING = frozenset({"", "?", "-", "na", "n/a", "nan", "null", "none"})
 
 
-def load_csv(path: Path, split_seed: int, test_fraction: float) -> Data:
+def load_csv(path: Path, split_seed: int, test_fraction: float, drop_missing: bool = False) -> Data:
     """Read features X and a target Y (N, 1) from a table with at least two columns.
 
     The first row is a header where none of its cells is a number. A last column written in whole numbers
-    throughout serves as class labels too. Blank lines are skipped.
+    throughout serves as class labels too. Blank lines are skipped, and so are rows with a missing value where
+    ``drop_missing`` says so; a note counts them.
 
     Raises:
         DataError: not UTF-8 text, no data rows, one column, ragged rows, or a cell that is missing, not a
@@ -36,7 +37,7 @@ def load_csv(path: Path, split_seed: int, test_fraction: float) -> Data:
     rows: list[list[float]] = []
     whole_targets = True
     first = True
-    width = 0
+    width = dropped = 0
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(_lines(file, path), strict=True)
@@ -57,12 +58,17 @@ def load_csv(path: Path, split_seed: int, test_fraction: float) -> Data:
                         continue
                 if len(cells) != width:
                     raise DataError(f"{place}: {len(cells)} cells, but the first row has {width}")
+                if drop_missing and any(cell.lower() in _MISSING for cell in cells):
+                    dropped += 1
+                    continue
                 rows.append([_number(cell, column, header, place) for column, cell in enumerate(cells)])
                 whole_targets = whole_targets and _INTEGER.fullmatch(cells[-1]) is not None
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save the table as UTF-8") from error
     except csv.Error as error:
         raise DataError(f"{path}: not a CSV table ({error})") from error
+    if dropped and not rows:
+        raise DataError(f"{path}: each of the {dropped} rows has a missing value; fill them in")
     if not rows:
         raise DataError(f"{path}: {'only a header' if header else 'empty'}; expected at least one row of numbers")
     table = torch.tensor(rows, dtype=torch.float64)
@@ -74,6 +80,7 @@ def load_csv(path: Path, split_seed: int, test_fraction: float) -> Data:
         split=holdout(len(Y), test_fraction, split_seed),
         name=path.name,
         feature_names=tuple(header[:-1]) if header else None,
+        notes=(f"{dropped} of {dropped + len(rows)} rows dropped, which have a missing value",) if dropped else (),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from pathlib import Path
+from typing import Literal
 
 from .bundled import load_bundled, names
 from .csv_table import load_csv
@@ -21,7 +22,13 @@ _FORMATS = (
 )
 
 
-def load(source: str | os.PathLike[str], *, split_seed: int = 0, test_fraction: float = 0.2) -> Data:
+def load(
+    source: str | os.PathLike[str],
+    *,
+    split_seed: int = 0,
+    test_fraction: float = 0.2,
+    missing: Literal["error", "drop"] = "error",
+) -> Data:
     """Load a data set by name or from a file or folder.
 
     Sources:
@@ -45,6 +52,8 @@ def load(source: str | os.PathLike[str], *, split_seed: int = 0, test_fraction: 
         split_seed: seed of the split, for sources with targets or labels but no split of their own.
         test_fraction: fraction of test rows in that split, in [0, 1); 0 gives no split. The split is
             stratified where there are labels only. `.npy`, `.mtx` and photographs never get one.
+        missing: of `"table.csv"`, what becomes of a row with an empty cell, or one of `?`, `-`, `NA`, `n/a`, `nan`, `null`,
+            `none`: an error, or the row is dropped (`notes` counts them). Other formats have no missing values.
 
     Returns:
         The data, in float64 (except for a memory-mapped X) on the CPU.
@@ -57,7 +66,11 @@ def load(source: str | os.PathLike[str], *, split_seed: int = 0, test_fraction: 
     """
     if isinstance(test_fraction, bool) or not 0 <= test_fraction < 1:
         raise DataError(f"test_fraction is {test_fraction!r}; expected a number in [0, 1)")
+    if missing not in ("error", "drop"):
+        raise DataError(f"missing is {missing!r}; expected 'error' or 'drop'")
     text = os.fspath(source)
+    if missing == "drop" and _kind(Path(text)) != "csv":
+        raise DataError(f"{text}: missing='drop' is for tables ('table.csv'); drop the rows of {text} before")
     if text in names():
         return load_bundled(text, split_seed, test_fraction)
     path, second, prefix = _parts(text)
@@ -77,7 +90,7 @@ def load(source: str | os.PathLike[str], *, split_seed: int = 0, test_fraction: 
     if kind == "idx":
         return load_idx(path, second, split_seed, test_fraction)
     if kind == "csv":
-        return load_csv(path, split_seed, test_fraction)
+        return load_csv(path, split_seed, test_fraction, missing == "drop")
     if kind == "mtx":
         return load_mtx(path)
     raise DataError(f"{path}: the format {path.suffix!r} is not known; expected {_FORMATS}")

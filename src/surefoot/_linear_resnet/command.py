@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from tyro.conf import arg
 
 from .._cli.built import Built, Question, at_least_one, check_seed
-from .._cli.options import LeastSquares, certify_exits, train_exits
+from .._cli.options import LinearFit, certify_exits, train_exits
 from .._cli.rows import load, rows_of, squared, table_facts
 from .._cli.training import Certifying, Training
 from .._core.losses import SquaredLoss
@@ -16,7 +16,7 @@ from .network import LinearResNet, sufficient_alpha
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformed(LeastSquares, Question):
+class Transformed(LinearFit, Question):
     """Which data, which fixed transformations, which theorem."""
 
     system: ClassVar[str] = "linear-resnet"

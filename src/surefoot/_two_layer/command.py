@@ -11,7 +11,7 @@ from tyro.conf import arg
 
 from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.errors import NoCertificate
-from .._cli.options import LeastSquares, certify_exits, train_exits
+from .._cli.options import LinearFit, certify_exits, train_exits
 from .._cli.rows import load, rows_of, squared, table_facts
 from .._cli.training import Certifying, Training
 from .._core.certificate import NotCertifiable
@@ -23,7 +23,7 @@ from .start import movement
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoLayer(LeastSquares, Question):
+class TwoLayer(LinearFit, Question):
     """Which data and loss, which initial weights, which theorem."""
 
     system: ClassVar[str] = "two-layer"
