@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -18,6 +19,8 @@ from .._core.certificate import NotCertifiable
 from .._core.losses import LinearMapLoss
 from .._core.softmax import SoftmaxRegression
 from .._report.wording import share
+from .command_ratings import RANK
+from .command_ratings import built as ratings
 from .network import TwoLayerLinear
 from .start import movement
 
@@ -28,8 +31,11 @@ class TwoLayer(LinearFit, Question):
 
     system: ClassVar[str] = "two-layer"
     loss: Annotated[
-        Literal["squared", "softmax"],
-        arg(help="½‖XW - Y‖², or the mean softmax cross-entropy of the classes."),
+        Literal["squared", "softmax", "completion"],
+        arg(
+            help="½‖XW - Y‖²; the mean softmax cross-entropy of the classes; or completion, half the squares of the observed "
+            "entries of a matrix, from a table of three columns: row, column and value, such as user, item and rating."
+        ),
     ] = "squared"
     l2: Annotated[
         float | None,
@@ -44,7 +50,8 @@ class TwoLayer(LinearFit, Question):
         arg(
             metavar="INT",
             help="Width h. From inputs + outputs on, random weights almost surely fulfil the default theorem.",
-            help_behavior_hint="(default: 1000, or 2 (inputs + outputs) if that is more; inputs + outputs with certifiable)",
+            help_behavior_hint="(default: 1000, or 2 (inputs + outputs) if that is more; inputs + outputs with certifiable; "
+            f"{RANK} with completion)",
         ),
     ] = None
     start: Annotated[
@@ -115,6 +122,10 @@ def _built(options: TwoLayer) -> Built:
     ):
         if value is not None and owner not in chosen:
             raise ValueError(f"--{name} belongs to --{owner}; leave it out, or choose that {owner.split()[0]}")
+    if options.loss == "completion":
+        if options.l2 is not None:
+            raise ValueError("--l2 belongs to --loss squared or softmax; leave it out, or choose one of these")
+        return ratings(options, partial(_drawn, options))
     table = load(options, options.loss if options.loss == "softmax" else "")
     loss: LinearMapLoss
     if options.loss == "softmax":
@@ -125,15 +136,22 @@ def _built(options: TwoLayer) -> Built:
     else:
         loss = squared(options, table)
     facts = table_facts(table, loss, options.loss)
+    net, own = _drawn(options, loss, facts)
+    facts |= own
+    return Built(net, loss, facts, table, rows_of(facts))
+
+
+def _drawn(options: TwoLayer, loss: LinearMapLoss, facts: Mapping[str, Any]) -> tuple[TwoLayerLinear, dict[str, Any]]:
+    """The network, and its facts; ``facts`` are of the problem."""
     net, own, drawn = _network(options, loss, facts)
-    facts |= {
-        "network": f"X W1 W2ᵀ, width {net.width:,}, {drawn}",
+    product = "W1 W2ᵀ" if options.loss == "completion" else "X W1 W2ᵀ"
+    return net, {
+        "network": f"{product}, width {net.width:,}, {drawn}",
         "width": net.width,
         "start": options.start,
         **own,
         "seed": options.seed,
     }
-    return Built(net, loss, facts, table, rows_of(facts))
 
 
 def _network(
@@ -144,7 +162,8 @@ def _network(
     if options.width is not None:
         at_least_one("--width", options.width)
     if options.start == "gaussian":
-        width = options.width if options.width is not None else max(1000, 2 * (n + m))
+        usual = RANK if options.loss == "completion" else max(1000, 2 * (n + m))
+        width = options.width if options.width is not None else usual
         std = options.std if options.std is not None else width**-0.5
         net = TwoLayerLinear.gaussian(n, m, width, std=std, seed=options.seed)
         return net, {"std": std}, f"weights N(0, {std:.3g}²), seed {options.seed}"
