@@ -77,9 +77,14 @@ def _suggestion(
         return "use theorem='two-layer/drift', which needs neither a quadratic loss nor a unique minimiser"
     if any("alpha1" in name for name in failed):
         if width < min(n, m):
+            trained = (
+                ", or train it as torch.nn.Sequential with weight decay and certify it by feed-forward/minimum"
+                if width == 1
+                else ""
+            )
             return (
                 f"width {width} is below min(n, m) = {min(n, m)}: not certified, as this theorem needs h >= min(n, m) "
-                f"(training may converge where the minimiser has a rank that low); use width >= {n + m}"
+                f"(training may converge where the minimiser has a rank that low); use width >= {n + m}{trained}"
             )
         if width < n + m:
             return f"alpha1 > 0 almost surely for random weights of width >= n + m = {n + m}; this network has {width}"
