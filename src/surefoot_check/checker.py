@@ -153,9 +153,14 @@ def _check_run(
         report.add("L1", f"nothing is claimed before iteration {min(later)}", Outcome.ACCEPT)
     weights = StoredWeights(path, system, problem, initial, first.sha256)
     kept = run.follow(weights, keep=replay)
-    if replay and report.outcome is Outcome.ACCEPT:
+    if replay and report.outcome is Outcome.ACCEPT and run.probability < 1.0:
+        report.add("L3", "there is no replay of steps on batches that are drawn", Outcome.UNDECIDED)
+    elif replay and report.outcome is Outcome.ACCEPT:
         _check_replay(path, system, problem, arrays, initial, weights.size, kept, run.phases, report)
-    _note_what_was_not_checked(system, weights, run.newest, recorded_status(path), replay, report)
+    if run.probability < 1.0:
+        _note_what_chance_leaves_open(run.probability, report)
+    else:
+        _note_what_was_not_checked(system, weights, run.newest, recorded_status(path), replay, report)
 
 
 class _Run:
@@ -186,6 +191,12 @@ class _Run:
             self.report.decide(Inequality(name, level, "<=", phase.bound(start)), f"L1{suffix}")
         self.phases.append(Phase(start, certificate))
 
+    @property
+    def probability(self) -> float:
+        """With which the bounds hold: those of a theorem about steps at random are no claims about one run."""
+        certificates = [phase.certificate for phase in self.phases]
+        return min((float(each.theorem.probability(each.quantities)) for each in certificates), default=1.0)
+
     def follow(self, stored: StoredWeights, keep: bool) -> dict[str, Checkpoint]:
         """Claim L2 of all stored weights, and L1 of the later certificates; the weights are returned if they are to be kept."""
         kept: dict[str, Checkpoint] = {}
@@ -197,7 +208,8 @@ class _Run:
             if self.report.outcome is Outcome.REJECT:
                 return {}  # of L1: what is promised is not known
             in_force = [phase for phase in self.phases if phase.start <= checkpoint.iteration]
-            if in_force and self.report.outcome is Outcome.ACCEPT:
+            sure = bool(in_force) and self.probability == 1.0
+            if sure and self.report.outcome is Outcome.ACCEPT:
                 lines.append(_check_gap(name, checkpoint, in_force, self.problem))
             if keep and small_enough:
                 kept[name] = checkpoint
@@ -243,6 +255,14 @@ def _note_what_was_not_checked(
         report.notes.append(f"L3 not checked{option}")
     if system.least is None:
         report.notes.append("optimal_value is informative and not checked; no claim depends on it")
+
+
+def _note_what_chance_leaves_open(probability: float, report: Report) -> None:
+    """The same of steps at random."""
+    report.notes.append(
+        f"the bound holds with probability {probability:g} over the batches drawn, for all iterations at once: one run shows "
+        "neither that it holds nor that it fails, so that neither L2 nor L3 is claimed"
+    )
 
 
 # -- L2 ----------------------------------------------------------------------------------------------------------------

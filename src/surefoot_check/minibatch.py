@@ -79,7 +79,7 @@ class Minibatch(Theorem):
         """Those of the statement that can be computed; the rest need a fit that is near, and its neighbourhood regular."""
         values: dict[str, Number] = {
             "batch_step": self._batch_step(q),
-            "gamma": self._batch_step(q) * q["norm_batch"] * q["norm_batch"],
+            "gamma_batch": self._batch_step(q) * q["norm_batch"] * q["norm_batch"],
             "alpha_mean": self._alpha_mean(q),
         }
         if not all(condition.certain for condition in self._of_start(q)):
@@ -143,10 +143,10 @@ class Minibatch(Theorem):
 
     def _epochs(self, q: Quantities, v: Quantities) -> list[Inequality]:
         """Of Theorem S."""
-        found = [Inequality("no batch steps too far: gamma = h |C_S J|^2 < 2", v["gamma"], "<", 2.0)]
+        found = [Inequality("no batch steps too far: gamma = h |C_S J|^2 < 2", v["gamma_batch"], "<", 2.0)]
         if not found[0].certain:
             return found
-        nu = v["batch_step"] * q["lipschitz_batch"] * q["lipschitz_batch"] / (4.0 * (2.0 - v["gamma"]))
+        nu = v["batch_step"] * q["lipschitz_batch"] * q["lipschitz_batch"] / (4.0 * (2.0 - v["gamma_batch"]))
         drift = nu * q["epoch"] * v["distance"] * v["distance"]
         room = 1.0 - 1.0 / (q["growth"] * q["growth"])
         needed = ln(1.0 / (q["fraction"] * self._rate_delta(q)))

@@ -15,7 +15,7 @@ import numpy as np
 
 from .arrays import FormatError, numbers
 from .rigor.approximation import Approximation
-from .rigor.balls import ball
+from .rigor.balls import arb_matrix, ball, frobenius
 from .rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up
 from .rigor.cross_entropy import ExactSoftmax
 from .rigor.gram import singular_extremes
@@ -220,6 +220,33 @@ class Squared(Quadratic):
             raise FormatError("X must have full column rank; a rank-deficient problem is stored reduced")
         self.shape = (X.shape[1], Y.shape[1])
         super().__init__(X, Y, optimum, level)
+
+
+class Fitted(Problem):
+    """½‖X(W - Ŵ)‖²_F with N rows X (N, d) of full column rank, of which batches are drawn, and Ŵ (d, k), exactly as stored: the
+    targets are XŴ, which X can fit."""
+
+    kind = "fitted"
+    dimensions: ClassVar = {"X": 2, "optimum": 2}
+    quadratic = True
+
+    def __init__(self, X: Array, optimum: Array, level: Level = FAST) -> None:
+        if X.shape[1] != len(optimum):
+            raise FormatError("X and optimum do not fit together")
+        if X.shape[0] < X.shape[1]:
+            raise FormatError("X must have full column rank; a rank-deficient problem is stored reduced")
+        self.X, self.optimum, self.shape, self.level = X, Approximation(optimum), optimum.shape, level
+
+    def gap_upper(self, W: Approximation) -> float:
+        """Rigorous upper bound of the gap at W."""
+        norm = singular_extremes(self.X, self.level)[1][1]
+        size = (W - self.optimum).image(self.X, norm, self.level).norm()
+        return up(0.5 * size * size, 2)
+
+    def gap_exact(self, W: Approximation, exact: Callable[[], Any]) -> tuple[Any, Any]:
+        """Bounds of the gap in ball arithmetic at W, which ``exact`` gives as an ``arb_mat``."""
+        low, high = frobenius(arb_matrix(self.X) * (exact() - arb_matrix(self.optimum.value)))
+        return low * low / 2, high * high / 2
 
 
 class Sensing(Quadratic):

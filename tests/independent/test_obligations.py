@@ -44,6 +44,7 @@ ANY_LOWER = (
 )
 ITS_INTERVAL = "the theorem speaks of the matrices of the published interval"
 
+CHAINED = "b²R_j²/2 is the level of an epoch, chained to the first one, of the same b: R_j is free of it"
 NOT_MONOTONE: dict[tuple[str, str], tuple[str, str]] = {
     ("two-layer/.*", r"segment: the floor step is at most 2/\(l\+u\)"): (
         "strong_convexity lambda_n lambda_m",
@@ -67,6 +68,7 @@ NOT_MONOTONE: dict[tuple[str, str], tuple[str, str]] = {
     ("step-sizes/.*", "the step is at least the first step"): ("range_low", EQUALITY),
     ("step-sizes/prox-rate", "the iterates stay in a bounded set: E > 0"): ("radius_energy", POSITIVE),
     ("inverse/.*", "the interval is positive: lower > 0"): ("lower", ITS_INTERVAL),
+    (".*/sgd.*", "segment: the decrease is the theorem's"): ("norm_J_ball", CHAINED),
     ("deconvolution/ladmm", "the step is at most the first step"): ("alpha", EXACT),
     ("deconvolution/ladmm", "segment: level is at least D/t"): ("beta gamma", EXACT),
 }

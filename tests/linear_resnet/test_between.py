@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surefoot_check.linear_resnet import enclosures as rigorous
+from surefoot_check.linear_resnet import measuring as rigorous
 
 Array = np.ndarray
 

@@ -17,10 +17,11 @@ from trainings import in_use
 
 import surefoot as sf
 from surefoot._core import checkpoints
+from surefoot._core.draws import batch_of
 from surefoot._linear_resnet import sgd
 from surefoot._linear_resnet import sgd_theorems as theorems
 from surefoot._linear_resnet.engine import Iterate
-from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID, batch_of
+from surefoot._linear_resnet.sgd import INTERPOLATION_ID, SGD_ID
 
 CASES = {
     case["name"]: case

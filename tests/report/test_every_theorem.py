@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import batches
 import good_runs
 import pytest
 import torch
@@ -40,6 +41,8 @@ def _two_layer(theorem: str) -> tuple[Any, Any]:
 
 
 def _linear_resnet(theorem: str) -> tuple[Any, Any]:
+    if theorem == "linear-resnet/sgd-local":
+        return batches.fitted(8, 2, 1, 2, 60.0, 4)
     net = sf.nn.LinearResNet.modified_identity(2, 2, 4, 2, 60.0)
     return net, sf.SquaredLoss(normal(8, 2, seed=0), normal(8, 2, seed=1))
 
@@ -135,7 +138,10 @@ def test_the_numbers_are_those_of_the_certificate_as_a_person_reads_them(theorem
     if not run.certified:
         return
     if certificate.claim.kind is Kind.RATE:
-        falls = [1.0 - read(said, "Guaranteed factor of the gap"), 1.0 - (certificate.rate or 0.0)]
+        falls = [
+            1.0 - read(said, "Guaranteed factor of the gap"),
+            certificate.claim.decrease or certificate.claim.final,
+        ]
         assert falls[0] == pytest.approx(falls[1], rel=1e-3, abs=1e-4 if falls[1] > 0.01 else 0.0)
     if facts.words.own_steps is None:
         assert read(said, "that of the theorem:") == pytest.approx(certificate.schedule[0].step, rel=1e-3)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import batches
 import numpy as np
 import step_sizes_reference as reference
 import tamper
@@ -27,6 +28,8 @@ STEPS = 16
 
 
 def _resnet(name: str, path: Path) -> None:
+    if name == "sgd-local":
+        return _descend(*batches.fitted(6, 2, 1, 3, 40.0, 2), "linear-resnet/sgd-local", path)
     net = sf.nn.LinearResNet.modified_identity(3, 2, 8, 4, 60.0)
     if name == "far":  # products of layers whose norms the product of the layers' norms overstates
         net = sf.nn.LinearResNet(normal(6, 3, seed=3), normal(2, 6, seed=4), 0.1 * normal(4, 6, 6, seed=5))
@@ -81,7 +84,7 @@ def _inverse(name: str, path: Path) -> None:
 
 
 OTHERS: dict[str, Callable[[Path], None]] = {
-    **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far")},
+    **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far", "sgd-local")},
     **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd")},
     **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local", "exact-fit", "minimum")},
     **{f"step-sizes {name}": partial(step_sizes, name) for name in STEP_SIZES},

@@ -62,6 +62,8 @@ class Audit:
     was guaranteed."""
     incomplete: str = ""
     """Why no audit of this trace can hold, whatever its rows say: the run failed, or its end is not on record."""
+    notes: tuple[str, ...] = ()
+    """What is no violation either way: of a bound that holds with some probability, whether this run kept it."""
 
     @property
     def holds(self) -> bool:
@@ -99,7 +101,7 @@ class Audit:
             head += f", and {self.incomplete}"
         if not self.guaranteed:
             head += " of what holds for every run; the certificate guarantees nothing of it"
-        return "\n".join([head, *(f"  {line}" for line in self.lines)])
+        return "\n".join([head, *(f"  {line}" for line in self.lines), *(f"  note: {note}" for note in self.notes)])
 
 
 def line(name: str, rows: Iterable[tuple[int, float, float]], needed: Set[int] = frozenset()) -> AuditLine:
@@ -184,8 +186,9 @@ def each(trace: Rows, name: str, sides: Callable[[float], tuple[float, float]]) 
 
 
 def _common_checks(certificate: Certificate, trace: Rows, resolution: float) -> Iterator[Check]:
-    """A refuted theorem keeps its bound, so that an audit shows where a run breaks it; that of a flow is none of iterations."""
-    if certificate.schedule and certificate.claim.kind is not Kind.FLOW:
+    """A refuted theorem keeps its bound, so that an audit shows where a run breaks it; that of a flow is none of iterations, and
+    one of some probability none of a single run."""
+    if certificate.schedule and certificate.claim.kind is not Kind.FLOW and certificate.probability == 1.0:
         yield under_bound(trace, certificate.bound, resolution)
     if any("defect" in r for r in trace):
         rows = each(trace, "defect", lambda defect: (defect, 1e-10))

@@ -157,6 +157,13 @@ class Certificate:
         return self.quantities["radius"] if self.holds and locates else None
 
     @property
+    def probability(self) -> float:
+        """With which the bound holds, for all iterations at once: below 1 over the draws of a theorem about random steps. 1.0 for
+        all other theorems."""
+        theorem = PLANS[self.theorem].theorem if self.theorem in PLANS else None
+        return 1.0 if theorem is None or not self.schedule else float(theorem.probability(self.quantities))
+
+    @property
     def claim(self) -> Claim:
         """What it guarantees about the gap: a rate, a sublinear bound, levels, that it never grows, or nothing."""
         return claims.claim(self.theorem, self.holds, self.schedule, self.quantities)
@@ -315,7 +322,8 @@ class Certificate:
         if self.why:
             lines.insert(1, f"  this theorem, as {self.why}")
         if self.holds:
-            lines.append(f"  {self._promise()}")
+            chance = f"with probability {self.probability:g} over the batches: " if self.probability < 1.0 else ""
+            lines.append(f"  {chance}{self._promise()}")
         if self.practical is False:
             lines.append(f"  {claims.VACUOUS}: {self.advice}" if self.advice else f"  {claims.VACUOUS}")
         if self.cut is not None:
@@ -336,7 +344,8 @@ class Certificate:
         match self.claim.kind:
             case Kind.RATE:
                 rate = f"{self.rate:.6g}"
-                rate = f"1 - {self.claim.decrease:.3g}" if rate == "1" else rate
+                part = self.claim.decrease or self.claim.final
+                rate = f"1 - {part:.3g}" if rate == "1" else rate
                 near = "" if self.radius is None else f", to a point within {self.radius:.3g} of these weights"
                 return f"first step {self.step_size:.6g}, rate {rate}, {within}{near}"
             case Kind.FLOW:

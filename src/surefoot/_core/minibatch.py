@@ -15,13 +15,13 @@ from surefoot_check.statement import SLACK, Schedule, Segment
 from .schedule import gap_at, iterations_to
 from .validate import nonnegative, positive_integer
 
-STEPS = (0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.55, 1.7, 1.8, 1.88, 1.94)
+STEPS = (0.3, 0.5, 0.7, 0.85, 1.0, 1.15, 1.3, 1.5, 1.7, 1.85, 1.94)
 """γ of Theorem S, hω of S'."""
-GROWTHS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0)
+GROWTHS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0)
 """g of Theorem S; that of S' is one of them times the least that δ_1 allows."""
-FRACTIONS = (1 / 4, 1 / 16, 1 / 64, 1 / 256)
+FRACTIONS = (1 / 8, 1 / 64, 1 / 512)
 """x of Theorem S."""
-SHARES = (0.3, 0.5, 0.8)
+SHARES = (0.4, 0.7)
 """δ_1/δ of Theorem S'."""
 SETTLED = 1.0 - 1e-4
 """Share of the rate at the fit itself from which on there are no more epochs, …"""

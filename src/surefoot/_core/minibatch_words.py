@@ -17,7 +17,7 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {
     "fit_ball": ("2d", "radius of the ball in which the nearest fit is looked for"),
     "inner_ball": ("ρ₁", "radius of the ball of the nearest fits"),
     "batch_step": ("h", "step along the gradient of the loss summed over a batch: η times samples over B"),
-    "gamma": ("γ", "h times the square of β: below 2 no batch steps too far"),
+    "gamma_batch": ("γ", "h times the square of β: below 2 no batch steps too far"),
     "alpha_mean": ("α'", "2 - hω: what a step in the mean gains"),
     "distance": ("R₀", "the nearest exact fit lies within this distance of these weights"),
     "reach": ("ΛgR₀", "by how much the Jacobian may change between an iterate and its nearest fit"),

@@ -149,6 +149,7 @@ class Run:
         system = descendable_named(self.certificate.system)
         phases = self.phases
         lines: list[AuditLine] = []
+        notes: list[str] = []
         for index, phase in enumerate(phases):
             last = index + 1 == len(phases)
             end = len(self.rows) - 1 if last else phases[index + 1].iteration
@@ -156,7 +157,9 @@ class Run:
             rows = rest[: end + 1 - phase.iteration]
             if not last:
                 rows[-1] = {k: v for k, v in rows[-1].items() if k != "step"}  # taken under the next certificate
-            part = list(system.audit(rows, phase.certificate, self.resolution).lines)
+            found = system.audit(rows, phase.certificate, self.resolution)
+            notes += found.notes
+            part = list(found.lines)
             if not last and phase.certificate.claim.of_iterations:
                 part.append(line(*under_bound(rest[len(rows) :], phase.certificate.bound, self.resolution)))
             lines += [_shifted(entry, phase.iteration) for entry in part]
@@ -166,6 +169,7 @@ class Run:
             self.resolution,
             any(p.certificate.claim.of_iterations for p in phases),
             "" if self.status.complete else self.status.text,
+            tuple(notes),
         )
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from surefoot_check.statement import Theorem
 
 from .audit import Audit, Rows
 from .certificate import Certificate, Condition, conclude, digests, evaluate
+from .draws import Draws
 from .engine import Engine, WeightsEngine
 from .losses import LinearMapLoss, Loss
 from .plans import Plan
@@ -260,6 +261,20 @@ class Recordable(Descendable[Net, P]):
     @abstractmethod
     def gradient(self, net: Net, loss: P) -> dict[str, Tensor]:
         """The gradient of the loss in those recorded weights that are trained."""
+
+
+class Stochastic(Descendable[Net, P]):
+    """A system with a theorem on mini-batches.
+
+    Attributes:
+        of_batches: its id.
+    """
+
+    of_batches: ClassVar[str]
+
+    @abstractmethod
+    def drawn(self, net: Net, X: Any, Y: Any, draws: Draws) -> P:
+        """The squared loss of rows X and targets Y, of which batches are drawn; ``TypeError`` or ``ValueError`` for bad data."""
 
 
 AnyCertifiable = Certifiable[Any, Any]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
-from surefoot_check.linear_resnet import gd, local
+from surefoot_check.linear_resnet import gd, local, sgd_local
 from surefoot_check.linear_resnet.gd import step
 from surefoot_check.linear_resnet.local import decrease, smoothness
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
 
+from .._core import minibatch
 from .._core.plans import Plan
 from .._core.schedule import gap_at
 
@@ -72,5 +74,8 @@ def rate(q: Quantities) -> Schedule:
 PLANS = (
     Plan(local.THEOREM, advance, as_measured),
     Plan(gd.THEOREM, rate, constant_step, recertifiable=False),  # it speaks of zero weights
+    Plan(
+        sgd_local.THEOREM, partial(minibatch.schedule, sgd_local.THEOREM), recertifiable=False
+    ),  # batches are drawn once
 )
 """In the order in which they are listed."""

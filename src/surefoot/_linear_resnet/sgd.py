@@ -23,6 +23,7 @@ from .._core import checkpoints
 from .._core import trace as traces
 from .._core.certificate import Condition, publish
 from .._core.descent import DIVERGED
+from .._core.draws import batch_of
 from .._core.interrupts import StopRequest
 from .._core.losses import SquaredLoss
 from .._core.status import RunStatus
@@ -221,11 +222,6 @@ class SGDRun:
     def iterations(self) -> int:
         """Number of steps taken."""
         return sum("step" in row for row in self.rows)
-
-
-def batch_of(seed: int, iteration: int, samples: int, batch_size: int) -> np.ndarray:
-    """Indices of the minibatch of an iteration: without replacement, by a generator of its own, so that resuming is exact."""
-    return np.random.default_rng([seed, iteration]).choice(samples, batch_size, replace=False)
 
 
 def descend_sgd(

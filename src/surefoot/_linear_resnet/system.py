@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from surefoot_check.linear_resnet import enclosures as rigorous
-from surefoot_check.linear_resnet import local
+from surefoot_check.linear_resnet import local, sgd_local
 from surefoot_check.linear_resnet.constants import DIRECTIONS
-from surefoot_check.problems import Squared
+from surefoot_check.problems import Fitted, Squared
 from surefoot_check.statement import SLACK, Theorem
 
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, Condition, checkable, publish
 from .._core.conditioning import LARGE, conditioning
+from .._core.draws import Draws
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.problems import loss_of
+from .._core.sgd import audit as audit_of_batches
 from .._core.small_losses import Array
-from .._core.system import Measured, Recordable, linear_map, map_resolution
+from .._core.system import Measured, Recordable, Stochastic, linear_map, map_resolution
+from .._core.validate import as_tensor, real
 from .audit import audit
 from .engine import SubspaceEngine
+from .minibatch import PROJECT, FittedLoss, MinibatchEngine
+from .minibatch import measured as measured_of_batches
+from .minibatch import suggestion as suggestion_for_batches
 from .network import LinearResNet
 from .planner import PLANS
 from .radius import least_radius
@@ -38,7 +44,7 @@ GAMMA = 1.0
 DEPTH = f"the depth is at most {rigorous.DEEPEST}, up to which certificates are measured and checked"
 
 
-class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
+class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss], Stochastic[LinearResNet, LinearMapLoss]):
     """Theorems, engine and rules of deep linear ResNets."""
 
     name = "linear-resnet"
@@ -52,13 +58,28 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
     plans = PLANS
     command = "surefoot._linear_resnet.command"
     default_theorem = local.THEOREM.id
-    engines = (SubspaceEngine.name,)
+    of_batches = sgd_local.THEOREM.id
+    engines = (SubspaceEngine.name, MinibatchEngine.name)
     rules = RULES
     fixed = frozenset({"A", "B"})
 
     def problem(self, net: LinearResNet, loss: Loss) -> LinearMapLoss:
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
+
+    def drawn(self, net: LinearResNet, X: Any, Y: Any, draws: Draws) -> FittedLoss:
+        """See ``_core.system.Stochastic``."""
+        return FittedLoss(*samples(X, Y), draws)
+
+    def stands_for(self, theorem: Theorem, loss: LinearMapLoss) -> Theorem:
+        """Itself, where batches are drawn and it speaks of them, or neither."""
+        of_batches = theorem.id == self.of_batches
+        if of_batches != isinstance(loss, FittedLoss):
+            how = (
+                "is of mini-batches: sf.sgd.certify(net, X, Y, batch_size)" if of_batches else "is of the full gradient"
+            )
+            raise ValueError(f"{theorem.id} {how}")
+        return theorem
 
     def measured(self, net: LinearResNet, loss: LinearMapLoss, theorem: Theorem) -> Measured:
         """Of the reduced network; a network that is too deep is not measured."""
@@ -70,6 +91,9 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
                 deep = Condition(DEPTH, float(net.depth), "<=", float(rigorous.DEEPEST), False, None)
                 return Measured({"initial_gap": gap} if math.isfinite(gap) else {}, sizes, missing=deep)
             rigorous.read_weights(arrays, problem, "net")
+            if isinstance(problem, Fitted):
+                assert isinstance(loss, FittedLoss)
+                return measured_of_batches(loss, problem, arrays, sizes)
             published, choices = _base_quantities(theorem, problem, arrays, float(loss.optimal_value))
             return Measured(published, sizes, [choices])
 
@@ -83,14 +107,22 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
         quantities: Mapping[str, float],
     ) -> str:
         """Another width, identity or theorem."""
+        if isinstance(loss, FittedLoss) and loss.draws is not None:
+            if loss.unfitted is not None:
+                return PROJECT
+            if not any("full row rank" in name for name in failed):
+                return suggestion_for_batches(loss.draws.size, loss.draws.samples)
         return _suggestion(theorem.id, measured.sizes, failed)
 
     def advice(self, net: LinearResNet, loss: LinearMapLoss, certificate: Certificate) -> str:
         """The condition number of the data, the curvature that the layers add, and what lowers the count."""
         return "; ".join(part for part in (conditioning(loss), _layers(loss, certificate.quantities)) if part)
 
-    def engine(self, net: LinearResNet, loss: LinearMapLoss, name: str) -> SubspaceEngine:
-        """The one engine: the reduced network, in its subspace where the weights are zero."""
+    def engine(self, net: LinearResNet, loss: LinearMapLoss, name: str) -> SubspaceEngine | MinibatchEngine:
+        """The one engine of a loss: the reduced network, in its subspace where the weights are zero."""
+        if isinstance(loss, FittedLoss):
+            reduced = reduce(net, loss)
+            return MinibatchEngine(loss, reduced.A, reduced.B, reduced.W)
         return _engine(net, loss, subspace=True)
 
     def reduced(self, net: LinearResNet, loss: LinearMapLoss) -> dict[str, Tensor]:
@@ -132,10 +164,14 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss]):
         self, kind: str, problem: Mapping[str, Tensor], weights: Mapping[str, Tensor]
     ) -> tuple[LinearResNet, LinearMapLoss]:
         """The reduced network and loss of a run directory."""
+        if kind == FittedLoss.kind:
+            return LinearResNet(weights["A"], weights["B"], weights["W"]), FittedLoss.stored(**problem)
         return LinearResNet(weights["A"], weights["B"], weights["W"]), linear_map(loss_of(kind, problem))
 
     def audit(self, trace: list[dict[str, float]], certificate: Certificate, resolution: float) -> Audit:
-        """See ``audit.audit``."""
+        """See ``audit.audit``, of mini-batches ``_core.sgd.audit``."""
+        if certificate.theorem == self.of_batches:
+            return audit_of_batches(trace, certificate, resolution)
         return audit(trace, certificate, resolution)
 
 
@@ -145,16 +181,23 @@ def _engine(net: LinearResNet, loss: LinearMapLoss, subspace: bool) -> SubspaceE
     return SubspaceEngine(loss.reduced, reduced.A, reduced.B, reduced.W)
 
 
-def _stored(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> tuple[Squared, dict[str, Array]]:
+def samples(X: Any, Y: Any) -> tuple[Tensor, Tensor]:
+    """Rows (N, d) and their targets (N, k), or (N,) of one output, as float64."""
+    Y = as_tensor("Y", Y)
+    return real("X", X, 2), real("Y", Y[:, None] if Y.ndim == 1 else Y, 2)
+
+
+def _stored(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> tuple[Squared | Fitted, dict[str, Array]]:
     """Problem and weights as a run directory has them, which is what a certificate speaks of."""
-    problem = rigorous.load_problem("squared", {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
+    problem = rigorous.load_problem(loss.kind, {k: v.cpu().numpy() for k, v in loss.reduced.arrays().items()})
     return problem, {name: tensor.cpu().numpy() for name, tensor in weights.items()}
 
 
 def _base_quantities(
-    statement: Theorem, problem: Squared, arrays: dict[str, Array], optimal_value: float
+    statement: Theorem, problem: Squared | Fitted, arrays: dict[str, Array], optimal_value: float
 ) -> tuple[dict[str, float], dict[str, float]]:
     """The measured quantities of the theorem as published, and the choices that depend on more than those."""
+    assert isinstance(problem, Squared)
     published = publish(rigorous.base_quantities(problem, arrays, {}), DIRECTIONS)
     gap = published.get("initial_gap", math.inf)
     choices = {"initial_loss": gap + optimal_value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._core.minibatch_words import SYMBOLS as OF_BATCHES
 from .._core.words import Words
 
 WORDS = Words(
@@ -29,6 +30,15 @@ WORDS = Words(
         "weight_norm": ("‖W‖", "norm of all layers' weights; the theorem starts at zero"),
         "initial_loss": ("ℓ₀", "loss at the initial weights, optimal value included"),
         "initial_step": ("η", "the constant step"),
+        "eta": ("η", "the constant step, for gradients of a batch scaled by samples over its size"),
+        "newton_step": ("d", "length of the Newton step from these weights to an exact fit of the linearised residual"),
+        "sigma_min_J": ("σ₀", "smallest singular value of the Jacobian of the residual at these weights"),
+        "lipschitz_J": ("Λ", "the Jacobian changes at most so many times as much as the weights on the ball"),
+        "ball": ("ρ", "radius of the ball around the weights in which all iterates stay"),
+        **OF_BATCHES,
     },
-    engines={"subspace": "the weights in the subspace that gradient descent can reach; the same iterates"},
+    engines={
+        "subspace": "the weights in the subspace that gradient descent can reach; the same iterates",
+        "minibatch": "the same on a batch of the rows at every step",
+    },
 )

@@ -10,8 +10,21 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
+from .batches import bound_of_norm_square, every_batch, largest_norm_square
 from .losses import Arrays, loss_of
-from .reference import UNIT, Array, Matrix, Reference, eigenvalues, exact, frobenius, norm, of_norms, singular_values
+from .reference import (
+    UNIT,
+    Array,
+    Matrix,
+    Reference,
+    eigenvalues,
+    exact,
+    frobenius,
+    norm,
+    of_norms,
+    singular_values,
+    solve,
+)
 
 SHARP = mpf("1.0400001")
 """Norms of products of two and more layers are measured up to this factor."""
@@ -36,9 +49,10 @@ class Layers:
     P: list[Matrix]
 
     @classmethod
-    def of(cls, problem: Arrays, weights: Mapping[str, Array], W: list[Matrix]) -> Layers:
+    def of(cls, inputs: Matrix, weights: Mapping[str, Array], W: list[Matrix]) -> Layers:
+        """For inputs as columns."""
         P = [mpmath.eye(layer.rows) + layer for layer in W]
-        A, B = [exact(weights["A"]) * exact(problem["X"]).T], [exact(weights["B"])]
+        A, B = [exact(weights["A"]) * inputs], [exact(weights["B"])]
         for layer in P[:-1]:
             A.append(layer * A[-1])
         for layer in P[:0:-1]:
@@ -158,9 +172,11 @@ def at_point(measured: Measured) -> Constants:
 
 
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
+    if kind == "fitted":
+        return of_batches(kind, problem, weights, published)
     loss, A, B, X = loss_of(kind, problem), exact(weights["A"]), exact(weights["B"]), exact(problem["X"])
     W = [exact(layer) for layer in weights["W"]]
-    centre = Layers.of(problem, weights, W)
+    centre = Layers.of(X.T, weights, W)
     p, gap = [norm(P) for P in centre.P], loss.gap(end_to_end(centre, weights))
     size_A = [norm(A) * norm(X) * mpmath.fprod(p[:layer]) for layer in range(len(p))]
     size_B = [norm(B) * mpmath.fprod(p[layer + 1 :]) for layer in range(len(p))]
@@ -174,18 +190,18 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         references[f"norm_{name}"] = Reference(high, of_norms(high, high))
         references[f"sigma_min_{name}"] = Reference(low, of_norms(low, high))
     if "radius" in published:
-        references |= _on_ball(problem, weights, centre, mpf(published["radius"]), size_A, size_B)
+        references |= _on_ball(X.T, weights, centre, mpf(published["radius"]), size_A, size_B)
     return references
 
 
 def _on_ball(
-    problem: Arrays, weights: Arrays, centre: Layers, radius: mpf, size_A: Values, size_B: Values
+    inputs: Matrix, weights: Arrays, centre: Layers, radius: mpf, size_A: Values, size_B: Values
 ) -> dict[str, Reference]:
     """Lemma 3 from exact singular values, and from those that floats give; beside what points of the ball take."""
     measured = Measured.of(centre)
     bound, loosest = constants(measured, radius), constants(measured.in_floats(size_A, size_B), radius)
     points = [at_point(measured)]
-    points += [at_point(Measured.of(Layers.of(problem, weights, W))) for W in points_of(centre, radius)]
+    points += [at_point(Measured.of(Layers.of(inputs, weights, W))) for W in points_of(centre, radius)]
     references = {}
     for name, take, sign in (("pl_constant", min, -1), ("gauss_newton", max, 1), ("bilinear", max, 1)):
         value, far = getattr(bound, name), getattr(loosest, name)
@@ -193,6 +209,82 @@ def _on_ball(
         slack = abs(far - value) + 1e-6 * value + UNIT * mpf(10) ** -100
         references[name] = Reference(value, slack, contained=False, attained=seen)
     return references
+
+
+def kernel(layers: Layers) -> Matrix:
+    """𝒦 = Σ (B_lB_lᵀ)⊗(A_lᵀA_l), of residuals row by row."""
+    k, r = layers.B[0].rows, layers.A[0].cols
+    total = mpmath.zeros(k * r)
+    for A, B in zip(layers.A, layers.B, strict=True):
+        G, H = A.T * A, B * B.T
+        for i, j in np.ndindex(k * r, k * r):
+            total[i, j] += H[i // r, j // r] * G[i % r, j % r]
+    return total
+
+
+def second_moment(Q: Matrix, batch: int) -> mpf:
+    """(N/B) λ_max of the mean of (Q_SᵀQ_S)² over all batches."""
+    total, count = mpmath.zeros(Q.cols), 0
+    for S in every_batch(Q * Q.T, 1, batch):
+        rows = mpmath.matrix([[Q[i, j] for j in range(Q.cols)] for i in S])
+        square, count = rows.T * rows, count + 1
+        total += square * square
+    return eigenvalues(total)[0] * Q.rows / (batch * count)
+
+
+def of_batches(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
+    """Of rows X = QX̃ᵀ with orthonormal columns of Q, X̃ a Cholesky factor of XᵀX."""
+    X, W = exact(problem["X"]), [exact(layer) for layer in weights["W"]]
+    inputs = mpmath.cholesky(X.T * X)
+    Q = X * mpmath.inverse(inputs).T
+    centre, batch = Layers.of(inputs, weights, W), int(published["batch"])
+    residual = (end_to_end(centre, weights) - exact(problem["optimum"])).T * inputs
+    r = mpmath.matrix([residual[i, j] for i in range(residual.rows) for j in range(residual.cols)])
+    K = kernel(centre)
+    values, gap = eigenvalues(K), (r.T * r)[0, 0] / 2
+    p, measured = [norm(P) for P in centre.P], Measured.of(centre)
+    ends = norm(exact(weights["A"])) * norm(inputs), norm(exact(weights["B"]))
+    size_A = [ends[0] * mpmath.fprod(p[:layer]) for layer in range(len(p))]
+    size_B = [ends[1] * mpmath.fprod(p[layer + 1 :]) for layer in range(len(p))]
+    loosest, least = measured.in_floats(size_A, size_B), mp.sqrt(max(values[-1], mpf(0)))
+    lost = 1e-6 * mp.sqrt(values[0])
+    chi, moment = bound_of_norm_square(Q * Q.T, 1, batch), second_moment(Q, batch)
+
+    def on_ball(at: Measured, name: str) -> dict[str, mpf]:
+        radius = mpf(published[name])
+        found = constants(at, radius)
+        squares, bend = found.gauss_newton, found.bilinear
+        return {
+            "norm_J_ball": mp.sqrt(squares),
+            "lipschitz_J": bend,
+            "lipschitz_batch": mp.sqrt(chi) * bend,
+            "norm_batch": mp.sqrt(chi * squares),
+            "second_moment": min(moment, chi) * squares,
+            "sigma": max(mp.sqrt(found.pl_constant), least - radius * bend, mpf(0)),
+        }
+
+    def bound(name: str, key: str) -> Reference:
+        value, far = on_ball(measured, name)[key], on_ball(loosest, name)[key]
+        slack = abs(far - value) + 2e-6 * value + UNIT * mpf(10) ** -100
+        return Reference(value, slack + (lost if key == "sigma" else 0), contained=False)
+
+    solved = solve(K, r) if values[-1] > 0 else None
+    newton = mp.sqrt((r.T * solved)[0, 0]) if solved is not None else mp.inf
+    found = {
+        "initial_gap": Reference(gap, loss_of(kind, problem).gap_slack(gap, ends[1] * norm(exact(weights["A"])))),
+        "newton_step": Reference(newton, 1e-6 * newton),
+        "sigma_min_J": Reference(max(least, mp.sqrt(constants(measured, mpf(0)).pl_constant)), lost),
+        "lipschitz_fit": bound("fit_ball", "lipschitz_J"),
+        "sigma_ball": bound("ball", "sigma"),
+        "sigma_inner": bound("inner_ball", "sigma"),
+    }
+    found |= {
+        name: bound("ball", name)
+        for name in ("norm_J_ball", "lipschitz_J", "lipschitz_batch", "norm_batch", "second_moment")
+    }
+    true = mp.sqrt(largest_norm_square(Q * Q.T, 1, batch))  # at the weights themselves at least σ_0 of that
+    found["norm_batch"] = replace(found["norm_batch"], attained=true * least * NEARLY)
+    return found
 
 
 def points_of(centre: Layers, radius: mpf) -> list[list[Matrix]]:
@@ -220,5 +312,5 @@ def end_to_end(layers: Layers, weights: Arrays) -> Matrix:
 
 
 def gap(kind: object, problem: Arrays, weights: Arrays) -> mpf:
-    layers = Layers.of(problem, weights, [exact(layer) for layer in weights["W"]])
+    layers = Layers.of(exact(problem["X"]).T, weights, [exact(layer) for layer in weights["W"]])
     return loss_of(kind, problem).gap(end_to_end(layers, weights))

@@ -178,6 +178,9 @@ def loss_of(kind: object, problem: Arrays) -> Any:
     if kind == "squared":
         X, Y = exact(problem["X"]), exact(problem["Y"])
         return LeastSquares(X, Y, (X.cols, Y.cols))
+    if kind == "fitted":
+        X, optimum = exact(problem["X"]), exact(problem["optimum"])
+        return LeastSquares(X, X * optimum, (X.cols, optimum.cols))
     if kind == "sensing":
         A = problem["A"]
         return LeastSquares(exact(A.reshape(len(A), -1)), exact(problem["y"]), A.shape[1:])

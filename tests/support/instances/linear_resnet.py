@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import batches
 import torch
 from enclosed import Stored, certified
 from torch import Tensor
 
 import surefoot as sf
 from surefoot_check.linear_resnet import enclosures as linear_resnet
+from surefoot_check.linear_resnet import sgd_local
+from surefoot_check.linear_resnet.batches import Batches
 
 from .arrays import DOUBLE, graded, normal, with_values
 
 ON_BALL = ("pl_constant", "gauss_newton", "bilinear")
+OF_BATCHES = {*sgd_local.THEOREM.base} - {"initial_gap"}
 
 
 def shared(name: str) -> Callable[..., dict[str, tuple[float, float]]] | None:
     """Where the constants on a ball are enclosed."""
+    if name in OF_BATCHES:
+        return Batches.enclosures
     return linear_resnet.quantities_on_ball if name in ON_BALL else None
 
 
@@ -74,6 +80,29 @@ def families() -> dict[str, Callable[[], tuple[sf.nn.LinearResNet, sf.Loss]]]:
     }
 
 
+def of_batches() -> dict[str, Callable[[], tuple[sf.nn.LinearResNet, sf.Loss]]]:
+    """Networks and rows of which batches are drawn, by name."""
+
+    def trained() -> tuple[sf.nn.LinearResNet, sf.Loss]:
+        net, loss = batches.fitted(6, 2, 1, 3, 2.0, 2, off=1e-3)
+        with torch.no_grad():
+            net.W += 0.05 * normal(*net.W.shape, seed=32)
+        moved = net(loss.rows) + 1e-4 * loss.rows @ normal(2, 1, seed=33)
+        return net, batches.of_rows(loss.rows, moved.detach(), 2)
+
+    return {
+        "whitened rows": lambda: batches.fitted(6, 2, 1, 2, 20.0, 2),
+        "two outputs": lambda: batches.fitted(6, 2, 2, 2, 20.0, 2, off=0.1),
+        "one layer, whole batch": lambda: batches.fitted(4, 2, 1, 1, 5.0, 4),
+        "single rows": lambda: batches.fitted(6, 2, 1, 2, 400.0, 1),
+        "rows of other norms": lambda: batches.graded(6, 2, 3),
+        "trained layers": trained,
+        "too far": lambda: batches.fitted(6, 2, 1, 2, 1.0, 2),
+    }
+
+
 def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
-    """Every family for every theorem."""
+    """Every family for every theorem, but for batches."""
+    if theorem == sgd_local.THEOREM.id:
+        return {name: lambda b=build: certified(*b(), theorem) for name, build in of_batches().items()}
     return {name: lambda b=build: certified(*b(), theorem) for name, build in families().items()}
