@@ -70,6 +70,8 @@ EDGES: dict[str, tuple[str, Callable[[], scaled.Instance]]] = {
     "a subnormal penalty": ("two-layer", lambda: scaled.softmax(1.0, SUBNORMAL, 1.0, 1.0)),
     "no penalty": ("two-layer", lambda: scaled.softmax(1.0, 0.0, 1.0, 1.0)),
     "y = 0": ("two-layer", lambda: scaled.sensing(1.0, 0.0, 1.0, 1.0)),
+    "values = 0": ("two-layer", lambda: scaled.completion(0.0, 0.0, 1.0, 1.0)),
+    "nothing to complete": ("two-layer", lambda: scaled.completion(0.0, 0.0, 0.0, 0.0)),
     "one row": ("two-layer", lambda: linear(3, 2, 6, 1)),
     "one column": ("two-layer", lambda: linear(1, 1, 3, 8)),
     "width 1": ("two-layer", lambda: linear(1, 1, 1, 1)),

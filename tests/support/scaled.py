@@ -40,6 +40,12 @@ def sensing(a: float, b: float, c: float, d: float) -> Instance:
     return two_layer(sf.MatrixSensing(a * normal(4, 3, 2, seed=1), b * normal(4, seed=2)), c, d)
 
 
+def completion(a: float, b: float, c: float, d: float) -> Instance:
+    """Scales of the values of two rows, one of them observed twice, of W1 and of W2."""
+    values = torch.tensor([a, a, b, b, b], dtype=torch.float64) * normal(5, seed=2)
+    return two_layer(sf.MatrixCompletion([0, 0, 2, 2, 2], [0, 1, 0, 1, 1], values, (3, 2)), c, d)
+
+
 def softmax(a: float, b: float, c: float, d: float) -> Instance:
     """Scales of X, the penalty, W1 and W2."""
     return two_layer(sf.SoftmaxRegression(a * normal(8, 3, seed=1), torch.arange(8) % 2, 0.1 * b), c, d)

@@ -133,6 +133,8 @@ def test_nothing_of_the_size_of_a_large_map_is_formed() -> None:
     run = sf.descend(net, large, max_iterations=4, certificate=certificate, progress=False)
     assert run.engine == "weights" and run.gaps[-1] < run.gaps[0] and not run.certified
     assert all(math.isfinite(x) for row in run.rows for x in row.values())
+    with pytest.raises(ValueError, match=r"engine='gram' forms matrices of n \+ m = 500000 .* use engine='weights'"):
+        sf.descend(net, large, engine="gram", progress=False)
     audit = run.audit()
     assert audit.holds and "guarantees nothing" in str(audit)
 

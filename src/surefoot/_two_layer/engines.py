@@ -19,6 +19,8 @@ from .._core.losses import LinearMapLoss
 from .entries import EntriesEngine, EntriesIterate
 from .iterate import OVERFLOWING, Iterate
 
+LARGEST_GRAM = 1 << 14
+"""Largest n + m for which sparse observations are filled up to a matrix: 2 GiB."""
 ROTATED = 1e-12
 """Relative difference from which restored weights are not those of the checkpoint, so that the rotation differs."""
 
@@ -130,9 +132,20 @@ def alignment(before: Iterate, eta: float, after: Iterate) -> float:
 
 
 def engine(loss: LinearMapLoss, W1: Tensor, W2: Tensor, name: str) -> Engine:
-    """An engine by name at these weights; in weight space of a few observed entries that for sparse gradients."""
-    if name == EntriesEngine.name and isinstance(loss, MatrixCompletion):
-        return EntriesEngine(loss, W1, W2)
+    """An engine by name at these weights; in weight space of a few observed entries that for sparse gradients.
+
+    Raises:
+        ValueError: Gram space of a few observed entries of a matrix so large that it is not formed.
+    """
+    if isinstance(loss, MatrixCompletion):
+        if name == EntriesEngine.name:
+            return EntriesEngine(loss, W1, W2)
+        size = sum(loss.shape)
+        if size > LARGEST_GRAM:
+            raise ValueError(
+                f"engine='gram' forms matrices of n + m = {size} rows and columns, {8 * size**2 / 2**30:.3g} GiB each; "
+                "use engine='weights', which forms none"
+            )
     return ENGINES[name](loss, W1, W2)
 
 
