@@ -116,13 +116,14 @@ def _derived(case: _Case) -> None:
     """Choices are published, derived quantities follow from their formulas, and there are no others."""
     certificate, theorem = case.certificate, case.certificate.theorem
     published = certificate.quantities
-    absent = set(theorem.choices) - published.keys()
+    chosen = theorem.chosen(published)
+    absent = set(chosen) - published.keys()
     if absent:
         case.reject(f"the theorem's choices are published: {', '.join(sorted(absent))} missing")
         return
-    case.q = {k: ball(published[k]) for k in (*case.needed, *theorem.choices)} | case.sizes
+    case.q = {k: ball(published[k]) for k in (*case.needed, *chosen)} | case.sizes
     derived = theorem.derived(case.q)
-    extra = published.keys() - set(case.needed) - derived.keys() - set(theorem.choices)
+    extra = published.keys() - set(case.needed) - derived.keys() - set(chosen)
     if extra:
         case.reject("the published quantities are those of the theorem", ", ".join(sorted(extra)))
         return

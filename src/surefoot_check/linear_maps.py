@@ -30,10 +30,10 @@ class LinearMaps:
     """The map, with its error, from products of a level."""
     exact_map: Callable[[Weights], Any]
     """The map as an ``arb_mat``."""
-    own: Callable[[LinearMapProblem, Weights, Approximation], dict[str, Interval]] = (
-        lambda problem, weights, linear_map: {}
+    own: Callable[[LinearMapProblem, Weights, Approximation, Mapping[str, float]], dict[str, Interval]] = (
+        lambda problem, weights, linear_map, quantities: {}
     )
-    """Further base quantities, at weights with this map."""
+    """Further base quantities, at weights with this map, given the published ones."""
     factors: tuple[str, str] | None = None
     """The two weights that the map is the product of, the second transposed, where it is; of large ones only some entries may be
     asked for, and ``end_to_end`` forms them all."""
@@ -86,7 +86,7 @@ class LinearMaps:
             "strong_convexity": problem.strong_convexity(),
             "initial_gap": (0.0, problem.gap_upper(linear_map)),
         }
-        return bounded(shared | self.own(problem, weights, linear_map))
+        return bounded(shared | self.own(problem, weights, linear_map, quantities))
 
     def gap_upper(self, problem: LinearMapProblem, weights: Weights) -> float:
         """Rigorous upper bound of the gap."""

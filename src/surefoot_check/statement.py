@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import ClassVar, Literal
 
 from .numbers import Number, Quantities, exp, larger, log
@@ -116,6 +117,12 @@ class Theorem(ABC):
     base: ClassVar[tuple[str, ...]]
     choices: ClassVar[tuple[str, ...]] = ()
     """Names of the free choices, which are published and verified."""
+    sequence: ClassVar[tuple[str, ...]] = ()
+    """Names of further ones, of which a certificate publishes the first so many as it needs."""
+
+    def chosen(self, published: Container[str]) -> list[str]:
+        """The names of the choices, given those that are published."""
+        return [*self.choices, *takewhile(published.__contains__, self.sequence)]
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         """Quantities that follow from base and parameters, by their symbols in ASCII."""
@@ -172,3 +179,28 @@ def one_rate(q: Quantities, schedule: Schedule, step: Number, decrease: Number) 
     for segment in schedule:
         yield from starts_with(segment, step)
         yield Inequality("the decrease is the theorem's", decrease, ">=", segment.decrease)
+
+
+def one_each(
+    schedule: Schedule, count: int, what: str, level: Callable[[int], Number], step: Callable[[int], Number]
+) -> Iterator[Inequality]:
+    """The obligations of a schedule with a segment for each of ``count`` iterations, which ``what`` calls by name, and one for
+    ever after: each level is at least the gap ``level(t)``, whether it falls or not, and each step is ``step(t)``."""
+    yield Inequality(f"there is a segment for each {what}", len(schedule), "<=", count + 1)
+    yield Inequality(f"no {what} is left out", len(schedule), ">=", count + 1)
+    for t, segment in enumerate(schedule):
+        where = f"segment {t}"
+        yield Inequality(f"{where}: starts at its {what}", segment.start, "<=", t)
+        yield Inequality(f"{where}: does not start before its {what}", segment.start, ">=", t)
+        if t + 1 < len(schedule):
+            lasts = -1 if segment.count is None else segment.count
+            yield Inequality(f"{where}: lasts one {what}", lasts, "<=", 1)
+            yield Inequality(f"{where}: ends after its {what}", lasts, ">=", 1)
+        elif segment.count is not None:
+            yield Inequality("the last segment is endless", 1.0, "<", 0.0)
+        yield Inequality(f"{where}: the gap is constant", segment.decrease, "<=", 0.0)
+        yield Inequality(f"{where}: decrease is not negative", segment.decrease, ">=", 0.0)
+        yield Inequality(f"{where}: its step is at most the prescribed one", segment.main_step, "<=", step(t))
+        yield Inequality(f"{where}: its step is at least the prescribed one", segment.main_step, ">=", step(t))
+        yield Inequality(f"{where}: there is no other step", segment.other_step, "<=", 0.0)
+        yield Inequality(f"{where}: level is at least the gap", segment.level, ">=", level(t))

@@ -127,7 +127,7 @@ def _traced(certificate: Certificate, theorem: Theorem, graph: Graph) -> dict[st
     q = {name: graph.input(name, x, kind="size") for name, x in sizes.items() if isinstance(x, int)}
     for name in (x for x in theorem.base if x in published or x not in system.optional):
         q[name] = graph.input(name, published[name], kind="base", direction=system.directions[name])
-    q |= {name: graph.input(name, published[name], kind="choice") for name in theorem.choices}
+    q |= {name: graph.input(name, published[name], kind="choice") for name in theorem.chosen(published)}
     schedule: list[Segment] = []
     for index, segment in enumerate(certificate.schedule):
         numbers = {name: x for name, x in vars(segment).items() if x is not None}

@@ -19,9 +19,17 @@ SIZES = dict.fromkeys(("n", "m", "h", "K", "L", "T", "N", "samples", "depth"), 2
 
 def quantities(theorem: Theorem) -> set[str]:
     """Names of what is measured, chosen and derived, at some numbers."""
-    numbers = {**SIZES, **dict.fromkeys((*theorem.base, *theorem.choices), 0.5), "upper": 1.0, "T": 2.0}
+    numbers = {
+        **SIZES,
+        **dict.fromkeys((*theorem.base, *theorem.choices, *theorem.sequence), 0.5),
+        "upper": 1.0,
+        "T": 2.0,
+    }
     numbers |= PLANS[theorem.id].parameters(numbers)
-    return {name.partition("[")[0] for name in (*theorem.base, *theorem.choices, *theorem.derived(numbers))}
+    return {
+        name.partition("[")[0]
+        for name in (*theorem.base, *theorem.choices, *theorem.sequence, *theorem.derived(numbers))
+    }
 
 
 @pytest.mark.parametrize("theorem", PLANS)

@@ -124,7 +124,7 @@ def test_methods_for_large_arrays(theorem: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("theorem", theorems())
 def test_a_wrong_enclosure_is_noticed(theorem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Certifier and checker both use one on its unsafe side: of each quantity, on the first family of each kind of problem."""
-    for name in PLANS[theorem].theorem.base:
+    for name in (name for name in PLANS[theorem].theorem.base if name in found(theorem)):
         with named(name):
             notice(theorem, name, monkeypatch)
 
@@ -167,10 +167,20 @@ def test_the_checker_alone_accepts_what_it_shares(tmp_path: Path, monkeypatch: p
 
 
 def test_every_base_quantity_has_a_definition() -> None:
-    """Also those that a theorem will have: the mutations above run over ``base`` of every theorem."""
+    """Also those that a theorem will have: the mutations above run over all that are found."""
     for theorem in theorems():
-        found = {name for family in builders(theorem) for name in built(theorem, family).base}
-        assert found == set(PLANS[theorem].theorem.base)
+        statement = PLANS[theorem].theorem
+        missing = set(statement.base) - found(theorem)
+        if (
+            statement.sequence
+        ):  # it has bounds of as many steps as a certificate needs, and no family needs as many as there may be
+            missing = {name for name in missing if f"{name.partition('[')[0]}[1]" not in found(theorem)}
+        assert not missing, theorem
+
+
+def found(theorem: str) -> set[str]:
+    """The base quantities that are published in some family."""
+    return {name for family in builders(theorem) for name in built(theorem, family).base}
 
 
 def test_definitions_import_neither_certifier_nor_checker() -> None:

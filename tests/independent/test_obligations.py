@@ -42,6 +42,7 @@ ANY_BOUNDS = "the theorem holds for any upper bounds of the norms in it; its lar
 ANY_LOWER = (
     "the theorem holds for any lower bound m0, and a smaller one allows a larger step and guarantees a smaller rate"
 )
+OF_USE = "it says only that the bounds are of use; each of them is an obligation of its own"
 ITS_INTERVAL = "the theorem speaks of the matrices of the published interval"
 
 CHAINED = "b²R_j²/2 is the level of an epoch, chained to the first one, of the same b: R_j is free of it"
@@ -55,6 +56,7 @@ NOT_MONOTONE: dict[tuple[str, str], tuple[str, str]] = {
         SPENT,
     ),
     ("two-layer/sharp", "smoothness: K > 0"): ("smoothness", POSITIVE),
+    ("two-layer/prescribed", "the steps lower the bound: .*"): ("initial_gap", OF_USE),
     ("two-layer/corrected", "e1 solves eta K_bar0 = 1 from above|e2 is where it no longer stays close"): (
         "smoothness strong_convexity lambda_plus lambda_minus lambda_n lambda_m initial_gap initial_distance "
         "optimum_sigma_max",
@@ -100,7 +102,7 @@ class Stated:
         certificate, changed = Certificate.read(directory / "certificate.json", SYSTEMS), changed or {}
         theorem = certificate.theorem
         numbers = {**certificate.quantities, **changed}
-        names = [name for name in (*theorem.base, *theorem.choices) if name in numbers]
+        names = [name for name in (*theorem.base, *theorem.chosen(numbers)) if name in numbers]
         q = {name: flint.arb(numbers[name]) for name in names} | certificate.sizes
         schedule = list(certificate.schedule)
         for name in changed:

@@ -77,7 +77,7 @@ def certified(
     base = {name: enclosures[name][1] * weaker if up else enclosures[name][0] / weaker for name, up in upper.items()}
     base["initial_gap"] = gap(enclosures["initial_gap"][1])
     sizes = {name: value for name, value in record["problem"].items() if name != "kind"}
-    picked = PLANS[theorem.id].parameters({**{name: old[name] for name in theorem.choices}, **base, **sizes})
+    picked = PLANS[theorem.id].parameters({**{name: old[name] for name in theorem.chosen(old)}, **base, **sizes})
     made = reevaluated(record, base, {**picked, **(choices or {})})
     made["arrays"] = {f"problem/{k}": digest(v) for k, v in run.problem.items()}
     made["arrays"] |= {f"initial/{k}": digest(v) for k, v in weights_at(run, t).items()}

@@ -206,7 +206,7 @@ def _quantities(system: str, record: Record) -> dict[str, Change]:
             changes[f"{name} unsafe by 1e-6, the rest recomputed"] = unsafe(system, name, 1e-6)
             changes[f"{name} unsafe by half, the rest recomputed"] = unsafe(system, name, 0.5)
             changes[f"{name} unsafe by 1e-6, alone"] = unsafe(system, name, 1e-6, alone=True)
-        elif name not in theorem.choices and float.fromhex(record["quantities"][name]) != 0.0:
+        elif name not in theorem.chosen(record["quantities"]) and float.fromhex(record["quantities"][name]) != 0.0:
             for factor in (1 + 1e-6, 1 - 1e-6):
                 changes[f"derived {name} times {factor}"] = scaled(("quantities", name), factor)
         changes[f"no {name}"] = drop(("quantities", name))

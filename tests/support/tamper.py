@@ -130,7 +130,7 @@ def reevaluated(
     old = {name: float.fromhex(text) for name, text in record["quantities"].items()}
     measured = {name: old[name] for name in theorem.base if name in old} | dict(base)
     q: dict[str, Any] = {**measured, **sizes}
-    q |= {name: old[name] for name in theorem.choices} | dict(choices or {})
+    q |= {name: old[name] for name in theorem.chosen(old)} | dict(choices or {})
     conditions = theorem.conditions(q)
     quantities = {k: float(v) for k, v in {**q, **theorem.derived(q)}.items() if k not in sizes}
     return json.loads(

@@ -13,6 +13,7 @@ import step_sizes_reference as reference
 import tamper
 from draws import normal
 from good_runs import deconvolution, near_a_minimum, nearly_fitted
+from instances.two_layer import prescribed_families
 
 import surefoot as sf
 
@@ -94,6 +95,9 @@ OTHERS: dict[str, Callable[[Path], None]] = {
 
 
 def _two_layer(name: str, path: Path) -> None:
+    if name == "prescribed":
+        weights, loss = prescribed_families()["orthonormal"]()
+        return _descend(sf.nn.TwoLayerLinear(*weights), loss, "two-layer/prescribed", path)
     theorem, _, sensing = name.partition(", ")
     rows = normal(3, 2, 2, seed=1) if sensing else normal(8, 3, seed=1)
     loss = sf.MatrixSensing(rows, normal(3, seed=2)) if sensing else sf.SquaredLoss(rows, normal(8, 2, seed=2))
@@ -103,7 +107,7 @@ def _two_layer(name: str, path: Path) -> None:
 EVERY: dict[str, Callable[[Path], None]] = {
     **{
         f"two-layer {name}": partial(_two_layer, name)
-        for name in ("drift", "drift, many minimisers", "contraction", "constant", "sharp", "corrected")
+        for name in ("drift", "drift, many minimisers", "contraction", "constant", "sharp", "corrected", "prescribed")
     },
     **OTHERS,
     "deconvolution": deconvolution,

@@ -21,7 +21,8 @@ from surefoot._two_layer.steps import DRIFT, PAPER, first_critical_point
 from surefoot._two_layer.system import TwoLayerSystem
 
 KINDS = ["squared", "sensing", "sensing-deficient", "softmax"]
-RULES = list(TwoLayerSystem.rules)
+RULES = [name for name in TwoLayerSystem.rules if name != "prescribed"]
+"""All but the one that needs a start of its own (``test_prescribed.py``)."""
 CERTIFIED = ["certified-bb", "contraction", "sharp"]
 PRINTED = ["paper-rho", "paper-rho-bar"]
 

@@ -355,7 +355,7 @@ class Certificate:
             case Kind.LEVELS:
                 return (
                     f"guaranteed gap {last.level:.6g} after {counted(last.start, 'iteration')}, "
-                    f"{self.initial_gap:.6g} at the start"
+                    f"{self.initial_gap:.6g} at the start" + (f", {within}" if math.isfinite(count) else "")
                 )
             case _:
                 return f"first step {self.step_size:.6g}, {self.claim.kind.text}"

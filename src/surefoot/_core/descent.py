@@ -54,8 +54,11 @@ def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any
         taken = f", or {' and '.join(system.given)} by name" if system.given else ""
         raise TypeError(f"{system.network_name} takes no {name}; pass a loss{taken}")
     problem = system.problem(net, loss, **given)
-    named, why = system.usual(problem) if theorem is None else (system.theorem(theorem), "")
-    certificate = replace(system.certify(net, problem, named.id), cut=getattr(problem, "cut", None), why=why)
+    if theorem is None:
+        certificate, why = system.certify_usual(net, problem)
+    else:
+        certificate, why = system.certify(net, problem, system.theorem(theorem).id), ""
+    certificate = replace(certificate, cut=getattr(problem, "cut", None), why=why)
     return (
         replace(certificate, advice=system.advice(net, problem, certificate))
         if certificate.practical is False

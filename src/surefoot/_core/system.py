@@ -163,6 +163,11 @@ class Certifiable(System, Generic[Net, P]):
         """The theorem where none is named, and why it is that one where it depends on the problem."""
         return self.theorem(None), ""
 
+    def certify_usual(self, net: Net, loss: P) -> tuple[Certificate, str]:
+        """The certificate where no theorem is named, and why it is of its theorem where that depends on network or problem."""
+        theorem, why = self.usual(loss)
+        return self.certify(net, loss, theorem.id), why
+
     def stands_for(self, theorem: Theorem, loss: P) -> Theorem:
         """The theorem that a name means for this problem; ``ValueError`` for one that gives no certificate."""
         return theorem

@@ -9,8 +9,9 @@ from surefoot_check.two_layer import constants as tl
 from surefoot_check.two_layer.constant import ConstantStep
 from surefoot_check.two_layer.corrected import Corrected
 from surefoot_check.two_layer.drift import DECREASE, Drift
+from surefoot_check.two_layer.prescribed import Prescribed
 
-from .._core.audit import Audit, Lines, audited, constant_step, each, never_increases, noise
+from .._core.audit import Audit, Check, Lines, audited, constant_step, each, never_increases, noise
 from .._core.certificate import Certificate
 from .._core.plans import PLANS
 from . import planner
@@ -30,13 +31,14 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
     """
     steps = [(a, b) for a, b in pairwise(trace) if "step" in a]
     # rounding moves sqrt(gap) by up to sqrt(resolution); of a gap L that is 2 sqrt(L·resolution) + resolution
-    checks = [
-        never_increases(trace, resolution),
+    theorem = PLANS[certificate.theorem].theorem
+    rises = isinstance(theorem, Prescribed)  # its steps may raise the gap
+    checks: list[Check] = [] if rises else [never_increases(trace, resolution)]
+    checks += [
         ("descent of Theorem I: L' <= L - (eta - eta^2 K'(eta)/2) |grad L|^2", _descent(steps, resolution)),
     ]
     if steps and "curvature" in steps[0][0] and "strong_convexity" in certificate.quantities:
         checks.append(("contraction of Theorem III", _contraction(steps, certificate, resolution)))
-    theorem = PLANS[certificate.theorem].theorem
     if certificate.holds and isinstance(theorem, Drift):
         checks += [
             ("drift budget (T): d <= kappa (theta alpha1 - Q)(1 - L'/L)", _drift(steps, certificate, resolution)),
@@ -56,6 +58,8 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
         checks.append(
             ("steps lie between eta0 and min((1+eta0^d)^(t/2) eta0, 1/K_t)", _paper_steps(steps, certificate))
         )
+    elif certificate.holds and isinstance(theorem, Prescribed):
+        checks.append(("every step is the prescribed one (difference)", _prescribed_steps(steps, certificate)))
     return audited(certificate, trace, checks, resolution)
 
 
@@ -115,6 +119,12 @@ def _path(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: fl
         for a, b in steps
     )
     return [("sufficient decrease (S): L' <= L - c eta |grad L|^2", rows)]
+
+
+def _prescribed_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Lines:
+    for a, _ in steps:
+        t = int(a["iteration"])
+        yield t, abs(a["step"] - certificate.segment(t).main_step), 0.0
 
 
 def _paper_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Lines:

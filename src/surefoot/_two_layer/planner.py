@@ -8,14 +8,14 @@ from functools import partial
 
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
-from surefoot_check.two_layer import constant, contraction, corrected, drift, sharp
+from surefoot_check.two_layer import constant, contraction, corrected, drift, prescribed, sharp
 from surefoot_check.two_layer import constants as tl
 from surefoot_check.two_layer.corrected import Corrected, barred, positive_rate_limit
 from surefoot_check.two_layer.drift import DECREASE, Drift, Level
 
 from .._core.plans import Plan
 from .._core.schedule import gap_at, iterations_to
-from . import as_printed
+from . import as_printed, prescribed_plan
 
 BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
 """The grid of θ, the share of α1 that may be spent."""
@@ -268,6 +268,7 @@ PLANS = (
     ),
     Plan(sharp.THEOREM, level, first_step),
     Plan(corrected.THEOREM, partial(rate, corrected.THEOREM), partial(choose_step, corrected.THEOREM)),
+    Plan(prescribed.THEOREM, prescribed_plan.schedule, recertifiable=False),
     Plan(as_printed.THEOREM, partial(rate, as_printed.THEOREM), partial(choose_step, as_printed.THEOREM)),
 )
 """In the order in which they are listed."""

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from surefoot_check.two_layer import prescribed
+
 from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
 from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule, restore_proposal, state_of
@@ -71,6 +73,33 @@ class PaperRhoBar(PaperRho):
 
     def _limit(self, iterate: Measurable, t: int) -> float:
         return 1.0 / planner.smoothness_ahead(self._q, t)
+
+
+class PrescribedSteps(StepRule):
+    """The steps of a certificate of ``two-layer/prescribed``, in their order; 0 after the last."""
+
+    name = "prescribed"
+    certified_by = frozenset({prescribed.THEOREM.id})
+
+    def start(self, loss: LinearMapLoss, certificate: Certificate | None) -> None:
+        if certificate is None or not self.certifies(certificate) or not certificate.schedule:
+            raise ValueError(
+                f"steps={self.name!r} needs a certificate of {prescribed.THEOREM.id!r} that holds, whose steps it takes; call "
+                f"certify(net, loss, theorem={prescribed.THEOREM.id!r}) and see its suggestion"
+            )
+        self._steps = [segment.main_step for segment in certificate.schedule]
+        self._t = 0
+
+    def step(self, engine: Engine) -> float:
+        t = min(self._t, len(self._steps) - 1)
+        self._t += 1
+        return self._steps[t]
+
+    def state(self) -> dict[str, float]:
+        return {"t": float(self._t)}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._t = int(state["t"])
 
 
 class ExactLineSearch(StepRule):
@@ -248,6 +277,7 @@ RULES: dict[str, type[StepRule]] = {
         Sharp,
         PaperRho,
         PaperRhoBar,
+        PrescribedSteps,
         Local,
         ExactLineSearch,
         BarzilaiBorwein,

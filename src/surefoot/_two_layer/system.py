@@ -6,21 +6,24 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from surefoot_check.statement import Theorem
 from surefoot_check.two_layer import SYSTEM as CHECKED
+from surefoot_check.two_layer.prescribed import Prescribed
 
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, CertificateStatus, checkable
 from .._core.completion import MatrixCompletion
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
-from .._core.measuring import measured
+from .._core.measuring import measured, stored
 from .._core.problems import loss_of
 from .._core.softmax import SoftmaxRegression
 from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .._core.validate import network_weight
+from . import prescribed_plan
 from .as_printed import THEOREM as AS_PRINTED
 from .audit import audit
 from .engines import ENGINES, Engine, engine, iterate_at
@@ -33,6 +36,8 @@ from .words import WORDS
 
 OVERFLOW = 1e100
 """Gap from which products of a few such numbers overflow."""
+ORTHONORMAL = 1e-9
+"""Relative distance of ZZᵀ from a multiple of the identity up to which it counts as one that was rounded."""
 REACH = 1e150
 """Limit of numbers whose squares are measured."""
 
@@ -49,6 +54,17 @@ def reduced_weights(net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Tensor, T
         network_weight(f"net.{name}", W)
     loss.require_net(len(W1), len(W2), W1.device, ("n", "m"))
     return loss.restrict(W1), W2
+
+
+def _orthonormal(W1: Tensor, W2: Tensor) -> bool:
+    """Whether the rows of [W1; W2] are orthonormal times one number, up to rounding."""
+    Z = torch.cat([W1, W2])
+    if Z.shape[0] > Z.shape[1]:
+        return False
+    G = Z @ Z.T
+    scale = float(G.diagonal().mean())
+    G.diagonal().sub_(scale)
+    return 0.0 < scale < math.inf and float(G.abs().max()) <= ORTHONORMAL * scale
 
 
 def _require_reach(published: Mapping[str, float]) -> None:
@@ -134,8 +150,22 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
 
+    def certify_usual(self, net: TwoLayerLinear, loss: LinearMapLoss) -> tuple[Certificate, str]:
+        """Prescribed steps from scaled orthonormal rows, where they are guaranteed to reach their target on a squared loss; else
+        the drift theorem."""
+        if loss.kind == "squared" and _orthonormal(*reduced_weights(net, loss)):
+            certificate = self.certify(net, loss, Prescribed.id)
+            if certificate.iterations_to(prescribed_plan.TARGET) < math.inf:
+                why = "[W1; W2] has orthonormal rows times one number: steps can be prescribed, and need the fewest iterations"
+                return certificate, why
+        return super().certify_usual(net, loss)
+
     def measured(self, net: TwoLayerLinear, loss: LinearMapLoss, theorem: Theorem) -> Measured:
         """See ``_core.measuring.measured``; what would overflow along a run is refused too."""
+        with checkable("the network or the data is", SCALE):
+            if isinstance(theorem, Prescribed):
+                read = stored(CHECKED, loss, self.reduced(net, loss))
+                return prescribed_plan.measured(*read, self.resolution(net, loss))
         measurements = measured(CHECKED, loss, self.reduced(net, loss))
         with checkable("the network or the data is", SCALE):
             _require_reach(measurements.published)
@@ -151,6 +181,8 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
         quantities: Mapping[str, float],
     ) -> str:
         """Other data, width or weights, or a theorem that asks for less."""
+        if isinstance(theorem, Prescribed):
+            return prescribed_plan.suggestion(loss, failed)
         moving = bool(net.W1.any()) or bool(net.W2.any())
         return _suggestion(quantities, loss, net.width, failed, moving)
 

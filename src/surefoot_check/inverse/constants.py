@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..numbers import Number, Quantities, exp, log, sqrt
-from ..statement import Inequality, Schedule
+from ..statement import Inequality, Schedule, one_each
 
 MAX_LAYERS = 64
 RESIDUALS = tuple(f"residual[{k}]" for k in range(1, MAX_LAYERS + 1))
@@ -58,20 +58,12 @@ def proper(q: Quantities) -> list[Inequality]:
 
 
 def of_layers(q: Quantities, schedule: Schedule, level: Callable[[int], Number]) -> Iterator[Inequality]:
-    """The obligations of such a schedule: a segment for every layer, and each level is at least the gap ``level(k)``."""
-    yield Inequality("there is a segment for each layer", len(schedule), "<=", int(q["K"]) + 1)
-    yield Inequality("no layer is left out", len(schedule), ">=", int(q["K"]) + 1)
-    for k, segment in enumerate(schedule):
-        where = f"segment {k}"
-        yield Inequality(f"{where}: starts at its layer", segment.start, "<=", k)
-        yield Inequality(f"{where}: does not start before its layer", segment.start, ">=", k)
-        if k + 1 < len(schedule):
-            count = -1 if segment.count is None else segment.count
-            yield Inequality(f"{where}: lasts one layer", count, "<=", 1)
-            yield Inequality(f"{where}: ends after its layer", count, ">=", 1)
-        elif segment.count is not None:
-            yield Inequality("the last segment is endless", 1.0, "<", 0.0)
-        yield Inequality(f"{where}: the gap is constant", segment.decrease, "<=", 0.0)
-        yield Inequality(f"{where}: there are no steps", segment.step, "<=", 0.0)
-        gap = q["initial_gap"] if k == 0 else level(k)
-        yield Inequality(f"{where}: level is at least the gap", segment.level, ">=", gap)
+    """The obligations of such a schedule: a segment for every layer without steps, and each level is at least the gap
+    ``level(k)``."""
+    yield from one_each(
+        schedule,
+        int(q["K"]),
+        "layer",
+        level=lambda k: q["initial_gap"] if k == 0 else level(k),
+        step=lambda k: 0.0,
+    )

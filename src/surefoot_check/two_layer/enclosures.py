@@ -12,6 +12,8 @@ from ..rigor.balls import arb_matrix
 from ..rigor.bounds import Array, Level
 from ..rigor.intervals import Interval, squared, sum_of
 from .imbalance import measure
+from .path_enclosures import quantities_of
+from .prescribed import STEPS
 
 
 def end_to_end(weights: Mapping[str, Array], level: Level) -> Approximation:
@@ -25,9 +27,15 @@ def exact_map(weights: Mapping[str, Array]) -> Any:
 
 
 def own_quantities(
-    problem: LinearMapProblem, weights: Mapping[str, Array], linear_map: Approximation
+    problem: LinearMapProblem,
+    weights: Mapping[str, Array],
+    linear_map: Approximation,
+    quantities: Mapping[str, float],
 ) -> dict[str, Interval]:
-    """Of the weights, and of a minimiser that is unique, in ``constants.DIRECTIONS``."""
+    """Of the weights, and of a minimiser that is unique, in ``constants.DIRECTIONS``; where steps are prescribed, their bounds
+    and nothing else, which no other theorem asks for."""
+    if STEPS[0] in quantities:
+        return quantities_of(problem, weights, quantities)
     imbalance = measure(weights["W1"], weights["W2"], problem.level)
     enclosures: dict[str, Interval] = {
         "lambda_plus": imbalance.plus,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mpmath import mpf
 
+from . import prescribed
 from .losses import Arrays, loss_of
 from .reference import UNIT, Matrix, Reference, eigenvalues, exact, frobenius, norm, of_norms, singular_values
 
@@ -33,6 +34,8 @@ class Imbalance:
 
 
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
+    if "scale" in published:
+        return prescribed.quantities(kind, problem, weights, published)
     loss, W1, W2 = loss_of(kind, problem), exact(weights["W1"]), exact(weights["W2"])
     W, size = W1 * W2.T, norm(W1) ** 2 + norm(W2) ** 2
     D, gap = Imbalance.of(W1, W2), loss.gap(W)

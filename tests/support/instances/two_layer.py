@@ -92,6 +92,33 @@ def families() -> dict[str, Callable[[], tuple[tuple[Tensor, Tensor], sf.Loss]]]
     }
 
 
+def orthonormal(n: int, m: int, h: int, s: float, noise: float = 0.0) -> tuple[Tensor, Tensor]:
+    """n + m rows s times orthonormal, and noise."""
+    Z = s * torch.linalg.qr(normal(h, n + m, seed=14))[0].T + noise * normal(n + m, h, seed=15)
+    return Z[:n].contiguous(), Z[n:].contiguous()
+
+
+def prescribed_families() -> dict[str, Callable[[], tuple[tuple[Tensor, Tensor], sf.Loss]]]:
+    """The same for prescribed steps: weights near orthonormal ones, and spectra for which few steps are planned."""
+
+    def data(values: list[float], n: int = 3) -> Tensor:
+        return with_values(6, n, values, 4)
+
+    def exactly(X: Tensor) -> sf.Loss:
+        return sf.SquaredLoss(X, X @ normal(3, 2, seed=3))
+
+    return {
+        "orthonormal": lambda: (orthonormal(3, 2, 5, 4.0), squared(data([1.2, 1.1, 1.0]), 2)),
+        "not quite orthonormal": lambda: (orthonormal(3, 2, 7, 5.0, 1e-3), squared(data([1.1, 1.05, 1.0]), 2)),
+        "tied singular values": lambda: (orthonormal(3, 3, 6, 5.0), squared(data([2.0, 2.0, 2.0]), 3)),
+        "one output": lambda: (orthonormal(3, 1, 4, 3.0), squared(data([1.2, 1.1, 1.0]), 1)),
+        "more outputs": lambda: (orthonormal(2, 3, 6, 4.0), squared(data([1.1, 1.0], 2), 3)),
+        "rank-deficient": lambda: (orthonormal(3, 2, 5, 3.0), squared(data([1.2, 1.0]), 2)),
+        "tiny": lambda: (orthonormal(3, 2, 5, 4.0), exactly(1e-9 * data([1.2, 1.1, 1.0]))),
+        "huge": lambda: (orthonormal(3, 2, 5, 300.0), squared(1e6 * data([1.1, 1.0, 1.0]), 2)),
+    }
+
+
 def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
     """Every family for every theorem."""
 
@@ -99,4 +126,5 @@ def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
         weights, loss = build()
         return certified(sf.nn.TwoLayerLinear(*weights), loss, theorem)
 
-    return {name: lambda b=build: make(b) for name, build in families().items()}
+    of_theorem = prescribed_families() if theorem == "two-layer/prescribed" else families()
+    return {name: lambda b=build: make(b) for name, build in of_theorem.items()}

@@ -1,0 +1,167 @@
+"""Which steps ``two-layer/prescribed`` prescribes: those of ``sequences``, of the degree and in the order for which the fewest
+are guaranteed, searched in floats.
+
+Roots of the Chebyshev polynomial on [μ, K], the spectrum of XᵀX, reach a relative gap in the fewest steps where nothing is known
+of the coefficients; where the bounds of a longer sequence fall faster on the way, it reaches the gap before its end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from surefoot_check.numbers import Quantities
+from surefoot_check.problems import LinearMapProblem, Squared
+from surefoot_check.rigor.bounds import Array
+from surefoot_check.statement import Schedule, Segment
+from surefoot_check.two_layer import SYSTEM as CHECKED
+from surefoot_check.two_layer.path import Start, follow
+from surefoot_check.two_layer.path_enclosures import start_of
+from surefoot_check.two_layer.prescribed import BOUNDS, MAX_STEPS, STEPS
+
+from .._core.certificate import Condition, publish
+from .._core.losses import LinearMapLoss
+from .._core.system import Measured
+from .sequences import chebyshev, chebyshev_count, orders
+
+TARGET = 1e-10
+"""Relative gap whose guaranteed count is the least."""
+LONGER = 1.6
+"""The longest sequence, as a multiple of the number of steps that the Chebyshev bound needs."""
+DEGREES = 48
+"""Most degrees that are tried."""
+HIGHEST = 1.05
+"""Orders whose frozen gap rises above this many times its start are left out: their bounds blow up."""
+WEIGHT = 2.0
+"""Of the sum of the square roots of the relative frozen gaps beside their count, in the estimate of the guaranteed count."""
+EFFORT = 1 << 16
+"""Pairs of steps of all candidates whose recursion is evaluated; three times as many where none of them reaches the target."""
+SPARE = 1e-8
+"""Part of ``TARGET`` that a count leaves for the slack of what is published."""
+SQUARED = "the loss is squared"
+WITHIN = f"the spectrum of the data is known, and a relative gap of {TARGET:g} takes at most {MAX_STEPS} steps"
+FINAL = 2
+"""Candidates that are evaluated with spectral norms."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sequence of steps η, the number of them after which the frozen gap is small enough, and an estimate of the guaranteed
+    number."""
+
+    steps: Array
+    frozen: int
+    estimate: float
+
+
+def plan(start: Start) -> Array:
+    """The steps η (T,) with the fewest guaranteed to a relative gap of ``TARGET``, as far as the bound falls; where none is
+    guaranteed to reach it, those with the least bound. Empty where the spectrum has no lower end, or no sequence is short enough.
+    """
+    candidates = sorted(_candidates(start), key=lambda it: it.estimate)
+    ranked: list[tuple[float, float, Candidate]] = []
+    effort, best = EFFORT, math.inf
+    for candidate in candidates:
+        used = int(min(len(candidate.steps), best))
+        left = effort if best < math.inf else effort + 2 * EFFORT
+        if candidate.frozen < best and (left > 0 or len(ranked) < FINAL):
+            gaps = _relative(start, candidate.steps[:used], spectral=False)
+            ranked.append((_count(gaps), float(gaps.min()), candidate))
+            effort, best = effort - used * used // 2, min(best, ranked[-1][0])
+    ranked.sort(key=lambda it: it[:2])
+    finals = [(_relative(start, candidate.steps), candidate.steps) for *_, candidate in ranked[:FINAL]]
+    if not finals:
+        return np.zeros(0)
+    gaps, steps = min(finals, key=lambda it: (_count(it[0]), it[0].min()))
+    return steps[: max(1, int(np.argmin(gaps)))]
+
+
+def _relative(start: Start, steps: Array, spectral: bool = True) -> Array:
+    """The relative bounds after 0, 1, … steps."""
+    gaps = follow(start, steps, spectral=spectral).gaps
+    return gaps / gaps[0] if gaps[0] < math.inf else gaps
+
+
+def _count(gaps: Array) -> float:
+    """The guaranteed count to ``TARGET``."""
+    reached = np.flatnonzero(gaps <= TARGET * (1.0 - SPARE))
+    return float(reached[0]) if len(reached) else math.inf
+
+
+def _candidates(start: Start) -> Iterator[Candidate]:
+    """Sequences of several degrees and orders whose frozen gap reaches ``TARGET`` and hardly rises."""
+    lam = start.eigenvalues
+    weights = lam * (start.rows * start.rows).sum(axis=1)
+    low, high, total = float(lam.min()), float(lam.max()), float(weights.sum())
+    if not (low > 0.0 and total > 0.0):
+        return
+    least = chebyshev_count(low, high, TARGET)
+    if least > MAX_STEPS:
+        return
+    most = min(MAX_STEPS, math.ceil(LONGER * least) + 1)
+    for degree in np.unique(np.linspace(least, most, DEGREES).astype(int)).tolist():
+        steps = chebyshev(degree, low, high)
+        for order in orders(degree):
+            tau = steps[order]
+            P = np.cumprod(1.0 - tau[:, None] * lam, axis=0)
+            gaps = (P * P) @ weights / total
+            reached = np.flatnonzero(gaps <= TARGET)
+            if len(reached) and gaps.max() <= HIGHEST:
+                frozen = int(reached[0]) + 1
+                yield Candidate(tau / start.step_unit, frozen, frozen + WEIGHT * float(np.sqrt(gaps).sum()))
+
+
+def schedule(q: Quantities) -> Schedule:
+    """A segment for each step, whose level is the bound before it, and the last bound for ever."""
+    count = sum(name in q for name in STEPS)
+    levels = [q["initial_gap"], *(q[name] for name in BOUNDS[:count])]
+    steps = [*(q[name] for name in STEPS[:count]), 0.0]
+    return [
+        Segment(t, 1 if t < count else None, float(level), 0.0, float(step))
+        for t, (level, step) in enumerate(zip(levels, steps, strict=True))
+    ]
+
+
+def measured(problem: LinearMapProblem, weights: Mapping[str, Array], resolution: float) -> Measured:
+    """The planned steps, and what is measured for them on arrays as the checker reads them.
+
+    s² is the mean of the diagonal of ZZᵀ, Z = [W1; W2]. Bounds are so close to the gaps of exact descent that the rounding of a
+    run may take it above; ``resolution`` is the gap that it causes at the optimum, and its root is added to that of each bound.
+    """
+    sizes = CHECKED.enclosures.sizes(problem, weights)
+    if not isinstance(problem, Squared):
+        return Measured({}, sizes, missing=_missing(SQUARED))
+    scale = sum(float((W * W).sum()) for W in weights.values()) / sum(problem.shape)
+    start = start_of(problem, weights, scale)
+    steps = np.zeros(0) if start is None else plan(start)
+    if not len(steps):
+        return Measured({}, sizes, missing=_missing(WITHIN))
+    chosen = {"scale": scale, **dict(zip(STEPS, steps.tolist(), strict=False))}
+    enclosures = CHECKED.enclosures.base_quantities(problem, weights, chosen)
+    room = math.sqrt(resolution)
+    for name in enclosures.keys() & set(BOUNDS):
+        low, high = enclosures[name]
+        enclosures[name] = low, (math.sqrt(high) + room) ** 2
+    return Measured(publish(enclosures, CHECKED.directions), sizes, (chosen,))
+
+
+def _missing(what: str) -> Condition:
+    return Condition(what, 0.0, ">", 0.0, False, None)
+
+
+def suggestion(loss: LinearMapLoss, failed: Sequence[str]) -> str:
+    """What would make the theorem hold, of whose hypotheses these ``failed``."""
+    if SQUARED in failed:
+        return "use theorem='two-layer/drift', which needs no squared loss"
+    if WITHIN in failed:
+        return "standardise or whiten the inputs, or use theorem='two-layer/drift', which needs no sequence of steps"
+    n, m = loss.reduced.shape
+    size = float(torch.linalg.matrix_norm(loss.optimum, 2))
+    return (
+        f"start from s times {n + m} orthonormal rows [W1; W2], so of a width of {n + m} or more, with s² some ten times the "
+        f"norm {size:.3g} of the minimiser; or use theorem='two-layer/drift'"
+    )
