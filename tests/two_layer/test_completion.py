@@ -91,6 +91,7 @@ def test_a_wide_network_is_certified_and_a_sparse_run_of_it_checked(tmp_path: Pa
     assert certificate.quantities["smoothness"] == pytest.approx(2.0) and certificate.quantities[
         "strong_convexity"
     ] == pytest.approx(1.0)
+    assert "10 observations of 8 entries merged into their means" in str(certificate)
     run = sf.descend(net, loss(), tolerance=1e-8, engine="weights", directory=tmp_path / "run", progress=False)
     assert run.certified and run.status is sf.RunStatus.CONVERGED and run.audit().holds
     for level in ("fast", "exact"):

@@ -13,6 +13,7 @@ from torch.nn.functional import embedding_bag
 
 from .losses import ROUNDING, SCALE, QuadraticLoss
 from .small_losses import Array, SmallQuadratic
+from .statistics import Cut
 from .validate import class_numbers, positive_integer, real
 
 LARGEST = 1 << 62
@@ -62,6 +63,12 @@ class MatrixCompletion(QuadraticLoss):
         scatter = (values[order] - means.repeat_interleave(counts)) ** 2
         self._set(positions // m, positions % m, means, counts)
         self.optimal_value = 0.5 * float(scatter.sum())
+        if len(means) < len(values):
+            also = (
+                f"{len(values)} observations of {len(means)} entries merged into their means: the optimal value is the scatter "
+                "around them"
+            )
+            self.cut = Cut.of_nothing(n, also)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Tensor]) -> MatrixCompletion:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .losses import SCALE, LinearMapLoss, check_scale
+from .statistics import Cut
 from .validate import class_numbers, fits_map, nonnegative, positive_integer, real
 
 LARGEST = 1 << 31
@@ -82,6 +83,8 @@ class SoftmaxRegression(LinearMapLoss):
         if not bool(logits.abs().max() <= SCALE):
             raise ValueError(f"X @ offset reaches beyond {SCALE:.0e}: products would overflow; scale the data")
         self.kind, self.offset = WITH_OFFSET, logits
+        also = "the network's map is added to a fixed one, W0: its logits X W0 are stored"
+        self.cut = Cut.of_nothing(self.shape[0], also)
 
     @property
     def gap_resolution(self) -> float:

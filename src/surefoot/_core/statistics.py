@@ -78,7 +78,7 @@ class Cut:
         rows, rows_dropped: how many there were, and how many were dropped because their weight is 0.
         intercept: whether one was eliminated.
         l2: of the penalty that the stored arrays contain.
-        offset: whether a fixed map was subtracted.
+        also: what else was done, as the end of the text.
     """
 
     directions: int
@@ -93,7 +93,12 @@ class Cut:
     rows_dropped: int = 0
     intercept: bool = False
     l2: float = 0.0
-    offset: bool = False
+    also: str = ""
+
+    @classmethod
+    def of_nothing(cls, directions: int, also: str) -> Cut:
+        """Nothing was dropped, and this was done."""
+        return cls(directions, directions, 0, 0.0, 0.0, 0.0, 0.0, also=also)
 
     @property
     def text(self) -> str:
@@ -117,10 +122,10 @@ class Cut:
             parts.append(
                 "an intercept eliminated, by centring X and Y: the optimal value, and every gap, is with the best intercept"
             )
-        if self.offset:
-            parts.append("a fixed map W0 subtracted: the targets are Y - X W0, and the network is what is added to W0")
         if self.l2:
             parts.append(f"the penalty of l2 = {self.l2:g} stored as rows: the optimal value contains it")
+        if self.also:
+            parts.append(self.also)
         return "; ".join(parts)
 
     @property
@@ -380,7 +385,9 @@ def statistics_of(rows: Triangle, how: Reduction = PLAIN) -> LeastSquaresStatist
         rows_dropped=rows.dropped,
         intercept=how.intercept,
         l2=how.l2,
-        offset=how.offset is not None,
+        also=""
+        if how.offset is None
+        else "the network's map is added to a fixed one, W0: the targets left are Y - X W0",
     )
     return replace(statistics, cut=cut if cut.text else None, means=means)
 
