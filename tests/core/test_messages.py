@@ -99,6 +99,7 @@ OTHER_LOSSES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: completion(columns=[-1, 2]), ValueError, r"columns run from -1 to 2; .* must lie in 0..2"),
     (lambda: completion(rows=[0.0, 1.0]), TypeError, r"rows have dtype float64; pass indices as int64"),
     (lambda: completion(rows=[True, False]), TypeError, r"rows have dtype bool; pass indices as int64"),
+    (lambda: completion(rows=torch.tensor([0, 3]).to("meta")), ValueError, r"rows is on the device meta"),
     (lambda: completion(rows=["a", "b"]), TypeError, r"rows are of type <U1; pass indices"),
     (lambda: completion(rows=[0]), ValueError, r"rows have shape \(1,\); they must be \(2,\), one for each value"),
     (lambda: completion(columns=[[0], [1]]), ValueError, r"columns have shape \(2, 1\); they must be \(2,\), one for"),

@@ -20,6 +20,7 @@ X = normal(40, 4)
 Y = X @ normal(4, 3, seed=2) + 0.1 * normal(40, 3, seed=1)
 LOSS = sf.SquaredLoss(X, Y)
 LABELS = normal(40, 3, seed=4).argmax(1)
+COMPLETION = sf.MatrixCompletion([0, 1, 2, 3, 0], [0, 1, 2, 0, 1], normal(5, seed=5), (4, 3))
 
 
 def two_layer(width: int, theorem: str | None = None, loss: sf.Loss = LOSS, std: float = 0.3) -> sf.Certificate:
@@ -116,6 +117,16 @@ CASES: dict[str, Case] = {
         lambda: two_layer(20, "two-layer/contraction", sf.SoftmaxRegression(X, LABELS, 1e-3, 3)),
         "use theorem='two-layer/drift'",
         lambda: two_layer(20, "two-layer/drift", sf.SoftmaxRegression(X, LABELS, 1e-3, 3)),
+    ),
+    "two-layer: the paper's theorem, many minimisers": (
+        lambda: two_layer(20, "two-layer/corrected", COMPLETION),
+        "use theorem='two-layer/drift'",
+        lambda: two_layer(20, "two-layer/drift", COMPLETION),
+    ),
+    "two-layer: completion below the rank": (
+        lambda: two_layer(2, loss=COMPLETION),
+        "use width >= 7",
+        lambda: two_layer(7, loss=COMPLETION),
     ),
     "two-layer: below the rank": (lambda: two_layer(2), "use width >= 7", lambda: two_layer(7)),
     "two-layer: below n + m": (

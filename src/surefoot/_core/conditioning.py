@@ -61,6 +61,7 @@ def _remedy(loss: SquaredLoss) -> str:
 OTHER = {
     "softmax": "whiten the inputs, or use a larger l2, which moves the minimiser",
     "softmax-offset": "whiten the inputs, or use a larger l2, which moves the minimiser",
+    "completion": "it is the largest number of observations of an entry over the smallest: keep the mean of each entry alone",
     "sensing": "scale the measurements to one norm, or take more of them",
 }
 """What lowers the condition number of the losses that are not of a table's columns."""

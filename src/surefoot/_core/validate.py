@@ -77,6 +77,7 @@ def class_numbers(name: str, value: Any, X: Tensor, what: str = "class indices",
         if array.dtype.kind not in "iufcb":
             raise TypeError(f"{name} are of type {array.dtype}; pass {what} 0, 1, ... as int64")
         value = torch.as_tensor(array.astype(np.int64) if array.dtype.kind in "iu" else array)
+    holds_numbers(name, value)
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         raise TypeError(f"{name} have dtype {str(value.dtype).removeprefix('torch.')}; pass {what} as int64")
     if value.ndim != 1 or len(value) != len(X):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from surefoot_check.statement import Theorem
 from surefoot_check.two_layer import SYSTEM as CHECKED
+from surefoot_check.two_layer.corrected import Corrected
 from surefoot_check.two_layer.prescribed import Prescribed
 
 from .._core.audit import Audit
@@ -183,6 +184,8 @@ class TwoLayerSystem(Recordable[TwoLayerLinear, LinearMapLoss]):
         """Other data, width or weights, or a theorem that asks for less."""
         if isinstance(theorem, Prescribed):
             return prescribed_plan.suggestion(loss, failed)
+        if isinstance(theorem, Corrected) and not loss.reduced.unique_optimum:
+            return "the loss has more than one minimiser, and this theorem needs one: use theorem='two-layer/drift'"
         moving = bool(net.W1.any()) or bool(net.W2.any())
         return _suggestion(quantities, loss, net.width, failed, moving)
 
