@@ -142,11 +142,14 @@ class Certificate:
         if record.get("status") != "holds" or record.get("claims") != list(theorem.claims):
             raise FormatError(NO_CLAIM)
         _exactly(record, FIELDS, "certificate")
-        if record["rule"] != theorem.rule or record["suggestion"] != "":
-            raise FormatError("certificate: rule or suggestion is not that of the theorem")
-        problem = dict(_field(record, "problem", dict))
         conclusion = _field(record, "conclusion", dict)
         _exactly(conclusion, CONCLUSION_FIELDS, "certificate: conclusion")
+        schedule = _schedule(conclusion.get("schedule"))
+        constant = theorem.constant_steps and len({segment.step for segment in schedule}) == 1
+        rules = (theorem.rule, *(["constant"] if constant else []))
+        if record["rule"] not in rules or record["suggestion"] != "":
+            raise FormatError("certificate: rule or suggestion is not that of the theorem")
+        problem = dict(_field(record, "problem", dict))
         quantities = {str(k): parse_hex(v, str(k)) for k, v in _field(record, "quantities", dict).items()}
         conditions = _field(record, "conditions", list)
         for condition in conditions:
@@ -166,7 +169,7 @@ class Certificate:
             optimal_value=parse_hex(record.get("optimal_value"), "optimal_value"),
             step_size=parse_hex(conclusion.get("step_size"), "step_size"),
             rate=parse_hex(conclusion.get("rate"), "rate"),
-            schedule=_schedule(conclusion.get("schedule")),
+            schedule=schedule,
         )
 
 

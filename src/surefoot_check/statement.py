@@ -114,6 +114,8 @@ class Theorem(ABC):
     """Whether its quantity ``radius`` bounds how far from the weights the point lies that descent reaches."""
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
+    constant_steps: ClassVar[bool] = False
+    """Whether it speaks of a constant step of one's own: where the schedule has one step, "constant" may be stated as the rule."""
     base: ClassVar[tuple[str, ...]]
     choices: ClassVar[tuple[str, ...]] = ()
     """Names of the free choices, which are published and verified."""

@@ -231,10 +231,18 @@ def test_softmax_without_penalty_runs_uncertified_with_a_suggestion() -> None:
     assert run.gaps[-1] < run.gaps[0]
 
 
-def test_a_constant_step_is_never_certified() -> None:
-    run = descend(None, None, 1e-4, max_iterations=5)
-    assert run.certificate.holds
-    assert not run.certified
+@pytest.mark.parametrize("given", [1e-4, sf.steps.Constant(1e-4)])
+def test_a_constant_step_is_certified_as_such(given: float | sf.steps.StepRule) -> None:
+    run = descend(None, None, given, max_iterations=5)
+    assert run.certificate.theorem == "two-layer/constant" and run.certificate.step_size == 1e-4
+    assert run.certified and run.audit().holds
+
+
+def test_a_constant_step_is_not_certified_by_a_theorem_that_does_not_speak_of_it() -> None:
+    net, loss = network(), sf.SquaredLoss(X, Y)
+    certificate = sf.certify(net, loss)
+    run = descend(net, loss, 1e-4, max_iterations=5, certificate=certificate)
+    assert certificate.holds and run.certificate is certificate and not run.certified
 
 
 # -- certificates ------------------------------------------------------------------------------------------------------

@@ -29,11 +29,11 @@ DUPLICATED = torch.cat([X, X[:, :2]], 1)
 _certify, _certificates = TwoLayerSystem.certify, {}
 
 
-def remembered(system: TwoLayerSystem, net: Any, loss: Any, theorem: str) -> sf.Certificate:
+def remembered(system: TwoLayerSystem, net: Any, loss: Any, theorem: str, step: float | None = None) -> sf.Certificate:
     """The certificate of the same arrays again: it depends on nothing else, and iterates repeat here."""
-    key = (theorem, *sorted(digests(loss.reduced.arrays(), system.reduced(net, loss)).items()))
+    key = (theorem, step, *sorted(digests(loss.reduced.arrays(), system.reduced(net, loss)).items()))
     if key not in _certificates:
-        _certificates[key] = _certify(system, net, loss, theorem)
+        _certificates[key] = _certify(system, net, loss, theorem, step)
     return _certificates[key]
 
 

@@ -187,11 +187,11 @@ def test_from_zero_weights_the_rest_of_the_width_is_never_reached() -> None:
 _certify, _certificates = LinearResNetSystem.certify, {}
 
 
-def remembered(system: LinearResNetSystem, net: Any, loss: Any, theorem: str) -> sf.Certificate:
+def remembered(system: LinearResNetSystem, net: Any, loss: Any, theorem: str, step: float | None = None) -> sf.Certificate:
     """The certificate of the same arrays again: it depends on nothing else, and iterates repeat here."""
-    key = (theorem, *sorted(digests(loss.reduced.arrays(), system.reduced(net, loss)).items()))
+    key = (theorem, step, *sorted(digests(loss.reduced.arrays(), system.reduced(net, loss)).items()))
     if key not in _certificates:
-        _certificates[key] = _certify(system, net, loss, theorem)
+        _certificates[key] = _certify(system, net, loss, theorem, step)
     return _certificates[key]
 
 

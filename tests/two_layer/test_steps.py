@@ -184,7 +184,7 @@ def test_a_constant_step_must_be_positive_and_finite(eta: float) -> None:
     net, loss = build("squared")
     with pytest.raises(ValueError, match="eta is"):
         sf.steps.Constant(eta)
-    with pytest.raises(ValueError, match="eta is"):
+    with pytest.raises(ValueError, match="steps is"):
         sf.descend(net, loss, steps=eta, progress=False)
 
 

@@ -17,15 +17,15 @@ from tyro.conf import arg
 from surefoot_check.text import counted
 
 from .._core.certificate import Certificate
-from .._core.descent import certify, descend
+from .._core.descent import certify, certify_for, descend
 from .._core.io import RunDirectoryError, read_json, run_directory, unused, write_json
-from .._core.plans import PLANS
+from .._core.plans import LIMIT, PLANS
 from .._core.registry import descendable_of, system_named
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .._core.steps import Constant, StepRule
 from .._core.system import Recordable
-from .._core.validate import integer, nonnegative, positive_integer
+from .._core.validate import integer, nonnegative, positive, positive_integer
 from .built import Built, Question
 from .errors import Exit, NoCertificate, message_of
 from .options import Flag, Json, KeepProblem, Quiet, TrainOptions
@@ -43,6 +43,14 @@ SETTINGS = "settings.json"
 class Certifying(Question):
     """What ``certify`` has beside the question."""
 
+    step: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="A constant step of your own: the guarantee is for gradient descent with that step.",
+            help_behavior_hint="(default: the steps that the theorem speaks of)",
+        ),
+    ] = None
     json: Json = False
 
     def run(self, held: ExitStack) -> int:
@@ -109,21 +117,29 @@ def interrupted(options: TrainOptions, where: str, stopped_by: int | None) -> in
     return Exit.of_signal(stopped_by)
 
 
-def run_certify(options: Question) -> int:
+def run_certify(options: Certifying) -> int:
     """``surefoot certify``."""
+    if options.step is not None:
+        positive("--step", options.step)
     screen = Screen(silent=options.json)
     try:
         built = options.build()
     except NoCertificate as reason:
         return _no_certificate("no certificate", reason, options.json)
-    certificate = certify(built.net, built.loss, options.theorem)
+    certificate = certify(built.net, built.loss, options.theorem, step=options.step)
     screen.problem(built.facts["data"], built.shown)
-    screen.certificate(certificate, built.advice)
+    screen.certificate(certificate, _advice(built, certificate))
     if certificate.quantities:
         screen.quantities(certificate)
     if options.json:
         print_json({"problem": built.facts, "certificate": certificate_record(certificate)})
     return Exit.YES if certificate.holds else Exit.NO
+
+
+def _advice(built: Built, certificate: Certificate) -> str:
+    """Which options to change; none where a step is too large and nothing else fails: the certificate says which would do."""
+    failed = [condition.name for condition in certificate.conditions if not condition.holds]
+    return "" if failed == [LIMIT] else built.advice
 
 
 def _no_certificate(outcome: str, reason: NoCertificate, as_json: bool) -> Exit:
@@ -233,15 +249,15 @@ def run_train(options: Training) -> int:
         built = options.build()
     except NoCertificate as reason:
         return _no_certificate("not trained", reason, options.json)
-    certificate = certify(built.net, built.loss, options.theorem)
+    certificate = certify_for(built.net, built.loss, options.theorem, parse_steps(options.steps))
     rule = _rule(options, built, certificate)
     screen.problem(built.facts["data"], built.shown)
-    screen.certificate(certificate, built.advice)
+    screen.certificate(certificate, _advice(built, certificate))
     covered = rule is not None and rule.certifies(certificate)
     missing = _missing_guarantee(certificate, "" if rule is None else rule.name, covered)
     if missing:
         if options.require_certificate:
-            advice = built.advice or certificate.suggestion
+            advice = _advice(built, certificate) or certificate.suggestion
             hint = f" ({advice})" if advice and not certificate.holds else ""
             print(f"surefoot: not trained: {missing}{hint}", file=sys.stderr)
             if options.json:

@@ -23,7 +23,7 @@ from surefoot_check.text import counted
 
 from . import claims
 from .claims import Claim, Kind
-from .plans import PLANS
+from .plans import LIMIT, OWN_STEP, PLANS
 from .schedule import gap_at, iterations_to
 from .statistics import Cut
 from .validate import number, positive
@@ -347,7 +347,8 @@ class Certificate:
                 part = self.claim.decrease or self.claim.final
                 rate = f"1 - {part:.3g}" if rate == "1" else rate
                 near = "" if self.radius is None else f", to a point within {self.radius:.3g} of these weights"
-                return f"first step {self.step_size:.6g}, rate {rate}, {within}{near}"
+                step = "constant step" if self.rule == "constant" else "first step"
+                return f"{step} {self.step_size:.6g}, rate {rate}, {within}{near}"
             case Kind.FLOW:
                 return f"along the gradient flow, {within}"
             case Kind.SUBLINEAR:
@@ -398,14 +399,22 @@ def checkable(what: str, advice: str) -> Iterator[None]:
 def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, float], list[Inequality], Schedule]:
     """A theorem in floats: all quantities, conditions, and the schedule (empty unless every condition holds).
 
+    Of a constant step of one's own, ``OWN_STEP`` in ``base``, that the theorem admits it is a condition, too. It is stated where
+    it fails: where it holds, the obligations of the schedule are the proof.
+
     Raises:
         ValueError: base quantities that are missing, or so large or small that a number of the theorem overflows or vanishes.
     """
     try:
         plan = PLANS[theorem.id]
-        quantities = {**base, **plan.parameters(base)}
+        asked = {name: step for name, step in base.items() if name == OWN_STEP}
+        measured = {name: value for name, value in base.items() if name != OWN_STEP}
+        quantities = {**measured, **plan.parameters(base)}
         conditions = theorem.conditions(quantities)
-        schedule = plan.schedule(quantities) if all(c.certain for c in conditions) else []
+        if asked and plan.largest is not None and all(c.certain for c in conditions):
+            limit = Inequality(LIMIT, asked[OWN_STEP], "<=", plan.largest(quantities))
+            conditions += [] if limit.certain else [limit]
+        schedule = plan.schedule({**quantities, **asked}) if all(c.certain for c in conditions) else []
         return {**quantities, **theorem.derived(quantities)}, conditions, schedule
     except (
         ArithmeticError,

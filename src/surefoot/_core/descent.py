@@ -23,9 +23,9 @@ from .recertification import Recertification
 from .registry import adopted, descendable
 from .run import RUN_FORMAT, Run, read_certificate, write_end, write_start
 from .status import RunStatus
-from .steps import StepRule
-from .system import Recordable
-from .validate import folder, integer, kind_of, nonnegative, positive_integer, unknown
+from .steps import StepRule, constant_of
+from .system import AnyCertifiable, Recordable
+from .validate import folder, integer, kind_of, nonnegative, positive, positive_integer, unknown
 
 WORTHWHILE = 0.9
 """A new certificate is followed if it guarantees at most this fraction of the iterations that remain by the ones before."""
@@ -33,7 +33,9 @@ DIVERGED = 1e6
 """A gap this many times the initial one counts as diverged."""
 
 
-def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any) -> Certificate:
+def certify(
+    net: Any, loss: Any = None, theorem: str | None = None, *, step: float | None = None, **given: Any
+) -> Certificate:
     """Evaluate a convergence theorem on a network, loss and initial weights, before training.
 
     A hypothesis that fails is not an error: the certificate's ``status``, ``conditions`` and ``suggestion`` say so.
@@ -43,27 +45,54 @@ def certify(net: Any, loss: Any = None, theorem: str | None = None, **given: Any
             a two-layer linear network, any other a feed-forward one, unless a theorem is named.
         loss: a loss of ``sf``, or for ``sf.nn.StepSizeNet`` a batch of problems of ``sf.learned``. None for a learned inverse.
         theorem: an id such as ``"two-layer/drift"``; by default that of the network's system.
+        step: a constant step of one's own: the certificate is of gradient descent with that step. It holds for every step up to
+            the largest that the theorem admits, and names that where it fails. For two-layer networks, linear ResNets, implicit
+            and feed-forward networks.
         given: what a system takes by name. ``sf.nn.LearnedInverse``: ``interval=(l, u)``, in place of a loss.
 
     Raises:
         TypeError: an unknown kind of network, a name that its system does not take, or weights that are not float64.
-        ValueError: shapes that do not fit, non-finite weights, frozen ones of a system that trains all, or an unknown theorem.
+        ValueError: shapes that do not fit, non-finite weights, frozen ones of a system that trains all, an unknown theorem, or a
+            step that is not positive and finite, or of a theorem that speaks of no constant step.
     """
     system, net = adopted(net, loss, theorem)
-    for name in given.keys() - set(system.given):
+    asked = {} if step is None else {"step": positive("step", step, "a positive and finite number")}
+    refused = asked if not system.of_constant_steps() else {}
+    for name in {**given, **refused}.keys() - set(system.given):
         taken = f", or {' and '.join(system.given)} by name" if system.given else ""
         raise TypeError(f"{system.network_name} takes no {name}; pass a loss{taken}")
     problem = system.problem(net, loss, **given)
-    if theorem is None:
+    if theorem is None and step is None:
         certificate, why = system.certify_usual(net, problem)
     else:
-        certificate, why = system.certify(net, problem, system.theorem(theorem).id), ""
+        named, why = _asked(system, problem, theorem, step)
+        certificate = system.certify(net, problem, named, step)
     certificate = replace(certificate, cut=getattr(problem, "cut", None), why=why)
-    return (
-        replace(certificate, advice=system.advice(net, problem, certificate))
-        if certificate.practical is False
-        else certificate
-    )
+    if certificate.practical is not False:
+        return certificate
+    usual = certificate if step is None else system.certify(net, problem, certificate.theorem)
+    small = f"the step is small: this theorem guarantees the step {usual.step_size}, too"
+    return replace(certificate, advice=small if usual.practical else system.advice(net, problem, certificate))
+
+
+def _asked(system: AnyCertifiable, problem: Any, theorem: str | None, step: float | None) -> tuple[str, str]:
+    """The theorem to evaluate, and why it is that one where none is named."""
+    named, why = system.usual(problem) if theorem is None else (system.theorem(theorem), "")
+    known = system.of_constant_steps()
+    if step is None or named.id in known:
+        return named.id, why
+    if theorem is not None:
+        raise ValueError(
+            f"{theorem} does not speak of a constant step of one's own; leave step out, or use {' or '.join(known)}"
+        )
+    return known[0], "it speaks of a constant step"
+
+
+def certify_for(net: Any, loss: Any, theorem: str | None, steps: StepRule | str | float | None) -> Certificate:
+    """The certificate for a run with these steps: of a constant step of one's own, where the theorem may be asked about one."""
+    known = adopted(net, loss, theorem)[0].of_constant_steps()
+    step = constant_of(steps) if theorem in known or (theorem is None and known) else None
+    return certify(net, loss, theorem, step=step)
 
 
 def descend(
@@ -90,7 +119,8 @@ def descend(
         max_iterations: limit on the iterations in total, those before a resume included.
         tolerance: stop at this gap relative to the initial gap.
         absolute_tolerance: stop at this gap, whichever comes first.
-        certificate: of these very weights and data; by default ``certify(net, loss)``.
+        certificate: of these very weights and data; by default ``certify(net, loss)``, of a constant step
+            ``certify(net, loss, step=steps)``.
         certify_every: evaluate the theorem again every so many iterations; where that guarantees convergence in at most nine
             tenths of the iterations that remain, the steps follow the new certificate from there on (``run.adopted``).
         engine: ``"auto"``, or by name, where the system has several; an unknown name lists them.
@@ -161,13 +191,15 @@ class _Descent:
         self.loss = loss = self.system.problem(net, loss)
         self.max_iterations, self.tolerance, self.absolute_tolerance = max_iterations, tolerance, absolute_tolerance
         self.certify_every = certify_every
-        self.certificate = certificate if certificate is not None else certify(net, loss)
+        self.certificate = certificate if certificate is not None else certify_for(net, loss, None, steps)
         self.initial = {name: tensor.clone() for name, tensor in self.system.reduced(net, loss).items()}
         if certificate is not None:
             self._check_certificate(certificate)
         if certify_every is not None and not isinstance(self.system, Recordable):
             raise ValueError(self.system.refusal("certify_every"))
         self.rule = self.system.rule(float(steps) if isinstance(steps, Real) else steps, self.certificate)
+        followed = self.certificate.theorem in self.system.of_constant_steps() and self.rule.certifies(self.certificate)
+        self.own_step = constant_of(steps) if followed else None
         if engine not in ("auto", *self.system.engines):
             raise unknown("engine", engine, ["auto", *self.system.engines])
         self.engine: Engine = self.system.engine(net, loss, engine)
@@ -357,7 +389,8 @@ class _Descent:
         # the reduced weights themselves: by way of the network they would be rounded where the data is rank deficient
         assert isinstance(self.system, Recordable)
         net = self.system.at(self.net, self.engine.weights())
-        offer = Recertification(self.iteration, self.system.certify(net, self.loss.reduced, self.certificate.theorem))
+        certificate = self.system.certify(net, self.loss.reduced, self.certificate.theorem, self.own_step)
+        offer = Recertification(self.iteration, certificate)
         target = max(self.tolerance * first, self.absolute_tolerance, self.resolution)
         phases = [Recertification(0, self.certificate), *self.adopted]
         remaining = min(p.iterations_to(target) for p in phases) - self.iteration

@@ -8,10 +8,21 @@ from dataclasses import dataclass
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import Schedule, Theorem
 
+OWN_STEP = "own_step"
+"""Under this name a constant step of one's own stands among the quantities that ``parameters`` and ``schedule`` of a plan take.
+It is published as the step of the schedule."""
+LIMIT = "the step is at most the largest that the theorem admits"
+"""The condition that a constant step of one's own may fail."""
+
 
 def nothing_to_choose(q: Quantities) -> dict[str, float]:
     """The parameters of a theorem without free choices."""
     return {}
+
+
+def chosen_step(q: Quantities) -> float:
+    """``Plan.largest`` of a theorem with the step among its choices, which are those for a step of one's own or the largest."""
+    return q["eta"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,8 @@ class Plan:
     Attributes:
         recertifiable: whether it can be evaluated at later iterates; not where it speaks of initial weights alone.
         untrainable: why no run is trained by it, and what to do; empty where one is.
+        largest: the largest constant step that the choices among the quantities admit, for a theorem that may be asked about one
+            (``OWN_STEP``). ``parameters`` then choose for that step; where nothing admits it, what admits the largest.
     """
 
     theorem: Theorem
@@ -28,6 +41,7 @@ class Plan:
     parameters: Callable[[Quantities], dict[str, float]] = nothing_to_choose
     recertifiable: bool = True
     untrainable: str = ""
+    largest: Callable[[Quantities], float] | None = None
 
 
 PLANS: dict[str, Plan] = {}

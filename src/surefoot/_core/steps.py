@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from .certificate import Certificate
+from .plans import PLANS
 from .validate import positive, unknown
 
 
@@ -69,7 +70,7 @@ def restore_proposal(proposal: StepRule | None, state: dict[str, float]) -> None
 
 
 class Constant(StepRule):
-    """The same step every time; guaranteed where it is that of a certificate whose theorem is about a constant step."""
+    """The same step every time; guaranteed where it is that of a certificate whose theorem speaks of a constant step."""
 
     name = "constant"
 
@@ -77,7 +78,12 @@ class Constant(StepRule):
         self.eta = self._step = positive("eta", eta)
 
     def certifies(self, certificate: Certificate) -> bool:
-        return certificate.rule == self.name and certificate.step_size == self.eta
+        plan = PLANS.get(certificate.theorem)
+        asked = plan is not None and plan.largest is not None
+        if not certificate.schedule:  # along the run it is evaluated again for this very step
+            return asked
+        speaks = asked or certificate.rule == self.name
+        return speaks and all(segment.step == self.eta for segment in certificate.schedule)
 
     def start(self, loss: Any, certificate: Certificate | None) -> None:
         self._step = self.eta
@@ -224,6 +230,17 @@ def armijo_from_polyak(iterate: Any) -> float:
     while eta > 0.0 and not iterate.trial(eta) <= iterate.gap - 0.5 * eta * iterate.gradient_squared:
         eta *= 0.5
     return eta
+
+
+def constant_of(steps: StepRule | str | float | None) -> float | None:
+    """The number, of ``descend``'s argument, that is the constant step; ``None`` for any other rule.
+
+    Raises:
+        ValueError: a number that is not positive and finite.
+    """
+    if isinstance(steps, Constant):
+        return steps.eta
+    return None if isinstance(steps, StepRule | str | None) else positive("steps", steps)
 
 
 def make(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import torch
@@ -18,9 +18,9 @@ from .certificate import Certificate, Condition, conclude, digests, evaluate
 from .draws import Draws
 from .engine import Engine, WeightsEngine
 from .losses import LinearMapLoss, Loss
-from .plans import Plan
+from .plans import LIMIT, OWN_STEP, Plan
 from .schedule import iterations_to
-from .steps import SHARED_RULES, StepRule, make
+from .steps import SHARED_RULES, Constant, StepRule, make
 from .validate import kind_of, unknown
 from .words import Words
 
@@ -119,13 +119,16 @@ class Certifiable(System, Generic[Net, P]):
         """The loss as this system works with it; ``TypeError`` for a kind of loss that it cannot minimise."""
 
     @final
-    def certify(self, net: Net, loss: P, theorem: str) -> Certificate:
+    def certify(self, net: Net, loss: P, theorem: str, step: float | None = None) -> Certificate:
         """Evaluate a theorem at the network's current weights; never raises because a hypothesis fails.
 
-        Where several choices are admissible, it is that with the fewest guaranteed iterations to ``aim``.
+        Where several choices are admissible, it is that with the fewest guaranteed iterations to ``aim``. With a step it is the
+        guarantee for that constant step; the theorem is one of ``of_constant_steps``.
         """
         statement = self.stands_for(self.theorem(theorem), loss)
-        measured = self.measured(net, loss, statement)
+        measured = (
+            self.measured(net, loss, statement) if step is None else self.measured_for_step(net, loss, statement, step)
+        )
         base = {name: measured.published[name] for name in statement.base if name in measured.published}
         if measured.missing is None:
             tried = [evaluate(statement, {**base, **choices, **measured.sizes}) for choices in measured.choices]
@@ -134,7 +137,10 @@ class Certifiable(System, Generic[Net, P]):
         else:
             quantities, conditions, schedule = base, [measured.missing], []
         failed = [condition.name for condition in conditions if not condition.holds]
-        suggestion = self.suggestion(net, loss, statement, measured, failed, quantities)
+        if failed == [LIMIT]:
+            suggestion = f"step={_below(conditions[-1].right)}, and every smaller one, is certified"
+        else:
+            suggestion = self.suggestion(net, loss, statement, measured, failed, quantities)
         certificate = conclude(
             statement,
             quantities,
@@ -145,7 +151,11 @@ class Certifiable(System, Generic[Net, P]):
             optimal_value=float(loss.optimal_value),
             suggestion=suggestion,
         )
-        return self.judged(certificate)
+        return self.judged(certificate if step is None else replace(certificate, rule=Constant.name))
+
+    def of_constant_steps(self) -> Sequence[str]:
+        """The ids of its theorems that may be asked about a constant step of one's own."""
+        return [plan.theorem.id for plan in self.plans if plan.largest is not None]
 
     def theorems(self) -> Mapping[str, Theorem]:
         """Its theorems by id, in the order in which they are listed."""
@@ -175,6 +185,11 @@ class Certifiable(System, Generic[Net, P]):
     @abstractmethod
     def measured(self, net: Net, loss: P, theorem: Theorem) -> Measured:
         """What the theorem is evaluated at."""
+
+    def measured_for_step(self, net: Net, loss: P, theorem: Theorem, step: float) -> Measured:
+        """The same for a constant step of one's own, which is among the choices."""
+        measured = self.measured(net, loss, theorem)
+        return replace(measured, choices=[{**choices, OWN_STEP: step} for choices in measured.choices])
 
     def suggestion(
         self,
@@ -280,6 +295,11 @@ class Stochastic(Descendable[Net, P]):
     @abstractmethod
     def drawn(self, net: Net, X: Any, Y: Any, draws: Draws) -> P:
         """The squared loss of rows X and targets Y, of which batches are drawn; ``TypeError`` or ``ValueError`` for bad data."""
+
+
+def _below(limit: float) -> str:
+    """A number of four digits just below a positive one."""
+    return f"{limit * (1.0 - 5e-4):.4g}"
 
 
 AnyCertifiable = Certifiable[Any, Any]

@@ -17,7 +17,7 @@ from surefoot_check.numbers import Quantities
 from surefoot_check.rigor.bounds import Array
 from surefoot_check.statement import SLACK, Schedule, Segment
 
-from .._core.plans import Plan
+from .._core.plans import OWN_STEP, Plan, chosen_step
 from .._core.schedule import gap_at
 
 ROUNDS = 500
@@ -86,14 +86,18 @@ def the_ball(q: Quantities) -> dict[str, float]:
 def floor_step(q: Quantities) -> dict[str, float]:
     """The ball of ``q`` and the floor step 1/b²; 0 where the theorem does not hold."""
     norm = local.THEOREM.derived(q).get("norm_J_ball", 0.0)
-    return {**the_ball(q), "eta": (1.0 - SLACK) / (norm * norm) if norm > 0.0 else 0.0}
+    return _stepping(q, (1.0 - SLACK) / (norm * norm) if norm > 0.0 else 0.0)
 
 
 def floor_step_of_minimum(q: Quantities) -> dict[str, float]:
     """The ball of ``q`` and the floor step 2/(M + m0); 0 where the theorem does not hold."""
     norm = minimum.THEOREM.derived(q).get("norm_H_ball", 0.0)
-    eta = 2.0 * (1.0 - SLACK) / (norm + q["lambda_min_H"]) if norm > 0.0 else 0.0
-    return {**the_ball(q), "eta": eta}
+    return _stepping(q, 2.0 * (1.0 - SLACK) / (norm + q["lambda_min_H"]) if norm > 0.0 else 0.0)
+
+
+def _stepping(q: Quantities, floor: float) -> dict[str, float]:
+    """The ball of ``q`` and the floor step, or a step of one's own that is smaller."""
+    return {**the_ball(q), "eta": min(floor, q.get(OWN_STEP, floor))}
 
 
 def whole_steps(q: Quantities) -> Schedule:
@@ -138,8 +142,8 @@ def _lasting(theorem: StateTheorem, q: Quantities, level: float, count: int) -> 
 STATES: dict[str, StateTheorem] = {theorem.id: theorem for theorem in (local.THEOREM, minimum.THEOREM)}
 """The theorems whose guarantee goes on from every state that passes a test."""
 PLANS = (
-    Plan(local.THEOREM, partial(schedule, local.THEOREM), floor_step),
+    Plan(local.THEOREM, partial(schedule, local.THEOREM), floor_step, largest=chosen_step),
     Plan(exact_fit.THEOREM, whole_steps, the_ball),
-    Plan(minimum.THEOREM, partial(schedule, minimum.THEOREM), floor_step_of_minimum),
+    Plan(minimum.THEOREM, partial(schedule, minimum.THEOREM), floor_step_of_minimum, largest=chosen_step),
 )
 """In the order in which they are listed."""

@@ -11,7 +11,7 @@ from surefoot_check.implicit.spectral import FARTHEST, Model
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment
 
-from .._core.plans import Plan
+from .._core.plans import OWN_STEP, Plan, chosen_step
 from .._core.schedule import gap_at
 from . import flow_theorem
 
@@ -26,6 +26,9 @@ GRID = 16
 BISECTIONS = 40
 MARGIN = 1e-8
 """Margin (a decimal logarithm) kept of every hypothesis, so that they hold in exact arithmetic too."""
+SHORTEST = 1e-3
+"""The shortest step that is tried where there are no radii for one's own, relative to the largest that the spectrum allows."""
+HALVINGS = 20
 SMALLEST = 1e-9
 """Smallest C2 tried, relative to the largest that leaves γ0 < 1."""
 
@@ -76,14 +79,24 @@ def least_measured_radii(q: Quantities) -> tuple[Radii, bool]:
 
 
 def measured_choices(q: Quantities) -> dict[str, float]:
-    """The least radii; the step is ``q``'s, or the largest that they allow, which has the best rate."""
+    """The least radii; the step is ``q``'s, or the largest that they allow, which has the best rate.
+
+    A step of one's own below that may have smaller radii; one above is not taken.
+    """
     chosen = {"tau": q["tau"], "delta": q["delta"]}
     f, rho, B = least_measured_radii(q)[0]
     radii = {"f": f, "rho": rho, "B": B}
     if "eta" in q:
         return {**chosen, **radii, "eta": q["eta"]}
-    s, z = measured.shape({**q, **radii})
-    return {**chosen, **radii, "eta": 2.0 / (s * s + z * z) * (1.0 - SLACK) if z > 0.0 else 0.0}
+    eta = largest_measured({**q, **radii})
+    own = q.get(OWN_STEP, eta)
+    return measured_choices({**q, "eta": own}) if own < eta else {**chosen, **radii, "eta": eta}
+
+
+def largest_measured(q: Quantities) -> float:
+    """The largest step of ``measured`` with the radii of ``q``, rounded down."""
+    s, z = measured.shape(q)
+    return 2.0 / (s * s + z * z) * (1.0 - SLACK) if z > 0.0 else 0.0
 
 
 def measured_rate(q: Quantities) -> Schedule:
@@ -124,15 +137,47 @@ def least_radii(q: Quantities, model: Model) -> tuple[Radii, bool]:
 
 
 def spectral_choices(q: Quantities) -> dict[str, float]:
-    """Nodes, tau and delta as in ``q``; eta too, or 1.9/z_0² capped; the least radii for them."""
-    chosen = {name: q[name] for name in ("tau", "delta", "node_min", "node_max")}
+    """Nodes, tau and delta as in ``q``; eta too, or 1.9/z_0² capped; the least radii for them.
+
+    A step of one's own is taken where there are radii for it; else the largest below it for which there are.
+    """
+    if OWN_STEP in q:
+        return _up_to(q, q[OWN_STEP])
     largest = q["node_max"] + q["kappa"]
-    cap = 2.0 / (q["node_min"] + q["node_max"]) * (1.0 - SLACK) if q["node_max"] > 0.0 else 0.0
-    chosen["eta"] = q["eta"] if "eta" in q else min(1.9 / largest, cap) if largest > 0.0 else 0.0
+    usual = min(1.9 / largest, largest_spectral(q)) if largest > 0.0 else 0.0
+    return _with_step(q, q.get("eta", usual))[0]
+
+
+def largest_spectral(q: Quantities) -> float:
+    """The largest step that the spectrum allows, rounded down."""
+    return 2.0 / (q["node_min"] + q["node_max"]) * (1.0 - SLACK) if q["node_max"] > 0.0 else 0.0
+
+
+def _up_to(q: Quantities, step: float) -> dict[str, float]:
+    """The choices for a step, or for about the largest below it for which there are radii."""
+    cap = largest_spectral(q)
+    high = min(step, cap)
+    chosen, found = _with_step(q, high)
+    low = SHORTEST * cap
+    if found or not 0.0 < low < high:
+        return chosen
+    shorter, found = _with_step(q, low)
+    if not found:
+        return chosen
+    for _ in range(HALVINGS):
+        middle = math.sqrt(low * high)
+        tried, found = _with_step(q, middle)
+        low, high, shorter = (middle, high, tried) if found else (low, middle, shorter)
+    return shorter
+
+
+def _with_step(q: Quantities, eta: float) -> tuple[dict[str, float], bool]:
+    """The choices for a step, and whether there are radii for it."""
+    chosen = {**{name: q[name] for name in ("tau", "delta", "node_min", "node_max")}, "eta": eta}
     chosen["horizon"] = horizon(chosen)
     model = spectral.model({**q, **chosen})
-    f, rho, B = least_radii({**q, **chosen}, model)[0] if model is not None else (0.0, 0.0, q["norm_b"])
-    return {**chosen, "f": f, "rho": rho, "B": B}
+    (f, rho, B), found = ((0.0, 0.0, q["norm_b"]), False) if model is None else least_radii({**q, **chosen}, model)
+    return {**chosen, "f": f, "rho": rho, "B": B}, found
 
 
 def spectral_schedule(q: Quantities) -> Schedule:
@@ -250,12 +295,12 @@ def _worst(inequalities: list[Inequality]) -> float:
 
 
 def gd_choices(q: Quantities) -> dict[str, float]:
-    """C1, C2, C3 for the largest step, and that step; the step of ``q`` where it has one."""
+    """C1, C2, C3 for the largest step, and that step; that of ``q`` where it has one, or one's own where it is smaller."""
     usable = q["sigma_min_Z"] > 0.0 and q["frobenius_X"] > 0.0
     C = choose(q, gd.FACTOR, gd.hypotheses, gd.largest_step if usable else lambda _: 0.0)
     posed = all(c.certain for c in paper.well_posed({**q, **C}))
     eta = q["eta"] if "eta" in q else gd.largest_step({**q, **C}) * (1.0 - SLACK) if usable and posed else 0.0
-    return {**C, "eta": eta}
+    return {**C, "eta": min(eta, q.get(OWN_STEP, eta))}
 
 
 def gd_rate(q: Quantities) -> Schedule:
@@ -280,9 +325,9 @@ def flow_rate(q: Quantities) -> Schedule:
 
 
 PLANS = (
-    Plan(spectral.THEOREM, spectral_schedule, spectral_choices),
-    Plan(measured.THEOREM, measured_rate, measured_choices),
-    Plan(gd.THEOREM, gd_rate, gd_choices),
+    Plan(spectral.THEOREM, spectral_schedule, spectral_choices, largest=chosen_step),
+    Plan(measured.THEOREM, measured_rate, measured_choices, largest=chosen_step),
+    Plan(gd.THEOREM, gd_rate, gd_choices, largest=chosen_step),
     Plan(
         flow_theorem.THEOREM,
         flow_rate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, Condition, checkable
 from .._core.losses import Loss
 from .._core.measuring import stored
+from .._core.plans import OWN_STEP
 from .._core.problems import loss_of
 from .._core.samples import SampleLoss, sample_loss
 from .._core.system import Measured, Recordable
@@ -68,6 +70,12 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
             return Measured({}, sizes, missing=_without_bound(net, missing))
         nodes = {name: value for name, value in base.items() if name not in theorem.base}
         return Measured(base, sizes, [{**nodes, **choices} for choices in step_choices(theorem.id, base)])
+
+    def measured_for_step(self, net: ImplicitReLU, loss: SampleLoss, theorem: Theorem, step: float) -> Measured:
+        """The same with that step in place of those to try."""
+        measured = self.measured(net, loss, theorem)
+        kept = {name: value for name, value in measured.choices[0].items() if name != "eta"}
+        return replace(measured, choices=[{**kept, OWN_STEP: step}])
 
     def suggestion(
         self,

@@ -12,7 +12,7 @@ from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Schedule, Segment
 
 from .._core import minibatch
-from .._core.plans import Plan
+from .._core.plans import OWN_STEP, Plan
 from .._core.schedule import gap_at
 
 FLOOR = 1e-36
@@ -37,8 +37,11 @@ def as_measured(q: Quantities) -> dict[str, float]:
 
 
 def advance(q: Quantities) -> Schedule:
-    """The schedule of ``local`` in segments of constant rate."""
+    """The schedule of ``local`` in segments of constant rate; one for a constant step of one's own."""
     gap, start = float(q["initial_gap"]), 0
+    if OWN_STEP in q:
+        eta = float(q[OWN_STEP])
+        return [Segment(0, None, gap, decrease(q, eta) * (1.0 - SLACK), eta)]
     segments: Schedule = []
     if gap == 0.0:
         return [Segment(0, None, 0.0, 0.0, q["gamma"] / smoothness(q, 0.0) * (1.0 - SLACK))]
@@ -55,14 +58,22 @@ def advance(q: Quantities) -> Schedule:
         gap = gap_at(segments[-1], start)
 
 
+def largest_on_the_ball(q: Quantities) -> float:
+    """The largest constant step of ``local`` on the ball of ``q``: γ/K at the initial gap, rounded down."""
+    return q["gamma"] / float(smoothness(q, q["initial_gap"])) * (1.0 - SLACK)
+
+
 def constant_step(q: Quantities) -> dict[str, float]:
-    """The initial loss (the optimal value is not part of the reduced problem), and the step it gives, rounded down."""
+    """The initial loss (the optimal value is not part of the reduced problem), and the step it gives, or one's own if smaller."""
     loss = max(q.get("initial_loss", 0.0), q["initial_gap"])
     usable = q["norm_A"] * q["norm_B"] * q["norm_X"] > 0.0
-    return {
-        "initial_loss": loss,
-        "initial_step": step({**q, "initial_loss": loss}) * (1.0 - SLACK) if usable else 0.0,
-    }
+    eta = largest_step({**q, "initial_loss": loss}) if usable else 0.0
+    return {"initial_loss": loss, "initial_step": min(eta, q.get(OWN_STEP, eta))}
+
+
+def largest_step(q: Quantities) -> float:
+    """The step of ``gd``, rounded down."""
+    return float(step(q)) * (1.0 - SLACK)
 
 
 def rate(q: Quantities) -> Schedule:
@@ -72,8 +83,8 @@ def rate(q: Quantities) -> Schedule:
 
 
 PLANS = (
-    Plan(local.THEOREM, advance, as_measured),
-    Plan(gd.THEOREM, rate, constant_step, recertifiable=False),  # it speaks of zero weights
+    Plan(local.THEOREM, advance, as_measured, largest=largest_on_the_ball),
+    Plan(gd.THEOREM, rate, constant_step, recertifiable=False, largest=largest_step),  # it speaks of zero weights
     Plan(
         sgd_local.THEOREM, partial(minibatch.schedule, sgd_local.THEOREM), recertifiable=False
     ),  # batches are drawn once

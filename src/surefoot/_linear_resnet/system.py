@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -15,11 +15,13 @@ from surefoot_check.linear_resnet.constants import DIRECTIONS
 from surefoot_check.problems import Fitted, Squared
 from surefoot_check.statement import SLACK, Theorem
 
+from .._core.admission import least_admitting
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, Condition, checkable, publish
 from .._core.conditioning import LARGE, conditioning
 from .._core.draws import Draws
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
+from .._core.plans import OWN_STEP
 from .._core.problems import loss_of
 from .._core.sgd import audit as audit_of_batches
 from .._core.small_losses import Array
@@ -31,7 +33,7 @@ from .minibatch import PROJECT, FittedLoss, MinibatchEngine
 from .minibatch import measured as measured_of_batches
 from .minibatch import suggestion as suggestion_for_batches
 from .network import LinearResNet
-from .planner import PLANS
+from .planner import PLANS, largest_on_the_ball
 from .radius import least_radius
 from .reduction import reduce
 from .sgd import FORMAT as SGD_FORMAT
@@ -40,6 +42,8 @@ from .words import WORDS
 
 GAMMA = 1.0
 """γ of ``linear-resnet/local``: 1 gives the best rate; smaller values certify somewhat earlier."""
+LEAST_GAMMA, MOST_GAMMA = 0.01, 1.99
+"""The values of γ for a constant step of one's own."""
 
 DEPTH = f"the depth is at most {rigorous.DEEPEST}, up to which certificates are measured and checked"
 
@@ -83,6 +87,13 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss], Stochastic[Lin
 
     def measured(self, net: LinearResNet, loss: LinearMapLoss, theorem: Theorem) -> Measured:
         """Of the reduced network; a network that is too deep is not measured."""
+        return self._measured(net, loss, theorem, None)
+
+    def measured_for_step(self, net: LinearResNet, loss: LinearMapLoss, theorem: Theorem, step: float) -> Measured:
+        """The same on the ball for that step."""
+        return self._measured(net, loss, theorem, step)
+
+    def _measured(self, net: LinearResNet, loss: LinearMapLoss, theorem: Theorem, step: float | None) -> Measured:
         with checkable("the network or the data is", SCALE):
             problem, arrays = _stored(loss, self.reduced(net, loss))
             sizes = rigorous.sizes(problem, arrays)
@@ -94,7 +105,7 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss], Stochastic[Lin
             if isinstance(problem, Fitted):
                 assert isinstance(loss, FittedLoss)
                 return measured_of_batches(loss, problem, arrays, sizes)
-            published, choices = _base_quantities(theorem, problem, arrays, float(loss.optimal_value))
+            published, choices = _base_quantities(theorem, problem, arrays, float(loss.optimal_value), step)
             return Measured(published, sizes, [choices])
 
     def suggestion(
@@ -194,23 +205,45 @@ def _stored(loss: LinearMapLoss, weights: Mapping[str, Tensor]) -> tuple[Squared
 
 
 def _base_quantities(
-    statement: Theorem, problem: Squared | Fitted, arrays: dict[str, Array], optimal_value: float
+    statement: Theorem, problem: Squared | Fitted, arrays: dict[str, Array], optimal_value: float, step: float | None
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The measured quantities of the theorem as published, and the choices that depend on more than those."""
+    """The measured quantities of the theorem as published, and the choices that depend on more than those or on a step."""
     assert isinstance(problem, Squared)
     published = publish(rigorous.base_quantities(problem, arrays, {}), DIRECTIONS)
     gap = published.get("initial_gap", math.inf)
     choices = {"initial_loss": gap + optimal_value}
     if statement.id == local.THEOREM.id:
         measured = rigorous.measure(arrays, problem.design)
-        # μ is published smaller by a slack; the ball has to suffice for it, whatever the rounding
-        radius = least_radius(measured, gap * (1.0 + 4.0 * SLACK), GAMMA) or 0.0
-        published |= publish(rigorous.quantities_on_ball(measured, radius), DIRECTIONS)
-        choices = {"gamma": GAMMA, "radius": radius}
+
+        def on_ball(gamma: float) -> dict[str, float]:
+            # μ is published smaller by a slack; the ball has to suffice for it, whatever the rounding
+            radius = least_radius(measured, gap * (1.0 + 4.0 * SLACK), gamma) or 0.0
+            return {
+                **publish(rigorous.quantities_on_ball(measured, radius), DIRECTIONS),
+                "gamma": gamma,
+                "radius": radius,
+            }
+
+        chosen = on_ball(GAMMA if step is None else _gamma(on_ball, published, step))
+        choices = {name: chosen.pop(name) for name in statement.choices}
+        published |= chosen
+    if step is not None:
+        choices[OWN_STEP] = step
     missing = [name for name in statement.base if name not in published]
     if missing:
         raise ValueError(f"{statement.id} cannot be evaluated in float64 ({', '.join(missing)} overflow): {SCALE}")
     return published, choices
+
+
+def _gamma(on_ball: Callable[[float], dict[str, float]], published: Mapping[str, float], step: float) -> float:
+    """The least γ whose ball admits a constant step, which makes that ball the smallest and the rate the best."""
+
+    def admits(gamma: float) -> float:
+        q = {**published, **on_ball(gamma)}
+        holds = all(name in q for name in local.THEOREM.base) and all(c.certain for c in local.THEOREM.conditions(q))
+        return largest_on_the_ball(q) if holds else 0.0
+
+    return least_admitting(admits, step, LEAST_GAMMA, GAMMA, MOST_GAMMA)
 
 
 def _layers(loss: LinearMapLoss, q: Mapping[str, float]) -> str:

@@ -13,12 +13,15 @@ from surefoot_check.two_layer import constants as tl
 from surefoot_check.two_layer.corrected import Corrected, barred, positive_rate_limit
 from surefoot_check.two_layer.drift import DECREASE, Drift, Level
 
-from .._core.plans import Plan
+from .._core.admission import least_admitting
+from .._core.plans import OWN_STEP, Plan
 from .._core.schedule import gap_at, iterations_to
 from . import as_printed, prescribed_plan
 
 BUDGETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
 """The grid of θ, the share of α1 that may be spent."""
+LEAST_BUDGET, MOST_BUDGET = 0.01, 0.99
+"""The range of θ for a constant step of one's own."""
 TARGET = 1e-12
 """Relative gap for which θ is chosen."""
 FLOOR = 1e-36
@@ -121,6 +124,13 @@ def choose_budget(theorem: Drift, q: Quantities, floor: float = TARGET) -> dict[
     return {"budget": best, "decrease": DECREASE}
 
 
+def floor_steps(theorem: Drift, q: Quantities, level: Level) -> tuple[float, float]:
+    """Those of Theorem I and of Theorem III at a level; 0 for one that the theorem does not use."""
+    sharp = sharp_floor(level.k, level.cap) if theorem.use_sharp else 0.0
+    uses = theorem.uses_contraction(q)
+    return sharp, contraction_floor(level.lower, level.upper, level.curvature, level.cap) if uses else 0.0
+
+
 def advance(theorem: Drift, q: Quantities, floor: float = FLOOR, segment: float = SEGMENT) -> Schedule:
     """The schedule of ``theorem`` in segments of constant rate, until the gap has fallen to ``floor`` of the first."""
     q = {**q, **theorem.derived(q)}
@@ -130,12 +140,7 @@ def advance(theorem: Drift, q: Quantities, floor: float = FLOOR, segment: float 
     lowest = max(gap * floor, 1e-290)
     while True:
         level = Level(q, gap)
-        sharp = sharp_floor(level.k, level.cap) if theorem.use_sharp else 0.0
-        contraction = (
-            contraction_floor(level.lower, level.upper, level.curvature, level.cap)
-            if theorem.uses_contraction(q)
-            else 0.0
-        )
+        sharp, contraction = floor_steps(theorem, q, level)
         by_sharp, by_contraction = level.sharp_decrease(sharp), level.contraction_decrease(contraction)
         sharp, contraction = (sharp, 0.0) if by_sharp >= by_contraction else (0.0, contraction)
         decrease = max(by_sharp, by_contraction, 0.0) * (1.0 - SLACK)
@@ -147,6 +152,60 @@ def advance(theorem: Drift, q: Quantities, floor: float = FLOOR, segment: float 
         segments.append(Segment(start, count, gap, decrease, sharp, contraction))
         start += count
         gap = gap_at(segments[-1], start)
+
+
+# -- constant -----------------------------------------------------------------------------------------------------------
+
+
+def _at_the_start(q: Quantities) -> tuple[Level, tuple[float, float]]:
+    """The level of the initial gap, where a step is admitted for ever, with its floor steps."""
+    q = {**q, **constant.THEOREM.derived(q)}
+    level = Level(q, q["initial_gap"])
+    return level, floor_steps(constant.THEOREM, q, level)
+
+
+def largest_step(q: Quantities) -> float:
+    """The largest constant step within the budget of ``q``; at the optimum, where nothing moves, any."""
+    return max(_at_the_start(q)[1]) if q["initial_gap"] > 0.0 else math.inf
+
+
+def choose_budget_for_step(q: Quantities) -> dict[str, float]:
+    """θ of the best step; for a step of one's own, ``q``'s, the best that admits it, else that which admits the largest.
+
+    At a given step the decrease falls as θ grows, so that of the budgets for which one of the two theorems admits the step the
+    least is the best.
+    """
+    usual = choose_budget(constant.THEOREM, q, floor=1.0)
+    stands = all(c.certain for c in constant.THEOREM.conditions({**q, **usual}))
+    if OWN_STEP not in q or not stands or not q["initial_gap"] > 0.0:
+        return usual
+
+    def admitted(kind: int) -> dict[str, float]:
+        def largest(budget: float) -> float:
+            return _at_the_start({**q, **usual, "budget": budget})[1][kind]
+
+        known = max(BUDGETS, key=largest)
+        return {**usual, "budget": least_admitting(largest, q[OWN_STEP], LEAST_BUDGET, known, MOST_BUDGET)}
+
+    tried = [usual, admitted(0), admitted(1)]
+    admitting = [chosen for chosen in tried if largest_step({**q, **chosen}) >= q[OWN_STEP]]
+    if not admitting:
+        return max(tried, key=lambda chosen: largest_step({**q, **chosen}))
+    return max(admitting, key=lambda chosen: one_step({**q, **chosen})[0].decrease)
+
+
+def one_step(q: Quantities) -> Schedule:
+    """One segment: of the floor step, or of the step of ``q`` by the better theorem of those that admit it."""
+    if OWN_STEP not in q:
+        return advance(constant.THEOREM, q, floor=1.0)
+    step, gap = float(q[OWN_STEP]), float(q["initial_gap"])
+    if not gap > 0.0:
+        return [Segment(0, None, 0.0, 0.0, step)]
+    level, (sharp, contraction) = _at_the_start(q)
+    by_sharp = level.sharp_decrease(step) if step <= sharp else 0.0
+    by_contraction = level.contraction_decrease(step) if step <= contraction else 0.0
+    decrease = max(by_sharp, by_contraction, 0.0) * (1.0 - SLACK)
+    return [Segment(0, None, gap, decrease, *((step, 0.0) if by_sharp >= by_contraction else (0.0, step)))]
 
 
 # -- corrected ----------------------------------------------------------------------------------------------------------
@@ -260,12 +319,8 @@ def level(q: Quantities) -> Schedule:
 PLANS = (
     Plan(drift.THEOREM, partial(advance, drift.THEOREM), partial(choose_budget, drift.THEOREM)),
     Plan(contraction.THEOREM, partial(advance, contraction.THEOREM), partial(choose_budget, contraction.THEOREM)),
-    # the first segment of the drift theorem's schedule, for ever
-    Plan(
-        constant.THEOREM,
-        partial(advance, constant.THEOREM, floor=1.0),
-        partial(choose_budget, constant.THEOREM, floor=1.0),
-    ),
+    # the first segment of the drift theorem's schedule, for ever; or a step of one's own
+    Plan(constant.THEOREM, one_step, choose_budget_for_step, largest=largest_step),
     Plan(sharp.THEOREM, level, first_step),
     Plan(corrected.THEOREM, partial(rate, corrected.THEOREM), partial(choose_step, corrected.THEOREM)),
     Plan(prescribed.THEOREM, prescribed_plan.schedule, recertifiable=False),

@@ -25,6 +25,7 @@ class StateTheorem(Theorem):
 
     locates = True
     rule = "certified-bb"
+    constant_steps = True
     choices = ("ball", "eta")
     state: ClassVar[str]
     """The test, in its symbols."""

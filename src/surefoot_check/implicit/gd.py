@@ -43,6 +43,7 @@ class GradientDescent(Theorem):
     statement = "Under the paper's conditions a constant step makes the loss fall by 1 - eta alpha^2 / 4."
     reference = "Gradient Descent Optimizes Infinite-Depth ReLU Implicit Networks with Linear Widths, Theorem 4.4"
     rule = "certified-constant"
+    constant_steps = True
     base = ("initial_gap", "gamma", "frobenius_X", "norm_A", "norm_W", "norm_b", "sigma_min_Z")
     choices = ("C1", "C2", "C3", "eta")
 

@@ -56,6 +56,7 @@ class MeasuredConstants(Theorem):
     )
     reference = "surefoot, docs/theorems/implicit.md, Theorem 1"
     rule = "certified-constant"
+    constant_steps = True
     base = ("initial_gap", "gamma", "norm_X", "norm_A", "norm_b", "sigma_min_Z", "norm_Z")
     choices = ("eta", "f", "rho", "B", "tau", "delta")
 

@@ -142,6 +142,7 @@ class Spectral(Theorem):
     statement = "The residual follows gradient descent on the frozen features, up to a certified perturbation T_k."
     reference = "surefoot, docs/theorems/implicit.md, Theorem 2"
     rule = "certified-constant"
+    constant_steps = True
     base = ("initial_gap", "gamma", "norm_X", "norm_A", "norm_b", "kappa", *shared.MASSES)
     choices = ("eta", "f", "rho", "B", "tau", "delta", "node_min", "node_max", "horizon")
 

@@ -43,6 +43,7 @@ class GradientDescent(Theorem):
     )
     reference = "On the Global Convergence of Training Deep Linear ResNets, Theorem 3.1"
     rule = "constant"
+    constant_steps = True
     base = (
         "initial_gap",
         "norm_A",

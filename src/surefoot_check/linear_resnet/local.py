@@ -35,6 +35,7 @@ class Local(Theorem):
     )
     reference = "surefoot, docs/theorems/linear-resnet.md"
     rule = "certified-bb"
+    constant_steps = True
     base = ("initial_gap", "pl_constant", "gauss_newton", "bilinear")
     choices = ("radius", "gamma")
 

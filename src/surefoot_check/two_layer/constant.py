@@ -26,6 +26,7 @@ class ConstantStep(Drift):
     )
     reference = "surefoot, docs/theorems/two-layer-drift.md"
     rule = "constant"
+    constant_steps = True
 
     def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
         yield from super().obligations(q, schedule)
