@@ -187,7 +187,9 @@ def test_from_zero_weights_the_rest_of_the_width_is_never_reached() -> None:
 _certify, _certificates = LinearResNetSystem.certify, {}
 
 
-def remembered(system: LinearResNetSystem, net: Any, loss: Any, theorem: str, step: float | None = None) -> sf.Certificate:
+def remembered(
+    system: LinearResNetSystem, net: Any, loss: Any, theorem: str, step: float | None = None
+) -> sf.Certificate:
     """The certificate of the same arrays again: it depends on nothing else, and iterates repeat here."""
     key = (theorem, step, *sorted(digests(loss.reduced.arrays(), system.reduced(net, loss)).items()))
     if key not in _certificates:

@@ -387,7 +387,9 @@ def test_certified_runs_at_the_edge(depth: int, kind: str, start: float) -> None
         assert all(gap <= certificate.bound(t) * (1 + 1e-12) for t, gap in enumerate(run.gaps))
         audit = run.audit()
         assert audit.holds and len(audit.lines) == 6, str(audit)
-        assert run.certified == (isinstance(rule, str) or depth == 1)  # else the certificate's own steps grow as the gap falls
+        assert run.certified == (
+            isinstance(rule, str) or depth == 1
+        )  # else the certificate's own steps grow as the gap falls
         moved = float((net.W.detach() - W).norm())
         assert 0.0 < moved <= certificate.quantities["radius"]
         if isinstance(rule, float):
