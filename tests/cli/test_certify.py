@@ -45,6 +45,27 @@ def test_fails_with_code_1_and_a_suggestion(run, classes: Path) -> None:
     assert record.json["certificate"]["iterations_to"]["0.01"] is None
 
 
+def test_a_step_of_ones_own(run, table: Path, tmp_path: Path) -> None:
+    theorem = ["--theorem", "two-layer/constant"]
+    own = run("certify", "two-layer", "--data", table, *theorem, "--json").json["certificate"]["step_size"]
+    half = ["--step", str(0.5 * own)]
+    outcome = run("certify", "two-layer", "--data", table, *half, "--json")
+    assert outcome.code == 0 and outcome.json["certificate"]["theorem"] == "two-layer/constant"
+    assert (outcome.json["certificate"]["step_size"], outcome.json["certificate"]["rule"]) == (0.5 * own, "constant")
+    outcome = run("certify", "two-layer", "--data", table, *theorem, "--step", str(3.0 * own))
+    assert outcome.code == 1 and "the step is at most the largest that the theorem admits" in outcome.out
+    assert ", and every smaller one, is certified" in outcome.out
+    trained = ["train", "two-layer", "--data", table, "--steps", str(0.5 * own), "--max-iterations", "3"]
+    assert run(*trained, "--require-certificate", "--out", tmp_path / "run").code == 0
+    assert run("check", tmp_path / "run").code == 0
+    for wrong, said in (
+        (["--step", "0"], "--step is 0.0; it must be a positive number"),
+        (["--theorem", "two-layer/drift", *half], "two-layer/drift does not speak of a constant step"),
+    ):
+        outcome = run("certify", "two-layer", "--data", table, *wrong)
+        assert outcome.code == 2 and said in outcome.err
+
+
 def test_refuted_theorem_is_a_no(run, table: Path) -> None:
     outcome = run("certify", "two-layer", "--data", table, "--theorem", "two-layer/as-printed")
     assert outcome.code == 1

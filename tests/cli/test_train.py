@@ -121,7 +121,7 @@ def test_quiet_is_one_line(run, table: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_report")
-@pytest.mark.parametrize("uncertified", [["--steps", "polyak"], ["--steps", "1e-3"]])
+@pytest.mark.parametrize("uncertified", [["--steps", "polyak"], ["--steps", "0.01"]])
 def test_uncertified_is_done_and_says_so(run, table: Path, tmp_path: Path, uncertified: list[str]) -> None:
     refused = run(*small(table, tmp_path / "run"), *uncertified, "--require-certificate")
     assert refused.code == 1
