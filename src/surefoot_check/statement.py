@@ -115,7 +115,7 @@ class Theorem(ABC):
     rule: ClassVar[str]
     """The step rule it speaks of by default."""
     constant_steps: ClassVar[bool] = False
-    """Whether it speaks of a constant step of one's own: where the schedule has one step, "constant" may be stated as the rule."""
+    """Whether it speaks of a constant step of one's own: where the schedule has one step, the rule may be "constant"."""
     base: ClassVar[tuple[str, ...]]
     choices: ClassVar[tuple[str, ...]] = ()
     """Names of the free choices, which are published and verified."""
