@@ -25,6 +25,7 @@ from .inverse_tables import table2 as inverse_conditions
 from .linear_resnet_certified import NETWORKS, certified
 from .linear_resnet_instances import FACTORS
 from .linear_resnet_sgd import sgd
+from .linear_resnet_sgd_local import ALPHAS, BATCHES, sgd_local
 from .linear_resnet_training import depths, transformations
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .step_sizes_ablation import expansions, ranges, rates
@@ -83,6 +84,7 @@ EXPERIMENTS: dict[str, _Entry] = {
         {"repeats": 1, "limit": 150, "tuning": 150, "factors": FACTORS[6:11:2]},
     ),
     "linear-resnet/sgd": _Entry(sgd, {"seeds": 32, "iterations": 500}, shared=False),
+    "linear-resnet/sgd-local": _Entry(sgd_local, {"alphas": ALPHAS[::3], "batches": BATCHES[::2]}, shared=False),
     "linear-resnet/certified": _Entry(certified, {"networks": NETWORKS, "repeats": 2}, shared=False),
     "implicit/fig1": _Entry(
         partial(widths, "implicit/fig1", MNIST), {**SMALL, "widths": (200, 500, 1000)}, data=True, cache=True

@@ -15,6 +15,7 @@ import surefoot as sf
 import surefoot_experiments
 from surefoot_experiments import linear_resnet_certified as certified
 from surefoot_experiments import linear_resnet_instances as instances
+from surefoot_experiments import linear_resnet_sgd_local as sgd_local
 from surefoot_experiments import linear_resnet_training as training
 from surefoot_experiments import linear_resnet_training_runs as training_runs
 from surefoot_experiments.draws import repeat_generator
@@ -55,7 +56,9 @@ def cells(experiment: Experiment) -> dict[tuple[str, str], dict[str, object]]:
 
 def test_names_are_those_of_the_paper() -> None:
     found = [name for name in surefoot_experiments.names() if name.startswith("linear-resnet/")]
-    assert found == [f"linear-resnet/{part}" for part in ("fig1a", "fig1b", "fig1c", "fig1d", "sgd", "certified")]
+    assert found == [
+        f"linear-resnet/{part}" for part in ("fig1a", "fig1b", "fig1c", "fig1d", "sgd", "sgd-local", "certified")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -306,3 +309,12 @@ def test_sgd_theorem_is_kept() -> None:
     assert found.findings[0].agrees and found.findings[1].agrees is None
     assert found.table("Theorem 3.8 against runs").column("bound kept by") == [32]
     assert all(found.table("theorems").column("hypotheses hold"))
+
+
+def test_guarantees_of_batches_are_near_what_runs_take() -> None:
+    found = sgd_local.sgd_local((50.0, 400.0), (1,), repeats=2)
+    assert [finding.agrees for finding in found.findings] == [True] * 4
+    by_alpha, by_batch, equal = found.tables
+    assert by_alpha.column("theorem") == ["S", "S'"] and by_batch.column("theorem") == equal.column("theorem") == ["S"]
+    assert [most for most, said in zip((75, 50), by_alpha.column("guaranteed"), strict=True) if said > most] == []
+    assert by_alpha.column("bound kept") == ["2 of 2"] * 2 and by_alpha.column("Theorem 3.8 holds")[0] is False

@@ -139,6 +139,8 @@ class Screen:
             for line in audit.lines
         ]
         self.table(("", "inequality left ≤ right", "checked", "worst left/right", "at"), rows, numeric=(2, 3, 4))
+        for note in audit.notes:
+            self.say(f"  {note}")
 
     def result(self, run: Run, seconds: float) -> None:
         """How a run ended, against its guarantee."""
@@ -202,10 +204,10 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     if words.own_steps is not None:
         items = dict([words.own_steps])
     elif claim.kind is Kind.RATE:
-        worst = number(certificate.rate, 8)
-        worst = f"1 - {number(claim.decrease)}" if worst == "1" and claim.decrease > 0.0 else worst
+        worst, when = number(certificate.rate, 8), "at worst" if claim.decrease else "in the end"
+        worst = f"1 - {number(claim.decrease or claim.final)}" if worst == "1" else worst
         items = {
-            "first step": f"{number(certificate.step_size)} guaranteed; the gap falls by a factor of {worst} a step at worst"
+            "first step": f"{number(certificate.step_size)} guaranteed; the gap falls by a factor of {worst} a step {when}"
         }
     else:
         items = {"first step": f"{number(certificate.step_size)} guaranteed"}
@@ -215,6 +217,8 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
         items["iterations"] = f"{counts} (relative gap), guaranteed"
     else:
         items["iterations"] = "no rate: only that the gap never grows"
+    if certificate.probability < 1.0:
+        items["probability"] = f"{number(certificate.probability)} over the batches, for all iterations at once"
     if certificate.radius is not None and certificate.theorem in words.points:
         items["nearby"] = (
             f"{words.points[certificate.theorem]} lies within {number(certificate.radius)} of these weights"
@@ -281,6 +285,7 @@ def certificate_record(certificate: Certificate) -> dict[str, Any]:
         "step_size": certificate.step_size if counted else None,
         "rate": certificate.rate if counted else None,
         "iterations_to": {f"{target:g}": certificate.iterations_to(target) if counted else None for target in targets},
+        "probability": certificate.probability if holds else None,
         "optimal_value": certificate.optimal_value,
         "rule": certificate.rule,
         "claim": {
@@ -302,6 +307,7 @@ def audit_record(audit: Audit) -> dict[str, Any]:
         "holds": audit.holds,
         "verdict": audit.verdict,
         "incomplete": audit.incomplete,
+        "notes": list(audit.notes),
         "lines": [
             {
                 "name": line.name,

@@ -32,7 +32,9 @@ def _guaranteed(facts: Facts) -> Markup:
     run, phase = facts.run, facts.in_force[0]
     certificate = phase.certificate
     since = "Before the first step" if phase.iteration == 0 else f"At iteration {count(phase.iteration)}"
-    by = f"{since}, theorem {certificate.theorem} guarantees for {facts.words.subject} that"
+    chance = certificate.probability
+    sure = "" if chance == 1.0 else f" with probability {number(chance)} over the batches"
+    by = f"{since}, theorem {certificate.theorem} guarantees{sure} for {facts.words.subject} that"
     own = facts.reaches(phase)
     start = gap_of(certificate) if phase.iteration else facts.initial_gap
     if start <= facts.target:

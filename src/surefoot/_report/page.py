@@ -235,6 +235,7 @@ def _audit(facts: Facts) -> Markup:
         note += f" No audit of this run holds: {facts.audit.incomplete}."
     if facts.audit.violations and not facts.in_force:
         note += " The theorem does not cover this run's steps: a violation here contradicts nothing."
+    note += "".join(f" {said[:1].upper()}{said[1:]}." for said in facts.audit.notes)
     head = ["", "inequality", "#checks", "#worst ratio", "#at iteration", "#first violation"]
     return section("Audit of the recorded run", paragraph(note, kind="soft"), table(head, rows))
 
