@@ -154,7 +154,8 @@ def _findings(by_alpha: dict[float, Case], by_batch: dict[int, Case], every: lis
 def whitened() -> tuple[Tensor, Tensor]:
     """The training rows of diabetes with XᵀX = N I, and the part of the standardised target that they can fit."""
     data = load("diabetes").train().in_memory()
-    X, y = data.X, data.Y.reshape(-1, 1)
+    X, y = data.X, data.Y
+    assert isinstance(X, Tensor) and y is not None
     left, _, _ = torch.linalg.svd(X - X.mean(0), full_matrices=False)
     X, y = left * len(X) ** 0.5, (y - y.mean()) / y.std(correction=0)
     return X, X @ (X.T @ y) / len(X)

@@ -55,7 +55,7 @@ def test_a_run_is_accepted_and_the_checker_says_what_chance_leaves_open(tmp_path
 
 def test_the_probability_is_said() -> None:
     certificate = certified()
-    assert "with probability 0.95 over the batches: first step" in str(certificate)
+    assert "with probability 0.95 over the batches: constant step" in str(certificate)
     assert sf.Certificate.from_json(certificate.to_json()).probability == 0.95
     assert sf.certify(*fitted(9, 2, 1, 2, 30.0, SIZE)[:1], sf.SquaredLoss(*instance()[1:])).probability == 1.0
 
