@@ -10,7 +10,7 @@ from ._core.run import Run
 from ._core.sgd import certify as certify_batches
 from ._core.sgd import descend as descend_certified
 from ._core.sgd import stochastic
-from ._core.validate import unknown
+from ._core.validate import positive_integer, unknown
 from ._linear_resnet.network import LinearResNet
 from ._linear_resnet.sgd import THEOREMS, SGDGuarantee, SGDRun, certify_sgd, descend_sgd
 from ._linear_resnet.width import WidthEstimate, width_estimates
@@ -21,8 +21,8 @@ __all__ = ["SGDGuarantee", "SGDRun", "WidthEstimate", "certify", "descend", "wid
 def certify(
     net: Any,
     X: Any,
-    Y: Any,
-    batch_size: int,
+    Y: Any = None,
+    batch_size: int | None = None,
     *,
     theorem: str | None = None,
     target: float | None = None,
@@ -38,7 +38,7 @@ def certify(
 
     Args:
         net: a network of float64 weights.
-        X, Y: rows are samples, (N, d) and (N, k) or (N,).
+        X, Y: rows are samples, (N, d) and (N, k) or (N,); or X is a loss of ``sf`` that has them, and Y is left out.
         batch_size: B ≤ N; batches are drawn without replacement.
         theorem: an id; by default that of the network's system.
         target: of ``linear-resnet/sgd-local`` the relative gap for which it should need the fewest iterations, 1e-7 by default;
@@ -49,6 +49,7 @@ def certify(
     Raises:
         TypeError, ValueError: bad data, shapes or arguments.
     """
+    batch_size = positive_integer("batch_size", batch_size)
     known = [*(THEOREMS if isinstance(net, LinearResNet) else ()), stochastic(net).of_batches]
     wanted = known[0] if theorem is None else theorem
     if wanted not in known:

@@ -16,6 +16,8 @@ from .feed_forward_cases import FINISHED, QUICK
 from .feed_forward_certified import certified as guaranteed_fits
 from .feed_forward_certified import finish
 from .feed_forward_minimum import CASES, minimum
+from .feed_forward_sgd import QUESTIONS
+from .feed_forward_sgd import sgd as batches
 from .feed_forward_width import width
 from .implicit_certified import certificates, tradeoff
 from .implicit_figures import ALL, gammas, iterations, steps, widths
@@ -114,6 +116,7 @@ EXPERIMENTS: dict[str, _Entry] = {
     "feed-forward/certified": _Entry(guaranteed_fits, {"networks": QUICK, "repeats": 1}, data=True, cache=True),
     "feed-forward/finish": _Entry(finish, {"networks": FINISHED[:7], "repeats": 1}, data=True, cache=True),
     "feed-forward/width": _Entry(width, {"repeats": 1}, shared=False),
+    "feed-forward/sgd": _Entry(batches, {"questions": QUESTIONS[2:4], "runs": 3}, shared=False),
     "feed-forward/minimum": _Entry(minimum, {"cases": CASES[::3], "repeats": 1}, data=True, cache=True),
     "step-sizes/fig2": _Entry(
         lista, {"rows": 50, "columns": 100, "layers": 12, "epochs": 300, "batch": 32}, cache=True

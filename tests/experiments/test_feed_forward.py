@@ -22,7 +22,7 @@ from surefoot_experiments import feed_forward_verdict as verdict
 from surefoot_experiments import feed_forward_width as widths
 from surefoot_experiments.feed_forward_cases import CLASSES, PARITY, Kind
 
-NAMES = ["feed-forward/certified", "feed-forward/finish", "feed-forward/width", "feed-forward/minimum"]
+NAMES = [f"feed-forward/{name}" for name in ("certified", "finish", "width", "sgd", "minimum")]
 SMALL = (
     Kind("16", "Tanh", PARITY, 6, 2000, 1e6, descends=True),
     Kind("16", "Softplus", PARITY, 6, 2000, 1e6, "lbfgs"),

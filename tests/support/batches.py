@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 from draws import normal
+from torch import nn
 
 import surefoot as sf
-from surefoot._core.draws import Draws
+from surefoot._core.draws import Draws, drawing
 from surefoot._core.minibatch import Sampling
+from surefoot._feed_forward.loss import NetworkLoss
+from surefoot._feed_forward.system import FeedForwardSystem
 from surefoot._linear_resnet.minibatch import FittedLoss
 
 
@@ -32,3 +35,11 @@ def graded(samples: int, inputs: int, batch: int) -> tuple[sf.nn.LinearResNet, F
     net = sf.nn.LinearResNet.modified_identity(inputs, 1, inputs + 1, 2, 30.0)
     Y = (net(X) + 0.1 * X @ normal(inputs, 1, seed=43)).detach()
     return net, of_rows(X, Y, batch)
+
+
+def drawn(
+    problem: tuple[nn.Sequential, sf.SquaredLoss | sf.TorchLoss], batch: int = 2, delta: float = 0.1
+) -> tuple[nn.Sequential, NetworkLoss]:
+    """A feed-forward network with a loss of whose rows batches are drawn."""
+    net, loss = problem
+    return net, FeedForwardSystem().drawn(net, loss, None, drawing(batch, delta))

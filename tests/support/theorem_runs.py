@@ -59,6 +59,8 @@ def _descend(net: Any, loss: Any, theorem: str | None, path: Path, steps: str | 
 
 
 def _feed_forward(name: str, path: Path) -> None:
+    if name == "sgd":
+        return _descend(*batches.drawn(nearly_fitted(3)), "feed-forward/sgd", path)
     _descend(*(near_a_minimum(3) if name == "minimum" else nearly_fitted(3)), f"feed-forward/{name}", path)
 
 
@@ -87,7 +89,7 @@ def _inverse(name: str, path: Path) -> None:
 OTHERS: dict[str, Callable[[Path], None]] = {
     **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far", "sgd-local")},
     **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd")},
-    **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local", "exact-fit", "minimum")},
+    **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local", "exact-fit", "minimum", "sgd")},
     **{f"step-sizes {name}": partial(step_sizes, name) for name in STEP_SIZES},
     **{f"inverse {name}": partial(_inverse, name) for name in ("interval", "order")},
 }

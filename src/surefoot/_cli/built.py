@@ -77,10 +77,12 @@ class Question(ABC):
     Attributes:
         system: name of the system.
         theorem: name of the theorem; ``None`` for the system's default, as where there is no such option.
+        batch: rows of a mini-batch; ``None`` for the full gradient, as where there is no such option.
     """
 
     system: ClassVar[str]
     theorem: str | None = None
+    batch: int | None = None
     json: bool
 
     @abstractmethod

@@ -10,6 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 from tyro.conf import arg
 
+from .._core.draws import Drawing, drawing
+from .._core.minibatch import DELTA
+
 Flag = Annotated[bool, arg(help_behavior_hint="")]
 Quiet = Annotated[bool, arg(help="Print only the outcome.", help_behavior_hint="")]
 Json = Annotated[bool, arg(help="Print JSON, and nothing else, on standard output.", help_behavior_hint="")]
@@ -77,6 +80,41 @@ def _ending(text: str) -> Callable[[type[Options]], type[Options]]:
         return options
 
     return add
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batched:
+    """Which mini-batches."""
+
+    batch: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="SGD with so many rows a batch, drawn afresh at each step, from weights near an exact fit; what is guaranteed "
+            "has a probability.",
+            help_behavior_hint="(default: the full gradient)",
+        ),
+    ] = None
+    delta: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="With --batch the probability, over the batches, that what is guaranteed may fail with.",
+            help_behavior_hint=f"(default: {DELTA:g})",
+        ),
+    ] = None
+
+    def drawing(self, seed: int) -> Drawing | None:
+        """The batches; ``None`` for the full gradient.
+
+        Raises:
+            ValueError: a delta without batches.
+        """
+        if self.batch is None:
+            if self.delta is not None:
+                raise ValueError("--delta goes with --batch, without which nothing is drawn; leave it out")
+            return None
+        return drawing(self.batch, DELTA if self.delta is None else self.delta, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)

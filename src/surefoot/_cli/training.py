@@ -231,6 +231,11 @@ def _check_limits(options: Training) -> None:
     integer("--max-iterations", options.max_iterations, 0)
     if options.certify_every is not None:
         positive_integer("--certify-every", options.certify_every)
+    if options.batch is not None and isinstance(parse_steps(options.steps), str):
+        raise ValueError(
+            f"--steps {options.steps} does not go with --batch, whose steps are constant; give a number, or leave it out for "
+            "that of the certificate"
+        )
 
 
 def run_train(options: Training) -> int:
@@ -264,7 +269,8 @@ def run_train(options: Training) -> int:
                 print_json({"problem": built.facts, "certificate": certificate_record(certificate), "result": None})
             return Exit.NO
         if rule is None:
-            usual = next((name for name in descendable_of(built.net).rules if name != Constant.name), "0.01")
+            others = [] if options.batch is not None else descendable_of(built.net).rules
+            usual = next((name for name in others if name != Constant.name), "0.01")
             raise ValueError(
                 f"{certificate.theorem} does not hold here, so that it gives no constant step; "
                 f"choose steps of your own, for example --steps {usual}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from .minibatch import Sampling
+from .minibatch import DELTA, Sampling
+from .validate import integer, positive
 
 AIM = 1e-7
 """Relative gap whose guaranteed count decides between choices where none is given."""
@@ -40,3 +43,13 @@ class Draws:
     def rows(self, iteration: int) -> np.ndarray:
         """Indices of the batch of an iteration."""
         return batch_of(self.seed, iteration, self.samples, self.size)
+
+
+Drawing = Callable[[int], Draws]
+"""The batches that are drawn of so many samples."""
+
+
+def drawing(batch_size: Any, delta: Any = DELTA, aim: Any = AIM, seed: Any = 0) -> Drawing:
+    """Batches of so many samples each, validated where it is known how many samples there are."""
+    aim, seed = positive("target", aim), integer("seed", seed, 0)
+    return lambda samples: Draws(samples, Sampling.of(batch_size, delta, samples), aim, seed)

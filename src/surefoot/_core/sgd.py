@@ -15,13 +15,13 @@ from .audit import Audit, Check, Rows, audited, constant_step, each, line, noise
 from .certificate import Certificate
 from .descent import certify as certify_loss
 from .descent import descend as descend_loss
-from .draws import AIM, Draws
+from .draws import AIM, Draws, drawing
 from .io import RunDirectoryError
-from .minibatch import DELTA, Sampling
+from .minibatch import DELTA
 from .registry import system_of
 from .run import Run
 from .system import Stochastic
-from .validate import as_tensor, integer, kind_of, positive
+from .validate import kind_of
 
 NAME = "minibatch"
 """Of the engines."""
@@ -144,10 +144,7 @@ def descend(
 
 def _loss(net: Any, X: Any, Y: Any, batch_size: int, delta: float, aim: float, seed: int) -> Any:
     """The problem of which batches are drawn."""
-    samples = len(as_tensor("X", X))
-    sampling = Sampling.of(batch_size, delta, samples)
-    draws = Draws(samples, sampling, positive("target", aim), integer("seed", seed, 0))
-    return stochastic(net).drawn(net, X, Y, draws)
+    return stochastic(net).drawn(net, X, Y, drawing(batch_size, delta, aim, seed))
 
 
 def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:

@@ -15,7 +15,7 @@ from surefoot_check.statement import Theorem
 
 from .audit import Audit, Rows
 from .certificate import Certificate, Condition, conclude, digests, evaluate
-from .draws import Draws
+from .draws import Drawing
 from .engine import Engine, WeightsEngine
 from .losses import LinearMapLoss, Loss
 from .plans import LIMIT, OWN_STEP, Plan
@@ -293,8 +293,12 @@ class Stochastic(Descendable[Net, P]):
     of_batches: ClassVar[str]
 
     @abstractmethod
-    def drawn(self, net: Net, X: Any, Y: Any, draws: Draws) -> P:
-        """The squared loss of rows X and targets Y, of which batches are drawn; ``TypeError`` or ``ValueError`` for bad data."""
+    def drawn(self, net: Net, X: Any, Y: Any, drawing: Drawing) -> P:
+        """The squared loss of rows X and targets Y, or the loss X where Y is ``None``, of whose rows batches are drawn.
+
+        Raises:
+            TypeError, ValueError: bad data, or a loss that is not of this kind.
+        """
 
 
 def _below(limit: float) -> str:

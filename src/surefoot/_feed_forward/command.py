@@ -17,7 +17,7 @@ from surefoot_check.feed_forward.activations import ACTIVATIONS
 from surefoot_check.text import counted
 
 from .._cli.built import Built, Question, at_least_one, check_seed
-from .._cli.options import Rows, certify_exits, train_exits
+from .._cli.options import Batched, Rows, certify_exits, train_exits
 from .._cli.rows import Table, held_out, inputs, load
 from .._cli.screen import Screen, number
 from .._cli.training import Certifying, Training
@@ -48,7 +48,7 @@ DECAY = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedForward(Rows, Question):
+class FeedForward(Batched, Rows, Question):
     """Which rows of which data, which network, which weights, which theorem."""
 
     system: ClassVar[str] = "feed-forward"
@@ -96,13 +96,14 @@ class FeedForward(Rows, Question):
         ),
     ] = None
     seed: Annotated[int, arg(metavar="INT")] = 0
-    """Seed of the drawn rows and the initial weights."""
+    """Seed of the drawn rows, the initial weights and the batches."""
     theorem: Annotated[
         str | None,
         arg(
             metavar="NAME",
             help="Theorem to evaluate; `surefoot list` names them.",
-            help_behavior_hint="(default: feed-forward/local, or feed-forward/minimum with a weight decay)",
+            help_behavior_hint="(default: feed-forward/local; with --batch feed-forward/sgd, with a weight decay "
+            "feed-forward/minimum)",
         ),
     ] = None
 
@@ -253,6 +254,9 @@ def _built(options: FeedForward) -> Built:
     assert isinstance(table.train.X, Tensor)
     widths = [table.train.X.shape[1], *_widths(options.hidden or hidden), outputs]
     net = _network(widths, options.activation, options.seed)
+    drawing = options.drawing(options.seed)
+    if drawing is not None:
+        loss = FeedForwardSystem().drawn(net, loss, None, drawing)
     p = sum(parameter.numel() for parameter in net.parameters())
     minimal = isinstance(FeedForwardSystem().problem(net, loss), NetworkObjective)
     if options.theorem is not None and minimal != (options.theorem == minimum.THEOREM.id):
@@ -270,6 +274,7 @@ def _built(options: FeedForward) -> Built:
     facts = {
         **table.facts,
         "drawn_rows": len(rows),
+        **({} if options.batch is None else {"batch": options.batch}),
         "n": widths[0],
         "m": widths[-1],
         "loss": options.loss,
@@ -279,7 +284,11 @@ def _built(options: FeedForward) -> Built:
         + (f"weights of {options.weights}" if options.weights is not None else f"seed {options.seed}"),
         "seed": options.seed,
     }
-    faster = "" if minimal else f"; --theorem {exact_fit.THEOREM.id} counts Newton steps, of which few suffice"
+    faster = (
+        ""
+        if minimal or drawing is not None
+        else f"; --theorem {exact_fit.THEOREM.id} counts Newton steps, of which few suffice"
+    )
     return Built(net, loss, facts, table, _shown(facts), faster=faster)
 
 
@@ -352,8 +361,9 @@ def _put(net: nn.Sequential, path: Path) -> None:
 
 def _shown(facts: dict[str, Any]) -> dict[str, str]:
     decay = f", mean over the rows, weight decay {facts['weight_decay']:g}" if facts["loss"] != "squared" else ""
+    batch = f", batches of {facts['batch']:,}" if "batch" in facts else ""
     items = {
-        "rows": f"{facts['drawn_rows']:,} drawn of {facts['train_rows']:,} to train on{held_out(facts)}",
+        "rows": f"{facts['drawn_rows']:,} drawn of {facts['train_rows']:,} to train on{batch}{held_out(facts)}",
         "inputs": inputs(facts),
         "targets": f"{facts['m']:,} {facts['targets'] if facts['m'] > 1 else 'number'}",
         "loss": f"{facts['loss']}{decay}",

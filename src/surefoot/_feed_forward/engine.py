@@ -136,9 +136,14 @@ def gradient(loss: NetworkLoss | NetworkObjective, at: Weights) -> dict[str, Ten
 
 def followed(loss: NetworkLoss | NetworkObjective, at: Weights) -> tuple[Weights, Tensor]:
     """Copies of the weights as leaves, and the loss as a function of them."""
-    leaves = {name: weight.detach().requires_grad_() for name, weight in at.items()}
+    leaves = leaves_of(at)
     with torch.enable_grad():
         return leaves, loss.value(leaves)
+
+
+def leaves_of(at: Weights) -> Weights:
+    """Copies of the weights, of which gradients are taken."""
+    return {name: weight.detach().requires_grad_() for name, weight in at.items()}
 
 
 def backward(leaves: Weights, value: Tensor) -> dict[str, Tensor]:

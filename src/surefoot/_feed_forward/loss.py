@@ -12,6 +12,7 @@ from torch import Tensor
 from surefoot_check.feed_forward.groups import Groups
 from surefoot_check.feed_forward.network import MultipleOfSquares, Network
 
+from .._core.draws import Draws
 from .._core.samples import SampleLoss
 from .modules import forward
 
@@ -24,6 +25,7 @@ class NetworkLoss(SampleLoss):
     Attributes:
         groups: of equal rows.
         merged: one row of each (G, d), the mean of its targets (G, k), and the root of c times how many it has (G, 1).
+        draws: of mini-batches of its rows; ``None`` where steps are along the full gradient.
 
     Args:
         X, Y: as ``sf.SquaredLoss``.
@@ -32,6 +34,8 @@ class NetworkLoss(SampleLoss):
         frozen: the weights that are not trained, by name.
         multiple: c.
     """
+
+    draws: Draws | None = None
 
     def __init__(
         self,

@@ -9,6 +9,8 @@ from torch import nn
 
 from .._core.losses import Loss
 from .._core.validate import kind_of, positive_integer
+from .engine import Engine
+from .loss import NetworkLoss
 from .steps import Newton, Turned
 from .system import FeedForwardSystem
 
@@ -46,7 +48,10 @@ def finish(net: nn.Sequential, loss: Loss, rule: Turned, steps: int) -> list[flo
     """
     system = FeedForwardSystem()
     problem = system.problem(net, loss)
+    if isinstance(problem, NetworkLoss):
+        problem.draws = None  # it goes on all rows
     engine = system.engine(net, problem, "auto")
+    assert isinstance(engine, Engine)
     rule.require(engine, system.name, system.rules)
     rule.start(problem, None)
     norms = [math.sqrt(2.0 * engine.iterate.gap)]

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from surefoot_check.feed_forward import exact_fit, local, minimum
+from surefoot_check.feed_forward import exact_fit, local, minimum, sgd
 from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.lipschitz import symmetric_bend
 from surefoot_check.feed_forward.sharp import bend_matrix
@@ -17,6 +17,7 @@ from surefoot_check.numbers import Quantities
 from surefoot_check.rigor.bounds import Array
 from surefoot_check.statement import SLACK, Schedule, Segment
 
+from .._core import minibatch
 from .._core.plans import OWN_STEP, Plan, chosen_step
 from .._core.schedule import gap_at
 
@@ -145,5 +146,6 @@ PLANS = (
     Plan(local.THEOREM, partial(schedule, local.THEOREM), floor_step, largest=chosen_step),
     Plan(exact_fit.THEOREM, whole_steps, the_ball),
     Plan(minimum.THEOREM, partial(schedule, minimum.THEOREM), floor_step_of_minimum, largest=chosen_step),
+    Plan(sgd.THEOREM, partial(minibatch.schedule, sgd.THEOREM), recertifiable=False),
 )
 """In the order in which they are listed."""

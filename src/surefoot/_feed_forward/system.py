@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,18 +16,20 @@ from torch import Tensor, nn
 from surefoot_check.arrays import FormatError
 from surefoot_check.feed_forward import SYSTEM as CHECKED
 from surefoot_check.feed_forward import enclosures as rigorous
-from surefoot_check.feed_forward import exact_fit, local, minimum, network
+from surefoot_check.feed_forward import exact_fit, local, minimum, network, sgd
 from surefoot_check.feed_forward.quantities import measured
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, Rows
 from .._core.certificate import SCALE, Certificate, checkable
+from .._core.draws import Drawing
 from .._core.losses import Loss, SquaredLoss
 from .._core.measuring import stored
 from .._core.samples import SampleLoss, sample_loss
-from .._core.system import Descendable, Measured
+from .._core.sgd import audit as audit_of_batches
+from .._core.system import Measured, Stochastic
 from .._core.validate import holds_numbers, kind_of
-from . import planner
+from . import minibatch, planner
 from .audit import audit
 from .engine import Engine
 from .loss import NetworkLoss
@@ -43,7 +46,7 @@ FINISH = 'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps
 """What helps where a residual is too large."""
 
 
-class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
+class FeedForwardSystem(Stochastic[nn.Sequential, Trained]):
     """Theorems, engine and rules of plain ``torch.nn.Sequential`` networks."""
 
     name = "feed-forward"
@@ -56,7 +59,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     default_theorem = local.THEOREM.id
     rules = RULES
     fixed = frozenset()
-    engines = (Engine.name,)
+    engines = (Engine.name, minibatch.MinibatchEngine.name)
+    of_batches = sgd.THEOREM.id
 
     def linear_layers(self, net: nn.Sequential) -> Sequence[Tensor]:
         """Those of ``Linear`` modules without biases or activations."""
@@ -67,12 +71,29 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
         return found
 
     def problem(self, net: nn.Sequential, loss: Loss) -> Trained:
-        """The loss with how the layers of the network are made.
+        """The loss with how the layers of the network are made, and the batches that it draws, if it does.
 
         Raises:
             TypeError: another kind of loss, or a module that is not supported.
             ValueError: see ``modules.layers_of``, shapes or devices that do not fit, or an objective of a network with kinks.
         """
+        found = self._problem(net, loss)
+        if isinstance(loss, NetworkLoss) and isinstance(found, NetworkLoss):
+            found.draws = loss.draws
+        return found
+
+    def drawn(self, net: nn.Sequential, X: Any, Y: Any, drawing: Drawing) -> NetworkLoss:
+        """See ``_core.system.Stochastic``."""
+        found = self._problem(net, X if Y is None else SampleLoss(X, Y))
+        if isinstance(found, NetworkObjective):
+            raise ValueError(
+                f"{self.of_batches} speaks of mini-batches near an exact fit, and {self.usual(found)[1]}; pass "
+                "sf.SquaredLoss(X, Y), which may be fitted"
+            )
+        found.draws = drawing(len(found.X))
+        return found
+
+    def _problem(self, net: nn.Sequential, loss: Loss) -> Trained:
         layers = layers_of(net)
         frozen = exactly(layers, trained=False) | extra(layers)
         if isinstance(loss, NetworkObjective):  # a problem of this system is one already
@@ -97,6 +118,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     def usual(self, loss: Trained) -> tuple[Theorem, str]:
         """``minimum`` for a training objective, ``local`` for a loss that can be fitted exactly."""
         if not isinstance(loss, NetworkObjective):
+            if loss.draws is not None:
+                return sgd.THEOREM, ""
             mean = "squared errors without weight decay can be fitted exactly where no fewer numbers are trained than fitted"
             return local.THEOREM, "" if loss.multiple == 1 else mean
         if loss.loss.entropy:
@@ -110,6 +133,11 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     def stands_for(self, theorem: Theorem, loss: Trained) -> Theorem:
         """Itself, where the loss is one that it speaks of."""
         usual, why = self.usual(loss)
+        if (theorem is sgd.THEOREM) != (usual is sgd.THEOREM):
+            how = (
+                "mini-batches: sf.sgd.certify(net, X, Y, batch_size)" if theorem is sgd.THEOREM else "the full gradient"
+            )
+            raise ValueError(f"{theorem.id} is of {how}")
         if usual is minimum.THEOREM and theorem is not usual:
             raise ValueError(
                 f"{theorem.id} speaks of an exact fit, and {why}; leave theorem out for {usual.id}, or pass "
@@ -134,6 +162,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     def measured(self, net: nn.Sequential, loss: Trained, theorem: Theorem) -> Measured:
         """Of the Jacobian or the Hessian at the current weights, and its change on the least ball that will do."""
         with checkable("the network or the data is", SCALE):
+            if isinstance(loss, NetworkLoss) and loss.draws is not None:
+                return minibatch.measured(rigorous.Measured(*self._stored(net, loss)), loss.draws)
             return measured_at(measured(*self._stored(net, loss)), theorem)
 
     def _stored(self, net: nn.Sequential, loss: Trained) -> tuple[network.Network, dict[str, np.ndarray]]:
@@ -166,6 +196,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             return _nearest_kink(net, measured.at, 0.0) or without_rank(loss, int(measured.sizes["p"]))
         if any("kink" in name for name in failed):
             return _nearest_kink(net, measured.at, quantities["ball"]) + _also(theorem, measured)
+        if failed and theorem is sgd.THEOREM:
+            return minibatch.suggestion(failed, quantities, FINISH)
         if failed:
             what, now, needed = "residual", quantities["r0"], quantities["sigma_min_J"] ** 2
             if theorem is exact_fit.THEOREM:
@@ -180,6 +212,11 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
     def advice(self, net: nn.Sequential, loss: Trained, certificate: Certificate) -> str:
         """The spectrum of the Jacobian or the Hessian, and what lowers the count."""
         q = certificate.quantities
+        if certificate.theorem == sgd.THEOREM.id:
+            return (
+                f"the singular values of the Jacobian reach from {q['sigma_min_J']:.3g} to {q['norm_J_ball']:.3g}; nearer to the "
+                "fit, and with larger batches, fewer steps are guaranteed"
+            )
         if isinstance(loss, NetworkObjective):
             return (
                 f"the eigenvalues of the Hessian reach from {q['lambda_min_H']:.3g} to {q['norm_H']:.3g}; more weight decay or "
@@ -214,8 +251,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
             raise ValueError(f"the run has no network that fits its problem ({error}); restore its files") from error
         return net, loss
 
-    def engine(self, net: nn.Sequential, loss: Trained, name: str) -> Engine:
-        """The one engine: all weights.
+    def engine(self, net: nn.Sequential, loss: Trained, name: str) -> Engine | minibatch.MinibatchEngine:
+        """The one engine of a loss: all weights, by the full gradient or by that of batches.
 
         Raises:
             TypeError: a network in float32, into which the iterates of a run would not fit.
@@ -226,6 +263,8 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
                 "pass copy.deepcopy(net).double()"
             )
         start = self.reduced(net, loss)
+        if isinstance(loss, NetworkLoss) and loss.draws is not None:
+            return minibatch.MinibatchEngine(loss, start)
         return Engine(loss, start, partial(self._resolution_at, loss, start))
 
     def write(self, net: nn.Sequential, loss: Trained, weights: Mapping[str, Tensor]) -> None:
@@ -246,7 +285,9 @@ class FeedForwardSystem(Descendable[nn.Sequential, Trained]):
         return 0.5 * error * error if math.isfinite(error) else 0.0
 
     def audit(self, trace: Rows, certificate: Certificate, resolution: float) -> Audit:
-        """See ``audit.audit``."""
+        """See ``audit.audit``, of mini-batches ``_core.sgd.audit``."""
+        if certificate.theorem == self.of_batches:
+            return audit_of_batches(trace, certificate, resolution)
         return audit(trace, certificate, resolution)
 
 

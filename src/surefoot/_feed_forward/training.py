@@ -14,6 +14,7 @@ from surefoot_check.feed_forward import minimum
 from .._core.losses import Loss
 from .._core.progress import progress_line
 from .._core.registry import system_of
+from .loss import NetworkLoss
 from .modules import layers_of, weights_of
 from .objective import TorchLoss
 from .watch import Watch
@@ -78,7 +79,8 @@ def fit(
     """
     method, system = METHODS[optimizer], system_of(net)
     problem, trained = system.problem(net, loss), weights_of(layers_of(net))
-    usual = method.mean_rate if isinstance(loss, TorchLoss) else method.rate
+    mean = isinstance(loss, TorchLoss) or (isinstance(loss, NetworkLoss) and loss.multiple != 1)
+    usual = method.mean_rate if mean else method.rate
     made = method.make(net.parameters(), usual if rate is None else rate)
     calls, every = math.ceil(steps / method.steps), method.every
     if system.usual(problem)[0] is minimum.THEOREM:

@@ -13,14 +13,20 @@ from torch import nn
 
 from .._core.certificate import Certificate, digests
 from .._core.descent import certify
+from .._core.draws import drawing
 from .._core.io import RunDirectoryError, make_folder, unused
 from .._core.losses import Loss
+from .._core.minibatch import DELTA
 from .._core.registry import system_of
+from .._core.sgd import stochastic
 from .._core.validate import folder, kind_of, positive_integer
 from .features import features, moved
 from .history import History, Seen
 from .planner import STATES
 from .words import WORDS
+
+FITTED = ("a step in the mean is not too long", "no batch steps too far", "T steps")
+"""How the conditions begin that step, growth and epochs are chosen to keep just so."""
 
 
 class Watch:
@@ -42,6 +48,8 @@ class Watch:
         share: float,
         report: Callable[[str], object] | None,
         directory: str | Path | None,
+        batch: int | None = None,
+        delta: float = DELTA,
     ) -> None:
         self.every = positive_integer("every", every)
         if isinstance(share, bool) or not isinstance(share, Real) or not 0.0 < share <= 1.0:
@@ -50,6 +58,8 @@ class Watch:
             raise TypeError(f"report is {report!r}; pass a function that takes a line of text, or None")
         self._system = system_of(net)
         self._problem = self._system.problem(net, loss)
+        if batch is not None:
+            loss = self._problem = stochastic(net).drawn(net, loss, None, drawing(batch, delta))
         self._system.reduced(net, self._problem)
         self._directory = None if directory is None else _free(folder("directory", directory))
         self._net, self._loss, self._share, self._report = net, loss, float(share), report
@@ -64,7 +74,8 @@ class Watch:
     @property
     def margin(self) -> float | None:
         """How far from a guarantee the newest look was, which needs more than 1: σ0²/(2Λr0), or the margin of the kinks if that
-        is less; of a minimum m0²/(2Λ3g0). ``None`` before the first look."""
+        is less; of a minimum m0²/(2Λ3g0); of mini-batches the least ratio of the sides of a condition. ``None`` before the first
+        look."""
         return self.history[-1].margin if self.history else None
 
     def step(self) -> Certificate | None:
@@ -101,8 +112,7 @@ class Watch:
         self._keep(Seen(self.iteration, loss, gap, found, shares, certificate.holds, seconds))
         if first and self._report is not None:
             self._report(
-                f"surefoot: from iteration {self.iteration} on {WORDS.points[certificate.theorem]} is guaranteed within "
-                f"{certificate.radius:.3g} of the weights (margin {found:.3g})"
+                f"surefoot: from iteration {self.iteration} on {_guaranteed(certificate)} (margin {found:.3g})"
             )
         return certificate
 
@@ -137,10 +147,26 @@ def _free(directory: Path) -> Path:
     return directory
 
 
+def _guaranteed(certificate: Certificate) -> str:
+    """What is guaranteed, and where, or how probably."""
+    point = WORDS.points[certificate.theorem]
+    if certificate.radius is not None:
+        return f"{point} is guaranteed within {certificate.radius:.3g} of the weights"
+    q = certificate.quantities
+    return (
+        f"{point} is guaranteed with probability {certificate.probability:g}, by SGD with batches of {q['batch']:g} and the step "
+        f"{q['batch_step']:.3g} of the loss summed over a batch"
+    )
+
+
 def margin(certificate: Certificate) -> float:
     """m²/(2Λs) in the terms of the certificate's theorem, or the margin of the kinks if that is less; 0 where m has no positive
-    bound."""
-    q, theorem = certificate.quantities, STATES[certificate.theorem]
+    bound. Of mini-batches the least ratio of the sides of a condition that step and epochs do not fit to a limit."""
+    q = certificate.quantities
+    if certificate.theorem not in STATES:
+        said = [c for c in certificate.conditions if not c.holds or not (c.margin is None or c.name.startswith(FITTED))]
+        return min(0.0 if c.margin is None else 10.0**c.margin for c in said)
+    theorem = STATES[certificate.theorem]
     if theorem.bend not in q:
         return 0.0
     needed = 2.0 * q[theorem.bend] * q[theorem.start]
@@ -152,6 +178,8 @@ def watch(
     loss: Loss,
     every: int = 100,
     *,
+    batch: int | None = None,
+    delta: float = DELTA,
     share: float = 0.1,
     report: Callable[[str], object] | None = print,
     directory: str | Path | None = None,
@@ -166,6 +194,9 @@ def watch(
         net: a ``torch.nn.Sequential`` that ``sf.certify`` takes.
         loss: ``sf.SquaredLoss`` of all rows, or ``sf.TorchLoss``, one's own training objective.
         every: look at the weights every so many steps.
+        batch: ask about mini-batch SGD with so many rows a batch: from which iteration on is it guaranteed to reach an exact fit,
+            with probability 1 - ``delta``?
+        delta: of that.
         share: of the time since the start, what looking may take at most; 1 for no limit.
         report: called with a line at the first certified iterate; ``None`` for silence.
         directory: keep the history there, in ``watch.json``, for the report of a run that ``sf.descend`` writes into the same
@@ -178,4 +209,4 @@ def watch(
     """
     if not isinstance(net, nn.Sequential):
         raise TypeError(f"net is {kind_of(net)}; sf.watch takes a torch.nn.Sequential")
-    return Watch(net, loss, every, share, report, directory)
+    return Watch(net, loss, every, share, report, directory, batch, delta)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from surefoot_check.feed_forward import exact_fit, local, minimum
+from surefoot_check.feed_forward import exact_fit, local, minimum, sgd
 
+from .._core.minibatch_words import SYMBOLS
 from .._core.words import Words
 
 WORDS = Words(
     symbols={
+        **SYMBOLS,
         "initial_gap": (
             "½s₀²",
             "loss at these weights less its least value; of a minimum half the square of the norm of the gradient",
         ),
         "sigma_min_J": ("σ₀", "smallest singular value of the Jacobian of all outputs in all weights"),
-        "norm_J": ("‖J₀‖", "largest singular value of the Jacobian"),
+        "norm_J": ("‖J₀‖", "largest singular value of the Jacobian at these weights"),
         "lipschitz_J": ("Λ", "the Jacobian changes at most Λ times as much as the weights, on the ball"),
         "kink_margin": (
             "m",
             "how often the change of a pre-activation on the ball fits into its distance to the nearest kink, at least",
         ),
         "ball": ("ρ", "radius of the ball of weights on which everything is bounded"),
-        "newton_step": ("δ", "norm of the Newton step J⁺r at these weights"),
+        "newton_step": ("‖J⁺r‖", "norm of the Newton step at these weights"),
         "contraction": ("q", "the factor of the residual in a step of Newton's iteration with the first Jacobian"),
-        "eta": ("η", "the floor step"),
+        "eta": (
+            "η",
+            "the floor step; of mini-batches the constant step, whose gradient is N/B times that of the batch",
+        ),
         "r0": ("r₀", "bound of the norm of the residual at these weights"),
         "sigma_star": ("σ*", "smallest singular value that the Jacobian keeps; the rate is proportional to its square"),
         "radius": (
@@ -39,7 +44,6 @@ WORDS = Words(
         "m_star": ("m*", "smallest eigenvalue that the Hessian keeps; the rate is proportional to it"),
         "norm_H_ball": ("M", "largest eigenvalue of the Hessian on the ball"),
         "loss_gap": ("g₀²/2m*", "the objective at these weights is above its value at the minimum by at most this"),
-        "norm_J_ball": ("b", "largest singular value of the Jacobian on the ball"),
     },
     gap="the squared loss less its least value, or ½‖∇L‖² of a training objective L",
     title="Squared loss, or ½‖∇L‖² of a training objective (gap)",
@@ -57,6 +61,7 @@ WORDS = Words(
         local.THEOREM.id: "an exact fit",
         exact_fit.THEOREM.id: "an exact fit",
         minimum.THEOREM.id: "a local minimum",
+        sgd.THEOREM.id: "an exact fit",
     },
     instead={
         "trace": "sf.Trace does not record feed-forward networks, whose theorems are about a state, however it was reached; "

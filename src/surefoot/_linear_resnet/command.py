@@ -5,18 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from torch import Tensor
 from tyro.conf import arg
 
 from .._cli.built import Built, Question, at_least_one, check_seed
-from .._cli.options import LinearFit, certify_exits, train_exits
+from .._cli.options import Batched, Flag, LinearFit, certify_exits, train_exits
 from .._cli.rows import load, rows_of, squared, table_facts
 from .._cli.training import Certifying, Training
 from .._core.losses import SquaredLoss
 from .network import LinearResNet, sufficient_alpha
+from .system import LinearResNetSystem
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transformed(LinearFit, Question):
+class Transformed(Batched, LinearFit, Question):
     """Which data, which fixed transformations, which theorem."""
 
     system: ClassVar[str] = "linear-resnet"
@@ -56,8 +58,13 @@ class Transformed(LinearFit, Question):
         ),
     ] = None
     seed: Annotated[int, arg(metavar="INT")] = 0
-    """Seed of gaussian transformations."""
-    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: linear-resnet/local)")] = None
+    """Seed of gaussian transformations and of batches."""
+    project: Flag = False
+    """Fit the part of the targets that X can fit: what --batch needs, and gradient descent does not."""
+    theorem: Annotated[
+        str | None,
+        arg(metavar="NAME", help_behavior_hint="(default: linear-resnet/local; with --batch linear-resnet/sgd-local)"),
+    ] = None
     """Theorem to evaluate; `surefoot list` names them."""
 
     def build(self) -> Built:
@@ -97,7 +104,13 @@ def _built(options: Transformed) -> Built:
             raise ValueError(f"--{name} belongs to --transform {owner}; leave it out, or choose that transform")
     at_least_one("--depth", options.depth)
     table = load(options)
-    loss = squared(options, table)
+    loss, X = squared(options, table), table.train.X
+    assert isinstance(X, Tensor)
+    if loss.samples is None and (options.project or options.batch is not None):
+        raise ValueError("--batch and --project go with the squares alone; leave out --l2, --rcond and --intercept")
+    Y = X @ loss.optimum if options.project else table.train.Y
+    if options.project:
+        loss = SquaredLoss(X, Y)
     d, k = loss.shape
     default = max(1000, 2 * (d + k)) if transform == "gaussian" else d + k
     width = options.width if options.width is not None else default
@@ -121,10 +134,18 @@ def _built(options: Transformed) -> Built:
         "network": f"B (I+W_L) … (I+W_1) A x, depth {options.depth:,}, width {width:,}, W = 0; A and B {shown}",
         "depth": options.depth,
         "width": width,
+        **({} if options.batch is None else {"batch": options.batch}),
         "transform": transform,
         **own,
     }
-    return Built(net, loss, facts, table, rows_of(facts))
+    drawing = options.drawing(options.seed)
+    drawn = loss if drawing is None else LinearResNetSystem().drawn(net, X, Y, drawing)
+    shown = rows_of(facts)
+    if drawing is not None:
+        shown["rows"] += f", batches of {options.batch:,}"
+    if options.project:
+        shown["targets"] += ", projected onto what X can fit"
+    return Built(net, drawn, facts, table, shown)
 
 
 def _alpha(alpha: str | None, loss: SquaredLoss) -> float:

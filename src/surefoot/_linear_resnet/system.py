@@ -19,10 +19,11 @@ from .._core.admission import least_admitting
 from .._core.audit import Audit
 from .._core.certificate import SCALE, Certificate, Condition, checkable, publish
 from .._core.conditioning import LARGE, conditioning
-from .._core.draws import Draws
+from .._core.draws import Drawing
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.plans import OWN_STEP
 from .._core.problems import loss_of
+from .._core.samples import sample_loss
 from .._core.sgd import audit as audit_of_batches
 from .._core.small_losses import Array
 from .._core.system import Measured, Recordable, Stochastic, linear_map, map_resolution
@@ -71,9 +72,17 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss], Stochastic[Lin
         """See ``_core.system.linear_map``."""
         return linear_map(loss)
 
-    def drawn(self, net: LinearResNet, X: Any, Y: Any, draws: Draws) -> FittedLoss:
+    def drawn(self, net: LinearResNet, X: Any, Y: Any, drawing: Drawing) -> FittedLoss:
         """See ``_core.system.Stochastic``."""
-        return FittedLoss(*samples(X, Y), draws)
+        if Y is None:
+            rows = sample_loss(X)
+            X, Y = rows.X, rows.Y
+        X, Y = samples(X, Y)
+        return FittedLoss(X, Y, drawing(len(X)))
+
+    def usual(self, loss: LinearMapLoss) -> tuple[Theorem, str]:
+        """That of mini-batches where those are drawn."""
+        return self.theorem(self.of_batches if isinstance(loss, FittedLoss) else None), ""
 
     def stands_for(self, theorem: Theorem, loss: LinearMapLoss) -> Theorem:
         """Itself, where batches are drawn and it speaks of them, or neither."""

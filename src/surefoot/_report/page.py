@@ -379,6 +379,14 @@ def _flat(record: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
+def _obeys(facts: Facts) -> str:
+    """What obeys the bound."""
+    probability = min(phase.certificate.probability for phase in facts.run.phases)
+    if probability == 1.0:
+        return f"{facts.words.method} obeys the bound"
+    return f"descent on batches that are drawn so obeys the bound with probability {number(probability)}"
+
+
 def _check(facts: Facts) -> Markup:
     directory = facts.run.directory
     name = shlex.quote("DIR" if directory is None else directory.resolve().name)
@@ -387,7 +395,7 @@ def _check(facts: Facts) -> Markup:
     holds = any(phase.certificate.holds for phase in facts.run.phases)
     meanings = {
         "L1": (
-            f"The hypotheses hold for exactly these arrays, so that {facts.words.method} obeys the bound.",
+            f"The hypotheses hold for exactly these arrays, so that {_obeys(facts)}.",
             "It speaks of exact arithmetic; whether this run took such steps is for the audit to say.",
         ),
         "L2": (

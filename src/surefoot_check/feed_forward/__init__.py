@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..system import System
-from . import exact_fit, local, minimum, quantities
+from . import exact_fit, local, minimum, quantities, sgd
 
 SYSTEM = System(
     name="feed-forward",
-    theorems=(local.THEOREM, exact_fit.THEOREM, minimum.THEOREM),
-    directions={**local.DIRECTIONS, **exact_fit.DIRECTIONS, **minimum.DIRECTIONS},
+    theorems=(local.THEOREM, exact_fit.THEOREM, minimum.THEOREM, sgd.THEOREM),
+    directions={**local.DIRECTIONS, **exact_fit.DIRECTIONS, **minimum.DIRECTIONS, **sgd.DIRECTIONS},
     enclosures=quantities,
     optional=frozenset({"kink_margin"}),
     least=lambda problem: problem.least,

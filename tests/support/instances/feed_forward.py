@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+import batches
 import torch
 from enclosed import Stored, certified
 from good_runs import sequential, shift
@@ -213,10 +214,26 @@ def minima() -> dict[str, Callable[[], Settled]]:
     }
 
 
+BATCHED = ("two linear layers", "relu", "far from a fit")
+"""Of mini-batches, whose quantities are mostly moved from those of ``local``."""
+
+
+def _of_batches(build: Callable[[], Problem], criterion: nn.MSELoss | None = None) -> Stored:
+    net, X, Y = build()
+    loss = sf.SquaredLoss(X, Y) if criterion is None else sf.TorchLoss(criterion, X, Y)
+    return certified(*batches.drawn((net, loss), 2 if len(X) > 2 else 1), "feed-forward/sgd")
+
+
 def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
     """Every family for every theorem, but for ``exact-fit`` those of ``NEAR``."""
     if theorem == "feed-forward/minimum":
         return {name: lambda b=build: certified(*b(), theorem) for name, build in minima().items()}
+
+    if theorem == "feed-forward/sgd":
+        of_batches = {name: families()[name] for name in BATCHED}
+        mean = partial(_of_batches, of_batches["two linear layers"], nn.MSELoss())
+        summed = {name: partial(_of_batches, build) for name, build in of_batches.items()}
+        return {**summed, "two linear layers, mean of squares": mean}
 
     def make(build: Callable[[], Problem], loss: Callable[..., sf.SquaredLoss | sf.TorchLoss]) -> Stored:
         net, X, Y = build()
