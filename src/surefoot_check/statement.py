@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
+from itertools import chain as chained
 from itertools import takewhile
 from typing import ClassVar, Literal
 
@@ -119,12 +120,13 @@ class Theorem(ABC):
     base: ClassVar[tuple[str, ...]]
     choices: ClassVar[tuple[str, ...]] = ()
     """Names of the free choices, which are published and verified."""
-    sequence: ClassVar[tuple[str, ...]] = ()
-    """Names of further ones, of which a certificate publishes the first so many as it needs."""
+    sequences: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Names of further ones, of each of which a certificate publishes the first so many as it needs."""
 
     def chosen(self, published: Container[str]) -> list[str]:
         """The names of the choices, given those that are published."""
-        return [*self.choices, *takewhile(published.__contains__, self.sequence)]
+        taken = (takewhile(published.__contains__, names) for names in self.sequences)
+        return [*self.choices, *chained.from_iterable(taken)]
 
     def derived(self, q: Quantities) -> dict[str, Number]:
         """Quantities that follow from base and parameters, by their symbols in ASCII."""

@@ -19,11 +19,12 @@ LENGTHS = 24
 """About so many lengths are tried."""
 
 
-def lengths(kappa: float) -> range:
-    """From the Chebyshev count to ``LONGER`` times it."""
+def lengths(kappa: float) -> list[int]:
+    """From the Chebyshev count to ``LONGER`` times it; a power of two among them, whose orders are the calmest."""
     least = chebyshev_count(1.0, kappa, TARGET)
     most = math.ceil(LONGER * least)
-    return range(least, most + 1, max(1, (most - least) // LENGTHS))
+    powers = {2**k for k in range(most.bit_length())}
+    return sorted({*range(least, most + 1, max(1, (most - least) // LENGTHS)), *(powers & set(range(least, most + 1)))})
 
 
 def best_scale(kappa: float) -> tuple[float, int]:
@@ -55,7 +56,7 @@ def closed_forms(
         findings=(_growth(rows),),
         settings={
             "relative gap": TARGET,
-            "sequences": f"{LENGTHS} lengths or more up to {LONGER} times the Chebyshev count, every calm order",
+            "sequences": f"{LENGTHS} lengths or more and powers of two, up to {LONGER} times the Chebyshev count; calm orders",
             "weights move about": "‖W*‖_F/(2s²), in the spectral norm and relatively, at s as in the table",
         },
     )

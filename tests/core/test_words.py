@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 import pytest
 
@@ -21,14 +22,14 @@ def quantities(theorem: Theorem) -> set[str]:
     """Names of what is measured, chosen and derived, at some numbers."""
     numbers = {
         **SIZES,
-        **dict.fromkeys((*theorem.base, *theorem.choices, *theorem.sequence), 0.5),
+        **dict.fromkeys((*theorem.base, *theorem.choices, *chain(*theorem.sequences)), 0.5),
         "upper": 1.0,
         "T": 2.0,
     }
     numbers |= PLANS[theorem.id].parameters(numbers)
     return {
         name.partition("[")[0]
-        for name in (*theorem.base, *theorem.choices, *theorem.sequence, *theorem.derived(numbers))
+        for name in (*theorem.base, *theorem.choices, *chain(*theorem.sequences), *theorem.derived(numbers))
     }
 
 

@@ -172,7 +172,7 @@ def test_every_base_quantity_has_a_definition() -> None:
         statement = PLANS[theorem].theorem
         missing = set(statement.base) - found(theorem)
         if (
-            statement.sequence
+            statement.sequences
         ):  # it has bounds of as many steps as a certificate needs, and no family needs as many as there may be
             missing = {name for name in missing if f"{name.partition('[')[0]}[1]" not in found(theorem)}
         assert not missing, theorem

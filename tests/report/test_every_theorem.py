@@ -37,6 +37,8 @@ def _two_layer(theorem: str) -> tuple[Any, Any]:
     loss = sf.SquaredLoss(
         eye, normal(3, 3 if theorem in ("two-layer/as-printed", "two-layer/corrected") else 2, seed=2)
     )
+    if theorem == "two-layer/prescribed":
+        return sf.nn.TwoLayerLinear.certifiable(loss, scale=4.0), loss
     return sf.nn.TwoLayerLinear.gaussian(*loss.shape, 40, std=1.0, seed=0), loss
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
 
 import flint
 import mpmath
 import numpy as np
 import pytest
+from independent import blocks as independent
+from mpmath import mpf
 from numpy.typing import NDArray
 
 from surefoot_check.two_layer import blocks
@@ -251,75 +252,40 @@ def test_a_cycle_needs_room_for_all_that_its_repetitions_move(monkeypatch: pytes
 # -- the recursion once more, in mpmath ---------------------------------------------------------------------------------
 
 
-class Reference:
-    """Theorem B as its page states it, in 50 digits; suprema on the same points."""
-
-    def __init__(self, problem: Problem, state: State, tau: Array) -> None:
-        mp: Any = mpmath
-        self.T = T = len(tau)
-        self.tau = [mp.mpf(float(x)) for x in tau]
-        low = mp.mpf(state.lower) * mp.mpf(problem.strong_convexity)
-        high = mp.mpf(state.upper) * mp.mpf(problem.smoothness)
-        M = 16 * (T + 1)
-        self.points = [(low + high) / 2 + (high - low) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * M)) for k in range(M)]
-        self.M = M
-        self.residuals, self.end = self._run(problem, state)
-
-    def sup(self, power: float, t: int, j: int) -> Any:
-        mp: Any = mpmath
-        best = mp.mpf(0)
-        for x in self.points:
-            best = max(best, x ** mp.mpf(power) * abs(mp.fprod(1 - self.tau[i] * x for i in range(j, t))))
-        d = t - j
-        if power == 0.5:
-            return best / mp.sqrt(mp.cos(mp.pi * (2 * d + 1) / (2 * self.M)))
-        return best / mp.cos(mp.pi * (d + power) / (2 * self.M))
-
-    def _run(self, problem: Problem, s: State) -> tuple[list[Any], tuple[Any, ...]]:
-        mp: Any = mpmath
-        rho, eps, om, X1, X2, gam, low, p = (mp.mpf(getattr(s, f.name)) for f in fields(State))
-        mu, star = mp.mpf(problem.strong_convexity), mp.mpf(problem.optimum)
-        rho0, eps0, om0 = rho, eps, om
-        D = d1 = d2 = dl = path = mp.mpf(0)
-        N: list[Any] = []
-        residuals = [rho]
-        for t in range(self.T):
-            free = min(self.sup(0.5, t, 0) * rho0 / mp.sqrt(low), self.sup(1, t, 0) * eps0 / low)
-            g = self.tau[t] / 2 * (free + sum(self.sup(1, t, j + 1) * N[j] for j in range(t)) / low)
-            k1, k2 = (max(om**2 / 2, gam + dl) + X for X in (X1 + d1, X2 + d2))
-            delta = D * (om + om0) / 2 + dl
-            N.append((2 * delta + d1 + d2 + om * g) * g)
-            Na = (k1 + k2 + om * g) * g
-            rho = self.sup(0, t + 1, 0) * rho0 + sum(
-                self.sup(0.5, t + 1, j + 1) * N[j] for j in range(t + 1)
-            ) / mp.sqrt(low)
-            by_distance = self.sup(0, t + 1, 0) * eps0 + sum(self.sup(0, t + 1, j + 1) * N[j] for j in range(t + 1))
-            eps = min(mp.sqrt(p / low) * by_distance, rho / mp.sqrt(mu))
-            path += 2 * g + Na
-            om, D = min(star + eps, om + 2 * g + Na), min(eps + eps0, path)
-            d1, d2 = d1 + g**2 * k2 + Na * om + Na**2 / 2, d2 + g**2 * k1 + Na * om + Na**2 / 2
-            dl += g**2
-            residuals.append(rho)
-        delta, half = D * (om + om0) / 2 + dl + (d1 + d2) / 2, (X1 + d1 + X2 + d2) / 2
-        edges = (max(1 - gam - dl - half, low - delta), min(1 + om**2 / 2 + half, p + delta))
-        return residuals, (rho, eps, om, X1 + d1, X2 + d2, gam + dl, *edges)
-
-
 def test_the_recursion_is_the_one_of_the_page() -> None:
     case, tau = chebyshev_case(np.random.default_rng(3))
+    constants = (case.problem.strong_convexity, case.problem.smoothness, case.problem.optimum)
     for state in (
         exact_run(case, tau[:0])[0].state(gram=False),
         State(0.3, 0.2, 0.1, 1e-3, 2e-3, 3e-3, 0.95, 1.1),
     ):
         with mpmath.workdps(50):
-            reference = Reference(case.problem, state, tau)
-            result = block(case.problem, state, tau)
-            assert result.end is not None
-            for value, exact in zip(result.residuals, reference.residuals, strict=True):
-                assert exact <= mpmath.mpf(float(value)) <= exact * (1 + SHARP)
-            for f, exact in zip(fields(State), reference.end, strict=True):
-                value, sign = mpmath.mpf(getattr(result.end, f.name)), -1 if f.name == "lower" else 1
+            exactly = independent.State(*(mpf(getattr(state, f.name)) for f in fields(State)))
+            numbers = [mpf(x) for x in tau.tolist()], *map(mpf, constants)
+            outcome, result = independent.block(exactly, *numbers), block(case.problem, state, tau)
+            assert result.end is not None and result.drift is not None
+            for value, exact in zip(result.residuals, outcome.rho, strict=True):
+                assert exact <= mpf(float(value)) <= exact * (1 + SHARP)
+            for value, exact in zip(vars(result.drift).values(), outcome.drift, strict=True):
+                assert exact <= mpf(value) <= exact * (1 + SHARP)
+            for f, exact in zip(fields(State), vars(outcome.end).values(), strict=True):
+                value, sign = mpf(getattr(result.end, f.name)), -1 if f.name == "lower" else 1
                 assert 0 <= sign * (value - exact) <= SHARP * max(1, abs(exact)), f.name
+
+
+def test_the_cycle_is_the_one_of_the_page() -> None:
+    case, tau = chebyshev_case(np.random.default_rng(3))
+    state = exact_run(case, tau[:0])[0].state(gram=False)
+    tau = 1.0 / (10.5 - 9.5 * np.cos(np.pi * (np.array([3, 1, 2, 0]) + 0.5) / 4))
+    result = cycle(case.problem, state, tau)
+    assert result is not None
+    with mpmath.workdps(50):
+        exactly = independent.State(*(mpf(getattr(state, f.name)) for f in fields(State)))
+        constants = (case.problem.strong_convexity, case.problem.smoothness, case.problem.optimum)
+        rho, c = independent.cycle(exactly, [mpf(x) for x in tau.tolist()], *map(mpf, constants))
+        assert c <= mpf(result.factor) <= c * (1 + SHARP)
+        for value, exact in zip(result.residuals, rho, strict=True):
+            assert exact <= mpf(float(value)) <= exact * (1 + SHARP)
 
 
 def test_suprema_are_above_every_value_between_the_points() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from surefoot._two_layer.closed_form import SHARES, closed_form
 from surefoot._two_layer.sequences import Array, calm_orders, chebyshev_count
+from surefoot_check.two_layer.path import Start, follow
 
 TARGET = 1e-10
 CONDITION = 10.0
@@ -77,6 +78,28 @@ def test_runs_at_the_scale_of_the_corollary_keep_its_bound() -> None:
         reached = math.sqrt(float((lam[:, None] * (W1 @ W2.T - target) ** 2).sum())) / start
         assert reached <= found.final + found.perturbation / scale**4
         assert found.final + found.perturbation / scale**4 <= math.sqrt(TARGET) * (1.0 + 1e-12)
+
+
+def test_theorem_a_guarantees_the_gap_at_the_scale_of_the_corollary() -> None:
+    rng = np.random.default_rng(1)
+    scale = closed_form(TAU, CONDITION, TARGET).scale(TARGET)
+    for n, m in ((2, 1), (5, 3), (12, 2)):
+        lam = np.sort(np.concatenate([[1.0, CONDITION], rng.uniform(1.0, CONDITION, n - 2)]))
+        rows = rng.standard_normal((n, m))
+        rows /= scale**2 * np.linalg.norm(rows)
+        start = Start(
+            lam,
+            rows,
+            off_diagonal=0.0,
+            target_error=0.0,
+            map=0.0,
+            kernel1=0.0,
+            kernel2=0.0,
+            step_unit=1.0,
+            gap_unit=1.0,
+        )
+        gaps = follow(start, TAU).gaps
+        assert gaps[-1] <= TARGET * gaps[0]
 
 
 def test_a_sequence_that_is_too_short_has_no_scale() -> None:

@@ -26,6 +26,7 @@ from surefoot_check.rigor.bounds import FAST, Array, Level
 from surefoot_check.rigor.exact import EXACT
 from surefoot_check.two_layer import path
 from surefoot_check.two_layer.path_enclosures import start_of
+from surefoot_check.two_layer.prescribed import step_at, steps_of
 
 THEOREM = "two-layer/prescribed"
 with (Path(__file__).resolve().parents[1] / "cases" / "prescribed_two_layer.json").open() as _file:
@@ -119,7 +120,7 @@ def test_it_is_the_default_where_the_start_is_orthonormal_and_the_loss_squared()
     net, loss, certificate = certified()
     assert certificate.theorem == THEOREM and certificate.holds and "orthonormal" in certificate.why
     assert certificate.iterations_to(TARGET) <= sf.certify(net, loss, "two-layer/drift").iterations_to(TARGET)
-    assert "relative gap 1e-10 within" in str(certificate) and certificate.claim.kind == "levels"
+    assert "in the end, relative gap 1e-10 within" in str(certificate) and certificate.claim.kind == "rate"
     moved = sf.nn.TwoLayerLinear(net.W1 + 1e-3, net.W2)
     assert sf.certify(moved, loss).theorem == "two-layer/drift"
     sensing = sf.MatrixSensing(normal(8, 3, 2), normal(8))
@@ -144,11 +145,13 @@ def test_where_it_fails_it_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("engine", ["gram", "weights"])
-def test_the_rule_takes_the_steps_and_none_after_the_last(engine: str) -> None:
+def test_the_rule_takes_the_steps_and_then_those_that_are_repeated(engine: str) -> None:
     net, loss, certificate = certified()
     run = sf.descend(net, loss, certificate=certificate, tolerance=0.0, engine=engine, progress=False)
     assert run.rule == "prescribed" and run.certified
-    assert list(run.step_sizes) == [segment.main_step for segment in certificate.schedule[:-1]]
+    first, cycled = steps_of(certificate.quantities)
+    assert len(run.step_sizes) > len(first)
+    assert list(run.step_sizes) == [step_at(first, cycled, t) for t in range(len(run.step_sizes))]
     assert run.gaps[int(certificate.iterations_to(TARGET))] <= TARGET * certificate.initial_gap
     audit = run.audit()
     assert audit.holds and len(audit.lines) == 3, str(audit)
@@ -215,7 +218,9 @@ def changed(key: str, factor: float) -> Callable[[tamper.StoredRun], None]:
 
     def change(run: tamper.StoredRun) -> None:
         old = float.fromhex(run.certificate["quantities"][key])
-        base, choices = ({key: old * factor}, {}) if key.startswith("bound") else ({}, {key: old * factor})
+        base, choices = (
+            ({key: old * factor}, {}) if key.startswith(("bound", "cycle_factor")) else ({}, {key: old * factor})
+        )
         run.certificates["certificate.json"] = tamper.reevaluated(run.certificate, base, choices)
 
     return change
@@ -241,6 +246,11 @@ TAMPERINGS = {
     "the last step left out": without("step[5]"),
     "a lower bound": changed("bound[3]", 1.0 - 1e-6),
     "a much lower bound": changed("bound[5]", 1e-3),
+    "a longer repeated step": changed("cycle[1]", 1.01),
+    "a repeated step left out": without("cycle[2]"),
+    "no steps that are repeated": without("cycle[0]"),
+    "a lower factor of a repetition": changed("cycle_factor", 1.0 - 1e-6),
+    "no factor": without("cycle_factor"),
     "another unit": changed("scale", 1.01),
     "no unit": without("scale"),
     "a negative unit": changed("scale", -1.0),

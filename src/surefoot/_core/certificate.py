@@ -346,6 +346,7 @@ class Certificate:
                 rate = f"{self.rate:.6g}"
                 part = self.claim.decrease or self.claim.final
                 rate = f"1 - {part:.3g}" if rate == "1" else rate
+                rate += "" if self.claim.decrease else " in the end"
                 near = "" if self.radius is None else f", to a point within {self.radius:.3g} of these weights"
                 step = "constant step" if self.rule == "constant" else "first step"
                 return f"{step} {self.step_size:.6g}, rate {rate}, {within}{near}"

@@ -34,7 +34,7 @@ class Kind(StrEnum):
     def text(self) -> str:
         """What is claimed."""
         return {
-            "rate": "every iteration leaves at most a fixed part of the gap, which so goes to 0",
+            "rate": "every iteration, at least from some point on, leaves at most a fixed part of the gap, which so goes to 0",
             "sublinear": "the gap is at most a constant divided by the number of iterations",
             "levels": "the gap is bounded after every iteration up to a last one, and no further",
             "monotone": "the gap never grows; there is no rate",

@@ -9,7 +9,7 @@ from surefoot_check.two_layer import constants as tl
 from surefoot_check.two_layer.constant import ConstantStep
 from surefoot_check.two_layer.corrected import Corrected
 from surefoot_check.two_layer.drift import DECREASE, Drift
-from surefoot_check.two_layer.prescribed import Prescribed
+from surefoot_check.two_layer.prescribed import Prescribed, step_at, steps_of
 
 from .._core.audit import Audit, Check, Lines, audited, constant_step, each, never_increases, noise
 from .._core.certificate import Certificate
@@ -122,9 +122,10 @@ def _path(steps: list[tuple[Row, Row]], certificate: Certificate, resolution: fl
 
 
 def _prescribed_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Lines:
+    first, cycled = steps_of(certificate.quantities)
     for a, _ in steps:
         t = int(a["iteration"])
-        yield t, abs(a["step"] - certificate.segment(t).main_step), 0.0
+        yield t, abs(a["step"] - step_at(first, cycled, t)), 0.0
 
 
 def _paper_steps(steps: list[tuple[Row, Row]], certificate: Certificate) -> Lines:

@@ -323,7 +323,7 @@ PLANS = (
     Plan(constant.THEOREM, one_step, choose_budget_for_step, largest=largest_step),
     Plan(sharp.THEOREM, level, first_step),
     Plan(corrected.THEOREM, partial(rate, corrected.THEOREM), partial(choose_step, corrected.THEOREM)),
-    Plan(prescribed.THEOREM, prescribed_plan.schedule, recertifiable=False),
+    Plan(prescribed.THEOREM, prescribed_plan.schedule),
     Plan(as_printed.THEOREM, partial(rate, as_printed.THEOREM), partial(choose_step, as_printed.THEOREM)),
 )
 """In the order in which they are listed."""

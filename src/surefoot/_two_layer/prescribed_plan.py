@@ -8,6 +8,7 @@ of the coefficients; where the bounds of a longer sequence fall faster on the wa
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +18,18 @@ import torch
 from surefoot_check.numbers import Quantities
 from surefoot_check.problems import LinearMapProblem, Squared
 from surefoot_check.rigor.bounds import Array
-from surefoot_check.statement import Schedule, Segment
+from surefoot_check.rigor.intervals import Interval
+from surefoot_check.statement import SLACK, Schedule, Segment
 from surefoot_check.two_layer import SYSTEM as CHECKED
+from surefoot_check.two_layer.block_enclosures import problem_of, state_of
 from surefoot_check.two_layer.path import Start, follow
 from surefoot_check.two_layer.path_enclosures import start_of
-from surefoot_check.two_layer.prescribed import BOUNDS, MAX_STEPS, STEPS
+from surefoot_check.two_layer.prescribed import BOUNDS, CYCLE, FACTOR, MAX_STEPS, STEPS, steps_of
 
 from .._core.certificate import Condition, publish
 from .._core.losses import LinearMapLoss
 from .._core.system import Measured
+from .cycle_plan import best_cycle
 from .sequences import chebyshev, chebyshev_count, orders
 
 TARGET = 1e-10
@@ -43,7 +47,10 @@ EFFORT = 1 << 16
 SPARE = 1e-8
 """Part of ``TARGET`` that a count leaves for the slack of what is published."""
 SQUARED = "the loss is squared"
+CONTRACTS = "some steps are known to contract from these weights"
 WITHIN = f"the spectrum of the data is known, and a relative gap of {TARGET:g} takes at most {MAX_STEPS} steps"
+NEAR = 1e-2
+"""How far, relatively, ZZᵀ may be from s²I where Theorem A is tried."""
 FINAL = 2
 """Candidates that are evaluated with spectral norms."""
 
@@ -116,37 +123,82 @@ def _candidates(start: Start) -> Iterator[Candidate]:
 
 
 def schedule(q: Quantities) -> Schedule:
-    """A segment for each step, whose level is the bound before it, and the last bound for ever."""
-    count = sum(name in q for name in STEPS)
-    levels = [q["initial_gap"], *(q[name] for name in BOUNDS[:count])]
-    steps = [*(q[name] for name in STEPS[:count]), 0.0]
-    return [
-        Segment(t, 1 if t < count else None, float(level), 0.0, float(step))
-        for t, (level, step) in enumerate(zip(levels, steps, strict=True))
+    """A segment for each step, whose level is the bound before it; then the last bound for ever, or a level above those of the
+    repeated steps, that falls as fast."""
+    first, cycled = steps_of(q)
+    steps = [*first, *cycled, *(cycled[:1] or [0.0])]
+    levels = [q["initial_gap"], *(q[name] for name in BOUNDS[: len(steps) - 1])]
+    segments = [
+        Segment(t, 1, float(level), 0.0, float(step))
+        for t, (level, step) in enumerate(zip(levels[:-1], steps[:-1], strict=True))
     ]
+    level, decrease = levels[-1], 0.0
+    if cycled:
+        left = q[FACTOR]
+        kept = left ** (1.0 / len(cycled)) * (1.0 + SLACK) + sys.float_info.epsilon
+        decrease = max(0.0, 1.0 - kept)
+        after = (left * bound / (1.0 - decrease) ** t for t, bound in enumerate(levels[len(first) + 1 :], 1))
+        level = max(level, *after) * (1.0 + SLACK)
+    return [*segments, Segment(len(segments), None, float(level), decrease, float(steps[-1]))]
 
 
 def measured(problem: LinearMapProblem, weights: Mapping[str, Array], resolution: float) -> Measured:
     """The planned steps, and what is measured for them on arrays as the checker reads them.
 
-    s² is the mean of the diagonal of ZZᵀ, Z = [W1; W2]. Bounds are so close to the gaps of exact descent that the rounding of a
-    run may take it above; ``resolution`` is the gap that it causes at the optimum, and its root is added to that of each bound.
+    s² is that of orthonormal rows, and of gradient flow from them: (n+m) s⁴ = ‖W1ᵀW1 - W2ᵀW2‖_F². Bounds are so close to the gaps
+    of exact descent that the rounding of a run may take it above; ``resolution`` is the gap that it causes at the optimum, and
+    its root is added to that of each bound.
     """
     sizes = CHECKED.enclosures.sizes(problem, weights)
     if not isinstance(problem, Squared):
         return Measured({}, sizes, missing=_missing(SQUARED))
-    scale = sum(float((W * W).sum()) for W in weights.values()) / sum(problem.shape)
+    scale = _scale(weights)
     start = start_of(problem, weights, scale)
-    steps = np.zeros(0) if start is None else plan(start)
-    if not len(steps):
-        return Measured({}, sizes, missing=_missing(WITHIN))
-    chosen = {"scale": scale, **dict(zip(STEPS, steps.tolist(), strict=False))}
+    first, cycled = (np.zeros(0), np.zeros(0)) if start is None else _steps(problem, weights, scale, start)
+    if not len(first) + len(cycled):
+        known = problem.strong_convexity()[0] > 0.0 and chebyshev_count(*_ends(problem), TARGET) <= MAX_STEPS
+        return Measured({}, sizes, missing=_missing(CONTRACTS if known else WITHIN))
+    chosen = {
+        "scale": scale,
+        **dict(zip(STEPS, first.tolist(), strict=False)),
+        **dict(zip(CYCLE, cycled.tolist(), strict=False)),
+    }
     enclosures = CHECKED.enclosures.base_quantities(problem, weights, chosen)
     room = math.sqrt(resolution)
     for name in enclosures.keys() & set(BOUNDS):
         low, high = enclosures[name]
         enclosures[name] = low, (math.sqrt(high) + room) ** 2
     return Measured(publish(enclosures, CHECKED.directions), sizes, (chosen,))
+
+
+def _ends(problem: Squared) -> Interval:
+    """μ and K."""
+    return problem.strong_convexity()[0], problem.smoothness()[1]
+
+
+def _scale(weights: Mapping[str, Array]) -> float:
+    """s², in floats."""
+    W1, W2 = weights["W1"], weights["W2"]
+    P, C, N = W1 @ W1.T, W1 @ W2.T, W2 @ W2.T
+    imbalance = float((P * P).sum() - 2.0 * (C * C).sum() + (N * N).sum())
+    return math.sqrt(max(imbalance, 0.0) / (len(W1) + len(W2)))
+
+
+def _steps(problem: Squared, weights: Mapping[str, Array], scale: float, start: Start) -> tuple[Array, Array]:
+    """The steps η taken once, and those repeated then: from weights near orthonormal ones those of Theorem A, to ``TARGET`` if a
+    cycle contracts from there, else as far as its bound falls; from others, or where that does not, a cycle alone.
+    """
+    constants = problem_of(problem, scale, start)
+    if max(start.map, start.kernel1, start.kernel2) < NEAR:
+        first = plan(start)
+        count = _count(_relative(start, first))
+        for steps in (first[: int(min(count, len(first)))], first):
+            path = follow(start, steps)
+            cycled = np.zeros(0) if path.end is None else best_cycle(constants, path.end, TARGET)
+            if len(cycled) or (len(steps) == len(first) and path.gaps[-1] < path.gaps[0]):
+                return steps, cycled / start.step_unit
+    state = state_of(problem, weights, scale, start)
+    return np.zeros(0), best_cycle(constants, state, TARGET) / start.step_unit
 
 
 def _missing(what: str) -> Condition:
@@ -162,6 +214,7 @@ def suggestion(loss: LinearMapLoss, failed: Sequence[str]) -> str:
     n, m = loss.reduced.shape
     size = float(torch.linalg.matrix_norm(loss.optimum, 2))
     return (
-        f"start from s times {n + m} orthonormal rows [W1; W2], so of a width of {n + m} or more, with s² some ten times the "
-        f"norm {size:.3g} of the minimiser; or use theorem='two-layer/drift'"
+        f"start from sf.nn.TwoLayerLinear.certifiable(loss, seed=0): s times {n + m} orthonormal rows [W1; W2], so of a width of "
+        f"{n + m} or more, with s² some ten times the norm {size:.3g} of the minimiser; or certify again nearer to it; or use "
+        f"theorem='two-layer/drift'"
     )

@@ -76,7 +76,7 @@ class PaperRhoBar(PaperRho):
 
 
 class PrescribedSteps(StepRule):
-    """The steps of a certificate of ``two-layer/prescribed``, in their order; 0 after the last."""
+    """The steps of a certificate of ``two-layer/prescribed``, in their order; then those that it repeats for ever, or 0."""
 
     name = "prescribed"
     certified_by = frozenset({prescribed.THEOREM.id})
@@ -87,13 +87,13 @@ class PrescribedSteps(StepRule):
                 f"steps={self.name!r} needs a certificate of {prescribed.THEOREM.id!r} that holds, whose steps it takes; call "
                 f"certify(net, loss, theorem={prescribed.THEOREM.id!r}) and see its suggestion"
             )
-        self._steps = [segment.main_step for segment in certificate.schedule]
+        self._first, self._cycle = prescribed.steps_of(certificate.quantities)
         self._t = 0
 
     def step(self, engine: Engine) -> float:
-        t = min(self._t, len(self._steps) - 1)
+        t = self._t
         self._t += 1
-        return self._steps[t]
+        return prescribed.step_at(self._first, self._cycle, t)
 
     def state(self) -> dict[str, float]:
         return {"t": float(self._t)}

@@ -19,6 +19,6 @@ SYSTEM = System(
     ),
     directions={**constants.DIRECTIONS, **prescribed.DIRECTIONS},
     enclosures=enclosures.ENCLOSURES,
-    optional=frozenset({"optimum_sigma_min", "optimum_sigma_max", "initial_distance", *prescribed.BOUNDS}),
+    optional=frozenset({"optimum_sigma_min", "optimum_sigma_max", "initial_distance", *prescribed.DIRECTIONS}),
     replay=lambda: import_module(".replay", __name__).TwoLayer,  # it imports python-flint
 )

@@ -47,6 +47,15 @@ class State:
     upper: float
     """≥ 1 + ½(λ_max(K1) + λ_max(K2))."""
 
+    @classmethod
+    def of(
+        cls, residual: float, distance: float, size: float, remainder1: float, remainder2: float, gram: float
+    ) -> State:
+        """With the edges by Lemma 2: -(‖G_i‖ + ‖R_i‖) ≤ K_i ≤ ½‖w‖² + ‖R_i‖."""
+        half = up(0.5 * up(remainder1 + remainder2))
+        lower, upper = down(1.0 - up(gram + half)), up(1.0 + up(0.5 * size * size + half, 4))
+        return cls(residual, distance, size, remainder1, remainder2, gram, lower, upper)
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -234,8 +243,5 @@ class _Recursion:
     def _end(self, edges: float) -> State:
         s = self.state
         X1, X2 = up(s.remainder1 + self.delta1), up(s.remainder2 + self.delta2)
-        gram = up(s.gram + self.gram)
-        half = up(0.5 * up(X1 + X2))
-        lower = max(down(1.0 - up(gram + half)), down(s.lower - edges))
-        upper = min(up(1.0 + up(0.5 * self.size * self.size + half, 4)), up(s.upper + edges))
-        return State(self.residual, self.distance, self.size, X1, X2, gram, lower, upper)
+        end = State.of(self.residual, self.distance, self.size, X1, X2, up(s.gram + self.gram))
+        return replace(end, lower=max(end.lower, down(s.lower - edges)), upper=min(end.upper, up(s.upper + edges)))

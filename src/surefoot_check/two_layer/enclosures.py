@@ -13,7 +13,7 @@ from ..rigor.bounds import Array, Level
 from ..rigor.intervals import Interval, squared, sum_of
 from .imbalance import measure
 from .path_enclosures import quantities_of
-from .prescribed import STEPS
+from .prescribed import CYCLE, STEPS
 
 
 def end_to_end(weights: Mapping[str, Array], level: Level) -> Approximation:
@@ -34,7 +34,7 @@ def own_quantities(
 ) -> dict[str, Interval]:
     """Of the weights, and of a minimiser that is unique, in ``constants.DIRECTIONS``; where steps are prescribed, their bounds
     and nothing else, which no other theorem asks for."""
-    if STEPS[0] in quantities:
+    if STEPS[0] in quantities or CYCLE[0] in quantities:
         return quantities_of(problem, weights, quantities)
     imbalance = measure(weights["W1"], weights["W2"], problem.level)
     enclosures: dict[str, Interval] = {

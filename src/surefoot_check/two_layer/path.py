@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, NotFiniteError, array_up, down, gamma, up
+from ..rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, NotFiniteError, array_up, gamma, up
 from ..rigor.intervals import TINY
 from ..rigor.many_norms import entrywise_product, symmetric_norms
 from .blocks import State
@@ -201,7 +201,9 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
             return Path(gaps, None)
         gaps[t] = up(scale * square, rounding)
         if t == count:
-            return Path(gaps, _end(up(math.sqrt(square), rounding), up(size, n + 8), up(omega, n + 8), X1, X2, gamma))
+            return Path(
+                gaps, State.of(up(math.sqrt(square), rounding), up(size, n + 8), up(omega, n + 8), X1, X2, gamma)
+            )
         half, stray = 0.5 * float(tau[t]), eps * size
         g[t] = array_up(half * (lam * rest + stray), rounding)
         d[t] = up(half * (_norm(lam * u) + stray), rounding)
@@ -222,13 +224,6 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
         X1, X2 = (up(X + a[t] * a[t] * k + pushed, rounding) for X, k in ((X1, k2), (X2, k1)))
         gamma = up(gamma + a[t] * a[t])
     raise AssertionError
-
-
-def _end(residual: float, distance: float, size: float, X1: float, X2: float, gamma: float) -> State:
-    """With the edges of 1 + ½(K1 + K2) by Lemma 2."""
-    half = up(0.5 * (X1 + X2), 2)
-    lower, upper = down(1.0 - up(gamma + half)), up(1.0 + up(0.5 * size * size + half, 3))
-    return State(residual, distance, size, X1, X2, gamma, lower, upper)
 
 
 def _norm(x: Array) -> float:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import takewhile
 
 import numpy as np
 
@@ -28,21 +27,32 @@ from ..rigor.bounds import (
     witnesses,
 )
 from ..rigor.intervals import Interval
+from .block_enclosures import repeated, state_of
 from .path import Start, follow
-from .prescribed import BOUNDS, STEPS
+from .prescribed import BOUNDS, FACTOR, steps_of
 
 
 def quantities_of(
     problem: LinearMapProblem, weights: Mapping[str, Array], quantities: Mapping[str, float]
 ) -> dict[str, Interval]:
-    """Enclosures of the bounds that follow from the published steps and s² for these arrays; from below only that a bound is not
-    negative. None of a loss that is not squared; infinite from where the recursion blows up."""
-    steps = np.array([quantities[name] for name in takewhile(quantities.__contains__, STEPS)])
-    start = start_of(problem, weights, quantities.get("scale", 0.0)) if isinstance(problem, Squared) else None
-    if start is None or not (steps > 0.0).all():
+    """Enclosures of the bounds that follow from the published steps and s² for these arrays, and of their factor in a repetition;
+    from below only that they are not negative. None of a loss that is not squared; infinite from where a recursion blows up."""
+    first, cycled = (np.array(steps) for steps in steps_of(quantities))
+    scale = quantities.get("scale", 0.0)
+    start = start_of(problem, weights, scale) if isinstance(problem, Squared) else None
+    if start is None or not ((first > 0.0).all() and (cycled > 0.0).all()):
         return {}
-    gaps = follow(start, steps, problem.level).gaps[1:].tolist()
-    return {name: (0.0, gap) for name, gap in zip(BOUNDS, gaps, strict=False)}
+    assert isinstance(problem, Squared)
+    path = follow(start, first, problem.level) if len(first) else None
+    gaps = [] if path is None else path.gaps[1:].tolist()
+    enclosures: dict[str, Interval] = {}
+    if len(cycled):
+        state = state_of(problem, weights, scale, start) if path is None else path.end
+        found = repeated(problem, scale, start, state, cycled)
+        if found is not None:
+            gaps += [up(start.gap_unit * residual * residual, 2) for residual in found.residuals[1:].tolist()]
+            enclosures[FACTOR] = (0.0, up(found.factor * found.factor))
+    return enclosures | {name: (0.0, gap) for name, gap in zip(BOUNDS, gaps, strict=False)}
 
 
 def start_of(problem: Squared, weights: Mapping[str, Array], scale: float) -> Start | None:

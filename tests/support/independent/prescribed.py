@@ -7,24 +7,47 @@ from collections.abc import Mapping
 import mpmath
 from mpmath import mp, mpf
 
+from . import blocks
 from .losses import Arrays, loss_of
-from .reference import UNIT, Matrix, Reference, exact, frobenius, norm, root_of_squares, solve
+from .reference import UNIT, Matrix, Reference, eigenvalues, exact, frobenius, norm, root_of_squares, solve
 
 
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
-    """The initial gap, and the bounds for the published s² and steps, each with the gap of exact descent."""
+    """The initial gap, the bounds for the published s² and steps, each with the gap of exact descent, and their factor in a
+    repetition of the last."""
     loss, W1, W2 = loss_of(kind, problem), exact(weights["W1"]), exact(weights["W2"])
-    scale, steps = mpf(published["scale"]), [mpf(published[f"step[{t}]"]) for t in range(len(published) - 1)]
+    scale, steps, cycled = mpf(published["scale"]), sequence(published, "step"), sequence(published, "cycle")
     gap, size = loss.gap(W1 * W2.T), norm(W1) ** 2 + norm(W2) ** 2
     references = {"initial_gap": Reference(gap, loss.gap_slack(gap, size))}
     X, Y = exact(problem["X"]), exact(problem["Y"])
     # what rounding moves the gap of a run by: the map by some units of its products, as is the room that is published
     room = 1e4 * loss.smoothness.value * (UNIT * (scale + norm(loss.optimum))) ** 2
-    bounds, reached = recursion(X, Y, W1, W2, scale, steps), gaps(loss, X, Y, W1, W2, steps)
+    bounds, state = recursion(X, Y, W1, W2, scale, steps) if steps else ([], measured(X, Y, W1, W2, scale))
+    if cycled:
+        spectrum, star = eigenvalues(X.T * X), norm(solve(X.T * X, X.T * Y)) / scale
+        rho, c = blocks.cycle(state, [2 * scale * step for step in cycled], spectrum[-1], spectrum[0], star)
+        bounds = [*bounds, *(scale**2 / 2 * x**2 for x in rho[1:])]
+        references["cycle_factor"] = Reference(c**2, 1e-6 * c**2, contained=False)
+    reached = gaps(loss, X, Y, W1, W2, [*steps, *cycled])
     for t, (value, seen) in enumerate(zip(bounds, reached, strict=True), 1):
         slack = 1e-6 * value + 2 * mp.sqrt(value * room) + room
         references[f"bound[{t}]"] = Reference(value, slack, contained=False, attained=seen)
     return references
+
+
+def sequence(published: Mapping[str, float], name: str) -> list[mpf]:
+    """The published numbers name[0], name[1], …"""
+    return [mpf(published[f"{name}[{t}]"]) for t in range(sum(key.startswith(f"{name}[") for key in published))]
+
+
+def measured(X: Matrix, Y: Matrix, W1: Matrix, W2: Matrix, scale: mpf) -> blocks.State:
+    """The state of any weights."""
+    H = X.T * X
+    w, star = W1 * W2.T / scale, solve(H, X.T * Y) / scale
+    R1 = W1 * W1.T / scale - mpmath.eye(W1.rows) - w * w.T / 2
+    R2 = W2 * W2.T / scale - mpmath.eye(W2.rows) - w.T * w / 2
+    e = w - star
+    return blocks.with_edges(frobenius(X * e), frobenius(e), norm(w), frobenius(R1), frobenius(R2), mpf(0))
 
 
 def gaps(loss: object, X: Matrix, Y: Matrix, W1: Matrix, W2: Matrix, steps: list[mpf]) -> list[mpf]:
@@ -37,8 +60,10 @@ def gaps(loss: object, X: Matrix, Y: Matrix, W1: Matrix, W2: Matrix, steps: list
     return found
 
 
-def recursion(X: Matrix, Y: Matrix, W1: Matrix, W2: Matrix, scale: mpf, steps: list[mpf]) -> list[mpf]:
-    """Theorem A, from weights that need not be orthonormal, as the page writes it."""
+def recursion(
+    X: Matrix, Y: Matrix, W1: Matrix, W2: Matrix, scale: mpf, steps: list[mpf]
+) -> tuple[list[mpf], blocks.State]:
+    """Theorem A, from weights that need not be orthonormal, as the page writes it; and the state at its end."""
     H = X.T * X
     lam, V = mpmath.eigsy(H) if H.rows > 1 else (H, mpmath.eye(1))
     n, count = H.rows, len(steps)
@@ -83,7 +108,8 @@ def recursion(X: Matrix, Y: Matrix, W1: Matrix, W2: Matrix, scale: mpf, steps: l
         x = [x[i] + g[t][i] * k2 * a[t] + (N[i] * omega + after[i] * size + N[i] * size) / 2 for i in range(n)]
         X1, X2 = (X + a[t] ** 2 * k + size * omega + size**2 / 2 for X, k in ((X1, k2), (X2, k1)))
         total += a[t] ** 2
-        final = (lam[i] * (abs(P[t + 1][i]) * length[i] + u[i]) ** 2 for i in range(n))
-        bounds.append(scale**2 / 2 * mpmath.fsum(final))
+        rest = [abs(P[t + 1][i]) * length[i] + u[i] for i in range(n)]
+        rho = mp.sqrt(mpmath.fsum(lam[i] * rest[i] ** 2 for i in range(n)))
+        bounds.append(scale**2 / 2 * rho**2)
     assert len(bounds) == count
-    return bounds
+    return bounds, blocks.with_edges(rho, root_of_squares(rest), omega, X1, X2, total)

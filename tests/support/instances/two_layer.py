@@ -110,6 +110,7 @@ def prescribed_families() -> dict[str, Callable[[], tuple[tuple[Tensor, Tensor],
     return {
         "orthonormal": lambda: (orthonormal(3, 2, 5, 4.0), squared(data([1.2, 1.1, 1.0]), 2)),
         "not quite orthonormal": lambda: (orthonormal(3, 2, 7, 5.0, 1e-3), squared(data([1.1, 1.05, 1.0]), 2)),
+        "not orthonormal": lambda: (orthonormal(3, 2, 7, 9.0, 0.3), squared(data([1.1, 1.05, 1.0]), 2)),
         "tied singular values": lambda: (orthonormal(3, 3, 6, 5.0), squared(data([2.0, 2.0, 2.0]), 3)),
         "one output": lambda: (orthonormal(3, 1, 4, 3.0), squared(data([1.2, 1.1, 1.0]), 1)),
         "more outputs": lambda: (orthonormal(2, 3, 6, 4.0), squared(data([1.1, 1.0], 2), 3)),
