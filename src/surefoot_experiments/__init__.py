@@ -38,6 +38,7 @@ from .step_sizes_training import table1, training
 from .svd_table import table3 as svd_depths
 from .two_layer_bounds import figure1
 from .two_layer_closed_form import CONDITIONS, closed_forms
+from .two_layer_prescribed import prescribed
 from .two_layer_rates import table3
 from .two_layer_rules import figure2
 from .two_layer_width import figure3, figure4
@@ -75,6 +76,7 @@ EXPERIMENTS: dict[str, _Entry] = {
     "two-layer/fig4": _Entry(figure4, {"repeats": 5}, shared=False),
     "two-layer/table3": _Entry(table3, {"repeats": 2}),
     "two-layer/closed-form": _Entry(closed_forms, {"conditions": CONDITIONS[:2]}, shared=False),
+    "two-layer/prescribed": _Entry(prescribed, {}, data=True, shared=False),
     "linear-resnet/fig1a": _Entry(partial(transformations, "linear-resnet/fig1a", 40), TRANSFORMATIONS),
     "linear-resnet/fig1b": _Entry(partial(transformations, "linear-resnet/fig1b", 200), TRANSFORMATIONS),
     "linear-resnet/fig1c": _Entry(
@@ -207,7 +209,7 @@ def reproduce(
             networks and on anything learned keep each finished part there too, and read those of the same settings again.
         progress: called with one line of text before each part.
         seed: of all random draws.
-        data: directory with the files of the experiments on implicit and feed-forward networks (docs/experiments.md); those
+        data: directory with the files of the experiments that take one (docs/experiments.md); those
             absent are left out, and for implicit networks scikit-learn's digits 0 and 1 stand in where none is there.
         weights: a trained network for the deconvolution table, as ``surefoot train deconvolution`` writes it; without one it
             trains its own.

@@ -311,8 +311,9 @@ def test_demo(run, tmp_path: Path) -> None:
     assert outcome.code == 0
     record = outcome.json
     assert record["passed"] is True
-    own, plain, again, white = record["runs"]
-    assert [case["name"] for case in record["runs"]] == ["own-network", "standardised", "certified-again", "whitened"]
+    own, plain, prescribed, again, white = record["runs"]
+    names = ["own-network", "standardised", "prescribed", "certified-again", "whitened"]
+    assert [case["name"] for case in record["runs"]] == names
     assert own["guaranteed_before"] <= 1e6 and own["condition_number"] is None
     for case in record["runs"]:
         assert case["iterations"] <= case["guaranteed_along"] <= case["guaranteed_before"]
@@ -321,6 +322,8 @@ def test_demo(run, tmp_path: Path) -> None:
         assert (tmp_path / "demo" / case["name"] / "report.html").is_file()
     assert plain["guaranteed_before"] <= 3e4
     assert plain["iterations"] <= 200
+    assert prescribed["guaranteed_before"] <= 75
+    assert prescribed["moved"] == pytest.approx(0.01, rel=0.01)
     assert again["guaranteed_along"] < 0.1 * again["guaranteed_before"]
     assert white["condition_number"] == pytest.approx(1.0, rel=1e-9)
     assert white["guaranteed_before"] <= 100

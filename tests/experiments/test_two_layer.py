@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import surefoot as sf
 import surefoot_experiments
 from surefoot._core import charts
 from surefoot._core.certificate import Certificate
@@ -19,6 +20,7 @@ from surefoot._two_layer.planner import smoothness_ahead
 from surefoot_experiments import summaries
 from surefoot_experiments import two_layer_bounds as bounds
 from surefoot_experiments import two_layer_instances as instances
+from surefoot_experiments import two_layer_prescribed as prescribed
 from surefoot_experiments import two_layer_rates as rates
 from surefoot_experiments import two_layer_rules as rules
 from surefoot_experiments import two_layer_width as width
@@ -68,7 +70,8 @@ def small_instance(seed: int = 0, noise: float = 0.1, kappa: float = 1.0) -> ins
 
 def test_names_are_those_of_the_paper() -> None:
     found = [name for name in surefoot_experiments.names() if name.startswith("two-layer/")]
-    assert found == [f"two-layer/{part}" for part in ("fig1", "fig2", "fig3", "fig4", "table3", "closed-form")]
+    parts = ("fig1", "fig2", "fig3", "fig4", "table3", "closed-form", "prescribed")
+    assert found == [f"two-layer/{part}" for part in parts]
 
 
 def test_an_unknown_experiment_is_refused_with_the_nearest_name() -> None:
@@ -353,3 +356,35 @@ def test_bounds_end_where_they_reach_the_floor() -> None:
     (line,) = axes[0][0].get_lines()
     assert len(np.asarray(line.get_xdata())) == 7
     assert figure.axes[0].get_yscale() == "log"
+
+
+# -- prescribed steps ----------------------------------------------------------------------------------------------
+
+
+def test_prescribed_on_tables_of_a_directory(tmp_path: Path) -> None:
+    """Counts of the library at weights that move as they should; tables that are not there are left out."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    tables = {"wine_X": X, "wine_y": X @ [1.0, 2.0, -1.0] + rng.standard_normal(40), "wine_test0": np.arange(40) < 8}
+    np.savez(tmp_path / "uci_regression.npz", **tables)
+    cases = (prescribed.Case("wine", 0.02, 1000, 0.01), prescribed.Case("wine", 0.005, 1, 0.001))
+    experiment = prescribed.prescribed(cases, 20, data=tmp_path)
+    rows = experiment.tables[0].records()
+    data = sf.data.load(f"{tmp_path}/uci_regression.npz:wine").standardise().centre_targets().train()
+    loss = sf.SquaredLoss(data.X, data.Y)
+    for case, row in zip(cases, rows, strict=True):
+        net = sf.nn.TwoLayerLinear.certifiable(loss, moved=case.moved)
+        assert row["guaranteed"] == sf.certify(net, loss, prescribed.PRESCRIBED).iterations_to(1e-10)
+        assert row["drift"] == sf.certify(net, loss, prescribed.DRIFT).iterations_to(1e-10)
+        assert row["weights moved, %"] == pytest.approx(100 * case.moved, rel=0.01)
+        assert row["taken"] <= row["guaranteed"] < row["drift"] < row["drift, Gaussian"]
+    kept, _, expected = experiment.findings
+    assert kept.agrees
+    assert not expected.agrees  # one step was asked for
+    absent = prescribed.prescribed(cases, data=None)
+    assert absent.tables[0].rows == ()
+    assert "left out, as --data names no directory that holds uci_regression.npz: wine" in absent.settings["data"]
+    with pytest.raises(
+        sf.data.MissingSourceError, match=r"not a directory; pass the one that holds uci_regression\.npz"
+    ):
+        prescribed.prescribed(cases, data=tmp_path / "absent")

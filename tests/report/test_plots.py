@@ -61,3 +61,8 @@ def test_drawings_keep_only_ids_that_are_used() -> None:
     embedded = plots.embeddable(f'<?xml?><svg viewBox="0 0 1 1" xmlns="x">{drawing}', "n")
     assert embedded.startswith('<svg viewBox="0 0 1 1" role="img" aria-labelledby="n-caption">')
     assert embedded.endswith('><g><use href="#n-b"/></g><p id="n-b"/></svg>')
+
+
+def test_bounds_look_different() -> None:
+    """All that a report can have: colours or dashes of each two differ."""
+    assert len({(plots.BOUNDS[i % len(plots.BOUNDS)], plots.DASHES[i % len(plots.DASHES)]) for i in range(12)}) == 12

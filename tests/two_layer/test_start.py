@@ -10,7 +10,7 @@ from torch import Tensor
 
 import surefoot as sf
 from surefoot._core.losses import LinearMapLoss
-from surefoot._two_layer.start import BOLDEST, LAZIEST, LOOSE, TARGET, movement
+from surefoot._two_layer.start import LOOSE, MOVEMENTS, TARGET, movement
 
 certifiable = sf.nn.TwoLayerLinear.certifiable
 
@@ -66,9 +66,9 @@ def test_the_scale_is_the_least_of_about_the_best_count(name: str) -> None:
 
     chosen = certifiable(loss)
     moved = movement(loss, float(chosen.W1.detach()[0].norm()))
-    best = count(LAZIEST)
+    best = count(MOVEMENTS[-1])
     assert sf.certify(chosen, loss).iterations_to(TARGET) <= LOOSE * best < math.inf
-    assert moved == pytest.approx(BOLDEST) or count(1.1 * moved) > LOOSE * best
+    assert moved == pytest.approx(MOVEMENTS[0]) or count(2.0 * moved) > LOOSE * best
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -77,7 +77,7 @@ def test_weights_move_as_far_as_was_asked_for(name: str, moved: float) -> None:
     loss = LOSSES[name]
     net = certifiable(loss, moved=moved, seed=3)
     before = stacked(net, loss)
-    run = sf.descend(net, loss, tolerance=1e-12, max_iterations=3000, progress=False)
+    run = sf.descend(net, loss, tolerance=1e-10, max_iterations=3000, progress=False)
     assert run.status.value == "converged"
     assert run.certified
     assert run.moved == pytest.approx(moved, rel=0.05)

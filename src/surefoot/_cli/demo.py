@@ -19,8 +19,10 @@ import surefoot_check
 from .._core.audit import Audit
 from .._core.certificate import Certificate
 from .._core.descent import certify
+from .._core.run import Run
 from .._core.status import RunStatus
 from .._feed_forward.command import Train as TrainPlain
+from .._report.wording import share
 from .._two_layer.command import Train as TrainLinear
 from .built import Built
 from .errors import Exit
@@ -77,6 +79,7 @@ class Case:
             "guaranteed_before": self.certificate.iterations_to(TOLERANCE),
             "guaranteed_along": run.guaranteed_iterations(TOLERANCE),
             "iterations": run.iterations,
+            "moved": run.moved,
             "status": run.status.value,
             "seconds": self.trained.seconds,
             "audit_holds": run.audit().holds,
@@ -97,13 +100,25 @@ def run_demo(options: Demo) -> int:
     )
     own = TrainPlain(out=str(directory / "own-network"), samples=30, hidden="50,50", tolerance=TOLERANCE)
     standardised = TrainLinear(out=str(directory / "standardised"), tolerance=TOLERANCE)
+    prescribed = TrainLinear(
+        out=str(directory / "prescribed"),
+        tolerance=TOLERANCE,
+        start="certifiable",
+        moved=0.01,
+        theorem="two-layer/prescribed",
+    )
     again = TrainLinear(out=str(directory / "certified-again"), tolerance=TOLERANCE, certify_every=50)
     white = TrainLinear(out=str(directory / "whitened"), tolerance=TOLERANCE, inputs="whiten")
     first = _full(screen, own)
     cases = [
         first,
         _short(screen, standardised, "A two-layer linear network on all rows, certified before its training"),
-        _short(screen, again, "The same, certified again every 50 iterations: the guarantee tightens along the run"),
+        _short(screen, prescribed, "The same from certifiable weights, with steps that are fixed before training"),
+        _short(
+            screen,
+            again,
+            "From the first weights, certified again every 50 iterations: the guarantee tightens along it",
+        ),
         _short(screen, white, "The same on whitened inputs (κ = 1)"),
     ]
     _summary(screen, cases)
@@ -135,7 +150,7 @@ def directory_for(given: str | None) -> Path:
 def _full(screen: Screen, options: Training) -> Case:
     """A run with everything that there is to show."""
     built = options.build()
-    certificate = certify(built.net, built.loss)
+    certificate = certify(built.net, built.loss, options.theorem)
     screen.problem(built.facts["data"], built.shown)
     screen.certificate(certificate)
     trained = train(options, built, certificate, screen, progress=True)
@@ -157,7 +172,7 @@ def _full(screen: Screen, options: Training) -> Case:
 def _short(screen: Screen, options: Training, title: str) -> Case:
     """A run in two lines."""
     built = options.build()
-    certificate = certify(built.net, built.loss)
+    certificate = certify(built.net, built.loss, options.theorem)
     screen.heading(title)
     trained = train(options, built, certificate, Screen(silent=True), progress=True)
     case = _checked(options, built, certificate, trained)
@@ -165,7 +180,7 @@ def _short(screen: Screen, options: Training, title: str) -> Case:
     screen.say(
         f"  guaranteed {count(certificate.iterations_to(TOLERANCE))} before, "
         f"{count(run.guaranteed_iterations(TOLERANCE))} along the run; ran {count(run.iterations)}; "
-        f"check: {case.check.outcome.value}"
+        f"weights moved by {_moved(run)}; check: {case.check.outcome.value}"
     )
     return case
 
@@ -178,6 +193,11 @@ def _checked(options: Training, built: Built, certificate: Certificate, trained:
     return Case(options, built, certificate, trained, surefoot_check.check(options.out))
 
 
+def _moved(run: Run) -> str:
+    """By which share of their norm."""
+    return "" if run.moved is None else share(run.moved)
+
+
 def _audited(audit: Audit) -> str:
     """In a word."""
     return "VIOLATED" if audit.violations else "holds" if audit.holds else "does not hold"
@@ -186,7 +206,7 @@ def _audited(audit: Audit) -> str:
 def _summary(screen: Screen, cases: list[Case]) -> None:
     screen.heading("Summary", f"iterations to a gap of {TOLERANCE:g} times the initial one")
     screen.table(
-        ("run", "κ", "guaranteed before", "along the run", "ran", "accuracy", "audit", "check"),
+        ("run", "κ", "guaranteed before", "along the run", "ran", "moved", "accuracy", "audit", "check"),
         [
             (
                 case.name,
@@ -194,11 +214,12 @@ def _summary(screen: Screen, cases: list[Case]) -> None:
                 count(case.certificate.iterations_to(TOLERANCE)),
                 count(case.trained.run.guaranteed_iterations(TOLERANCE)),
                 count(case.trained.run.iterations),
+                _moved(case.trained.run),
                 number(case.trained.scores["test_accuracy"], 3),
                 _audited(case.trained.run.audit()),
                 case.check.outcome.value,
             )
             for case in cases
         ],
-        numeric=(1, 2, 3, 4, 5),
+        numeric=(1, 2, 3, 4, 5, 6),
     )

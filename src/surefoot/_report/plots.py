@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 INK, FAINT, PAPER = "#1f2328", "#8a9099", "#fefefe"
 RUN, LATER, GOOD, BAD = "#0072b2", "#56b4e9", "#0072b3", "#d55e01"
 BOUNDS = ("#d55e00", "#009e73", "#cc79a7", "#e69f00")
-DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
-"""Colours of Okabe and Ito, distinct for colour-blind readers; each bound also has its own dashes."""
+DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)), (0, (1, 3)))
+"""Colours of Okabe and Ito, distinct for colour-blind readers; each bound also has its own dashes, the fifth
+other ones than the first, whose colour it has."""
 VARIABLES = {
     INK: "--ink", FAINT: "--faint", PAPER: "--paper", RUN: "--blue", LATER: "--sky", GOOD: "--blue", BAD: "--red",
     BOUNDS[0]: "--red", BOUNDS[1]: "--green", BOUNDS[2]: "--pink", BOUNDS[3]: "--orange",
@@ -181,7 +182,7 @@ def _gap(facts: Facts) -> Figure:
             " (followed by this run)" if own else " (for its own steps)"
         )
         label = f"bound of {name}: {_reached(facts.target, bound.iterations)}"
-        style = {"color": BOUNDS[index % 4], "linestyle": DASHES[index % 4]}
+        style = {"color": BOUNDS[index % len(BOUNDS)], "linestyle": DASHES[index % len(DASHES)]}
         axes.plot(*_curve(bound.certificate, 0, max(last, 1)), linewidth=1.4, label=label, **style)
     for index, phase in enumerate(later):
         best = min(facts.reaches(candidate) for candidate in later)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import torch
@@ -15,10 +16,8 @@ TARGET = 1e-10
 """Relative gap whose guaranteed count decides."""
 LOOSE = 1.05
 """The count may exceed that of an infinite scale by this factor."""
-LAZIEST, BOLDEST = 1e-5, 0.3
-"""Movements of the weights that are tried, relative to their norm."""
-HALVINGS = 7
-"""Of their logarithm: the movement is found to 8 %."""
+MOVEMENTS = tuple(0.32 / 2**k for k in range(16))
+"""Movements of the weights that are tried, relative to their norm; the last stands for an infinite scale."""
 
 
 def orthonormal_rows(rows: int, width: int, seed: int) -> Tensor:
@@ -39,7 +38,8 @@ def scale_for(loss: LinearMapLoss, moved: float) -> float:
 
 
 def least_scale(loss: LinearMapLoss, certified: Callable[[float], Certificate]) -> float:
-    """The least scale at which at most ``LOOSE`` times as many iterations to ``TARGET`` are guaranteed as at the largest.
+    """The scale of the largest of ``MOVEMENTS`` that has at most ``LOOSE`` times as many guaranteed iterations to ``TARGET`` as
+    the last of them.
 
     Args:
         loss: what is to be learned.
@@ -48,21 +48,13 @@ def least_scale(loss: LinearMapLoss, certified: Callable[[float], Certificate]) 
     Raises:
         NotCertifiable: no number of iterations is guaranteed at the largest scale.
     """
-    low, high = math.log(LAZIEST), math.log(BOLDEST)
-
-    def count(exponent: float) -> float:
-        return certified(scale_for(loss, math.exp(exponent))).iterations_to(TARGET)
-
-    limit = certified(scale_for(loss, LAZIEST))
+    scales = [scale_for(loss, moved) for moved in MOVEMENTS]
+    limit = certified(scales[-1])
     enough = LOOSE * limit.iterations_to(TARGET)
     if enough == math.inf:
         failed = "; ".join(condition.name for condition in limit.conditions if not condition.holds)
         why = f"fails at every scale: {failed}" if failed else "guarantees no rate"
         advice = limit.suggestion or "name another theorem"
         raise NotCertifiable(f"no scale of the weights is certified: {limit.theorem} {why}; {advice}")
-    if count(high) <= enough:
-        return scale_for(loss, BOLDEST)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if count(middle) <= enough else (low, middle)
-    return scale_for(loss, math.exp(low))
+    few = bisect_left(scales[:-1], True, key=lambda scale: certified(scale).iterations_to(TARGET) <= enough)
+    return scales[few]
