@@ -18,6 +18,8 @@ from reported_runs import (
     lasso,
     lasso_rate,
     narrow,
+    network,
+    problem,
     resnet,
     truncated,
     undrawn,
@@ -175,6 +177,14 @@ def test_uncovered_step_rule_is_said_to_be_so(reports) -> None:
     assert "'constant', of which the theorem does not speak" in text
     assert "not covered by the theorem" in text
     assert "diverged: the last gap is far above this scale" in page
+
+
+def test_a_constant_step_above_the_largest_is_said_to_be_so() -> None:
+    loss = problem()
+    run = sf.descend(network(loss), loss, steps=1.0, progress=False)
+    text = undrawn(run)
+    assert "the step is at most the largest that the theorem admits" in text
+    assert "covered where the theorem holds" in text and "NOTHING IS GUARANTEED" in text
 
 
 def test_violation_under_a_certificate_comes_first(reports) -> None:

@@ -73,7 +73,8 @@ def paper(directory: Path) -> sf.Run:
 
 def diverged(directory: Path) -> sf.Run:
     loss = problem()
-    return sf.descend(network(loss), loss, steps=1.0, directory=directory)
+    net = network(loss)
+    return sf.descend(net, loss, steps=1.0, certificate=sf.certify(net, loss), directory=directory)
 
 
 def interrupted(directory: Path) -> sf.Run:

@@ -12,7 +12,7 @@ from surefoot_check.text import counted
 
 from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind
-from .._core.run import large
+from .._core.run import Run, large
 from .._core.status import RunStatus
 from .facts import Facts, gap_of
 from .guarantee import guarantee
@@ -102,6 +102,13 @@ def _subject(facts: Facts) -> Markup:
     return Markup("".join(lines))
 
 
+def _covered(run: Run) -> str:
+    """Whether the theorem speaks of the run's steps."""
+    if not run.rule_certified:
+        return "not covered by the theorem"
+    return "covered by the theorem" if run.certified else "covered where the theorem holds"
+
+
 def _key_numbers(facts: Facts) -> Markup:
     run = facts.run
     start = facts.in_force[0] if facts.in_force else None
@@ -124,7 +131,7 @@ def _key_numbers(facts: Facts) -> Markup:
             fall(claim) or "none",
             f"in every iteration{since}, at worst" if claim.kind is Kind.RATE and claim.decrease else "",
         ),
-        ("Step rule", run.rule, "covered by the theorem" if run.rule_certified else "not covered by the theorem"),
+        ("Step rule", run.rule, _covered(run)),
         ("Engine", run.engine, facts.words.engines.get(run.engine, "")),
         ("Outcome", run.status.value.replace("_", " "), run.status.text),
     ]
