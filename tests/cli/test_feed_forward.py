@@ -213,3 +213,37 @@ def test_a_regression_is_trained_to_a_minimum_without_a_finish(run, table: Path,
     assert outcome.code == 0, outcome.err
     assert outcome.json["certificate"]["status"] == "holds" and "finished" not in outcome.json["problem"]
     assert outcome.json["problem"]["weight_decay"] == 0.1 and " steps of lbfgs, " in outcome.json["problem"]["trained"]
+
+
+@pytest.mark.usefixtures("without_report")
+def test_mini_batches(run, table: Path, tmp_path: Path) -> None:
+    arguments = small(table, "--samples", "4", "--batch", "2", "--delta", "0.1", "--tolerance", "1e-2")
+    outcome = run("train", *arguments, "--out", tmp_path / "run", "--json")
+    assert outcome.code == 0, outcome.err
+    certificate, result = outcome.json["certificate"], outcome.json["result"]
+    assert certificate["theorem"] == "feed-forward/sgd" and certificate["status"] == "holds"
+    assert certificate["probability"] == 0.9 and certificate["quantities"]["batch"] == 2.0
+    assert result["certified"] and result["rule"] == "constant" and outcome.json["audit"]["verdict"] == "no violation"
+    assert check(tmp_path / "run").outcome is Outcome.ACCEPT
+    more = run("train", SYSTEM, "--out", tmp_path / "run", "--resume", "--tolerance", "1e-3", "--json")
+    assert more.code == 0 and more.json["result"]["iterations"] > result["iterations"]
+    text = run("certify", *arguments[:-2], "--weights", tmp_path / "run" / "final.safetensors").out
+    assert "0.9 over the batches" in text and "batches of 2" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--delta", "0.1"), "--delta goes with --batch"),
+        (("--batch", "9"), "use at most 8"),
+        (("--batch", "2", "--loss", "mse"), "exact fit"),
+    ],
+)
+def test_mini_batches_that_are_refused(run, table: Path, arguments: tuple[str, ...], message: str) -> None:
+    outcome = run("certify", *small(table, *arguments))
+    assert outcome.code == 2 and message in outcome.err
+
+
+def test_rules_of_the_full_gradient_do_not_go_with_batches(run, table: Path, tmp_path: Path) -> None:
+    outcome = run("train", *small(table, "--batch", "2", "--steps", "certified-bb"), "--out", tmp_path / "run")
+    assert outcome.code == 2 and "--steps certified-bb does not go with --batch" in outcome.err

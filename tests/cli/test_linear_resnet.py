@@ -273,3 +273,18 @@ def test_yacht(run, tmp_path: Path) -> None:
     assert outcome.json["problem"]["train_rows"] + outcome.json["problem"]["test_rows"] == 308
     scores = outcome.json["evaluation"]
     assert scores["test_rmse"] == pytest.approx(scores["optimum_test_rmse"], rel=1e-3)
+
+
+@pytest.mark.usefixtures("without_report")
+def test_mini_batches(run, table: Path, tmp_path: Path) -> None:
+    arguments = [*small(table, tmp_path / "run"), "--inputs", "whiten", "--alpha", "3000", "--batch", "8", "--json"]
+    unfitted = run(*arguments)
+    assert unfitted.code == 2 and "does not hold" in unfitted.err
+    outcome = run(*arguments, "--project")
+    assert outcome.code == 0, outcome.err
+    certificate = outcome.json["certificate"]
+    assert certificate["theorem"] == "linear-resnet/sgd-local" and certificate["probability"] == 0.99
+    assert outcome.json["audit"]["verdict"] == "no violation" and outcome.json["result"]["certified"]
+    assert run("check", tmp_path / "run").code == 0
+    refused = run(*arguments[:-1], "--project", "--l2", "0.1", "--out", tmp_path / "other")
+    assert refused.code == 2 and "leave out --l2" in refused.err

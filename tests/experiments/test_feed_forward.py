@@ -18,6 +18,7 @@ from surefoot_experiments import feed_forward_cases as cases
 from surefoot_experiments import feed_forward_certified as certified
 from surefoot_experiments import feed_forward_minimum as minima
 from surefoot_experiments import feed_forward_runs as runs
+from surefoot_experiments import feed_forward_sgd as batches
 from surefoot_experiments import feed_forward_verdict as verdict
 from surefoot_experiments import feed_forward_width as widths
 from surefoot_experiments.feed_forward_cases import CLASSES, PARITY, Kind
@@ -286,3 +287,18 @@ def test_minima_on_the_page_need_larger_gradients_than_are_reached() -> None:
         assert shown(row["!grad! reached"]) < shown(row["!grad! needed"])
         assert shown(row["Lambda_3"]) <= shown(row["Lambda_3, first"])
     assert [claim[""] for claim in claims] == ["agrees"] * 3
+
+
+# -- mini-batches ----------------------------------------------
+
+
+def test_mini_batches_are_guaranteed_after_a_training_and_keep_it() -> None:
+    few = Kind("16", "Tanh", PARITY, 4)
+    found = batches.sgd([batches.Asked(1, 2), batches.Asked(150, 2, 10**4)], 3, kind=few)
+    before, after = found.table(batches.COUNTS).records()
+    assert before["guaranteed"] is before["taken"] is None
+    assert 0.0 < float(str(after["taken"])) <= float(str(after["guaranteed"]))
+    assert after["above the bound"] == after["left the ball"] == 0 and 0.0 < float(str(after["sure distance"])) <= 1.0
+    assert [finding.agrees for finding in found.findings] == [True, True, True, True]
+    strict = batches.sgd([batches.Asked(150, 2, 1)], 1, kind=few)
+    assert strict.findings[0].agrees is False
