@@ -101,8 +101,10 @@ def _count(gaps: Array) -> float:
 
 def _candidates(start: Start) -> Iterator[Candidate]:
     """Sequences of several degrees and orders whose frozen gap reaches ``TARGET`` and hardly rises."""
-    lam = start.eigenvalues
-    weights = lam * (start.rows * start.rows).sum(axis=1)
+    lam, size = start.eigenvalues, float(np.abs(start.rows).max())
+    if not 0.0 < size < math.inf:
+        return
+    weights = lam * ((start.rows / size) ** 2).sum(axis=1)
     low, high, total = float(lam.min()), float(lam.max()), float(weights.sum())
     if not (low > 0.0 and total > 0.0):
         return
