@@ -27,8 +27,8 @@ CHUNK = 1 << 22
 """Entries of matrices that are held at once."""
 VANISHED = 1e-288
 """Covers rows whose squares underflow."""
-LONGEST = 1e100
-"""Longest step τ; no product of a few of them overflows."""
+LONGEST = 1e20
+"""Longest step τ: what underflows stays below ``TINY`` when it is multiplied by it."""
 LARGEST = 1e8
 """A recursion that grows beyond this has blown up, and bounds nothing; below, no product of a step overflows."""
 TAU_ERROR = 8.0 * UNIT_ROUNDOFF
@@ -187,7 +187,7 @@ def follow(start: Start, steps: Array, level: Level = FAST, spectral: bool = Tru
 def _follow(start: Start, run: Frozen, tau: Array) -> Path:
     lam, rho, eps, apart = start.eigenvalues, run.rows, start.off_diagonal, start.target_error
     (count, n), scale = (len(tau), len(lam)), start.gap_unit
-    rounding = count + n + 48
+    rounding = count + 4 * n + 64  # a norm is rounded n + 3 times, and enters as a square at most
     gaps = np.full(count + 1, math.inf)
     g, a, d = np.zeros((count, n)), np.zeros(count), np.zeros(count)
     u, x = np.full(n, up(start.map + apart)), np.full(n, start.kernel1)
@@ -196,7 +196,7 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
         rest = run.left[t] * rho + u
         moved = _norm(u)
         size, omega = _norm(rest), run.map[t] + moved + apart
-        square = float((lam * rest * rest).sum()) + eps * size * size
+        square = float((lam * rest * rest).sum()) + eps * size * size + TINY * n
         if not max(size, omega, X1, X2, gamma) < LARGEST:
             return Path(gaps, None)
         gaps[t] = up(scale * square, rounding)
@@ -205,8 +205,8 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
                 gaps, State.of(up(math.sqrt(square), rounding), up(size, n + 8), up(omega, n + 8), X1, X2, gamma)
             )
         half, stray = 0.5 * float(tau[t]), eps * size
-        g[t] = array_up(half * (lam * rest + stray), rounding)
-        d[t] = up(half * (_norm(lam * u) + stray), rounding)
+        g[t] = array_up(half * (lam * rest + stray) + TINY, rounding)
+        d[t] = up(half * (_norm(lam * u) + stray) + TINY, rounding)
         a[t] = up(run.gradient[t] + d[t])
         v = run.taken[t] * rho + u + apart
         curl = max(0.5 * omega * omega, gamma)
