@@ -9,13 +9,12 @@ import numpy as np
 
 from surefoot_check.rigor.bounds import Array
 from surefoot_check.two_layer.blocks import Cycle, Problem, State, cycle
+from surefoot_check.two_layer.prescribed import MAX_CYCLE
 
 from .sequences import calm_orders, chebyshev_count
 
 SHARES = (0.25, 0.5, 1.0)
 """Lengths that are tried, as shares of the Chebyshev count."""
-LONGEST = 128
-"""The longest cycle: the suprema of a block of T steps take some 16 T³ multiplications."""
 ORDERS = 2
 """Orders that are tried of each length."""
 
@@ -29,7 +28,7 @@ def best_cycle(problem: Problem, state: State, relative_gap: float) -> Array:
         return np.zeros(0)
     low, high = state.lower * problem.strong_convexity, state.upper * problem.smoothness
     count = chebyshev_count(low, high, relative_gap)
-    lengths = {max(1, min(LONGEST, round(share * count))) for share in SHARES}
+    lengths = {max(1, min(MAX_CYCLE, round(share * count))) for share in SHARES}
     tried = [tau for length in sorted(lengths) for tau in calm_orders(length, low, high)[:ORDERS]]
     found = [(_rate(cycle(problem, state, tau), len(tau)), index) for index, tau in enumerate(tried)]
     rate, index = min(found)

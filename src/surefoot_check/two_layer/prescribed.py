@@ -20,7 +20,9 @@ MAX_STEPS = 1024
 STEPS = tuple(f"step[{t}]" for t in range(MAX_STEPS))
 BOUNDS = tuple(f"bound[{t}]" for t in range(1, MAX_STEPS + 1))
 """Names of the steps, and of the bounds of the gaps after 1, 2, … of them."""
-CYCLE = tuple(f"cycle[{t}]" for t in range(MAX_STEPS))
+MAX_CYCLE = 128
+"""A block of T steps is checked with some 50 T³ multiplications."""
+CYCLE = tuple(f"cycle[{t}]" for t in range(MAX_CYCLE))
 """Names of the steps that are repeated after those."""
 FACTOR = "cycle_factor"
 DIRECTIONS = {**dict.fromkeys(BOUNDS, "upper"), FACTOR: "upper"}
