@@ -76,7 +76,8 @@ def certified(net: Any, loss: Any, theorem: str) -> Stored:
 
 def references(module: ModuleType, case: Stored) -> dict[str, Reference]:
     """The base quantities of these arrays by their definitions; evaluated once for the same arrays and choices."""
-    choices = {name: case.quantities[name] for name in PLANS[case.theorem].theorem.chosen(case.quantities)}
+    chosen = PLANS[case.theorem].theorem.chosen(case.quantities)
+    choices = {name: value for name, value in case.quantities.items() if name in chosen}
     return _evaluated(module, _Key.of(case, tuple(sorted(choices.items()))))
 
 

@@ -3,7 +3,7 @@ length and in the order whose guaranteed rate is best."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,22 +19,37 @@ ORDERS = 2
 """Orders that are tried of each length."""
 
 
-def best_cycle(problem: Problem, state: State, relative_gap: float) -> Array:
-    """τ (T,), in the units of ``problem``; empty where no cycle contracts from this state, for all that is known.
+@dataclass(frozen=True)
+class Repeated:
+    """Steps τ (T,), in the units of the problem they were found for, and what is guaranteed of their repetition."""
+
+    steps: Array
+    guarantee: Cycle
+
+    @property
+    def rate(self) -> float:
+        """The guaranteed factor of ‖Λ^½e‖_F a step."""
+        return self.guarantee.factor ** (1.0 / len(self.steps))
+
+    def count_to(self, ratio: float) -> int:
+        """Steps after which the gap is guaranteed to be at most this part of the first."""
+        parts = (self.guarantee.residuals[1:] / self.guarantee.residuals[0]) ** 2
+        done = 0
+        while not (parts <= ratio).any():
+            parts, done = parts * self.guarantee.factor**2, done + len(parts)
+        return done + int(np.argmax(parts <= ratio)) + 1
+
+
+def best_cycle(problem: Problem, state: State, relative_gap: float) -> Repeated | None:
+    """That of the best rate; ``None`` where no cycle contracts from this state, for all that is known.
 
     ``relative_gap``: whose Chebyshev count the lengths are shares of.
     """
     if not (problem.strong_convexity > 0.0 and state.lower > 0.0):
-        return np.zeros(0)
+        return None
     low, high = state.lower * problem.strong_convexity, state.upper * problem.smoothness
     count = chebyshev_count(low, high, relative_gap)
     lengths = {max(1, min(MAX_CYCLE, round(share * count))) for share in SHARES}
     tried = [tau for length in sorted(lengths) for tau in calm_orders(length, low, high)[:ORDERS]]
-    found = [(_rate(cycle(problem, state, tau), len(tau)), index) for index, tau in enumerate(tried)]
-    rate, index = min(found)
-    return tried[index] if rate < 1.0 else np.zeros(0)
-
-
-def _rate(found: Cycle | None, length: int) -> float:
-    """The guaranteed factor of ‖Λ^½e‖_F a step; 1 where there is none."""
-    return 1.0 if found is None else math.exp(math.log(found.factor) / length)
+    found = [Repeated(tau, guarantee) for tau in tried if (guarantee := cycle(problem, state, tau)) is not None]
+    return min(found, key=lambda it: it.rate, default=None)

@@ -22,6 +22,7 @@ from surefoot_check.rigor.intervals import Interval
 from surefoot_check.statement import SLACK, Schedule, Segment
 from surefoot_check.two_layer import SYSTEM as CHECKED
 from surefoot_check.two_layer.block_enclosures import problem_of, state_of
+from surefoot_check.two_layer.blocks import Problem
 from surefoot_check.two_layer.path import Start, follow
 from surefoot_check.two_layer.path_enclosures import start_of
 from surefoot_check.two_layer.prescribed import BOUNDS, CYCLE, FACTOR, MAX_STEPS, STEPS, steps_of
@@ -51,6 +52,10 @@ CONTRACTS = "some steps are known to contract from these weights"
 WITHIN = f"the spectrum of the data is known, and a relative gap of {TARGET:g} takes at most {MAX_STEPS} steps"
 NEAR = 1e-2
 """How far, relatively, ZZᵀ may be from s²I where Theorem A is tried."""
+EARLY = (1e-5, 1e-6)
+"""Relative gaps from which a cycle may take over."""
+LATE = 1.1
+"""Multiple of the Chebyshev count beyond which that is tried."""
 FINAL = 2
 """Candidates that are evaluated with spectral norms."""
 
@@ -187,20 +192,36 @@ def _scale(weights: Mapping[str, Array]) -> float:
 
 
 def _steps(problem: Squared, weights: Mapping[str, Array], scale: float, start: Start) -> tuple[Array, Array]:
-    """The steps η taken once, and those repeated then: from weights near orthonormal ones those of Theorem A, to ``TARGET`` if a
-    cycle contracts from there, else as far as its bound falls; from others, or where that does not, a cycle alone.
-    """
+    """The steps η taken once, and those repeated then: from weights near orthonormal ones those of Theorem A, as far as the count
+    of both together to ``TARGET`` is the least; from others, or where that bounds nothing, a cycle alone."""
     constants = problem_of(problem, scale, start)
     if max(start.map, start.kernel1, start.kernel2) < NEAR:
         first = plan(start)
-        count = _count(_relative(start, first))
-        for steps in (first[: int(min(count, len(first)))], first):
-            path = follow(start, steps)
-            cycled = np.zeros(0) if path.end is None else best_cycle(constants, path.end, TARGET)
-            if len(cycled) or (len(steps) == len(first) and path.gaps[-1] < path.gaps[0]):
-                return steps, cycled / start.step_unit
-    state = state_of(problem, weights, scale, start)
-    return np.zeros(0), best_cycle(constants, state, TARGET) / start.step_unit
+        gaps = _relative(start, first)
+        options: list[tuple[float, int, Array]] = []
+        for t in _handovers(gaps, constants):
+            end = follow(start, first[:t]).end
+            found = None if end is None else best_cycle(constants, end, TARGET)
+            if found is not None:
+                more = 0 if _count(gaps[: t + 1]) < math.inf else found.count_to(TARGET * (1.0 - SPARE) / gaps[t])
+                options.append((t + more, t, found.steps))
+        if options:
+            _, t, cycled = min(options, key=lambda it: it[:2])
+            return first[:t], cycled / start.step_unit
+        if gaps[-1] < gaps[0]:
+            return first, np.zeros(0)
+    found = best_cycle(constants, state_of(problem, weights, scale, start), TARGET)
+    return np.zeros(0), np.zeros(0) if found is None else found.steps / start.step_unit
+
+
+def _handovers(gaps: Array, constants: Problem) -> list[int]:
+    """After how many steps of Theorem A a cycle may take over: when ``TARGET`` is reached, or the least bound; and, where that is
+    late, when the levels ``EARLY`` are."""
+    count = _count(gaps)
+    points = {int(min(count, len(gaps) - 1))}
+    if count > LATE * chebyshev_count(constants.strong_convexity, constants.smoothness, TARGET):
+        points |= {int(np.argmax(gaps <= level)) for level in EARLY if (gaps <= level).any()}
+    return sorted(points - {0})
 
 
 def _missing(what: str) -> Condition:
