@@ -107,14 +107,14 @@ CASES = (
     ),
     Case(
         "two-layer: descend, Gram engine",
-        "4 (n+m) h + 2.4 (n+m)^2",
+        "4 (n+m) h + 2.1 (n+m)^2",
         two_layer_descend("gram"),
         {"n": 4, "m": 2, "h": 20},
         ({"n": 50, "m": 50, "h": 10_000}, {"n": 400, "m": 200, "h": 600}),
     ),
     Case(
         "two-layer: descend, weights engine",
-        "3.5 (n+m) h + 3.2 (n+m)^2",
+        "3.5 (n+m) h + 2.1 (n+m)^2",
         two_layer_descend("weights"),
         {"n": 4, "m": 2, "h": 20},
         ({"n": 50, "m": 50, "h": 10_000}, {"n": 400, "m": 200, "h": 600}),

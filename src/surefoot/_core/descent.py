@@ -373,6 +373,7 @@ class _Descent:
         if not 0.0 < eta < math.inf:
             self.rows.append(row)
             return RunStatus.STALLED
+        row |= iterate.measurements  # a rule may have had exact values computed where bounds stood
         row["step"] = eta
         self.rows.append(row)
         show(self.iteration, gap, eta)

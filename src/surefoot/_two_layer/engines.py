@@ -32,33 +32,29 @@ class WeightEngine:
     failure = None
 
     def __init__(self, loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> None:
-        self._loss, self._W1, self._W2 = loss, W1.clone(), W2.clone()
-        self.iterate = Iterate.of(loss, self._W1, self._W2)
+        self._loss = loss
+        self.iterate = Iterate(loss, W1.clone(), W2.clone(), exact=True)
         self.alignment = 0.0
 
     @OVERFLOWING
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
         before = self.iterate
-        g = torch.tensor(
-            before.gradient, device=self._W1.device
-        )  # a copy: torch's memory is aligned, and products repeat
-        self._W1, self._W2 = self._W1 - eta * (g @ self._W2), self._W2 - eta * (g.T @ self._W1)
-        self.iterate = Iterate.of(self._loss, self._W1, self._W2)
+        self.iterate = before.next(eta)
         self.alignment = alignment(before, eta, self.iterate)
 
     def weights(self) -> dict[str, Tensor]:
         """W1 (n, h), W2 (m, h)."""
-        return {"W1": self._W1, "W2": self._W2}
+        return {"W1": self.iterate.W1, "W2": self.iterate.W2}
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint needs beyond the weights."""
-        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64)}
+        return {"alignment": torch.tensor(self.alignment, dtype=torch.float64), **self.iterate.state()}
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""
-        self._W1, self._W2 = weights["W1"], weights["W2"]
-        self.iterate = Iterate.of(self._loss, self._W1, self._W2)
+        self.iterate = Iterate(self._loss, weights["W1"], weights["W2"], exact=True)
+        self.iterate.restore(state)
         self.alignment = float(state["alignment"])
 
 
@@ -71,36 +67,28 @@ class GramEngine:
     def __init__(self, loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> None:
         self._loss = loss
         self._rotate(W1, W2)
-        self.iterate = self._look()
         self.alignment = 0.0
 
     def _rotate(self, W1: Tensor, W2: Tensor) -> None:
-        """Z = V Qᵀ; Q stays on the device of the weights, ``None`` where they are no wider than V."""
+        """To the iterate Z = V Qᵀ; Q stays on the device of the weights, ``None`` where they are no wider than V."""
         Z = torch.cat([W1, W2])
         self._rotation: Tensor | None = None
         if Z.shape[1] > Z.shape[0]:
             self._rotation, triangle = torch.linalg.qr(Z.T)
             Z = triangle.T
         V = Z.cpu().numpy()
-        self._V1, self._V2 = V[: len(W1)].copy(), V[len(W1) :].copy()
-
-    def _look(self) -> Iterate:
-        V1, V2 = self._V1, self._V2
-        layers = (torch.from_numpy(V1), torch.from_numpy(V2))
-        return Iterate(self._loss, V1 @ V1.T, V1 @ V2.T, V2 @ V2.T, V1.shape[1], lambda: layers)
+        self.iterate = Iterate(self._loss, V[: len(W1)].copy(), V[len(W1) :].copy())
 
     @OVERFLOWING
     def move(self, eta: float) -> None:
         """One step of gradient descent; ``alignment`` becomes ⟨∇L, ∇L'⟩ of the iterate left and the one reached."""
         before = self.iterate
-        g = before.gradient
-        self._V1, self._V2 = self._V1 - eta * (g @ self._V2), self._V2 - eta * (g.T @ self._V1)
-        self.iterate = self._look()
+        self.iterate = before.next(eta)
         self.alignment = alignment(before, eta, self.iterate)
 
     def weights(self) -> dict[str, Tensor]:
         """W1 (n, h), W2 (m, h): V Qᵀ."""
-        layers = {"W1": torch.from_numpy(self._V1), "W2": torch.from_numpy(self._V2)}
+        layers = {"W1": torch.from_numpy(self.iterate.W1), "W2": torch.from_numpy(self.iterate.W2)}
         if self._rotation is None:
             device = self._loss.device
             return {name: V.to(device) for name, V in layers.items()}
@@ -111,18 +99,19 @@ class GramEngine:
         """What a checkpoint needs beyond the weights: V (the rotation is that of the constructor's weights)."""
         return {
             "alignment": torch.tensor(self.alignment, dtype=torch.float64),
-            "V1": torch.from_numpy(self._V1),
-            "V2": torch.from_numpy(self._V2),
+            "V1": torch.from_numpy(self.iterate.W1),
+            "V2": torch.from_numpy(self.iterate.W2),
+            **self.iterate.state(),
         }
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint, exactly where the rotation comes out as it did then (the same start and LAPACK)."""
-        self._V1, self._V2 = state["V1"].cpu().numpy(), state["V2"].cpu().numpy()
+        self.iterate = Iterate(self._loss, state["V1"].cpu().numpy(), state["V2"].cpu().numpy())
         scale = max(float(W.abs().max()) for W in weights.values())
         current = self.weights()
         if any(float((current[k] - W.to(current[k].device)).abs().max()) > ROTATED * scale for k, W in weights.items()):
             self._rotate(weights["W1"], weights["W2"])
-        self.iterate = self._look()
+        self.iterate.restore(state)
         self.alignment = float(state["alignment"])
 
 
@@ -151,7 +140,7 @@ def engine(loss: LinearMapLoss, W1: Tensor, W2: Tensor, name: str) -> Engine:
 
 def iterate_at(loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> Iterate | EntriesIterate:
     """What is measured at (reduced) weights."""
-    return EntriesIterate(loss, W1, W2) if isinstance(loss, MatrixCompletion) else Iterate.of(loss, W1, W2)
+    return EntriesIterate(loss, W1, W2) if isinstance(loss, MatrixCompletion) else Iterate(loss, W1, W2, exact=True)
 
 
 ENGINES = {engine.name: engine for engine in (GramEngine, WeightEngine)}

@@ -1,15 +1,17 @@
-"""Everything a step rule or an audit asks of one iterate, from W1W1ᵀ, W = W1W2ᵀ and W2W2ᵀ alone; computed on first use.
+"""Everything a step rule or an audit asks of one iterate of a two-layer linear network; computed on first use.
 
 Symbols: g = ∇ℓ(W), G1 = gW2, G2 = gᵀW1, B = gW2W2ᵀ + W1W1ᵀg, C = gWᵀg; a step η moves W to W - ηB + η²C.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.linalg import svdvals
 
@@ -24,6 +26,9 @@ EPSILON = float(np.finfo(np.float64).eps)
 GRAM_LIMIT = 1e-7
 """eigvalsh of a Gram loses σ²_min below about eps · σ²_max; below this ratio the layers' singular values are used instead."""
 
+LARGE = 100
+"""Rows of a layer from which its W_iW_iᵀ is formed only where its exact spectrum is needed: that costs more than all the rest."""
+
 OVERFLOWING = np.errstate(over="ignore", invalid="ignore")
 """For what a step far too long may overflow: the caller sees an infinite or NaN gap instead of a warning."""
 
@@ -36,12 +41,17 @@ def squared_extremes(layer: Tensor) -> tuple[float, float]:
     return (float(s[-1]) ** 2 if layer.shape[0] <= layer.shape[1] else 0.0), float(s[0]) ** 2
 
 
-def _stack(*matrices: Array) -> Array:
-    """np.stack of square matrices, without its overhead."""
-    result = np.empty((len(matrices), *matrices[0].shape))
-    for i, matrix in enumerate(matrices):
-        result[i] = matrix
-    return result
+def _largest(first: Array, second: Array) -> tuple[float, float]:
+    """The largest eigenvalues of two symmetric matrices of one size, at least 0."""
+    pair = np.empty((2, *first.shape))
+    pair[0], pair[1] = first, second
+    high = np.linalg.eigvalsh(pair)[:, -1].tolist()
+    return max(high[0], 0.0), max(high[1], 0.0)
+
+
+def _host(product: Any) -> Array:
+    """Of arrays or of tensors, on any device, as an array."""
+    return product.cpu().numpy() if isinstance(product, Tensor) else product
 
 
 class Quartic(NamedTuple):
@@ -57,15 +67,27 @@ class Quartic(NamedTuple):
         return eta * (self.c1 + eta * (self.c2 + eta * (self.c3 + eta * self.c4)))
 
 
-class _Spectra(NamedTuple):
-    """Extreme eigenvalues of the small matrices of an iterate."""
+class Extremes(NamedTuple):
+    """Bounds at an iterate, from the exact values at an earlier one and how far each step since has moved the matrices (Weyl)."""
 
-    layer1: tuple[float, float]
-    layer2: tuple[float, float]
-    gradient: float
+    low1: float
+    """σ_min of W1 is at least this."""
+    low2: float
+    high1: float
+    """‖W1‖ is at most this."""
+    high2: float
     map: float
-    step1: float
-    step2: float
+    """‖W‖ is at most this."""
+
+    def moved(self, first: float, second: float, product: float) -> Extremes:
+        """Where W1, W2 and W have moved by at most so much, in spectral norm."""
+        return Extremes(
+            max(self.low1 - first, 0.0),
+            max(self.low2 - second, 0.0),
+            self.high1 + first,
+            self.high2 + second,
+            self.map + product,
+        )
 
 
 class Measurable:
@@ -80,6 +102,8 @@ class Measurable:
         gradient_norm, gradient_frobenius: ‖g‖, or a bound of it, and ‖g‖_F.
         map_norm: ‖W‖.
         curvature: ‖𝒳C‖_F / ‖𝒳(W-W*)‖_F of Theorem III, where it is recorded.
+        least: the s- from which on ``measurements`` need not hold it exactly: a lower bound that is at least this may take its
+            place, with upper bounds of s+, ‖W‖ and the k's. Infinite until a rule says so. The next iterate inherits it.
     """
 
     smoothness: Any
@@ -92,6 +116,7 @@ class Measurable:
     gradient_frobenius: Any
     map_norm: Any
     curvature: Any
+    least: float = math.inf
 
     @property
     def stationary(self) -> bool:
@@ -118,20 +143,29 @@ class Measurable:
         k = planner.printed_coefficients(self.smoothness, self.sigma_max_squared, self.gap, self.map_norm)
         return float(k[0]), float(k[1]), float(k[2])
 
-    @cached_property
+    @property
     def measurements(self) -> dict[str, float]:
         """What the trace records of this iterate, by the names an audit reads."""
-        k = self.sharp
+        return self.exact_measurements
+
+    @cached_property
+    def exact_measurements(self) -> dict[str, float]:
+        """The same without any of the bounds that ``least`` allows."""
+        return self._measured(self.sigma_min_squared, self.sigma_max_squared, self.sharp, self.map_norm)
+
+    def _measured(
+        self, s_minus: float, s_plus: float, k: tuple[float, float, float], map_norm: float
+    ) -> dict[str, float]:
         values = {
             "gap": self.gap,
             "gradient_squared": self.gradient_squared,
             "drift_per_step": self.drift_per_step,
-            "sigma_min_squared": self.sigma_min_squared,
-            "sigma_max_squared": self.sigma_max_squared,
+            "sigma_min_squared": s_minus,
+            "sigma_max_squared": s_plus,
             "k0": k[0],
             "k1": k[1],
             "k2": k[2],
-            "map_norm": self.map_norm,
+            "map_norm": map_norm,
         }
         return values if self.curvature is None else {**values, "curvature": self.curvature}
 
@@ -141,31 +175,80 @@ class Iterate(Measurable):
 
     Args:
         loss: the reduced loss; its W is (n, m).
-        P11, W, P22: W1W1ᵀ (n, n), W1W2ᵀ (n, m), W2W2ᵀ (m, m).
-        width: h; σ²_min of a layer with more rows than columns is 0.
-        weights: gives W1 and W2, for singular values where those of the Grams have lost their accuracy.
-        exact: take them from the weights in any case.
+        W1 (n, h), W2 (m, h): the layers, both arrays or both tensors. σ²_min of one with more rows than columns is 0.
+        exact: take singular values from the layers in any case, instead of from their Grams where these are accurate enough.
+        known: bounds at this iterate.
+        least: see ``Measurable``.
     """
 
     def __init__(
         self,
         loss: LinearMapLoss,
-        P11: Array,
-        W: Array,
-        P22: Array,
-        width: int,
-        weights: Callable[[], tuple[Tensor, ...]],
+        W1: Any,
+        W2: Any,
         exact: bool = False,
+        known: Extremes | None = None,
+        least: float = math.inf,
     ) -> None:
-        self.loss, self.P11, self.W, self.P22, self.width = loss.small, P11, W, P22, width
-        self._weights, self._exact = weights, exact
+        self.loss, self._of, self.W1, self.W2 = loss.small, loss, W1, W2
+        self._exact, self.known, self.least = exact, known, least
+        self.W = _host(W1 @ W2.T)
         self.smoothness = self.loss.smoothness
 
-    @classmethod
-    def of(cls, loss: LinearMapLoss, W1: Tensor, W2: Tensor) -> Iterate:
-        """The iterate at explicit (reduced) weights W1 (n, h), W2 (m, h), with singular values by SVD."""
-        P11, W, P22 = (product.cpu().numpy() for product in (W1 @ W1.T, W1 @ W2.T, W2 @ W2.T))
-        return cls(loss, P11, W, P22, W1.shape[1], lambda: (W1, W2), exact=True)
+    @property
+    def bounded(self) -> bool:
+        """Whether ``measurements`` has bounds: they reach ``least``, and the exact values are not known anyway."""
+        exact = "layer1" in self.__dict__ and "layer2" in self.__dict__
+        return self.known is not None and not exact and self._bounds[0] >= self.least
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        """A lower bound of s- and an upper bound of s+; what a small layer adds is exact."""
+        assert self.known is not None
+        low1, high1 = self.layer1 if len(self.W1) <= LARGE else (self.known.low1**2, self.known.high1**2)
+        low2, high2 = self.layer2 if len(self.W2) <= LARGE else (self.known.low2**2, self.known.high2**2)
+        return low1 + low2, high1 + high2
+
+    @property
+    def measurements(self) -> dict[str, float]:
+        """See ``Measurable.least``. The k's are then of upper bounds of s+ and ‖W‖, and of ‖g‖_F for ‖g‖, as Theorem I allows."""
+        if not self.bounded:
+            return self.exact_measurements
+        assert self.known is not None
+        s_minus, s_plus = self._bounds
+        size = self.gradient_frobenius
+        k0, k1, k2 = tl.sharp_coefficients(self.smoothness, s_plus, size, size, self.known.map)
+        return self._measured(s_minus, s_plus, (float(k0), float(k1), float(k2)), self.known.map)
+
+    def next(self, eta: float) -> Iterate:
+        """The iterate that a step η leads to."""
+        W1, W2 = self.W1 - eta * self._pop("G1"), self.W2 - eta * self._pop("G2")
+        after = Iterate(self._of, W1, W2, self._exact, least=self.least)
+        if max(after.W.shape) > LARGE and "drift_per_step" in self.__dict__:  # else nothing was measured here
+            known = self.known
+            if known is None or not self.bounded:
+                (low1, high1), (low2, high2) = self.layer1, self.layer2
+                known = Extremes(low1**0.5, low2**0.5, high1**0.5, high2**0.5, self.map_norm)
+            first, second = self._steps
+            moved = float(np.linalg.norm(after.W - self.W))
+            after.known = known.moved(eta * first**0.5, eta * second**0.5, moved)
+        return after
+
+    def _pop(self, name: str) -> Any:
+        """G1 or G2, the largest matrices, for the last time: it is not kept."""
+        value = getattr(self, name)
+        delattr(self, name)
+        return value
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint needs so that the measurements come out as they are."""
+        return {} if self.known is None else {"known": torch.tensor([*self.known, self.least], dtype=torch.float64)}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up the ``state`` of a checkpoint; one that has none leads to exact measurements."""
+        if "known" in state:
+            *known, self.least = state["known"].tolist()
+            self.known = Extremes(*known)
 
     @cached_property
     @OVERFLOWING
@@ -179,14 +262,38 @@ class Iterate(Measurable):
         return self.loss.gradient(self.W)
 
     @cached_property
+    def G1(self) -> Any:
+        """gW2 (n, h), of the kind of the layers."""
+        return self._like_layers(self.gradient) @ self.W2
+
+    @cached_property
+    def G2(self) -> Any:
+        """gᵀW1 (m, h)."""
+        return self._like_layers(self.gradient).T @ self.W1
+
+    def _like_layers(self, g: Array) -> Any:
+        """As a tensor it is a copy: torch's memory is aligned, and products repeat."""
+        return torch.tensor(g, device=self.W1.device) if isinstance(self.W1, Tensor) else g
+
+    @cached_property
+    def P11(self) -> Array:
+        """W1W1ᵀ (n, n)."""
+        return _host(self.W1 @ self.W1.T)
+
+    @cached_property
+    def P22(self) -> Array:
+        """W2W2ᵀ (m, m)."""
+        return _host(self.W2 @ self.W2.T)
+
+    @cached_property
     def gP22(self) -> Array:
         """gW2W2ᵀ (n, m)."""
-        return self.gradient @ self.P22
+        return self.gradient @ self.P22 if len(self.W2) <= LARGE else _host(self.G1 @ self.W2.T)
 
     @cached_property
     def P11g(self) -> Array:
         """W1W1ᵀg (n, m)."""
-        return self.P11 @ self.gradient
+        return self.P11 @ self.gradient if len(self.W1) <= LARGE else _host(self.W1 @ self.G2.T)
 
     @cached_property
     def B(self) -> Array:
@@ -204,62 +311,76 @@ class Iterate(Measurable):
         return max(float(np.vdot(self.gradient, self.B)), 0.0)
 
     @cached_property
-    def _spectra(self) -> _Spectra:
-        """One batched eigenvalue problem of the smaller of n, m where they agree, one more of the larger otherwise."""
-        g, W, P11, P22 = self.gradient, self.W, self.P11, self.P22
-        n, m = g.shape
-        if n == m:
-            values = np.linalg.eigvalsh(_stack(P11, P22, g.T @ g, W.T @ W, self.gP22 @ g.T, g.T @ self.P11g))
-            low, high = values[:, 0].tolist(), values[:, -1].tolist()
-            return _Spectra((low[0], high[0]), (low[1], high[1]), *(max(x, 0.0) for x in high[2:]))
-        wide = n < m
-        if wide:  # exchange the layers, so that the first has more rows
-            g, W, P11, P22 = g.T, W.T, P22, P11
-        values, vectors = np.linalg.eigh(P22)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        gg = g.T @ g
-        high = np.linalg.eigvalsh(_stack(gg, W.T @ W, root.T @ gg @ root, g.T @ P11 @ g))[:, -1].tolist()
-        large = np.linalg.eigvalsh(P11)
-        first, second = (float(large[0]), float(large[-1])), (float(values[0]), float(values[-1]))
-        step1, step2 = high[2:]
-        if wide:
-            first, second, step1, step2 = second, first, step2, step1
-        return _Spectra(first, second, *(max(x, 0.0) for x in (high[0], high[1], step1, step2)))
-
-    @property
-    def drift_per_step(self) -> float:
-        """‖G1‖² + ‖G2‖² in spectral norms; η² times it bounds the drift of the imbalance in one step."""
-        return self._spectra.step1 + self._spectra.step2
+    def _fewer(self) -> tuple[Array, Array]:
+        """Eigenvalues and vectors of the smaller of P11 and P22."""
+        return np.linalg.eigh(self.P22 if len(self.W2) < len(self.W1) else self.P11)
 
     @cached_property
-    def _extremes(self) -> tuple[float, float, float, float]:
-        """σ²_min, σ²_max of W1 and of W2."""
-        result: list[float] = []
+    def _steps(self) -> tuple[float, float]:
+        """‖G1‖² and ‖G2‖², from Grams of the smaller of n and m."""
+        g = self.gradient
+        n, m = g.shape
+        if n == m:
+            first, second = self.gP22 @ g.T, g.T @ self.P11g
+        else:
+            values, vectors = self._fewer
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            first, second = (
+                (root.T @ (g.T @ g) @ root, g.T @ self.P11g)
+                if n > m
+                else (
+                    self.gP22 @ g.T,
+                    root.T @ (g @ g.T) @ root,
+                )
+            )
+        return _largest(first, second)
+
+    @cached_property
+    def _norms(self) -> tuple[float, float]:
+        """‖g‖² and ‖W‖²."""
+        g, W = (self.gradient, self.W) if len(self.W1) >= len(self.W2) else (self.gradient.T, self.W.T)
+        return _largest(g.T @ g, W.T @ W)
+
+    @cached_property
+    def drift_per_step(self) -> float:
+        """‖G1‖² + ‖G2‖² in spectral norms; η² times it bounds the drift of the imbalance in one step."""
+        return sum(self._steps)
+
+    @cached_property
+    def layer1(self) -> tuple[float, float]:
+        """σ²_min and σ²_max of W1."""
+        return self._extremes(self.W1, lambda: self.P11)
+
+    @cached_property
+    def layer2(self) -> tuple[float, float]:
+        """σ²_min and σ²_max of W2."""
+        return self._extremes(self.W2, lambda: self.P22)
+
+    def _extremes(self, layer: Any, gram: Callable[[], Array]) -> tuple[float, float]:
         if not self._exact:
-            for (low, high), P in ((self._spectra.layer1, self.P11), (self._spectra.layer2, self.P22)):
-                if len(P) > self.width:
-                    low = 0.0
-                elif low < GRAM_LIMIT * high:
-                    break
-                result += [max(low, 0.0), max(high, 0.0)]
-        if len(result) < 4:
-            result = [x for layer in self._weights() for x in squared_extremes(layer)]
-        return result[0], result[1], result[2], result[3]
+            fewer = len(layer) < max(self.W.shape)
+            values = self._fewer[0] if fewer else np.linalg.eigvalsh(gram())
+            low, high = float(values[0]), float(values[-1])
+            if len(layer) > layer.shape[1]:
+                return 0.0, max(high, 0.0)
+            if low >= GRAM_LIMIT * high:
+                return max(low, 0.0), max(high, 0.0)
+        return squared_extremes(torch.as_tensor(layer))
 
     @property
     def sigma_min_squared(self) -> float:
         """s- = λ_min(W1W1ᵀ) + λ_min(W2W2ᵀ)."""
-        return self._extremes[0] + self._extremes[2]
+        return self.layer1[0] + self.layer2[0]
 
     @property
     def sigma_max_squared(self) -> float:
         """s+ = ‖W1‖² + ‖W2‖²."""
-        return self._extremes[1] + self._extremes[3]
+        return self.layer1[1] + self.layer2[1]
 
     @property
     def gradient_norm(self) -> float:
         """‖g‖."""
-        return self._spectra.gradient**0.5
+        return self._norms[0] ** 0.5
 
     @property
     def gradient_frobenius(self) -> float:
@@ -269,7 +390,7 @@ class Iterate(Measurable):
     @property
     def map_norm(self) -> float:
         """‖W‖."""
-        return self._spectra.map**0.5
+        return self._norms[1] ** 0.5
 
     @cached_property
     def curvature(self) -> float | None:

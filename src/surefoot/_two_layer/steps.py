@@ -13,7 +13,7 @@ from .._core.losses import LinearMapLoss
 from .._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule, restore_proposal, state_of
 from . import planner
 from .engines import Engine
-from .floor import Budget, floor, keeps_budget
+from .floor import Budget, Floor, floor, keeps_budget
 from .iterate import Measurable, Quartic
 
 DRIFT = frozenset({"two-layer/drift", "two-layer/contraction", "two-layer/sharp"})
@@ -183,25 +183,33 @@ class Certified(StepRule):
         iterate = engine.iterate
         if math.isinf(self._budget.spendable) and iterate.stationary:
             return 0.0  # nothing is guaranteed here, and a long step along rounding errors may raise the gap
-        measured = iterate.measurements
-        floors = floor(measured, self._budget, self._spent)
+        if self._budget.spendable < math.inf:
+            iterate.least = self._budget.guaranteed
         self._taken += 1
-        goal = max(floors.goal, self._budget.guarantee(self._taken))
-        eta = self._accepted(engine, measured, goal, max(floors.sharp_step, floors.contraction_step))
+        floors = floor(iterate.measurements, self._budget, self._spent)
+        eta = self._accepted(engine, max(floors.sharp_step, floors.contraction_step))
         if eta is None:
+            floors = self._exact_floors(iterate)
             eta = min((e for e in floors[:2] if e > 0.0), key=iterate.trial, default=0.0)
         self._spent += eta * eta * iterate.drift_per_step
         if isinstance(self.proposal, BarzilaiBorwein):
             self.proposal.taken(eta, iterate.gradient_squared)
         return eta
 
-    def _accepted(self, engine: Engine, measured: dict[str, float], goal: float, smallest: float) -> float | None:
+    def _exact_floors(self, iterate: Measurable) -> Floor:
+        return floor(iterate.exact_measurements, self._budget, self._spent)
+
+    def _accepted(self, engine: Engine, smallest: float) -> float | None:
         if self.proposal is None:
             return None
+        iterate = engine.iterate
         eta = self.proposal.step(engine)
+        goal = self._budget.guarantee(self._taken)
         while eta > 0.0 and math.isfinite(eta):
-            gap = engine.iterate.trial(eta)
-            if gap <= goal and keeps_budget(eta, measured, self._budget, self._spent, gap):
+            gap = iterate.trial(eta)
+            if gap > goal:  # behind the schedule, what the floor step guarantees counts
+                goal = max(goal, self._exact_floors(iterate).goal)
+            if gap <= goal and keeps_budget(eta, iterate.measurements, self._budget, self._spent, gap):
                 return eta
             if eta <= smallest:
                 return None
