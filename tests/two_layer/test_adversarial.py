@@ -125,7 +125,7 @@ class Longest(sf.steps.Certified):
         super().__init__(sf.steps.Constant(1.0))
         self.kind = kind
 
-    def _accepted(self, engine: Engine, measured: dict[str, float], goal: float, smallest: float) -> float | None:
+    def _accepted(self, engine: Engine, smallest: float) -> float | None:
         unit = planner.cubic_root(*engine.iterate.sharp)
         grid = [unit * 1.2**k for k in range(30, -40, -1)]
         if self.kind == "shortest":
@@ -133,7 +133,7 @@ class Longest(sf.steps.Certified):
         for eta in grid:
             self.proposal = sf.steps.Constant(eta)
             # ``smallest`` at the proposal itself: it is accepted as it is or not at all
-            if super()._accepted(engine, measured, goal, eta) is not None:
+            if super()._accepted(engine, eta) is not None:
                 return eta
         return None
 
