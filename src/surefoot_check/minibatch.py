@@ -17,11 +17,12 @@ Reference: docs/theorems/sgd.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
 from .numbers import Number, Quantities, larger, log1p, smaller, sqrt
 from .numbers import log as ln
+from .rigor.intervals import Interval
 from .statement import Inequality, Schedule, Segment, Theorem, chain, starts_with
 
 DIRECTIONS: dict[str, str] = {
@@ -44,6 +45,22 @@ MOST = 1.0 - 2.0**-20
 """c where it is larger: a bound then falls to almost nothing in a step."""
 BEFORE = "the Jacobian has full row rank: sigma_min(J) > 0", "a fit is near: 2 Lambda d <= sigma_min(J)"
 """The conditions without which nothing else is evaluated."""
+
+
+def on_published_balls(
+    published: Mapping[str, float], on_ball: Callable[[float], dict[str, Interval]]
+) -> dict[str, Interval]:
+    """Enclosures of the base quantities that depend on the published radii; none where there are no such balls.
+
+    Args:
+        on_ball: those on the ball of a radius, ``sigma`` for the least singular value of J there.
+    """
+    radii = [published.get(name, math.nan) for name in RADII]
+    if not all(0.0 <= radius < math.inf for radius in radii):
+        return {}
+    near, there, inner = map(on_ball, radii)
+    of_ball, of_inner = there.pop("sigma"), inner["sigma"]
+    return {**there, "lipschitz_fit": near["lipschitz_J"], "sigma_ball": of_ball, "sigma_inner": of_inner}
 
 
 def whole(name: str, x: Number) -> Iterator[Inequality]:

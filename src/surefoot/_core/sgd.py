@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,15 @@ NAME = "minibatch"
 SURELY = "up to step T, whatever the batches"
 
 
+@dataclass(frozen=True)
+class BatchIterate:
+    """Weights, as their engine has them, their gap on all samples, and what the trace records of them."""
+
+    weights: Any
+    gap: float
+    measurements: Mapping[str, float]
+
+
 class BatchEngine(ABC):
     """Moves weights by the gradient of one batch an iteration, scaled by N/B.
 
@@ -35,16 +44,13 @@ class BatchEngine(ABC):
         draws: of the batches.
     """
 
+    iterate: BatchIterate
+
     name = NAME
     failure = None
 
     def __init__(self, draws: Draws) -> None:
         self.draws, self.iteration = draws, 0
-
-    @property
-    @abstractmethod
-    def iterate(self) -> Any:
-        """See ``engine.Engine``; its measurements are those of ``measurements``."""
 
     @abstractmethod
     def take(self, step: float, rows: Any) -> None:
@@ -58,9 +64,10 @@ class BatchEngine(ABC):
     def go_to(self, weights: Mapping[str, Tensor]) -> None:
         """Be at these weights."""
 
-    def measurements(self, gap: float, distance: float) -> dict[str, float]:
-        """What the trace records of an iterate: its gap on all samples, its distance from the first one, and the batch size."""
-        return {"gap": gap, "distance": distance, "batch": float(self.draws.size)}
+    def be_at(self, weights: Any, gap: float, distance: float) -> None:
+        """Be at weights of this gap on all samples, so far from the first ones."""
+        measurements = {"gap": gap, "distance": distance, "batch": float(self.draws.size)}
+        self.iterate = BatchIterate(weights, gap, measurements)
 
     def move(self, eta: float) -> None:
         """One step on the batch of the iteration."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -58,15 +57,6 @@ def suggestion(failed: Sequence[str], quantities: Mapping[str, float], finish: s
     )
 
 
-@dataclass(frozen=True)
-class At:
-    """Weights with their gap on all rows."""
-
-    weights: Weights
-    gap: float
-    measurements: Mapping[str, float]
-
-
 class MinibatchEngine(BatchEngine):
     """Steps of all weights on batches of rows."""
 
@@ -75,27 +65,22 @@ class MinibatchEngine(BatchEngine):
             raise ValueError("the loss draws no batches; call sf.sgd.descend with its data")
         super().__init__(loss.draws)
         self._loss, self._start = loss, start
-        self._iterate = self._at(start)
+        self._move_to(start)
 
-    def _at(self, weights: Weights) -> At:
-        gap = float(self._loss.value(weights))
-        return At(weights, gap, self.measurements(gap, distance(weights, self._start)))
-
-    @property
-    def iterate(self) -> At:
-        return self._iterate
+    def _move_to(self, weights: Weights) -> None:
+        self.be_at(weights, float(self._loss.value(weights)), distance(weights, self._start))
 
     def take(self, step: float, rows: Any) -> None:
         chosen = torch.from_numpy(rows).to(self._loss.X.device)
-        leaves = leaves_of(self._iterate.weights)
+        leaves = leaves_of(self.iterate.weights)
         with torch.enable_grad():
             X, Y, roots = (part[chosen] for part in self._loss.merged)
             residual = self._loss.of_rows(X, Y, roots, leaves)
             gradient = backward(leaves, 0.5 * residual.square().sum())
-        self._iterate = self._at({name: W - step * gradient[name] for name, W in self._iterate.weights.items()})
+        self._move_to({name: W - step * gradient[name] for name, W in self.iterate.weights.items()})
 
     def weights(self) -> Weights:
-        return self._iterate.weights
+        return self.iterate.weights
 
     def go_to(self, weights: Mapping[str, Tensor]) -> None:
-        self._iterate = self._at({name: weights[name].to(start.device) for name, start in self._start.items()})
+        self._move_to({name: weights[name].to(start.device) for name, start in self._start.items()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -119,15 +118,6 @@ def suggestion(batch: int, samples: int) -> str:
     )
 
 
-@dataclass(frozen=True)
-class At:
-    """An iterate with its gap on all samples."""
-
-    W: Array
-    gap: float
-    measurements: Mapping[str, float]
-
-
 class MinibatchEngine(BatchEngine):
     """Steps of the reduced weights Ŵ (L, q, q) on batches of rows."""
 
@@ -142,25 +132,22 @@ class MinibatchEngine(BatchEngine):
         self._optimum = reduced.optimum.cpu().numpy()
         design = reduced.small.design
         self._inputs, self._targets = np.ascontiguousarray(design.T), (design @ self._optimum).T
-        self._iterate = self._at(self._start)
+        self._move_to(self._start)
 
-    def _at(self, W: Array) -> At:
+    def _move_to(self, W: Array) -> None:
         gap = Iterate(self._inputs, self._targets, self._A, self._B, W).gap
-        return At(W, gap, self.measurements(gap, float(np.linalg.norm(W - self._start))))
-
-    @property
-    def iterate(self) -> At:
-        return self._iterate
+        self.be_at(W, gap, float(np.linalg.norm(W - self._start)))
 
     def take(self, step: float, rows: Any) -> None:
         X = self._X[rows]
-        batch = Iterate(np.ascontiguousarray(X.T), (X @ self._optimum).T, self._A, self._B, self._iterate.W)
+        W = self.iterate.weights
+        batch = Iterate(np.ascontiguousarray(X.T), (X @ self._optimum).T, self._A, self._B, W)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._iterate = self._at(self._iterate.W - step * batch.gradient)
+            self._move_to(W - step * batch.gradient)
 
     def weights(self) -> dict[str, Tensor]:
-        arrays = {"A": self._A, "B": self._B, "W": self._iterate.W}
+        arrays = {"A": self._A, "B": self._B, "W": self.iterate.weights}
         return {name: torch.from_numpy(array.copy()).to(self._device) for name, array in arrays.items()}
 
     def go_to(self, weights: Mapping[str, Tensor]) -> None:
-        self._iterate = self._at(np.array(weights["W"].cpu().numpy()))
+        self._move_to(np.array(weights["W"].cpu().numpy()))

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..minibatch import on_published_balls
 from ..rigor.approximation import Approximation
 from ..rigor.batch_norms import blocks_on_diagonal, largest_norm_square, second_moment
 from ..rigor.bounds import Level, down, up
 from ..rigor.intervals import Interval
-
-RADII = ("fit_ball", "ball", "inner_ball")
-"""Names of the published radii."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,4 @@ class Batches:
 
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
         """Those that depend on the published radii; none where there are no such balls."""
-        radii = [quantities.get(name, math.nan) for name in RADII]
-        if not all(0.0 <= radius < math.inf for radius in radii):
-            return {}
-        near, there, inner = map(self.on_ball, radii)
-        of_ball, of_inner = there.pop("sigma"), inner["sigma"]
-        return {**there, "lipschitz_fit": near["lipschitz_J"], "sigma_ball": of_ball, "sigma_inner": of_inner}
+        return on_published_balls(quantities, self.on_ball)

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from ..arrays import FormatError
+from ..minibatch import on_published_balls
 from ..problems import Fitted
 from ..rigor.approximation import Approximation
 from ..rigor.batch_norms import largest_norm_square, second_moment
@@ -216,16 +217,7 @@ class Batches:
         found, batch = self.at_start(), published.get("batch", math.nan)
         if not (math.isfinite(batch) and batch == int(batch) and 1 <= batch <= len(self.problem.X)):
             raise FormatError(f"the batch size is {batch}; it must be a whole number from 1 to {len(self.problem.X)}")
-        radii = {name: published.get(name, math.nan) for name in ("fit_ball", "ball", "inner_ball")}
-        on = {name: self.on_ball(radius, int(batch)) for name, radius in radii.items() if 0.0 <= radius < math.inf}
-        if "fit_ball" in on:
-            found["lipschitz_fit"] = on["fit_ball"]["lipschitz_J"]
-        if "inner_ball" in on:
-            found["sigma_inner"] = on["inner_ball"]["sigma"]
-        if "ball" in on:
-            found["sigma_ball"] = on["ball"].pop("sigma")
-            found |= on["ball"]
-        return found
+        return found | on_published_balls(published, lambda radius: self.on_ball(radius, int(batch)))
 
     def _on_ball(self, radius: float) -> dict[str, Interval]:
         """μ, Σz², λ_max(M); unbounded where they overflow."""
