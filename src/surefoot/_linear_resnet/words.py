@@ -37,8 +37,9 @@ WORDS = Words(
         "ball": ("ρ", "radius of the ball around the weights in which all iterates stay"),
         **OF_BATCHES,
     },
+    problems={"fitted": "squared loss of rows that can be fitted"},
     engines={
         "subspace": "the weights in the subspace that gradient descent can reach; the same iterates",
-        "minibatch": "the same on a batch of the rows at every step",
+        "minibatch": "the weights in the subspace that descent can reach, on a batch of the rows at every step",
     },
 )
