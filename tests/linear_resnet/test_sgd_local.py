@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from draws import normal
 import surefoot as sf
 from surefoot._core.sgd import audit
 from surefoot._linear_resnet.engine import Iterate
+from surefoot._linear_resnet.minibatch import FittedLoss
 from surefoot_check.checker import check
 from surefoot_check.verdict import Outcome
 
@@ -162,6 +164,45 @@ def test_rank_deficient_rows_are_reduced() -> None:
     assert certificate.holds and certificate.problem["d"] == 2 and certificate.cut is not None
     run = sf.sgd.descend(start, wide, Y, SIZE, certificate, tolerance=1e-6)
     assert run.status is sf.RunStatus.CONVERGED and run.audit().holds
+
+
+@pytest.mark.parametrize(
+    "problem", [fitted(6, 2, 2, 3, 10.0, 2, off=0.05), graded(6, 2, 3)], ids=["whitened", "graded"]
+)
+def test_constants_on_the_ball_hold_at_points_of_it(problem: tuple[sf.nn.LinearResNet, FittedLoss]) -> None:
+    """Of the Jacobian of the residual on the samples, whose last singular values are 0 where X tells nothing apart."""
+    (net, loss), draw = problem, torch.Generator().manual_seed(0)
+    assert loss.draws is not None
+    size, samples, outputs = loss.draws.size, len(loss.rows), net.B.shape[0]
+    q = sf.sgd.certify(net, loss.rows, loss.rows @ loss.optimum, size, theorem=THEOREM).quantities
+    rank = loss.rows.shape[1] * outputs
+
+    def jacobian(W: torch.Tensor) -> torch.Tensor:
+        f = torch.func.jacrev(lambda W: torch.func.functional_call(net, {"W": W}, loss.rows))
+        return f(W).detach().reshape(samples, outputs, -1)
+
+    centre, start = jacobian(net.W.detach()), net.W.detach()
+    for _ in range(2):
+        step = torch.randn(start.shape, generator=draw, dtype=torch.float64)
+        J = jacobian(start + q["ball"] / step.norm() * step)
+        values = torch.linalg.svdvals(J.flatten(0, 1))
+        assert values[0] <= q["norm_J_ball"] and values[rank - 1] >= q["sigma_ball"]
+        assert torch.linalg.matrix_norm((J - centre).flatten(0, 1), 2) <= q["lipschitz_J"] * q["ball"]
+        mean, batches = (
+            torch.zeros(2 * (samples * outputs,), dtype=torch.float64),
+            [*combinations(range(samples), size)],
+        )
+        for batch in map(list, batches):
+            rows = J[batch].flatten(0, 1)
+            assert torch.linalg.matrix_norm(rows, 2) <= q["norm_batch"]
+            moved = torch.linalg.matrix_norm(rows - centre[batch].flatten(0, 1), 2)
+            assert moved <= q["lipschitz_batch"] * q["ball"]
+            chosen = torch.zeros(samples, outputs, J.shape[2], dtype=torch.float64)
+            chosen[batch] = J[batch]
+            mean += chosen.flatten(0, 1) @ chosen.flatten(0, 1).T
+        range_of = torch.linalg.svd(J.flatten(0, 1), full_matrices=False)[0][:, :rank]
+        moment = torch.linalg.matrix_norm(range_of.T @ mean @ range_of / len(batches), 2)
+        assert moment <= size / samples * q["second_moment"]
 
 
 def test_lemma_1_is_sharp() -> None:
