@@ -205,6 +205,21 @@ def test_a_block_that_blows_up_claims_nothing() -> None:
         assert math.isinf(result.residuals[-1]) and result.residuals[0] == 1.0
 
 
+def test_numbers_at_the_ends_of_the_floats_claim_nothing_false() -> None:
+    """Nor do they raise: what is infinite or cancels is no claim."""
+    rng = np.random.default_rng(0)
+    ends = np.array([0.0, 5e-324, 1e-300, 1e-160, 1e-12, 0.1, 1.0, 10.0, 1e8, 1e160, 1e300, math.inf])
+    for _ in range(300):
+        numbers = rng.choice(ends, 6).tolist()
+        state = State(*numbers, float(rng.choice([1e-300, 0.5, 1.0])), float(rng.choice(ends[6:])))
+        low, high = np.sort(rng.choice(ends[1:-1], 2)).tolist()
+        tau = rng.choice(ends[1:-1], int(rng.integers(1, 4)))
+        problem = Problem(low, high, float(rng.choice(ends)))
+        found = cycle(problem, state, tau)
+        assert found is None or (0.0 < found.factor < 1.0 and np.isfinite(found.residuals).all())
+        assert not np.isnan(block(problem, state, tau).residuals).any()
+
+
 def chebyshev_case(rng: np.random.Generator) -> tuple[Case, Array]:
     """A small map to learn from weights near orthonormal ones, and six steps that contract."""
     V = np.linalg.qr(rng.standard_normal((5, 5)))[0] + 1e-5 * rng.standard_normal((5, 5))

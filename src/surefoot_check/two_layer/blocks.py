@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..rigor.bounds import UNIT_ROUNDOFF, Array, array_up, down, up
+from ..rigor.bounds import UNIT_ROUNDOFF, Array, NotFiniteError, array_up, down, up
 
 LIMIT = 10.0
 """Once one step may move the kernel by so much, the recursion claims nothing."""
@@ -134,8 +134,14 @@ def _share(degree: Array, M: int) -> Array:
 
 def block(problem: Problem, state: State, tau: Array) -> Block:
     """Theorem B: the steps τ (T,), all positive, from a state with ``lower`` > 0."""
-    with np.errstate(over="ignore", under="ignore"):
-        return _Recursion(problem, state, tau).run()
+    nothing = Block(np.concatenate([[state.residual], np.full(len(tau), np.inf)]), None, None)
+    if not all(map(math.isfinite, (*vars(problem).values(), *vars(state).values()))):
+        return nothing
+    try:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return _Recursion(problem, state, tau).run()
+    except NotFiniteError:  # numbers that overflowed cancel
+        return nothing
 
 
 def cycle(problem: Problem, state: State, tau: Array) -> Cycle | None:
