@@ -23,7 +23,7 @@ from surefoot_check.statement import SLACK, Schedule, Segment
 from surefoot_check.two_layer import SYSTEM as CHECKED
 from surefoot_check.two_layer.block_enclosures import problem_of, state_of
 from surefoot_check.two_layer.blocks import Problem
-from surefoot_check.two_layer.path import Start, follow
+from surefoot_check.two_layer.path import Path, Start, follow
 from surefoot_check.two_layer.path_enclosures import start_of
 from surefoot_check.two_layer.prescribed import BOUNDS, CYCLE, FACTOR, MAX_STEPS, STEPS, steps_of
 
@@ -70,10 +70,10 @@ class Candidate:
     estimate: float
 
 
-def plan(start: Start) -> Array:
-    """The steps η (T,) with the fewest guaranteed to a relative gap of ``TARGET``, as far as the bound falls; where none is
-    guaranteed to reach it, those with the least bound. Empty where the spectrum has no lower end, or no sequence is short enough.
-    """
+def plan(start: Start) -> tuple[Array, Path]:
+    """The steps η (T,) with the fewest guaranteed to a relative gap of ``TARGET``, as far as the bound falls, and the bounds
+    along them; where none is guaranteed to reach it, those with the least bound. None where the spectrum has no lower end, or no
+    sequence is short enough."""
     candidates = sorted(_candidates(start), key=lambda it: it.estimate)
     ranked: list[tuple[float, float, Candidate]] = []
     effort, best = EFFORT, math.inf
@@ -81,21 +81,21 @@ def plan(start: Start) -> Array:
         used = int(min(len(candidate.steps), best))
         left = effort if best < math.inf else effort + 2 * EFFORT
         if candidate.frozen < best and (left > 0 or len(ranked) < FINAL):
-            gaps = _relative(start, candidate.steps[:used], spectral=False)
+            gaps = _relative(follow(start, candidate.steps[:used], spectral=False))
             ranked.append((_count(gaps), float(gaps.min()), candidate))
             effort, best = effort - used * used // 2, min(best, ranked[-1][0])
     ranked.sort(key=lambda it: it[:2])
-    finals = [(_relative(start, candidate.steps), candidate.steps) for *_, candidate in ranked[:FINAL]]
+    finals = [(follow(start, candidate.steps), candidate.steps) for *_, candidate in ranked[:FINAL]]
     if not finals:
-        return np.zeros(0)
-    gaps, steps = min(finals, key=lambda it: (_count(it[0]), it[0].min()))
-    return steps[: max(1, int(np.argmin(gaps)))]
+        return np.zeros(0), follow(start, np.zeros(0))
+    path, steps = min(finals, key=lambda it: (_count(_relative(it[0])), _relative(it[0]).min()))
+    count = max(1, int(np.argmin(path.gaps)))
+    return steps[:count], Path(path.gaps[: count + 1], path.states[: count + 1])
 
 
-def _relative(start: Start, steps: Array, spectral: bool = True) -> Array:
+def _relative(path: Path) -> Array:
     """The relative bounds after 0, 1, … steps."""
-    gaps = follow(start, steps, spectral=spectral).gaps
-    return gaps / gaps[0] if gaps[0] < math.inf else gaps
+    return path.gaps / path.gaps[0] if path.gaps[0] < math.inf else path.gaps
 
 
 def _count(gaps: Array) -> float:
@@ -196,12 +196,11 @@ def _steps(problem: Squared, weights: Mapping[str, Array], scale: float, start: 
     of both together to ``TARGET`` is the least; from others, or where that bounds nothing, a cycle alone."""
     constants = problem_of(problem, scale, start)
     if max(start.map, start.kernel1, start.kernel2) < NEAR:
-        first = plan(start)
-        gaps = _relative(start, first)
+        first, path = plan(start)
+        gaps = _relative(path)
         options: list[tuple[float, int, Array]] = []
         for t in _handovers(gaps, constants):
-            end = follow(start, first[:t]).end
-            found = None if end is None else best_cycle(constants, end, TARGET)
+            found = best_cycle(constants, path.states[t], TARGET) if t < len(path.states) else None
             if found is not None:
                 more = 0 if _count(gaps[: t + 1]) < math.inf else found.count_to(TARGET * (1.0 - SPARE) / gaps[t])
                 options.append((t + more, t, found.steps))

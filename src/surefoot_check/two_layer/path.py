@@ -63,11 +63,16 @@ class Start:
 
 @dataclass(frozen=True)
 class Path:
-    """Upper bounds of the gaps after 0, 1, …, T steps, infinite from where the recursion blew up; and the last state, in units of
-    s and of 2^p, ``None`` then."""
+    """Upper bounds of the gaps after 0, 1, …, T steps, infinite from where the recursion blew up; and the states until then, in
+    units of s and of 2^p."""
 
     gaps: Array
-    end: State | None
+    states: tuple[State, ...]
+
+    @property
+    def end(self) -> State | None:
+        """The last state; ``None`` where the recursion blew up."""
+        return self.states[-1] if len(self.states) == len(self.gaps) else None
 
 
 @dataclass(frozen=True)
@@ -157,8 +162,9 @@ class _Norms:
 
     def _spectral(self, c: Array) -> Array:
         n, m = self._units.shape
-        outer = (self._units[:, :, None] * self._units[:, None, :]).reshape(n, m * m)
-        M = entrywise_product(c, outer).reshape(len(c), m, m)
+        row, column = np.triu_indices(m)
+        M = np.empty((len(c), m, m))
+        M[:, row, column] = M[:, column, row] = entrywise_product(c, self._units[:, row] * self._units[:, column])
         return array_up(symmetric_norms(M) + gamma(n + 8), 1)
 
     def _frobenius(self, c: Array) -> Array:
@@ -174,7 +180,7 @@ class _Norms:
 def follow(start: Start, steps: Array, level: Level = FAST, spectral: bool = True) -> Path:
     """The bounds along the steps η (T,), positive; see ``frozen``."""
     tau = start.step_unit * steps
-    nothing = Path(np.full(len(tau) + 1, math.inf), None)
+    nothing = Path(np.full(len(tau) + 1, math.inf), ())
     if not (tau <= LONGEST).all():
         return nothing
     try:
@@ -188,7 +194,7 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
     lam, rho, eps, apart = start.eigenvalues, run.rows, start.off_diagonal, start.target_error
     (count, n), scale = (len(tau), len(lam)), start.gap_unit
     rounding = count + 4 * n + 64  # a norm is rounded n + 3 times, and enters as a square at most
-    gaps = np.full(count + 1, math.inf)
+    gaps, states = np.full(count + 1, math.inf), []
     g, a, d = np.zeros((count, n)), np.zeros(count), np.zeros(count)
     u, x = np.full(n, up(start.map + apart)), np.full(n, start.kernel1)
     X1, X2, gamma = start.kernel1, start.kernel2, 0.0
@@ -198,12 +204,11 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
         size, omega = _norm(rest), run.map[t] + moved + apart
         square = float((lam * rest * rest).sum()) + eps * size * size + TINY * n
         if not max(size, omega, X1, X2, gamma) < LARGEST:
-            return Path(gaps, None)
+            break
         gaps[t] = up(scale * square, rounding)
+        states.append(State.of(up(math.sqrt(square), rounding), up(size, n + 8), up(omega, n + 8), X1, X2, gamma))
         if t == count:
-            return Path(
-                gaps, State.of(up(math.sqrt(square), rounding), up(size, n + 8), up(omega, n + 8), X1, X2, gamma)
-            )
+            break
         half, stray = 0.5 * float(tau[t]), eps * size
         g[t] = array_up(half * (lam * rest + stray) + TINY, rounding)
         d[t] = up(half * (_norm(lam * u) + stray) + TINY, rounding)
@@ -223,7 +228,7 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
         pushed = total * omega + 0.5 * total * total
         X1, X2 = (up(X + a[t] * a[t] * k + pushed, rounding) for X, k in ((X1, k2), (X2, k1)))
         gamma = up(gamma + a[t] * a[t])
-    raise AssertionError
+    return Path(gaps, tuple(states))
 
 
 def _norm(x: Array) -> float:
