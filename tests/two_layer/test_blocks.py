@@ -246,6 +246,33 @@ def test_a_cycle_is_repeated_for_ever() -> None:
         assert np.all(np.array(promised) >= one_by_one * 0.98)
 
 
+def hunt_cycles(seed: int, problems: int) -> int:
+    """The number of cycles of random problems that were claimed, each true in five repetitions."""
+    rng, claimed = np.random.default_rng(seed), 0
+    for index in range(problems):
+        case = drawn(rng, ("orthonormal", "near", "gaussian")[index % 3])
+        tau = steps(rng, case, int(rng.integers(1, 7)))
+        state = exact_run(case, tau[:0])[0].state(gram=False)
+        found = cycle(case.problem, state, tau) if state.lower > 0.0 else None
+        if found is None:
+            continue
+        claimed += 1
+        for t, point in enumerate(exact_run(case, np.tile(tau, 5), bits=1024)):
+            with flint.ctx.workprec(1024):
+                bound = flint.arb(float(found.residuals[t % len(tau)])) * flint.arb(found.factor) ** (t // len(tau))
+                assert bool(point.square <= bound**2)
+    return claimed
+
+
+def test_every_cycle_is_true_along_exact_runs() -> None:
+    assert hunt_cycles(0, 40) >= 5
+
+
+@pytest.mark.slow
+def test_many_cycles_are_true_along_exact_runs() -> None:
+    assert hunt_cycles(1, 500) >= 60
+
+
 def test_no_cycle_without_contraction_or_room() -> None:
     case, tau = chebyshev_case(np.random.default_rng(3))
     state = exact_run(case, tau[:0])[0].state(gram=False)
