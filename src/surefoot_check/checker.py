@@ -153,12 +153,14 @@ def _check_run(
         report.add("L1", f"nothing is claimed before iteration {min(later)}", Outcome.ACCEPT)
     weights = StoredWeights(path, system, problem, initial, first.sha256)
     kept = run.follow(weights, keep=replay)
-    if replay and report.outcome is Outcome.ACCEPT and run.probability < 1.0:
+    accepted = report.outcome is Outcome.ACCEPT
+    probability = run.probability if accepted else 1.0  # a certificate that is not may lack what it is made of
+    if replay and probability < 1.0:
         report.add("L3", "there is no replay of steps on batches that are drawn", Outcome.UNDECIDED)
-    elif replay and report.outcome is Outcome.ACCEPT:
+    elif replay and accepted:
         _check_replay(path, system, problem, arrays, initial, weights.size, kept, run.phases, report)
-    if run.probability < 1.0:
-        _note_what_chance_leaves_open(run.probability, report)
+    if probability < 1.0:
+        _note_what_chance_leaves_open(probability, report)
     else:
         _note_what_was_not_checked(system, weights, run.newest, recorded_status(path), replay, report)
 
@@ -209,8 +211,7 @@ class _Run:
             if self.report.outcome is Outcome.REJECT:
                 return {}  # of L1: what is promised is not known
             in_force = [phase for phase in self.phases if phase.start <= checkpoint.iteration]
-            sure = bool(in_force) and self.probability == 1.0
-            if sure and self.report.outcome is Outcome.ACCEPT:
+            if in_force and self.report.outcome is Outcome.ACCEPT and self.probability == 1.0:
                 lines.append(_check_gap(name, checkpoint, in_force, self.problem))
             if keep and small_enough:
                 kept[name] = checkpoint

@@ -80,3 +80,12 @@ def test_errors_of_the_matrix_count() -> None:
     assert largest_norm_square(Approximation(K, 0.5), 1, 2, 10.0, FAST) >= exact + 0.5
     moved = second_moment(Approximation(K, 0.5), Approximation(K, 0.5), 4, 2, 10.0, FAST)
     assert math.isclose(moved, 1.5, rel_tol=1e-9) and moved >= 1.5
+
+
+def test_errors_of_the_blocks_of_a_batch_add_up() -> None:
+    """Batches of 2 of 4 with one direction, each diagonal entry computed too small: the sum of norms is off twice."""
+    K, error = np.zeros((4, 4)), 0.125
+    K[:2, :2] = 1.0
+    computed = K - error * np.diag([1.0, 1.0, 0.0, 0.0])
+    found = largest_norm_square(Approximation(computed, math.sqrt(2.0) * error), 1, 2, 10.0, FAST)
+    assert _every_batch(K, 4, 1, 2)[0] <= found

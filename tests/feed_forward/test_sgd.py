@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tamper
 import torch
 from good_runs import sequential
 from torch import nn
@@ -55,6 +56,17 @@ def test_a_run_keeps_what_is_guaranteed_and_is_checked(tmp_path: Path) -> None:
         assert report.outcome is Outcome.ACCEPT, str(report)
         assert any("neither L2 nor L3 is claimed" in note for note in report.notes)
         assert not any(line.claim == "L2" for line in report.lines)
+
+
+def test_a_certificate_without_its_choices_is_refused(tmp_path: Path) -> None:
+    net, X, Y = near()
+    sf.sgd.descend(net, X, Y, 2, certified((net, X, Y)), 3, directory=tmp_path)
+    stored = tamper.StoredRun.read(tmp_path)
+    for name in ("batch", "delta"):
+        del stored.certificate["quantities"][name]
+        stored.seal()
+        stored.write(tmp_path / name)
+        assert check(tmp_path / name).outcome is not Outcome.ACCEPT
 
 
 def test_a_run_that_breaks_what_is_sure_is_seen_by_the_audit(tmp_path: Path) -> None:

@@ -342,3 +342,12 @@ def test_suprema_are_above_every_value_between_the_points() -> None:
             for bounds, power in ((found.plain, 0.0), (found.root, 0.5), (found.linear, 1.0)):
                 largest = max(v * x**power for v, x in zip(values, grid, strict=True))
                 assert largest <= mpmath.mpf(float(bounds[t, j])) <= 1.03 * largest
+
+
+def test_what_vanishes_on_the_way_is_not_lost() -> None:
+    """Factors 1 - τx of 2^-54, whose product underflows, and then some that are large."""
+    third = 1.0 / 3.0
+    tau = np.array([third] * 25 + [1e15] * 8)
+    with mpmath.workdps(40):
+        exact = mpmath.fprod(abs(1 - 3 * mpf(float(x))) for x in tau)
+    assert exact > 1e-290 and suprema(tau, 3.0, 3.0).plain[33, 0] >= exact

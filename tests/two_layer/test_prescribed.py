@@ -72,6 +72,15 @@ def test_a_recursion_that_blows_up_bounds_nothing() -> None:
     assert np.isinf(path.follow(start, np.array([1e200])).gaps).all()
 
 
+@pytest.mark.parametrize("scale", [0.0, -1.0, 1e-200, 1e200, math.inf, math.nan])
+def test_units_whose_powers_vanish_or_overflow_bound_nothing(scale: float) -> None:
+    lam, optimum = np.array([2.0, 1.0]), np.array([[1.0], [2.0]])
+    weights = rows(2, 1, 1.0)
+    assert start_of(problem_of(lam, optimum), weights, 1.0) is not None
+    assert start_of(problem_of(lam, optimum), weights, scale) is None
+    assert start_of(problem_of(1e-160 * lam, 1e80 * optimum), weights, 1.0) is None  # ½ s⁴ times the size of the data
+
+
 def test_frobenius_norms_in_place_of_spectral_ones_are_larger() -> None:
     case = CASES["kappa_100"]
     lam, s, tau = np.array(case["eigenvalues"]), case["s"], np.array(case["tau"])

@@ -3,12 +3,13 @@ length and in the order whose guaranteed rate is best."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from surefoot_check.rigor.bounds import Array
-from surefoot_check.two_layer.blocks import Cycle, Problem, State, cycle
+from surefoot_check.two_layer.blocks import LEAST, Cycle, Problem, State, cycle
 from surefoot_check.two_layer.prescribed import MAX_CYCLE
 
 from .sequences import calm_orders, chebyshev_count
@@ -34,10 +35,10 @@ class Repeated:
     def count_to(self, ratio: float) -> int:
         """Steps after which the gap is guaranteed to be at most this part of the first."""
         parts = (self.guarantee.residuals[1:] / self.guarantee.residuals[0]) ** 2
-        done = 0
-        while not (parts <= ratio).any():
-            parts, done = parts * self.guarantee.factor**2, done + len(parts)
-        return done + int(np.argmax(parts <= ratio)) + 1
+        needed = math.log(max(float(parts.min()), ratio) / ratio) / (-2.0 * math.log(self.guarantee.factor))
+        repetitions = math.ceil(needed)
+        reached = parts * self.guarantee.factor ** (2 * repetitions) <= ratio
+        return repetitions * len(parts) + (int(np.argmax(reached)) if reached.any() else len(parts)) + 1
 
 
 def best_cycle(problem: Problem, state: State, relative_gap: float) -> Repeated | None:
@@ -45,7 +46,7 @@ def best_cycle(problem: Problem, state: State, relative_gap: float) -> Repeated 
 
     ``relative_gap``: whose Chebyshev count the lengths are shares of.
     """
-    if not (problem.strong_convexity > 0.0 and state.lower > 0.0):
+    if not (problem.strong_convexity > 0.0 and state.lower >= LEAST):
         return None
     low, high = state.lower * problem.strong_convexity, state.upper * problem.smoothness
     count = chebyshev_count(low, high, relative_gap)

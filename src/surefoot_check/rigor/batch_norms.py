@@ -47,8 +47,11 @@ def largest_norm_square(K: Approximation, rows: int, batch: int, largest: float,
     sizes = _block_norms(K.value, rows, level)
     if batch >= len(sizes):
         return largest
-    found = min(_most(np.diag(sizes), batch), _by_rows(sizes, batch), _without_leading(K.value, rows, batch, level))
-    return min(largest, up(found + K.error))  # of a symmetric matrix within that distance: Weyl
+    # the errors of the blocks of a batch add up to at most √B times their joint one
+    apart = up(_most(np.diag(sizes), batch) + math.sqrt(batch) * K.error, 3)
+    # of a symmetric matrix within that distance: Weyl
+    joint = up(min(_by_rows(sizes, batch), _without_leading(K.value, rows, batch, level)) + K.error)
+    return min(largest, apart, joint)
 
 
 def second_moment(

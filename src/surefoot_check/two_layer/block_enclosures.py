@@ -16,7 +16,7 @@ from ..rigor.approximation import Approximation
 from ..rigor.bounds import UNIT_ROUNDOFF, Array, difference_with_error, down, frobenius_upper, minus_multiple, up
 from ..rigor.gram import norm_bounds
 from .blocks import Cycle, Problem, State, cycle
-from .path import Start
+from .path import LONGEST, Start
 
 
 def state_of(problem: Squared, weights: Mapping[str, Array], scale: float, start: Start) -> State:
@@ -52,15 +52,16 @@ def problem_of(problem: Squared, scale: float, start: Start) -> Problem:
     """Its constants in the units of ``start``."""
     unit = start.step_unit / (2.0 * scale)  # a power of two
     return Problem(
-        strong_convexity=problem.strong_convexity()[0] / unit,
-        smoothness=problem.smoothness()[1] / unit,
+        strong_convexity=max(0.0, down(problem.strong_convexity()[0] / unit)),
+        smoothness=up(problem.smoothness()[1] / unit),
         optimum=up(problem.optimum_singular_values()[1][1] / scale),
     )
 
 
 def repeated(problem: Squared, scale: float, start: Start, state: State | None, steps: Array) -> Cycle | None:
     """The steps η (T,) for ever from this state."""
-    if state is None or not state.lower > 0.0:
+    tau = steps * start.step_unit
+    if state is None or not (tau <= LONGEST).all():
         return None
     constants = problem_of(problem, scale, start)
-    return cycle(constants, state, steps * start.step_unit) if constants.strong_convexity > 0.0 else None
+    return cycle(constants, state, tau) if constants.strong_convexity > 0.0 else None

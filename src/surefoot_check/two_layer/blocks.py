@@ -17,9 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..rigor.bounds import UNIT_ROUNDOFF, Array, NotFiniteError, array_up, down, up
+from ..rigor.intervals import TINY
 
 LIMIT = 10.0
 """Once one step may move the kernel by so much, the recursion claims nothing."""
+LEAST = 1e-6
+"""Least edge of the spectrum of a kernel that is looked at: what underflows stays below ``TINY`` when it is divided by it."""
 DENSITY = 16
 """Points per degree on which polynomials are bounded."""
 ROOM = 2.0
@@ -119,11 +122,12 @@ def suprema(tau: Array, low: float, high: float) -> Suprema:
     for t in range(T + 1):
         if t:
             Q[:t] *= np.abs(1.0 - tau[t - 1] * x) + error * (1.0 + 2.0 * tau[t - 1] * high)
+            Q[:t] += TINY  # for what underflows
         here, d = Q[: t + 1], degree[T - t :]
         weighted = x * here
         plain[t, : t + 1] = here.max(axis=1) / _share(d, M)
         linear[t, : t + 1] = weighted.max(axis=1) / _share(d + 1, M)
-        root[t, : t + 1] = np.sqrt((weighted * here).max(axis=1) / _share(2 * d + 1, M))
+        root[t, : t + 1] = np.sqrt(((weighted * here).max(axis=1) + TINY) / _share(2 * d + 1, M))
     return Suprema(*(np.tril(array_up(values, 3 * T + 64)) for values in (plain, root, linear)))
 
 
@@ -133,7 +137,7 @@ def _share(degree: Array, M: int) -> Array:
 
 
 def block(problem: Problem, state: State, tau: Array) -> Block:
-    """Theorem B: the steps τ (T,), all positive, from a state with ``lower`` > 0."""
+    """Theorem B: the steps τ (T,), all positive, from a state whose ``lower`` is not below ``LEAST``."""
     nothing = Block(np.concatenate([[state.residual], np.full(len(tau), np.inf)]), None, None)
     if not all(map(math.isfinite, (*vars(problem).values(), *vars(state).values()))):
         return nothing
@@ -147,6 +151,8 @@ def block(problem: Problem, state: State, tau: Array) -> Block:
 def cycle(problem: Problem, state: State, tau: Array) -> Cycle | None:
     """Corollary D: the same block for ever, where it contracts by so much that all that its repetitions move the kernel is within
     what it was evaluated with; ``None`` where that is not so."""
+    if not state.lower >= LEAST:
+        return None
     start = replace(state, size=up(problem.optimum + state.distance))
     first = block(problem, start, tau)
     rest = _rest(start, first)
@@ -161,7 +167,7 @@ def cycle(problem: Problem, state: State, tau: Array) -> Cycle | None:
         lower=down(start.lower - up(room * drift.edges)),
         upper=up(start.upper + room * drift.edges, 2),
     )
-    if not wide.lower > 0.0:
+    if not wide.lower >= LEAST:
         return None
     repeated = block(problem, wide, tau)
     rest = _rest(wide, repeated)
@@ -175,7 +181,8 @@ def cycle(problem: Problem, state: State, tau: Array) -> Cycle | None:
         (repeated.drift.edges, wide.upper - start.upper),
     )
     fits = all(drift <= down(rest * down(kept)) for drift, kept in moved)
-    return Cycle(repeated.residuals, up(1.0 - rest)) if fits else None
+    factor = up(1.0 - rest)
+    return Cycle(repeated.residuals, factor) if fits and factor < 1.0 else None
 
 
 def _rest(start: State, result: Block) -> float:
@@ -214,12 +221,12 @@ class _Recursion:
         s, sup, done = self.state, self.sup, slice(0, t)
         free = min(sup.root[t, 0] * s.residual / math.sqrt(s.lower), sup.linear[t, 0] * s.distance / s.lower)
         driven = float(sup.linear[t, 1 : t + 1] @ self.N[done]) / s.lower
-        g = up(0.5 * self.tau[t] * (free + driven), t + 16)
+        g = _above(0.5 * self.tau[t] * (free + driven), t + 16)
         gram, half = s.gram + self.gram, 0.5 * self.size * self.size
         k1 = up(max(half, gram) + s.remainder1 + self.delta1, 8)
         k2 = up(max(half, gram) + s.remainder2 + self.delta2, 8)
-        self.N[t] = up((2.0 * self._drift() + self.delta1 + self.delta2 + self.size * g) * g, 12)
-        full = up((k1 + k2 + self.size * g) * g, 8)
+        self.N[t] = _above((2.0 * self._drift() + self.delta1 + self.delta2 + self.size * g) * g, 12)
+        full = _above((k1 + k2 + self.size * g) * g, 8)
         if not (full < LIMIT and g < LIMIT):
             return False
         self._move(t)
@@ -227,9 +234,9 @@ class _Recursion:
         self.moved = min(up(self.distance + s.distance), self.path)
         self.size = min(up(self.problem.optimum + self.distance), up(self.size + 2.0 * g + full, 4))
         shared = full * self.size + 0.5 * full * full
-        self.delta1 = up(self.delta1 + g * g * k2 + shared, 12)
-        self.delta2 = up(self.delta2 + g * g * k1 + shared, 12)
-        self.gram = up(self.gram + g * g, 4)
+        self.delta1 = _above(self.delta1 + g * g * k2 + shared, 12)
+        self.delta2 = _above(self.delta2 + g * g * k1 + shared, 12)
+        self.gram = _above(self.gram + g * g, 4)
         return True
 
     def _move(self, t: int) -> None:
@@ -237,10 +244,10 @@ class _Recursion:
         s, sup = self.state, self.sup
         N = self.N[: t + 1]
         driven = float(sup.root[t + 1, 1 : t + 2] @ N) / math.sqrt(s.lower)
-        self.residual = up(sup.plain[t + 1, 0] * s.residual + driven, t + 16)
+        self.residual = _above(sup.plain[t + 1, 0] * s.residual + driven, t + 16)
         plain = sup.plain[t + 1, 0] * s.distance + float(sup.plain[t + 1, 1 : t + 2] @ N)
         by_residual = up(self.residual / math.sqrt(self.problem.strong_convexity), 4)
-        self.distance = min(up(math.sqrt(s.upper / s.lower) * plain, t + 16), by_residual)
+        self.distance = min(_above(math.sqrt(s.upper / s.lower) * plain, t + 16), by_residual)
 
     def _drift(self) -> float:
         """δ."""
@@ -251,3 +258,8 @@ class _Recursion:
         X1, X2 = up(s.remainder1 + self.delta1), up(s.remainder2 + self.delta2)
         end = State.of(self.residual, self.distance, self.size, X1, X2, up(s.gram + self.gram))
         return replace(end, lower=max(end.lower, down(s.lower - edges)), upper=min(end.upper, up(s.upper + edges)))
+
+
+def _above(x: float, operations: int) -> float:
+    """``up``, of what is not negative and of which parts may have vanished."""
+    return up(x + TINY, operations)

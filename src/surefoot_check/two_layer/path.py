@@ -227,7 +227,7 @@ def _follow(start: Start, run: Frozen, tau: Array) -> Path:
         x = array_up(x + g[t] * k2 * a[t] + 0.5 * (N * omega + v * total + N * total) + TINY, rounding)
         pushed = total * omega + 0.5 * total * total
         X1, X2 = (up(X + a[t] * a[t] * k + pushed, rounding) for X, k in ((X1, k2), (X2, k1)))
-        gamma = up(gamma + a[t] * a[t])
+        gamma = up(gamma + a[t] * a[t], 2)
     return Path(gaps, tuple(states))
 
 

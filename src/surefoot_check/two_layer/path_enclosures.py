@@ -31,6 +31,9 @@ from .block_enclosures import repeated, state_of
 from .path import Start, follow
 from .prescribed import BOUNDS, FACTOR, steps_of
 
+LARGEST_UNIT = 2.0**500
+"""Nothing is known in units beyond this, or below its reciprocal: some of their powers vanish or overflow."""
+
 
 def quantities_of(
     problem: LinearMapProblem, weights: Mapping[str, Array], quantities: Mapping[str, float]
@@ -61,7 +64,7 @@ def start_of(problem: Squared, weights: Mapping[str, Array], scale: float) -> St
     H, error = level.signed_gram(np.ascontiguousarray(X.T))
     found = witnesses(np.linalg.eigh, H)
     optimum = problem.optimum()
-    if found is None or not (0.0 < scale < math.inf and math.isfinite(optimum.error)):
+    if found is None or not math.isfinite(optimum.error):
         return None
     values, V = np.maximum(found[0], 0.0), level.witness(found[1])
     columns = level.operand(V)
@@ -70,6 +73,10 @@ def start_of(problem: Squared, weights: Mapping[str, Array], scale: float) -> St
     if not (defect < 0.5 and 0.0 < largest < math.inf):
         return None
     power = math.frexp(largest)[1]
+    with np.errstate(over="ignore", under="ignore"):
+        units = np.ldexp([2.0 * scale, 0.5 * scale * scale], power)
+    if not all(1.0 / LARGEST_UNIT < unit < LARGEST_UNIT for unit in (scale, *units)):
+        return None
     T, scaling_error = level.scaled_columns(V, values)
     spread = error + level.residual(H, T, columns.T) + 2.0 * scaling_error + defect * (2.0 + defect) * largest
     image, product_error = level.product(columns.T, optimum.value)
@@ -84,8 +91,8 @@ def start_of(problem: Squared, weights: Mapping[str, Array], scale: float) -> St
         map=size,
         kernel1=kernel1,
         kernel2=kernel2,
-        step_unit=math.ldexp(2.0 * scale, power),
-        gap_unit=up(math.ldexp(0.5 * scale * scale, power), 2),
+        step_unit=float(units[0]),
+        gap_unit=up(float(units[1]), 2),
     )
 
 
