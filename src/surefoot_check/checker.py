@@ -196,7 +196,10 @@ class _Run:
     @property
     def probability(self) -> float:
         """With which all bounds hold, at least: those of a theorem about steps at random are no claims about one run."""
-        certificates = [phase.certificate for phase in self.phases]
+        every = [phase.certificate for phase in self.phases]
+        certificates = [
+            each for each in every if each.quantities.keys() >= set(each.theorem.choices)
+        ]  # or it is rejected
         failing = sum(1.0 - float(each.theorem.probability(each.quantities)) for each in certificates)
         return max(0.0, 1.0 - failing)
 

@@ -279,8 +279,20 @@ def test_the_program_finds_the_width_of_the_page() -> None:
     assert found["audit violations"] == 0
 
 
+def test_the_verdicts_on_mini_batches_are_those_of_their_table() -> None:
+    counts, claims = page(NAMES[3])
+    assert [(row["Adam steps"], row["batch"]) for row in counts] == [
+        (str(q.step), str(q.batch)) for q in batches.QUESTIONS
+    ]
+    for row, asked in zip(counts, batches.QUESTIONS, strict=True):
+        assert shown(row["guaranteed"]) <= (asked.most or math.inf)
+        assert row["taken"] == row["guaranteed"] == "–" or shown(row["taken"]) <= shown(row["guaranteed"])
+        assert row["above the bound"] in ("–", "0") and row["left the ball"] in ("–", "0")
+    assert [claim[""] for claim in claims] == ["agrees"] * 4
+
+
 def test_minima_on_the_page_need_larger_gradients_than_are_reached() -> None:
-    found, claims = page(NAMES[3])
+    found, claims = page(NAMES[4])
     assert [row["objective"] for row in found] == [case.label for case in minima.CASES]
     for row in found:
         assert row["certified"] == row["checker"] == "3 of 3"

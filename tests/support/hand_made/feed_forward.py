@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import batches
 import numpy as np
 import torch
 from changes import bumped, edit, everywhere, faster, field, reevaluate, scaled
@@ -62,7 +63,13 @@ def _windows(path: Path) -> None:
     sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
 
 
+def _batches(path: Path) -> None:
+    net, loss = batches.drawn(nearly_fitted(4), 2)
+    sf.descend(net, loss, max_iterations=12, directory=path, progress=False)
+
+
 RUNS: dict[str, Callable[[Path], None]] = {
+    "batches": _batches,
     "windows": _windows,
     "kinked": _kinked,
     "smooth": _smooth,
@@ -240,7 +247,36 @@ OF_WINDOWS: dict[str, Change] = {
     "least singular value larger": reevaluate(sigma_min_J=1.0 + 1e-6),
     "norm smaller": reevaluate(norm_J=1.0 - 1e-6),
 }
+OF_BATCHES: dict[str, Change] = {
+    "larger batches": reevaluate({"batch": 2.0}),
+    "half a row in a batch": reevaluate({"batch": 0.75}),
+    "no row in a batch": field(("quantities", "batch"), (0.0).hex()),
+    "more rows in a batch than there are": reevaluate({"batch": 4.0}),
+    "a smaller chance": reevaluate({"delta": 0.5}),
+    "no chance": field(("quantities", "delta"), (0.0).hex()),
+    "a chance above 1": reevaluate({"delta": 20.0}),
+    "longer steps": reevaluate({"eta": 10.0}),
+    "shorter epochs": reevaluate({"epoch": 0.5}),
+    "the ball smaller": reevaluate({"ball": 0.9}),
+    "the ball of nearest fits smaller": reevaluate({"inner_ball": 0.9}),
+    "the ball of the fit smaller": reevaluate({"fit_ball": 0.4}),
+    "the ball much larger": reevaluate({"ball": 1e6}),
+    "least growth": reevaluate({"growth": 0.5}),
+    "gaps of the run claimed": lambda run: run.certificate.update(claims=["L1", "L2"]),
+    "the theorem of all rows": lambda run: run.certificate.update(theorem="feed-forward/local"),
+    **{
+        f"{name} {'larger' if sign > 0 else 'smaller'}": reevaluate(**{name: 1.0 + sign * 1e-6})
+        for sign, names in (
+            (1, ("sigma_min_J", "sigma_ball", "sigma_inner", "kink_margin")),
+            (-1, ("lipschitz_fit", "lipschitz_J", "lipschitz_batch", "norm_J_ball", "norm_batch", "second_moment")),
+        )
+        for name in names
+    },
+    "the Newton step shorter": reevaluate(newton_step=1.0 - 1e-6),
+    "equal rows": edit("problem.safetensors", "X", lambda X: X[[0, 0, 2, 3]]),
+}
 CASES: dict[str, dict[str, Change]] = {
+    "batches": OF_BATCHES,
     "windows": {
         **OF_WINDOWS,
         **OF_A_FIT,
