@@ -57,7 +57,7 @@ EARLY = (1e-5, 1e-6)
 LATE = 1.1
 """Multiple of the Chebyshev count beyond which that is tried."""
 FINAL = 2
-"""Candidates that are evaluated with spectral norms."""
+"""Candidates that are evaluated with spectral norms; three times as many where Frobenius norms reach ``TARGET`` with none."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,10 @@ def plan(start: Start) -> tuple[Array, Path]:
             ranked.append((_count(gaps), float(gaps.min()), candidate))
             effort, best = effort - used * used // 2, min(best, ranked[-1][0])
     ranked.sort(key=lambda it: it[:2])
-    finals = [(follow(start, candidate.steps), candidate.steps) for *_, candidate in ranked[:FINAL]]
+    finals = [
+        (follow(start, candidate.steps), candidate.steps)
+        for *_, candidate in ranked[: FINAL if best < math.inf else 3 * FINAL]
+    ]
     if not finals:
         return np.zeros(0), follow(start, np.zeros(0))
     path, steps = min(finals, key=lambda it: (_count(_relative(it[0])), _relative(it[0]).min()))
