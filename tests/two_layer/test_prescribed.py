@@ -166,6 +166,17 @@ def test_the_rule_takes_the_steps_and_then_those_that_are_repeated(engine: str) 
     assert audit.holds and len(audit.lines) == 3, str(audit)
 
 
+def test_other_rules_are_certified_by_the_theorem_of_their_own() -> None:
+    for rule in ("certified-bb", sf.steps.Polyak(), 0.001):
+        net, loss, _ = certified()
+        run = sf.descend(net, loss, rule, 5, progress=False)
+        assert run.certificate.theorem == ("two-layer/constant" if rule == 0.001 else "two-layer/drift")
+        assert run.certified == (not isinstance(rule, sf.steps.StepRule))
+    net, loss, certificate = certified()
+    run = sf.descend(net, loss, "certified-bb", 5, certificate=certificate, progress=False)
+    assert not run.certified and not run.audit().holds
+
+
 def loop(steps: list[float]) -> sf.Audit:
     """The audit of a loop of one's own."""
     net, loss, certificate = certified()

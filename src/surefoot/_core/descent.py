@@ -18,6 +18,7 @@ from .certificate import Certificate, digests, require_arrays
 from .engine import Engine
 from .interrupts import StopRequest
 from .io import RunDirectoryError, read_json, read_tensors, run_directory, write_atomic, write_json
+from .plans import PLANS
 from .progress import Update, progress_line
 from .recertification import Recertification
 from .registry import adopted, descendable
@@ -89,10 +90,17 @@ def _asked(system: AnyCertifiable, problem: Any, theorem: str | None, step: floa
 
 
 def certify_for(net: Any, loss: Any, theorem: str | None, steps: StepRule | str | float | None) -> Certificate:
-    """The certificate for a run with these steps: of a constant step of one's own, where the theorem may be asked about one."""
-    known = adopted(net, loss, theorem)[0].of_constant_steps()
+    """The certificate for a run with these steps: of a constant step of one's own, where the theorem may be asked about one; and
+    of the system's default theorem in place of one that prescribes other steps."""
+    system = adopted(net, loss, theorem)[0]
+    known = system.of_constant_steps()
     step = constant_of(steps) if theorem in known or (theorem is None and known) else None
-    return certify(net, loss, theorem, step=step)
+    certificate = certify(net, loss, theorem, step=step)
+    rule = steps.name if isinstance(steps, StepRule) else steps
+    prescribes = certificate.theorem in PLANS and bool(PLANS[certificate.theorem].theorem.sequences)
+    if theorem is None and prescribes and rule not in (None, certificate.rule):
+        return certify(net, loss, system.default_theorem)
+    return certificate
 
 
 def descend(
