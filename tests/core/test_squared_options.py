@@ -173,6 +173,23 @@ def test_an_intercept_keeps_the_differences_of_large_numbers() -> None:
     torch.testing.assert_close(merged.optimum, small.optimum, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("heavy", [0, 17])
+def test_an_intercept_keeps_light_rows_beside_a_heavy_one(heavy: int) -> None:
+    """The heavy row is the mean, up to a part of 1e-26: what it loses in rounding is not multiplied by its weight."""
+    weights = torch.ones(30, dtype=F64)
+    weights[heavy] = 1e28
+    W = normal(4, 2, seed=9)
+    expected = 0.5 * float((((X - X[heavy]) @ W - (Y - Y[heavy])) ** 2).sum())
+    shares = [(X[rows], Y[rows], weights[rows]) for rows in (slice(0, 9), slice(9, 20), slice(20, 30))]
+    merged = merge([triangle([share], intercept=True) for share in shares])
+    for loss in (
+        sf.SquaredLoss(X, Y, sample_weight=weights, intercept=True),
+        sf.SquaredLoss.from_blocks(shares, intercept=True),
+        sf.SquaredLoss.from_statistics(statistics_of(merged, reduction(0.0, None, True))),
+    ):
+        assert loss.value(W) == pytest.approx(expected, rel=1e-12)
+
+
 # -- what was dropped --------------------------------------------------------------------------------------------------
 
 

@@ -6,11 +6,14 @@ import copy
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from instances.arrays import normal, with_values
 
 import surefoot as sf
+from surefoot._two_layer.cycle_plan import Repeated
 from surefoot_check import Outcome, check
+from surefoot_check.two_layer.blocks import Cycle
 from surefoot_check.two_layer.prescribed import CYCLE, STEPS, step_at, steps_of
 
 THEOREM = "two-layer/prescribed"
@@ -85,3 +88,18 @@ def test_the_rule_follows_the_cycle_after_a_resumption(tmp_path: Path) -> None:
     sf.descend(net, loss, max_iterations=9, directory=tmp_path, **options)
     resumed = sf.descend(start(4.0), loss, max_iterations=14, directory=tmp_path, resume=True, **options)
     assert resumed.step_sizes == expected
+
+
+@pytest.mark.parametrize(
+    ("factor", "ratio", "count"),
+    [(0.5, 0.3, 2), (0.5, 0.25, 2), (0.5, 0.2, 4), (0.5, 0.01, 8), (1.0 - 1e-9, 0.25, 2), (1.0, 0.2, math.inf)],
+)
+def test_the_count_of_repetitions_is_found_at_once(factor: float, ratio: float, count: float) -> None:
+    """Of the parts 1 and .25 of the gap after the two steps of a repetition, …"""
+    repeated = Repeated(np.ones(2), Cycle(np.array([1.0, 1.0, 0.5]), factor))
+    assert repeated.count_to(ratio) == count
+
+
+def test_a_repetition_that_hardly_falls_has_a_count() -> None:
+    repeated = Repeated(np.ones(2), Cycle(np.array([1.0, 1.0, 0.5]), 1.0 - 1e-12))
+    assert repeated.count_to(0.01) == pytest.approx(math.log(25.0) / 1e-12, rel=1e-3)

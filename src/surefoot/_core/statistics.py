@@ -196,8 +196,8 @@ class Triangle:
     """Rows of [X Y] (N, n + m), each scaled by the root of its weight, by a factor F with FᵀF = [X Y]ᵀ[X Y].
 
     F (k, n + m) is upper triangular, or where N ≤ n those rows themselves: then there is nothing to compress. With an
-    intercept, F (k, 1 + n + m) is of [1 X Y], X and Y less their ``origin`` (n + m,), one of the rows, which keeps the
-    differences of large numbers exact and makes a constant column 0.
+    intercept, F (k, 1 + n + m) is of [1 X Y], X and Y less their ``origin`` (n + m,), one of the rows of largest weight, which
+    keeps the differences of large numbers exact and makes a constant column 0.
 
     Attributes:
         rows: N, those of positive weight.
@@ -232,13 +232,17 @@ def triangle(blocks: Iterable[Block], first_row: int = 0, intercept: bool = Fals
     """
     factor: Tensor | None = None
     origin: Tensor | None = None
+    heaviest = -1.0
     read = rows = n = 0
     for block in blocks:
         x, y, weights = _checked(block, first_row + read)
         read += x.shape[0]
         both = torch.cat([x.double(), y.double()], 1)
-        if origin is None and intercept:
-            origin = _origin(both, weights)
+        if intercept and len(both):
+            row, weight = _heaviest(both, weights)
+            if weight > heaviest:
+                factor = factor if factor is None or origin is None else _less(factor, row - origin)
+                origin, heaviest = row, weight
         both = _scaled(both, weights, origin)
         if factor is None:
             n = x.shape[1]
@@ -287,11 +291,11 @@ def one_for_each_row(weights: Tensor | np.ndarray, rows: int) -> None:
         )
 
 
-def _origin(both: Tensor, weights: Tensor | None) -> Tensor | None:
-    """The first row of positive weight, else the first."""
-    if not len(both):
-        return None
-    return both[0 if weights is None else int((weights > 0.0).to(torch.uint8).argmax())].clone()
+def _heaviest(both: Tensor, weights: Tensor | None) -> tuple[Tensor, float]:
+    """The first row of the largest weight, and that weight. As the origin it is 0 exactly: the rounding of its difference from
+    the mean, times the root of its weight, could exceed rows of small weight."""
+    place = 0 if weights is None else int(weights.argmax())
+    return both[place].clone(), 1.0 if weights is None else float(weights[place])
 
 
 def _scaled(both: Tensor, weights: Tensor | None, origin: Tensor | None) -> Tensor:
@@ -321,7 +325,8 @@ def merge(triangles: Sequence[Triangle]) -> Triangle:
         sizes = " and ".join(f"{n} + {m}" for n, m in sorted(shapes))
         raise ValueError(f"the shares have {sizes} columns of X and Y; all must have the same")
     rows, (n, _) = sum(t.rows for t in triangles), shapes.pop()
-    origin = next((t.origin for t in triangles if t.rows), None)
+    with_rows = [t for t in triangles if t.rows and t.origin is not None]
+    origin = max(with_rows, key=lambda t: float(t.factor[:, 0].norm())).origin if with_rows else None
     factor = torch.cat([_moved(t, origin) for t in triangles])
     leading = 0 if origin is None else 1
     return Triangle(_compressed(factor, rows, n + leading), rows, n, origin, sum(t.dropped for t in triangles))
@@ -331,8 +336,13 @@ def _moved(rows: Triangle, origin: Tensor | None) -> Tensor:
     """The factor of the rows less another origin."""
     if origin is None or rows.origin is None:
         return rows.factor
-    ones = rows.factor[:, :1]
-    return torch.cat([ones, rows.factor[:, 1:] + ones * (rows.origin - origin)], 1)
+    return _less(rows.factor, origin - rows.origin)
+
+
+def _less(factor: Tensor, move: Tensor) -> Tensor:
+    """The factor of [1 X Y] with X and Y less ``move``."""
+    ones = factor[:, :1]
+    return torch.cat([ones, factor[:, 1:] - ones * move], 1)
 
 
 def reduce_blocks(blocks: Iterable[Block], how: Reduction = PLAIN) -> LeastSquaresStatistics:

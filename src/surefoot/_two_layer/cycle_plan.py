@@ -18,6 +18,8 @@ SHARES = (0.25, 0.5, 1.0)
 """Lengths that are tried, as shares of the Chebyshev count."""
 ORDERS = 2
 """Orders that are tried of each length."""
+ROUNDING = 1e-12
+"""Of a part of the gap that just reaches a target."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,16 @@ class Repeated:
         """The guaranteed factor of ‖Λ^½e‖_F a step."""
         return self.guarantee.factor ** (1.0 / len(self.steps))
 
-    def count_to(self, ratio: float) -> int:
-        """Steps after which the gap is guaranteed to be at most this part of the first."""
-        parts = (self.guarantee.residuals[1:] / self.guarantee.residuals[0]) ** 2
-        needed = math.log(max(float(parts.min()), ratio) / ratio) / (-2.0 * math.log(self.guarantee.factor))
-        repetitions = math.ceil(needed)
-        reached = parts * self.guarantee.factor ** (2 * repetitions) <= ratio
-        return repetitions * len(parts) + (int(np.argmax(reached)) if reached.any() else len(parts)) + 1
+    def count_to(self, ratio: float) -> float:
+        """Steps after which the gap is guaranteed to be at most this part of the first; ``inf`` where no factor below 1 is left
+        in floats."""
+        parts, kept = (self.guarantee.residuals[1:] / self.guarantee.residuals[0]) ** 2, self.guarantee.factor**2
+        excess = math.log(parts.min() / ratio)
+        if excess > 0.0 and not kept < 1.0:
+            return math.inf
+        rounds = math.ceil(excess / -math.log(kept)) if excess > 0.0 else 0
+        reached = parts * kept**rounds <= ratio * (1.0 + ROUNDING)
+        return rounds * len(parts) + int(np.argmax(reached)) + 1
 
 
 def best_cycle(problem: Problem, state: State, relative_gap: float) -> Repeated | None:
