@@ -183,7 +183,9 @@ def test_an_accepted_run_that_diverged_says_where_its_proof_ends(tmp_path: Path)
     generator = torch.Generator().manual_seed(0)
     X, Y = (torch.randn(20, k, generator=generator, dtype=torch.float64) for k in (4, 2))
     net = sf.nn.TwoLayerLinear.gaussian(4, 2, 100, generator=generator)
-    run = sf.descend(net, sf.SquaredLoss(X, Y), 10.0, directory=tmp_path / "run", progress=False)
+    loss = sf.SquaredLoss(X, Y)
+    certificate = sf.certify(net, loss)  # of other steps
+    run = sf.descend(net, loss, 10.0, certificate=certificate, directory=tmp_path / "run", progress=False)
     assert run.certificate.holds and run.status is sf.RunStatus.DIVERGED
     report = check(tmp_path / "run")
     told = f"L2 speaks of no iteration after {run.final_iteration}; config.json, which is not checked, "
