@@ -135,7 +135,9 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained]):
         usual, why = self.usual(loss)
         if (theorem is sgd.THEOREM) != (usual is sgd.THEOREM):
             how = (
-                "mini-batches: sf.sgd.certify(net, X, Y, batch_size)" if theorem is sgd.THEOREM else "the full gradient"
+                "mini-batches: use sf.sgd.certify(net, X, Y, batch_size)"
+                if theorem is sgd.THEOREM
+                else "the full gradient"
             )
             raise ValueError(f"{theorem.id} is of {how}")
         if usual is minimum.THEOREM and theorem is not usual:

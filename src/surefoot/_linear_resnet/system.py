@@ -89,7 +89,9 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss], Stochastic[Lin
         of_batches = theorem.id == self.of_batches
         if of_batches != isinstance(loss, FittedLoss):
             how = (
-                "is of mini-batches: sf.sgd.certify(net, X, Y, batch_size)" if of_batches else "is of the full gradient"
+                "is of mini-batches: use sf.sgd.certify(net, X, Y, batch_size)"
+                if of_batches
+                else "is of the full gradient"
             )
             raise ValueError(f"{theorem.id} {how}")
         return theorem
