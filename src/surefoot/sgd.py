@@ -31,18 +31,18 @@ def certify(
 ) -> Certificate | SGDGuarantee:
     """What a theorem says of minibatch SGD on these weights and data. A hypothesis that fails is no error: the result says so.
 
-    ``linear-resnet/sgd-local`` speaks of weights near an exact fit. Its certificate is written, checked and audited like any
-    other; its bound holds for all iterations at once, with ``certificate.probability`` over the batches. Theorems 3.6 and 3.8 of
-    the linear ResNet paper (``linear-resnet/sgd``, the default of such networks, and ``/sgd-interpolation``) speak of zero
-    weights, and give an ``SGDGuarantee``, of which the checker proves nothing.
+    ``linear-resnet/sgd-local`` and ``feed-forward/sgd`` speak of weights near an exact fit. Their certificates are written,
+    checked and audited like any other; the bound holds for all iterations at once, with ``certificate.probability`` over the
+    batches. Theorems 3.6 and 3.8 of the linear ResNet paper (``linear-resnet/sgd``, the default of such networks, and
+    ``/sgd-interpolation``) speak of zero weights, and give an ``SGDGuarantee``, of which the checker proves nothing.
 
     Args:
         net: a network of float64 weights.
         X, Y: rows are samples, (N, d) and (N, k) or (N,); or X is a loss of ``sf`` that has them, and Y is left out.
         batch_size: B ≤ N; batches are drawn without replacement.
         theorem: an id; by default that of the network's system.
-        target: of ``linear-resnet/sgd-local`` the relative gap for which it should need the fewest iterations, 1e-7 by default;
-            of ``linear-resnet/sgd`` ε, an absolute gap.
+        target: near an exact fit the relative gap for which the fewest iterations should be needed, 1e-7 by default; of
+            ``linear-resnet/sgd`` ε, an absolute gap.
         delta: probability of failure: 0.01 by default, 0.1 for Theorems 3.6 (at most 1/6) and 3.8.
         iterations: of Theorem 3.8 alone: T, 10,000 by default.
 

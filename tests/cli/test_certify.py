@@ -167,7 +167,7 @@ def test_mapped_arrays(run, tmp_path: Path) -> None:
         (["--std", "-1"], "std is -1.0"),
         (["--start", "certifiable", "--std", "1"], "--std belongs to --start gaussian"),
         (["--moved", "0.1"], "--moved belongs to --start certifiable"),
-        (["--start", "certifiable", "--width", "2"], "width is 2; there are n + m = 5 orthonormal rows"),
+        (["--start", "certifiable", "--width", "2"], "width is 2; n + m = 5 orthonormal rows"),
         (["--loss", "softmax", "--rcond", "0.1"], "--rcond belongs to --loss squared"),
         (["--loss", "softmax", "--intercept"], "--intercept belongs to --loss squared"),
         (["--l2", "-1"], "l2 is -1.0"),

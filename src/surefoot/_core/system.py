@@ -300,6 +300,17 @@ class Stochastic(Descendable[Net, P]):
             TypeError, ValueError: bad data, or a loss that is not of this kind.
         """
 
+    def speaks_of(self, theorem: Theorem, draws: bool) -> None:
+        """Raise ``ValueError`` for a theorem on mini-batches where none are drawn, or on the full gradient where they are."""
+        of_batches = theorem.id == self.of_batches
+        if of_batches != draws:
+            of = (
+                "mini-batches: use sf.sgd.certify(net, X, Y, batch_size)"
+                if of_batches
+                else f"the full gradient: leave the batches out, or use {self.of_batches}, which chooses the step itself"
+            )
+            raise ValueError(f"{theorem.id} is of {of}")
+
 
 def _below(limit: float) -> str:
     """A number of four digits just below a positive one."""

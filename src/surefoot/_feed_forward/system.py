@@ -133,13 +133,7 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained]):
     def stands_for(self, theorem: Theorem, loss: Trained) -> Theorem:
         """Itself, where the loss is one that it speaks of."""
         usual, why = self.usual(loss)
-        if (theorem is sgd.THEOREM) != (usual is sgd.THEOREM):
-            how = (
-                "mini-batches: use sf.sgd.certify(net, X, Y, batch_size)"
-                if theorem is sgd.THEOREM
-                else "the full gradient"
-            )
-            raise ValueError(f"{theorem.id} is of {how}")
+        self.speaks_of(theorem, usual is sgd.THEOREM)
         if usual is minimum.THEOREM and theorem is not usual:
             raise ValueError(
                 f"{theorem.id} speaks of an exact fit, and {why}; leave theorem out for {usual.id}, or pass "

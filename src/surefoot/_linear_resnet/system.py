@@ -86,14 +86,7 @@ class LinearResNetSystem(Recordable[LinearResNet, LinearMapLoss], Stochastic[Lin
 
     def stands_for(self, theorem: Theorem, loss: LinearMapLoss) -> Theorem:
         """Itself, where batches are drawn and it speaks of them, or neither."""
-        of_batches = theorem.id == self.of_batches
-        if of_batches != isinstance(loss, FittedLoss):
-            how = (
-                "is of mini-batches: use sf.sgd.certify(net, X, Y, batch_size)"
-                if of_batches
-                else "is of the full gradient"
-            )
-            raise ValueError(f"{theorem.id} {how}")
+        self.speaks_of(theorem, isinstance(loss, FittedLoss))
         return theorem
 
     def measured(self, net: LinearResNet, loss: LinearMapLoss, theorem: Theorem) -> Measured:

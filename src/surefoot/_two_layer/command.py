@@ -83,7 +83,13 @@ class TwoLayer(LinearFit, Question):
     ] = None
     seed: Annotated[int, arg(metavar="INT")] = 0
     """Seed of the initial weights."""
-    theorem: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: two-layer/drift)")] = None
+    theorem: Annotated[
+        str | None,
+        arg(
+            metavar="NAME",
+            help_behavior_hint="(default: two-layer/drift; from certifiable weights two-layer/prescribed with --loss squared)",
+        ),
+    ] = None
     """Theorem to evaluate; `surefoot list` names them."""
 
     def build(self) -> Built:

@@ -117,7 +117,7 @@ class TwoLayerLinear(nn.Module):
             raise ValueError("pass scale or moved, not both")
         width = n + m if width is None else positive_integer("width", width)
         if width < n + m:
-            raise ValueError(f"width is {width}; there are n + m = {n + m} orthonormal rows from that width on")
+            raise ValueError(f"width is {width}; n + m = {n + m} orthonormal rows need a width of at least {n + m}")
         with _enough_memory(n + m, width):
             rows = start.orthonormal_rows(n + m, width, seed).to(problem.optimum.device)
 
