@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,6 +17,8 @@ from surefoot._core.status import RunStatus
 from surefoot._data.loading import load
 from surefoot._linear_resnet.network import LinearResNet
 from surefoot._linear_resnet.sgd import INTERPOLATION_ID, certify_sgd
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 from .result import Cell, Experiment, Finding, Progress, Table
 from .summaries import median
@@ -30,10 +34,11 @@ COLUMNS = ("theorem", "guaranteed", "taken", "guaranteed/taken", "bound kept", "
 
 @dataclass(frozen=True)
 class Case:
-    """One certificate and its runs; none where it does not hold."""
+    """One certificate, its runs, and whether the checker accepts it; no runs where it does not hold."""
 
     certificate: Certificate
     runs: list[Run]
+    accepted: bool
 
     @property
     def guaranteed(self) -> float | None:
@@ -85,7 +90,11 @@ def sgd_local(
         certificate = certify(net(), rows, targets, batch, DELTA, TARGET)
         seeds = range(seed, seed + repeats) if certificate.holds else ()
         runs = [descend(net(), rows, targets, batch, certificate, None, TARGET, s, None, False) for s in seeds]
-        return Case(certificate, runs)
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "run"
+            if runs:
+                descend(net(), rows, targets, batch, certificate, 1, 0.0, seed, path, False)
+            return Case(certificate, runs, bool(runs) and check(path).outcome is Outcome.ACCEPT)
 
     def paper(alpha: float) -> bool:
         start = LinearResNet.modified_identity(X.shape[1], 1, X.shape[1] + 1, depth, alpha)
@@ -146,6 +155,16 @@ def _findings(by_alpha: dict[float, Case], by_batch: dict[int, Case], every: lis
             f"{violations} violations in {runs} runs",
             violations == 0,
             "distance and gap of the first T iterates, the step, the batch size",
+        )
+    )
+    hold = [case for case in every if case.certificate.holds]
+    accepted = sum(case.accepted for case in hold)
+    found.append(
+        Finding(
+            "The checker accepts every certificate.",
+            f"{accepted} of {len(hold)}",
+            accepted == len(hold),
+            "At level fast, a run of one step.",
         )
     )
     return found
