@@ -6,7 +6,7 @@ Symbols: g = ∇ℓ(W), G1 = gW2, G2 = gᵀW1, B = gW2W2ᵀ + W1W1ᵀg, C = gW�
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -41,12 +41,13 @@ def squared_extremes(layer: Tensor) -> tuple[float, float]:
     return (float(s[-1]) ** 2 if layer.shape[0] <= layer.shape[1] else 0.0), float(s[0]) ** 2
 
 
-def _largest(first: Array, second: Array) -> tuple[float, float]:
-    """The largest eigenvalues of two symmetric matrices of one size, at least 0."""
-    pair = np.empty((2, *first.shape))
-    pair[0], pair[1] = first, second
-    high = np.linalg.eigvalsh(pair)[:, -1].tolist()
-    return max(high[0], 0.0), max(high[1], 0.0)
+def _extreme_eigenvalues(*matrices: Array) -> list[tuple[float, float]]:
+    """The least and the largest eigenvalue of symmetric matrices of one size."""
+    stacked = np.empty((len(matrices), *matrices[0].shape))  # np.stack without its overhead
+    for i, matrix in enumerate(matrices):
+        stacked[i] = matrix
+    values = np.linalg.eigvalsh(stacked)
+    return list(zip(values[:, 0].tolist(), values[:, -1].tolist(), strict=True))
 
 
 def _host(product: Any) -> Array:
@@ -224,7 +225,7 @@ class Iterate(Measurable):
         """The iterate that a step η leads to."""
         W1, W2 = self.W1 - eta * self._pop("G1"), self.W2 - eta * self._pop("G2")
         after = Iterate(self._of, W1, W2, self._exact, least=self.least)
-        if max(after.W.shape) > LARGE and "drift_per_step" in self.__dict__:  # else nothing was measured here
+        if not self._small and "drift_per_step" in self.__dict__:  # else nothing was measured here
             known = self.known
             if known is None or not self.bounded:
                 (low1, high1), (low2, high2) = self.layer1, self.layer2
@@ -315,31 +316,44 @@ class Iterate(Measurable):
         """Eigenvalues and vectors of the smaller of P11 and P22."""
         return np.linalg.eigh(self.P22 if len(self.W2) < len(self.W1) else self.P11)
 
-    @cached_property
-    def _steps(self) -> tuple[float, float]:
-        """‖G1‖² and ‖G2‖², from Grams of the smaller of n and m."""
+    def _step_grams(self) -> tuple[Array, Array]:
+        """Of the smaller of n and m rows, with the largest eigenvalues ‖G1‖² and ‖G2‖²."""
         g = self.gradient
         n, m = g.shape
         if n == m:
-            first, second = self.gP22 @ g.T, g.T @ self.P11g
-        else:
-            values, vectors = self._fewer
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
-            first, second = (
-                (root.T @ (g.T @ g) @ root, g.T @ self.P11g)
-                if n > m
-                else (
-                    self.gP22 @ g.T,
-                    root.T @ (g @ g.T) @ root,
-                )
-            )
-        return _largest(first, second)
+            return self.gP22 @ g.T, g.T @ self.P11g
+        values, vectors = self._fewer
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        if n > m:
+            return root.T @ (g.T @ g) @ root, g.T @ self.P11g
+        return self.gP22 @ g.T, root.T @ (g @ g.T) @ root
+
+    def _norm_grams(self) -> tuple[Array, Array]:
+        """The same with ‖g‖² and ‖W‖²."""
+        g, W = (self.gradient, self.W) if len(self.W1) >= len(self.W2) else (self.gradient.T, self.W.T)
+        return g.T @ g, W.T @ W
+
+    @property
+    def _small(self) -> bool:
+        return max(self.W.shape) <= LARGE
+
+    @cached_property
+    def _spectra(self) -> list[tuple[float, float]]:
+        """All that an iterate is asked for at small sizes in one call, whose overhead is as large as the work."""
+        layers = (self.P11, self.P22) if len(self.W1) == len(self.W2) else ()
+        return _extreme_eigenvalues(*self._step_grams(), *self._norm_grams(), *layers)
+
+    @cached_property
+    def _steps(self) -> tuple[float, float]:
+        """‖G1‖² and ‖G2‖²."""
+        found = self._spectra if self._small else _extreme_eigenvalues(*self._step_grams())
+        return max(found[0][1], 0.0), max(found[1][1], 0.0)
 
     @cached_property
     def _norms(self) -> tuple[float, float]:
         """‖g‖² and ‖W‖²."""
-        g, W = (self.gradient, self.W) if len(self.W1) >= len(self.W2) else (self.gradient.T, self.W.T)
-        return _largest(g.T @ g, W.T @ W)
+        found = self._spectra[2:] if self._small else _extreme_eigenvalues(*self._norm_grams())
+        return max(found[0][1], 0.0), max(found[1][1], 0.0)
 
     @cached_property
     def drift_per_step(self) -> float:
@@ -349,23 +363,31 @@ class Iterate(Measurable):
     @cached_property
     def layer1(self) -> tuple[float, float]:
         """σ²_min and σ²_max of W1."""
-        return self._extremes(self.W1, lambda: self.P11)
+        return self._extremes(0)
 
     @cached_property
     def layer2(self) -> tuple[float, float]:
         """σ²_min and σ²_max of W2."""
-        return self._extremes(self.W2, lambda: self.P22)
+        return self._extremes(1)
 
-    def _extremes(self, layer: Any, gram: Callable[[], Array]) -> tuple[float, float]:
+    def _extremes(self, index: int) -> tuple[float, float]:
+        layer = (self.W1, self.W2)[index]
         if not self._exact:
-            fewer = len(layer) < max(self.W.shape)
-            values = self._fewer[0] if fewer else np.linalg.eigvalsh(gram())
-            low, high = float(values[0]), float(values[-1])
+            low, high = self._gram_extremes(index)
             if len(layer) > layer.shape[1]:
                 return 0.0, max(high, 0.0)
             if low >= GRAM_LIMIT * high:
                 return max(low, 0.0), max(high, 0.0)
         return squared_extremes(torch.as_tensor(layer))
+
+    def _gram_extremes(self, index: int) -> tuple[float, float]:
+        n, m = self.W.shape
+        if n == m and self._small:
+            return self._spectra[4 + index]
+        if (n, m)[index] < max(n, m):
+            values = self._fewer[0]
+            return float(values[0]), float(values[-1])
+        return _extreme_eigenvalues(self.P22 if index else self.P11)[0]
 
     @property
     def sigma_min_squared(self) -> float:
