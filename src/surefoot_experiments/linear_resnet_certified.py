@@ -27,6 +27,7 @@ from .linear_resnet_instances import (
     reached,
     theorem_step,
 )
+from .linear_resnet_remarks import remarks_findings, widths_table
 from .result import Cell, Experiment, Finding, Progress, Table
 from .summaries import median
 
@@ -116,6 +117,8 @@ def certified(
     series: dict[str, _Series] = {}
     smallest: list[float] = []
     sufficient: list[float] = []
+    kappas: list[float] = []
+    distances: list[float] = []
     for kind in networks:
         progress(f"{kind.label}: {repeats} repeats")
         s = series.setdefault(kind.label, _Series())
@@ -125,6 +128,8 @@ def certified(
             if kind is networks[0]:
                 sufficient.append(sufficient_alpha(loss))
                 smallest.append(smallest_alpha(loss))
+                kappas.append(loss.smoothness / loss.strong_convexity)
+                distances.append(float(torch.linalg.matrix_norm(loss.optimum - torch.eye(d, dtype=torch.float64))))
             _one_repeat(s, kind.network(loss, generator), loss, limit)
     rows = tuple(_row(label, s, repeats) for label, s in series.items())
     columns = (
@@ -139,13 +144,14 @@ def certified(
         "audit violations",
     )
     table = Table("certified convergence", columns, rows)
+    widths = widths_table(kappas, sorted({kind.depth for kind in networks}), d)
     return Experiment(
         name="linear-resnet/certified",
         title="From which iteration on convergence is certified",
         reference=f"{PAPER}, Theorem 3.1, on the data of section 5",
-        tables=(table,),
+        tables=(table, widths),
         figures=(),
-        findings=_findings(table, series, smallest, sufficient),
+        findings=(*_findings(table, series, smallest, sufficient), *remarks_findings(widths, distances)),
         settings={
             **OPEN,
             "d = k": d,

@@ -21,8 +21,9 @@ from .two_layer_instances import (
     noisy_teacher,
     orthogonal,
 )
+from .two_layer_width_lemmas import lemmas_findings, lemmas_table
 from .two_layer_width_plots import draw_figure3, draw_figure4
-from .two_layer_width_runs import PLAIN, RELATIVE, RULES, conditioned, plain_descent
+from .two_layer_width_runs import DELTA, PLAIN, RELATIVE, RULES, conditioned, plain_descent
 from .two_layer_width_verdict import figure3_findings, figure4_findings
 
 
@@ -41,6 +42,7 @@ def figure3(
     """
     kappas: dict[tuple[float, int], list[float]] = {(p, h): [] for p in exponents for h in widths}
     ratios: dict[tuple[float, int], list[float]] = {key: [] for key in kappas}
+    lemmas: dict[tuple[float, int], list[dict[str, float]]] = {key: [] for key in kappas}
     parts = [
         Part(
             f"width {width}: repeat {repeat + 1} of {repeats}, {len(exponents)} exponents",
@@ -51,24 +53,27 @@ def figure3(
         for repeat in range(repeats)
     ]
     for part, result in zip(parts, kept_all(None, "", parts, conditioned, progress), strict=True):
-        for p, kappa, ratio in zip(exponents, result["kappas"], result["ratios"], strict=True):
-            kappas[p, part.arguments["width"]].append(kappa)
-            ratios[p, part.arguments["width"]].append(ratio)
+        for i, p in enumerate(exponents):
+            key = p, part.arguments["width"]
+            kappas[key].append(result["kappas"][i])
+            ratios[key].append(result["ratios"][i])
+            lemmas[key].append(result["lemmas"][i])
     rows = tuple((p, h, mean(kappas[p, h]), mean([k * k for k in kappas[p, h]]), mean(ratios[p, h])) for p, h in kappas)
     columns = ("p", "width", "kappa(T_0)", "s+/s-", "alpha1/alpha2")
     return Experiment(
         name="two-layer/fig3",
         title="Width and the conditioning of the initial weights",
         reference=f"{PAPER}, appendix G.1, Figure 3",
-        tables=(Table("conditioning", columns, rows),),
+        tables=(Table("conditioning", columns, rows), lemmas_table(lemmas)),
         figures=(Plot("fig3-conditioning.png", lambda: draw_figure3(kappas, ratios, list(exponents), list(widths))),),
-        findings=figure3_findings(kappas, ratios, list(exponents), list(widths)),
+        findings=(*figure3_findings(kappas, ratios, list(exponents), list(widths)), *lemmas_findings(lemmas)),
         settings={
             "n = m": n,
             "widths": list(widths),
             "p": list(exponents),
             "repeats": repeats,
             "theta and noise": "variance .1",
+            "bounds in probability": f"at delta = {DELTA:g}",
             "repeats use": "the same X, theta and noise at every width; every p scales the same draw",
         },
     )
