@@ -19,6 +19,7 @@ from surefoot_experiments import linear_resnet_sgd_local as sgd_local
 from surefoot_experiments import linear_resnet_training as training
 from surefoot_experiments import linear_resnet_training_runs as training_runs
 from surefoot_experiments.draws import repeat_generator
+from surefoot_experiments.linear_resnet_remarks import holds_at, radius, widths_table
 from surefoot_experiments.linear_resnet_training_verdict import SIMILAR
 from surefoot_experiments.result import Experiment
 
@@ -318,3 +319,13 @@ def test_guarantees_of_batches_are_near_what_runs_take() -> None:
     assert by_alpha.column("theorem") == ["S", "S'"] and equal.column("theorem") == ["S"]
     assert [most for most, said in zip((75, 50), by_alpha.column("guaranteed"), strict=True) if said > most] == []
     assert by_alpha.column("bound kept") == ["2 of 2"] * 2 and by_alpha.column("Theorem 3.8 holds")[0] is False
+
+
+def test_remark_3_2_is_the_condition_that_certificates_evaluate() -> None:
+    assert holds_at(0.99 * radius(), d=3, depth=2) and not holds_at(1.01 * radius(), d=3, depth=2)
+
+
+def test_widths_of_remark_3_5_by_hand(table: Experiment) -> None:
+    row = widths_table([2.0], [5], 3).records()[0]
+    assert list(row.values()) == [5, 2.0, 36.0, 18.0, 363.0, 363.0 / 36.0]
+    assert len(table.tables[1].rows) == 1 and table.findings[-2].agrees and table.findings[-1].agrees
