@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rigor.approximation import Approximation
+from ..rigor.approximation import Approximation, least_solution
 from ..rigor.balls import arb_matrix, ball, frobenius
 from ..rigor.bounds import Array, NotFiniteError, up, witnesses
 from ..rigor.gram import symmetric_extremes
@@ -106,23 +106,9 @@ class Measured:
 
     @cached_property
     def newton_step(self) -> float:
-        """Upper bound of ‖J⁺r‖; infinite where there is none.
-
-        With G = JJᵀ and any x, J⁺r = Jᵀx + J⁺(r - Gx), of norm at most √(xᵀGx) + ‖r - Gx‖/σ_n; x = 0 is one.
-        """
-        sigma, r, level = self.singular_values[0][0], self.residual, self.problem.level
-        if not sigma > 0.0:
-            return math.inf
-        column = Approximation(r.value.reshape(-1, 1), r.error)
-        least = up(r.norm() / sigma)
-        solved = witnesses(np.linalg.solve, self.gram.value, column.value)
-        if solved is None:
-            return least
-        x = Approximation(solved[0])
-        image = x.image(self.gram.value, 0.0, level, moved=self.gram.error)
-        square, error = level.product(x.value.T, image.value)
-        length = math.sqrt(max(0.0, up(float(square[0, 0]) + error + up(x.norm() * image.error), 3)))
-        return min(least, up(up(length) + (column - image).norm() / sigma, 3))
+        """Upper bound of ‖J⁺r‖; infinite where there is none."""
+        column = Approximation(self.residual.value.reshape(-1, 1), self.residual.error)
+        return least_solution(self.gram, column, self.singular_values[0][0], self.problem.level)
 
     @cached_property
     def bounds(self) -> list[LayerBounds]:

@@ -22,7 +22,7 @@ import numpy as np
 from ..arrays import FormatError
 from ..minibatch import on_published_balls
 from ..problems import Fitted
-from ..rigor.approximation import Approximation
+from ..rigor.approximation import Approximation, least_solution
 from ..rigor.batch_norms import largest_norm_square, second_moment
 from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_down, array_up, down, frobenius_upper, up, witnesses
 from ..rigor.gram import singular_extremes, symmetric_extremes
@@ -154,30 +154,20 @@ class Batches:
 
     @cached_property
     def newton_step(self) -> float:
-        """Upper bound of ‖J⁺r‖; infinite where there is none.
-
-        For any x, J⁺r = Jᵀx + J⁺(r - 𝒦x), of norm at most √(xᵀ𝒦x) + ‖r - 𝒦x‖/σ_0; x = 0 is one.
-        """
+        """Upper bound of ‖J⁺r‖; infinite where there is none."""
         sigma = self.least[0]
         if not sigma > 0.0:
             return math.inf
         shortest = up(math.sqrt(up(2.0 * self.gap)) / sigma, 2)
-        T, K = self.rows.triangle, self.kernel
-        if K is None:
+        if self.kernel is None:
             return shortest
+        T = self.rows.triangle
         apart = end_to_end(self.weights, self.level) - self.problem.optimum
         residual = apart.image(T, singular_extremes(T, self.level)[1][1], self.level)
         column = Approximation(np.ascontiguousarray(residual.value.T).reshape(-1, 1), residual.error)
-        solved = witnesses(np.linalg.solve, K.value, column.value)
-        if solved is None:
-            return shortest
-        x = Approximation(solved[0])
-        image = x.image(K.value, 0.0, self.level, moved=K.error)
-        square, error = self.level.product(np.ascontiguousarray(x.value.T), image.value)
-        length = up(math.sqrt(max(0.0, up(float(square[0, 0]) + error + up(x.norm() * image.error), 3))))
         # the least singular value for T is at least that for X̃ by √(1+‖F‖)
-        left = up((column - image).norm() / down(sigma * (1.0 - self.rows.off), 2))
-        return min(shortest, up(length + left))
+        of_triangle = down(sigma * (1.0 - self.rows.off), 2)
+        return min(shortest, least_solution(self.kernel, column, of_triangle, self.level))
 
     def of_batches(self, batch: int) -> tuple[float, float]:
         """Upper bounds of χ² and of min(ω_Q, χ²)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .bounds import ETA, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up
+from .bounds import ETA, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, up, witnesses
 from .intervals import Interval
 
 BELOW = 1.0 - 1e-13
@@ -69,3 +70,22 @@ class Approximation:
         rounding = up(UNIT_ROUNDOFF * frobenius_upper(value))
         tiny = ETA * value.size if underflow else 0.0
         return Approximation(value, up(up(error) + rounding + tiny, 2))
+
+
+def least_solution(gram: Approximation, right: Approximation, sigma: float, level: Level) -> float:
+    """Upper bound of ‖J⁺r‖, of JJᵀ (q, q), r (q, 1) and a lower bound of the least singular value of J; infinite where that is
+    not positive.
+
+    For any x, J⁺r = Jᵀx + J⁺(r - JJᵀx), of norm at most √(xᵀJJᵀx) + ‖r - JJᵀx‖/σ; x = 0 is one.
+    """
+    if not sigma > 0.0:
+        return math.inf
+    shortest = up(right.norm() / sigma)
+    solved = witnesses(np.linalg.solve, gram.value, right.value)
+    if solved is None:
+        return shortest
+    x = Approximation(solved[0])
+    image = x.image(gram.value, 0.0, level, moved=gram.error)
+    square, error = level.product(np.ascontiguousarray(x.value.T), image.value)
+    length = up(math.sqrt(max(0.0, up(float(square[0, 0]) + error + up(x.norm() * image.error), 3))))
+    return min(shortest, up(length + up((right - image).norm() / sigma)))
