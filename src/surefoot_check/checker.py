@@ -39,7 +39,7 @@ from .run_files import (
 from .statement import Inequality, Theorem
 from .system import System
 from .systems import with_modules
-from .text import counted, visible
+from .text import chance, counted, visible
 from .time_limit import TimeUp, time_limit
 from .verdict import Line, Outcome, Report, decision, digits
 
@@ -265,7 +265,7 @@ def _note_what_was_not_checked(
 def _note_what_chance_leaves_open(probability: float, report: Report) -> None:
     """The same of steps at random."""
     report.notes.append(
-        f"the bound holds with probability {probability:g} over the batches drawn, for all iterations at once: one run shows "
+        f"the bound holds with probability {chance(probability)} over the batches drawn, for all iterations at once: one run shows "
         "neither that it holds nor that it fails, so that neither L2 nor L3 is claimed"
     )
 

@@ -41,6 +41,8 @@ DIRECTIONS: dict[str, str] = {
 """Every base quantity and the direction in which its published value must err."""
 RADII = ("fit_ball", "ball", "inner_ball")
 """The published radii that these quantities depend on; all but the first three also on ``batch``."""
+UNSURE = 1.0 - 2.0**-53
+"""The largest number below 1."""
 MOST = 1.0 - 2.0**-20
 """c where it is larger: a bound then falls to almost nothing in a step."""
 BEFORE = "the Jacobian has full row rank: sigma_min(J) > 0", "a fit is near: 2 Lambda d <= sigma_min(J)"
@@ -80,8 +82,8 @@ class Minibatch(Theorem):
     choices = ("batch", "eta", "delta", "stay_delta", "growth", "fraction", "epoch", *RADII)
 
     def probability(self, q: Quantities) -> Number:
-        """1 - δ."""
-        return 1.0 - q["delta"]
+        """1 - δ, which is never certainty, however small δ is."""
+        return smaller(1.0 - q["delta"], UNSURE)
 
     def stays_surely(self, q: Quantities) -> bool:
         """Whether it is Theorem S, whose first ``epoch`` steps are bounded whatever the batches."""

@@ -16,6 +16,12 @@ def visible(text: str, limit: int = LONGEST) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
 
 
+def chance(probability: float) -> str:
+    """A probability in 6 digits, which near 1 is said by what is missing: "0.99", "1 - 1e-09"."""
+    said = f"{probability:g}"
+    return said if said != "1" or probability == 1.0 else f"1 - {1.0 - probability:.3g}"
+
+
 def counted(number: float, noun: str, several: str | None = None) -> str:
     """So many of them: "1 segment", "2 segments"; ``several`` where an s does not make the plural."""
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"

@@ -36,6 +36,16 @@ def certified(delta: float = 0.05) -> sf.Certificate:
     return certificate
 
 
+def test_however_small_delta_is_nothing_is_said_to_be_sure(tmp_path: Path) -> None:
+    certificate, (net, X, Y) = certified(1e-20), instance()
+    assert certificate.probability < 1.0 and "with probability 1 - 1.11e-16 over the batches" in str(certificate)
+    assert "with probability 1 - 1e-07 over the batches" in str(certified(1e-7))
+    sf.sgd.descend(net, X, Y, SIZE, certificate, 3, directory=tmp_path / "run")
+    report = check(tmp_path / "run")
+    assert report.outcome is Outcome.ACCEPT and not any(line.claim == "L2" for line in report.lines)
+    assert any("neither L2 nor L3" in note for note in report.notes)
+
+
 def test_a_run_is_accepted_and_the_checker_says_what_chance_leaves_open(tmp_path: Path) -> None:
     certificate, (net, X, Y) = certified(), instance()
     run = sf.sgd.descend(net, X, Y, SIZE, certificate, tolerance=1e-7, directory=tmp_path / "run")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from surefoot_check.text import visible
+from surefoot_check.text import chance, visible
 
 from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
@@ -218,7 +218,7 @@ def _guaranteed(certificate: Certificate) -> dict[str, str]:
     else:
         items["iterations"] = "no rate: only that the gap never grows"
     if certificate.probability < 1.0:
-        items["probability"] = f"{number(certificate.probability)} over the batches, for all iterations at once"
+        items["probability"] = f"{chance(certificate.probability)} over the batches, for all iterations at once"
     if certificate.radius is not None and certificate.theorem in words.points:
         items["nearby"] = (
             f"{words.points[certificate.theorem]} lies within {number(certificate.radius)} of these weights"

@@ -19,7 +19,7 @@ from surefoot_check.arrays import FormatError, TooLargeError, digest, parse_hex
 from surefoot_check.rigor.bounds import NotFiniteError
 from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem
-from surefoot_check.text import counted
+from surefoot_check.text import chance, counted
 
 from . import claims
 from .claims import Claim, Kind
@@ -322,8 +322,10 @@ class Certificate:
         if self.why:
             lines.insert(1, f"  this theorem, as {self.why}")
         if self.holds:
-            chance = f"with probability {self.probability:g} over the batches: " if self.probability < 1.0 else ""
-            lines.append(f"  {chance}{self._promise()}")
+            sure = self.probability == 1.0
+            lines.append(
+                f"  {'' if sure else f'with probability {chance(self.probability)} over the batches: '}{self._promise()}"
+            )
         if self.practical is False:
             lines.append(f"  {claims.VACUOUS}: {self.advice}" if self.advice else f"  {claims.VACUOUS}")
         if self.cut is not None:

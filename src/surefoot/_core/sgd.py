@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surefoot_check.text import chance
+
 from .audit import Audit, Check, Rows, audited, constant_step, each, line, noise
 from .certificate import Certificate
 from .descent import certify as certify_loss
@@ -185,7 +187,7 @@ def _sure(trace: Rows, q: Mapping[str, float], resolution: float) -> Iterator[Ch
 
 def _of_chance(trace: Rows, certificate: Certificate, resolution: float) -> str:
     """Whether the run kept the bound that holds with some probability."""
-    bound = f"the bound that holds with probability {certificate.probability:g} over the batches"
+    bound = f"the bound that holds with probability {chance(certificate.probability)} over the batches"
     allowed = ((int(row["iteration"]), row["gap"], noise(row["gap"], resolution)) for row in trace)
     above = [t for t, gap, rounding in allowed if not gap <= certificate.bound(t) + rounding]
     if not above:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from torch import nn
 
+from surefoot_check.text import chance
+
 from .._core.certificate import Certificate, digests
 from .._core.descent import certify
 from .._core.draws import drawing
@@ -154,7 +156,7 @@ def _guaranteed(certificate: Certificate) -> str:
         return f"{point} is guaranteed within {certificate.radius:.3g} of the weights"
     q = certificate.quantities
     return (
-        f"{point} is guaranteed with probability {certificate.probability:g}, by SGD with batches of {q['batch']:g} and the step "
+        f"{point} is guaranteed with probability {chance(certificate.probability)}, by SGD with batches of {q['batch']:g} and the step "
         f"{q['batch_step']:.3g} of the loss summed over a batch"
     )
 

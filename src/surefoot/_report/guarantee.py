@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from surefoot_check.text import chance
+
 from .._core.claims import PRACTICAL, Kind
 from .._core.recertification import Recertification
 from .._core.status import RunStatus
@@ -32,8 +34,8 @@ def _guaranteed(facts: Facts) -> Markup:
     run, phase = facts.run, facts.in_force[0]
     certificate = phase.certificate
     since = "Before the first step" if phase.iteration == 0 else f"At iteration {count(phase.iteration)}"
-    chance = certificate.probability
-    sure = "" if chance == 1.0 else f" with probability {number(chance)} over the batches"
+    probability = certificate.probability
+    sure = "" if probability == 1.0 else f" with probability {chance(probability)} over the batches"
     by = f"{since}, theorem {certificate.theorem} guarantees{sure} for {facts.words.subject} that"
     own = facts.reaches(phase)
     start = gap_of(certificate) if phase.iteration else facts.initial_gap

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from surefoot_check.arrays import digest
-from surefoot_check.text import counted
+from surefoot_check.text import chance, counted
 
 from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind
@@ -391,7 +391,7 @@ def _obeys(facts: Facts) -> str:
     probability = min(phase.certificate.probability for phase in facts.run.phases)
     if probability == 1.0:
         return f"{facts.words.method} obeys the bound"
-    return f"descent on batches that are drawn so obeys the bound with probability {number(probability)}"
+    return f"descent on batches that are drawn so obeys the bound with probability {chance(probability)}"
 
 
 def _check(facts: Facts) -> Markup:
