@@ -265,8 +265,8 @@ def _note_what_was_not_checked(
 def _note_what_chance_leaves_open(probability: float, report: Report) -> None:
     """The same of steps at random."""
     report.notes.append(
-        f"the bound holds with probability {chance(probability)} over the batches drawn, for all iterations at once: one run shows "
-        "neither that it holds nor that it fails, so that neither L2 nor L3 is claimed"
+        f"the bound holds with probability {chance(probability)} over the batches drawn, for all iterations at once: one run "
+        "shows neither that it holds nor that it fails, so that neither L2 nor L3 is claimed"
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 LONGEST = 1000
 """Characters of one text that are shown; names of arrays may have a million."""
+MANY = 10**18
+"""Numbers beyond it are said in three digits."""
 
 
 def visible(text: str, limit: int = LONGEST) -> str:
@@ -23,5 +25,6 @@ def chance(probability: float) -> str:
 
 
 def counted(number: float, noun: str, several: str | None = None) -> str:
-    """So many of them: "1 segment", "2 segments"; ``several`` where an s does not make the plural."""
-    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+    """So many of them: "1 segment", "2 segments", "1e+30 segments"; ``several`` where an s does not make the plural."""
+    many = f"{number:,}" if number < MANY else f"{number:.3g}"
+    return f"{many} {noun if number == 1 else several or f'{noun}s'}"

@@ -291,3 +291,8 @@ def test_the_guaranteed_iterations_are_those_of_the_certificate(system: str, goo
     said = {float(gap): int(count.replace(",", "")) for gap, count in re.findall(r"(\S+) within ([\d,]+)", line.detail)}
     counts = {target: certificate.iterations_to(target) for target in (1e-2, 1e-6, 1e-10)}
     assert said == {target: count for target, count in counts.items() if count < 1e15}
+
+
+def test_counts_of_no_practical_use_are_short() -> None:
+    assert counted(269_277_295_573_782_937, "iteration") == "269,277,295,573,782,937 iterations"
+    assert counted(934_880_797_841_407_852_538_807_451_648, "iteration") == "9.35e+29 iterations"

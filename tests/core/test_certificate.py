@@ -253,4 +253,5 @@ def test_bound_and_iterations_to() -> None:
 def test_a_target_that_underflows_is_never_reached() -> None:
     schedule = [Segment(0, None, 5e-324, 0.5)]
     assert iterations_to(schedule, 1e-3) == math.inf
+    assert iterations_to([Segment(0, None, 1.0, 5e-324)], 1e-3) == math.inf
     assert iterations_to([Segment(0, None, 0.0, 0.0)], 1e-3) == 0

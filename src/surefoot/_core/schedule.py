@@ -26,7 +26,8 @@ def iterations_to(schedule: Sequence[Segment], relative_gap: float) -> float:
         if segment.level <= target:
             return segment.start
         if segment.decrease > 0.0:
-            count = math.ceil((math.log(segment.level) - math.log(target) + 2e-12) / -math.log1p(-segment.decrease))
+            needed = (math.log(segment.level) - math.log(target) + 2e-12) / -math.log1p(-segment.decrease)
+            count = math.ceil(needed) if needed < math.inf else math.inf
             if segment.count is None or count <= segment.count:
                 return segment.start + count
     return math.inf

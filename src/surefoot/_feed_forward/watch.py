@@ -156,8 +156,8 @@ def _guaranteed(certificate: Certificate) -> str:
         return f"{point} is guaranteed within {certificate.radius:.3g} of the weights"
     q = certificate.quantities
     return (
-        f"{point} is guaranteed with probability {chance(certificate.probability)}, by SGD with batches of {q['batch']:g} and the step "
-        f"{q['batch_step']:.3g} of the loss summed over a batch"
+        f"{point} is guaranteed with probability {chance(certificate.probability)}, by SGD with batches of {q['batch']:g} "
+        f"and the step {q['batch_step']:.3g} of the loss summed over a batch"
     )
 
 
