@@ -214,6 +214,19 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
         assert check(tmp_path, level=level, replay=True).outcome is Outcome.ACCEPT
 
 
+def test_a_run_whose_sequence_ends_says_so() -> None:
+    """So near to where the recursion blows up no repetition contracts, and the sequence goes as far as its bound falls."""
+    loss = sf.SquaredLoss(normal(12, 4, seed=1) * torch.tensor([1.0, 2.0, 4.0, 8.0]), normal(12, 2, seed=2))
+    net = sf.nn.TwoLayerLinear.certifiable(loss, scale=1.1 * float(loss.optimum.norm()) ** 0.5)
+    certificate = sf.certify(net, loss, THEOREM)
+    first, cycled = steps_of(certificate.quantities)
+    assert certificate.holds and first and not cycled
+    run = sf.descend(net, loss, certificate=certificate, tolerance=0.0, progress=False)
+    assert run.step_sizes == first and run.gaps[-1] > 1e-6 * run.gaps[0]
+    assert run.status == "stalled" and "the rule has taken its last step" in run.status.text
+    assert run.audit().holds
+
+
 def test_every_family_is_accepted(tmp_path: Path) -> None:
     for name, build in prescribed_families().items():
         weights, loss = build()

@@ -34,7 +34,8 @@ class RunStatus(StrEnum):
             "running": "the run did not finish; resume it",
             "converged": "the gap reached the tolerance",
             "max_iterations": "the iteration limit came first; raise max_iterations or resume",
-            "stalled": "the gap is at the rounding level of float64 or no step lowers it; a smaller tolerance is out of reach",
+            "stalled": "the gap is at the rounding level of float64, or no step of the rule lowers it, or the rule has taken its "
+            "last step; a smaller tolerance is out of its reach",
             "diverged": "the gap grew without bound or became non-finite: the step is too large; use a certified rule",
             "collapsed": "every unit is 0 on every sample, so no gradient is left: use other weights if it was so at the start, "
             "a smaller step if not",
