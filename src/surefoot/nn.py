@@ -1,6 +1,6 @@
 """Networks with certificates."""
 
-from ._core.certificate import NotCertifiable
+from ._core.refusals import NotCertifiable
 from ._deconvolution.network import LearnedDeconvolution
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning

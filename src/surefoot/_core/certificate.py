@@ -8,15 +8,13 @@ import math
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from torch import Tensor
 
-from surefoot_check.arrays import FormatError, TooLargeError, digest, parse_hex
-from surefoot_check.rigor.bounds import NotFiniteError
+from surefoot_check.arrays import digest, parse_hex
 from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem
 from surefoot_check.text import chance, counted
@@ -24,17 +22,10 @@ from surefoot_check.text import chance, counted
 from . import claims
 from .claims import Claim, Kind
 from .plans import LIMIT, OWN_STEP, PLANS
+from .refusals import EXTREME, SCALE
 from .schedule import gap_at, iterations_to
 from .statistics import Cut
 from .validate import number, positive
-
-EXTREME = "the data or the weights are too large or too small"
-SCALE = "scale the data and the weights to order 1"
-SMALLER = "use fewer rows, or fewer and smaller layers"
-
-
-class NotCertifiable(ValueError):
-    """No scale of the weights makes the theorem hold; the message says why."""
 
 
 class CertificateStatus(StrEnum):
@@ -387,16 +378,6 @@ def publish(
         name: low * (1.0 - slack) if directions[name] == "lower" else high * (1.0 + slack)
         for name, (low, high) in enclosures.items()
     }
-
-
-@contextmanager
-def checkable(what: str, advice: str) -> Iterator[None]:
-    """What is beyond the checker's limits, or overflows on the way to a bound, is a ``ValueError`` that says what to do."""
-    try:
-        yield
-    except (FormatError, NotFiniteError, ArithmeticError) as error:
-        advice = SMALLER if isinstance(error, TooLargeError) else advice
-        raise ValueError(f"{what} out of the range of certificates: {error}; {advice}") from error
 
 
 def evaluate(theorem: Theorem, base: Mapping[str, float]) -> tuple[dict[str, float], list[Inequality], Schedule]:

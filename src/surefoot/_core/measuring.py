@@ -11,8 +11,9 @@ from surefoot_check.problems import P
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.system import System as Checked
 
-from .certificate import SCALE, checkable, publish
+from .certificate import publish
 from .losses import Loss
+from .refusals import SCALE, checkable
 from .small_losses import Array
 from .system import Measured
 
@@ -26,7 +27,7 @@ def stored(checked: Checked[P], loss: Loss, weights: Mapping[str, Tensor]) -> tu
         weights: the reduced ones.
 
     Raises:
-        FormatError: what the checker does not read; see ``certificate.checkable``.
+        FormatError: what the checker does not read; see ``refusals.checkable``.
     """
     arrays = {name: array.cpu().numpy() for name, array in loss.reduced.arrays().items()}
     problem = checked.enclosures.load_problem(loss.reduced.kind, arrays, FAST)

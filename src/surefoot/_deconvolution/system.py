@@ -21,8 +21,9 @@ from surefoot_check.rigor.bounds import up
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, Check, audited, noise
-from .._core.certificate import Certificate, checkable, publish
+from .._core.certificate import Certificate, publish
 from .._core.losses import Loss
+from .._core.refusals import checkable
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
 from .._core.validate import kind_of, positive

@@ -21,10 +21,11 @@ from surefoot_check.feed_forward.quantities import measured
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit, Rows
-from .._core.certificate import SCALE, Certificate, checkable
+from .._core.certificate import Certificate
 from .._core.draws import Drawing
 from .._core.losses import Loss, SquaredLoss
 from .._core.measuring import stored
+from .._core.refusals import SCALE, checkable
 from .._core.samples import SampleLoss, sample_loss
 from .._core.sgd import audit as audit_of_batches
 from .._core.system import Measured, Stochastic

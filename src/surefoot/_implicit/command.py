@@ -14,7 +14,7 @@ from .._cli.errors import NoCertificate
 from .._cli.options import certify_exits, train_exits
 from .._cli.screen import Screen, number
 from .._cli.training import Certifying, Training
-from .._core.certificate import NotCertifiable
+from .._core.refusals import NotCertifiable
 from .._core.run import Run
 from .._core.samples import SampleLoss
 from .command_samples import Drawn, load_samples, shown

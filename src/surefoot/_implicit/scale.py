@@ -13,8 +13,8 @@ from torch import Tensor
 from surefoot_check.implicit import spectral
 from surefoot_check.problems import Samples
 
-from .._core.certificate import NotCertifiable
 from .._core.losses import SCALE
+from .._core.refusals import NotCertifiable
 from .._core.samples import SampleLoss
 from .._core.schedule import iterations_to
 from .._core.validate import positive_integer

@@ -16,11 +16,12 @@ from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.statement import Theorem
 
 from .._core.audit import Audit
-from .._core.certificate import SCALE, Certificate, Condition, checkable
+from .._core.certificate import Certificate, Condition
 from .._core.losses import Loss
 from .._core.measuring import stored
 from .._core.plans import OWN_STEP
 from .._core.problems import loss_of
+from .._core.refusals import SCALE, checkable
 from .._core.samples import SampleLoss, sample_loss
 from .._core.system import Measured, Recordable
 from .._core.team import team

@@ -16,7 +16,8 @@ from surefoot_check.inverse import enclosures as rigorous
 from surefoot_check.inverse import interval as inverse_interval
 from surefoot_check.statement import Theorem
 
-from .._core.certificate import Condition, checkable, publish
+from .._core.certificate import Condition, publish
+from .._core.refusals import checkable
 from .._core.system import Certifiable, Measured
 from .._core.validate import network_weight
 from .._learning.directory import LOSSES_ONLY

@@ -17,12 +17,13 @@ from surefoot_check.statement import SLACK, Theorem
 
 from .._core.admission import least_admitting
 from .._core.audit import Audit
-from .._core.certificate import SCALE, Certificate, Condition, checkable, publish
+from .._core.certificate import Certificate, Condition, publish
 from .._core.conditioning import LARGE, conditioning
 from .._core.draws import Drawing
 from .._core.losses import LinearMapLoss, Loss, SquaredLoss
 from .._core.plans import OWN_STEP
 from .._core.problems import loss_of
+from .._core.refusals import SCALE, checkable
 from .._core.samples import sample_loss
 from .._core.sgd import audit as audit_of_batches
 from .._core.small_losses import Array

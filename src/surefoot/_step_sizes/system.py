@@ -25,8 +25,9 @@ from surefoot_check.step_sizes import rate as step_sizes_rate
 from surefoot_check.step_sizes.batches import LARGEST
 
 from .._core.audit import Audit, Check, Led, Lines, audited, never_increases, noise
-from .._core.certificate import Certificate, Condition, checkable, publish
+from .._core.certificate import Certificate, Condition, publish
 from .._core.losses import Loss
+from .._core.refusals import checkable
 from .._core.steps import StepRule
 from .._core.system import Descendable, Measured
 from .._core.validate import kind_of

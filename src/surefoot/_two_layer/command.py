@@ -15,8 +15,8 @@ from .._cli.errors import NoCertificate
 from .._cli.options import LinearFit, certify_exits, train_exits
 from .._cli.rows import load, rows_of, squared, table_facts
 from .._cli.training import Certifying, Training
-from .._core.certificate import NotCertifiable
 from .._core.losses import LinearMapLoss
+from .._core.refusals import NotCertifiable
 from .._core.softmax import SoftmaxRegression
 from .._report.wording import share
 from .command_ratings import RANK

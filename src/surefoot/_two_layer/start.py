@@ -9,8 +9,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .._core.certificate import Certificate, NotCertifiable
+from .._core.certificate import Certificate
 from .._core.losses import LinearMapLoss
+from .._core.refusals import NotCertifiable
 
 TARGET = 1e-10
 """Relative gap whose guaranteed count decides."""

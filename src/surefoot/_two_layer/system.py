@@ -15,12 +15,13 @@ from surefoot_check.two_layer.corrected import Corrected
 from surefoot_check.two_layer.prescribed import Prescribed
 
 from .._core.audit import Audit
-from .._core.certificate import SCALE, Certificate, CertificateStatus, checkable
+from .._core.certificate import Certificate, CertificateStatus
 from .._core.completion import MatrixCompletion
 from .._core.conditioning import LARGE, conditioning
 from .._core.losses import LinearMapLoss, Loss
 from .._core.measuring import measured, stored
 from .._core.problems import loss_of
+from .._core.refusals import SCALE, checkable
 from .._core.softmax import SoftmaxRegression
 from .._core.system import Measured, Recordable, linear_map, map_resolution
 from .._core.validate import network_weight

@@ -5,12 +5,13 @@ more, and only the program and reports need them. What proves a certificate is w
 """
 
 from .._core.audit import Audit, Check, Rows, audited, constant_step, each, never_increases, noise
-from .._core.certificate import Certificate, Condition, checkable, publish
+from .._core.certificate import Certificate, Condition, publish
 from .._core.engine import Engine, Iterate, Weights, WeightsEngine, WeightsIterate
 from .._core.losses import LinearMapLoss, Loss
 from .._core.measuring import measured, stored
 from .._core.plans import Plan
 from .._core.problems import loss_of
+from .._core.refusals import checkable
 from .._core.samples import SampleLoss, sample_loss
 from .._core.status import RunStatus
 from .._core.steps import SHARED_RULES, StepRule
