@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from added_content import absurd_choices
@@ -37,6 +38,10 @@ RUNS = {
     **{family: tuple(SYSTEMS) for family in (*REFUSED, *IGNORED) if family not in OF_PHASES},
 }
 """The runs that a family adds to."""
+OF_FILES = ("more_fields", "more_inputs", "odd_headers", "read_files", "odd_checkpoints", *IGNORED)
+"""Families of what is read in the same way for every system."""
+FEW = ("two-layer", "step-sizes", "inverse")
+"""Systems whose checks are quick; the slow tests add such things to the runs of the others, too."""
 AT_LEAST = 300
 """Cases of each system that has iterates."""
 THEOREMS_OF_RUNS = (
@@ -102,9 +107,13 @@ def reports(family: Family, name: str, runs: GetRuns, folder: Path) -> list[tupl
     return judged
 
 
-def pairs(families: Mapping[str, Family]) -> list[tuple[str, str]]:
+def pairs(families: Mapping[str, Family]) -> list[Any]:
     """Every family with every run that it adds to."""
-    return [(name, family) for family in families for name in RUNS[family]]
+    return [
+        pytest.param(name, family, marks=pytest.mark.slow if family in OF_FILES and name not in FEW else ())
+        for family in families
+        for name in RUNS[family]
+    ]
 
 
 @pytest.mark.parametrize(("name", "family"), pairs(REFUSED))

@@ -60,7 +60,10 @@ def test_inputs_are_a_function_of_their_seed(good_files: Callable[[str], Files])
     assert len({json.dumps(made.how) for made in first}) > 10
 
 
-@pytest.mark.parametrize("system", MEASURE)
+@pytest.mark.parametrize(
+    "system",
+    [pytest.param(s, marks=() if s in ("two-layer", "linear-resnet") else pytest.mark.slow) for s in MEASURE],
+)
 def test_the_harness_takes_every_change_back(system: str, good_files: Callable[[str], Files], tmp_path: Path) -> None:
     files = good_files(system)
     harness, unchanged = Harness(tmp_path, {system: files}), Input(system, {}, "nothing", False)

@@ -108,7 +108,13 @@ def test_bounds_of_the_gap_contain_it(system: str, level: enclosed.Level) -> Non
 
 
 @pytest.mark.parametrize(
-    "theorem", ["two-layer/drift", "linear-resnet/local", "feed-forward/local", "feed-forward/minimum"]
+    "theorem",
+    [
+        "two-layer/drift",
+        "linear-resnet/local",
+        "feed-forward/local",
+        pytest.param("feed-forward/minimum", marks=pytest.mark.slow),
+    ],
 )
 def test_methods_for_large_arrays(theorem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds by Cholesky factorisations, and the imbalance from one Gram matrix, on the same small arrays."""
