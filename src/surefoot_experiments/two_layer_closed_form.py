@@ -6,15 +6,13 @@ import math
 from collections.abc import Sequence
 
 from surefoot._two_layer.closed_form import closed_form
+from surefoot._two_layer.prescribed_plan import LONGER, TARGET
 from surefoot._two_layer.sequences import calm_orders, chebyshev_count
 
 from .result import Experiment, Finding, Progress, Table
 
-TARGET = 1e-10
 CONDITIONS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 """κ = K/μ."""
-LONGER = 1.6
-"""The longest sequence, as a multiple of the Chebyshev count."""
 LENGTHS = 24
 """About so many lengths are tried."""
 

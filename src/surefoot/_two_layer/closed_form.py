@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot_check.two_layer.blocks import DENSITY, Suprema, suprema
+from surefoot_check.two_layer.blocks import DENSITY, Suprema, nodes, share, suprema
 
 from .sequences import Array
 
@@ -50,9 +50,8 @@ def _taken(tau: Array, kappa: float) -> float:
     """c, the largest |1 - P_t| for t ≤ T."""
     T = len(tau)
     M = DENSITY * (T + 1)
-    x = 0.5 * (kappa + 1.0) + 0.5 * (kappa - 1.0) * np.cos(np.pi * (np.arange(M) + 0.5) / M)
-    largest = np.abs(1.0 - np.cumprod(1.0 - tau[:, None] * x, axis=0)).max(axis=1)
-    return float((largest / np.cos(np.pi * np.arange(1, T + 1) / (2 * M))).max())
+    largest = np.abs(1.0 - np.cumprod(1.0 - tau[:, None] * nodes(1.0, kappa, M), axis=0)).max(axis=1)
+    return float((largest / share(np.arange(1.0, T + 1.0), M)).max())
 
 
 def _constants(tau: Array, sup: Suprema, c: float, theta: float) -> ClosedForm:

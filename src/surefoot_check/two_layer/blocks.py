@@ -112,7 +112,7 @@ def suprema(tau: Array, low: float, high: float) -> Suprema:
     (Ehlich and Zeller 1964); that of √x|Q| is the root of the one of xQ²."""
     T = len(tau)
     M = DENSITY * (T + 1)
-    x = 0.5 * (low + high) + 0.5 * (high - low) * np.cos(np.pi * (np.arange(M) + 0.5) / M)
+    x = nodes(low, high, M)
     error = (
         64.0 * UNIT_ROUNDOFF
     )  # of x beside ``high``, and of a factor beside 1 + τx: cos is within 16, few operations follow
@@ -125,13 +125,18 @@ def suprema(tau: Array, low: float, high: float) -> Suprema:
             Q[:t] += TINY  # for what underflows
         here, d = Q[: t + 1], degree[T - t :]
         weighted = x * here
-        plain[t, : t + 1] = here.max(axis=1) / _share(d, M)
-        linear[t, : t + 1] = weighted.max(axis=1) / _share(d + 1, M)
-        root[t, : t + 1] = np.sqrt(((weighted * here).max(axis=1) + TINY) / _share(2 * d + 1, M))
+        plain[t, : t + 1] = here.max(axis=1) / share(d, M)
+        linear[t, : t + 1] = weighted.max(axis=1) / share(d + 1, M)
+        root[t, : t + 1] = np.sqrt(((weighted * here).max(axis=1) + TINY) / share(2 * d + 1, M))
     return Suprema(*(np.tril(array_up(values, 3 * T + 64)) for values in (plain, root, linear)))
 
 
-def _share(degree: Array, M: int) -> Array:
+def nodes(low: float, high: float, M: int) -> Array:
+    """M Chebyshev points of [low, high]."""
+    return 0.5 * (low + high) + 0.5 * (high - low) * np.cos(np.pi * (np.arange(M) + 0.5) / M)
+
+
+def share(degree: Array, M: int) -> Array:
     """cos(πd/2M), within 16 units of roundoff."""
     return np.cos(np.pi * degree / (2 * M))
 
