@@ -9,6 +9,8 @@ from torch import Tensor
 _OUTWARD = 1.0 + 2.0**-48
 # A norm is accumulated in single precision where that cannot cost more than this, relatively.
 _LOOSE = 2.0**-10
+# Multiplications up to which the products of a residual in double precision are split (those of 160 rows).
+SHARP = 4_096_000
 
 
 def up(x: Tensor) -> Tensor:
@@ -65,13 +67,57 @@ def spectral(A: Tensor) -> Tensor:
     return torch.fmin(total, up(up(squared).sqrt()))
 
 
-def defect(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    """An upper bound of ‖C − AB‖_F, rounding included. Products of float32 matrices are formed in float64."""
+def residual(C: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """R near C − AB, in float64 or complex128, and an upper bound of ‖R − (C − AB)‖_F, rounding included.
+
+    Products of float32 matrices are formed in float64, where γ(‖C‖ + ‖A‖‖B‖) is far below what float32 can resolve. Products
+    of float64 ones would drown a residual of rounding size in γ. Up to ``SHARP`` multiplications a matrix they are split
+    (Ozaki, Ogita, Oishi, Rump, Numer. Algorithms 59, 2012): A = A_1 + A_2 where row i of A_1 holds integer multiples, at most
+    2^β, of a power of two g_i, and so B = B_1 + B_2 by columns with h_j. Every term of (A_1B_1)_ij is a multiple of g_ih_j, and
+    any sum of some of them is at most k2^2β ≤ 2^53 times that: A_1B_1 is exact, whatever the order of summation, with or without
+    fused multiplications. The rest, A_1B_2 + A_2B, is smaller by 2^−β, and so is its rounding error. This takes three products.
+    """
     wide = torch.complex128 if A.is_complex() else torch.float64
-    C, A, B = C.to(wide), A.to(wide), B.to(wide)
-    gamma = product_rounding(A.shape[-1], wide)
-    lost = C.shape[-2] * C.shape[-1] * A.shape[-1] * torch.finfo(wide).tiny
-    return up(frobenius(C - A @ B) + gamma * (frobenius(C) + frobenius(A) * frobenius(B)) + lost)
+    length = A.shape[-1]
+    # what underflows: at most the smallest normal number for every multiplication and addition
+    lost = 8.0 * C.shape[-2] * C.shape[-1] * (length + 1) * torch.finfo(wide).tiny
+    if A.dtype != wide or not 0 < C.shape[-2] * C.shape[-1] * length <= SHARP:
+        C, A, B = C.to(wide), A.to(wide), B.to(wide)
+        gamma = product_rounding(length, wide)
+        return C - A @ B, up(gamma * (frobenius(C) + frobenius(A) * frobenius(B)) + lost)
+    high_A, low_A = _split(A, -1, length)
+    high_B, low_B = _split(B, -2, length)
+    # the size of the rest: two products of small norm, added and subtracted
+    rest = high_A @ low_B + low_A @ B
+    head = C - high_A @ high_B
+    R = head - rest
+    gamma = product_rounding(2 * length + 3, wide)
+    terms = frobenius(high_A) * frobenius(low_B) + frobenius(low_A) * frobenius(B)
+    return R, up(gamma * (frobenius(head) + terms + frobenius(R)) + lost)
+
+
+def _split(A: Tensor, dim: int, length: int) -> tuple[Tensor, Tensor]:
+    """A = high + low, exactly, in float64: along ``dim`` high consists of multiples g·j, |j| ≤ 2^β, of a power of two g.
+
+    2^β is such that sums of ``length`` products of two such numbers j are at most 2^53; for complex numbers also those of a
+    product by three real ones, (a + b)(c + d) − ac − bd, of which there are no more than eight terms each.
+    """
+    terms = max(length, 1) * (8 if A.is_complex() else 1)
+    bits = (53 - (terms - 1).bit_length()) // 2
+    parts, dims = (torch.view_as_real(A.resolve_conj()), (dim - 1, -1)) if A.is_complex() else (A, dim)
+    largest = parts.abs().amax(dims, keepdim=True)
+    exponent = torch.where(largest > 0, largest, 1.0).log2().floor() + 1.0
+    # both the power and its reciprocal are normal; where that cuts, the bound of ``residual`` is only less sharp
+    scale = torch.exp2((bits - exponent).clamp(-1000.0, 1000.0))
+    high = (parts * scale).round() * scale.reciprocal()
+    low = parts - high
+    return (torch.view_as_complex(high), torch.view_as_complex(low)) if A.is_complex() else (high, low)
+
+
+def defect(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """An upper bound of ‖C − AB‖_F, rounding included; see ``residual``."""
+    R, error = residual(C, A, B)
+    return up(frobenius(R) + error)
 
 
 def pinv_error(size: Tensor, rho: Tensor, tau: Tensor) -> Tensor:
