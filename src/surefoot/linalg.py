@@ -5,6 +5,7 @@ from ._linalg.info import Info, Method, Status
 from ._linalg.inverse import inv, inv_ex
 from ._linalg.pinv import pinv, pinv_ex
 from ._linalg.polar import Polar, polar, polar_ex
+from ._linalg.solve import solve, solve_ex
 from ._linalg.svd import SVD, svd, svd_ex
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "pinv_ex",
     "polar",
     "polar_ex",
+    "solve",
+    "solve_ex",
     "svd",
     "svd_ex",
 ]

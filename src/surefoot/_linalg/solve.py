@@ -1,0 +1,293 @@
+"""``solve`` and ``solve_ex``: linear systems with a square matrix.
+
+With an approximate inverse R and ρ ≥ ‖I − RA‖, ρ < 1, every X has ‖X − A⁻¹B‖_F ≤ ‖R(B − AX)‖_F/(1 − ρ): R(B − AX) = RA(A⁻¹B − X)
+and ‖(RA)⁻¹‖ ≤ 1/(1 − ρ). The residual is formed in twice the precision, so that the bound is close to the error.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+
+from . import norms
+from .arguments import compute_dtype, matrix_argument, power_of_two_scale
+from .info import Info, Method, Status
+from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
+
+# plain integers: Dynamo takes the comparison of a tensor with an enum member for a constant
+_OK, _SINGULAR, _NON_FINITE = int(Status.OK), int(Status.SINGULAR), int(Status.NON_FINITE)
+_INACCURATE, _OUT_OF_RANGE = int(Status.INACCURATE), int(Status.OUT_OF_RANGE)
+# ‖I − RA‖ to which a product of working precision is enough: the bound is then within twice the best.
+_ENOUGH = 0.5
+
+
+@own_precision
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with AX = B, or XA = B for ``left=False``: ``torch.linalg.solve``, also for float16 and bfloat16 (computed in float32).
+
+    The value is torch's, and nothing is checked beyond what torch checks: NaN or infinite entries give such a result. The
+    gradient is gB = A⁻ᴴgX, gA = −gB Xᴴ, to any order.
+
+    Args:
+        A: (..., n, n).
+        B: (..., n, k), for ``left=False`` (..., k, n), or a vector: (n,), or of the shape of A without its last size. Batch
+            dimensions broadcast. Of the dtype of A.
+
+    Raises:
+        torch.linalg.LinAlgError: A is exactly singular; the message names the matrix (``solve_ex`` does not raise).
+        TypeError: a dtype is not supported, or A and B have different ones.
+        ValueError: A is not square, or B does not fit.
+    """
+    B, vector = right_side(matrix_argument(A, square=True), B, left)
+    wide = compute_dtype(A.dtype)
+    work = A.to(wide)
+    if may_branch(work):
+        try:
+            X = torch.linalg.solve(work, B.to(wide), left=left)
+        except LinAlgError as error:
+            raise LinAlgError(_singular(work)) from error
+    else:
+        X = torch.linalg.solve(work, B.to(wide), left=left)
+    return (X.squeeze(-1) if vector else X).to(A.dtype)
+
+
+@own_precision
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True) -> tuple[Tensor, Info]:
+    """``solve`` with an ``Info``, and without exceptions for the values of A and B: a bad matrix spoils no other.
+
+    A system without a value (``Status.SINGULAR``, ``NON_FINITE``) is NaN, with gradient 0. In ``info``, over the batch of X:
+    ``residual`` = ‖B − AX‖_F/‖B‖_F; ``error_bound`` ≥ ‖X − A⁻¹B‖_F, rounding included (this module's docstring), infinite
+    with status ``INACCURATE`` where ρ < 1 is not certain, and ``INACCURATE`` also where it exceeds ‖X‖_F; ``condition`` =
+    ‖A‖_F‖R‖_F/(1 − ρ), above ‖A‖‖A⁻¹‖.
+
+    Args, TypeError and ValueError as for ``solve``.
+    """
+    B, vector = right_side(matrix_argument(A, square=True), B, left)
+    wide = compute_dtype(A.dtype)
+    work, right = A.to(wide), B.to(wide)
+    if not left:
+        work, right = work.mT, right.mT
+    batch = torch.broadcast_shapes(work.shape[:-2], right.shape[:-2])
+    work, right = work.expand(*batch, *work.shape[-2:]), right.expand(*batch, *right.shape[-2:])
+    X, status, residual, bound, condition = _solution(work, right)
+    value = (X if left else X.mT).to(A.dtype)
+    status, bound = _rounded(value if left else value.mT, X, status, bound)
+    whole = torch.zeros_like(status)
+    info = Info(
+        status=status,
+        rank=torch.where((status == _SINGULAR) | (status == _NON_FINITE), 0, A.shape[-1]),
+        iterations=whole,
+        residual=residual,
+        error_bound=bound,
+        condition=condition,
+        method_code=torch.where(status == _NON_FINITE, int(Method.NONE), int(Method.LU)),
+    )
+    return (value.squeeze(-1) if vector else value), info
+
+
+def right_side(A: Tensor, B: Any, left: bool = True) -> tuple[Tensor, bool]:
+    """B as a matrix, and whether it was a vector by the rule of torch.linalg.solve; an error if it does not fit A."""
+    if not isinstance(B, Tensor):
+        raise TypeError(f"B must be a torch.Tensor, not {type(B).__name__}: convert it with torch.as_tensor")
+    if B.dtype != A.dtype:
+        raise TypeError(f"A has dtype {A.dtype} but B has {B.dtype}: convert one of them")
+    if B.device != A.device:
+        raise ValueError(f"A is on {A.device} but B on {B.device}: move one of them")
+    vector = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape == A.shape[:-1])
+    if vector and not left:
+        raise ValueError(
+            f"B has shape {tuple(B.shape)} and left is False: a row vector must be a matrix (..., 1, n), B.unsqueeze(-2)"
+        )
+    matrix = matrix_argument(B.unsqueeze(-1) if vector else B, "B")
+    rows = matrix.shape[-2 if left else -1]
+    if rows != A.shape[-2]:
+        raise ValueError(
+            f"A has shape {tuple(A.shape)} and B {tuple(B.shape)}: B must be {'(..., m, k)' if left else '(..., k, m)'} "
+            "with m rows of A, or a vector of the shape of A without its last size"
+        )
+    try:
+        torch.broadcast_shapes(A.shape[:-2], matrix.shape[:-2])
+    except RuntimeError as error:
+        raise ValueError(
+            f"the batch dimensions of A {tuple(A.shape[:-2])} and of B {tuple(matrix.shape[:-2])} do not broadcast"
+        ) from error
+    return matrix, vector
+
+
+def _singular(A: Tensor) -> str:
+    code = torch.linalg.lu_factor_ex(A.detach())[2]
+    index = code.nonzero()[0].tolist() if code.ndim else []
+    where = f" matrix {index} of A" if index else " A"
+    return (
+        f"solve:{where} is exactly singular, so that not every B has a solution; lstsq gives the one of least residual and "
+        "least norm, and solve_ex returns the other matrices of a batch"
+    )
+
+
+def _rounded(value: Tensor, X: Tensor, status: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+    """Status and bound of the value that is returned, which may have been rounded to half precision."""
+    value, X = value.detach(), X.detach()
+    if value.dtype == X.dtype:
+        return status, bound
+    lost = (status == _OK) & ~value.isfinite().all(-1).all(-1)
+    status = torch.where(lost, _OUT_OF_RANGE, status)
+    change = norms.frobenius(value.double() - X.double())
+    return status, torch.where(lost, torch.inf, norms.up(bound + change))
+
+
+def unexpanded(A: Tensor) -> Tensor:
+    """A with each batch dimension along which it only repeats itself reduced to size 1."""
+    for dim in range(A.ndim - 2):
+        if A.stride(dim) == 0 and A.shape[dim] > 1:
+            A = A.narrow(dim, 0, 1)
+    return A
+
+
+def compute(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """X, status, residual, error bound and condition of AX = B, A (..., n, n), B (..., n, k) with the same batch dimensions."""
+    batch = B.shape[:-2]
+    A, B = unexpanded(A.resolve_conj()), unexpanded(B.resolve_conj())
+    if math.prod(batch) * A.shape[-1] == 0:
+        zero = B.new_zeros(batch, dtype=torch.float64)
+        return B.new_zeros((*batch, *B.shape[-2:])), zero.long(), zero, zero.clone(), zero.clone()
+    finite_A, finite_B = (M.isfinite().all(-1).all(-1) for M in (A, B))
+    scale_A, scale_B = (power_of_two_scale(M, always=False) for M in (A, B))
+    scaled_A, scaled_B = (M if s is None else M * s for M, s in ((A, scale_A), (B, scale_B)))
+    LU, pivots, code = torch.linalg.lu_factor_ex(scaled_A)
+    X = torch.linalg.lu_solve(LU, pivots, scaled_B)
+    R = torch.linalg.lu_solve(LU, pivots, torch.eye(A.shape[-1], dtype=A.dtype, device=A.device).expand_as(A))
+    rho = _inverse_defect(R, scaled_A)
+    residual, bound = _error(scaled_A, scaled_B, X, R, rho)
+    room = (1.0 - rho).clamp(min=0.0) * (1.0 - 2.0**-48)
+    condition = norms.up(norms.frobenius(scaled_A) * norms.frobenius(R) / room)
+    X, bound = _unscaled(X, bound, scale_A, scale_B)
+
+    singular = (code != 0).expand(batch)
+    bad = ~(finite_A & finite_B)
+    size = torch.linalg.vector_norm(X, dim=(-2, -1)).double()
+    status = torch.where(bound <= size * (1.0 + 2.0**-20), _OK, _INACCURATE)
+    status = torch.where(X.isfinite().all(-1).all(-1), status, _OUT_OF_RANGE)
+    status = torch.where(bad, _NON_FINITE, torch.where(singular, _SINGULAR, status))
+    absent = bad | singular
+    bound, residual, condition = (
+        torch.where(~absent & value.isfinite(), value, torch.inf) for value in (bound, residual, condition)
+    )
+    return X.masked_fill(absent[..., None, None], torch.nan), status, residual, bound, condition
+
+
+def _inverse_defect(R: Tensor, A: Tensor) -> Tensor:
+    """An upper bound of ‖I − RA‖_F, over the batch; in working precision where that is enough."""
+    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    if A.dtype in (torch.float64, torch.complex128):
+        return norms.defect(identity, R, A)
+    gamma = norms.product_rounding(A.shape[-1], A.dtype)
+    rounding = gamma * (norms.frobenius(identity) + norms.frobenius(R) * norms.frobenius(A))
+    lost = A.shape[-1] ** 3 * torch.finfo(A.dtype).tiny
+    rho = norms.up(norms.frobenius(identity - R @ A) + rounding + lost)
+    doubtful = ~(rho <= _ENOUGH)
+    if bool(doubtful.any()):
+        rho[doubtful] = norms.defect(identity, R[doubtful], A[doubtful])
+    return rho
+
+
+def _error(A: Tensor, B: Tensor, X: Tensor, R: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
+    """‖B − AX‖_F/‖B‖_F, and an upper bound of ‖X − A⁻¹B‖_F."""
+    wide = torch.complex128 if A.is_complex() else torch.float64
+    A, B, X, R = (M.to(wide) for M in (A, B, X, R))
+    gamma = norms.product_rounding(A.shape[-1], wide)
+    r = B - A @ X
+    size_A, size_B, size_X, size_R, size_r = (norms.frobenius(M) for M in (A, B, X, R, r))
+    # a product that underflows loses at most the smallest normal number
+    lost = (size_X > 0) * (A.shape[-1] * X.shape[-2] * X.shape[-1] * torch.finfo(wide).tiny)
+    uncertain = norms.up(gamma * norms.up(size_A * size_X + size_B) + lost)
+    correction = norms.frobenius(R @ r) + norms.up(size_R * norms.up(uncertain + gamma * size_r))
+    room = (1.0 - rho) * (1.0 - 2.0**-48)
+    bound = torch.where(room > 0, norms.up(norms.up(correction) / torch.where(room > 0, room, 1.0)), torch.inf)
+    return torch.where(size_r > 0, size_r / size_B, 0.0), bound
+
+
+def _unscaled(X: Tensor, bound: Tensor, scale_A: Tensor | None, scale_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """X = A⁻¹B and its bound from those of the scaled matrices; entries that underflow lose the smallest normal number."""
+    if scale_A is None and scale_B is None:
+        return X, bound
+    wide = torch.complex128 if X.is_complex() else torch.float64
+    result, lost = X.to(wide), X.shape[-2] * X.shape[-1] * torch.finfo(X.dtype).tiny
+    for scale in (scale_A, None if scale_B is None else scale_B.double().reciprocal()):
+        if scale is not None:
+            result, bound = result * scale.double(), bound * scale.double()[..., 0, 0]
+    return result.to(X.dtype), norms.up(bound + lost)
+
+
+@torch.library.custom_op("surefoot::solve", mutates_args=())
+def _kernel(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return tuple(output.contiguous() for output in compute(A, B))  # type: ignore[return-value]
+
+
+@_kernel.register_fake
+def _(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    batch = B.shape[:-2]
+    numbers = [B.new_empty(batch, dtype=torch.float64) for _ in range(3)]
+    return B.new_empty(B.shape), B.new_empty(batch, dtype=torch.int64), *numbers  # type: ignore[return-value]
+
+
+class _CompiledSolution(torch.autograd.Function):
+    """The kernel with its derivative: X of A and B; the other outputs are not differentiable."""
+
+    @staticmethod
+    def forward(A: Tensor, B: Tensor) -> Any:
+        return (compute if plain_eager(A) and plain_eager(B) else _kernel)(A, B)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        saved = *inputs, output[0], output[1]
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        if grads[0] is None:
+            return None, None
+        A, _, X, status = ctx.saved_tensors
+        absent = _absent(status)
+        gB = torch.linalg.solve_ex(_regular(A, absent).mH, grads[0].masked_fill(absent, 0))[0]
+        return (-gB @ X.masked_fill(absent, 0).mH if ctx.needs_input_grad[0] else None), gB
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return batch_first(_solution, info, in_dims, args)
+
+
+class _Solution(_CompiledSolution):
+    """The same with forward-mode derivatives."""
+
+    @staticmethod
+    @own_precision
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        refuse_nested_forward("solve_ex")
+        A, B, X, status = ctx.saved_tensors
+        dA, dB = tangents
+        absent = _absent(status)
+        right = torch.zeros_like(B) if dB is None else dB.masked_fill(absent, 0)
+        if dA is not None:
+            right = right - dA.masked_fill(absent, 0) @ X.masked_fill(absent, 0)
+        return torch.linalg.solve_ex(_regular(A, absent), right)[0], None, None, None, None
+
+
+def _absent(status: Tensor) -> Tensor:
+    """Which systems have no value, over (..., 1, 1)."""
+    return ((status == _SINGULAR) | (status == _NON_FINITE) | (status == _OUT_OF_RANGE))[..., None, None]
+
+
+def _regular(A: Tensor, absent: Tensor) -> Tensor:
+    """A with the identity in place of the matrices of systems without a value."""
+    return torch.where(absent, torch.eye(A.shape[-1], dtype=A.dtype, device=A.device), A)
+
+
+def _solution(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return apply(_Solution, _CompiledSolution, A, B)
