@@ -180,14 +180,12 @@ def compute(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tenso
 
 
 def _inverse_defect(R: Tensor, A: Tensor) -> Tensor:
-    """An upper bound of ‖I − RA‖_F, over the batch; in working precision where that is enough."""
-    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    if A.dtype in (torch.float64, torch.complex128):
-        return norms.defect(identity, R, A)
-    gamma = norms.product_rounding(A.shape[-1], A.dtype)
+    """An upper bound of ‖I − RA‖_F, over the batch; from one product of working precision where that is enough."""
+    n = A.shape[-1]
+    identity = torch.eye(n, dtype=A.dtype, device=A.device)
+    gamma = norms.product_rounding(n, A.dtype)
     rounding = gamma * (norms.frobenius(identity) + norms.frobenius(R) * norms.frobenius(A))
-    lost = A.shape[-1] ** 3 * torch.finfo(A.dtype).tiny
-    rho = norms.up(norms.frobenius(identity - R @ A) + rounding + lost)
+    rho = norms.up(norms.frobenius(identity - R @ A) + rounding + n**3 * torch.finfo(A.dtype).tiny)
     doubtful = ~(rho <= _ENOUGH)
     if bool(doubtful.any()):
         rho[doubtful] = norms.defect(identity, R[doubtful], A[doubtful])
@@ -196,18 +194,14 @@ def _inverse_defect(R: Tensor, A: Tensor) -> Tensor:
 
 def _error(A: Tensor, B: Tensor, X: Tensor, R: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
     """‖B − AX‖_F/‖B‖_F, and an upper bound of ‖X − A⁻¹B‖_F."""
-    wide = torch.complex128 if A.is_complex() else torch.float64
-    A, B, X, R = (M.to(wide) for M in (A, B, X, R))
-    gamma = norms.product_rounding(A.shape[-1], wide)
-    r = B - A @ X
-    size_A, size_B, size_X, size_R, size_r = (norms.frobenius(M) for M in (A, B, X, R, r))
-    # a product that underflows loses at most the smallest normal number
-    lost = (size_X > 0) * (A.shape[-1] * X.shape[-2] * X.shape[-1] * torch.finfo(wide).tiny)
-    uncertain = norms.up(gamma * norms.up(size_A * size_X + size_B) + lost)
-    correction = norms.frobenius(R @ r) + norms.up(size_R * norms.up(uncertain + gamma * size_r))
+    r, uncertain = norms.residual(B, A, X)
+    size, gamma = norms.frobenius(r), norms.product_rounding(A.shape[-1], r.dtype)
+    # the products of a solution 0 are exact
+    uncertain = torch.where(norms.frobenius(X) > 0, uncertain, 0.0)
+    correction = norms.frobenius(R.to(r.dtype) @ r) + norms.up(norms.frobenius(R) * norms.up(uncertain + gamma * size))
     room = (1.0 - rho) * (1.0 - 2.0**-48)
     bound = torch.where(room > 0, norms.up(norms.up(correction) / torch.where(room > 0, room, 1.0)), torch.inf)
-    return torch.where(size_r > 0, size_r / size_B, 0.0), bound
+    return torch.where(size > 0, size / norms.frobenius(B), 0.0), bound
 
 
 def _unscaled(X: Tensor, bound: Tensor, scale_A: Tensor | None, scale_B: Tensor | None) -> tuple[Tensor, Tensor]:
