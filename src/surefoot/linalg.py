@@ -3,6 +3,18 @@
 from ._linalg.cayley import cayley, cayley_ex
 from ._linalg.info import Info, Method, Status
 from ._linalg.inverse import inv, inv_ex
+from ._linalg.matrix_function import (
+    expm,
+    expm_ex,
+    inv_sqrt,
+    inv_sqrt_ex,
+    logm,
+    logm_ex,
+    matrix_function,
+    matrix_function_ex,
+    sqrtm,
+    sqrtm_ex,
+)
 from ._linalg.pinv import pinv, pinv_ex
 from ._linalg.polar import Polar, polar, polar_ex
 from ._linalg.solve import solve, solve_ex
@@ -16,14 +28,24 @@ __all__ = [
     "Status",
     "cayley",
     "cayley_ex",
+    "expm",
+    "expm_ex",
     "inv",
     "inv_ex",
+    "inv_sqrt",
+    "inv_sqrt_ex",
+    "logm",
+    "logm_ex",
+    "matrix_function",
+    "matrix_function_ex",
     "pinv",
     "pinv_ex",
     "polar",
     "polar_ex",
     "solve",
     "solve_ex",
+    "sqrtm",
+    "sqrtm_ex",
     "svd",
     "svd_ex",
 ]

@@ -19,6 +19,7 @@ class Status(IntEnum):
     INACCURATE = 4
     NOT_CONVERGED = 5
     OUT_OF_RANGE = 6
+    OUTSIDE_DOMAIN = 7
 
     @property
     def text(self) -> str:
@@ -33,6 +34,8 @@ class Status(IntEnum):
             "NOT_CONVERGED": "the iteration limit came before the residual reached rounding level; raise max_iterations, or use "
             "method='auto'",
             "OUT_OF_RANGE": "the value overflows this precision although the input is finite; scale the input or use float64",
+            "OUTSIDE_DOMAIN": "an eigenvalue lies where the function is not defined, so that the value is NaN; shift the matrix, or check "
+            "that it is definite",
         }[self.name]
 
 

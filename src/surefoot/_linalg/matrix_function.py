@@ -1,0 +1,249 @@
+"""Functions of Hermitian matrices by their eigenvalues: value, two derivatives that are exact at ties, and an error bound.
+
+**Error bound.** Let F = Q·diag(f(x))·Qᴴ be computed, δ ≥ ‖A − Q·diag(x)·Qᴴ‖_F measured, and η ≥ ‖QᴴQ − I‖_F. The polar factor W of Q
+is at most η from it, so Â = W·diag(x)·Wᴴ is within Δ = δ + 3η·max|x| of A (for η ≤ 1). By Weyl, the eigenvalues of
+both lie in [min x − Δ, max x + Δ]; with L ≥ |f′| there, ‖f(A) − f(Â)‖_F ≤ LΔ: in the two eigenbases the difference has the entries f[x_i,
+y_j]·(A − Â)_ij. What is left is ‖F − Q·diag(f(x))·Qᴴ‖_F, measured, 3η·max|f(x)|, and four units of rounding of each f(x). The
+f of this module's names have a monotone f′, so that L is its value at an end; of f that a caller gives nothing is known, and
+the bound is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+
+from . import norms
+from .arguments import compute_dtype, hermitian_part, matrix_argument
+from .divided_differences import Custom, Elementwise, Exp, InverseSqrt, Log, Map, Sqrt
+from .info import Info, Method, Status
+from .operator import may_branch, own_precision, plain_eager
+from .spectral import extremes, refuse_non_finite
+from .spectral_operator import spectral_operator
+
+
+def matrix_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
+    """f(A) = Q·diag(f(x))·Qᴴ of Hermitian A = Q·diag(x)·Qᴴ, with derivatives that do not see ties.
+
+    The first two derivatives in A exist in forward and reverse mode wherever f has them, at equal and nearly equal eigenvalues too.
+    Tensors that f closes over get their gradient, once. An infinite derivative of f (√ at 0) counts as 0.
+
+    Args:
+        A: (..., n, n); the lower triangle is read, and the gradient is Hermitian, as in torch.linalg.eigh. float16 and
+            bfloat16 are computed in float32.
+        f: maps real tensors of any shape to real ones, entry by entry. It must not bend within √ε of its argument.
+        df: its derivative, likewise; found by automatic differentiation if it is not given. Second derivatives differentiate it.
+
+    Returns:
+        (..., n, n), Hermitian to rounding.
+
+    Raises:
+        TypeError, ValueError: A is no batch of square floating-point matrices, or f and df are no such functions.
+        torch.linalg.LinAlgError: an entry of A is infinite or NaN, or f is not finite at an eigenvalue (``matrix_function_ex``
+            does not raise; nor is anything raised where a transform hides the values: the value is NaN then).
+
+    Source:
+        Higham, Functions of Matrices (2008), theorem 3.11 (Daleckii and Krein); ``spectral_operator`` has the formulas.
+    """
+    return _plain("matrix_function", A, Custom(f, df))
+
+
+def matrix_function_ex(A: Tensor, f: Map, df: Map | None = None) -> tuple[Tensor, Info]:
+    """``matrix_function`` with a record of each matrix; one without a value is NaN, has gradient 0 and does not fail the others.
+
+    ``residual`` is an upper bound of ‖A − Q·diag(x)·Qᴴ‖_F, ``rank`` the number of eigenvalues beyond n·ε·max|x|, ``condition``
+    that of f at A, max|f[x_i, x_j]|·‖A‖_F/‖f(A)‖_F. ``error_bound`` is infinite: of f nothing is known.
+
+    Raises:
+        TypeError, ValueError: as ``matrix_function``.
+    """
+    return _evaluate(A, Custom(f, df))
+
+
+def sqrtm(A: Tensor) -> Tensor:
+    """A^½ of Hermitian positive semidefinite A (..., n, n); derivatives, dtypes and errors as ``matrix_function``.
+
+    Eigenvalues down to −n·ε·max|x| are taken for 0. A singular A has a root without a derivative (``sqrtm_ex`` says so); the
+    gradient is that along changes that keep the rank.
+
+    Raises:
+        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for negative eigenvalues too.
+    """
+    return _plain("sqrtm", A, Sqrt())
+
+
+def sqrtm_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``sqrtm`` with a record of each matrix, as ``matrix_function_ex``; ``error_bound`` bounds ‖F − A^½‖_F (this module's docstring)."""
+    return _evaluate(A, Sqrt())
+
+
+def inv_sqrt(A: Tensor) -> Tensor:
+    """A^−½ of Hermitian positive definite A (..., n, n); derivatives, dtypes and errors as ``matrix_function``.
+
+    Raises:
+        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for eigenvalues that are not positive too.
+    """
+    return _plain("inv_sqrt", A, InverseSqrt())
+
+
+def inv_sqrt_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``inv_sqrt`` with a record of each matrix, as ``sqrtm_ex``; ``INACCURATE`` where the least eigenvalue is not certainly positive."""
+    return _evaluate(A, InverseSqrt())
+
+
+def logm(A: Tensor) -> Tensor:
+    """log A of Hermitian positive definite A (..., n, n); derivatives, dtypes and errors as ``matrix_function``.
+
+    Raises:
+        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for eigenvalues that are not positive too.
+    """
+    return _plain("logm", A, Log())
+
+
+def logm_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``logm`` with a record of each matrix, as ``sqrtm_ex``; ``INACCURATE`` where the least eigenvalue is not certainly positive."""
+    return _evaluate(A, Log())
+
+
+def expm(A: Tensor) -> Tensor:
+    """eᴬ of Hermitian A (..., n, n); derivatives, dtypes and errors as ``matrix_function``. torch.linalg.matrix_exp takes any A.
+
+    Raises:
+        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last where eᴬ overflows too.
+    """
+    return _plain("expm", A, Exp())
+
+
+def expm_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``expm`` with a record of each matrix, as ``sqrtm_ex``; ``OUT_OF_RANGE`` where eᴬ overflows."""
+    return _evaluate(A, Exp())
+
+
+class _Decomposed(NamedTuple):
+    """Hermitian A = Q·diag(x)·Qᴴ and what f makes of it; all but A without derivatives in A."""
+
+    A: Tensor
+    finite: Tensor
+    """where A is (...)"""
+    x: Tensor
+    Q: Tensor
+    values: Tensor
+    """f(x), NaN throughout a matrix where one is not finite"""
+    rank: Tensor
+    """how many eigenvalues exceed the tolerance (...)"""
+
+
+def _decompose(A: Tensor, f: Elementwise) -> _Decomposed:
+    matrix = hermitian_part(matrix_argument(A, square=True).to(compute_dtype(A.dtype)))
+    fixed = matrix.detach()
+    finite = fixed.isfinite().flatten(-2).all(-1)
+    x, Q = torch.linalg.eigh(fixed.masked_fill(~finite[..., None, None], 0))
+    tolerance = _tolerance(x)
+    if isinstance(f, Sqrt):
+        x = x.masked_fill((x < 0) & (x >= -tolerance), 0)
+    values = f.value(x)
+    defined = finite & values.detach().isfinite().all(-1)
+    values = values.masked_fill(~defined.unsqueeze(-1), torch.nan)
+    return _Decomposed(matrix, finite, x, Q, values, (x.abs() > tolerance).sum(-1))
+
+
+def _tolerance(x: Tensor) -> Tensor:
+    """n·ε·max|x| (..., 1)."""
+    largest, _ = extremes(x.abs())
+    return (x.shape[-1] * torch.finfo(x.dtype).eps * largest).unsqueeze(-1)
+
+
+def _table(f: Elementwise, parts: _Decomposed) -> Tensor:
+    """f[x_i, x_j], 0 where it does not exist; for the root, eigenvalues that are 0 to rounding are 0."""
+    x = parts.x
+    if isinstance(f, Sqrt):
+        x = x.masked_fill(x <= _tolerance(x), 0)
+    table = f.first(x, x)
+    return table.masked_fill(~table.isfinite() | parts.values.isnan()[..., :1, None], 0)
+
+
+def _value(f: Elementwise, parts: _Decomposed, table: Tensor | None) -> Tensor:
+    A, x, Q, values = parts.A, parts.x, parts.Q, parts.values
+    if plain_eager(A) and not (torch.is_grad_enabled() and (A.requires_grad or values.requires_grad)):
+        return (Q * values.unsqueeze(-2)) @ Q.mH
+    return spectral_operator(A, Q, x, None, values, _table(f, parts) if table is None else table, f)
+
+
+@own_precision
+def _plain(name: str, A: Tensor, f: Elementwise) -> Tensor:
+    parts = _decompose(A, f)
+    lost = parts.values.isnan().any(-1)
+    if may_branch(lost) and bool(lost.any()):
+        refuse_non_finite(A, "eigenvalues", f"{name}_ex")
+        index = tuple(lost.nonzero()[0].tolist())
+        place = f"A[{', '.join(map(str, index))}]" if index else "A"
+        x = parts.x[index]
+        worst = x[~f.value(x).isfinite()][0]
+        raise LinAlgError(
+            f"{name}: {place} has the eigenvalue {worst:.6g}, where the function is not finite: shift or scale the matrix, or "
+            f"use {name}_ex, which marks such matrices and returns the others"
+        )
+    return _value(f, parts, None).to(A.dtype)
+
+
+@own_precision
+def _evaluate(A: Tensor, f: Elementwise) -> tuple[Tensor, Info]:
+    parts = _decompose(A, f)
+    table = _table(f, parts)
+    value = _value(f, parts, table).to(A.dtype)
+    return value, _describe(f, parts, table.detach(), value.detach())
+
+
+def _describe(f: Elementwise, parts: _Decomposed, table: Tensor, value: Tensor) -> Info:
+    wide = torch.complex128 if value.is_complex() else torch.float64
+    A, Q = parts.A.detach().to(wide), parts.Q.to(wide)
+    x, values, F = parts.x.double(), parts.values.detach().double(), value.to(wide)
+    n = A.shape[-1]
+    largest, _ = extremes(x.abs())
+    greatest, _ = extremes(values.abs())
+    eta = norms.defect(torch.eye(n, dtype=wide, device=A.device), Q.mH, Q)
+    # the columns of Q·diag(x) are rounded, and no longer than √(1 + η)
+    rounding = 2.0**-52 * math.sqrt(n) * (1 + eta)
+    residual = norms.up(norms.defect(A, Q * x.unsqueeze(-2), Q.mH) + rounding * largest)
+    change = norms.up(residual + 3 * eta * largest)
+    low, high = _ends(x)
+    slope = f.steepest(low - change, high + change)
+    units = 4 * torch.finfo(parts.x.dtype).eps
+    bound = norms.up(
+        slope * change
+        + norms.defect(F, Q * values.unsqueeze(-2), Q.mH)
+        + (rounding + 3 * eta + units * math.sqrt(n) * (1 + eta)) * greatest
+    )
+    bound = torch.where((eta <= 1) & bound.isfinite(), bound, torch.inf)
+    size = torch.linalg.vector_norm(values, dim=-1)
+    condition = extremes(table.double().abs().flatten(-2))[0] * torch.linalg.vector_norm(x, dim=-1) / size
+    return Info(
+        status=_status(f, parts, F, bound),
+        rank=torch.where(parts.finite, parts.rank, 0),
+        iterations=torch.zeros_like(parts.rank),
+        residual=torch.where(parts.finite, residual, torch.inf),
+        error_bound=bound,
+        condition=condition.nan_to_num(nan=torch.inf, posinf=torch.inf),
+        method_code=torch.where(parts.finite, int(Method.EIGH), int(Method.NONE)),
+    )
+
+
+def _ends(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the largest eigenvalue; 0 without any."""
+    return (x[..., 0], x[..., -1]) if x.shape[-1] else (x.sum(-1), x.sum(-1))
+
+
+def _status(f: Elementwise, parts: _Decomposed, F: Tensor, bound: Tensor) -> Tensor:
+    status = torch.zeros_like(parts.rank)
+    if not isinstance(f, Custom):
+        status = torch.where(bound.isfinite(), status, int(Status.INACCURATE))
+    if isinstance(f, Sqrt):
+        status = torch.where(parts.rank < parts.x.shape[-1], int(Status.RANK_DEFICIENT), status)
+    status = torch.where(F.isfinite().flatten(-2).all(-1), status, int(Status.OUT_OF_RANGE))
+    if not isinstance(f, Exp):
+        status = torch.where(parts.values.isnan().any(-1), int(Status.OUTSIDE_DOMAIN), status)
+    return torch.where(parts.finite, status, int(Status.NON_FINITE))
