@@ -2,21 +2,23 @@
 
 f[a, b] = (f(a) − f(b))/(a − b) = ∫ f′(a + t(b − a)) dt over 0 ≤ t ≤ 1, which is f′(a) at a = b, and for a ≤ b ≤ c
 
-    f[a, b, c] = (f[a, b] − f[b, c])/(a − c) = w ∫ t f″(a + t(b − a)) dt + (1 − w) ∫ t f″(c + t(b − c)) dt,   w = (b − a)/(c − a)
+    f[a, b, c] = (f[a, b] − f[b, c])/(a − c) = w ∫ t f″(a + t(b − a)) dt + (1 − w) ∫ t f″(c + t(b − c)) dt,
+    w = (b − a)/(c − a)
 
 (the mean of f″/2 under the hat function with knots a, b, c; any w serves where all three are equal). Both are symmetric.
 
-**Where a closed form has no difference that cancels**, it is used: square roots, logarithm by log1p, exponential and powers by expm1.
-**Elsewhere** the quotient loses the digits that f(a) and f(b) share, and the integral by Gauss–Legendre with 6 points loses none:
-the integral where the nodes are within 1/8 of their scale, the quotient from there on. The scale is the distance of the
-singularity of f, or for the exponential 1; then the error of the quadrature is below 30⁻¹², less than rounding, and the
-quotient loses a factor of 8.
+**Where a closed form has no difference that cancels**, it is used: square roots, logarithm by log1p, exponential and
+powers by expm1. **Elsewhere** the quotient loses the digits that f(a) and f(b) share, and the integral by
+Gauss–Legendre with 6 points loses none: the integral where the nodes are within 1/8 of their scale, the quotient from
+there on. The scale is the distance of the singularity of f, or for the exponential 1; then the error of the
+quadrature is below 30⁻¹², less than rounding, and the quotient loses a factor of 8.
 
-**A function that the caller gives** has no known scale. Nodes within 1/8 of the largest node are candidates; of these the integral
-is taken where it agrees with the quotient to the rounding error of f (then it is the better one), and the quotient
-where it does not (then f bends within the gap, and the quotient is right to that rounding error over the gap). Within √ε of the nodes'
-own size the quotient has less than half of the digits, and the integral is always taken: so f must not bend within √ε of
-its argument. The error is that of f′ at ties, and else at most about √ε, and 100ε where f bends on the scale of its argument.
+**A function that the caller gives** has no known scale. Nodes within 1/8 of the largest node are candidates; of these
+the integral is taken where it agrees with the quotient to the rounding error of f (then it is the better one), and
+the quotient where it does not (then f bends within the gap, and the quotient is right to that rounding error over the
+gap). Within √ε of the nodes' own size the quotient has less than half of the digits, and the integral is always
+taken: so f must not bend within √ε of its argument. The error is that of f′ at ties, and else at most about √ε, and
+100ε where f bends on the scale of its argument.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ class Elementwise(ABC):
     def second(self, x: Tensor, table: Tensor, rows: slice, odd: bool = False) -> Tensor:
         """f[x_i, x_j, x_k] (..., r, n, n) for i in ``rows``, from nodes x (..., n) and their table f[x_i, x_j] (..., n, n).
 
-        With ``odd``, of the function sign(x)·f(|x|). Non-finite where it does not exist. Here from quotients with the two nodes
-        that are farthest apart.
+        With ``odd``, of the function sign(x)·f(|x|). Non-finite where it does not exist. Here from quotients with the
+        two nodes that are farthest apart.
         """
         a, b, c = _triples(x, rows)
         ab, ac, bc = table[..., rows, :, None], table[..., rows, None, :], table[..., None, :, :]
@@ -61,7 +63,7 @@ class Elementwise(ABC):
         gaps = torch.stack(torch.broadcast_tensors(a - c, a - b, b - c))
         changes = torch.stack(torch.broadcast_tensors(ab - bc, ac - bc, ab - ac))
         widest = gaps.abs().argmax(0, keepdim=True)
-        return (changes.gather(0, widest) / gaps.gather(0, widest))[0]
+        return _quotient(changes.gather(0, widest), gaps.gather(0, widest))[0]
 
     def steepest(self, low: Tensor, high: Tensor) -> Tensor:
         """An upper bound of |f′| on [low, high], infinite where none is known."""
@@ -76,11 +78,14 @@ class Smooth(Elementwise):
         """f″(x)."""
 
     def scale(self, local: Tensor, largest: Tensor) -> Tensor:
-        """What distances are compared with, from the largest magnitude of the nodes in question and of all; here the distance of 0."""
+        """What distances are compared with, from the largest magnitude of the nodes in question and of all.
+
+        Here the distance of 0.
+        """
         return local
 
     def choose(self, integral: Tensor, change: Tensor, gap: Tensor, noise: Tensor, local: Tensor) -> Tensor:
-        """The integral, or change/gap, for nodes that are near; ``noise`` is the size of what rounds in ``change``."""
+        """The integral, or change/gap, for near nodes; ``noise`` is the size of what rounds in ``change``."""
         return integral
 
     def second(self, x: Tensor, table: Tensor, rows: slice, odd: bool = False) -> Tensor:
@@ -111,8 +116,13 @@ def _triples(x: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
     return x[..., rows, None, None], x[..., None, :, None], x[..., None, None, :]
 
 
+def _quotient(change: Tensor, gap: Tensor) -> Tensor:
+    """change/gap, and 0 where both are, so that what f depends on gets finite gradients where another value is taken."""
+    return change / torch.where(gap == 0, 1, gap)
+
+
 def _replaced(near: Tensor, build: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> Tensor:
-    """``build(*arguments)`` where ``near``, elsewhere the last argument; evaluated only there where values may be looked at."""
+    """``build(*arguments)`` where ``near`` (and only there, where values may be looked at), else the last argument."""
     arguments = torch.broadcast_tensors(*arguments)
     other = arguments[-1]
     near = near.expand(other.shape)
@@ -165,11 +175,9 @@ class Custom(Smooth):
         gap = a - b
 
         def near(a: Tensor, b: Tensor, noise: Tensor, change: Tensor, gap: Tensor, quotient: Tensor) -> Tensor:
-            return self.choose(
-                integral(self.slope, a, b), change, gap, noise, torch.maximum(a.abs(), b.abs())
-            )
+            return self.choose(integral(self.slope, a, b), change, gap, noise, torch.maximum(a.abs(), b.abs()))
 
-        arguments = (a, b, fa.abs() + fb.abs(), fa - fb, gap, (fa - fb) / gap)
+        arguments = (a, b, fa.abs() + fb.abs(), fa - fb, gap, _quotient(fa - fb, gap))
         return _replaced(gap.abs() <= NEAR * largest, near, arguments)
 
     def scale(self, local: Tensor, largest: Tensor) -> Tensor:
@@ -180,7 +188,7 @@ class Custom(Smooth):
         """The integral where it agrees with the quotient, and where that has lost half of the digits."""
         eps = torch.finfo(gap.dtype).eps
         agrees = (change - integral * gap).abs() <= 8 * eps * (noise + 2 * local * integral.abs())
-        return torch.where(agrees | (gap.abs() <= eps**0.5 * local), integral, change / gap)
+        return torch.where(agrees | (gap.abs() <= eps**0.5 * local), integral, _quotient(change, gap))
 
 
 def _checked(function: Map, x: Tensor, name: str) -> Tensor:
@@ -189,7 +197,8 @@ def _checked(function: Map, x: Tensor, name: str) -> Tensor:
         raise TypeError(f"{name} returned {type(value).__name__}: it must map real tensors to tensors, entry by entry")
     if value.shape != x.shape:
         raise ValueError(
-            f"{name} returned shape {tuple(value.shape)} for shape {tuple(x.shape)}: it must act entry by entry on any shape"
+            f"{name} returned shape {tuple(value.shape)} for shape {tuple(x.shape)}: it must act entry by entry "
+            "on any shape"
         )
     if value.is_complex():
         raise TypeError(f"{name} returned {value.dtype}: it must be real, so that the result is Hermitian")
@@ -213,7 +222,7 @@ class Sqrt(Elementwise):
         return 1 / (x.sqrt().unsqueeze(-1) + y.sqrt().unsqueeze(-2))
 
     def second(self, x: Tensor, table: Tensor, rows: slice, odd: bool = False) -> Tensor:
-        """−1/((p + q)(q + r)(r + p)); with two nodes 0 from the table, in which the caller has decided about f[0, 0]."""
+        """−1/((p + q)(q + r)(r + p)); with two nodes 0 from the table, where the caller has decided about f[0, 0]."""
         p, q, r = _triples(x.sqrt(), rows)
         product = (p + q) * (q + r) * (r + p)
         return torch.where(product > 0, -1 / product, super().second(x, table, rows))

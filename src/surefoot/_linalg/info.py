@@ -34,8 +34,8 @@ class Status(IntEnum):
             "NOT_CONVERGED": "the iteration limit came before the residual reached rounding level; raise max_iterations, or use "
             "method='auto'",
             "OUT_OF_RANGE": "the value overflows this precision although the input is finite; scale the input or use float64",
-            "OUTSIDE_DOMAIN": "an eigenvalue lies where the function is not defined, so that the value is NaN; shift the matrix, or check "
-            "that it is definite",
+            "OUTSIDE_DOMAIN": "an eigenvalue lies where the function is not defined, so that the value is NaN; shift the "
+            "matrix, or check that it is definite",
         }[self.name]
 
 

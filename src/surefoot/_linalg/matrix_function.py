@@ -1,11 +1,11 @@
-"""Functions of Hermitian matrices by their eigenvalues: value, two derivatives that are exact at ties, and an error bound.
+"""Functions of Hermitian matrices: value, two derivatives that are exact at ties, and an error bound.
 
-**Error bound.** Let F = Q·diag(f(x))·Qᴴ be computed, δ ≥ ‖A − Q·diag(x)·Qᴴ‖_F measured, and η ≥ ‖QᴴQ − I‖_F. The polar factor W of Q
-is at most η from it, so Â = W·diag(x)·Wᴴ is within Δ = δ + 3η·max|x| of A (for η ≤ 1). By Weyl, the eigenvalues of
-both lie in [min x − Δ, max x + Δ]; with L ≥ |f′| there, ‖f(A) − f(Â)‖_F ≤ LΔ: in the two eigenbases the difference has the entries f[x_i,
-y_j]·(A − Â)_ij. What is left is ‖F − Q·diag(f(x))·Qᴴ‖_F, measured, 3η·max|f(x)|, and four units of rounding of each f(x). The
-f of this module's names have a monotone f′, so that L is its value at an end; of f that a caller gives nothing is known, and
-the bound is infinite.
+**Error bound.** Let F = Q·diag(f(x))·Qᴴ be computed, δ ≥ ‖A − Q·diag(x)·Qᴴ‖_F measured, and η ≥ ‖QᴴQ − I‖_F. The
+polar factor W of Q is at most η from it, so Â = W·diag(x)·Wᴴ is within Δ = δ + 3η·max|x| of A (for η ≤ 1). By Weyl,
+the eigenvalues of both lie in [min x − Δ, max x + Δ]; with L ≥ |f′| there, ‖f(A) − f(Â)‖_F ≤ LΔ: in the two
+eigenbases the difference has the entries f[x_i, y_j]·(A − Â)_ij. What is left is ‖F − Q·diag(f(x))·Qᴴ‖_F, measured,
+3η·max|f(x)|, and four units of rounding of each f(x). The f of this module's names have a monotone f′, so that L is
+its value at an end; of f that a caller gives nothing is known, and the bound is infinite.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ from .spectral_operator import spectral_operator
 def matrix_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
     """f(A) = Q·diag(f(x))·Qᴴ of Hermitian A = Q·diag(x)·Qᴴ, with derivatives that do not see ties.
 
-    The first two derivatives in A exist in forward and reverse mode wherever f has them, at equal and nearly equal eigenvalues too.
-    Tensors that f closes over get their gradient, once. An infinite derivative of f (√ at 0) counts as 0.
+    The first two derivatives in A exist in forward and reverse mode wherever f has them, at equal and nearly equal
+    eigenvalues too. Tensors that f closes over get their gradient, once. An infinite derivative of f (√ at 0) counts
+    as 0.
 
     Args:
         A: (..., n, n); the lower triangle is read, and the gradient is Hermitian, as in torch.linalg.eigh. float16 and
             bfloat16 are computed in float32.
         f: maps real tensors of any shape to real ones, entry by entry. It must not bend within √ε of its argument.
-        df: its derivative, likewise; found by automatic differentiation if it is not given. Second derivatives differentiate it.
+        df: its derivative, likewise; found by automatic differentiation if it is not given. Second derivatives
+            differentiate it.
 
     Returns:
         (..., n, n), Hermitian to rounding.
 
     Raises:
         TypeError, ValueError: A is no batch of square floating-point matrices, or f and df are no such functions.
-        torch.linalg.LinAlgError: an entry of A is infinite or NaN, or f is not finite at an eigenvalue (``matrix_function_ex``
-            does not raise; nor is anything raised where a transform hides the values: the value is NaN then).
+        torch.linalg.LinAlgError: an entry of A is infinite or NaN, or f is not finite at an eigenvalue
+            (``matrix_function_ex`` does not raise). Where a transform hides the values, the value is NaN instead.
 
     Source:
         Higham, Functions of Matrices (2008), theorem 3.11 (Daleckii and Krein); ``spectral_operator`` has the formulas.
@@ -55,8 +57,8 @@ def matrix_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
 def matrix_function_ex(A: Tensor, f: Map, df: Map | None = None) -> tuple[Tensor, Info]:
     """``matrix_function`` with a record of each matrix; one without a value is NaN, has gradient 0 and does not fail the others.
 
-    ``residual`` is an upper bound of ‖A − Q·diag(x)·Qᴴ‖_F, ``rank`` the number of eigenvalues beyond n·ε·max|x|, ``condition``
-    that of f at A, max|f[x_i, x_j]|·‖A‖_F/‖f(A)‖_F. ``error_bound`` is infinite: of f nothing is known.
+    ``residual`` is an upper bound of ‖A − Q·diag(x)·Qᴴ‖_F, ``rank`` the number of eigenvalues beyond n·ε·max|x|,
+    ``condition`` that of f at A, max|f[x_i, x_j]|·‖A‖_F/‖f(A)‖_F. ``error_bound`` is infinite: of f nothing is known.
 
     Raises:
         TypeError, ValueError: as ``matrix_function``.
@@ -67,8 +69,8 @@ def matrix_function_ex(A: Tensor, f: Map, df: Map | None = None) -> tuple[Tensor
 def sqrtm(A: Tensor) -> Tensor:
     """A^½ of Hermitian positive semidefinite A (..., n, n); derivatives, dtypes and errors as ``matrix_function``.
 
-    Eigenvalues down to −n·ε·max|x| are taken for 0. A singular A has a root without a derivative (``sqrtm_ex`` says so); the
-    gradient is that along changes that keep the rank.
+    Eigenvalues down to −n·ε·max|x| are taken for 0. A singular A has a root without a derivative (``sqrtm_ex`` says
+    so); the gradient is that along changes that keep the rank.
 
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for negative eigenvalues too.
@@ -77,7 +79,10 @@ def sqrtm(A: Tensor) -> Tensor:
 
 
 def sqrtm_ex(A: Tensor) -> tuple[Tensor, Info]:
-    """``sqrtm`` with a record of each matrix, as ``matrix_function_ex``; ``error_bound`` bounds ‖F − A^½‖_F (this module's docstring)."""
+    """``sqrtm`` with a record of each matrix, as ``matrix_function_ex``.
+
+    ``error_bound`` bounds ‖F − A^½‖_F (this module's docstring).
+    """
     return _evaluate(A, Sqrt())
 
 
@@ -85,13 +90,17 @@ def inv_sqrt(A: Tensor) -> Tensor:
     """A^−½ of Hermitian positive definite A (..., n, n); derivatives, dtypes and errors as ``matrix_function``.
 
     Raises:
-        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for eigenvalues that are not positive too.
+        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for
+            eigenvalues that are not positive too.
     """
     return _plain("inv_sqrt", A, InverseSqrt())
 
 
 def inv_sqrt_ex(A: Tensor) -> tuple[Tensor, Info]:
-    """``inv_sqrt`` with a record of each matrix, as ``sqrtm_ex``; ``INACCURATE`` where the least eigenvalue is not certainly positive."""
+    """``inv_sqrt`` with a record of each matrix, as ``sqrtm_ex``.
+
+    ``INACCURATE`` where the least eigenvalue is not certainly positive.
+    """
     return _evaluate(A, InverseSqrt())
 
 
@@ -99,13 +108,17 @@ def logm(A: Tensor) -> Tensor:
     """log A of Hermitian positive definite A (..., n, n); derivatives, dtypes and errors as ``matrix_function``.
 
     Raises:
-        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for eigenvalues that are not positive too.
+        TypeError, ValueError, torch.linalg.LinAlgError: as ``matrix_function``; the last for
+            eigenvalues that are not positive too.
     """
     return _plain("logm", A, Log())
 
 
 def logm_ex(A: Tensor) -> tuple[Tensor, Info]:
-    """``logm`` with a record of each matrix, as ``sqrtm_ex``; ``INACCURATE`` where the least eigenvalue is not certainly positive."""
+    """``logm`` with a record of each matrix, as ``sqrtm_ex``.
+
+    ``INACCURATE`` where the least eigenvalue is not certainly positive.
+    """
     return _evaluate(A, Log())
 
 
@@ -184,8 +197,8 @@ def _plain(name: str, A: Tensor, f: Elementwise) -> Tensor:
         x = parts.x[index]
         worst = x[~f.value(x).isfinite()][0]
         raise LinAlgError(
-            f"{name}: {place} has the eigenvalue {worst:.6g}, where the function is not finite: shift or scale the matrix, or "
-            f"use {name}_ex, which marks such matrices and returns the others"
+            f"{name}: {place} has the eigenvalue {worst:.6g}, where the function is not finite: shift or scale the "
+            f"matrix, or use {name}_ex, which marks such matrices and returns the others"
         )
     return _value(f, parts, None).to(A.dtype)
 

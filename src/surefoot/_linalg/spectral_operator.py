@@ -4,21 +4,21 @@
 
     DF(A)[E] = Q(Ê∘T)Qᴴ, T_ij = f[x_i, x_j];   D²F(A)[E, G] = QMQᴴ, M_ij = Σ_k (Ê_ik Ĝ_kj + Ĝ_ik Ê_kj) f[x_i, x_k, x_j].
 
-No eigenvalue is divided by a gap, and no choice of eigenvectors matters. DF(A) is its own adjoint, and the form ⟨G, D²F(A)[E, ·]⟩
-has the gradient D²F(A)[Eᴴ, G]; so forward and reverse mode are the same maps.
+No eigenvalue is divided by a gap, and no choice of eigenvectors matters. DF(A) is its own adjoint, and the form ⟨G,
+D²F(A)[E, ·]⟩ has the gradient D²F(A)[Eᴴ, G]; so forward and reverse mode are the same maps.
 
 **Any A** = U·diag(s)·Vᴴ, m ≥ n (a wide A is treated as Aᴴ), F = U·diag(f(s))·Vᴴ. The dilation [[0, A], [Aᴴ, 0]] has the
-eigenvalues ±s_i with the vectors (u_i, ±v_i)/√2, and 0 with (u⊥, 0), and its odd function is the dilation of F: f extended by
-f(−s) = −f(s), f(0) = 0 off the axis of symmetry. With P = UᴴEV the formulas above become
+eigenvalues ±s_i with the vectors (u_i, ±v_i)/√2, and 0 with (u⊥, 0), and its odd function is the dilation of F: f
+extended by f(−s) = −f(s). With P = UᴴEV the formulas above become
 
     DF(A)[E] = U(herm(P)∘T⁻ + skew(P)∘T⁺)Vᴴ + (I − UUᴴ)EV·diag(T⁰)Vᴴ,
     T⁻_ij = f[s_i, s_j],  T⁺_ij = f[s_i, −s_j] = (f(s_i) + f(s_j))/(s_i + s_j),  T⁰_i = f[s_i, 0] = f(s_i)/s_i,
 
 and D²F the block of the dilation's, in which the null vectors u⊥ enter through the projector I − UUᴴ.
 
-The Functions below take the tables T as tensors: whatever tensors f depends on get their gradients through values and tables. Vectors and
-values of the decomposition are constants, A is an input only to receive the derivative. Third derivatives in A are an
-error.
+The Functions below take the tables T as tensors: whatever tensors f depends on get their gradients through values and
+tables. Vectors and values of the decomposition are constants, A is an input only to receive the derivative. Third
+derivatives in A are an error.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ class _CompiledDerivative(torch.autograd.Function):
             return (None,) * 7
         E, A, left, x, right, table = ctx.saved_tensors
         gE = _derivative(g, A, left, x, right, table, ctx.f) if ctx.needs_input_grad[0] else None
-        gA = _second(E.mH if right is None else E, g, A, left, x, right, table, ctx.f) if ctx.needs_input_grad[1] else None
+        gA = None
+        if ctx.needs_input_grad[1]:
+            gA = _second(E.mH if right is None else E, g, A, left, x, right, table, ctx.f)
         gT = _table_gradient(E, g, _frozen(left, A), right, table) if ctx.needs_input_grad[5] else None
         return gE, gA, None, None, None, gT, None
 
@@ -180,8 +182,8 @@ class _Frozen(_CompiledFrozen):
 
 
 _TOO_MANY = (
-    "spectral functions have derivatives to the second order in A, and to the first in tensors on which f depends, once in "
-    "the value and once in the gradient: take further ones by finite differences"
+    "spectral functions have derivatives to the second order in A, and to the first in tensors on which f depends, once "
+    "in the value and once in the gradient: take further ones by finite differences"
 )
 
 
@@ -257,16 +259,15 @@ def _second_of_dilation(
 ) -> Tensor:
     """The upper right block of D²F at the dilation of A.
 
-    In the vectors of ±s the dilation of E has the blocks herm(P), −skew(P); skew(P), −herm(P), and so has every dilation, so
-    that the rows of +s say all. The null vectors enter as k = 0 in the sum (C), and as rows of their own (the last term).
+    In the vectors of ±s the dilation of E has the blocks herm(P), −skew(P); skew(P), −herm(P), and so has every
+    dilation, so that the rows of +s say all. The null vectors enter as k = 0 in the sum (C), and as rows of their own
+    (the last term).
     """
     n = s.shape[-1]
     EV, GV = E @ right.mH, G @ right.mH
     P, R = left.mH @ EV, left.mH @ GV
     nodes, table = _dilated(s, table)
-    E2, G2 = (
-        torch.cat((torch.cat((herm(M), -skew(M)), -1), torch.cat((skew(M), -herm(M)), -1)), -2) for M in (P, R)
-    )
+    E2, G2 = (torch.cat((torch.cat((herm(M), -skew(M)), -1), torch.cat((skew(M), -herm(M)), -1)), -2) for M in (P, R))
     M = _contract(f, nodes[..., : 2 * n], table[..., : 2 * n, : 2 * n], E2, G2, n, odd=True)
     if table.shape[-1] == 2 * n:
         return left @ (M[..., :n] - M[..., n:]) @ right
