@@ -15,6 +15,8 @@ from ._linalg.matrix_function import (
     sqrtm,
     sqrtm_ex,
 )
+from ._linalg.odd_polynomials import Steps
+from ._linalg.orthogonalize import orthogonalize, orthogonalize_ex, orthogonalize_steps
 from ._linalg.pinv import pinv, pinv_ex
 from ._linalg.polar import Polar, polar, polar_ex
 from ._linalg.solve import solve, solve_ex
@@ -26,6 +28,7 @@ __all__ = [
     "Method",
     "Polar",
     "Status",
+    "Steps",
     "cayley",
     "cayley_ex",
     "expm",
@@ -38,6 +41,9 @@ __all__ = [
     "logm_ex",
     "matrix_function",
     "matrix_function_ex",
+    "orthogonalize",
+    "orthogonalize_ex",
+    "orthogonalize_steps",
     "pinv",
     "pinv_ex",
     "polar",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 STEEP = 2.0**200
@@ -23,7 +23,7 @@ def layers(terms: int, lower: float, upper: float) -> Iterator[tuple[list[float]
     low, high = Fraction(lower), Fraction(upper)
     slope, offset = 2 / (high - low), (high + low - 2) / (high - low)
     while slope <= STEEP:
-        values = _composed(_polynomial(terms), slope, offset)
+        values = composed(_polynomial(terms), slope, offset)
         at_one = sum(values, Fraction(0))
         # p = (1-φ)/(1-e): its coefficients are the partial sums of those of 1-φ
         partial, row = Fraction(1), []
@@ -49,7 +49,7 @@ def _polynomial(degree: int) -> list[int]:
     return current
 
 
-def _composed(coefficients: list[int], slope: Fraction, offset: Fraction) -> list[Fraction]:
+def composed(coefficients: Sequence[int | Fraction], slope: Fraction, offset: Fraction) -> list[Fraction]:
     """The coefficients of q(slope e + offset)."""
     result: list[Fraction] = [Fraction(0)]
     for c in reversed(coefficients):

@@ -31,8 +31,8 @@ class Status(IntEnum):
             "SINGULAR": "exactly singular, so that there is no inverse and the value is non-finite; use pinv",
             "NON_FINITE": "the input has infinite or NaN entries, and so has the value; look for where they come from",
             "INACCURATE": "so ill-conditioned that no digit is certain in this precision; use float64, or pinv with larger rtol",
-            "NOT_CONVERGED": "the iteration limit came before the residual reached rounding level; raise max_iterations, or use "
-            "method='auto'",
+            "NOT_CONVERGED": "the iteration ended before the residual reached rounding level; raise max_iterations, or use "
+            "method='auto'; of orthogonalize: take a smaller lower, or polar",
             "OUT_OF_RANGE": "the value overflows this precision although the input is finite; scale the input or use float64",
             "OUTSIDE_DOMAIN": "an eigenvalue lies where the function is not defined, so that the value is NaN; shift the "
             "matrix, or check that it is definite",
@@ -51,6 +51,7 @@ class Method(IntEnum):
     ITERATION = 6
     CHEBYSHEV = 7
     GRAM = 8
+    PRODUCTS = 9
 
     @property
     def label(self) -> str:
