@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from .svd_objective import cayley_step, half_step, half_turn, objective, step_of
 from .svd_start import normalised
 
 Loss = Literal["objective", "singular-values"]
+KEPT = 2**30
+"""Bytes up to which the graph of all layers is kept; of a larger one each layer is computed again in the backward pass."""
 
 
 class Layered(Protocol):
@@ -55,11 +58,12 @@ def layer_losses(net: Layered, M: Tensor, loss: Loss = "objective") -> Tensor:
     sigma = singular_values(scaled, net.rank)
     total = torch.zeros((), dtype=M.dtype, device=M.device)
     U, V = net.orthonormal_start(M)
+    # some fifteen square matrices of each side, for each layer and each of M
+    size = 15 * net.layers * len(M) * (net.rows**2 + net.columns**2) * M.element_size()
+    step: Any = half_step if size <= KEPT else partial(checkpoint, half_step, use_reentrant=False)
     for k in range(net.layers):
-        # the graph of a layer is some fifteen matrices for each of M; only its factors are kept
-        U = checkpoint(half_step, scaled, U, V, net.steps[k, 0], net.inner(k, 0), use_reentrant=False)
-        V = checkpoint(half_step, scaled.mT, V, U, net.steps[k, 1], net.inner(k, 1), use_reentrant=False)
-        assert isinstance(U, Tensor) and isinstance(V, Tensor)
+        U = step(scaled, U, V, net.steps[k, 0], net.inner(k, 0))
+        V = step(scaled.mT, V, U, net.steps[k, 1], net.inner(k, 1))
         if loss == "objective":
             total = total + (objective(scaled, U, V) + sigma.sum(-1)).mean()
         else:
