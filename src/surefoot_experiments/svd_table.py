@@ -158,22 +158,23 @@ def _one_layer(M: Tensor, seed: int) -> Table:
     unit, sigma = normalised(M), torch.linalg.svdvals(M)
     U0, V0 = _net((M.shape[-2], M.shape[-1]), 1, seed).orthonormal_start(M)
     still = torch.zeros((), dtype=M.dtype)
-    found: list[tuple[Tensor, Tensor]] = []
+    lengths = 2.0 * torch.tensor(ANGLES, dtype=M.dtype).tan()[:, None]
+    losses, errors = [], []
     of_U = step_of(unit, U0, V0, still)
-    for angle in ANGLES:
-        U = cayley_step(of_U.P, U0, 2.0 * math.tan(angle) / of_U.bound, of_U.bound, None)
+    for length in lengths:
+        U = cayley_step(of_U.P, U0, length / of_U.bound, of_U.bound, None)
         of_V = step_of(unit.mT, V0, U, still)
-        for other in ANGLES:
-            V = cayley_step(of_V.P, V0, 2.0 * math.tan(other) / of_V.bound, of_V.bound, None)
-            values = (U.mT @ M @ V).diagonal(dim1=-2, dim2=-1).abs().sort(dim=-1, descending=True).values
-            found.append((objective(M, U, V) + sigma.sum(-1), (values - sigma).square().mean(-1)))
-    losses, errors = (torch.stack(each) for each in zip(*found, strict=True))
+        V = cayley_step(of_V.P, V0, lengths / of_V.bound, of_V.bound, None)
+        values = (U.mT @ M @ V).diagonal(dim1=-2, dim2=-1).abs().sort(dim=-1, descending=True).values
+        losses.append(objective(M, U, V) + sigma.sum(-1))
+        errors.append((values - sigma).square().mean(-1))
+    loss, error = torch.cat(losses), torch.cat(errors)
     return Table(
         "one layer, all pairs of step sizes",
         ("steps", "least loss", "least MSE"),
         (
-            ("one pair for all matrices", float(losses.mean(1).min()), float(errors.mean(1).min())),
-            ("a pair for each matrix", float(losses.amin(0).mean()), float(errors.amin(0).mean())),
+            ("one pair for all matrices", float(loss.mean(1).min()), float(error.mean(1).min())),
+            ("a pair for each matrix", float(loss.amin(0).mean()), float(error.amin(0).mean())),
             ("paper, trained", PRINTED["after"]["loss"][0], PRINTED["after"]["mse"][0]),
         ),
     )
