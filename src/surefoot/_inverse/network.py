@@ -179,16 +179,19 @@ class LearnedInverse(nn.Module):
         with torch.no_grad():
             finite = A.isfinite().all(-1).all(-1)
             status = torch.where(value.isfinite().all(-1).all(-1), status, Status.OUT_OF_RANGE)
+            bound = self.error_bound(A, value)
+            size = norms.frobenius(value.detach()) + torch.where(bound.isfinite(), bound, 0.0)
+            condition = norms.up(norms.frobenius(A.detach()) * size)
             info = Info(
                 status=torch.where(finite, status, Status.NON_FINITE),
                 rank=torch.where(finite, rank, 0),
                 iterations=used,
                 residual=torch.where(finite, residual, torch.nan),
-                error_bound=self.error_bound(A, value),
-                condition=norms.frobenius(A.detach()) * norms.frobenius(value.detach()),
+                error_bound=bound,
+                condition=torch.where(condition.isfinite(), condition, torch.inf),
                 method_code=torch.full_like(status, Method.ITERATION if self.interval is None else Method.CHEBYSHEV),
             )
-        return value, info._replace(condition=torch.where(info.condition.isfinite(), info.condition, torch.inf))
+        return value, info
 
     @own_precision
     def unroll(self, A: Tensor, c0: Tensor | None = None) -> list[Tensor]:
@@ -229,17 +232,12 @@ class LearnedInverse(nn.Module):
         scale = power_of_two_scale(A, always=not may_branch(A))
         if scale is not None:
             A, X = A * scale, X * scale.reciprocal()
-        m, n = A.shape[-2:]
-        rho = norms.defect(torch.eye(m, dtype=A.dtype, device=A.device), A, X)
-        tau = torch.zeros_like(rho)
-        if m < n:
-            # any Y will do in the bound; its rounding is none of an error
-            tau = norms.defect(X, A.mH, X.mH @ X)
-        bound = norms.pinv_error(norms.frobenius(X), rho, tau)
+        # any Y will do in the bound; its rounding is none of an error
+        bound = norms.pinv_error(A, X, X.mH @ X).error
         if scale is not None:
             # plus what underflows
             bound = norms.up(bound * scale[..., 0, 0]) + torch.finfo(torch.float64).tiny
-        return torch.where(bound.isfinite(), bound, torch.inf)
+        return bound
 
     # -- training, certificates, files -----------------------------------------------------------------------------------
 

@@ -74,9 +74,17 @@ def largest_part(A: Tensor) -> Tensor:
     The magnitude of a complex entry may overflow where its parts do not.
     """
     A = A.detach()
+    # many times faster than the vector norm of order infinity, and than isfinite
     if A.is_complex():
-        A = torch.view_as_real(A.resolve_conj()).abs().amax(-1)
-    return torch.linalg.vector_norm(A, ord=torch.inf, dim=(-2, -1), keepdim=True)
+        return torch.view_as_real(A.resolve_conj()).abs().amax((-3, -2, -1)).unsqueeze(-1).unsqueeze(-1)
+    return A.abs().amax((-2, -1), keepdim=True)
+
+
+def all_finite(A: Tensor) -> Tensor:
+    """Whether each matrix is without infinite or NaN entries (...)."""
+    if A.shape[-2] * A.shape[-1] == 0:
+        return torch.ones(A.shape[:-2], dtype=torch.bool, device=A.device)
+    return largest_part(A)[..., 0, 0] < torch.inf
 
 
 def power_of_two_scale(A: Tensor, *, always: bool) -> Tensor | None:

@@ -7,7 +7,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from .arguments import compute_dtype, matrix_argument
+from .arguments import all_finite, compute_dtype, matrix_argument
 from .info import Info, Method, Status
 from .norms import defect, frobenius, up
 from .operator import own_precision
@@ -79,10 +79,10 @@ def _info(P: Tensor, U: Tensor, t: Tensor, X: Tensor, failures: Tensor) -> Info:
 
     status = torch.full(batch, int(Status.OK), dtype=torch.int64, device=X.device)
     status = torch.where(inside & (bound > frobenius(U)), int(Status.INACCURATE), status)
-    status = torch.where(_finite(X), status, int(Status.OUT_OF_RANGE))
+    status = torch.where(all_finite(X), status, int(Status.OUT_OF_RANGE))
     # where h > 0 the exact matrix is regular: a zero pivot then says that the identity was lost to rounding beside tP/2
     status = torch.where(failures > 0, torch.where(inside, int(Status.INACCURATE), int(Status.SINGULAR)), status)
-    known = _finite(P) & _finite(U) & torch.isfinite(t)
+    known = all_finite(P) & all_finite(U) & torch.isfinite(t)
     status = torch.where(known, status, int(Status.NON_FINITE))
     whole = torch.zeros(batch, dtype=torch.int64, device=X.device)
     return Info(
@@ -90,7 +90,7 @@ def _info(P: Tensor, U: Tensor, t: Tensor, X: Tensor, failures: Tensor) -> Info:
         rank=whole + rows,
         iterations=whole,
         residual=_infinite_unless(known, frobenius(2.0 * U - shifted @ total)).expand(batch),
-        error_bound=_infinite_unless(known & _finite(X), bound).expand(batch),
+        error_bound=_infinite_unless(known & all_finite(X), bound).expand(batch),
         condition=_infinite_unless(known & inside, up(size / safe)).expand(batch),
         method_code=whole + int(Method.LU),
     )
@@ -99,10 +99,6 @@ def _info(P: Tensor, U: Tensor, t: Tensor, X: Tensor, failures: Tensor) -> Info:
 def _infinite_unless(certain: Tensor, value: Tensor) -> Tensor:
     # NaN where a norm overflows
     return torch.where(certain & (value < torch.inf), value, torch.inf)
-
-
-def _finite(matrix: Tensor) -> Tensor:
-    return torch.isfinite(matrix).all(-1).all(-1)
 
 
 def _shifted(P: Tensor, step: Tensor) -> Tensor:

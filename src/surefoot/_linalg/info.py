@@ -76,7 +76,7 @@ class Info(NamedTuple):
     error_bound: Tensor
     """rigorous bound of the spectral norm of the error, rounding included; infinite where none exists"""
     condition: Tensor
-    """estimate of ‖A‖‖A⁺‖, from above; infinite where it is not known"""
+    """upper bound of ‖A‖‖A⁺‖, rounding included, where full rank is certain; elsewhere an estimate, or infinite"""
     method_code: Tensor
     """``Method``, integer"""
 

@@ -27,10 +27,11 @@ def inv(A: Tensor) -> Tensor:
 def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
     """``inv`` with an ``Info``, and without exceptions for the values of A: a bad matrix has its status and spoils no other.
 
-    A singular or non-finite matrix has the value NaN and the gradient 0. In ``info``: ``residual`` = ‖AXA − A‖_F/‖A‖_F;
-    ``error_bound`` ≥ ‖X − A⁻¹‖ (spectral norm), rounding included: ‖X‖ρ/(1 − ρ), ρ = ‖I − AX‖ (docs/theorems/inverse.md,
-    Theorem 6), infinite with status ``INACCURATE`` where ρ < 1 is not certain; ``condition`` = ‖A‖_F‖X‖_F. TypeError and
-    ValueError as for ``inv``.
+    A singular or non-finite matrix has the value NaN and the gradient 0. In ``info``: ``residual`` ≥ ‖I − AX‖_F, rounding
+    included; ``error_bound`` ≥ ‖X − A⁻¹‖ (spectral norm), rounding included: ‖XR‖/(1 − ‖R‖), R = I − AX
+    (docs/theorems/inverse.md, Theorem 6), infinite with status ``INACCURATE`` where ‖R‖ < 1 is not certain; up to 160 rows it
+    is within a few times the error, because R is formed with split products (``norms.residual``); ``condition`` ≥ ‖A‖‖A⁻¹‖,
+    infinite with the bound. TypeError and ValueError as for ``inv``.
     """
     matrix_argument(A, square=True)
     wide = A.to(compute_dtype(A.dtype))
@@ -39,9 +40,9 @@ def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
     value = outputs[0].to(A.dtype)
     scale = power_of_two_scale(wide, always=not may_branch(wide))
     if scale is None:
-        return value, describe(value, outputs, wide, None)
+        return value, describe(value, outputs, wide, None, inverse=True)
     # in float64, where single precision loses nothing to the scale
     precise = torch.complex128 if A.is_complex() else torch.float64
     factor = scale.double()
     scaled = outputs[0].detach().to(precise) * factor.reciprocal()
-    return value, describe(value, (scaled, *outputs[1:]), wide.detach().to(precise) * factor, scale)
+    return value, describe(value, (scaled, *outputs[1:]), wide.detach().to(precise) * factor, scale, inverse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -40,15 +42,21 @@ def product_rounding(length: int, dtype: torch.dtype) -> float:
 
 def frobenius(A: Tensor) -> Tensor:
     """An upper bound of ‖A‖_F, hence of ‖A‖, over the last two dimensions; float64 of the batch's shape."""
-    count = A.shape[-2] * A.shape[-1] * (2 if A.is_complex() else 1)
+    length = A.shape[-1] * (2 if A.is_complex() else 1)
+    count = A.shape[-2] * length
     precision = torch.finfo(A.dtype)
     # k squares, their sum and its root in working precision: at worst (1+u)^(k+2), plus what underflows
-    error = (count + 6) * precision.eps / 2
+    error, row_error = ((terms + 6) * precision.eps / 2 for terms in (count, length))
     if error <= _LOOSE:
         norm = torch.linalg.vector_norm(A, dim=(-2, -1)).double()
-        return norm * (1.0 + error / (1.0 - error)) + (count * precision.tiny) ** 0.5
-    norm = torch.linalg.vector_norm(A, dim=(-2, -1), dtype=torch.complex128 if A.is_complex() else torch.float64)
-    return norm * (1.0 + (count + 6) * 2.0**-52)
+    elif row_error <= _LOOSE:
+        # the rows in working precision, which takes no copy in double, and their sum in double
+        norm = torch.linalg.vector_norm(torch.linalg.vector_norm(A, dim=-1).double(), dim=-1)
+        error = row_error + (A.shape[-2] + 6) * 2.0**-52
+    else:
+        norm = torch.linalg.vector_norm(A, dim=(-2, -1), dtype=torch.complex128 if A.is_complex() else torch.float64)
+        return norm * (1.0 + (count + 6) * 2.0**-52)
+    return norm * (1.0 + error / (1.0 - error)) + (count * precision.tiny) ** 0.5
 
 
 def spectral(A: Tensor) -> Tensor:
@@ -77,23 +85,37 @@ def residual(C: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     any sum of some of them is at most k2^2β ≤ 2^53 times that: A_1B_1 is exact, whatever the order of summation, with or without
     fused multiplications. The rest, A_1B_2 + A_2B, is smaller by 2^−β, and so is its rounding error. This takes three products.
     """
-    wide = torch.complex128 if A.is_complex() else torch.float64
+    wide = _double(A)
     length = A.shape[-1]
     # what underflows: at most the smallest normal number for every multiplication and addition
     lost = 8.0 * C.shape[-2] * C.shape[-1] * (length + 1) * torch.finfo(wide).tiny
-    if A.dtype != wide or not 0 < C.shape[-2] * C.shape[-1] * length <= SHARP:
-        C, A, B = C.to(wide), A.to(wide), B.to(wide)
+    split = A.dtype == wide and 0 < C.shape[-2] * C.shape[-1] * length <= SHARP
+    C, A, B = C.to(wide), A.to(wide), B.to(wide)
+    if not split:
         gamma = product_rounding(length, wide)
-        return C - A @ B, up(gamma * (frobenius(C) + frobenius(A) * frobenius(B)) + lost)
+        return _minus(C, A, B), up(gamma * (frobenius(C) + frobenius(A) * frobenius(B)) + lost)
     high_A, low_A = _split(A, -1, length)
     high_B, low_B = _split(B, -2, length)
     # the size of the rest: two products of small norm, added and subtracted
     rest = high_A @ low_B + low_A @ B
-    head = C - high_A @ high_B
+    head = C - high_A @ high_B  # the product exactly, then rounded once
     R = head - rest
     gamma = product_rounding(2 * length + 3, wide)
     terms = frobenius(high_A) * frobenius(low_B) + frobenius(low_A) * frobenius(B)
     return R, up(gamma * (frobenius(head) + terms + frobenius(R)) + lost)
+
+
+def _double(A: Tensor) -> torch.dtype:
+    return torch.complex128 if A.is_complex() else torch.float64
+
+
+def _minus(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """C − AB; with one result in place of two where torch can."""
+    if A.ndim == B.ndim == 2:
+        return torch.addmm(C, A, B, alpha=-1)
+    if A.ndim == B.ndim == 3 and A.shape[0] == B.shape[0]:
+        return torch.baddbmm(C, A, B, alpha=-1)
+    return C - A @ B
 
 
 def _split(A: Tensor, dim: int, length: int) -> tuple[Tensor, Tensor]:
@@ -120,14 +142,46 @@ def defect(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
     return up(frobenius(R) + error)
 
 
-def pinv_error(size: Tensor, rho: Tensor, tau: Tensor) -> Tensor:
-    """An upper bound of ‖X − A⁺‖ for A of full rank: ((‖X‖ρ/(1 − ρ))² + τ²)^½, infinite where ρ ≥ 1.
+class InverseBounds(NamedTuple):
+    """What is certain of an X near A⁺; bounds in float64, over the batch, infinite where full rank of A is not certain."""
 
-    docs/theorems/inverse.md, Theorem 6.
+    R: Tensor
+    """I − AX, in the dtype of A"""
+    rho: Tensor
+    """upper bound of ‖I − AX‖_F, whatever the rank"""
+    error: Tensor
+    """upper bound of ‖X − A⁺‖"""
+    condition: Tensor
+    """upper bound of ‖A‖‖A⁺‖"""
 
-    Upper bounds ``size`` of ‖X‖, ``rho`` of ‖I − AX‖ and ``tau`` of ‖X − AᴴY‖, for any Y (τ = 0 for square A); all in float64.
+
+def pinv_error(A: Tensor, X: Tensor, Y: Tensor) -> InverseBounds:
+    """Bounds for X (..., n, m) and A (..., m, n), m ≤ n, with any Y (..., m, m), which is not used where m = n.
+
+    With R = I − AX, ρ ≥ ‖R‖ and τ ≥ ‖X − AᴴY‖: ((‖XR‖/(1 − ρ))² + τ²)^½ where ρ < 1, and ‖XR‖ ≤ ‖X‖ρ, which stands for it
+    beyond ``SHARP`` multiplications (docs/theorems/inverse.md, Theorem 6).
     """
+    m, n = A.shape[-2:]
+    R, uncertain = residual(torch.eye(m, dtype=_double(A), device=A.device), A, X)
+    size_A, size_X, size_R = frobenius(A), frobenius(X), frobenius(R)
+    rho = up(size_R + uncertain)
+    R = R.to(A.dtype)
+    moved = size_X * rho
+    if 0 < m * m * n <= SHARP:
+        precision = torch.finfo(A.dtype)
+        # of R as it was formed, and of R in the precision of A
+        uncertain = uncertain + precision.eps * size_R + m * m * precision.tiny
+        lost = m * n * (m + 1) * precision.tiny
+        product = frobenius(X @ R) + product_rounding(m, A.dtype) * size_X * rho + lost
+        # NaN where the product overflows
+        moved = torch.fmin(moved, up(product + size_X * uncertain))
+    tau = defect(X, A.mH, Y) if m < n else torch.zeros_like(rho)
     # 1 − ρ is rounded down
     room = (1.0 - rho) * (2.0 - _OUTWARD)
-    bound = up(torch.hypot(up(size * rho / torch.where(room > 0, room, 1.0)), tau))
-    return torch.where(room > 0, bound, torch.inf)
+    certain = room > 0
+    room = torch.where(certain, room, 1.0)
+    bound = up(torch.hypot(up(moved / room), tau))
+    certain = certain & bound.isfinite()
+    # the least singular value is at least (1 − ρ)/‖X‖
+    condition = up(up(size_A * size_X) / room)
+    return InverseBounds(R, rho, *(torch.where(certain, value, torch.inf) for value in (bound, condition)))

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import norms
-from .arguments import power_of_two_scale
+from .arguments import all_finite, power_of_two_scale
 from .info import Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
 from .routes import Computed, Tolerances, full, iteration, no_gram, pseudoinverse
@@ -75,9 +74,9 @@ def _(A, atol, rtol, upper, hermitian, method, ratio, order, limit):
 
 def _finite_parts(A: Tensor, compute: Callable[[Tensor, Tensor | None], Computed]) -> Computed:
     """The finite matrices of a flat batch computed, the others left NaN."""
-    if A.numel() == 0 or math.isfinite(torch.linalg.vector_norm(A, ord=torch.inf)):
+    finite = all_finite(A)
+    if bool(finite.all()):
         return compute(A, None)
-    finite = A.isfinite().flatten(1).all(-1)
     result = Computed.empty(A)
     result.status.fill_(Status.NON_FINITE)
     index = finite.nonzero().squeeze(-1)
@@ -95,32 +94,25 @@ def _nothing(A: Tensor) -> Computed:
 
 
 def _inverse(A: Tensor) -> Computed:
-    """The inverse as torch computes it, of the matrix scaled if it needs that; a singular matrix is left NaN."""
+    """The inverse as torch computes it, of the matrix scaled if it needs that; a singular matrix is left NaN.
+
+    The condition number is left to the error bound (``describe``), which has the norms.
+    """
     scale = power_of_two_scale(A, always=False)
-    if scale is None:
-        X, code = torch.linalg.inv_ex(A)
-        condition = norms.frobenius(A) * norms.frobenius(X)
-    else:
-        scaled = A * scale
-        X, code = torch.linalg.inv_ex(scaled)
-        condition = norms.frobenius(scaled.to(_wide(A))) * norms.frobenius(X.to(_wide(A)))
+    X, code = torch.linalg.inv_ex(A if scale is None else A * scale)
+    if scale is not None:
         X = X * scale
         # entries of very different size vanish beside the largest one, where elimination without scaling may keep them
-        again = ((code != 0) | ~X.isfinite().flatten(1).all(-1)).nonzero().squeeze(-1)
+        again = ((code != 0) | ~all_finite(X)).nonzero().squeeze(-1)
         X[again], code[again] = torch.linalg.inv_ex(A[again])
-        condition[again] = norms.frobenius(A[again].to(_wide(A))) * norms.frobenius(X[again].to(_wide(A)))
-    result = full(A, X, no_gram(A), Method.LU, torch.where(condition.isfinite(), condition, torch.inf))
+    unknown = torch.full(A.shape[:-2], torch.inf, dtype=torch.float64, device=A.device)
+    result = full(A, X, no_gram(A), Method.LU, unknown)
     singular = code != 0
-    result.status[singular] = Status.SINGULAR
-    result.X[singular] = torch.nan
-    result.condition[singular] = torch.inf
-    result.rank[singular] = 0
+    if bool(singular.any()):
+        result.status[singular] = Status.SINGULAR
+        result.X[singular] = torch.nan
+        result.rank[singular] = 0
     return result
-
-
-def _wide(A: Tensor) -> torch.dtype:
-    """The double precision of the kind of A."""
-    return torch.complex128 if A.is_complex() else torch.float64
 
 
 def _absent(status: Tensor) -> Tensor:

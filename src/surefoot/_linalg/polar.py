@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import compute_dtype, matrix_argument
+from .arguments import all_finite, compute_dtype, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import (
@@ -136,7 +136,7 @@ def _info(A: Tensor, U: Tensor, H: Tensor, Q: Tensor, S: Tensor, gram: Tensor, r
     bound = norms.up(defect_U + E / (lowest - E))
     certain = (rank_tolerance(S, m, n) < S).all(-1) & (lowest > E)
     bound = torch.where(certain, bound, torch.inf)
-    return describe(A, S, torch.isfinite(H).all(-1).all(-1), gram, residual, bound)
+    return describe(A, S, all_finite(H), gram, residual, bound)
 
 
 def _compute(A: Tensor, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from .arguments import largest_part
+from .arguments import all_finite, largest_part
 from .info import Info, Method, Status
 
 METHODS = ("auto", "svd")
@@ -180,7 +180,7 @@ def describe(A: Tensor, S: Tensor, in_range: Tensor, gram: Tensor, residual: Ten
     """
     m, n = A.shape[-2:]
     largest, smallest = extremes(S)
-    finite = torch.isfinite(A).all(-1).all(-1)
+    finite = all_finite(A)
     rank = (rank_tolerance(S, m, n) < S).sum(-1)
     status = torch.where(rank == S.shape[-1], int(Status.OK), int(Status.RANK_DEFICIENT))
     status = torch.where(in_range, status, int(Status.OUT_OF_RANGE))
@@ -199,7 +199,7 @@ def describe(A: Tensor, S: Tensor, in_range: Tensor, gram: Tensor, residual: Ten
 
 def refuse_non_finite(A: Tensor, what: str, alternative: str) -> None:
     """A LinAlgError that names the first matrix of A with an infinite or NaN entry, if there is one."""
-    bad = ~torch.isfinite(A).flatten(-2).all(-1)
+    bad = ~all_finite(A)
     if bool(bad.any()):
         where = bad.nonzero()[0].tolist()
         place = f"A[{', '.join(map(str, where))}]" if where else "A"
