@@ -3,6 +3,7 @@
 from ._linalg.cayley import cayley, cayley_ex
 from ._linalg.info import Info, Method, Status
 from ._linalg.inverse import inv, inv_ex
+from ._linalg.lstsq import LstSq, lstsq, lstsq_ex
 from ._linalg.matrix_function import (
     expm,
     expm_ex,
@@ -25,6 +26,7 @@ from ._linalg.svd import SVD, svd, svd_ex
 __all__ = [
     "SVD",
     "Info",
+    "LstSq",
     "Method",
     "Polar",
     "Status",
@@ -39,6 +41,8 @@ __all__ = [
     "inv_sqrt_ex",
     "logm",
     "logm_ex",
+    "lstsq",
+    "lstsq_ex",
     "matrix_function",
     "matrix_function_ex",
     "orthogonalize",

@@ -126,12 +126,12 @@ def test_arguments_that_do_not_fit_are_named(function: Callable[..., object]) ->
 
 
 @SCRIPTED
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-def test_derivatives(dtype: torch.dtype) -> None:
+def test_derivatives() -> None:
+    dtype = torch.complex128
     A, B = draw(2, 3, 3, dtype=dtype).requires_grad_(), draw(3, 2, dtype=dtype, seed=1).requires_grad_()
 
     def value(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
         return solve_ex(A, B)[0]
 
-    assert torch.autograd.gradcheck(value, (A, B), check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(value, (A, B))
+    assert torch.autograd.gradcheck(value, (A, B), check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(value, (A, B), fast_mode=True)

@@ -102,7 +102,8 @@ def residual(C: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     R = head - rest
     gamma = product_rounding(2 * length + 3, wide)
     terms = frobenius(high_A) * frobenius(low_B) + frobenius(low_A) * frobenius(B)
-    return R, up(gamma * (frobenius(head) + terms + frobenius(R)) + lost)
+    # head and R are one subtraction each
+    return R, up(gamma * terms + 2.0**-53 * (frobenius(head) + frobenius(R)) + lost)
 
 
 def _double(A: Tensor) -> torch.dtype:

@@ -75,7 +75,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True) -> tuple[Tensor, Info]:
     work, right = work.expand(*batch, *work.shape[-2:]), right.expand(*batch, *right.shape[-2:])
     X, status, residual, bound, condition = _solution(work, right)
     value = (X if left else X.mT).to(A.dtype)
-    status, bound = _rounded(value if left else value.mT, X, status, bound)
+    status, bound = rounded(value if left else value.mT, X, status, bound)
     whole = torch.zeros_like(status)
     info = Info(
         status=status,
@@ -128,7 +128,7 @@ def _singular(A: Tensor) -> str:
     )
 
 
-def _rounded(value: Tensor, X: Tensor, status: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+def rounded(value: Tensor, X: Tensor, status: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
     """Status and bound of the value that is returned, which may have been rounded to half precision."""
     value, X = value.detach(), X.detach()
     if value.dtype == X.dtype:
@@ -164,7 +164,7 @@ def compute(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tenso
     residual, bound = _error(scaled_A, scaled_B, X, R, rho)
     room = (1.0 - rho).clamp(min=0.0) * (1.0 - 2.0**-48)
     condition = norms.up(norms.frobenius(scaled_A) * norms.frobenius(R) / room)
-    X, bound = _unscaled(X, bound, scale_A, scale_B)
+    X, bound = unscaled(X, scale_A, scale_B), unscaled_bound(bound, X, scale_A, scale_B)
 
     singular = (code != 0).expand(batch)
     bad = ~(finite_A & finite_B)
@@ -195,25 +195,39 @@ def _inverse_defect(R: Tensor, A: Tensor) -> Tensor:
 def _error(A: Tensor, B: Tensor, X: Tensor, R: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
     """‖B − AX‖_F/‖B‖_F, and an upper bound of ‖X − A⁻¹B‖_F."""
     r, uncertain = norms.residual(B, A, X)
-    size, gamma = norms.frobenius(r), norms.product_rounding(A.shape[-1], r.dtype)
+    size = norms.frobenius(r)
     # the products of a solution 0 are exact
     uncertain = torch.where(norms.frobenius(X) > 0, uncertain, 0.0)
-    correction = norms.frobenius(R.to(r.dtype) @ r) + norms.up(norms.frobenius(R) * norms.up(uncertain + gamma * size))
     room = (1.0 - rho) * (1.0 - 2.0**-48)
-    bound = torch.where(room > 0, norms.up(norms.up(correction) / torch.where(room > 0, room, 1.0)), torch.inf)
+    bound = norms.up(applied(R, r, uncertain) / torch.where(room > 0, room, 1.0))
+    bound = torch.where(room > 0, bound, torch.inf)
     return torch.where(size > 0, size / norms.frobenius(B), 0.0), bound
 
 
-def _unscaled(X: Tensor, bound: Tensor, scale_A: Tensor | None, scale_B: Tensor | None) -> tuple[Tensor, Tensor]:
-    """X = A⁻¹B and its bound from those of the scaled matrices; entries that underflow lose the smallest normal number."""
+def applied(R: Tensor, r: Tensor, uncertain: Tensor) -> Tensor:
+    """An upper bound of ‖R(r + δ)‖_F for every ‖δ‖_F ≤ ``uncertain``; r in float64 or complex128."""
+    zero = r.new_zeros(*r.shape[:-2], R.shape[-2], r.shape[-1])
+    product, rounding = norms.residual(zero, R, r)
+    return norms.up(norms.frobenius(product) + rounding + norms.frobenius(R) * uncertain)
+
+
+def unscaled(X: Tensor, scale_A: Tensor | None, scale_B: Tensor | None) -> Tensor:
+    """X·scale_A/scale_B, the solution of the problem of which A·scale_A and B·scale_B were solved."""
     if scale_A is None and scale_B is None:
-        return X, bound
-    wide = torch.complex128 if X.is_complex() else torch.float64
-    result, lost = X.to(wide), X.shape[-2] * X.shape[-1] * torch.finfo(X.dtype).tiny
+        return X
+    result = X.to(torch.complex128 if X.is_complex() else torch.float64)
     for scale in (scale_A, None if scale_B is None else scale_B.double().reciprocal()):
         if scale is not None:
-            result, bound = result * scale.double(), bound * scale.double()[..., 0, 0]
-    return result.to(X.dtype), norms.up(bound + lost)
+            result = result * scale.double()
+    return result.to(X.dtype)
+
+
+def unscaled_bound(bound: Tensor, X: Tensor, scale_A: Tensor | None, scale_B: Tensor | None) -> Tensor:
+    """The bound that belongs to ``unscaled``: entries of X that underflow lose at most the smallest normal number."""
+    if scale_A is None and scale_B is None:
+        return bound
+    bound = unscaled(bound[..., None, None], scale_A, scale_B)[..., 0, 0]
+    return norms.up(bound + X.shape[-2] * X.shape[-1] * torch.finfo(X.dtype).tiny)
 
 
 @torch.library.custom_op("surefoot::solve", mutates_args=())
