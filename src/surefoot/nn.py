@@ -12,6 +12,8 @@ from ._inverse.network import LearnedInverse
 from ._lasso.lista import LISTA, LISTACPSS
 from ._linear_resnet.network import LinearNet, LinearResNet
 from ._orthogonal.learned_svd import LearnedSVD, LearnedSVDResult, SVDInfo, SVDStatus
+from ._orthogonal.parametrization import Orthogonal
+from ._orthogonal.whitening import Whitening
 from ._step_sizes.network import StepSizeNet
 from ._two_layer.network import TwoLayerLinear
 
@@ -32,6 +34,7 @@ __all__ = [
     "LinearResNet",
     "NotCertifiable",
     "NotWellPosed",
+    "Orthogonal",
     "Residual",
     "SVDInfo",
     "SVDStatus",
@@ -40,4 +43,5 @@ __all__ = [
     "SolverMemory",
     "StepSizeNet",
     "TwoLayerLinear",
+    "Whitening",
 ]
