@@ -1,6 +1,7 @@
 """Differentiable linear algebra: called like ``torch.linalg``, with gradients that are right and statuses that say when not."""
 
 from ._linalg.cayley import cayley, cayley_ex
+from ._linalg.eigh import Eigh, eigh, eigh_ex
 from ._linalg.info import Info, Method, Status
 from ._linalg.inverse import inv, inv_ex
 from ._linalg.lstsq import LstSq, lstsq, lstsq_ex
@@ -25,6 +26,7 @@ from ._linalg.svd import SVD, svd, svd_ex
 
 __all__ = [
     "SVD",
+    "Eigh",
     "Info",
     "LstSq",
     "Method",
@@ -33,6 +35,8 @@ __all__ = [
     "Steps",
     "cayley",
     "cayley_ex",
+    "eigh",
+    "eigh_ex",
     "expm",
     "expm_ex",
     "inv",

@@ -43,7 +43,7 @@ from .spectral import (
     refuse_non_finite,
     spectral_factors,
 )
-from .svd_derivative import herm, reciprocal, skew
+from .tied_pairs import herm, reciprocal, skew
 
 
 class Polar(NamedTuple):

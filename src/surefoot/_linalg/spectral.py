@@ -13,7 +13,7 @@ In single precision the Gram matrix is formed in double: every nonsingular matri
 
 **Ties.** Where singular values agree to rounding any rotation of their singular vectors is as good. LAPACK's own choice
 is often aligned with the coordinates (the identity gives U = V = I), and in such a basis a gradient shows only its
-diagonal (see ``svd_derivative``). So tied vectors are turned together by one fixed reflection without zero entries; A
+diagonal (see ``tied_pairs``). So tied vectors are turned together by one fixed reflection without zero entries; A
 does not notice.
 """
 
@@ -136,29 +136,39 @@ def _from_gram(rows: Tensor, precision: torch.dtype) -> tuple[Tensor, Tensor, Te
 
 
 def _turn_ties(U: Tensor, S: Tensor, Vh: Tensor, m: int, n: int) -> tuple[Tensor, Tensor]:
-    """The same factors with the vectors of each group of tied nonzero singular values turned by a reflection I − 2vvᴴ/‖v‖²."""
+    """The same factors with the vectors of each group of tied nonzero singular values turned together."""
     if S.shape[-1] < 2:
         return U, Vh
     tied = (S[:, :-1] - S[:, 1:] <= tie_tolerance(S, m, n)) & (S[:, 1:] > rank_tolerance(S, m, n))
+    turned, reflections = tie_reflections(S, tied, U.dtype)
+    if len(turned):
+        U, Vh = U.clone(), Vh.clone()
+        U[turned] = U[turned] @ reflections
+        Vh[turned] = adjoint(reflections) @ Vh[turned]
+    return U, Vh
+
+
+def tie_reflections(values: Tensor, tied: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The matrices (of a batch) that have ties, and for each the reflection I − 2vvᴴ/‖v‖² within each group of tied values.
+
+    ``values`` (B, k) are sorted, ``tied`` (B, k − 1) says which neighbours are. (T,), (T, k, k).
+    """
     turned = tied.any(-1).nonzero()[:, 0]
     if len(turned) == 0:
-        return U, Vh
+        return turned, turned
     tied = torch.nn.functional.pad(tied[turned], (1, 1))
     group = (~tied[:, :-1]).cumsum(-1)
     same = group[:, :, None] == group[:, None, :]
     # entries between .5 and 1.5 with no pattern; a complex v also turns the phases, without which imaginary parts stay hidden
-    index = torch.arange(S.shape[-1], device=S.device, dtype=S.dtype)
-    v = (0.5 + torch.frac(index * 0.6180339887498949 + 0.3)).to(U.dtype)
-    if U.is_complex():
+    index = torch.arange(values.shape[-1], device=values.device, dtype=values.dtype)
+    v = (0.5 + torch.frac(index * 0.6180339887498949 + 0.3)).to(dtype)
+    if v.is_complex():
         v = v * torch.exp(2j * torch.pi * torch.frac(index * 0.7548776662466927))
     v = v * (tied[:, :-1] | tied[:, 1:])
     size = (same * v.abs().square()[:, None, :]).sum(-1)
-    reflection = -2 * same * (v[:, :, None] * v.conj_physical()[:, None, :]) / size.where(size > 0, 1)[..., None]
-    reflection.diagonal(dim1=-2, dim2=-1).add_(1)
-    U, Vh = U.clone(), Vh.clone()
-    U[turned] = U[turned] @ reflection
-    Vh[turned] = adjoint(reflection) @ Vh[turned]
-    return U, Vh
+    reflections = -2 * same * (v[:, :, None] * v.conj_physical()[:, None, :]) / size.where(size > 0, 1)[..., None]
+    reflections.diagonal(dim1=-2, dim2=-1).add_(1)
+    return turned, reflections
 
 
 def extremes(S: Tensor) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from .divided_differences import Elementwise
 from .operator import apply, batch_first, own_precision, refuse_nested_forward
-from .svd_derivative import herm, skew
+from .tied_pairs import herm, skew
 
 # Entries of a table of second divided differences that are formed at a time.
 _BLOCK = 1 << 22

@@ -1,4 +1,4 @@
-"""The singular value decomposition, with derivatives that are finite everywhere and right at ties."""
+"""The singular value decomposition, with derivatives that are right at ties, or an error where a tie leaves them open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
 from .arguments import compute_dtype, matrix_argument
@@ -14,8 +13,7 @@ from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import METHODS, describe, extremes, refuse_non_finite, spectral_factors
 from .svd_derivative import gradient, tangent
-
-TIES = ("mask", "raise")
+from .tied_pairs import Ties, check_ties
 
 
 class SVD(NamedTuple):
@@ -29,33 +27,44 @@ class SVD(NamedTuple):
 def svd(
     A: Tensor,
     full_matrices: bool = True,
-    ties: Literal["mask", "raise"] = "mask",
+    ties: Ties = "raise",
     method: Literal["auto", "svd"] = "auto",
 ) -> SVD:
-    """A = U·diag(S)·Vh with orthonormal columns of U and rows of Vh, and S descending; called like ``torch.linalg.svd``.
+    """A = U·diag(S)·Vh with orthonormal columns of U and rows of Vh, S descending; called like ``torch.linalg.svd``.
 
-    The derivative is finite for every A. It is the derivative of the loss wherever the loss is a differentiable
-    function of A and sees the factors of *tied* singular values through S, projectors, UVh, or U·h(S)·Vh, U·h(S)·Uᴴ,
-    Vhᴴ·h(S)·Vh of one h (plus a spectral function where three or more values tie): ``svd_derivative`` derives this. Any
-    other loss of the vectors has no derivative at a tie; ``ties`` says what happens then. For the polar factor UVh
-    prefer ``polar``: its derivatives exist to any order at ties, those of ``svd`` only to the first. Forward-mode
-    derivatives at a tie are right where h′ = 0 and for S summed over the tie.
+    **At ties** of singular values (equal to rounding) the gradients of U, S and Vh do not determine the derivative of
+    a loss that combines functions of S with vectors: ``tied_pairs`` proves what they do determine. By default such a
+    loss is an error in the backward pass, and what passes is right: losses of U and Vh alone that are functions of A
+    (UVh, projectors on whole groups), losses of S alone that are symmetric in the tied values, and any loss that does
+    not see the tied pair, like a low-rank part with the tie outside. The operators made for functions of a matrix are
+    exact at ties: ``polar`` for UVh, ``singular_value_function``, ``svt``, ``singular_power``, ``svdvals``,
+    ``nuclear_norm``, and ``matrix_function`` for Hermitian matrices. A kink, like that of S[0] at S[0] = S[1], is an
+    error too. Take vectors and values of a loss from one call: across calls nothing can be noticed.
 
-    Vectors of tied singular values are turned by a fixed reflection, so that the gradient can be read off: the factors
-    of the identity are not the identity.
+    At singular values 0 the same holds for losses that see single null vectors, or a function h(S) with a slope at 0
+    (like the product U·diag(S)·Vh); losses of S alone get a subgradient there. Second derivatives, and forward mode,
+    at a tie are errors where they are not determined: in forward mode that is along all directions that turn tied
+    vectors. Under ``torch.compile`` an unused output cannot be told from one with gradient 0, so UVh and projectors at
+    a tie are errors there as well.
+
+    Vectors of tied singular values are turned by a fixed reflection, so that they are aligned with no coordinates: the
+    factors of the identity are not the identity.
 
     Args:
         A: (..., m, n). float16 and bfloat16 are computed in float32.
         full_matrices: whether U is (..., m, m) and Vh (..., n, n), else (..., m, k) and (..., k, n), k = min(m, n). The
             null vectors have derivatives too (torch.linalg.svd ignores them).
-        ties: ``"mask"``: terms that do not exist are 0; ``"raise"``: ``torch.linalg.LinAlgError`` in the backward pass,
-            naming the pair.
+        ties: ``"raise"``: as above; ``"one-function"``: you promise that the loss is made of U·h(S)·Vh, U·h(S)·Uᴴ and
+            Vhᴴ·h(S)·Vh of one h (plus a function of S alone where three or more values tie): its derivative is read
+            off, an error if no h fits; ``"mask"``: terms that are not determined are 0, so that the gradient is always
+            finite, and wrong without a word where they matter.
         method: ``"auto"``: from the Gram matrix where its measured residual and orthogonality are within
             ten times LAPACK's, else LAPACK; ``"svd"``: always LAPACK (the accuracy of torch.linalg.svd).
 
     Raises:
         TypeError, ValueError: A is no batch of floating-point matrices; ``ties`` or ``method`` is unknown.
-        torch.linalg.LinAlgError: an entry is infinite or NaN (``svd_ex`` does not raise).
+        torch.linalg.LinAlgError: an entry is infinite or NaN (``svd_ex`` does not raise); in the derivative, which
+            names the pair, where ties leave it undetermined.
     """
     value, _ = _factors(A, full_matrices, ties, method, refuse=True)
     return value
@@ -64,7 +73,7 @@ def svd(
 def svd_ex(
     A: Tensor,
     full_matrices: bool = True,
-    ties: Literal["mask", "raise"] = "mask",
+    ties: Ties = "raise",
     method: Literal["auto", "svd"] = "auto",
 ) -> tuple[SVD, Info]:
     """``svd`` with a record of each matrix; one with non-finite entries has NaN factors and does not fail the others.
@@ -82,8 +91,7 @@ def svd_ex(
 
 @own_precision
 def _factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: bool) -> tuple[SVD, Tensor]:
-    if ties not in TIES:
-        raise ValueError(f"ties is {ties!r}; choose one of {', '.join(TIES)}")
+    check_ties(ties)
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}")
     work = matrix_argument(A).to(compute_dtype(A.dtype))
@@ -129,38 +137,6 @@ def _(A: Tensor, full_matrices: bool, method: str, refuse: bool) -> tuple[Tensor
     )
 
 
-@torch.library.custom_op("surefoot::refuse_undefined_gradient", mutates_args=())
-def _refuse_undefined(undefined: Tensor, S: Tensor) -> Tensor:
-    """0, or an error that names the first pair where the gradient is undefined."""
-    if bool(undefined.any()):
-        *batch, i, j = undefined.nonzero()[0].tolist()
-        i, j = sorted((i, j))
-        values = S[tuple(batch)]
-        matrix = f" of matrix {tuple(batch)}" if batch else ""
-        if i == j:
-            raise LinAlgError(
-                f"the loss depends on the phase of the singular vectors of pair {i}{matrix}, which is arbitrary: its "
-                "gradient is not defined. Use a loss that keeps its value when U and Vh turn together, or ties='mask' to "
-                "drop the phase"
-            )
-        raise LinAlgError(
-            f"singular values {i} and {j}{matrix} are equal to rounding ({values[i]:.17g} and {values[j]:.17g}) and the "
-            "gradient of the loss is not defined there, or cannot be told from its gradients in U, S and Vh. Use a loss "
-            "that keeps its value when both pairs of vectors turn together, or ties='mask' to drop the term"
-        )
-    return S.new_zeros(())
-
-
-@_refuse_undefined.register_fake
-def _(undefined: Tensor, S: Tensor) -> Tensor:
-    return S.new_empty(())
-
-
-@_refuse_undefined.register_vmap
-def _(info: Any, in_dims: Any, undefined: Tensor, S: Tensor) -> tuple[Tensor, None]:
-    return batch_first(_refuse_undefined, info, in_dims, (undefined, S))[0], None
-
-
 class _CompiledSVD(torch.autograd.Function):
     """A (..., m, n) -> U, S, Vh, and where the Gram matrix was used (not differentiable)."""
 
@@ -183,10 +159,7 @@ class _CompiledSVD(torch.autograd.Function):
         if gU is None and gS is None and gVh is None:
             return None, None, None, None, None
         U, S, Vh = ctx.saved_tensors
-        gA, undefined = gradient(U, S, Vh, gU, gS, gVh, report=ctx.ties == "raise")
-        if undefined is not None:
-            gA = gA + _refuse_undefined(undefined, S.detach())
-        return gA, None, None, None, None
+        return gradient(U, S, Vh, gU, gS, gVh, ctx.ties), None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
@@ -201,5 +174,5 @@ class _SVD(_CompiledSVD):
         U, S, Vh = ctx.saved_tensors
         refuse_nested_forward("svd")
         # autograd refuses tangents that are views, or conjugated, where the values are not
-        tangents = tangent(U, S, Vh, grad_inputs[0])
+        tangents = tangent(U, S, Vh, grad_inputs[0], ctx.ties)
         return *(d.resolve_conj().clone(memory_format=torch.contiguous_format) for d in tangents), None

@@ -11,28 +11,21 @@ loss, the gradient is gA = UKVᴴ + (I − UUᴴ)gU·diag(1/s)·Vᴴ + U·diag(1
 
     K_ij = (X − Y)_ij / (s_i + s_j) + (X + Y)_ij / (s_j − s_i) + δ_ij gS_i.
 
-**At a tie** s_i = s_j a loss that is a differentiable function of A does not notice a common rotation of the two pairs
-of vectors, so (X + Y)_ij = 0: the second term is 0/0, with a limit that (gU, gV) alone do not determine. Take ℓ(A) =
-φ(F), F = U·h(diag s)·Vᴴ, M = UᴴCV, C = ∂φ/∂F. Then gU = CVh, gV = CᴴUh, and
+**At a tie** s_i = s_j the second term is 0/0. Take ℓ(A) = φ(F), F = U·h(diag s)·Vᴴ, M = UᴴCV, C = ∂φ/∂F. Then gU =
+CVh, gV = CᴴUh, and
 
     (X + Y)_ij = herm(M)_ij (h_j − h_i)      so      (X + Y)_ij / (s_j − s_i) → h'(s) herm(M)_ij,
     gS_i = h'(s_i) Re M_ii,      W := herm(UᴴgU + VᴴgV) has W_ij = herm(M)_ij (h_i + h_j).
 
-Hence within a group of tied values the limit is c·W_ij with c = h'/(2h), *and gS_i = c·W_ii*: the diagonal, which is
-known, gives c. The same holds for F = U h Uᴴ and F = V h Vᴴ; a spectral function Σf(s_i) added to the loss adds one
-constant to all gS_i of the group. So the rule is: fit gS = cW_ii over the group, else gS = cW_ii + d (three or more
-tied values: two would fit anything), and use cW_ij if the fit is good. For polar factors and projectors h' = 0 and c =
-0; for low-rank approximations h = s and c = 1/(2s). A loss that fits neither is not in that class (it is not
-differentiable there, or combines several h; or the diagonal of W vanishes in the basis at hand, which ``spectral`` turns to make
-that unlikely): its term is 0 (``ties="mask"``) or an error (``"raise"``).
+The same holds for F = U h Uᴴ and F = V h Vᴴ. ``tied_pairs`` says what of the limit the gradients determine, and what
+happens where they do not.
 
-The same formula serves *near* ties, where the quotient loses digits: its error is about ε·s/gap, that of cW_ij, with c
-the mean over the group, about gap/s. Below gap = √ε·s_1 the fit is used if it is good, and the quotient otherwise; so
-the relative error is at most about √ε (1.5e-8 in double, 3.5e-4 in single precision), and for h' = 0 and h = s it is of
-rounding size at exact ties.
-
-**At zero.** Terms with 1/(s_i + s_j) or 1/s_i are dropped where s_i = s_j = 0, or s_i = 0, to ``rank_tolerance``: what
-remains is exact for losses that are differentiable there and see the null vectors only through their projector.
+**At zero** each of U and V may turn its null vectors by itself, so X, Y, (I − UUᴴ)gU and (I − VVᴴ)gV vanish there for
+a function of A, and terms with 1/(s_i + s_j) or 1/s_i are 0/0 where s_i = s_j = 0, or s_i = 0, to ``rank_tolerance``.
+They are dropped. That is exact for a loss that does not use S (for the reason of ``tied_pairs``), and for one with
+h(0) = h'(0) = 0, like a low-rank part. A slope h'(0) shows as gS_i ≠ 0: with ``ties="mask"`` alone it is not refused,
+unless only one real value is 0 and m = n, where nothing is dropped. A loss of S alone with a slope at 0, like the
+nuclear norm, has a kink there and gets a subgradient, as in torch.
 
 **Null vectors** (``full_matrices=True``). U⊥ moves by dU⊥ = −U(dUᴴU⊥), so ⟨g⊥, dU⊥⟩ = −⟨U⊥g⊥ᴴU, dU⟩: its gradient is
 added to gU. torch.linalg.svd ignores it, so that a loss of the projector U⊥U⊥ᴴ has gradient 0 there.
@@ -47,28 +40,25 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingModuleSource]
 
 from .operator import may_branch, own_precision
 from .spectral import rank_tolerance, tie_tolerance
+from .tied_pairs import (
+    Limits,
+    Spectrum,
+    asks,
+    first_order,
+    herm,
+    kinks,
+    largest_of_columns,
+    limits,
+    reciprocal,
+    refuse,
+    skew,
+    turning,
+)
 
-# How well a group must fit, relative to its largest entry: √ε of rounding and drift of c over the group, with room.
-_FIT = 30.0
-
-
-def skew(M: Tensor) -> Tensor:
-    """The skew-Hermitian part."""
-    return (M - M.mH) / 2
-
-
-def herm(M: Tensor) -> Tensor:
-    """The Hermitian part."""
-    return (M + M.mH) / 2
-
-
-def reciprocal(x: Tensor, zero: Tensor) -> Tensor:
-    """1/x, and 0 where ``zero`` with all its derivatives."""
-    return x.masked_fill(zero, torch.inf).reciprocal()
+_WHAT = "singular values"
 
 
 class Differences(NamedTuple):
@@ -80,51 +70,52 @@ class Differences(NamedTuple):
     """1/(s_j − s_i) (..., k, k), 0 at ties"""
     of_values: Tensor
     """1/s_i (..., k)"""
-    zero: Tensor
-    """s_i = 0 (..., k)"""
-    tied: Tensor
-    """s_i = s_j, i = j included; (..., k, k), or (k, k) without ties"""
 
 
-def differences(S: Tensor, m: int, n: int) -> Differences:
-    """The reciprocals of sums, gaps and values of S (..., k), the singular values of an m×n matrix; differentiable."""
+def spectrum(S: Tensor, m: int, n: int) -> Spectrum:
+    """The singular values S (..., k) of m×n matrices."""
+    S = S.detach()
+    return Spectrum(S, tie_tolerance(S, m, n), rank_tolerance(S, m, n) >= S, max(m, n))
+
+
+def differences(S: Tensor, s: Spectrum) -> Differences:
+    """The reciprocals of sums, gaps and values of S (..., k), a multiple of the values of ``s``; differentiable."""
     sums, gaps = S.unsqueeze(-2) + S.unsqueeze(-1), S.unsqueeze(-2) - S.unsqueeze(-1)
-    with torch.no_grad():
-        zero = rank_tolerance(S, m, n) >= S
-        tolerance = tie_tolerance(S, m, n)
-        close = S[..., :-1] - S[..., 1:] <= tolerance
-    if may_branch(S) and not bool(zero.any()) and not bool(close.any()):
+    if may_branch(S) and not s.any_tied and not bool(s.zero.any()):
         # masks of the size of the matrices cost as much as products
         gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
-        itself = torch.eye(S.shape[-1], dtype=torch.bool, device=S.device)
-        return Differences(sums.reciprocal(), gaps.reciprocal(), S.reciprocal(), zero, itself)
-    with torch.no_grad():
-        both_zero = zero.unsqueeze(-2) & zero.unsqueeze(-1)
-        tied = (gaps.abs() <= tolerance.unsqueeze(-1)) | both_zero
-    return Differences(reciprocal(sums, both_zero), reciprocal(gaps, tied), reciprocal(S, zero), zero, tied)
+        return Differences(sums.reciprocal(), gaps.reciprocal(), S.reciprocal())
+    return Differences(reciprocal(sums, s.both_zero), reciprocal(gaps, s.tied), reciprocal(S, s.zero))
 
 
 @own_precision
 def gradient(
-    U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor | None, gS: Tensor | None, gVh: Tensor | None, report: bool = False
-) -> tuple[Tensor, Tensor | None]:
-    """The gradient of A, and with ``report`` the pairs (..., k, k) whose dropped term the loss depends on, else None.
+    U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor | None, gS: Tensor | None, gVh: Tensor | None, ties: str
+) -> Tensor:
+    """The gradient of A; an error where it is not determined, by the rules of ``ties`` (``tied_pairs``).
 
-    ``U`` (..., m, k or m), ``S`` (..., k), ``Vh`` (..., k or n, n); gradients may be None for 0, not all of them. In
-    the second result (i, i) stands for the phase of pair i of complex vectors.
+    ``U`` (..., m, k or m), ``S`` (..., k), ``Vh`` (..., k or n, n); gradients are None where the loss does not use the
+    factor, not all of them.
     """
     m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
+    if 0 in (m, n):
+        return U.new_zeros(*S.shape[:-1], m, n)
+    s = spectrum(S, m, n)
     if gU is None and gVh is None:
         assert gS is not None
-        return (U[..., :k] * gS.unsqueeze(-2)) @ Vh[..., :k, :], None
+        gA = (U[..., :k] * gS.unsqueeze(-2)) @ Vh[..., :k, :]
+        return refuse(gA, kinks(ties, s, gS), s, _WHAT, "backward")
     gU, U = _with_null_vectors(torch.zeros_like(U) if gU is None else gU, U, k)
     gV, V = _with_null_vectors(torch.zeros_like(Vh).mH if gVh is None else gVh.mH, Vh.mH, k)
     UgU, VgV = U.mH @ gU, V.mH @ gV
     total, difference = UgU + VgV, UgU - VgV
     # of 2s, because the skew parts of total and difference have a factor ½
-    d = differences(2 * S, m, n)
+    d = differences(2 * S, s)
     with torch.no_grad():
-        c, undefined = _limits(S, gS, gU, gV, total, difference, d, max(m, n), report)
+        c, undefined, limited = limits(ties, s, gS, total, (gU, gV), difference)
+        if ties != "mask":
+            null = _null_limits(s, gS, ((U, gU, UgU), (V, gV, VgV)))
+            undefined, limited = _either(undefined, null.undefined), _either(limited, null.first_order)
     # both quotients with one transposition: skew(M)∘F + skew(N)∘E for symmetric F and skew E
     by_sums = difference * d.of_sums
     by_gaps = total * (d.of_gaps if c is None else d.of_gaps.masked_fill(~c.isnan(), 0.0))
@@ -136,110 +127,43 @@ def gradient(
     # the parts outside the spans of U and V, merged with the product by the other factor
     inverse = 2 * d.of_values
     if m > k:
-        left = U @ (K - UgU * inverse.unsqueeze(-2)) + gU * inverse.unsqueeze(-2)
-        return left @ V.mH, undefined
-    if n > k:
-        right = (K - (VgV * inverse.unsqueeze(-2)).mH) @ V.mH + gV.mH * inverse.unsqueeze(-1)
-        return U @ right, undefined
-    return U @ K @ V.mH, undefined
+        gA = (U @ (K - UgU * inverse.unsqueeze(-2)) + gU * inverse.unsqueeze(-2)) @ V.mH
+    elif n > k:
+        gA = U @ ((K - (VgV * inverse.unsqueeze(-2)).mH) @ V.mH + gV.mH * inverse.unsqueeze(-1))
+    else:
+        gA = U @ K @ V.mH
+    return first_order(refuse(gA, undefined, s, _WHAT, "backward"), limited, s, _WHAT)
 
 
-def _limits(
-    S: Tensor,
-    gS: Tensor | None,
-    gU: Tensor,
-    gV: Tensor,
-    total: Tensor,
-    difference: Tensor,
-    d: Differences,
-    size: int,
-    report: bool,
-) -> tuple[Tensor | None, Tensor | None]:
-    """The coefficients c of tied and nearly tied pairs (``_coefficients``), and with ``report`` the undefined pairs.
+def _null_limits(s: Spectrum, gS: Tensor | None, sides: tuple[tuple[Tensor, Tensor, Tensor], ...]) -> Limits:
+    """What is not determined of the terms that are dropped at singular values 0.
 
-    ``total`` is UᴴgU + VᴴgV, ``difference`` UᴴgU − VᴴgV, ``size`` max(m, n). None instead of c if there are no such
-    pairs.
+    ``sides`` are (Q, g, QᴴgQ) for U and V.
     """
-    gS = torch.zeros_like(S) if gS is None else gS
-    if not report and may_branch(S) and not is_legacy_batchedtensor(total):
-        # only the few matrices that have nearly tied values
-        close = (S[..., :-1] - S[..., 1:] <= _near(S)) & ~d.zero[..., 1:]
-        rows = close.any(-1)
-        if not bool(rows.any()):
-            return None, None
-        c = torch.full(total.shape, torch.nan, dtype=S.dtype, device=S.device)
-        noise = _noise(gU[rows], gV[rows], size)
-        c[rows] = _coefficients(S[rows], gS[rows], total[rows], noise, d.zero[rows])[0]
-        return c, None
-    noise = _noise(gU, gV, size)
-    c, known = _coefficients(S, gS, total, noise, d.zero)
-    if not report:
-        return c, None
-    both_zero = d.zero.unsqueeze(-2) & d.zero.unsqueeze(-1)
-    itself = torch.eye(S.shape[-1], dtype=torch.bool, device=S.device)
-    rotates = skew(total).abs() > noise
-    unfitted = d.tied & ~both_zero & ~itself & ~known
-    return c, (d.tied & rotates) | unfitted | (both_zero & (skew(difference).abs() > noise))
+    if asks(s.zero) and not bool(s.zero.any()):
+        return Limits(None, None, None)
+    columns = largest_of_columns(*(g for _, g, _ in sides))
+    noise = s.noise(columns.amax(-1, keepdim=True))
+    # a wide or tall matrix has null vectors outside of the span, and complex vectors a phase of their own on each side
+    alone = s.zero.sum(-1, keepdim=True).unsqueeze(-1) <= 1
+    undefined = torch.zeros_like(s.both_zero)
+    for Q, g, QgQ in sides:
+        undefined = undefined | (s.both_zero & (skew(QgQ).abs() > noise.unsqueeze(-1)))
+        if Q.shape[-2] > Q.shape[-1]:
+            undefined = undefined | torch.diag_embed(s.zero & (largest_of_columns(g - Q @ QgQ) > noise))
+            alone = torch.zeros_like(alone)
+    if gS is None:
+        return Limits(None, undefined, None)
+    dropped = s.both_zero if sides[0][0].is_complex() else s.both_zero & ~alone
+    slope = gS.abs() > s.noise_of_values(gS, None)
+    return Limits(None, undefined | (dropped & torch.diag_embed(slope)), dropped)
 
 
-def _noise(gU: Tensor, gV: Tensor, size: int) -> Tensor:
-    """The rounding error (..., 1, 1) of the entries of UᴴgU + VᴴgV: 4·size·ε times the largest entry of the gradients."""
-    largest = torch.maximum(gU.abs().amax((-2, -1)), gV.abs().amax((-2, -1)))
-    return 4 * size * torch.finfo(largest.dtype).eps * largest[..., None, None]
-
-
-def _near(S: Tensor) -> Tensor:
-    """The distance (..., 1) below which the quotient may lose more digits than the fit: √ε·s_1."""
-    return torch.finfo(S.dtype).eps ** 0.5 * S[..., :1]
-
-
-def _coefficients(S: Tensor, gS: Tensor, total: Tensor, noise: Tensor, zero: Tensor) -> tuple[Tensor, Tensor]:
-    """c of the term c·W_ij that replaces the quotient (NaN where it does not), and where the groups have a fit; both (..., k, k).
-
-    ``noise`` is the rounding error of X + Y.
-    """
-    gaps = S.unsqueeze(-2) - S.unsqueeze(-1)
-    W = herm(total)
-    group = (gaps.abs() <= _near(S).unsqueeze(-1)) & ~(zero.unsqueeze(-2) | zero.unsqueeze(-1))
-    c, known = _group_coefficient(group, gS, W, _FIT * torch.finfo(S.dtype).eps ** 0.5)
-    c = (c.unsqueeze(-1) + c.unsqueeze(-2)) / 2
-    known = known.unsqueeze(-1) & known.unsqueeze(-2)
-    itself = torch.eye(S.shape[-1], dtype=torch.bool, device=S.device)
-    # an accidental fit would contradict the quotient by more than its rounding error
-    used = group & known & ~itself & ((skew(total) - c * W * gaps).abs() <= noise)
-    return torch.where(used, c, torch.nan), known
-
-
-def _group_coefficient(group: Tensor, gS: Tensor, W: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-    """c of the fit gS = cW_ii (+ d) over the group (..., k, k) of each value, and whether there is a fit; both (..., k)."""
-    w = W.diagonal(dim1=-2, dim2=-1).real
-    weight = group.to(gS.dtype)
-
-    def total(x: Tensor) -> Tensor:
-        return (weight @ x.unsqueeze(-1)).squeeze(-1)
-
-    def largest(x: Tensor) -> Tensor:
-        return torch.where(group, x, 0.0).amax(-1)
-
-    allowed = tolerance * largest(gS.abs().unsqueeze(-2))
-
-    def fits(c: Tensor, shift: Tensor) -> Tensor:
-        return largest((gS.unsqueeze(-2) - c.unsqueeze(-1) * w.unsqueeze(-2) - shift.unsqueeze(-1)).abs()) <= allowed
-
-    # The diagonal must be large enough beside the rest of W in the group to speak for it.
-    W_size = largest(largest(W.abs()).unsqueeze(-2))
-    count, w_sum, g_sum, ww, wg = total(torch.ones_like(w)), total(w), total(gS), total(w * w), total(w * gS)
-    seen = ww > (tolerance * W_size).square()
-    proportional = wg * reciprocal(ww, ~seen)
-    is_proportional = seen & fits(proportional, torch.zeros_like(w))
-    spread = ww - w_sum.square() / count
-    seen = (spread > (tolerance * W_size).square()) & (count >= 3)
-    affine = (wg - w_sum * g_sum / count) * reciprocal(spread, ~seen)
-    is_affine = seen & fits(affine, (g_sum - affine * w_sum) / count)
-    # a spectral function alone
-    is_spectral = (W_size == 0) & fits(torch.zeros_like(w), g_sum / count)
-    c = torch.where(is_proportional, proportional, torch.where(is_affine, affine, 0.0))
-    return c, is_proportional | is_affine | is_spectral
+def _either(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    """Where one of two masks holds; None stands for nowhere."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first | second
 
 
 def _with_null_vectors(g: Tensor, Q: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -250,10 +174,11 @@ def _with_null_vectors(g: Tensor, Q: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 @own_precision
-def tangent(U: Tensor, S: Tensor, Vh: Tensor, dA: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The tangents of U, S, Vh along ``dA``; at a tie, those of the basis at hand, with (Ω + Ψ)_ij = 0."""
+def tangent(U: Tensor, S: Tensor, Vh: Tensor, dA: Tensor, ties: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The tangents of U, S, Vh along ``dA``, with (Ω + Ψ)_ij = 0 at ties; an error where ``ties`` does not allow that."""
     m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
-    d = differences(S, m, n)
+    s = spectrum(S, m, n)
+    d = differences(S, s)
     thin_U, thin_V = U[..., :k], Vh[..., :k, :].mH
     dAV, dAU = dA @ thin_V, dA.mH @ thin_U
     dP = thin_U.mH @ dAV
@@ -265,6 +190,8 @@ def tangent(U: Tensor, S: Tensor, Vh: Tensor, dA: Tensor) -> tuple[Tensor, Tenso
     if n > k:
         dV = dV + (dAU - thin_V @ dP.mH) * d.of_values.unsqueeze(-2)
     dS = dP.diagonal(dim1=-2, dim2=-1).real
+    if k:
+        dU = refuse(dU, turning(ties, s, dP), s, _WHAT, "forward")
     return _complete(dU, U, k), dS, _complete(dV, Vh.mH, k).mH
 
 

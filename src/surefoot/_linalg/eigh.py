@@ -1,0 +1,239 @@
+"""The eigenvalues and eigenvectors of Hermitian matrices, with derivatives that are right at ties, or an error there.
+
+Let A = Q·diag(l)·Qᴴ and dP = Qᴴ dA Q. Then Ω = QᴴdQ is skew-Hermitian with
+
+    Ω_ij = dP_ij / (l_j − l_i)        dl_i = dP_ii,
+
+and with X = skew(QᴴgQ) the gradient of a loss is gA = QKQᴴ, K_ij = X_ij / (l_j − l_i) + δ_ij gl_i, a Hermitian matrix.
+At a tie the quotient is 0/0, as for the singular value decomposition with X + Y for X, and so is the loss of a
+spectral function: for F = Q·h(l)·Qᴴ, C = ∂φ/∂F, M = herm(QᴴCQ), QᴴgQ = 2M·diag(h), so X_ij = M_ij (h_j − h_i) and W_ij
+:= herm(QᴴgQ)_ij = M_ij (h_i + h_j), gl_i = h'(l_i) M_ii. ``tied_pairs`` says what of the limit is determined.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+
+from . import norms
+from .arguments import compute_dtype, matrix_argument
+from .info import Info, Method
+from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
+from .spectral import adjoint, describe, tie_reflections, tie_tolerance
+from .tied_pairs import Spectrum, Ties, check_ties, first_order, herm, kinks, limits, reciprocal, refuse, skew, turning
+
+_WHAT = "eigenvalues"
+
+
+class Eigh(NamedTuple):
+    """A = Q·diag(l)·Qᴴ."""
+
+    eigenvalues: Tensor
+    """l (..., n), ascending"""
+    eigenvectors: Tensor
+    """Q (..., n, n)"""
+
+
+def eigh(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> Eigh:
+    """A = Q·diag(l)·Qᴴ for Hermitian A, l ascending, Q unitary; called like ``torch.linalg.eigh``.
+
+    **At ties** of eigenvalues (equal to rounding) torch.linalg.eigh returns NaN or garbage as soon as the loss uses
+    the vectors. Here a loss of the vectors alone that is a function of A (projectors on whole groups of eigenvalues,
+    like those of principal components, with ties inside or outside) and a loss of the eigenvalues alone that is
+    symmetric in the tied ones (traces, log-determinants) get their derivative. Of a loss that combines functions of
+    the eigenvalues with vectors the gradients in l and Q do not determine it: an error in the backward pass names the
+    pair, unless the loss does not see it, and ``matrix_function`` and the operators made from it are exact.
+    ``tied_pairs`` has the proofs; what ``svd`` says of kinks, second derivatives, forward mode, ``torch.compile`` and
+    of several calls holds here too.
+
+    Vectors of tied eigenvalues are turned by a fixed reflection, so that they are aligned with no coordinates.
+
+    Args:
+        A: (..., n, n), of which one triangle is read, and the real part of the diagonal. float16 and bfloat16 are
+        computed in float32. UPLO: which triangle: ``"L"`` the lower, ``"U"`` the upper one. ties: ``"raise"``: as
+        above; ``"one-function"``: you promise that the loss is made of Q·h(l)·Qᴴ of one h (plus a function of l
+            alone where three or more values tie), an error if no h fits; ``"mask"``: terms that are not determined are
+            0, so that the gradient is always finite, and wrong without a word where they matter.
+
+    Raises:
+        TypeError, ValueError: A is no batch of square floating-point matrices; ``UPLO`` or ``ties`` is unknown.
+        torch.linalg.LinAlgError: an entry is infinite or NaN (``eigh_ex`` does not raise); in the derivative, which
+            names the pair, where ties leave it undetermined.
+    """
+    return _decompose(A, UPLO, ties, refuse=True)[0]
+
+
+def eigh_ex(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> tuple[Eigh, Info]:
+    """``eigh`` with a record of each matrix; one with non-finite entries has NaN results and does not fail the others.
+
+    ``residual`` is an upper bound of ‖AQ − Q·diag(l)‖_F. ``error_bound`` bounds the error of every eigenvalue,
+    rounding included: with δ = ‖QᴴQ − I‖_F, |λ_i(Q·diag(l)·Qᴴ) − l_i| ≤ δ·max|l| (Ostrowski), and Weyl's inequality
+    adds ‖A − Q·diag(l)·Qᴴ‖_F. ``rank`` counts eigenvalues above n·ε·max|l| in magnitude; ``condition`` is
+    max|l|/min|l|.
+
+    Raises:
+        TypeError, ValueError: as ``eigh``.
+    """
+    value, work = _decompose(A, UPLO, ties, refuse=False)
+    return value, _info(_hermitian(work.detach(), UPLO), Eigh(*(factor.detach() for factor in value)))
+
+
+@own_precision
+def _decompose(A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Eigh, Tensor]:
+    if UPLO not in ("L", "U"):
+        raise ValueError(f"UPLO is {UPLO!r}; choose L for the lower triangle or U for the upper one")
+    check_ties(ties)
+    work = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
+    values, vectors = apply(_Eigh, _CompiledEigh, work, UPLO, ties, refuse)
+    return Eigh(values, vectors) if work is A else Eigh(values.to(A.real.dtype), vectors.to(A.dtype)), work
+
+
+def _hermitian(A: Tensor, UPLO: str) -> Tensor:
+    """The Hermitian matrix of one triangle."""
+    half = A.tril(-1) if UPLO == "L" else A.triu(1)
+    diagonal = A.diagonal(dim1=-2, dim2=-1).real.to(A.dtype)
+    return half + adjoint(half) + torch.diag_embed(diagonal)
+
+
+def _info(A: Tensor, value: Eigh) -> Info:
+    wide = torch.complex128 if A.is_complex() else torch.float64
+    n = A.shape[-1]
+    values, Q = value.eigenvalues.double(), value.eigenvectors.to(wide)
+    magnitudes = values.abs().sort(descending=True).values
+    scaled = Q * values.unsqueeze(-2)
+    orthogonality = norms.defect(torch.eye(n, dtype=wide, device=A.device).expand(A.shape), Q.mH, Q)
+    largest = magnitudes.amax(-1) if n else magnitudes.new_zeros(magnitudes.shape[:-1])
+    # the product Q·diag(l) was rounded, and its columns are no longer than max|l|(1 + δ)
+    rounding = 2.0**-52 * n * largest * (1 + orthogonality)
+    residual = norms.up(norms.defect(scaled, A, Q) + rounding)
+    bound = norms.up(norms.defect(A, scaled, Q.mH) + rounding + orthogonality * largest)
+    gram = torch.zeros(A.shape[:-2], dtype=torch.bool, device=A.device)
+    info = describe(A, magnitudes.to(A.real.dtype), torch.isfinite(values).all(-1), gram, residual, bound)
+    none = int(Method.NONE)
+    return info._replace(method_code=torch.where(info.method_code == none, none, int(Method.EIGH)))
+
+
+def _compute(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
+    *batch, n, _ = A.shape
+    triangle = A.detach().resolve_conj()
+    triangle = (triangle.tril() if UPLO == "L" else triangle.triu()).reshape(math.prod(batch), n, n)
+    finite = torch.isfinite(triangle).flatten(-2).all(-1)
+    whole = bool(finite.all())
+    if not whole:
+        if refuse:
+            where = (~finite).reshape(batch).nonzero()[0].tolist()
+            place = f"A[{', '.join(map(str, where))}]" if where else "A"
+            raise LinAlgError(
+                f"{place} has infinite or NaN entries and no eigenvalues; remove them, or use eigh_ex, which marks such matrices"
+            )
+        triangle = triangle.where(finite[:, None, None], 0)
+    values, Q = torch.linalg.eigh(triangle, UPLO=UPLO)
+    if n > 1:
+        turned, reflections = tie_reflections(values, values.diff(dim=-1) <= _tolerance(values), Q.dtype)
+        if len(turned):
+            Q[turned] = Q[turned] @ reflections
+    if not whole:
+        values, Q = values.where(finite[:, None], torch.nan), Q.where(finite[:, None, None], torch.nan)
+    return values.reshape(*batch, n).contiguous(), Q.reshape(*batch, n, n).contiguous()
+
+
+_kernel = torch.library.custom_op("surefoot::eigh", mutates_args=())(_compute)
+
+
+@_kernel.register_fake
+def _(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
+    return A.new_empty(A.shape[:-1], dtype=A.real.dtype), A.new_empty(A.shape)
+
+
+def _tolerance(values: Tensor) -> Tensor:
+    """The distance (..., 1) to which eigenvalues (..., n) are tied."""
+    n = values.shape[-1]
+    return tie_tolerance(torch.maximum(values[..., :1].abs(), values[..., -1:].abs()), n, n)
+
+
+def _spectrum(values: Tensor) -> Spectrum:
+    values = values.detach()
+    return Spectrum(values, _tolerance(values), torch.zeros_like(values, dtype=torch.bool), values.shape[-1])
+
+
+def _inverse_gaps(values: Tensor, s: Spectrum) -> Tensor:
+    """1/(l_j − l_i) (..., n, n), 0 at ties; differentiable."""
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    if may_branch(values) and not s.any_tied:
+        gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
+        return gaps.reciprocal()
+    return reciprocal(gaps, s.tied)
+
+
+@own_precision
+def _gradient(values: Tensor, Q: Tensor, gl: Tensor | None, gQ: Tensor | None, ties: str) -> Tensor:
+    """The gradient of A; gradients are None where the loss does not use a factor, not both."""
+    if Q.shape[-1] == 0:
+        return torch.zeros_like(Q)
+    s = _spectrum(values)
+    if gQ is None:
+        assert gl is not None
+        return refuse((Q * gl.unsqueeze(-2)) @ Q.mH, kinks(ties, s, gl), s, _WHAT, "backward")
+    total = Q.mH @ gQ
+    c, undefined, limited = limits(ties, s, gl, total, (gQ,))
+    inverse = _inverse_gaps(values, s)
+    K = skew(total) * (inverse if c is None else inverse.masked_fill(~c.isnan(), 0.0))
+    if c is not None:
+        K = K + c.nan_to_num(nan=0.0) * herm(total)
+    if gl is not None:
+        K = K + torch.diag_embed(gl)
+    return first_order(refuse(Q @ K @ Q.mH, undefined, s, _WHAT, "backward"), limited, s, _WHAT)
+
+
+@own_precision
+def _tangent(values: Tensor, Q: Tensor, dA: Tensor, ties: str) -> tuple[Tensor, Tensor]:
+    """The tangents of eigenvalues and vectors along the Hermitian part of ``dA``; tied vectors do not turn within their group."""
+    s = _spectrum(values)
+    dP = Q.mH @ herm(dA) @ Q
+    dQ = Q @ (dP * _inverse_gaps(values, s))
+    if Q.shape[-1]:
+        dQ = refuse(dQ, turning(ties, s, dP), s, _WHAT, "forward")
+    return dP.diagonal(dim1=-2, dim2=-1).real, dQ
+
+
+class _CompiledEigh(torch.autograd.Function):
+    """A (..., n, n) -> eigenvalues and eigenvectors of the Hermitian matrix of one triangle."""
+
+    @staticmethod
+    def forward(A: Tensor, UPLO: str, ties: str, refuse: bool) -> Any:
+        return (_compute if plain_eager(A) else _kernel)(A, UPLO, refuse)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.ties = inputs[2]
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        gl, gQ = grad_outputs
+        if gl is None and gQ is None:
+            return None, None, None, None
+        values, Q = ctx.saved_tensors
+        return _gradient(values, Q, gl, gQ, ctx.ties), None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return batch_first(lambda *moved: apply(_Eigh, _CompiledEigh, *moved), info, in_dims, args)
+
+
+class _Eigh(_CompiledEigh):
+    """The same with forward-mode derivatives."""
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        refuse_nested_forward("eigh")
+        values, Q = ctx.saved_tensors
+        tangents = _tangent(values, Q, grad_inputs[0], ctx.ties)
+        # autograd refuses tangents that are views, or conjugated, where the values are not
+        return tuple(d.resolve_conj().clone(memory_format=torch.contiguous_format) for d in tangents)
