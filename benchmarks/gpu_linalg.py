@@ -1,4 +1,5 @@
-"""Pseudoinverse, inverse, SVD and Cayley steps on a GPU against torch.linalg, in one table; under three minutes.
+"""Pseudoinverse, inverse and SVD on a GPU against torch.linalg, and orthogonalising in bfloat16 against the iterations of
+optimisers; under three minutes.
 
 It says so where there is no CUDA device. torch.linalg has no bfloat16, and ours
 computes it in float32: its peer is torch in float32 with the casts. *ratio* is the peer's time over ours.
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from orthogonalize import express, muon
 from report import Report, Shown, device, finished, parser, seconds
 from torch import Tensor
 
@@ -27,12 +29,13 @@ Case = tuple[str, Function, Function, Shape, torch.dtype]
 
 @dataclass(frozen=True)
 class Shapes:
-    """What pinv, inv, svd, and pinv by products alone are measured on."""
+    """What pinv, inv, svd, pinv by products alone, and orthogonalize are measured on."""
 
     wide: tuple[Shape, ...]
     square: tuple[Shape, ...]
     decomposed: tuple[Shape, ...]
     iterated: tuple[Shape, ...]
+    orthogonalized: tuple[Shape, ...]
 
 
 LARGE = ((100, 200, 300), (10, 500, 750), (4, 1000, 1500), (1, 2048, 3072), (1, 4096, 4096 + 512))
@@ -41,8 +44,12 @@ FULL = Shapes(
     ((100_000, 4, 4), (100_000, 8, 8), (1, 1024, 1024), (1, 4096, 4096)),
     ((100, 50, 100), (10, 256, 512), (1, 1024, 2048)),
     LARGE,
+    (
+        *((1, 512, 512), (1, 1024, 1024), (1, 2048, 2048), (1, 4096, 4096), (1, 1024, 4096)),
+        *((16, 512, 512), (64, 512, 512), (16, 1024, 1024)),
+    ),
 )
-SMOKE = Shapes(((2, 10, 15),), ((2, 4, 4),), ((2, 12, 20),), ((2, 10, 15),))
+SMOKE = Shapes(((2, 10, 15),), ((2, 4, 4),), ((2, 12, 20),), ((2, 10, 15),), ((1, 8, 8), (2, 6, 12)))
 
 
 def in_float32(function: Function) -> Function:
@@ -102,8 +109,36 @@ def cases(shapes: Shapes) -> list[Case]:
     return sorted(chosen, key=lambda case: case[3][0] * case[3][1] ** 2 * case[3][2])
 
 
+ORTHOGONALIZERS: dict[str, Function] = {
+    **{f"ours {k}": lambda A, k=k: sf.linalg.orthogonalize(A, steps=k) for k in (5, 6, 7)},
+    **{f"Express {k}": lambda A, k=k: express(A, k) for k in (5, 8, 10)},
+    "Muon 5": muon,
+}
+"""By name and number of steps; each step is three products."""
+
+
+def furthest(U: Tensor) -> float:
+    """max |σ − 1| of the first matrix, in float64; below 1e-8 it is rounding."""
+    V = U[0].double()
+    gram = V @ V.mT if V.shape[0] <= V.shape[1] else V.mT @ V
+    return float((torch.linalg.eigvalsh(gram).clamp(min=0).sqrt() - 1.0).abs().max())
+
+
+def orthogonalizing(report: Report, shapes: Sequence[Shape], where: str) -> None:
+    """Gaussian matrices in bfloat16."""
+    rows: list[list[object]] = []
+    for shape in shapes:
+        A = torch.randn(*shape, generator=torch.Generator(device=where).manual_seed(0), device=where).bfloat16()
+        name = "x".join(map(str, shape))
+        for method, function in ORTHOGONALIZERS.items():
+            time, error = forward(function, A), furthest(function(A))
+            rows.append([name, method, Shown(1e3 * time, "{:.3f}"), Shown(error, "{:.1e}")])
+    columns = ["shape", "method and steps", "ms", "max |σ − 1|"]
+    report.table(f"Orthogonalising in bfloat16 on {where}, milliseconds of the whole batch", columns, rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table."""
+    """Print both tables."""
     report = Report(parser(__doc__), arguments)
     where = device(report.smoke)
     if where is None:
@@ -111,7 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     start = time.perf_counter()
     skipped = 0
     rows: list[list[object]] = []
-    for name, ours, peer, shape, dtype in cases(SMOKE if report.smoke else FULL):
+    shapes = SMOKE if report.smoke else FULL
+    orthogonalizing(report, shapes.orthogonalized, where)
+    for name, ours, peer, shape, dtype in cases(shapes):
         if time.perf_counter() - start > LIMIT:
             skipped += 1
             continue
