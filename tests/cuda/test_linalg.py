@@ -37,6 +37,7 @@ FUNCTIONS: dict[str, Function] = {
     "iteration": lambda A: sf.linalg.pinv(A, method="iteration"),
     "svd": rank_two,
     "polar": lambda A: sf.linalg.polar(A).U,
+    "orthogonalize": lambda A: sf.linalg.orthogonalize(A, lower=0.1),
 }
 
 

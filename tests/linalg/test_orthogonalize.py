@@ -83,6 +83,14 @@ def test_the_stated_error_is_reached_and_not_passed(degree: int, dtype: torch.dt
     assert plan.error * (0.9 if dtype is torch.bfloat16 else 1 - 1e-4) <= reached <= plan.error
 
 
+@pytest.mark.parametrize(("lower", "steps"), [(1e-2, 4), (1e-3, 6), (1e-4, 7)])
+def test_what_the_reserve_for_rounding_costs(lower: float, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = odd_polynomials.compose(lower, 0.0, 5, steps).error
+    monkeypatch.setattr(odd_polynomials, "FLOOR", 0.0)
+    best = odd_polynomials.compose.__wrapped__(lower, 0.0, 5, steps).error
+    assert 9e-4 < best < taken <= 1.22 * best
+
+
 def test_below_the_interval_values_stay_between_0_and_the_end() -> None:
     for dtype in (torch.bfloat16, torch.float64):
         plan = orthogonalize_steps(1e-2, dtype)
