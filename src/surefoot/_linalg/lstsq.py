@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,15 +11,19 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import compute_dtype, largest_part, matrix_argument, power_of_two_scale, tolerance
+from .arguments import COMPUTED, compute_dtype, largest_part, matrix_argument, power_of_two_scale, tolerance
 from .info import Info, Status
 from .lstsq_function import least_squares
-from .operator import may_branch, own_precision
+from .operator import may_branch, own_precision, plain_eager
 from .pinv_function import differentiable_pinv
-from .solve import applied, right_side, rounded, unscaled, unscaled_bound
+from .solve import applied, common_batch, right_side, rounded, unscaled, unscaled_bound
 
 _OK, _DEFICIENT, _NON_FINITE = int(Status.OK), int(Status.RANK_DEFICIENT), int(Status.NON_FINITE)
 _INACCURATE, _OUT_OF_RANGE = int(Status.INACCURATE), int(Status.OUT_OF_RANGE)
+
+
+# Problems for which the choice of a method takes as long as LAPACK's solution: operations in all, and matrices.
+_FEW_OPERATIONS, _FEW_MATRICES = 8_000_000, 8
 
 
 class LstSq(NamedTuple):
@@ -58,6 +63,10 @@ def lstsq(
         torch.linalg.LinAlgError: an entry of A or B is not finite; the message names the problem (``lstsq_ex`` does not raise).
         TypeError, ValueError: for other arguments.
     """
+    if atol is None and rtol is None and not isinstance(ridge, Tensor) and ridge == 0:
+        value = _by_torch(A, B)
+        if value is not None:
+            return value
     run = _run(A, B, atol, rtol, ridge)
     if may_branch(run.status) and bool((run.status == _NON_FINITE).any()):
         index = (run.status == _NON_FINITE).nonzero()[0].tolist()
@@ -91,6 +100,37 @@ def lstsq_ex(
     return run.value, _describe(run)
 
 
+def _by_torch(A: Tensor, B: Tensor) -> LstSq | None:
+    """Of few small problems without a gradient, on which our choice of a method takes as long as the solution, torch's.
+
+    None for others, and where the rank is not full, where torch's differs from that by singular values, or a value not finite.
+    """
+    if not (
+        isinstance(A, Tensor)
+        and isinstance(B, Tensor)
+        and A.dtype in COMPUTED
+        and A.dtype == B.dtype
+        and A.ndim >= 2
+        and A.layout == B.layout == torch.strided
+        and A.device.type == B.device.type == "cpu"
+        and B.ndim in (A.ndim, A.ndim - 1)
+        and 0 < A.numel() * min(A.shape[-2:]) <= _FEW_OPERATIONS
+        and A.numel() <= _FEW_MATRICES * A.shape[-2] * A.shape[-1]
+        and plain_eager(A)
+        and plain_eager(B)
+        and not (torch.is_grad_enabled() and (A.requires_grad or B.requires_grad))
+    ):
+        return None
+    try:
+        solution, _, rank, _ = torch.linalg.lstsq(A, B)
+    except RuntimeError:
+        return None
+    columns = (solution, B) if B.ndim == A.ndim else (solution.unsqueeze(-1), B.unsqueeze(-1))
+    residuals = torch.linalg.vector_norm(A @ columns[0] - columns[1], dim=-2).square()
+    full = math.isfinite(residuals.sum()) and int(rank.amin()) == min(A.shape[-2:])
+    return LstSq(solution, residuals if B.ndim == A.ndim else residuals.squeeze(-1), rank) if full else None
+
+
 @dataclass
 class _Run:
     """A computation: the scaled problem and its solution X, as the kernel saw them, and what is returned."""
@@ -114,7 +154,7 @@ class _Run:
 @own_precision
 def _run(A: Tensor, B: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None, ridge: float | Tensor) -> _Run:
     B, vector = right_side(matrix_argument(A), B)
-    batch = torch.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    batch = common_batch(A, B)
     wide, right = (M.to(compute_dtype(A.dtype)).expand(*batch, *M.shape[-2:]) for M in (A, B))
     absolute = tolerance(atol, 0.0, A, "atol")
     default = max(A.shape[-2:]) * torch.finfo(wide.dtype).eps

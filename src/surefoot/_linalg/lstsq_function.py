@@ -40,7 +40,7 @@ def compute(A: Tensor, B: Tensor, ridge: Tensor, atol: Tensor, rtol: Tensor, dam
     problem = Problem(A, B, ridge, Tolerances(atol, rtol))
     if count * m * n == 0:
         solved = problem.full(A.new_zeros(count, n, k), method=Method.NONE)
-    elif bool(torch.isfinite(A.abs().amax() + (B.abs().amax() if k else 0))):
+    elif all(math.isfinite(torch.linalg.vector_norm(M, ord=torch.inf)) for M in (A, B) if M.numel()):
         solved = solutions(problem, damped)
     else:
         solved = problem.full(A.new_full((count, n, k), torch.nan), method=Method.NONE)
@@ -109,6 +109,10 @@ class _LeastSquares(_CompiledLeastSquares):
 
 def least_squares(A: Tensor, B: Tensor, ridge: Tensor, atol: Tensor, rtol: Tensor, damped: bool) -> Outputs:
     """``compute`` with derivatives of any order."""
+    if plain_eager(A) and plain_eager(B):
+        differentiable = torch.is_grad_enabled() and (A.requires_grad or B.requires_grad or ridge.requires_grad)
+        if not differentiable:
+            return compute(A, B, ridge, atol, rtol, damped)
     return apply(_LeastSquares, _CompiledLeastSquares, A, B, ridge, atol, rtol, damped)
 
 

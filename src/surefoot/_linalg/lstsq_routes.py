@@ -7,6 +7,7 @@ random unit vectors v, √n·‖A⁻¹v‖ is close to it, and three of them are
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from .info import Method, Status
 from .routes import Tolerances
 from .spectral import adjoint
 
-# A norm of an inverse and the largest singular value are estimated to about this factor.
-_SAFETY = 3.0
+# The largest singular value is estimated from below, to within this factor in practice.
+_SAFETY = 1.5
 # Vectors whose solutions estimate the norm of an inverse.
 _PROBES = 3
 # A stable elimination leaves a residual of a small multiple of eps (‖A‖_F‖X‖_F + ‖B‖_F); pivots that grow leave more.
@@ -100,11 +101,12 @@ def solutions(problem: Problem, damping: bool) -> Solved:
     return result
 
 
-def probes(n: int, like: Tensor) -> Tensor:
+@functools.lru_cache(maxsize=64)
+def probes(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Three unit vectors (n, 3) without a pattern, the same in every call."""
-    index = torch.arange(n * _PROBES, dtype=torch.float64, device=like.device).reshape(n, _PROBES)
+    index = torch.arange(n * _PROBES, dtype=torch.float64, device=device).reshape(n, _PROBES)
     values = torch.sin(1.0 + 7919.0 * torch.frac(index * 0.6180339887498949) + index.square())
-    return (values / torch.linalg.vector_norm(values, dim=0)).to(like.dtype)
+    return (values / torch.linalg.vector_norm(values, dim=0)).to(dtype)
 
 
 def _norm(A: Tensor) -> Tensor:
@@ -118,7 +120,7 @@ def _inverse_norm(solved: Tensor, n: int) -> Tensor:
 
 def _largest(A: Tensor) -> Tensor:
     """Near the largest singular value: two steps of the power method from the probes."""
-    V = A @ probes(A.shape[-1], A)
+    V = A @ probes(A.shape[-1], A.dtype, A.device)
     V = adjoint(A) @ V
     size = torch.linalg.vector_norm(V, dim=-2, keepdim=True)
     return torch.linalg.vector_norm(A @ (V / torch.where(size > 0, size, 1.0)), dim=-2).amax(-1)
@@ -126,12 +128,12 @@ def _largest(A: Tensor) -> Tensor:
 
 def _with_probes(B: Tensor, n: int) -> Tensor:
     """The columns of B and the probes."""
-    return torch.cat((B, probes(n, B).expand(B.shape[0], n, _PROBES)), -1)
+    return torch.cat((B, probes(n, B.dtype, B.device).expand(B.shape[0], n, _PROBES)), -1)
 
 
 def _full_rank(problem: Problem, largest: Tensor, inverse: Tensor) -> Tensor:
-    """Whether the smallest singular value 1/``inverse`` counts. NaN compares false."""
-    return problem.tolerances.full_rank(_SAFETY * largest.double(), 1.0 / (_SAFETY * inverse.double()))
+    """Whether the smallest singular value counts, which is at least 1/‖A⁻¹‖_F. NaN compares false."""
+    return problem.tolerances.full_rank(_SAFETY * largest.double(), 1.0 / inverse.double())
 
 
 def elimination(problem: Problem) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import compute_dtype, matrix_argument, power_of_two_scale
+from .arguments import COMPUTED, compute_dtype, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
 
@@ -42,6 +42,12 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
         TypeError: a dtype is not supported, or A and B have different ones.
         ValueError: A is not square, or B does not fit.
     """
+    if isinstance(A, Tensor) and A.dtype in COMPUTED and may_branch(A):
+        try:
+            # what torch takes is checked by torch; errors find their words below
+            return torch.linalg.solve(A, B, left=left)
+        except (RuntimeError, TypeError):
+            pass
     B, vector = right_side(matrix_argument(A, square=True), B, left)
     wide = compute_dtype(A.dtype)
     work = A.to(wide)
@@ -71,7 +77,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True) -> tuple[Tensor, Info]:
     work, right = A.to(wide), B.to(wide)
     if not left:
         work, right = work.mT, right.mT
-    batch = torch.broadcast_shapes(work.shape[:-2], right.shape[:-2])
+    batch = common_batch(work, right)
     work, right = work.expand(*batch, *work.shape[-2:]), right.expand(*batch, *right.shape[-2:])
     X, status, residual, bound, condition = _solution(work, right)
     value = (X if left else X.mT).to(A.dtype)
@@ -110,12 +116,18 @@ def right_side(A: Tensor, B: Any, left: bool = True) -> tuple[Tensor, bool]:
             "with m rows of A, or a vector of the shape of A without its last size"
         )
     try:
-        torch.broadcast_shapes(A.shape[:-2], matrix.shape[:-2])
+        common_batch(A, matrix)
     except RuntimeError as error:
         raise ValueError(
             f"the batch dimensions of A {tuple(A.shape[:-2])} and of B {tuple(matrix.shape[:-2])} do not broadcast"
         ) from error
     return matrix, vector
+
+
+def common_batch(A: Tensor, B: Tensor) -> torch.Size:
+    """The batch dimensions of A and B, broadcast; torch.broadcast_shapes takes as long as the solution of a small system."""
+    first, second = A.shape[:-2], B.shape[:-2]
+    return first if first == second else torch.broadcast_shapes(first, second)
 
 
 def _singular(A: Tensor) -> str:
