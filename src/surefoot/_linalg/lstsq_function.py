@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .arguments import largest_part
 from .info import Method, Status
 from .lstsq_routes import Problem, solutions
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
@@ -40,7 +41,7 @@ def compute(A: Tensor, B: Tensor, ridge: Tensor, atol: Tensor, rtol: Tensor, dam
     problem = Problem(A, B, ridge, Tolerances(atol, rtol))
     if count * m * n == 0:
         solved = problem.full(A.new_zeros(count, n, k), method=Method.NONE)
-    elif all(math.isfinite(torch.linalg.vector_norm(M, ord=torch.inf)) for M in (A, B) if M.numel()):
+    elif all(bool(largest_part(M).isfinite().all()) for M in (A, B) if M.numel()):
         solved = solutions(problem, damped)
     else:
         solved = problem.full(A.new_full((count, n, k), torch.nan), method=Method.NONE)
