@@ -4,6 +4,7 @@ from ._linalg.cayley import cayley, cayley_ex
 from ._linalg.eigh import Eigh, eigh, eigh_ex
 from ._linalg.info import Info, Method, Status
 from ._linalg.inverse import inv, inv_ex
+from ._linalg.logdet import logdet, logdet_ex
 from ._linalg.lstsq import LstSq, lstsq, lstsq_ex
 from ._linalg.matrix_function import (
     expm,
@@ -21,6 +22,18 @@ from ._linalg.odd_polynomials import Steps
 from ._linalg.orthogonalize import orthogonalize, orthogonalize_ex, orthogonalize_steps
 from ._linalg.pinv import pinv, pinv_ex
 from ._linalg.polar import Polar, polar, polar_ex
+from ._linalg.singular_value_function import (
+    nuclear_norm,
+    nuclear_norm_ex,
+    singular_power,
+    singular_power_ex,
+    singular_value_function,
+    singular_value_function_ex,
+    svdvals,
+    svdvals_ex,
+    svt,
+    svt_ex,
+)
 from ._linalg.solve import solve, solve_ex
 from ._linalg.svd import SVD, svd, svd_ex
 
@@ -43,12 +56,16 @@ __all__ = [
     "inv_ex",
     "inv_sqrt",
     "inv_sqrt_ex",
+    "logdet",
+    "logdet_ex",
     "logm",
     "logm_ex",
     "lstsq",
     "lstsq_ex",
     "matrix_function",
     "matrix_function_ex",
+    "nuclear_norm",
+    "nuclear_norm_ex",
     "orthogonalize",
     "orthogonalize_ex",
     "orthogonalize_steps",
@@ -56,10 +73,18 @@ __all__ = [
     "pinv_ex",
     "polar",
     "polar_ex",
+    "singular_power",
+    "singular_power_ex",
+    "singular_value_function",
+    "singular_value_function_ex",
     "solve",
     "solve_ex",
     "sqrtm",
     "sqrtm_ex",
     "svd",
     "svd_ex",
+    "svdvals",
+    "svdvals_ex",
+    "svt",
+    "svt_ex",
 ]

@@ -94,7 +94,7 @@ class Smooth(Elementwise):
         low, high = torch.minimum(torch.minimum(a, b), c), torch.maximum(torch.maximum(a, b), c)
         middle = torch.maximum(torch.minimum(a, b), torch.minimum(torch.maximum(a, b), c))
         local = torch.maximum(low.abs(), high.abs())
-        largest = x.abs().amax(-1)[..., None, None, None]
+        largest = _largest(x)[..., None, None, None]
         size = table.abs()
         noise = 8 * (size[..., rows, :, None] + size[..., rows, None, :] + size[..., None, :, :])
 
@@ -114,6 +114,10 @@ class Smooth(Elementwise):
 
 def _triples(x: Tensor, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
     return x[..., rows, None, None], x[..., None, :, None], x[..., None, None, :]
+
+
+def _largest(x: Tensor) -> Tensor:
+    return x.abs().amax(-1) if x.shape[-1] else x.sum(-1)
 
 
 def _quotient(change: Tensor, gap: Tensor) -> Tensor:
@@ -171,7 +175,7 @@ class Custom(Smooth):
         """As above."""
         a, b = x.unsqueeze(-1), y.unsqueeze(-2)
         fa, fb = self.value(x).unsqueeze(-1), self.value(y).unsqueeze(-2)
-        largest = torch.maximum(x.abs().amax(-1), y.abs().amax(-1))[..., None, None]
+        largest = torch.maximum(_largest(x), _largest(y))[..., None, None]
         gap = a - b
 
         def near(a: Tensor, b: Tensor, noise: Tensor, change: Tensor, gap: Tensor, quotient: Tensor) -> Tensor:
@@ -207,6 +211,9 @@ def _checked(function: Map, x: Tensor, name: str) -> Tensor:
 
 def _derivative(function: Map, x: Tensor) -> Tensor:
     """The derivative of an elementwise function; 0 where it does not depend on x."""
+    if torch.compiler.is_exporting():
+        # torch.func would leave constants in the place of operations
+        raise NotImplementedError("torch.export cannot trace the derivative of f: pass it as df")
     return torch.func.grad(lambda x: function(x).sum())(x)
 
 
@@ -304,3 +311,70 @@ class Exp(Smooth):
     def steepest(self, low: Tensor, high: Tensor) -> Tensor:
         """As above."""
         return high.exp()
+
+
+class Power(Smooth):
+    """xᵖ for x ≥ 0: f[a, b] = bᵖ(1 − (a/b)ᵖ)/d, d = b − a ≥ 0; where p ≤ 0, f(0) counts as 0."""
+
+    def __init__(self, p: float) -> None:
+        self._p = p
+
+    def value(self, x: Tensor) -> Tensor:
+        """xᵖ."""
+        return x.pow(self._p)
+
+    def curvature(self, x: Tensor) -> Tensor:
+        """p(p − 1)xᵖ⁻²."""
+        return self._p * (self._p - 1) * x.pow(self._p - 2)
+
+    def first(self, x: Tensor, y: Tensor) -> Tensor:
+        """As above."""
+        low, high, gap = _ordered(x, y)
+        p = self._p
+        if p == 1:
+            return torch.ones_like(gap)
+        ratio = torch.where(gap < high / 2, (-gap / high).log1p(), (low / high).log())
+        share = torch.where(low > 0, -torch.expm1(p * ratio), 1)
+        return torch.where(gap == 0, p * high.pow(p - 1), high.pow(p) * share / gap)
+
+    def steepest(self, low: Tensor, high: Tensor) -> Tensor:
+        """Of the odd extension, nodes on both sides of 0 and 0 itself included: f[s, −t] and f[s, 0] are at most sᵖ⁻¹."""
+        slope = max(1.0, abs(self._p)) * (high if self._p >= 1 else low.clamp_min(0)).pow(self._p - 1)
+        return torch.where((low > 0) | (self._p >= 1), slope, torch.inf)
+
+
+class SoftThreshold(Elementwise):
+    """max(x − τ, 0) for x ≥ 0, of slope 1 at τ; τ (..., 1) broadcasts against nodes (..., n)."""
+
+    def __init__(self, threshold: Tensor) -> None:
+        self._threshold = threshold
+
+    def value(self, x: Tensor) -> Tensor:
+        """max(x − τ, 0)."""
+        return (x - self._threshold).clamp_min(0)
+
+    def first(self, x: Tensor, y: Tensor) -> Tensor:
+        """As above."""
+        low, high, gap = _ordered(x, y)
+        threshold = self._threshold.unsqueeze(-1)
+        across = _quotient(high - threshold, gap).clamp_min(0)
+        return torch.where(low >= threshold, 1, across)
+
+    def steepest(self, low: Tensor, high: Tensor) -> Tensor:
+        """1."""
+        return torch.ones_like(low)
+
+
+class Step(Elementwise):
+    """1 from τ on, else 0: minus the derivative of ``SoftThreshold`` in τ."""
+
+    def __init__(self, threshold: Tensor) -> None:
+        self._threshold = threshold
+
+    def value(self, x: Tensor) -> Tensor:
+        """1 or 0."""
+        return (x >= self._threshold).to(x.dtype)
+
+    def first(self, x: Tensor, y: Tensor) -> Tensor:
+        """As above."""
+        return _quotient(self.value(x).unsqueeze(-1) - self.value(y).unsqueeze(-2), x.unsqueeze(-1) - y.unsqueeze(-2))

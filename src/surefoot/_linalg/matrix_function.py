@@ -1,25 +1,19 @@
 """Functions of Hermitian matrices: value, two derivatives that are exact at ties, and an error bound.
 
-**Error bound.** Let F = Q·diag(f(x))·Qᴴ be computed, δ ≥ ‖A − Q·diag(x)·Qᴴ‖_F measured, and η ≥ ‖QᴴQ − I‖_F. The
-polar factor W of Q is at most η from it, so Â = W·diag(x)·Wᴴ is within Δ = δ + 3η·max|x| of A (for η ≤ 1). By Weyl,
-the eigenvalues of both lie in [min x − Δ, max x + Δ]; with L ≥ |f′| there, ‖f(A) − f(Â)‖_F ≤ LΔ: in the two
-eigenbases the difference has the entries f[x_i, y_j]·(A − Â)_ij. What is left is ‖F − Q·diag(f(x))·Qᴴ‖_F, measured,
-3η·max|f(x)|, and four units of rounding of each f(x). The f of this module's names have a monotone f′, so that L is
-its value at an end; of f that a caller gives nothing is known, and the bound is infinite.
+``spectral_operator`` derives the derivatives, ``function_bounds`` the bounds.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from . import norms
 from .arguments import compute_dtype, hermitian_part, matrix_argument
 from .divided_differences import Custom, Elementwise, Exp, InverseSqrt, Log, Map, Sqrt
+from .function_bounds import function_bounds
 from .info import Info, Method, Status
 from .operator import may_branch, own_precision, plain_eager
 from .spectral import extremes, refuse_non_finite
@@ -37,8 +31,8 @@ def matrix_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
         A: (..., n, n); the lower triangle is read, and the gradient is Hermitian, as in torch.linalg.eigh. float16 and
             bfloat16 are computed in float32.
         f: maps real tensors of any shape to real ones, entry by entry. It must not bend within √ε of its argument.
-        df: its derivative, likewise; found by automatic differentiation if it is not given. Second derivatives
-            differentiate it.
+        df: its derivative, likewise; found by automatic differentiation if it is not given (not inside torch.export).
+            Second derivatives differentiate it.
 
     Returns:
         (..., n, n), Hermitian to rounding.
@@ -81,7 +75,7 @@ def sqrtm(A: Tensor) -> Tensor:
 def sqrtm_ex(A: Tensor) -> tuple[Tensor, Info]:
     """``sqrtm`` with a record of each matrix, as ``matrix_function_ex``.
 
-    ``error_bound`` bounds ‖F − A^½‖_F (this module's docstring).
+    ``error_bound`` bounds ‖F − A^½‖_F (``function_bounds``).
     """
     return _evaluate(A, Sqrt())
 
@@ -212,30 +206,12 @@ def _evaluate(A: Tensor, f: Elementwise) -> tuple[Tensor, Info]:
 
 
 def _describe(f: Elementwise, parts: _Decomposed, table: Tensor, value: Tensor) -> Info:
-    wide = torch.complex128 if value.is_complex() else torch.float64
-    A, Q = parts.A.detach().to(wide), parts.Q.to(wide)
-    x, values, F = parts.x.double(), parts.values.detach().double(), value.to(wide)
-    n = A.shape[-1]
-    largest, _ = extremes(x.abs())
-    greatest, _ = extremes(values.abs())
-    eta = norms.defect(torch.eye(n, dtype=wide, device=A.device), Q.mH, Q)
-    # the columns of Q·diag(x) are rounded, and no longer than √(1 + η)
-    rounding = 2.0**-52 * math.sqrt(n) * (1 + eta)
-    residual = norms.up(norms.defect(A, Q * x.unsqueeze(-2), Q.mH) + rounding * largest)
-    change = norms.up(residual + 3 * eta * largest)
-    low, high = _ends(x)
-    slope = f.steepest(low - change, high + change)
-    units = 4 * torch.finfo(parts.x.dtype).eps
-    bound = norms.up(
-        slope * change
-        + norms.defect(F, Q * values.unsqueeze(-2), Q.mH)
-        + (rounding + 3 * eta + units * math.sqrt(n) * (1 + eta)) * greatest
-    )
-    bound = torch.where((eta <= 1) & bound.isfinite(), bound, torch.inf)
+    x, values = parts.x, parts.values.detach()
+    residual, _, bound = function_bounds(parts.A.detach(), parts.Q, x, None, values, value, f)
     size = torch.linalg.vector_norm(values, dim=-1)
-    condition = extremes(table.double().abs().flatten(-2))[0] * torch.linalg.vector_norm(x, dim=-1) / size
+    condition = extremes(table.abs().flatten(-2))[0] * torch.linalg.vector_norm(x, dim=-1).double() / size
     return Info(
-        status=_status(f, parts, F, bound),
+        status=_status(f, parts, value, bound),
         rank=torch.where(parts.finite, parts.rank, 0),
         iterations=torch.zeros_like(parts.rank),
         residual=torch.where(parts.finite, residual, torch.inf),
@@ -243,11 +219,6 @@ def _describe(f: Elementwise, parts: _Decomposed, table: Tensor, value: Tensor) 
         condition=condition.nan_to_num(nan=torch.inf, posinf=torch.inf),
         method_code=torch.where(parts.finite, int(Method.EIGH), int(Method.NONE)),
     )
-
-
-def _ends(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The least and the largest eigenvalue; 0 without any."""
-    return (x[..., 0], x[..., -1]) if x.shape[-1] else (x.sum(-1), x.sum(-1))
 
 
 def _status(f: Elementwise, parts: _Decomposed, F: Tensor, bound: Tensor) -> Tensor:

@@ -1,0 +1,151 @@
+"""The logarithm of the determinant of a Hermitian positive definite matrix, by its Cholesky factor.
+
+**Error bound.** With LLᴴ = A + E, ‖E‖_F measured, X computed for A⁻¹ and ρ ≥ ‖I − AX‖: ‖A⁻¹‖ ≤ ‖X‖/(1 − ρ), so that the
+eigenvalues of A⁻¹E, which are those of a Hermitian matrix, have t = ‖A⁻¹‖‖E‖_F as a bound of their norm, and
+
+    |log det(A + E) − log det A| = |Σ log(1 + μ_i)| ≤ Σ|μ_i|/(1 − t) ≤ √n·t/(1 − t).
+
+What is left is the rounding of 2Σ log L_ii: four units of each term and of their sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+
+from . import norms
+from .arguments import compute_dtype, hermitian_part, matrix_argument
+from .info import Info, Method, Status
+from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
+from .spectral import refuse_non_finite
+
+
+def logdet(A: Tensor) -> Tensor:
+    """log det A (...) of Hermitian positive definite A (..., n, n), with derivatives of every order in both modes.
+
+    Of a general square matrix torch.linalg.slogdet gives sign and logarithm; its gradient has no ties to mend.
+
+    Args:
+        A: (..., n, n); the lower triangle is read, and the gradient A⁻¹ is Hermitian. float16 and bfloat16 are computed
+            in float32.
+
+    Raises:
+        TypeError, ValueError: A is no batch of square floating-point matrices.
+        torch.linalg.LinAlgError: an entry is infinite or NaN, or A is not positive definite (``logdet_ex`` does not
+        raise).
+            Where a transform hides the values, the value is NaN instead.
+    """
+    value, *_ = _logdet(A)
+    lost = value.isnan()
+    if may_branch(lost) and bool(lost.any()):
+        refuse_non_finite(A, "determinant", "logdet_ex")
+        index = lost.nonzero()[0].tolist()
+        place = f"A[{', '.join(map(str, index))}]" if index else "A"
+        raise LinAlgError(
+            f"logdet: {place} is not positive definite: shift it, take torch.linalg.slogdet, or use logdet_ex, which marks such "
+            "matrices and returns the others"
+        )
+    return value
+
+
+def logdet_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``logdet`` with a record of each matrix; one that is not positive definite is NaN, has gradient 0 and fails no other.
+
+    ``status`` is ``OUTSIDE_DOMAIN`` there. ``residual`` is an upper bound of ‖A − LLᴴ‖_F, ``error_bound`` of the error
+    of the value (this module's docstring), infinite with status ``INACCURATE`` where positive definiteness is not
+    certain. ``rank`` is n where there is a factor, else 0; ``condition`` is ‖A‖_F‖A⁻¹‖_F.
+
+    Raises:
+        TypeError, ValueError: as ``logdet``.
+    """
+    value, matrix, X, L = _logdet(A, inverse=True)
+    return value, _describe(value.detach(), matrix.detach(), X.detach(), L)
+
+
+@own_precision
+def _logdet(A: Tensor, inverse: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The value, the Hermitian matrix, its inverse (empty if nobody needs it) and its Cholesky factor."""
+    matrix = hermitian_part(matrix_argument(A, square=True).to(compute_dtype(A.dtype)))
+    needed = inverse or not plain_eager(matrix) or (matrix.requires_grad and torch.is_grad_enabled())
+    value, X, L = apply(_LogDet, _CompiledLogDet, matrix, needed)
+    return value.to(A.real.dtype), matrix, X, L
+
+
+class _CompiledLogDet(torch.autograd.Function):
+    """Hermitian A -> log det A and A⁻¹, NaN and 0 where A is not positive definite; and the Cholesky factor, I there.
+
+    The inverse is an output, so that the gradient, which is the inverse, can be differentiated again.
+    """
+
+    @staticmethod
+    def forward(A: Tensor, inverse: bool) -> tuple[Tensor, Tensor, Tensor]:
+        L, code = torch.linalg.cholesky_ex(A)
+        lost = (code != 0) | ~A.isfinite().flatten(-2).all(-1)
+        identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        L = torch.where(lost[..., None, None], identity, L)
+        value = 2 * L.diagonal(dim1=-2, dim2=-1).real.log().sum(-1)
+        X = torch.cholesky_inverse(L) if inverse else A.new_zeros(*A.shape[:-2], 0, 0)
+        return value.masked_fill(lost, torch.nan), X.masked_fill(lost[..., None, None], 0), L
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _, X, L = output
+        ctx.mark_non_differentiable(L)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(X)
+        ctx.save_for_forward(X)
+
+    @staticmethod
+    @own_precision
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (X,) = ctx.saved_tensors
+        g, gX, _ = grad_outputs
+        gA = None if g is None else g[..., None, None] * X
+        if gX is not None:
+            through = -X @ gX @ X
+            gA = through if gA is None else gA + through
+        return gA, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return batch_first(lambda *moved: apply(_LogDet, _CompiledLogDet, *moved), info, in_dims, args)
+
+
+class _LogDet(_CompiledLogDet):
+    """The same with forward-mode derivatives."""
+
+    @staticmethod
+    @own_precision
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        refuse_nested_forward("logdet")
+        (X,) = ctx.saved_tensors
+        dA = grad_inputs[0]
+        return (X.conj() * dA).sum((-2, -1)).real, -X @ dA @ X, None
+
+
+def _describe(value: Tensor, A: Tensor, X: Tensor, L: Tensor) -> Info:
+    wide = torch.complex128 if A.is_complex() else torch.float64
+    n = A.shape[-1]
+    finite, found = A.isfinite().flatten(-2).all(-1), ~value.isnan()
+    residual = norms.defect(A, L, L.mH)
+    rho = norms.defect(torch.eye(n, dtype=wide, device=A.device), A, X)
+    t = norms.up(norms.frobenius(X) * residual / (1 - rho))
+    terms = 2 * L.diagonal(dim1=-2, dim2=-1).real.double().log().abs().sum(-1)
+    rounding = terms * (n + 8) * torch.finfo(L.dtype).eps + value.double().abs() * torch.finfo(value.dtype).eps
+    bound = norms.up(n**0.5 * t / (1 - t) + rounding)
+    certain = found & (rho < 1) & (t < 1) & bound.isfinite()
+    status = torch.where(certain, int(Status.OK), int(Status.INACCURATE))
+    status = torch.where(found, status, int(Status.OUTSIDE_DOMAIN))
+    sizes = [torch.linalg.matrix_norm(M).double() for M in (A, X)]
+    return Info(
+        status=torch.where(finite, status, int(Status.NON_FINITE)),
+        rank=torch.where(found, n, 0),
+        iterations=torch.zeros_like(status),
+        residual=torch.where(found, residual, torch.inf),
+        error_bound=torch.where(certain, bound, torch.inf),
+        condition=torch.where(found, sizes[0] * sizes[1], torch.inf),
+        method_code=torch.where(found, int(Method.CHOLESKY), int(Method.NONE)),
+    )

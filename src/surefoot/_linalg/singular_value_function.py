@@ -1,0 +1,384 @@
+"""Functions of a matrix through its singular values: two derivatives, exact at ties and at deficient rank.
+
+F = U·diag(f(s))·Vᴴ depends on A alone where f(0) = 0: vectors of singular values 0 are arbitrary, and their part of F
+is 0. Where f(0) ≠ 0 or f′(0) is infinite, singular values that are 0 to rounding are taken for 0, and f(0) counts as 0.
+Then F is the same for every choice of vectors, but not continuous where the rank drops (or has no derivative there):
+the status says so, and the derivative is that along changes that keep the rank. ``spectral_operator`` derives the
+derivatives, ``function_bounds`` the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
+
+from .arguments import compute_dtype, matrix_argument, tolerance
+from .divided_differences import Custom, Elementwise, Map, Power, SoftThreshold, Step
+from .function_bounds import function_bounds
+from .info import Info, Status
+from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
+from .spectral import describe, extremes, rank_tolerance, refuse_non_finite
+from .spectral_operator import spectral_operator
+from .svd import _factors as factors
+from .svd import svd, svd_ex
+
+
+def singular_value_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
+    """U·diag(f(s))·Vᴴ of A = U·diag(s)·Vᴴ, with derivatives that do not see ties.
+
+    The first two derivatives in A exist in forward and reverse mode wherever f, extended by f(−s) = −f(s), has them: at
+    equal and nearly equal singular values, and where some are 0 if f(0) = 0. Where f(0) ≠ 0 or f′(0) is infinite,
+    values that are 0 to rounding give 0 (this module's docstring). Tensors that f closes over get their gradient, once.
+
+    Args:
+        A: (..., m, n). float16 and bfloat16 are computed in float32.
+        f: maps real tensors of any shape to real ones, entry by entry, for entries at least 0. It must not bend within
+            √ε of its argument.
+        df: its derivative, likewise; found by automatic differentiation if it is not given (not inside torch.export).
+
+    Returns:
+        (..., m, n).
+
+    Raises:
+        TypeError, ValueError: A is no batch of floating-point matrices, or f and df are no such functions.
+        torch.linalg.LinAlgError: an entry of A is infinite or NaN, or f is not finite at a singular value
+            (``singular_value_function_ex`` does not raise). Where a transform hides the values, the value is NaN
+            instead.
+
+    Source:
+        Noferini, A formula for the Fréchet derivative of a generalized matrix function (2017); ``spectral_operator``
+        derives it.
+    """
+    return _plain("singular_value_function", A, Custom(f, df))
+
+
+def singular_value_function_ex(A: Tensor, f: Map, df: Map | None = None) -> tuple[Tensor, Info]:
+    """``singular_value_function`` with a record of each matrix; one without a value is NaN, and does not fail the others.
+
+    ``status`` is ``RANK_DEFICIENT`` where the rank is and f(0) ≠ 0 or f′(0) is infinite. ``residual`` is an upper bound
+    of ‖A − U·diag(s)·Vᴴ‖_F, ``rank`` counts singular values above max(m, n)·ε·s_1, ``condition`` is that of the
+    function at A, max|f[x, y]|·‖A‖_F/‖F‖_F over ±s and 0. ``error_bound`` is infinite: of f nothing is known.
+
+    Raises:
+        TypeError, ValueError: as ``singular_value_function``.
+    """
+    return _evaluate(A, Custom(f, df))
+
+
+def singular_power(A: Tensor, p: float) -> Tensor:
+    """U·diag(sᵖ)·Vᴴ: A for p = 1, the polar factor for 0, (A⁺)ᴴ for −1; (AAᴴ)ᵏA for p = 2k + 1.
+
+    Derivatives, dtypes and errors as ``singular_value_function``; for p < 1 singular values that are 0 to rounding give
+    0.
+
+    Raises:
+        TypeError, ValueError, torch.linalg.LinAlgError: as there; ValueError for p that is no finite number.
+    """
+    return _plain("singular_power", A, Power(_exponent(p)))
+
+
+def singular_power_ex(A: Tensor, p: float) -> tuple[Tensor, Info]:
+    """``singular_power`` with a record of each matrix, as ``singular_value_function_ex``.
+
+    ``error_bound`` bounds ‖F − U·diag(sᵖ)·Vᴴ‖_F (``function_bounds``); for p < 1 it is infinite at deficient rank.
+    """
+    return _evaluate(A, Power(_exponent(p)))
+
+
+def svt(A: Tensor, threshold: float | Tensor) -> Tensor:
+    """Singular value thresholding, U·diag(max(s − τ, 0))·Vᴴ: the proximal map of τ‖·‖_*.
+
+    Derivatives, dtypes and errors as ``singular_value_function``, to the second order also in τ. Where s_i = τ there is
+    a kink, and the derivative is the one-sided one for s_i rising.
+
+    Args:
+        A: (..., m, n).
+        threshold: τ ≥ 0, a number or a real tensor that broadcasts to the batch dimensions of A.
+
+    Raises:
+        TypeError, ValueError, torch.linalg.LinAlgError: as there, and for a threshold that is no such tensor.
+    """
+    value, _, parts = _threshold(A, threshold)
+    _refuse("svt", A, parts)
+    return value
+
+
+def svt_ex(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Info]:
+    """``svt`` with a record of each matrix, as ``singular_value_function_ex``.
+
+    ``error_bound`` bounds ‖F − svt(A)‖_F (``function_bounds``) at any rank: the map is a contraction.
+    """
+    value, f, parts = _threshold(A, threshold)
+    return value, _describe(f, parts, value.detach())
+
+
+def svdvals(A: Tensor) -> Tensor:
+    """The singular values of A (..., m, n), descending (..., min(m, n)), with a gradient that is right at ties.
+
+    The gradient of a loss that is symmetric in tied values is U·diag(g)·Vᴴ; of one that is not, like the first of two
+    equal values alone, none exists, and the backward pass is an error (``svd`` has more about ties).
+
+    Raises:
+        TypeError, ValueError: A is no batch of floating-point matrices.
+        torch.linalg.LinAlgError: an entry is infinite or NaN (``svdvals_ex`` does not raise); in the derivative, as
+        above.
+    """
+    matrix_argument(A)
+    if plain_eager(A) and not (A.requires_grad and torch.is_grad_enabled()):
+        refuse_non_finite(A, "singular values", "svdvals_ex")
+        return torch.linalg.svdvals(A.to(compute_dtype(A.dtype))).to(A.real.dtype)
+    return svd(A, full_matrices=False, ties="raise").S
+
+
+def svdvals_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``svdvals`` with a record of each matrix, as ``svd_ex``: ``error_bound`` bounds the error of every value.
+
+    Raises:
+        TypeError, ValueError: as ``svdvals``.
+    """
+    value, info = svd_ex(A, full_matrices=False, ties="raise")
+    return value.S, info
+
+
+def nuclear_norm(A: Tensor) -> Tensor:
+    """‖A‖_* = Σ s_i (...) of A (..., m, n), with the gradient U·Vᴴ over the singular values that are not 0.
+
+    That is the polar factor where A has full rank, with derivatives of the first and second order that do not see ties.
+    Where it has not, the norm has no derivative, and this is the subgradient of least norm (``nuclear_norm_ex`` says
+    so).
+
+    Raises:
+        TypeError, ValueError: A is no batch of floating-point matrices.
+        torch.linalg.LinAlgError: an entry is infinite or NaN (``nuclear_norm_ex`` does not raise).
+
+    Source:
+        Watson, Characterization of the subdifferential of some matrix norms (1992).
+    """
+    if isinstance(A, Tensor) and plain_eager(A) and not (A.requires_grad and torch.is_grad_enabled()):
+        return svdvals(A).sum(-1)
+    value, parts = _nuclear_norm(A)
+    _refuse("nuclear_norm", A, parts)
+    return value
+
+
+def nuclear_norm_ex(A: Tensor) -> tuple[Tensor, Info]:
+    """``nuclear_norm`` with a record of each matrix; one with non-finite entries is NaN and does not fail the others.
+
+    ``status`` is ``RANK_DEFICIENT`` where the gradient is one of several subgradients. ``residual`` is an upper bound
+    of ‖A − U·diag(s)·Vᴴ‖_F, ``error_bound`` of the error of the norm, rounding included: with Δ of ``function_bounds``,
+    √k·Δ, k = min(m, n). ``condition`` is √k‖A‖_F/‖A‖_*.
+
+    Raises:
+        TypeError, ValueError: as ``nuclear_norm``.
+    """
+    value, parts = _nuclear_norm(A)
+    s = parts.s.detach().double()
+    k = s.shape[-1]
+    # of A itself as a function of A
+    residual, change, _ = function_bounds(
+        parts.A.detach(), parts.U, parts.s, parts.Vh, parts.s, parts.A.detach(), Power(1.0)
+    )
+    total = s.sum(-1)
+    # the sum, and its rounding to the dtype of A
+    rounding = total * (k * torch.finfo(parts.s.dtype).eps + 2 * torch.finfo(A.dtype).eps)
+    info = _record(parts, value.isfinite(), residual, change * k**0.5 + rounding)
+    size = torch.linalg.vector_norm(s, dim=-1)
+    return value, info._replace(condition=(k**0.5 * size / total).nan_to_num(nan=torch.inf))
+
+
+class _Factored(NamedTuple):
+    """Tall A = U·diag(s)·Vᴴ, and what f makes of it; all but A without derivatives in A."""
+
+    A: Tensor
+    U: Tensor
+    s: Tensor
+    """singular values; 0 where they are so to rounding and f is not regular there"""
+    Vh: Tensor
+    gram: Tensor
+    """where the Gram matrix was used (...)"""
+    regular: Tensor
+    """whether f(0) = 0 and f′(0) is finite (..., 1)"""
+    values: Tensor
+    """f(s), NaN throughout a matrix where one is not finite"""
+
+
+def _factor(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The tall matrix that is computed with, its U, s and Vᴴ without derivatives, and where the Gram matrix was used."""
+    work = matrix_argument(A).to(compute_dtype(A.dtype))
+    tall = work if A.shape[-2] >= A.shape[-1] else work.mH
+    (U, s, Vh), gram = factors(tall.detach(), full_matrices=False, ties="mask", method="auto", refuse=False)
+    return tall, U, s, Vh, gram
+
+
+def _with_function(f: Elementwise, factored: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> _Factored:
+    tall, U, s, Vh, gram = factored
+    smallest = rank_tolerance(s, *tall.shape[-2:])
+    zero = s.new_zeros(1)
+    regular = (f.value(zero) == 0) & f.first(zero, zero).isfinite()[..., 0]
+    s = s.masked_fill((s <= smallest) & ~regular, 0)
+    values = f.value(s).masked_fill((s == 0) & ~regular, 0)
+    # the power 0 of NaN is 1
+    defined = (values.detach().isfinite() & s.isfinite()).all(-1, keepdim=True)
+    if not (may_branch(defined) and bool(defined.all())):
+        # a matrix without a value has the gradient 0
+        values = values.masked_fill(~defined, torch.nan)
+        U, Vh = (M.masked_fill(~defined.unsqueeze(-1), 0) for M in (U, Vh))
+    return _Factored(tall, U, s, Vh, gram, regular, values)
+
+
+def _table(f: Elementwise, parts: _Factored) -> Tensor:
+    """f[s_i, s_j], f[s_i, −s_j] and, where there are null vectors, f[s_i, 0]; 0 where they do not exist."""
+    s, values = parts.s, parts.values
+    sums = s.unsqueeze(-1) + s.unsqueeze(-2)
+    zero = sums == 0
+    minus = f.first(s, s).masked_fill(zero & ~parts.regular.unsqueeze(-1), 0)
+    plus = (values.unsqueeze(-1) + values.unsqueeze(-2)) / torch.where(zero, 1, sums)
+    columns = [minus, torch.where(zero, minus, plus)]
+    if parts.A.shape[-2] > parts.A.shape[-1]:
+        null = torch.where(s == 0, minus.diagonal(dim1=-2, dim2=-1), values / torch.where(s == 0, 1, s))
+        columns.append(null.unsqueeze(-1))
+    table = torch.cat(columns, -1)
+    return table.masked_fill(~table.isfinite(), 0)
+
+
+def _value(f: Elementwise, parts: _Factored, like: Tensor, table: Tensor | None = None) -> Tensor:
+    """F of the shape and dtype of ``like``."""
+    A, U, s, Vh, _, _, values = parts
+    if plain_eager(A) and not (torch.is_grad_enabled() and (A.requires_grad or values.requires_grad)):
+        F = (U * values.unsqueeze(-2)) @ Vh
+    else:
+        F = spectral_operator(A, U, s, Vh, values, _table(f, parts) if table is None else table, f)
+    return (F if like.shape[-2] >= like.shape[-1] else F.mH).to(like.dtype)
+
+
+def _refuse(name: str, A: Tensor, parts: _Factored) -> None:
+    lost = parts.values.isnan().any(-1)
+    if may_branch(lost) and bool(lost.any()):
+        refuse_non_finite(A, "singular values", f"{name}_ex")
+        index = lost.nonzero()[0].tolist()
+        place = f"A[{', '.join(map(str, index))}]" if index else "A"
+        raise LinAlgError(
+            f"{name}: the function is not finite at a singular value of {place}: scale the matrix, or use {name}_ex, which marks "
+            "such matrices and returns the others"
+        )
+
+
+@own_precision
+def _plain(name: str, A: Tensor, f: Elementwise) -> Tensor:
+    parts = _with_function(f, _factor(A))
+    _refuse(name, A, parts)
+    return _value(f, parts, A)
+
+
+@own_precision
+def _evaluate(A: Tensor, f: Elementwise) -> tuple[Tensor, Info]:
+    parts = _with_function(f, _factor(A))
+    value = _value(f, parts, A)
+    return value, _describe(f, parts, value.detach())
+
+
+@own_precision
+def _threshold(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Elementwise, _Factored]:
+    factored = _factor(A)
+    if threshold is None:
+        raise TypeError("threshold is None: it must be a number or a tensor of numbers, at least 0")
+    fixed = tolerance(threshold, 0.0, A, "threshold").to(factored[2].dtype).unsqueeze(-1)
+    f = SoftThreshold(fixed)
+    parts = _with_function(f, factored)
+    value = _value(f, parts, A)
+    if isinstance(threshold, Tensor) and (threshold.requires_grad or not plain_eager(threshold)):
+        # the derivative in the threshold is a function of A of the same kind: so second derivatives are right too
+        step = Step(fixed)
+        moved = threshold.to(fixed.dtype).unsqueeze(-1) - fixed
+        value = value - (_value(step, _with_function(step, factored), A) * moved.unsqueeze(-1)).to(A.dtype)
+    return value, f, parts
+
+
+def _describe(f: Elementwise, parts: _Factored, value: Tensor) -> Info:
+    A, U, s, Vh, _, _, values = (part.detach() for part in parts)
+    F = value if value.shape == A.shape else value.mH
+    residual, _, bound = function_bounds(A, U, s, Vh, values, F, f)
+    info = _record(parts, F.isfinite().flatten(-2).all(-1), residual, bound)
+    status = info.status
+    if isinstance(f, Custom):
+        status = torch.where(status == int(Status.OUT_OF_RANGE), int(Status.OUTSIDE_DOMAIN), status)
+    else:
+        uncertain = (status == int(Status.OK)) & ~bound.isfinite()
+        status = torch.where(uncertain, int(Status.INACCURATE), status)
+    largest, _ = extremes(_table(f, parts).detach().abs().flatten(-2))
+    sizes = [torch.linalg.vector_norm(x, dim=-1).double() for x in (s, values)]
+    condition = (largest * sizes[0] / sizes[1]).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    return info._replace(status=status, condition=condition)
+
+
+def _record(parts: _Factored, in_range: Tensor, residual: Tensor, bound: Tensor) -> Info:
+    """The record of A; a deficient rank counts where f is not regular at 0."""
+    info = describe(parts.A.detach(), parts.s.detach(), in_range, parts.gram, residual, bound)
+    harmless = (info.status == int(Status.RANK_DEFICIENT)) & parts.regular[..., 0]
+    return info._replace(status=torch.where(harmless, int(Status.OK), info.status))
+
+
+@own_precision
+def _nuclear_norm(A: Tensor) -> tuple[Tensor, _Factored]:
+    factored = _factor(A)
+    sign = Power(0.0)
+    parts = _with_function(sign, factored)
+    total = factored[2].sum(-1)
+    tall, U, s, Vh, _, _, values = parts
+    # the gradient is that function's value
+    slopes = values.nan_to_num(nan=0.0)
+    value = apply(_Sum, _CompiledSum, tall, U, s, Vh, total, slopes, _table(sign, parts), sign)
+    return value.to(A.real.dtype), parts
+
+
+class _CompiledSum(torch.autograd.Function):
+    """``total`` = Σ h(s_i) as a function of A, with the gradient U·diag(h′(s))·Vᴴ.
+
+    The arguments but ``total`` are those of ``spectral_operator`` for h′.
+    """
+
+    @staticmethod
+    def forward(
+        A: Tensor, left: Tensor, s: Tensor, right: Tensor, total: Tensor, slopes: Tensor, table: Tensor, f: Elementwise
+    ) -> Tensor:
+        return total.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        A, left, s, right, _, slopes, table, ctx.f = inputs
+        ctx.save_for_backward(A, left, s, right, slopes, table)
+        ctx.save_for_forward(A, left, s, right, slopes, table)
+
+    @staticmethod
+    @own_precision
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        A, left, s, right, slopes, table = ctx.saved_tensors
+        gradient = spectral_operator(A, left, s, right, slopes, table, ctx.f)
+        return grad_outputs[0][..., None, None] * gradient, *[None] * 7
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+        return batch_first(lambda *moved: apply(_Sum, _CompiledSum, *moved), info, in_dims, args)
+
+
+class _Sum(_CompiledSum):
+    """The same with forward-mode derivatives."""
+
+    @staticmethod
+    @own_precision
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        refuse_nested_forward("nuclear_norm")
+        A, left, s, right, slopes, table = ctx.saved_tensors
+        gradient = spectral_operator(A, left, s, right, slopes, table, ctx.f)
+        return (gradient.conj() * grad_inputs[0]).sum((-2, -1)).real
+
+
+def _exponent(p: float) -> float:
+    if not isinstance(p, Real) or not math.isfinite(p):
+        raise ValueError(f"p is {p!r}: it must be a finite number; for a tensor use singular_value_function")
+    return float(p)
