@@ -126,6 +126,15 @@ def test_chebyshev_is_tuned_on_the_training_matrices() -> None:
         assert spectra.test_loss(best) <= spectra.test_loss(coefficients.chebyshev(3, 4, lower, 1.0)) * 1.3
 
 
+def test_among_intervals_that_leave_rounding_the_widest_is_taken() -> None:
+    """Otherwise rounding chooses, and a smaller singular value than those of training is left where it was."""
+    values = torch.logspace(-4.0, 0.0, 20, dtype=torch.float64)
+    known, other = Spectra(values, values, 1), Spectra(values / 20.0, values / 20.0, 1)
+    narrow = coefficients.chebyshev(7, 4, 1e-3, 1.0)
+    assert known.test_loss(narrow) < 1e-28 and other.test_loss(narrow) > 1e-10
+    assert other.test_loss(figures.chebyshev(known, 7, 4)) < 1e-20
+
+
 def test_findings_of_figure_1_can_fail() -> None:
     def panel_a(row: tuple[float, float]) -> Any:
         return [
@@ -169,8 +178,18 @@ def test_findings_of_table_1_can_fail() -> None:
     fast = {name: [0.01 if name.startswith("D-Minv") else 1.0] for name in names}
     slow = {name: [2.0 if name.startswith("D-Minv") else 1.0] for name in names}
     zero = {name: [0.0] for name in names}
-    assert [f.agrees for f in tables._speed(("1000x1500",), fast, zero)] == [True, True, None, False, None]
-    assert [f.agrees for f in tables._speed(("1000x1500",), slow, zero)] == [False, False, None, True, None]
+    for seconds, expected in ((fast, [True, True, None, False, None]), (slow, [False, False, None, True, None])):
+        work = tables._work((1000, 1500), seconds)
+        assert [f.agrees for f in tables._speed(("1000x1500",), seconds, zero, work)] == expected
+
+
+def test_operations_of_the_methods() -> None:
+    """In multiples of m³ at n = 1.5 m: a layer takes 2·2·1.5 for the products with A and X and 2 for each further power."""
+    size = (1000, 1500)
+    assert tables.operations("D-Minv, L = 4, K = 8", *size) == 8 * (6 + 2 * 2) * 1e9
+    assert tables.operations("D-Minv, L = 12, K = 5", *size) == 5 * (6 + 2 * 10) * 1e9
+    assert tables.operations(tables.PEER, *size) == (9 + 20 + 3) * 1e9
+    assert tables.operations(tables.OURS, *size) is None
 
 
 def test_short_calls_are_timed_more_often() -> None:
