@@ -12,7 +12,7 @@ better. The scale is a constant to derivatives; at the exact polar factor they d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import ParamSpec, TypeVar
 
@@ -133,9 +133,7 @@ def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> t
     if A.numel() == 0:
         return A.clone(), plan
     X = A.reshape(-1, m, n)
-    X, G, square = _scaled(X if m <= n else X.mH, dtype)
-    for index, row in enumerate(plan.coefficients):
-        X = _step(X, row, X @ X.mH if index else G, None if index else square)
+    X = _iterated(*_scaled(X if m <= n else X.mH, dtype), plan.coefficients)
     X = X if m <= n else X.mH
     return X.reshape(A.shape).to(A.dtype), plan
 
@@ -193,18 +191,39 @@ def _inverse(size: Tensor, X: Tensor) -> Tensor:
     return torch.where(size == 0, 1.0, size).reciprocal().to(X.real.dtype)
 
 
-def _step(X: Tensor, row: Coefficients, G: Tensor, square: Tensor | None) -> Tensor:
-    """(c_0 I + c_1 G + c_2 G² + …)X by Horner's rule; ``square`` is G² where it is known."""
-    first, *rest = row
-    if square is not None and len(rest) > 1:
-        *rest, second_last, last = rest
-        inner, factor = second_last * G + last * square, 1.0
-    else:
-        *rest, factor = rest
-        inner = G
+def _iterated(X: Tensor, G: Tensor, square: Tensor | None, rows: Sequence[Coefficients]) -> Tensor:
+    """All steps on X (b, k, n), with XXᴴ and its square of the first.
+
+    Where n ≥ 2k two steps at a time, apart from the last, are made on G, which is cheaper than X. Half precision has too few
+    digits for that: G of the second step, computed from that of the first, may get negative eigenvalues.
+    """
+    paired = X.dtype in COMPUTED and X.shape[-1] >= 2 * X.shape[-2]
+    index = 0
+    while index < len(rows):
+        if index:
+            G, square = X @ X.mH, None
+        first, P = rows[index][0], _polynomial(rows[index], G, square)
+        index += 1
+        if paired and index + 1 < len(rows):
+            # p_1(G)G, then p_1(G)Gp_1(G), then p_2p_1 apart from its multiple of I
+            G = torch.baddbmm(G, P, G, beta=first)
+            second, following = rows[index][0], _polynomial(rows[index], torch.baddbmm(G, G, P, beta=first))
+            P = torch.baddbmm(second * P + first * following, following, P)
+            first *= second
+            index += 1
+        X = torch.baddbmm(X, P, X, beta=first)
+    return X
+
+
+def _polynomial(row: Coefficients, G: Tensor, square: Tensor | None = None) -> Tensor:
+    """c_1 G + c_2 G² + … by Horner's rule; ``square`` is G² where it is known."""
+    *rest, last = row[1:]
+    total, factor = G, last
+    if square is not None and rest:
+        total, factor = rest.pop() * G + last * square, 1.0
     for c in reversed(rest):
-        inner, factor = torch.baddbmm(G, G, inner, beta=c, alpha=factor), 1.0
-    return torch.baddbmm(X, inner, X, beta=first, alpha=factor)
+        total, factor = torch.baddbmm(G, G, total, beta=c, alpha=factor), 1.0
+    return total if factor == 1.0 else factor * total
 
 
 def _info(A: Tensor, U: Tensor, plan: Steps) -> Info:
