@@ -17,14 +17,25 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import compute_dtype, matrix_argument
+from .arguments import all_finite, compute_dtype, matrix_argument
 from .info import Info, Method
-from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
-from .spectral import adjoint, describe, tie_reflections, tie_tolerance
-from .tied_pairs import Spectrum, Ties, check_ties, first_order, herm, kinks, limits, reciprocal, refuse, skew, turning
+from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
+from .spectral import adjoint, describe, refuse_non_finite, tie_reflections
+from .tied_pairs import (
+    Spectrum,
+    Ties,
+    check_ties,
+    clearly_apart,
+    first_order,
+    herm,
+    kinks,
+    limits,
+    reciprocal,
+    refuse,
+    turning,
+)
 
 _WHAT = "eigenvalues"
 
@@ -88,7 +99,7 @@ def _decompose(A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Eigh, Ten
         raise ValueError(f"UPLO is {UPLO!r}; choose L for the lower triangle or U for the upper one")
     check_ties(ties)
     work = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
-    values, vectors = apply(_Eigh, _CompiledEigh, work, UPLO, ties, refuse)
+    values, vectors = _differentiable(work, UPLO, ties, refuse)
     return Eigh(values, vectors) if work is A else Eigh(values.to(A.real.dtype), vectors.to(A.dtype)), work
 
 
@@ -118,30 +129,34 @@ def _info(A: Tensor, value: Eigh) -> Info:
 
 
 def _compute(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
-    *batch, n, _ = A.shape
-    triangle = A.detach().resolve_conj()
-    triangle = (triangle.tril() if UPLO == "L" else triangle.triu()).reshape(math.prod(batch), n, n)
-    finite = torch.isfinite(triangle).flatten(-2).all(-1)
-    whole = bool(finite.all())
-    if not whole:
-        if refuse:
-            where = (~finite).reshape(batch).nonzero()[0].tolist()
-            place = f"A[{', '.join(map(str, where))}]" if where else "A"
-            raise LinAlgError(
-                f"{place} has infinite or NaN entries and no eigenvalues; remove them, or use eigh_ex, which marks such matrices"
-            )
-        triangle = triangle.where(finite[:, None, None], 0)
-    values, Q = torch.linalg.eigh(triangle, UPLO=UPLO)
-    if n > 1:
-        turned, reflections = tie_reflections(values, values.diff(dim=-1) <= _tolerance(values), Q.dtype)
-        if len(turned):
-            Q[turned] = Q[turned] @ reflections
-    if not whole:
-        values, Q = values.where(finite[:, None], torch.nan), Q.where(finite[:, None, None], torch.nan)
-    return values.reshape(*batch, n).contiguous(), Q.reshape(*batch, n, n).contiguous()
+    total = A.sum().item()
+    # NaN where the sum is not finite: an entry is not, perhaps of the triangle that is not read, or the sum overflows
+    if total - total == 0:
+        values, Q = torch.linalg.eigh(A, UPLO=UPLO)
+        return values, _turned(values, Q)
+    A = A.tril() if UPLO == "L" else A.triu()
+    if refuse:
+        refuse_non_finite(A, "eigenvalues", "eigh_ex")
+    finite = all_finite(A)
+    values, Q = torch.linalg.eigh(A.where(finite[..., None, None], 0), UPLO=UPLO)
+    Q = _turned(values, Q).where(finite[..., None, None], torch.nan)
+    return values.where(finite[..., None], torch.nan), Q
 
 
-_kernel = torch.library.custom_op("surefoot::eigh", mutates_args=())(_compute)
+def _turned(values: Tensor, Q: Tensor) -> Tensor:
+    """Q with the vectors of each group of tied eigenvalues turned together."""
+    n = values.shape[-1]
+    if clearly_apart(values, 2 * math.sqrt(n) * torch.finfo(values.dtype).eps):
+        return Q
+    values, rows = values.reshape(-1, n), Q.reshape(-1, n, n)
+    turned, reflections = tie_reflections(values, values.diff(dim=-1) <= _spectrum(values).tolerance, Q.dtype)
+    return rows.index_put((turned,), rows[turned] @ reflections).reshape(Q.shape) if len(turned) else Q
+
+
+@torch.library.custom_op("surefoot::eigh", mutates_args=())
+def _kernel(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
+    values, Q = _compute(A, UPLO, refuse)
+    return values.contiguous(), Q.contiguous()
 
 
 @_kernel.register_fake
@@ -149,21 +164,14 @@ def _(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
     return A.new_empty(A.shape[:-1], dtype=A.real.dtype), A.new_empty(A.shape)
 
 
-def _tolerance(values: Tensor) -> Tensor:
-    """The distance (..., 1) to which eigenvalues (..., n) are tied."""
-    n = values.shape[-1]
-    return tie_tolerance(torch.maximum(values[..., :1].abs(), values[..., -1:].abs()), n, n)
-
-
 def _spectrum(values: Tensor) -> Spectrum:
-    values = values.detach()
-    return Spectrum(values, _tolerance(values), torch.zeros_like(values, dtype=torch.bool), values.shape[-1])
+    return Spectrum.of(values.detach(), None, values.shape[-1])
 
 
 def _inverse_gaps(values: Tensor, s: Spectrum) -> Tensor:
     """1/(l_j − l_i) (..., n, n), 0 at ties; differentiable."""
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    if may_branch(values) and not s.any_tied:
+    if s.clear:
         gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
         return gaps.reciprocal()
     return reciprocal(gaps, s.tied)
@@ -180,12 +188,14 @@ def _gradient(values: Tensor, Q: Tensor, gl: Tensor | None, gQ: Tensor | None, t
         return refuse((Q * gl.unsqueeze(-2)) @ Q.mH, kinks(ties, s, gl), s, _WHAT, "backward")
     total = Q.mH @ gQ
     c, undefined, limited = limits(ties, s, gl, total, (gQ,))
-    inverse = _inverse_gaps(values, s)
-    K = skew(total) * (inverse if c is None else inverse.masked_fill(~c.isnan(), 0.0))
+    # of 2l, because the skew part of total has a factor ½, which then needs one transposition
+    inverse = _inverse_gaps(2 * values, s)
+    K = total * (inverse if c is None else inverse.masked_fill(~c.isnan(), 0.0))
     if c is not None:
-        K = K + c.nan_to_num(nan=0.0) * herm(total)
+        K = K + c.nan_to_num(nan=0.0) * total / 2
     if gl is not None:
-        K = K + torch.diag_embed(gl)
+        K = K + torch.diag_embed(gl / 2)
+    K = K + K.mH
     return first_order(refuse(Q @ K @ Q.mH, undefined, s, _WHAT, "backward"), limited, s, _WHAT)
 
 
@@ -205,7 +215,7 @@ class _CompiledEigh(torch.autograd.Function):
 
     @staticmethod
     def forward(A: Tensor, UPLO: str, ties: str, refuse: bool) -> Any:
-        return (_compute if plain_eager(A) else _kernel)(A, UPLO, refuse)
+        return _kernel(A, UPLO, refuse)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -224,7 +234,7 @@ class _CompiledEigh(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return batch_first(lambda *moved: apply(_Eigh, _CompiledEigh, *moved), info, in_dims, args)
+        return batch_first(_differentiable, info, in_dims, args)
 
 
 class _Eigh(_CompiledEigh):
@@ -237,3 +247,22 @@ class _Eigh(_CompiledEigh):
         tangents = _tangent(values, Q, grad_inputs[0], ctx.ties)
         # autograd refuses tangents that are views, or conjugated, where the values are not
         return tuple(d.resolve_conj().clone(memory_format=torch.contiguous_format) for d in tangents)
+
+
+class _EagerEigh(torch.autograd.Function):
+    """The same without transforms, for ``plain_eager`` arguments."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Tensor, Tensor]:
+        output = _compute(A, UPLO, refuse)
+        _CompiledEigh.setup_context(ctx, (A, UPLO, ties, refuse), output)
+        return output
+
+    backward = _CompiledEigh.backward
+
+
+def _differentiable(A: Tensor, UPLO: str, ties: str, refuse: bool) -> Any:
+    if plain_eager(A):
+        needed = A.requires_grad and torch.is_grad_enabled()
+        return _EagerEigh.apply(A, UPLO, ties, refuse) if needed else _compute(A, UPLO, refuse)
+    return apply(_Eigh, _CompiledEigh, A, UPLO, ties, refuse)

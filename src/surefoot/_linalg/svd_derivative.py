@@ -41,8 +41,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .operator import may_branch, own_precision
-from .spectral import rank_tolerance, tie_tolerance
+from .operator import own_precision
+from .spectral import rank_tolerance
 from .tied_pairs import (
     Limits,
     Spectrum,
@@ -75,13 +75,13 @@ class Differences(NamedTuple):
 def spectrum(S: Tensor, m: int, n: int) -> Spectrum:
     """The singular values S (..., k) of m×n matrices."""
     S = S.detach()
-    return Spectrum(S, tie_tolerance(S, m, n), rank_tolerance(S, m, n) >= S, max(m, n))
+    return Spectrum.of(S, rank_tolerance(S, m, n) >= S, max(m, n))
 
 
 def differences(S: Tensor, s: Spectrum) -> Differences:
     """The reciprocals of sums, gaps and values of S (..., k), a multiple of the values of ``s``; differentiable."""
     sums, gaps = S.unsqueeze(-2) + S.unsqueeze(-1), S.unsqueeze(-2) - S.unsqueeze(-1)
-    if may_branch(S) and not s.any_tied and not bool(s.zero.any()):
+    if s.clear:
         # masks of the size of the matrices cost as much as products
         gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
         return Differences(sums.reciprocal(), gaps.reciprocal(), S.reciprocal())
@@ -140,7 +140,7 @@ def _null_limits(s: Spectrum, gS: Tensor | None, sides: tuple[tuple[Tensor, Tens
 
     ``sides`` are (Q, g, QᴴgQ) for U and V.
     """
-    if asks(s.zero) and not bool(s.zero.any()):
+    if s.clear or (asks(s.zero) and not bool(s.zero.any())):
         return Limits(None, None, None)
     columns = largest_of_columns(*(g for _, g, _ in sides))
     noise = s.noise(columns.amax(-1, keepdim=True))

@@ -71,6 +71,7 @@ from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[repor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from .operator import apply, batch_first, may_branch
+from .spectral import tie_tolerance
 
 Ties = Literal["raise", "one-function", "mask"]
 TIES = ("raise", "one-function", "mask")
@@ -82,6 +83,14 @@ _FIT = 30.0
 def asks(x: Tensor) -> bool:
     """Whether Python may look at the values of x, so that work is done only where there are ties."""
     return may_branch(x) and not is_legacy_batchedtensor(x)
+
+
+def clearly_apart(values: Tensor, relative: float) -> bool:
+    """Whether no two of the sorted values (..., k) are as close as ``relative`` times the largest of the whole batch."""
+    if values.numel() == 0 or values.shape[-1] == 1:
+        return True
+    low, high = values.aminmax()
+    return float(values.diff(dim=-1).abs().amin()) > relative * max(abs(float(low)), abs(float(high)))
 
 
 def check_ties(ties: Any) -> None:
@@ -110,21 +119,33 @@ class Spectrum(NamedTuple):
 
     values: Tensor
     """(..., k), ascending or descending"""
-    tolerance: Tensor
-    """(..., 1): values this close are tied"""
     zero: Tensor
     """(..., k): values of which the vectors on both sides turn freely: singular values 0, not eigenvalues"""
     size: int
     """the length of the vectors"""
+    clear: bool
+    """known to be without ties, near ties and zeros; false where values cannot be looked at"""
+
+    @classmethod
+    def of(cls, values: Tensor, zero: Tensor | None, size: int) -> Spectrum:
+        """The spectrum with ``clear`` by one comparison of the whole batch."""
+        nowhere = torch.zeros_like(values, dtype=torch.bool) if zero is None else zero
+        clear = asks(values) and clearly_apart(values, torch.finfo(values.dtype).eps ** 0.5)
+        return cls(values, nowhere, size, clear and (zero is None or not bool(zero.any())))
 
     def rows(self, index: Tensor) -> Spectrum:
         """Those of the matrices ``index``."""
-        return Spectrum(self.values[index], self.tolerance[index], self.zero[index], self.size)
+        return Spectrum(self.values[index], self.zero[index], self.size, False)
 
     @property
     def largest(self) -> Tensor:
         """The largest magnitude (..., 1)."""
         return torch.maximum(self.values[..., :1].abs(), self.values[..., -1:].abs())
+
+    @property
+    def tolerance(self) -> Tensor:
+        """The distance (..., 1) to which values are tied."""
+        return tie_tolerance(self.largest, self.size, self.size)
 
     @property
     def near(self) -> Tensor:
@@ -135,11 +156,6 @@ class Spectrum(NamedTuple):
     def steps(self) -> Tensor:
         """The distances (..., k − 1) of neighbours."""
         return self.values.diff(dim=-1).abs()
-
-    @property
-    def any_tied(self) -> bool:
-        """Whether two values of a matrix are equal, or both 0."""
-        return bool(((self.steps <= self.tolerance) | (self.zero[..., 1:] & self.zero[..., :-1])).any())
 
     @property
     def gaps(self) -> Tensor:
@@ -211,6 +227,8 @@ def limits(
     of the vectors, ``difference`` (..., k, k) UᴴgU − VᴴgV for singular vectors. Only matrices with ties, near ties or
     visible phases are looked into where that may be asked.
     """
+    if s.clear and not total.is_complex():
+        return _NOTHING
     columns = largest_of_columns(*vectors)
     if not asks(total):
         return _limits(ties, s, g, total, columns, difference)
@@ -320,9 +338,7 @@ def _fit(group: Tensor, g: Tensor, W: Tensor, noise: Tensor) -> tuple[Tensor, Te
 @torch.no_grad()
 def kinks(ties: str, s: Spectrum, g: Tensor) -> Tensor | None:
     """The pairs (..., k, k) of tied nonzero values at which a loss that uses the values alone has a kink; None for no pair."""
-    if ties == "mask":
-        return None
-    if asks(g) and not s.any_tied:
+    if ties == "mask" or s.clear:
         return None
     return s.tied & ~s.itself & ~s.both_zero & ~_even(s, g, None)
 
@@ -330,9 +346,7 @@ def kinks(ties: str, s: Spectrum, g: Tensor) -> Tensor | None:
 @torch.no_grad()
 def turning(ties: str, s: Spectrum, dP: Tensor) -> Tensor | None:
     """The tied pairs (..., k, k) whose vectors have no derivative along UᴴdAV = ``dP`` (..., k, k); None for no pair."""
-    if ties == "mask":
-        return None
-    if asks(dP) and not s.any_tied:
+    if ties == "mask" or s.clear:
         return None
     noise = s.noise(dP.abs().amax((-2, -1), keepdim=True))
     # both ways of null vectors are free
