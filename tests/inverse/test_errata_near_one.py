@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -33,6 +34,14 @@ def slope_after(e: Fraction, C: Sequence[Fraction]) -> Fraction:
 def alternating(terms: int, delta: Fraction) -> list[Fraction]:
     """1 - δ, 1 + δ, …: of all coefficients within δ of 1 those with the largest residual at e < 0."""
     return [1 - delta * (-1) ** j for j in range(terms)]
+
+
+def test_equation_22_is_a_layer_and_25_joins_its_layers_into_one_norm() -> None:
+    C, e = [Fraction(9, 8), Fraction(1), Fraction(7, 8), Fraction(10, 9)], Fraction(1, 3)
+    c = [1 - C[0], *(before - after for before, after in pairwise(C)), C[-1] - 1]
+    assert residual_after(e, C) == e**4 + sum(value * e**j for j, value in enumerate(c))
+    # A = 1, e_1 = 1/2 and e_2 = -1/2: the middle of (25) is the square of the sum
+    assert Fraction(1, 2) ** 2 + Fraction(-1, 2) ** 2 != (Fraction(1, 2) + Fraction(-1, 2)) ** 2
 
 
 def test_lemma_3_needs_bounds_from_below_and_its_epsilon_has_a_positive_limit() -> None:
