@@ -87,6 +87,11 @@ def all_finite(A: Tensor) -> Tensor:
     return largest_part(A)[..., 0, 0] < torch.inf
 
 
+def sums_are_finite(A: Tensor) -> bool:
+    """Whether it is known, at the price of a sum, that A has no infinite or NaN entries; False where values are hidden."""
+    return may_branch(A) and math.isfinite(abs(A.detach().sum().item()))
+
+
 def power_of_two_scale(A: Tensor, *, always: bool) -> Tensor | None:
     """A power of two for each matrix that brings its largest real or imaginary part to [1, 2), 1 where that is not needed.
 

@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import compute_dtype, hermitian_part, matrix_argument
+from .arguments import all_finite, compute_dtype, hermitian_part, matrix_argument, sums_are_finite
 from .info import Info, Method, Status
-from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
+from .operator import apply, batch_first, may_branch, may_differentiate, own_precision, refuse_nested_forward
 from .spectral import refuse_non_finite
+from .tied_pairs import herm
 
 
 def logdet(A: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ def logdet(A: Tensor) -> Tensor:
     value, *_ = _logdet(A)
     lost = value.isnan()
     if may_branch(lost) and bool(lost.any()):
-        refuse_non_finite(A, "determinant", "logdet_ex")
+        refuse_non_finite(A.tril(), "determinant", "logdet_ex")
         index = lost.nonzero()[0].tolist()
         place = f"A[{', '.join(map(str, index))}]" if index else "A"
         raise LinAlgError(
@@ -62,20 +63,20 @@ def logdet_ex(A: Tensor) -> tuple[Tensor, Info]:
         TypeError, ValueError: as ``logdet``.
     """
     value, matrix, X, L = _logdet(A, inverse=True)
-    return value, _describe(value.detach(), matrix.detach(), X.detach(), L)
+    return value, _describe(value.detach(), hermitian_part(matrix.detach()), X.detach(), L)
 
 
 @own_precision
 def _logdet(A: Tensor, inverse: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The value, the Hermitian matrix, its inverse (empty if nobody needs it) and its Cholesky factor."""
-    matrix = hermitian_part(matrix_argument(A, square=True).to(compute_dtype(A.dtype)))
-    needed = inverse or not plain_eager(matrix) or (matrix.requires_grad and torch.is_grad_enabled())
+    """The value, the matrix whose lower triangle counts, its inverse (empty if nobody needs it) and its Cholesky factor."""
+    matrix = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
+    needed = inverse or may_differentiate(matrix)
     value, X, L = apply(_LogDet, _CompiledLogDet, matrix, needed)
     return value.to(A.real.dtype), matrix, X, L
 
 
 class _CompiledLogDet(torch.autograd.Function):
-    """Hermitian A -> log det A and A⁻¹, NaN and 0 where A is not positive definite; and the Cholesky factor, I there.
+    """Lower triangle of A -> log det A and A⁻¹, NaN and 0 where A is not positive definite; and the Cholesky factor, I there.
 
     The inverse is an output, so that the gradient, which is the inverse, can be differentiated again.
     """
@@ -83,12 +84,17 @@ class _CompiledLogDet(torch.autograd.Function):
     @staticmethod
     def forward(A: Tensor, inverse: bool) -> tuple[Tensor, Tensor, Tensor]:
         L, code = torch.linalg.cholesky_ex(A)
-        lost = (code != 0) | ~A.isfinite().flatten(-2).all(-1)
-        identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        L = torch.where(lost[..., None, None], identity, L)
         value = 2 * L.diagonal(dim1=-2, dim2=-1).real.log().sum(-1)
+        clean = sums_are_finite(value) and not bool(code.any())
+        if not clean:
+            lost = (code != 0) | ~value.isfinite()
+            identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+            L = torch.where(lost[..., None, None], identity, L)
+            value = value.masked_fill(lost, torch.nan)
         X = torch.cholesky_inverse(L) if inverse else A.new_zeros(*A.shape[:-2], 0, 0)
-        return value.masked_fill(lost, torch.nan), X.masked_fill(lost[..., None, None], 0), L
+        if not clean:
+            X = X.masked_fill(lost[..., None, None], 0)  # pyright: ignore[reportPossiblyUnboundVariable]
+        return value, X, L
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -105,7 +111,7 @@ class _CompiledLogDet(torch.autograd.Function):
         g, gX, _ = grad_outputs
         gA = None if g is None else g[..., None, None] * X
         if gX is not None:
-            through = -X @ gX @ X
+            through = -herm(X @ gX @ X)
             gA = through if gA is None else gA + through
         return gA, None
 
@@ -122,14 +128,14 @@ class _LogDet(_CompiledLogDet):
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         refuse_nested_forward("logdet")
         (X,) = ctx.saved_tensors
-        dA = grad_inputs[0]
+        dA = herm(grad_inputs[0])
         return (X.conj() * dA).sum((-2, -1)).real, -X @ dA @ X, None
 
 
 def _describe(value: Tensor, A: Tensor, X: Tensor, L: Tensor) -> Info:
     wide = torch.complex128 if A.is_complex() else torch.float64
     n = A.shape[-1]
-    finite, found = A.isfinite().flatten(-2).all(-1), ~value.isnan()
+    finite, found = all_finite(A), ~value.isnan()
     residual = norms.defect(A, L, L.mH)
     rho = norms.defect(torch.eye(n, dtype=wide, device=A.device), A, X)
     t = norms.up(norms.frobenius(X) * residual / (1 - rho))

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from .arguments import compute_dtype, hermitian_part, matrix_argument
+from .arguments import all_finite, compute_dtype, hermitian_part, matrix_argument, sums_are_finite
 from .divided_differences import Custom, Elementwise, Exp, InverseSqrt, Log, Map, Sqrt
 from .function_bounds import function_bounds
 from .info import Info, Method, Status
-from .operator import may_branch, own_precision, plain_eager
+from .operator import may_branch, may_differentiate, own_precision
 from .spectral import extremes, refuse_non_finite
 from .spectral_operator import spectral_operator
 
@@ -134,28 +134,34 @@ class _Decomposed(NamedTuple):
     """Hermitian A = Q·diag(x)·Qᴴ and what f makes of it; all but A without derivatives in A."""
 
     A: Tensor
-    finite: Tensor
-    """where A is (...)"""
+    """of which the lower triangle counts"""
     x: Tensor
     Q: Tensor
     values: Tensor
     """f(x), NaN throughout a matrix where one is not finite"""
-    rank: Tensor
-    """how many eigenvalues exceed the tolerance (...)"""
+    lost: Tensor | None
+    """where they are NaN (...); None if it is known that they nowhere are"""
 
 
 def _decompose(A: Tensor, f: Elementwise) -> _Decomposed:
-    matrix = hermitian_part(matrix_argument(A, square=True).to(compute_dtype(A.dtype)))
+    matrix = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
     fixed = matrix.detach()
-    finite = fixed.isfinite().flatten(-2).all(-1)
-    x, Q = torch.linalg.eigh(fixed.masked_fill(~finite[..., None, None], 0))
-    tolerance = _tolerance(x)
-    if isinstance(f, Sqrt):
-        x = x.masked_fill((x < 0) & (x >= -tolerance), 0)
+    finite = None
+    if not sums_are_finite(fixed):
+        fixed = fixed.tril()
+        finite = all_finite(fixed)
+        fixed = fixed.masked_fill(~finite[..., None, None], 0)
+    x, Q = torch.linalg.eigh(fixed)
     values = f.value(x)
-    defined = finite & values.detach().isfinite().all(-1)
-    values = values.masked_fill(~defined.unsqueeze(-1), torch.nan)
-    return _Decomposed(matrix, finite, x, Q, values, (x.abs() > tolerance).sum(-1))
+    if finite is None and sums_are_finite(values):
+        return _Decomposed(matrix, x, Q, values, None)
+    if isinstance(f, Sqrt):
+        x = x.masked_fill((x < 0) & (x >= -_tolerance(x)), 0)
+        values = f.value(x)
+    lost = ~values.detach().isfinite().all(-1)
+    if finite is not None:
+        lost = lost | ~finite
+    return _Decomposed(matrix, x, Q, values.masked_fill(lost.unsqueeze(-1), torch.nan), lost)
 
 
 def _tolerance(x: Tensor) -> Tensor:
@@ -170,12 +176,15 @@ def _table(f: Elementwise, parts: _Decomposed) -> Tensor:
     if isinstance(f, Sqrt):
         x = x.masked_fill(x <= _tolerance(x), 0)
     table = f.first(x, x)
-    return table.masked_fill(~table.isfinite() | parts.values.isnan()[..., :1, None], 0)
+    if parts.lost is None and sums_are_finite(table):
+        return table
+    absent = ~table.isfinite()
+    return table.masked_fill(absent if parts.lost is None else absent | parts.lost[..., None, None], 0)
 
 
 def _value(f: Elementwise, parts: _Decomposed, table: Tensor | None) -> Tensor:
-    A, x, Q, values = parts.A, parts.x, parts.Q, parts.values
-    if plain_eager(A) and not (torch.is_grad_enabled() and (A.requires_grad or values.requires_grad)):
+    A, x, Q, values, _ = parts
+    if not may_differentiate(A, values):
         return (Q * values.unsqueeze(-2)) @ Q.mH
     return spectral_operator(A, Q, x, None, values, _table(f, parts) if table is None else table, f)
 
@@ -183,10 +192,9 @@ def _value(f: Elementwise, parts: _Decomposed, table: Tensor | None) -> Tensor:
 @own_precision
 def _plain(name: str, A: Tensor, f: Elementwise) -> Tensor:
     parts = _decompose(A, f)
-    lost = parts.values.isnan().any(-1)
-    if may_branch(lost) and bool(lost.any()):
-        refuse_non_finite(A, "eigenvalues", f"{name}_ex")
-        index = tuple(lost.nonzero()[0].tolist())
+    if parts.lost is not None and may_branch(parts.lost) and bool(parts.lost.any()):
+        refuse_non_finite(A.tril(), "eigenvalues", f"{name}_ex")
+        index = tuple(parts.lost.nonzero()[0].tolist())
         place = f"A[{', '.join(map(str, index))}]" if index else "A"
         x = parts.x[index]
         worst = x[~f.value(x).isfinite()][0]
@@ -206,28 +214,26 @@ def _evaluate(A: Tensor, f: Elementwise) -> tuple[Tensor, Info]:
 
 
 def _describe(f: Elementwise, parts: _Decomposed, table: Tensor, value: Tensor) -> Info:
-    x, values = parts.x, parts.values.detach()
-    residual, _, bound = function_bounds(parts.A.detach(), parts.Q, x, None, values, value, f)
-    size = torch.linalg.vector_norm(values, dim=-1)
+    A, x, values = hermitian_part(parts.A.detach()), parts.x, parts.values.detach()
+    finite = all_finite(A)
+    rank = (x.abs() > _tolerance(x)).sum(-1)
+    residual, _, bound = function_bounds(A, parts.Q, x, None, values, value, f)
+    size = torch.linalg.vector_norm(values, dim=-1).double()
     condition = extremes(table.abs().flatten(-2))[0] * torch.linalg.vector_norm(x, dim=-1).double() / size
-    return Info(
-        status=_status(f, parts, value, bound),
-        rank=torch.where(parts.finite, parts.rank, 0),
-        iterations=torch.zeros_like(parts.rank),
-        residual=torch.where(parts.finite, residual, torch.inf),
-        error_bound=bound,
-        condition=condition.nan_to_num(nan=torch.inf, posinf=torch.inf),
-        method_code=torch.where(parts.finite, int(Method.EIGH), int(Method.NONE)),
-    )
-
-
-def _status(f: Elementwise, parts: _Decomposed, F: Tensor, bound: Tensor) -> Tensor:
-    status = torch.zeros_like(parts.rank)
+    status = torch.zeros_like(rank)
     if not isinstance(f, Custom):
         status = torch.where(bound.isfinite(), status, int(Status.INACCURATE))
     if isinstance(f, Sqrt):
-        status = torch.where(parts.rank < parts.x.shape[-1], int(Status.RANK_DEFICIENT), status)
-    status = torch.where(F.isfinite().flatten(-2).all(-1), status, int(Status.OUT_OF_RANGE))
-    if not isinstance(f, Exp):
-        status = torch.where(parts.values.isnan().any(-1), int(Status.OUTSIDE_DOMAIN), status)
-    return torch.where(parts.finite, status, int(Status.NON_FINITE))
+        status = torch.where((x > _tolerance(x)).all(-1), status, int(Status.RANK_DEFICIENT))
+    status = torch.where(all_finite(value), status, int(Status.OUT_OF_RANGE))
+    if parts.lost is not None and not isinstance(f, Exp):
+        status = torch.where(parts.lost, int(Status.OUTSIDE_DOMAIN), status)
+    return Info(
+        status=torch.where(finite, status, int(Status.NON_FINITE)),
+        rank=torch.where(finite, rank, 0),
+        iterations=torch.zeros_like(rank),
+        residual=torch.where(finite, residual, torch.inf),
+        error_bound=bound,
+        condition=condition.nan_to_num(nan=torch.inf, posinf=torch.inf),
+        method_code=torch.where(finite, int(Method.EIGH), int(Method.NONE)),
+    )

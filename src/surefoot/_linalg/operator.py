@@ -76,6 +76,11 @@ def plain_eager(A: Tensor) -> bool:
     )
 
 
+def may_differentiate(*tensors: Tensor) -> bool:
+    """Whether a derivative of what is made of these tensors may be asked for."""
+    return not all(plain_eager(A) and not (A.requires_grad and torch.is_grad_enabled()) for A in tensors)
+
+
 def refuse_nested_forward(name: str) -> None:
     """To be called first in a ``jvp``: torch drops the outer derivative of forward mode inside forward mode without a word."""
     stack = get_interpreter_stack() or []

@@ -17,11 +17,19 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from .arguments import compute_dtype, matrix_argument, tolerance
+from .arguments import compute_dtype, matrix_argument, sums_are_finite, tolerance
 from .divided_differences import Custom, Elementwise, Map, Power, SoftThreshold, Step
 from .function_bounds import function_bounds
 from .info import Info, Status
-from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
+from .operator import (
+    apply,
+    batch_first,
+    may_branch,
+    may_differentiate,
+    own_precision,
+    plain_eager,
+    refuse_nested_forward,
+)
 from .spectral import describe, extremes, rank_tolerance, refuse_non_finite
 from .spectral_operator import spectral_operator
 from .svd import _factors as factors
@@ -128,8 +136,7 @@ def svdvals(A: Tensor) -> Tensor:
         torch.linalg.LinAlgError: an entry is infinite or NaN (``svdvals_ex`` does not raise); in the derivative, as
         above.
     """
-    matrix_argument(A)
-    if plain_eager(A) and not (A.requires_grad and torch.is_grad_enabled()):
+    if not may_differentiate(matrix_argument(A)):
         refuse_non_finite(A, "singular values", "svdvals_ex")
         return torch.linalg.svdvals(A.to(compute_dtype(A.dtype))).to(A.real.dtype)
     return svd(A, full_matrices=False, ties="raise").S
@@ -159,7 +166,7 @@ def nuclear_norm(A: Tensor) -> Tensor:
     Source:
         Watson, Characterization of the subdifferential of some matrix norms (1992).
     """
-    if isinstance(A, Tensor) and plain_eager(A) and not (A.requires_grad and torch.is_grad_enabled()):
+    if not may_differentiate(matrix_argument(A)):
         return svdvals(A).sum(-1)
     value, parts = _nuclear_norm(A)
     _refuse("nuclear_norm", A, parts)
@@ -201,8 +208,8 @@ class _Factored(NamedTuple):
     Vh: Tensor
     gram: Tensor
     """where the Gram matrix was used (...)"""
-    regular: Tensor
-    """whether f(0) = 0 and f′(0) is finite (..., 1)"""
+    regular: Tensor | None
+    """whether f(0) = 0 and f′(0) is finite (..., 1); None if it is known that no singular value is 0 to rounding"""
     values: Tensor
     """f(s), NaN throughout a matrix where one is not finite"""
 
@@ -217,16 +224,20 @@ def _factor(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
 
 def _with_function(f: Elementwise, factored: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> _Factored:
     tall, U, s, Vh, gram = factored
-    smallest = rank_tolerance(s, *tall.shape[-2:])
-    zero = s.new_zeros(1)
-    regular = (f.value(zero) == 0) & f.first(zero, zero).isfinite()[..., 0]
-    s = s.masked_fill((s <= smallest) & ~regular, 0)
-    values = f.value(s).masked_fill((s == 0) & ~regular, 0)
+    zero = s <= rank_tolerance(s, *tall.shape[-2:])
+    regular = None
+    if not may_branch(zero) or bool(zero.any()):
+        at_zero = s.new_zeros(1)
+        regular = (f.value(at_zero) == 0) & f.slope(at_zero).isfinite()
+        s = s.masked_fill(zero & ~regular, 0)
+    values = f.value(s)
+    if regular is not None:
+        values = values.masked_fill((s == 0) & ~regular, 0)
     # the power 0 of NaN is 1
-    defined = (values.detach().isfinite() & s.isfinite()).all(-1, keepdim=True)
-    if not (may_branch(defined) and bool(defined.all())):
-        # a matrix without a value has the gradient 0
+    if not (sums_are_finite(s) and sums_are_finite(values)):
+        defined = (values.detach().isfinite() & s.isfinite()).all(-1, keepdim=True)
         values = values.masked_fill(~defined, torch.nan)
+        # a matrix without a value has the gradient 0
         U, Vh = (M.masked_fill(~defined.unsqueeze(-1), 0) for M in (U, Vh))
     return _Factored(tall, U, s, Vh, gram, regular, values)
 
@@ -234,22 +245,27 @@ def _with_function(f: Elementwise, factored: tuple[Tensor, Tensor, Tensor, Tenso
 def _table(f: Elementwise, parts: _Factored) -> Tensor:
     """f[s_i, s_j], f[s_i, −s_j] and, where there are null vectors, f[s_i, 0]; 0 where they do not exist."""
     s, values = parts.s, parts.values
+    minus = f.first(s, s)
     sums = s.unsqueeze(-1) + s.unsqueeze(-2)
-    zero = sums == 0
-    minus = f.first(s, s).masked_fill(zero & ~parts.regular.unsqueeze(-1), 0)
-    plus = (values.unsqueeze(-1) + values.unsqueeze(-2)) / torch.where(zero, 1, sums)
-    columns = [minus, torch.where(zero, minus, plus)]
-    if parts.A.shape[-2] > parts.A.shape[-1]:
-        null = torch.where(s == 0, minus.diagonal(dim1=-2, dim2=-1), values / torch.where(s == 0, 1, s))
-        columns.append(null.unsqueeze(-1))
+    plus = values.unsqueeze(-1) + values.unsqueeze(-2)
+    tall = parts.A.shape[-2] > parts.A.shape[-1]
+    if parts.regular is None:
+        columns = [minus, plus / sums, *([(values / s).unsqueeze(-1)] if tall else [])]
+    else:
+        zero = sums == 0
+        minus = minus.masked_fill(zero & ~parts.regular.unsqueeze(-1), 0)
+        columns = [minus, torch.where(zero, minus, plus / torch.where(zero, 1, sums))]
+        if tall:
+            null = torch.where(s == 0, minus.diagonal(dim1=-2, dim2=-1), values / torch.where(s == 0, 1, s))
+            columns.append(null.unsqueeze(-1))
     table = torch.cat(columns, -1)
-    return table.masked_fill(~table.isfinite(), 0)
+    return table if sums_are_finite(table) else table.masked_fill(~table.isfinite(), 0)
 
 
 def _value(f: Elementwise, parts: _Factored, like: Tensor, table: Tensor | None = None) -> Tensor:
     """F of the shape and dtype of ``like``."""
     A, U, s, Vh, _, _, values = parts
-    if plain_eager(A) and not (torch.is_grad_enabled() and (A.requires_grad or values.requires_grad)):
+    if not may_differentiate(A, values):
         F = (U * values.unsqueeze(-2)) @ Vh
     else:
         F = spectral_operator(A, U, s, Vh, values, _table(f, parts) if table is None else table, f)
@@ -300,7 +316,7 @@ def _threshold(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Elementwis
 
 
 def _describe(f: Elementwise, parts: _Factored, value: Tensor) -> Info:
-    A, U, s, Vh, _, _, values = (part.detach() for part in parts)
+    A, U, s, Vh, values = (part.detach() for part in (parts.A, parts.U, parts.s, parts.Vh, parts.values))
     F = value if value.shape == A.shape else value.mH
     residual, _, bound = function_bounds(A, U, s, Vh, values, F, f)
     info = _record(parts, F.isfinite().flatten(-2).all(-1), residual, bound)
@@ -319,6 +335,8 @@ def _describe(f: Elementwise, parts: _Factored, value: Tensor) -> Info:
 def _record(parts: _Factored, in_range: Tensor, residual: Tensor, bound: Tensor) -> Info:
     """The record of A; a deficient rank counts where f is not regular at 0."""
     info = describe(parts.A.detach(), parts.s.detach(), in_range, parts.gram, residual, bound)
+    if parts.regular is None:
+        return info
     harmless = (info.status == int(Status.RANK_DEFICIENT)) & parts.regular[..., 0]
     return info._replace(status=torch.where(harmless, int(Status.OK), info.status))
 

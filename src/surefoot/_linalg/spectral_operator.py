@@ -42,7 +42,8 @@ def spectral_operator(
     """left·diag(values)·right, the value of a spectral function at A, differentiable twice in A and once in values and table.
 
     Args:
-        A: Hermitian (..., n, n) with ``right`` None, or (..., m, n), m ≥ n.
+        A: (..., n, n), Hermitian or its lower triangle, with ``right`` None (derivatives are those of the Hermitian part,
+            as in torch.linalg.eigh); or (..., m, n), m ≥ n.
         left, x, right: Q (..., n, n), the eigenvalues (..., n), None; or U (..., m, n), s (..., n), Vᴴ (..., n, n); without
             derivatives.
         values: f(x).
@@ -76,8 +77,9 @@ class _CompiledOperator(torch.autograd.Function):
         if g is None:
             return (None,) * 7
         A, left, x, right, table = ctx.saved_tensors
-        gA = _derivative(g, A, left, x, right, table, ctx.f) if ctx.needs_input_grad[0] else None
-        gv = None
+        gA = gv = None
+        if ctx.needs_input_grad[0]:
+            gA = _symmetric(_derivative(g, A, left, x, right, table, ctx.f), right)
         if ctx.needs_input_grad[4]:
             gv = _inner(_frozen(left, A), right, g).diagonal(dim1=-2, dim2=-1).real
         return gA, None, None, None, gv, None, None
@@ -96,7 +98,7 @@ class _Operator(_CompiledOperator):
         refuse_nested_forward("a spectral function")
         A, left, x, right, table = ctx.saved_tensors
         dA, dv = grad_inputs[0], grad_inputs[4]
-        dF = 0 if dA is None else _derivative(dA, A, left, x, right, table, ctx.f)
+        dF = 0 if dA is None else _derivative(_symmetric(dA, right), A, left, x, right, table, ctx.f)
         return dF if dv is None else dF + _compose(_frozen(left, A), right, dv)
 
 
@@ -132,6 +134,7 @@ class _CompiledDerivative(torch.autograd.Function):
         gA = None
         if ctx.needs_input_grad[1]:
             gA = _second(E.mH if right is None else E, g, A, left, x, right, table, ctx.f)
+            gA = _symmetric(gA, right)
         gT = _table_gradient(E, g, _frozen(left, A), right, table) if ctx.needs_input_grad[5] else None
         return gE, gA, None, None, None, gT, None
 
@@ -151,7 +154,7 @@ class _Derivative(_CompiledDerivative):
         dE, dA, dT = grad_inputs[0], grad_inputs[1], grad_inputs[5]
         result = 0 if dE is None else _derivative(dE, A, left, x, right, table, ctx.f)
         if dA is not None:
-            result = result + _second(E, dA, A, left, x, right, table, ctx.f)
+            result = result + _second(E, _symmetric(dA, right), A, left, x, right, table, ctx.f)
         return result if dT is None else result + _apply_table(E, _frozen(left, A), right, dT)
 
 
@@ -189,6 +192,11 @@ _TOO_MANY = (
 
 def _frozen(left: Tensor, A: Tensor) -> Tensor:
     return apply(_Frozen, _CompiledFrozen, left, A)
+
+
+def _symmetric(E: Tensor, right: Tensor | None) -> Tensor:
+    """The Hermitian part, where A stands for a Hermitian matrix."""
+    return herm(E) if right is None else E
 
 
 def _compose(left: Tensor, right: Tensor | None, values: Tensor) -> Tensor:
