@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .operator import constant
+
 # A handful of float64 roundings in the combination of a few terms.
 _OUTWARD = 1.0 + 2.0**-48
 # A norm is accumulated in single precision where that cannot cost more than this, relatively.
@@ -20,6 +22,7 @@ def up(x: Tensor) -> Tensor:
     return x * _OUTWARD
 
 
+@constant
 def product_roundoff(dtype: torch.dtype) -> float:
     """The unit roundoff of products of matrices of this dtype; of float32 ones, the largest that torch's settings allow."""
     if dtype in (torch.float32, torch.complex64):

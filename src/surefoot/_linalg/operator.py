@@ -41,6 +41,15 @@ def may_branch(A: Tensor) -> bool:
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or A.is_meta)
 
 
+def constant(function: Callable[P, R]) -> Callable[P, R]:
+    """Let ``torch.compile`` call ``function`` once while tracing: its arguments and its result are constants of the graph.
+
+    The mark of ``torch.compiler.assume_constant_result``, which would load the compiler at import.
+    """
+    function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
 def own_precision(function: Callable[P, R]) -> Callable[P, R]:
     """``function`` with autocast off on the device of its first tensor.
 

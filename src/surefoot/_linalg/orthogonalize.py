@@ -5,16 +5,15 @@ singular values of X and leaves its singular vectors as they are. The polynomial
 singular values in [l, 1]. A singular value of A below l comes out between 0 and 1, a zero as zero: ranks do not rise.
 
 **Scale.** The polynomials explode above 1, so that A is divided by an upper bound of its norm. The first step needs G and
-G², and ‖G²‖_F^¼ is such a bound, at most k^⅛ above the norm where ‖A‖_F is up to k^½ above it, k = min(m, n): two steps
-are saved. What rounding can have taken from it is added, by the bounds for products with accumulation in float32 or
+G², and ‖G²‖_F^¼ is such a bound, at most k^⅛ above the norm where ‖A‖_F is up to k^½ above it, k = min(m, n): one or
+two steps are saved. What rounding can have taken from it is added, by the bounds for products with accumulation in float32 or
 better. The scale is a constant to derivatives; at the exact polar factor they do not depend on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,17 +22,9 @@ from . import norms, odd_polynomials
 from .arguments import COMPUTED, HALF, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
 from .odd_polynomials import Coefficients, Steps
-from .operator import own_precision
+from .operator import constant, own_precision
 
-P = ParamSpec("P")
-R = TypeVar("R")
 DEGREES = (3, 5, 7)
-
-
-def _constant(function: Callable[P, R]) -> Callable[P, R]:
-    """``torch.compiler.assume_constant_result``, which would load the compiler at import."""
-    function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
-    return function
 
 
 def orthogonalize(A: Tensor, *, lower: float = 1e-3, steps: int | None = None, degree: int = 5) -> Tensor:
@@ -42,7 +33,7 @@ def orthogonalize(A: Tensor, *, lower: float = 1e-3, steps: int | None = None, d
     A = Σ s_i u_i v_iᴴ becomes Σ p(s_i) u_i v_iᴴ, p a composition of odd polynomials of the given degree that is as near to 1 as
     can be for s_i in [lower·‖A‖, ‖A‖]: ``orthogonalize_steps`` gives them, and a proved bound of |p − 1| there. Below, p lies
     between 0 and 1: a matrix of deficient rank keeps its rank, and zero stays zero. ``polar`` is for when all singular
-    values matter, or H; on a CPU it is also faster in float32 and float64.
+    values matter, or H; on a CPU it is about as fast in float32.
 
     Nothing here looks at values: no synchronisation on a GPU, and every transform of torch applies. The derivative is that of
     the polynomial, with the scale of A held constant. A non-finite matrix gives NaN (``orthogonalize_ex`` says so).
@@ -128,8 +119,7 @@ def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> t
     m, n = A.shape[-2:]
     dtype = product_dtype(A.device.type, A.dtype)
     eps = torch.finfo(dtype).eps
-    # ‖G²‖_F^¼ is up to k^⅛ above the norm
-    plan = _plan(float(lower) / max(1, min(m, n)) ** 0.125, eps, degree, steps)
+    plan = _plan(float(lower), _binary_order(min(m, n)), eps, degree, steps)
     if A.numel() == 0:
         return A.clone(), plan
     X = A.reshape(-1, m, n)
@@ -138,12 +128,21 @@ def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> t
     return X.reshape(A.shape).to(A.dtype), plan
 
 
-@_constant
-def _plan(lower: float, eps: float, degree: int, steps: int | None) -> Steps:
-    return odd_polynomials.compose(lower, eps, degree, steps)
+def _binary_order(k: int) -> int:
+    """The least r with k ≤ 2^r, by comparisons: for ``torch.compile`` they are guards, and r is a constant though k is not."""
+    order = 0
+    while 2**order < k:
+        order += 1
+    return order
 
 
-@_constant
+@constant
+def _plan(lower: float, order: int, eps: float, degree: int, steps: int | None) -> Steps:
+    """For singular values from lower·‖A‖ on, k ≤ 2^order: ‖G²‖_F^¼ is up to k^⅛ above the norm."""
+    return odd_polynomials.compose(lower * 2.0 ** (-order / 8), eps, degree, steps)
+
+
+@constant
 def product_dtype(device: str, dtype: torch.dtype) -> torch.dtype:
     """The precision of the products of matrices of this dtype: float32 for half precision on a processor without such products.
 
