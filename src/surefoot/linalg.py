@@ -1,6 +1,7 @@
 """Differentiable linear algebra: called like ``torch.linalg``, with gradients that are right and statuses that say when not."""
 
 from ._linalg.cayley import cayley, cayley_ex
+from ._linalg.cholesky import Cholesky, cholesky, cholesky_ex
 from ._linalg.eigh import Eigh, eigh, eigh_ex
 from ._linalg.info import Info, Method, Status
 from ._linalg.inverse import inv, inv_ex
@@ -36,11 +37,14 @@ from ._linalg.singular_value_function import (
 )
 from ._linalg.solve import solve, solve_ex
 from ._linalg.svd import SVD, svd, svd_ex
+from ._linalg.svd_lowrank import LowRank, svd_lowrank, svd_lowrank_ex
 
 __all__ = [
     "SVD",
+    "Cholesky",
     "Eigh",
     "Info",
+    "LowRank",
     "LstSq",
     "Method",
     "Polar",
@@ -48,6 +52,8 @@ __all__ = [
     "Steps",
     "cayley",
     "cayley_ex",
+    "cholesky",
+    "cholesky_ex",
     "eigh",
     "eigh_ex",
     "expm",
@@ -83,6 +89,8 @@ __all__ = [
     "sqrtm_ex",
     "svd",
     "svd_ex",
+    "svd_lowrank",
+    "svd_lowrank_ex",
     "svdvals",
     "svdvals_ex",
     "svt",

@@ -63,6 +63,13 @@ def spectral_error(X: torch.Tensor, A: torch.Tensor) -> float:
     return float(torch.linalg.matrix_norm(_rounded(difference, X) * seen, ord=2))
 
 
+def product_error(C: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> float:
+    """‖C − AB‖_F for matrices exactly as stored: the difference is formed in 300 bits, its norm in doubles."""
+    with flint.ctx.workprec(BITS):
+        difference = _rounded(_exact(C) - _exact(A) * _exact(B), C.to(torch.complex128))
+    return float(torch.linalg.vector_norm(difference))
+
+
 def solution_error(X: torch.Tensor, A: torch.Tensor, B: torch.Tensor, ridge: float = 0.0) -> float:
     """‖X − A⁺B‖_F of a full-rank A (m, n), or ‖X − (AᴴA + ridge·I)⁻¹AᴴB‖_F, for X exactly as stored.
 

@@ -20,6 +20,7 @@ class Status(IntEnum):
     NOT_CONVERGED = 5
     OUT_OF_RANGE = 6
     OUTSIDE_DOMAIN = 7
+    SHIFTED = 8
 
     @property
     def text(self) -> str:
@@ -36,6 +37,8 @@ class Status(IntEnum):
             "OUT_OF_RANGE": "the value overflows this precision although the input is finite; scale the input or use float64",
             "OUTSIDE_DOMAIN": "an eigenvalue lies where the function is not defined, so that the value is NaN; shift the "
             "matrix, or check that it is definite",
+            "SHIFTED": "not positive definite to rounding, so that the factor is that of A + shift·I; limit the shift by "
+            "max_shift, or look for why A is indefinite",
         }[self.name]
 
 
