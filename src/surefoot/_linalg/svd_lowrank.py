@@ -20,7 +20,7 @@ from . import norms
 from .arguments import all_finite, compute_dtype, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager
-from .spectral import adjoint, rank_tolerance
+from .spectral import adjoint
 
 _OK, _DEFICIENT, _NON_FINITE = int(Status.OK), int(Status.RANK_DEFICIENT), int(Status.NON_FINITE)
 
@@ -97,7 +97,7 @@ def svd_lowrank_ex(
     """
     value, finite, spectral, total, exact = _computed(A, rank, oversampling, iterations, generator)
     S = value.S.detach().double()
-    tolerance = rank_tolerance(value.S.detach().to(compute_dtype(A.dtype)), *A.shape[-2:]).double()
+    tolerance = max(A.shape[-2:]) * torch.finfo(compute_dtype(A.dtype)).eps * S[..., :1]
     count = (tolerance < S).sum(-1)
     status = torch.where(count == rank, _OK, _DEFICIENT)
     positive = finite & (S[..., -1] > 0)
@@ -118,18 +118,18 @@ def _computed(
     A: Tensor, rank: int, oversampling: int, iterations: int, generator: torch.Generator | None
 ) -> tuple[LowRank, Tensor, Tensor, Tensor, bool]:
     """The value; of each matrix whether it is finite, a bound of the spectral norm of what is cut, ‖A‖_F; whether it is exact."""
-    k, most = matrix_argument(A).shape[-1], min(A.shape[-2:])
+    most = min(matrix_argument(A).shape[-2:])
     if not isinstance(rank, int) or not 1 <= rank <= most:
         raise ValueError(f"rank is {rank!r}: it must be an integer from 1 to min(m, n) = {most}")
-    for name, count in (("oversampling", oversampling), ("iterations", iterations)):
-        if not isinstance(count, int) or count < 0:
-            raise ValueError(f"{name} is {count!r}: it must be an integer, at least 0")
+    for name, number in (("oversampling", oversampling), ("iterations", iterations)):
+        if not isinstance(number, int) or number < 0:
+            raise ValueError(f"{name} is {number!r}: it must be an integer, at least 0")
     seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    k = min(rank + oversampling, most)
+    count = min(rank + oversampling, most)
     work = A.to(compute_dtype(A.dtype))
     scale = power_of_two_scale(work, always=not may_branch(work))
     scaled = work if scale is None else work * scale
-    P, s, W = apply(_LowRank, _CompiledLowRank, scaled, k, iterations, seed)
+    P, s, W = apply(_LowRank, _CompiledLowRank, scaled, count, iterations, seed)
     S = s[..., :rank] if scale is None else s[..., :rank] / scale[..., 0]
     U, S, Vh = (
         factor.to(dtype) for factor, dtype in ((P[..., :rank], A.dtype), (S, A.real.dtype), (W[..., :rank, :], A.dtype))
@@ -138,22 +138,20 @@ def _computed(
         torch.ones(A.shape[:-2], dtype=torch.float64, device=A.device) if scale is None else scale[..., 0, 0].double()
     )
     finite = all_finite(scaled)
-    held = (M.detach() for M in (scaled, U, S.double() * factor[..., None], Vh, P, s, W))
-    cut, spectral, least = _bounds(*held)
+    cut, spectral, least = _bounds(*(M.detach() for M in (scaled, U, S.double() * factor[..., None], Vh, P, s, W)))
     total = norms.frobenius(scaled.detach())
     cut, spectral, least, total = (value / factor for value in (cut, spectral, least, total))
     cut, least = (torch.where(finite, value, torch.nan) for value in (cut, least))
-    return LowRank(U, S, Vh, cut, least), finite, spectral, total, k == most
+    return LowRank(U, S, Vh, cut, least), finite, spectral, total, count == most
 
 
 def _bounds(
     A: Tensor, U: Tensor, S: Tensor, Vh: Tensor, P: Tensor, s: Tensor, W: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Upper bounds of the Frobenius and the spectral norm of A − U·diag(S)·Vh, and a lower bound of the former for any U, S, Vh."""
+    """Upper bounds of the Frobenius and the spectral norm of A − U·diag(S)·Vh, a lower bound of the former for any factors."""
     k, wide = S.shape[-1], torch.complex128 if A.is_complex() else torch.float64
     US = U.to(wide) * S.unsqueeze(-2)
-    # of the precision of A, where that is single, US would not be what was multiplied
-    R, error = norms.residual(A.to(wide) if A.dtype != wide else A, US, Vh.to(wide))
+    R, error = norms.residual(A.to(wide), US, Vh.to(wide))
     error = norms.up(error + 2.0**-52 * norms.frobenius(US) * norms.frobenius(Vh))
     cut = norms.up(norms.frobenius(R) + error)
     sums = [R.abs().sum(dim).amax(-1) for dim in (-1, -2)]
@@ -170,7 +168,10 @@ def _bounds(
 
 
 def compute(A: Tensor, count: int, iterations: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """P (..., m, l), s (..., l), W (..., l, n) near the l = ``count`` largest singular values and their vectors; NaN where A is not finite."""
+    """P (..., m, l), s (..., l), W (..., l, n) near the l = ``count`` largest singular values and their vectors.
+
+    NaN where A is not finite.
+    """
     finite = all_finite(A)[..., None, None]
     A = A.resolve_conj()
     if not bool(finite.all()):
