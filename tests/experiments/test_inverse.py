@@ -236,10 +236,10 @@ def test_the_means_of_table_3() -> None:
 
 
 def test_gradients_at_ties() -> None:
-    name, peer, own, error = svd_table._ties("identity", torch.eye(3), seed=0)
+    name, peer, layers, result = svd_table._ties("identity", torch.eye(3), seed=0)
     assert (name, peer) == ("identity", svd_table.NOT_FINITE)
-    assert math.isfinite(float(own))
-    assert error is not None and error < 1e-10
+    assert float(layers) > 0.1
+    assert float(result) < 1e-9
 
 
 def test_variance_explains_table_3() -> None:

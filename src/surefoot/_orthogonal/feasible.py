@@ -7,11 +7,14 @@ import math
 import torch
 from torch import Tensor
 
+from .._linalg.operator import may_branch
 from .cayley_steps import DTYPES, defect, tall
 
 
 def require_orthonormal(name: str, matrix: Tensor) -> None:
     """Raise unless ``matrix`` (..., m, r) has orthonormal columns, or rows where it is wide, to the root of its rounding unit.
+
+    Within ``torch.func`` transforms and while tracing, where values cannot be looked at, dtype and shape alone are checked.
 
     Raises:
         TypeError: integer or half precision, sparse, or without values (device meta).
@@ -28,6 +31,8 @@ def require_orthonormal(name: str, matrix: Tensor) -> None:
         )
     if matrix.ndim < 2:
         raise ValueError(f"{name} has shape {tuple(matrix.shape)}; pass a matrix (m, r) or a batch (..., m, r)")
+    if not may_branch(matrix):
+        return
     if not bool(torch.isfinite(matrix).all()):
         raise ValueError(f"{name} has non-finite entries; start from a finite matrix")
     U = tall(matrix.detach())

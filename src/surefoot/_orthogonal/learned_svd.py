@@ -14,11 +14,15 @@ from .._core.io import reading, write_tensors
 from .._core.validate import integer, kind_of, nonnegative, positive_integer
 from .._learning.run import TrainRun
 from .._linalg.operator import own_precision
+from .._linalg.tied_pairs import Ties, check_ties
 from .feasible import require_orthonormal
 from .svd_accuracy import defects
+from .svd_implicit import converged_factors
 from .svd_objective import half_step
 from .svd_start import normalised
 from .svd_training import train_svd
+
+Backward = Literal["implicit", "unroll"]
 
 
 class SVDStatus(IntEnum):
@@ -33,8 +37,8 @@ class SVDStatus(IntEnum):
         """What happened and what to do."""
         return {
             "CONVERGED": "residual and orthogonality are within the tolerance",
-            "NOT_CONVERGED": "the residual or the orthogonality is above the tolerance; use more layers, train them, or take "
-            "sf.linalg.svd, which is faster and exact",
+            "NOT_CONVERGED": "the residual or the orthogonality is above the tolerance, and the derivative of the decomposition "
+            "is not known; use more layers, train them, or take sf.linalg.svd, which is faster and exact",
             "NON_FINITE": "the matrix has infinite or NaN entries, and so have its factors; look for where they come from",
         }[self.name]
 
@@ -68,9 +72,8 @@ class LearnedSVD(nn.Module):
     """The differentiable SVD of the paper, equations (7) to (12), with learnable step sizes.
 
     Each layer takes a Cayley step in U and one in V that lower f = ½‖offdiag(UᵀMV)‖²_F − ⟨M, UVᵀ⟩, of which the singular
-    vectors are a minimiser. Where torch.linalg.svd has NaN gradients, at equal singular values, the gradients are finite here.
-    This is a research layer: it is tens of times slower and far less accurate than torch.linalg.svd (``surefoot reproduce
-    svd/table3``); ``sf.linalg.svd`` is for use.
+    vectors are a minimiser. This is a research layer: it is tens of times slower and far less accurate than torch.linalg.svd
+    (``surefoot reproduce svd/table3``); ``sf.linalg.svd`` is for use.
 
     Two corrections of the paper: with negative curvature the printed step ascends, and the cap is taken instead; for square M of
     full rank a start whose determinants have the wrong sign cannot reach the minimum, so one column of it changes sign.
@@ -87,10 +90,17 @@ class LearnedSVD(nn.Module):
         seed: of the orthonormal factors that every matrix starts from.
         tolerance: of residual and orthogonality, for the status; by default the square root of the dtype's epsilon.
         dtype: float64 or float32.
+        backward: "implicit": the gradient in M is that of the singular value decomposition at the factors that the layers end
+            at, and there is none in ``steps`` or the start. A matrix that has not converged has none either:
+            ``torch.linalg.LinAlgError`` where it is computed. "unroll": all layers are differentiated, for training by a loss of
+            one's own; this gradient in M is that of the layers, not of the decomposition, however well they converged
+            (docs/errata.md).
+        ties: what an implicit gradient is at equal singular values; see ``sf.linalg.svd``.
 
     Attributes:
         steps: t̃ (layers, 2), learned; added to the guarded step of U and of V.
         coefficients: C (layers, 2, K, L) of the LD-Minv in each layer, ones until ``fit`` trains them.
+        backward, ties: the arguments; they may be changed.
 
     Raises:
         TypeError: another dtype.
@@ -113,6 +123,8 @@ class LearnedSVD(nn.Module):
         seed: int = 0,
         tolerance: float | None = None,
         dtype: torch.dtype = torch.float64,
+        backward: Backward = "implicit",
+        ties: Ties = "raise",
     ) -> None:
         super().__init__()
         _real_dtype("dtype", dtype)
@@ -125,6 +137,11 @@ class LearnedSVD(nn.Module):
         self.seed = integer("seed", seed, 0)
         self.tolerance = None if tolerance is None else nonnegative("tolerance", tolerance)
         self.exact = inverse == "exact"
+        if backward not in ("implicit", "unroll"):
+            raise ValueError(f"backward is {backward!r}; it must be 'implicit' or 'unroll'")
+        check_ties(ties)
+        self.backward: Backward = backward
+        self.ties: Ties = ties
         inner = (0, 0) if self.exact else _inner(inverse)
         generator = torch.Generator().manual_seed(self.seed)
         for name, size in (("start_U", self.rows), ("start_V", self.columns)):
@@ -135,11 +152,13 @@ class LearnedSVD(nn.Module):
 
     def extra_repr(self) -> str:
         inner = "exact" if self.exact else tuple(self.coefficients.shape[2:])
-        return f"{self.rows}x{self.columns}, rank={self.rank}, layers={self.layers}, inverse={inner}"
+        sizes = f"{self.rows}x{self.columns}, rank={self.rank}, layers={self.layers}, inverse={inner}"
+        return f"{sizes}, backward={self.backward!r}"
 
     @own_precision
     def forward(self, M: Tensor, start: tuple[Tensor, Tensor] | None = None) -> LearnedSVDResult:
-        """The factors after all layers, differentiable once in M and in ``steps`` (twice with an exact inverse).
+        """The factors after all layers. An implicit derivative exists to every order, where singular values differ; an unrolled
+        one to the first (to every with an exact inverse).
 
         Args:
             M: (..., m, n), of the network's dtype and device. A matrix with a non-finite entry gets NaN factors, and the others
@@ -157,18 +176,32 @@ class LearnedSVD(nn.Module):
         usable = M.isfinite().all((-2, -1), keepdim=True)
         finite = torch.where(usable, M, 0.0)
         U, V = self.orthonormal_start(finite, start)
-        for factors in self.iterates(normalised(finite), (U, V)):
+        if self.backward == "unroll":
+            U, S, V, residual, orthogonality = self._factors(finite, U, V)
+            Vh = V.mT
+        else:
+            U, S, Vh, place, residual, orthogonality = converged_factors(
+                finite, U.detach(), V.detach(), self._factors, self._tolerance, self.ties
+            )
+            if self.rank < S.shape[-1]:
+                S = S.gather(-1, place)
+                U = U.gather(-1, place[..., None, :].expand(*U.shape[:-1], self.rank))
+                Vh = Vh.gather(-2, place[..., None].expand(*Vh.shape[:-2], self.rank, self.columns))
+        info = SVDInfo(self._status(torch.maximum(residual, orthogonality), usable[..., 0, 0]), residual, orthogonality)
+        U, Vh = torch.where(usable, U, torch.nan), torch.where(usable, Vh, torch.nan)
+        return LearnedSVDResult(U, torch.where(usable[..., 0], S, torch.nan), Vh, info)
+
+    def _factors(self, M: Tensor, U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """U, S, V, residual and orthogonality after all layers from U and V, for finite M."""
+        for factors in self.iterates(normalised(M), (U, V)):
             U, V = factors
-        values = (U.mT @ finite @ V).diagonal(dim1=-2, dim2=-1)
+        values = (U.mT @ M @ V).diagonal(dim1=-2, dim2=-1)
         order = values.detach().abs().argsort(dim=-1, descending=True, stable=True)
         sign = torch.where(values.detach() < 0.0, -1.0, 1.0).to(M.dtype)
         S = (sign * values).gather(-1, order)
         U = (sign[..., None, :] * U).gather(-1, order[..., None, :].expand_as(U))
         V = V.gather(-1, order[..., None, :].expand_as(V))
-        residual, orthogonality = defects(finite, U.detach(), S.detach(), V.detach())
-        info = SVDInfo(self._status(torch.maximum(residual, orthogonality), usable[..., 0, 0]), residual, orthogonality)
-        U, V = torch.where(usable, U, torch.nan), torch.where(usable, V, torch.nan)
-        return LearnedSVDResult(U, torch.where(usable[..., 0], S, torch.nan), V.mT, info)
+        return U, S, V, *defects(M.detach(), U.detach(), S.detach(), V.detach())
 
     def orthonormal_start(self, M: Tensor, start: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """U_0 (..., m, r) and V_0 (..., n, r) for M (..., m, n).
@@ -183,8 +216,8 @@ class LearnedSVD(nn.Module):
         if self.rows == self.columns == self.rank:
             with torch.no_grad():
                 signs = [torch.linalg.slogdet(X)[0] for X in (U, V, M)]
-                flip = torch.ones_like(U[..., :1, :])
-                flip[..., 0, -1] = torch.where(signs[0] * signs[1] * signs[2] < 0.0, -1.0, 1.0)
+                last = torch.where(signs[0] * signs[1] * signs[2] < 0.0, -1.0, 1.0).to(U.dtype)
+                flip = torch.cat((torch.ones_like(U[..., :1, 1:]), last[..., None, None]), -1)
             U = U * flip
         return U, V
 
@@ -253,9 +286,12 @@ class LearnedSVD(nn.Module):
         if M.shape[-2:] != (self.rows, self.columns):
             raise ValueError(f"M has shape {tuple(M.shape)}; it must end in {(self.rows, self.columns)}")
 
+    @property
+    def _tolerance(self) -> float:
+        return torch.finfo(self.steps.dtype).eps ** 0.5 if self.tolerance is None else self.tolerance
+
     def _status(self, error: Tensor, usable: Tensor) -> Tensor:
-        tolerance = torch.finfo(error.dtype).eps ** 0.5 if self.tolerance is None else self.tolerance
-        status = torch.where(error <= tolerance, SVDStatus.CONVERGED, SVDStatus.NOT_CONVERGED)
+        status = torch.where(error <= self._tolerance, SVDStatus.CONVERGED, SVDStatus.NOT_CONVERGED)
         return torch.where(usable, status, SVDStatus.NON_FINITE)
 
 
