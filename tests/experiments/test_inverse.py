@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from functools import partial
 from pathlib import Path
 from typing import Any
