@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import torch
@@ -134,9 +135,10 @@ def _replaced(near: Tensor, build: Callable[..., Tensor], arguments: tuple[Tenso
     arguments = torch.broadcast_tensors(*arguments)
     other = arguments[-1]
     near = near.expand(other.shape)
-    if may_branch(other):
-        return other.masked_scatter(near, build(*(argument[near] for argument in arguments)))
-    return torch.where(near, build(*arguments), other)
+    if not may_branch(other):
+        return torch.where(near, build(*arguments), other)
+    places = near.nonzero(as_tuple=True)
+    return other.index_put(places, build(*(argument[places] for argument in arguments)))
 
 
 def integral(slope: Map, a: Tensor, b: Tensor) -> Tensor:
@@ -156,9 +158,15 @@ def hat_integral(curvature: Map, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 def _gauss(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Points and weights of Gauss–Legendre quadrature on [0, 1], before the dimensions of ``like``."""
-    points, weights = np.polynomial.legendre.leggauss(count)
     shape = (count, *[1] * like.ndim)
-    return tuple(like.new_tensor(list).reshape(shape) for list in ((points + 1) / 2, weights / 2))  # type: ignore[return-value]
+    points, weights = (like.new_tensor(list).reshape(shape) for list in _legendre(count))
+    return points, weights
+
+
+@cache
+def _legendre(count: int) -> tuple[list[float], list[float]]:
+    points, weights = np.polynomial.legendre.leggauss(count)
+    return ((points + 1) / 2).tolist(), (weights / 2).tolist()
 
 
 class Custom(Smooth):
@@ -184,16 +192,24 @@ class Custom(Smooth):
 
     def first(self, x: Tensor, y: Tensor) -> Tensor:
         """As above."""
-        a, b = x.unsqueeze(-1), y.unsqueeze(-2)
-        fa, fb = self.value(x).unsqueeze(-1), self.value(y).unsqueeze(-2)
-        largest = torch.maximum(_largest(x), _largest(y))[..., None, None]
+        fx = self.value(x)
+        fy = fx if y is x else self.value(y)
+        nodes = x.unsqueeze(-1), y.unsqueeze(-2), fx.unsqueeze(-1), fy.unsqueeze(-2)
+        a, b, fa, fb = nodes
         gap = a - b
+        quotient = _quotient(fa - fb, gap)
+        near = gap.abs() <= NEAR_PAIR * torch.maximum(_largest(x), _largest(y))[..., None, None]
+        if not may_branch(gap):
+            return torch.where(near, self._near(*nodes), quotient)
+        *batch, i, j = (near.triu() if y is x else near).nonzero(as_tuple=True)
+        values = self._near(x[(*batch, i)], y[(*batch, j)], fx[(*batch, i)], fy[(*batch, j)])
+        if y is x:
+            quotient = quotient.index_put((*batch, j, i), values)
+        return quotient.index_put((*batch, i, j), values)
 
-        def near(a: Tensor, b: Tensor, noise: Tensor, change: Tensor, gap: Tensor, quotient: Tensor) -> Tensor:
-            return self.choose(integral(self.slope, a, b), change, gap, noise, torch.maximum(a.abs(), b.abs()))
-
-        arguments = (a, b, fa.abs() + fb.abs(), fa - fb, gap, _quotient(fa - fb, gap))
-        return _replaced(gap.abs() <= NEAR_PAIR * largest, near, arguments)
+    def _near(self, a: Tensor, b: Tensor, fa: Tensor, fb: Tensor) -> Tensor:
+        mean = integral(self.slope, a, b)
+        return self.choose(mean, fa - fb, a - b, fa.abs() + fb.abs(), torch.maximum(a.abs(), b.abs()))
 
     def scale(self, local: Tensor, largest: Tensor) -> Tensor:
         """All near nodes are candidates, those near 0 too, where f need not have a singularity."""
