@@ -1,4 +1,4 @@
-"""The factors A = U·diag(S)·Vᴴ of a batch, from the Gram matrix where that is accurate, else from LAPACK.
+"""The factors A = U·diag(S)·Vᴴ of a batch, from LAPACK, or from the Gram matrix where that is faster and accurate.
 
 **Gram route.** For k = min(m, n) rows (a tall A is transposed) let AAᴴ = PΛPᴴ, B = PᴴA and s_i = ‖row i of B‖. Then A =
 PB holds to rounding whatever the error of the eigenvectors, so only the rows of B need attention: with Vh = B/s and E =
@@ -8,8 +8,10 @@ VhVhᴴ − I, ‖E‖ is about ε(s_1/s_k)² after the squaring. One Newton–S
 the singular values. LAPACK's own residual is .4kε to kε (Frobenius norm relative to s_1), so an accepted matrix stays
 within ten times that.
 
-In single precision the Gram matrix is formed in double: every nonsingular matrix of moderate condition (up to about
-1e6) is accepted.
+So the route takes condition numbers up to a few k. Most square matrices are worse, and for those that are not it gains
+little: it is for matrices at least half as long again as wide, where it takes 1/3 to 3/4 of LAPACK's time on a CPU
+(``benchmarks/linalg.py``). What it would refuse shows early: A has the singular values of the Cholesky factor of AAᴴ, whose
+diagonal lies between the extreme ones.
 
 **Ties.** Where singular values agree to rounding any rotation of their singular vectors is as good. LAPACK's own choice
 is often aligned with the coordinates (the identity gives U = V = I), and in such a basis a gradient shows only its
@@ -29,7 +31,8 @@ from .arguments import all_finite, largest_part
 from .info import Info, Method, Status
 
 METHODS = ("auto", "svd")
-DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+# Condition numbers beyond this many times k are refused in any case.
+_HOPELESS = 16.0
 
 
 def rank_tolerance(S: Tensor, m: int, n: int) -> Tensor:
@@ -45,58 +48,62 @@ def tie_tolerance(S: Tensor, m: int, n: int) -> Tensor:
 
 def adjoint(M: Tensor) -> Tensor:
     """Mᴴ, conjugated at once: under ``torch.compile`` a custom operator does not see the lazy conjugation of ``.mH``."""
-    return M.mT.conj_physical()
+    return M.mT.conj_physical() if M.is_complex() else M.mT
 
 
 def spectral_factors(A: Tensor, method: str, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """U, S, Vh of ``A`` (..., m, n), and where the Gram route was used (...).
 
-    ``method`` is ``"auto"``, the Gram route where its measured errors are acceptable, or ``"svd"``. A matrix with a
-    non-finite entry gets NaN factors and does not disturb the others.
+    ``method`` is ``"auto"``, the Gram route where it is faster and its measured errors are acceptable, or ``"svd"``. A matrix
+    with a non-finite entry gets NaN factors and does not disturb the others.
     """
     *batch, m, n = A.shape
-    rows = A.detach().resolve_conj().reshape(math.prod(batch), m, n)
-    if m > n:
-        rows = adjoint(rows)
-    largest = largest_part(rows)[:, 0, 0] if rows.numel() else rows.new_zeros(len(rows), dtype=A.real.dtype)
+    A = A.detach().resolve_conj()
+    flat, scale, finite = _scaled(A if A.ndim == 3 else A.reshape(math.prod(batch), m, n))
+    gram = torch.zeros(len(flat), dtype=torch.bool, device=A.device)
+    if method == "auto" and _gram_pays(m, n, A.device):
+        rows = adjoint(flat) if m > n else flat
+        U, S, Vh = _from_gram(rows, gram)
+        U, Vh = (adjoint(Vh), adjoint(U)) if m > n else (U, Vh)
+        if full_matrices and m != n:
+            U, Vh = (_completed(U), Vh) if m > n else (U, adjoint(_completed(adjoint(Vh))))
+    else:
+        U, S, Vh = torch.linalg.svd(flat, full_matrices=full_matrices)
+    U, Vh = _turn_ties(U, S, Vh)
+    if scale is not None:
+        S = S * scale
+    if finite is not None:
+        gram = gram & finite
+        U, S, Vh = (factor.where(finite.view(-1, *[1] * (factor.ndim - 1)), torch.nan) for factor in (U, S, Vh))
+    return _laid_out(U, batch), _laid_out(S, batch), _laid_out(Vh, batch), gram.reshape(batch)
+
+
+def _gram_pays(m: int, n: int, device: torch.device) -> bool:
+    """Whether the Gram route is likely to be faster: see the module's docstring; on a GPU for every shape."""
+    return min(m, n) > 0 and (2 * max(m, n) >= 3 * min(m, n) or device.type != "cpu")
+
+
+def _scaled(A: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """A flat batch brought to moderate scale, its scales (B, 1), and which matrices are finite (B,); 0 for the others.
+
+    None for what no matrix needs.
+    """
+    if A.numel() == 0:
+        return A, None, None
+    largest = largest_part(A)[:, 0, 0]
+    least, most = largest.aminmax()
+    # NaN compares false
+    if float(least) >= 2.0**-20 and float(most) <= 2.0**20:
+        return A, None, None
     finite = torch.isfinite(largest)
     # a power of two: exact, and squares neither overflow nor vanish
     scale = torch.ldexp(torch.ones_like(largest), torch.frexp(largest.where(finite & (largest > 0), 1)).exponent - 1)
-    needed = (scale < 2.0**-20) | (scale > 2.0**20) | ~finite
-    if bool(needed.any()):
-        rows = _divided(rows, scale[:, None, None]).where(finite[:, None, None], 0)
-    else:
-        scale = torch.ones_like(scale)
-    if method == "svd" or rows.shape[-2] == 0:
-        U, S, Vh = torch.linalg.svd(rows, full_matrices=False)
-        gram = torch.zeros_like(finite)
-    else:
-        double = DOUBLE.get(rows.dtype, rows.dtype)
-        # matrices of single precision that are likely to be well conditioned by their shape do without double
-        first = rows.dtype if 2 * rows.shape[-2] <= rows.shape[-1] else double
-        U, S, Vh, gram = _from_gram(rows, first)
-        for precision in {double} - {first}:
-            refused = (~gram).nonzero()[:, 0]
-            if len(refused):
-                U[refused], S[refused], Vh[refused], gram[refused] = _from_gram(rows[refused], precision)
-        refused = (~gram).nonzero()[:, 0]
-        if len(refused):
-            U[refused], S[refused], Vh[refused] = torch.linalg.svd(rows[refused], full_matrices=False)
-    U, Vh = _turn_ties(U, S, Vh, m, n)
-    if full_matrices and m != n:
-        # rows are wide here, so Vh is the factor that lacks directions
-        Vh = torch.cat((Vh, adjoint(torch.linalg.qr(adjoint(Vh), mode="complete").Q[..., Vh.shape[-2] :])), -2)
-    S = S * scale[:, None]
-    if not finite.all():
-        U, S, Vh = (factor.where(finite.view(-1, *[1] * (factor.ndim - 1)), torch.nan) for factor in (U, S, Vh))
-    if m > n:
-        U, Vh = adjoint(Vh), adjoint(U)
-    return (
-        _laid_out(U, batch),
-        _laid_out(S, batch),
-        _laid_out(Vh, batch),
-        (gram & finite).reshape(batch),
-    )
+    return _divided(A, scale[:, None, None]).where(finite[:, None, None], 0), scale[:, None], finite
+
+
+def _completed(Q: Tensor) -> Tensor:
+    """Orthonormal columns completed to a basis."""
+    return torch.cat((Q, torch.linalg.qr(Q, mode="complete").Q[..., Q.shape[-1] :]), -1)
 
 
 def _divided(rows: Tensor, scale: Tensor) -> Tensor:
@@ -111,40 +118,62 @@ def _laid_out(factor: Tensor, batch: list[int]) -> Tensor:
     return factor.reshape((*batch, *factor.shape[1:])).contiguous()
 
 
-def _from_gram(rows: Tensor, precision: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """U, S, Vh of wide scaled matrices (B, k, n) from Gram matrices in ``precision``, and which are accurate (B,)."""
-    k, eps = rows.shape[-2], torch.finfo(rows.dtype).eps
-    wide = rows.to(precision)
+def _from_gram(rows: Tensor, used: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S, Vh of wide scaled matrices (B, k, n), from Gram matrices where these are accurate, which is written to ``used``."""
+    k = rows.shape[-2]
     # in ascending order the eigenvalues of −AAᴴ belong to descending singular values
-    negative = torch.baddbmm(wide.new_empty(len(wide), k, k), wide, adjoint(wide), beta=0, alpha=-1)
+    negative = torch.baddbmm(rows.new_empty(len(rows), k, k), rows, adjoint(rows), beta=0, alpha=-1)
+    factor, code = torch.linalg.cholesky_ex(-negative)
+    diagonal = factor.diagonal(dim1=-2, dim2=-1).real
+    used.copy_((code == 0) & (diagonal.amax(-1) <= _HOPELESS * k * diagonal.amin(-1)))
+    chosen = used.nonzero()[:, 0]
+    if len(chosen) == len(rows):
+        U, S, Vh, accurate = _eigenvectors(rows, negative)
+        used.copy_(accurate)
+    else:
+        U, S, Vh = negative, diagonal, torch.empty_like(rows)
+        if len(chosen):
+            U[chosen], S[chosen], Vh[chosen], used[chosen] = _eigenvectors(rows[chosen], negative[chosen])
+    refused = (~used).nonzero()[:, 0]
+    if len(refused):
+        U[refused], S[refused], Vh[refused] = torch.linalg.svd(rows[refused], full_matrices=False)
+    return U, S, Vh
+
+
+def _eigenvectors(rows: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """U, S, Vh of wide scaled matrices (B, k, n) from −AAᴴ, and which are accurate (B,)."""
+    k, eps = rows.shape[-2], torch.finfo(rows.dtype).eps
     U = torch.linalg.eigh(negative).eigenvectors
-    Vh = adjoint(U) @ wide
-    norms = torch.linalg.vector_norm(Vh, dim=-1)
-    Vh.div_(norms.where(norms > 0, 1).unsqueeze(-1))
+    Vh = adjoint(U) @ rows
+    sizes = torch.linalg.vector_norm(Vh, dim=-1)
+    Vh.div_(sizes.where(sizes > 0, 1).unsqueeze(-1))
     E = Vh @ adjoint(Vh)
     E.diagonal(dim1=-2, dim2=-1).sub_(1)
     errors = torch.linalg.vector_norm(E, dim=-1)
     defect = torch.linalg.vector_norm(errors, dim=-1)
-    residual = torch.linalg.vector_norm(norms * errors, dim=-1)
-    accurate = (defect.square() <= k * eps) & (residual <= 4 * k * eps * norms[:, 0])
+    residual = torch.linalg.vector_norm(sizes * errors, dim=-1)
+    accurate = (defect.square() <= k * eps) & (residual <= 4 * k * eps * sizes[:, 0])
     # LAPACK's own defect is about kε
     if bool((accurate & (defect > 2 * k * eps)).any()):
         Vh = torch.baddbmm(Vh, E, Vh, alpha=-0.5)
     # norms of tied rows can be out of order by rounding
-    S = norms.cummin(-1).values
-    return U.to(rows.dtype), S.to(rows.real.dtype), Vh.to(rows.dtype), accurate
+    return U, sizes.cummin(-1).values, Vh, accurate
 
 
-def _turn_ties(U: Tensor, S: Tensor, Vh: Tensor, m: int, n: int) -> tuple[Tensor, Tensor]:
+def _turn_ties(U: Tensor, S: Tensor, Vh: Tensor) -> tuple[Tensor, Tensor]:
     """The same factors with the vectors of each group of tied nonzero singular values turned together."""
-    if S.shape[-1] < 2:
+    k = S.shape[-1]
+    m, n = U.shape[-2], Vh.shape[-1]
+    if k < 2:
         return U, Vh
-    tied = (S[:, :-1] - S[:, 1:] <= tie_tolerance(S, m, n)) & (S[:, 1:] > rank_tolerance(S, m, n))
-    turned, reflections = tie_reflections(S, tied, U.dtype)
+    tied = S[:, :-1] - S[:, 1:] <= tie_tolerance(S, m, n)
+    if not bool(tied.any()):
+        return U, Vh
+    turned, reflections = tie_reflections(S, tied & (S[:, 1:] > rank_tolerance(S, m, n)), U.dtype)
     if len(turned):
         U, Vh = U.clone(), Vh.clone()
-        U[turned] = U[turned] @ reflections
-        Vh[turned] = adjoint(reflections) @ Vh[turned]
+        U[turned, :, :k] = U[turned, :, :k] @ reflections
+        Vh[turned, :k] = adjoint(reflections) @ Vh[turned, :k]
     return U, Vh
 
 
