@@ -18,7 +18,7 @@ A derivative rule that is written with torch operations may look at data (to ski
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -32,8 +32,33 @@ R = TypeVar("R")
 
 
 def apply(eager: type[torch.autograd.Function], compiled: type[torch.autograd.Function], *args: Any) -> Any:
-    """Call the Function ``eager``, which has a ``jvp``, or under ``torch.compile`` its base ``compiled``, which has none."""
-    return compiled.apply(*args) if torch.compiler.is_compiling() else eager.apply(*args)
+    """Call the Function ``eager``, which has a ``jvp``, or under ``torch.compile`` its base ``compiled``, which has none.
+
+    Where nothing transforms or records what is done, what a Function for all transforms costs (0.1 ms a call, as much as the
+    inverse of a small matrix) is saved: its values alone where no derivative is asked for, else a Function without transforms.
+    """
+    if torch.compiler.is_compiling():
+        return compiled.apply(*args)
+    tensors = [value for value in args if isinstance(value, Tensor)]
+    if not all(map(plain_eager, tensors)):
+        return eager.apply(*args)
+    if torch.is_grad_enabled() and any(value.requires_grad for value in tensors):
+        return _without_transforms(compiled).apply(*args)
+    with torch.no_grad():
+        return compiled.forward(*args)
+
+
+@cache
+def _without_transforms(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """The Function with the same values and the same derivative in reverse mode, and no other."""
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        outputs = function.forward(*args)
+        function.setup_context(ctx, args, outputs)
+        return outputs
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(function.backward)}
+    return type(function.__name__, (torch.autograd.Function,), methods)
 
 
 def may_branch(A: Tensor) -> bool:
@@ -74,8 +99,7 @@ def own_precision(function: Callable[P, R]) -> Callable[P, R]:
 def plain_eager(A: Tensor) -> bool:
     """Whether A is an ordinary tensor outside of every transform, tracer and forward-mode level.
 
-    Then a kernel may be called as the Python function that it is, and a Function with ``forward(ctx, ...)`` does: a registered
-    operator and ``setup_context`` cost 0.1 ms a call, as much as the inverse of a small matrix.
+    Then a kernel may be called as the Python function that it is, which a registered operator wraps at some cost.
     """
     return (
         type(A) in (Tensor, torch.nn.Parameter)

@@ -164,7 +164,7 @@ class _Pseudoinverse(ClosedForm):
         limit: int,
     ) -> Outputs:
         # no *args: without a tensor that requires a gradient, Dynamo would pass the context first
-        return _kernel(A, atol, rtol, upper, hermitian, method, ratio, order, limit)
+        return (compute if plain_eager(A) else _kernel)(A, atol, rtol, upper, hermitian, method, ratio, order, limit)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
@@ -178,25 +178,8 @@ class _PseudoinverseWithTangent(_Pseudoinverse):
         return *ClosedForm.tangents(ctx, tangents[0]), *[None] * 5
 
 
-class _EagerPseudoinverse(torch.autograd.Function):
-    """The same without transforms, for ``plain_eager`` arguments."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> Outputs:
-        outputs = compute(*args)
-        ctx.mark_non_differentiable(*outputs[2:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(args[0], *outputs[:3])
-        return outputs
-
-    backward = _Pseudoinverse.backward
-
-
 def differentiable_pinv(*args: Any) -> Outputs:
     """X = A⁺, Y = XᴴX, and their data, from the arguments of ``compute``; X and Y are differentiable in A to any order."""
-    A = args[0]
-    if plain_eager(A):
-        return _EagerPseudoinverse.apply(*args) if A.requires_grad and torch.is_grad_enabled() else compute(*args)  # type: ignore[return-value]
     return apply(_PseudoinverseWithTangent, _Pseudoinverse, *args)
 
 

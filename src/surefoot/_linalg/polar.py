@@ -40,7 +40,6 @@ from .spectral import (
     describe,
     extremes,
     rank_tolerance,
-    refuse_non_finite,
     spectral_factors,
 )
 from .tied_pairs import herm, reciprocal, skew
@@ -140,9 +139,8 @@ def _info(A: Tensor, U: Tensor, H: Tensor, Q: Tensor, S: Tensor, gram: Tensor, r
 
 
 def _compute(A: Tensor, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    if refuse:
-        refuse_non_finite(A, "polar decomposition", "polar_ex")
-    P, S, Qh, gram = spectral_factors(A, method, full_matrices=False)
+    words = ("polar decomposition", "polar_ex") if refuse else None
+    P, S, Qh, gram = spectral_factors(A, method, full_matrices=False, refuse=words)
     Q = adjoint(Qh).contiguous()
     # halved first: the sum of two entries may overflow where their mean does not
     half = (Q * (S / 2).unsqueeze(-2)) @ Qh

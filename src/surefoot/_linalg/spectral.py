@@ -22,6 +22,7 @@ does not notice.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -33,6 +34,8 @@ from .info import Info, Method, Status
 METHODS = ("auto", "svd")
 # Condition numbers beyond this many times k are refused in any case.
 _HOPELESS = 16.0
+# So few singular values in all are looked at one by one.
+_FEW = 64
 
 
 def rank_tolerance(S: Tensor, m: int, n: int) -> Tensor:
@@ -51,16 +54,25 @@ def adjoint(M: Tensor) -> Tensor:
     return M.mT.conj_physical() if M.is_complex() else M.mT
 
 
-def spectral_factors(A: Tensor, method: str, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """U, S, Vh of ``A`` (..., m, n), and where the Gram route was used (...).
+def spectral_factors(
+    A: Tensor, method: str, full_matrices: bool, refuse: tuple[str, str] | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """U, S, Vh of ``A`` (..., m, n), and where the Gram route was used (...); with any strides.
 
     ``method`` is ``"auto"``, the Gram route where it is faster and its measured errors are acceptable, or ``"svd"``. A matrix
-    with a non-finite entry gets NaN factors and does not disturb the others.
+    with a non-finite entry gets NaN factors and does not disturb the others, or with ``refuse`` an error of these words.
     """
     *batch, m, n = A.shape
     A = A.detach().resolve_conj()
-    flat, scale, finite = _scaled(A if A.ndim == 3 else A.reshape(math.prod(batch), m, n))
-    gram = torch.zeros(len(flat), dtype=torch.bool, device=A.device)
+    count = math.prod(batch)
+    if 0 < count * min(m, n) <= _FEW and A.device.type == "cpu":
+        factors = _few(A, full_matrices)
+        if factors is not None:
+            return *factors, torch.zeros(batch, dtype=torch.bool)
+    flat, scale, finite = _scaled(A if A.ndim == 3 else A.reshape(count, m, n))
+    if refuse is not None and finite is not None:
+        refuse_non_finite(A, *refuse)
+    gram = torch.zeros(count, dtype=torch.bool, device=A.device)
     if method == "auto" and _gram_pays(m, n, A.device):
         rows = adjoint(flat) if m > n else flat
         U, S, Vh = _from_gram(rows, gram)
@@ -75,7 +87,27 @@ def spectral_factors(A: Tensor, method: str, full_matrices: bool) -> tuple[Tenso
     if finite is not None:
         gram = gram & finite
         U, S, Vh = (factor.where(finite.view(-1, *[1] * (factor.ndim - 1)), torch.nan) for factor in (U, S, Vh))
-    return _laid_out(U, batch), _laid_out(S, batch), _laid_out(Vh, batch), gram.reshape(batch)
+    if A.ndim != 3:
+        U, S, Vh = (factor.reshape((*batch, *factor.shape[1:])) for factor in (U, S, Vh))
+    return U, S, Vh, gram.reshape(batch)
+
+
+def _few(A: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor] | None:
+    """LAPACK's factors of few small matrices, whose other checks would cost more than they do; None if one needs these."""
+    try:
+        U, S, Vh = torch.linalg.svd(A, full_matrices=full_matrices)
+    except LinAlgError:
+        return None
+    m, n = A.shape[-2:]
+    apart = 2.0 * math.sqrt(max(m, n)) * torch.finfo(S.dtype).eps
+    for values in S.reshape(-1, S.shape[-1]).tolist():
+        # NaN compares false
+        if not 2.0**-20 <= values[0] <= 2.0**20:
+            return None
+        tie = apart * values[0]
+        if any(larger - smaller <= tie for larger, smaller in pairwise(values)):
+            return None
+    return U, S, Vh
 
 
 def _gram_pays(m: int, n: int, device: torch.device) -> bool:
@@ -111,11 +143,6 @@ def _divided(rows: Tensor, scale: Tensor) -> Tensor:
     if rows.is_complex():
         return torch.view_as_complex(torch.view_as_real(rows) / scale[..., None])
     return rows / scale
-
-
-def _laid_out(factor: Tensor, batch: list[int]) -> Tensor:
-    """A contiguous tensor with its batch dimensions, as the operators that call this promise to torch."""
-    return factor.reshape((*batch, *factor.shape[1:])).contiguous()
 
 
 def _from_gram(rows: Tensor, used: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from . import norms
 from .arguments import compute_dtype, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
-from .spectral import METHODS, describe, extremes, refuse_non_finite, spectral_factors
+from .spectral import METHODS, describe, extremes, spectral_factors
 from .svd_derivative import gradient, tangent
 from .tied_pairs import Ties, check_ties
 
@@ -116,12 +117,13 @@ def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
 
 
 def _compute(A: Tensor, full_matrices: bool, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    if refuse:
-        refuse_non_finite(A, "singular values", "svd_ex")
-    return spectral_factors(A, method, full_matrices)
+    return spectral_factors(A, method, full_matrices, ("singular values", "svd_ex") if refuse else None)
 
 
-_kernel = torch.library.custom_op("surefoot::svd", mutates_args=())(_compute)
+@torch.library.custom_op("surefoot::svd", mutates_args=())
+@wraps(_compute)  # whose signature is the operator's
+def _kernel(*args: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return tuple(output.contiguous() for output in _compute(*args))  # type: ignore[return-value]
 
 
 @_kernel.register_fake
