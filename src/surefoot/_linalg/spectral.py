@@ -32,8 +32,11 @@ from .arguments import all_finite, largest_part
 from .info import Info, Method, Status
 
 METHODS = ("auto", "svd")
+_TIE = 8.0
 # Condition numbers beyond this many times k are refused in any case.
 _HOPELESS = 16.0
+# Where it begins to save more than its checks cost.
+_ROWS = 24
 # So few singular values in all are looked at one by one.
 _FEW = 64
 
@@ -45,8 +48,11 @@ def rank_tolerance(S: Tensor, m: int, n: int) -> Tensor:
 
 
 def tie_tolerance(S: Tensor, m: int, n: int) -> Tensor:
-    """2√max(m, n)·ε·s_1 (..., 1), the error of computed values: singular values of an m×n matrix this close are tied."""
-    return rank_tolerance(S, m, n) * (2 / math.sqrt(max(m, n, 1)))
+    """8√max(m, n)·ε·s_1 (..., 1), the error of computed values: singular values of an m×n matrix this close are tied.
+
+    LAPACK's two values of a complex 2×2 matrix that is a multiple of a unitary one to rounding were 5ε·s_1 apart.
+    """
+    return rank_tolerance(S, m, n) * (_TIE / math.sqrt(max(m, n, 1)))
 
 
 def adjoint(M: Tensor) -> Tensor:
@@ -65,15 +71,16 @@ def spectral_factors(
     *batch, m, n = A.shape
     A = A.detach().resolve_conj()
     count = math.prod(batch)
-    if 0 < count * min(m, n) <= _FEW and A.device.type == "cpu":
+    by_gram = method == "auto" and _gram_pays(m, n, A.device)
+    if 0 < count * min(m, n) <= _FEW and not by_gram:
         factors = _few(A, full_matrices)
         if factors is not None:
-            return *factors, torch.zeros(batch, dtype=torch.bool)
+            return *factors, torch.zeros(batch, dtype=torch.bool, device=A.device)
     flat, scale, finite = _scaled(A if A.ndim == 3 else A.reshape(count, m, n))
     if refuse is not None and finite is not None:
         refuse_non_finite(A, *refuse)
     gram = torch.zeros(count, dtype=torch.bool, device=A.device)
-    if method == "auto" and _gram_pays(m, n, A.device):
+    if by_gram and A.numel():
         rows = adjoint(flat) if m > n else flat
         U, S, Vh = _from_gram(rows, gram)
         U, Vh = (adjoint(Vh), adjoint(U)) if m > n else (U, Vh)
@@ -99,7 +106,7 @@ def _few(A: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor] | None
     except LinAlgError:
         return None
     m, n = A.shape[-2:]
-    apart = 2.0 * math.sqrt(max(m, n)) * torch.finfo(S.dtype).eps
+    apart = _TIE * math.sqrt(max(m, n)) * torch.finfo(S.dtype).eps
     for values in S.reshape(-1, S.shape[-1]).tolist():
         # NaN compares false
         if not 2.0**-20 <= values[0] <= 2.0**20:
@@ -111,8 +118,12 @@ def _few(A: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor] | None
 
 
 def _gram_pays(m: int, n: int, device: torch.device) -> bool:
-    """Whether the Gram route is likely to be faster: see the module's docstring; on a GPU for every shape."""
-    return min(m, n) > 0 and (2 * max(m, n) >= 3 * min(m, n) or device.type != "cpu")
+    """Whether the Gram route is likely to be faster: see the module's docstring; on a GPU for every shape.
+
+    By the shape alone, so that a matrix has the same factors in every batch.
+    """
+    rows, columns = sorted((m, n))
+    return (rows >= _ROWS and 2 * columns >= 3 * rows) or device.type != "cpu"
 
 
 def _scaled(A: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
