@@ -12,7 +12,6 @@ spectral function: for F = Q·h(l)·Qᴴ, C = ∂φ/∂F, M = herm(QᴴCQ), Qᴴ
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -22,7 +21,7 @@ from . import norms
 from .arguments import all_finite, compute_dtype, matrix_argument
 from .info import Info, Method
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
-from .spectral import adjoint, describe, refuse_non_finite, tie_reflections
+from .spectral import adjoint, describe, refuse_non_finite, tie_distance, tie_reflections
 from .tied_pairs import (
     Spectrum,
     Ties,
@@ -146,7 +145,7 @@ def _compute(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
 def _turned(values: Tensor, Q: Tensor) -> Tensor:
     """Q with the vectors of each group of tied eigenvalues turned together."""
     n = values.shape[-1]
-    if clearly_apart(values, 2 * math.sqrt(n) * torch.finfo(values.dtype).eps):
+    if clearly_apart(values, tie_distance(values.dtype, n)):
         return Q
     values, rows = values.reshape(-1, n), Q.reshape(-1, n, n)
     turned, reflections = tie_reflections(values, values.diff(dim=-1) <= _spectrum(values).tolerance, Q.dtype)

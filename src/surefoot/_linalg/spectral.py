@@ -32,7 +32,6 @@ from .arguments import all_finite, largest_part
 from .info import Info, Method, Status
 
 METHODS = ("auto", "svd")
-_TIE = 8.0
 # Condition numbers beyond this many times k are refused in any case.
 _HOPELESS = 16.0
 # Where it begins to save more than its checks cost.
@@ -47,12 +46,18 @@ def rank_tolerance(S: Tensor, m: int, n: int) -> Tensor:
     return max(m, n) * torch.finfo(S.dtype).eps * largest
 
 
-def tie_tolerance(S: Tensor, m: int, n: int) -> Tensor:
-    """8√max(m, n)·ε·s_1 (..., 1), the error of computed values: singular values of an m×n matrix this close are tied.
+def tie_distance(dtype: torch.dtype, size: int) -> float:
+    """8√size·ε, the error of computed values relative to the largest one, up to which values are tied.
 
-    LAPACK's two values of a complex 2×2 matrix that is a multiple of a unitary one to rounding were 5ε·s_1 apart.
+    LAPACK's two values of a complex 2×2 matrix that is a multiple of a unitary one to rounding were 5ε apart.
     """
-    return rank_tolerance(S, m, n) * (_TIE / math.sqrt(max(m, n, 1)))
+    return 8.0 * math.sqrt(size) * torch.finfo(dtype).eps
+
+
+def tie_tolerance(S: Tensor, m: int, n: int) -> Tensor:
+    """The distance (..., 1) to which the singular values S (..., k) of an m×n matrix are tied."""
+    largest = S[..., :1] if S.shape[-1] else S.new_zeros((*S.shape[:-1], 1))
+    return tie_distance(S.dtype, max(m, n)) * largest
 
 
 def adjoint(M: Tensor) -> Tensor:
@@ -105,13 +110,12 @@ def _few(A: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor] | None
         U, S, Vh = torch.linalg.svd(A, full_matrices=full_matrices)
     except LinAlgError:
         return None
-    m, n = A.shape[-2:]
-    apart = _TIE * math.sqrt(max(m, n)) * torch.finfo(S.dtype).eps
+    distance = tie_distance(S.dtype, max(A.shape[-2:]))
     for values in S.reshape(-1, S.shape[-1]).tolist():
         # NaN compares false
         if not 2.0**-20 <= values[0] <= 2.0**20:
             return None
-        tie = apart * values[0]
+        tie = distance * values[0]
         if any(larger - smaller <= tie for larger, smaller in pairwise(values)):
             return None
     return U, S, Vh
