@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import surefoot as sf
 from surefoot._linalg import odd_polynomials
 from surefoot._linalg import orthogonalize as module
 from surefoot._linalg.info import Status
 from surefoot._linalg.odd_polynomials import image, nearest_to_one
 from surefoot._linalg.orthogonalize import orthogonalize, orthogonalize_ex, orthogonalize_steps
 from surefoot._linalg.polar import polar
+from surefoot_check import Outcome, check
+from surefoot_check.inverse.enclosures import Spectrum, base_quantities
 
 F64 = torch.float64
 
@@ -81,6 +85,21 @@ def test_the_stated_error_is_reached_and_not_passed(degree: int, dtype: torch.dt
     reached = np.abs(x - 1.0).max()
     # half precision widens every interval, which the exact composition does not use up
     assert plan.error * (0.9 if dtype is torch.bfloat16 else 1 - 1e-4) <= reached <= plan.error
+
+
+def test_the_checker_finds_the_same_errors(tmp_path: Path) -> None:
+    plan = orthogonalize_steps(1e-2, F64)
+    C = torch.tensor(plan.inverse, dtype=F64)
+    net = sf.nn.LearnedInverse(C)
+    certificate = sf.certify(net, interval=(1e-4, 1.0))
+    net.save_certificate(tmp_path / "certificate", (1e-4, 1.0))
+    assert check(tmp_path / "certificate").outcome is Outcome.ACCEPT
+    found = base_quantities(Spectrum(np.array([1e-4, 1.0])), {"C": C.numpy()}, {})
+    for k, (low, high) in enumerate(plan.intervals[1:-1], 1):
+        ours = max(abs(1 - low**2), abs(1 - high**2))
+        least, largest = found[f"residual[{k}]"]
+        assert largest - least <= 1e-9
+        assert ours == pytest.approx(largest, rel=1e-6, abs=1e-12) and ours <= certificate.bound(k) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("lower", "steps"), [(1e-2, 4), (1e-3, 6), (1e-4, 7)])

@@ -55,6 +55,16 @@ class Steps(NamedTuple):
         low, high = self.intervals[-1]
         return max(abs(1.0 - low), abs(high - 1.0))
 
+    @property
+    def inverse(self) -> list[list[float]]:
+        """The coefficients of the learned inverse whose residual after each layer is 1 − σ²: those of q(1 − e)² for x·q(x²).
+
+        With them ``sf.certify(sf.nn.LearnedInverse(torch.tensor(steps.inverse)), interval=(l**2, 1.0))`` is a certificate of
+        ‖XᴴX − I‖ after each step that ``surefoot-check`` accepts, up to the rounding of these coefficients.
+        """
+        residual = np.polynomial.Polynomial([1.0, -1.0])
+        return [(np.polynomial.Polynomial(row)(residual) ** 2).coef.tolist() for row in self.coefficients]
+
 
 @lru_cache(maxsize=256)
 def compose(lower: float, eps: float, degree: int, steps: int | None) -> Steps:

@@ -118,8 +118,7 @@ def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> t
     _check(lower, steps, degree)
     m, n = A.shape[-2:]
     dtype = product_dtype(A.device.type, A.dtype)
-    eps = torch.finfo(dtype).eps
-    plan = _plan(float(lower), _binary_order(min(m, n)), eps, degree, steps)
+    plan = _plan(float(lower), _binary_order(min(m, n)), torch.finfo(A.dtype).eps, degree, steps)
     if A.numel() == 0:
         return A.clone(), plan
     X = A.reshape(-1, m, n)
