@@ -21,7 +21,7 @@ from . import norms
 from .arguments import all_finite, compute_dtype, matrix_argument
 from .info import Info, Method
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
-from .spectral import adjoint, describe, refuse_non_finite, tie_distance, tie_reflections
+from .spectral import adjoint, describe, refuse_non_finite, tie_distance, tie_reflections, values_between
 from .tied_pairs import (
     Spectrum,
     Ties,
@@ -83,7 +83,7 @@ def eigh_ex(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> t
     ``residual`` is an upper bound of ‖AQ − Q·diag(l)‖_F. ``error_bound`` bounds the error of every eigenvalue,
     rounding included: with δ = ‖QᴴQ − I‖_F, |λ_i(Q·diag(l)·Qᴴ) − l_i| ≤ δ·max|l| (Ostrowski), and Weyl's inequality
     adds ‖A − Q·diag(l)·Qᴴ‖_F. ``rank`` counts eigenvalues above n·ε·max|l| in magnitude; ``condition`` is
-    max|l|/min|l|.
+    max|l|/min|l|, from above where min|l| > ``error_bound``.
 
     Raises:
         TypeError, ValueError: as ``eigh``.
@@ -122,7 +122,15 @@ def _info(A: Tensor, value: Eigh) -> Info:
     residual = norms.up(norms.defect(scaled, A, Q) + rounding)
     bound = norms.up(norms.defect(A, scaled, Q.mH) + rounding + orthogonality * largest)
     gram = torch.zeros(A.shape[:-2], dtype=torch.bool, device=A.device)
-    info = describe(A, magnitudes.to(A.real.dtype), torch.isfinite(values).all(-1), gram, residual, bound)
+    info = describe(
+        A,
+        magnitudes.to(A.real.dtype),
+        torch.isfinite(values).all(-1),
+        gram,
+        residual,
+        bound,
+        values_between(magnitudes, bound),
+    )
     none = int(Method.NONE)
     return info._replace(method_code=torch.where(info.method_code == none, none, int(Method.EIGH)))
 

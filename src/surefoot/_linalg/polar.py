@@ -85,7 +85,8 @@ def polar_ex(
 
     ``residual`` is an upper bound of ‖A − UH‖_F (‖A − HU‖_F); ``error_bound`` bounds the Frobenius distance of U from
     the exact factor, its own defect ‖UᴴU − I‖_F included (this module's docstring), infinite where the rank is not
-    certain. ``rank`` counts singular values above max(m, n)·ε·s_1; ``condition`` is s_1/s_k.
+    certain. ``rank`` counts singular values above max(m, n)·ε·s_1; ``condition`` is s_1/s_k, from above
+    where ``error_bound`` is finite.
 
     Raises:
         TypeError, ValueError: as ``polar``.
@@ -126,16 +127,18 @@ def _info(A: Tensor, U: Tensor, H: Tensor, Q: Tensor, S: Tensor, gram: Tensor, r
     A, U, H, Q = (matrix.to(wide) for matrix in (A, U, H, Q))
     identity = torch.eye(n, dtype=wide, device=A.device)
     defect_U, defect_Q = norms.defect(identity, U.mH, U), norms.defect(identity, Q.mH, Q)
-    _, smallest = extremes(S)
+    largest, smallest = extremes(S)
     QS = Q * S.double().unsqueeze(-2)
     rounding = 2.0**-52 * norms.frobenius(QS) * (1 + defect_Q)
+    change = norms.defect(H, QS, Q.mH) + rounding
     # the last term exceeds the rounding of these differences
-    lowest = smallest * (1 - defect_Q) - norms.defect(H, QS, Q.mH) - rounding - 2.0**-50 * smallest
+    lowest = smallest * (1 - defect_Q) - change - 2.0**-50 * smallest
     E = norms.up(norms.defect(A, U, H) + defect_U * norms.frobenius(H))
     bound = norms.up(defect_U + E / (lowest - E))
     certain = (rank_tolerance(S, m, n) < S).all(-1) & (lowest > E)
     bound = torch.where(certain, bound, torch.inf)
-    return describe(A, S, all_finite(H), gram, residual, bound)
+    between = norms.up(largest * (1 + defect_Q) + change + E), (lowest - E) * (1.0 - 2.0**-50)
+    return describe(A, S, all_finite(H), gram, residual, bound, between)
 
 
 def _compute(A: Tensor, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

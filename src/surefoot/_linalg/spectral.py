@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
+from . import norms
 from .arguments import all_finite, largest_part
 from .info import Info, Method, Status
 
@@ -250,7 +251,21 @@ def extremes(S: Tensor) -> tuple[Tensor, Tensor]:
     return S.double().amax(-1), S.double().amin(-1)
 
 
-def describe(A: Tensor, S: Tensor, in_range: Tensor, gram: Tensor, residual: Tensor, bound: Tensor) -> Info:
+def values_between(S: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+    """Upper and lower bounds of the largest and the least singular value, from values (..., k) and a bound of their error."""
+    largest, smallest = extremes(S)
+    return norms.up(largest + bound), (smallest - bound) * (1.0 - 2.0**-50)
+
+
+def describe(
+    A: Tensor,
+    S: Tensor,
+    in_range: Tensor,
+    gram: Tensor,
+    residual: Tensor,
+    bound: Tensor,
+    between: tuple[Tensor, Tensor] | None = None,
+) -> Info:
     """The record of A (..., m, n) with singular values S (..., k), k = min(m, n), of which ``gram`` says how they were computed.
 
     Args:
@@ -258,6 +273,8 @@ def describe(A: Tensor, S: Tensor, in_range: Tensor, gram: Tensor, residual: Ten
         in_range: where the values are finite if A is.
         gram: where the Gram matrix was used.
         residual, bound: of each matrix, infinite or NaN where they are not known.
+        between: upper and lower bounds of the largest and the least singular value. The condition number is their quotient
+            where the second is positive; elsewhere, and without them, it is s_1/s_k.
     """
     m, n = A.shape[-2:]
     largest, smallest = extremes(S)
@@ -267,13 +284,17 @@ def describe(A: Tensor, S: Tensor, in_range: Tensor, gram: Tensor, residual: Ten
     status = torch.where(in_range, status, int(Status.OUT_OF_RANGE))
     whole = torch.zeros_like(rank)
     known = finite & (smallest > 0) & (largest < torch.inf)
+    condition = largest / torch.where(smallest > 0, smallest, 1.0)
+    if between is not None:
+        most, least = between
+        condition = torch.where(least > 0, norms.up(most / torch.where(least > 0, least, 1.0)), condition)
     return Info(
         status=torch.where(finite, status, int(Status.NON_FINITE)),
         rank=torch.where(finite, rank, whole),
         iterations=whole,
         residual=residual.nan_to_num(nan=torch.inf, posinf=torch.inf),
         error_bound=torch.where(finite, bound, torch.inf).nan_to_num(nan=torch.inf, posinf=torch.inf),
-        condition=torch.where(known, largest / torch.where(smallest > 0, smallest, 1.0), torch.inf),
+        condition=torch.where(known, condition, torch.inf),
         method_code=torch.where(finite, torch.where(gram, int(Method.GRAM), int(Method.SVD)), int(Method.NONE)),
     )
 

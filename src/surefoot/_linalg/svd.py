@@ -12,7 +12,7 @@ from . import norms
 from .arguments import compute_dtype, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
-from .spectral import METHODS, describe, extremes, spectral_factors
+from .spectral import METHODS, describe, extremes, spectral_factors, values_between
 from .svd_derivative import gradient, tangent
 from .tied_pairs import Ties, check_ties
 
@@ -59,8 +59,9 @@ def svd(
             Vhᴴ·h(S)·Vh of one h (plus a function of S alone where three or more values tie): its derivative is read
             off, an error if no h fits; ``"mask"``: terms that are not determined are 0, so that the gradient is always
             finite, and wrong without a word where they matter.
-        method: ``"auto"``: from the Gram matrix where its measured residual and orthogonality are within
-            ten times LAPACK's, else LAPACK; ``"svd"``: always LAPACK (the accuracy of torch.linalg.svd).
+        method: ``"auto"``: LAPACK, and for matrices at least half as long again as wide the Gram matrix, where its
+            measured residual and orthogonality are within ten times LAPACK's; ``"svd"``: always LAPACK (the accuracy of
+            torch.linalg.svd).
 
     Raises:
         TypeError, ValueError: A is no batch of floating-point matrices; ``ties`` or ``method`` is unknown.
@@ -81,7 +82,8 @@ def svd_ex(
 
     ``residual`` is an upper bound of ‖A − U·diag(S)·Vh‖_F. ``error_bound`` bounds the error of every singular value:
     with δ = max(‖UᴴU − I‖_F, ‖VhVhᴴ − I‖_F), |σ_i(U·diag(S)·Vh) − s_i| ≤ δs_1 (Ostrowski), and Weyl's inequality adds
-    the residual. ``rank`` counts singular values above max(m, n)·ε·s_1; ``condition`` is s_1/s_k.
+    the residual. ``rank`` counts singular values above max(m, n)·ε·s_1; ``condition`` is s_1/s_k, from
+    above where s_k > ``error_bound``.
 
     Raises:
         TypeError, ValueError: as ``svd``.
@@ -113,7 +115,7 @@ def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
     # the product U·diag(S) was rounded, and its columns are no longer than s_1(1 + δ)
     rounding = 2.0**-52 * k * largest * (1 + orthogonality)
     bound = norms.up(residual + rounding + orthogonality * largest)
-    return describe(A, value.S, torch.isfinite(S).all(-1), gram, residual, bound)
+    return describe(A, value.S, torch.isfinite(S).all(-1), gram, residual, bound, values_between(S, bound))
 
 
 def _compute(A: Tensor, full_matrices: bool, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
