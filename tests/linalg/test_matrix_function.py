@@ -162,6 +162,15 @@ def test_a_singular_matrix_has_a_root_and_the_derivative_that_keeps_its_rank() -
     assert (info.status, info.rank, info.error_bound) == (Status.RANK_DEFICIENT, 2, math.inf)
     assert torch.autograd.gradcheck(root, B)
     assert torch.autograd.gradgradcheck(root, B)
+    # rounding of a zero does not matter
+    hessians = [
+        torch.autograd.functional.hessian(
+            lambda A: sl.sqrtm(A).sin().sum(), torch.diag(torch.tensor([1.0, 0.5, noise]))
+        )
+        for noise in (0.0, 1e-9, -1e-9)
+    ]
+    torch.testing.assert_close(hessians[1], hessians[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(hessians[2], hessians[0])
     zero = torch.zeros(2, 2, requires_grad=True)
     sl.sqrtm(zero).sum().backward()
     assert zero.grad is not None and bool((zero.grad == 0).all())

@@ -43,7 +43,8 @@ def function_bounds(
     change = norms.up(residual + 3 * eta * largest)
     low, high = (x.amin(-1), x.amax(-1)) if n else (largest, largest)
     bound = norms.up(
-        f.steepest(low - change, high + change) * change
+        # twice, so that rounding of the ends does not matter
+        f.steepest(low - 2 * change, high + 2 * change) * change
         + norms.defect(F, left * values.unsqueeze(-2), right)
         + (rounding + 3 * eta + units * math.sqrt(n) * (1 + eta)) * greatest
     )

@@ -170,23 +170,26 @@ def _tolerance(x: Tensor) -> Tensor:
     return (x.shape[-1] * torch.finfo(x.dtype).eps * largest).unsqueeze(-1)
 
 
-def _table(f: Elementwise, parts: _Decomposed) -> Tensor:
-    """f[x_i, x_j], 0 where it does not exist; for the root, eigenvalues that are 0 to rounding are 0."""
-    x = parts.x
-    if isinstance(f, Sqrt):
-        x = x.masked_fill(x <= _tolerance(x), 0)
-    table = f.first(x, x)
+def _nodes(f: Elementwise, x: Tensor) -> Tensor:
+    """The eigenvalues of the derivatives: for the root, those that are 0 to rounding are 0."""
+    return x.masked_fill(x <= _tolerance(x), 0) if isinstance(f, Sqrt) else x
+
+
+def _table(f: Elementwise, parts: _Decomposed, nodes: Tensor) -> Tensor:
+    """f[x_i, x_j], 0 where it does not exist."""
+    table = f.first(nodes, nodes)
     if parts.lost is None and sums_are_finite(table):
         return table
     absent = ~table.isfinite()
     return table.masked_fill(absent if parts.lost is None else absent | parts.lost[..., None, None], 0)
 
 
-def _value(f: Elementwise, parts: _Decomposed, table: Tensor | None) -> Tensor:
+def _value(f: Elementwise, parts: _Decomposed) -> Tensor:
     A, x, Q, values, _ = parts
     if not may_differentiate(A, values):
         return (Q * values.unsqueeze(-2)) @ Q.mH
-    return spectral_operator(A, Q, x, None, values, _table(f, parts) if table is None else table, f)
+    nodes = _nodes(f, x)
+    return spectral_operator(A, Q, nodes, None, values, _table(f, parts, nodes), f)
 
 
 @own_precision
@@ -202,24 +205,24 @@ def _plain(name: str, A: Tensor, f: Elementwise) -> Tensor:
             f"{name}: {place} has the eigenvalue {worst:.6g}, where the function is not finite: shift or scale the "
             f"matrix, or use {name}_ex, which marks such matrices and returns the others"
         )
-    return _value(f, parts, None).to(A.dtype)
+    return _value(f, parts).to(A.dtype)
 
 
 @own_precision
 def _evaluate(A: Tensor, f: Elementwise) -> tuple[Tensor, Info]:
     parts = _decompose(A, f)
-    table = _table(f, parts)
-    value = _value(f, parts, table).to(A.dtype)
-    return value, _describe(f, parts, table.detach(), value.detach())
+    value = _value(f, parts).to(A.dtype)
+    return value, _describe(f, parts, value.detach())
 
 
-def _describe(f: Elementwise, parts: _Decomposed, table: Tensor, value: Tensor) -> Info:
+def _describe(f: Elementwise, parts: _Decomposed, value: Tensor) -> Info:
     A, x, values = hermitian_part(parts.A.detach()), parts.x, parts.values.detach()
     finite = all_finite(A)
     rank = (x.abs() > _tolerance(x)).sum(-1)
     residual, _, bound = function_bounds(A, parts.Q, x, None, values, value, f)
     size = torch.linalg.vector_norm(values, dim=-1).double()
-    condition = extremes(table.abs().flatten(-2))[0] * torch.linalg.vector_norm(x, dim=-1).double() / size
+    steepest, _ = extremes(_table(f, parts, _nodes(f, x)).detach().abs().flatten(-2))
+    condition = steepest * torch.linalg.vector_norm(x, dim=-1).double() / size
     status = torch.zeros_like(rank)
     if not isinstance(f, Custom):
         status = torch.where(bound.isfinite(), status, int(Status.INACCURATE))

@@ -249,27 +249,28 @@ def _table(f: Elementwise, parts: _Factored) -> Tensor:
     minus = f.first(s, s)
     sums = s.unsqueeze(-1) + s.unsqueeze(-2)
     plus = values.unsqueeze(-1) + values.unsqueeze(-2)
-    tall = parts.A.shape[-2] > parts.A.shape[-1]
     if parts.regular is None:
-        columns = [minus, plus / sums, *([(values / s).unsqueeze(-1)] if tall else [])]
+        plus, null = plus / sums, values / s
     else:
-        zero = sums == 0
-        minus = minus.masked_fill(zero & ~parts.regular.unsqueeze(-1), 0)
-        columns = [minus, torch.where(zero, minus, plus / torch.where(zero, 1, sums))]
-        if tall:
-            null = torch.where(s == 0, minus.diagonal(dim1=-2, dim2=-1), values / torch.where(s == 0, 1, s))
-            columns.append(null.unsqueeze(-1))
+        zero = s == 0
+        plus, null = (v / torch.where(w == 0, 1, w) for v, w in ((plus, sums), (values, s)))
+        # f(0) counts as 0 where f is not regular there, and f[0, 0] too
+        irregular = (zero.unsqueeze(-1) | zero.unsqueeze(-2)) & ~parts.regular.unsqueeze(-1)
+        minus = torch.where(irregular, plus, minus)
+        plus = torch.where(sums == 0, minus, plus)
+        null = torch.where(zero, minus.diagonal(dim1=-2, dim2=-1), null)
+    columns = (minus, plus, null.unsqueeze(-1)) if parts.A.shape[-2] > parts.A.shape[-1] else (minus, plus)
     table = torch.cat(columns, -1)
     return table if sums_are_finite(table) else table.masked_fill(~table.isfinite(), 0)
 
 
-def _value(f: Elementwise, parts: _Factored, like: Tensor, table: Tensor | None = None) -> Tensor:
+def _value(f: Elementwise, parts: _Factored, like: Tensor) -> Tensor:
     """F of the shape and dtype of ``like``."""
     A, U, s, Vh, _, _, values = parts
     if not may_differentiate(A, values):
         F = (U * values.unsqueeze(-2)) @ Vh
     else:
-        F = spectral_operator(A, U, s, Vh, values, _table(f, parts) if table is None else table, f)
+        F = spectral_operator(A, U, s, Vh, values, _table(f, parts), f)
     return (F if like.shape[-2] >= like.shape[-1] else F.mH).to(like.dtype)
 
 
