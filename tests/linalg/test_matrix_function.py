@@ -235,3 +235,22 @@ def test_second_derivatives_do_not_depend_on_how_the_table_is_cut(monkeypatch: p
     whole = hessian()
     monkeypatch.setattr("surefoot._linalg.spectral_operator._BLOCK", 100)
     assert torch.equal(hessian(), whole)
+
+
+@pytest.mark.parametrize("dtype", DOUBLE)
+def test_derivatives_are_those_of_the_hermitian_part(dtype: torch.dtype) -> None:
+    A = with_eigenvalues([2.0, 1.0, 0.5], dtype)
+    E = torch.randn(3, 3, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    derivatives = []
+    for function in (sl.logm, hermitian(sl.logm)):
+
+        def gradient(A: Tensor, function: Function = function) -> Tensor:
+            return torch.func.vjp(function, A)[1](E)[0]
+
+        tangent = torch.func.jvp(function, (A,), (E,))[1]
+        derivatives.append(
+            (tangent, gradient(A), torch.func.vjp(gradient, A)[1](E)[0], torch.func.jvp(gradient, (A,), (E,))[1])
+        )
+    for ours, true in zip(*derivatives, strict=True):
+        torch.testing.assert_close(ours, true, rtol=0, atol=1e-13)
+        torch.testing.assert_close(ours, ours.mH, rtol=0, atol=1e-13)
