@@ -346,6 +346,14 @@ def test_slopes_at_zero_are_errors() -> None:
         U, S, Vh = svd(A)
         with pytest.raises(LinAlgError, match=r"0 to rounding.*slope at 0"):
             (W * ((U * S) @ Vh)).sum().backward()
+    # one entry of U·S·Vh away from the diagonal, in the coordinates of LAPACK's null vectors
+    for shape, entry in (((4, 4), (2, 3)), ((3, 5), (2, 4)), ((5, 2), (4, 1)), ((1, 3), (0, 2))):
+        for A in (torch.zeros(shape), torch.tensor([2.0, 1.0, 0.0, 0.0]).diag()[: shape[0], : shape[1]]):
+            A = torch.nn.functional.pad(A, (0, shape[1] - A.shape[1], 0, shape[0] - A.shape[0])).double()
+            U, S, Vh = svd(A.requires_grad_(), full_matrices=False)
+            if S[-1] < 1e-12:
+                with pytest.raises(LinAlgError, match="0 to rounding"):
+                    ((U * S) @ Vh)[entry].backward()
     with pytest.raises(LinAlgError, match="single null vectors"):
         svd(torch.diag(torch.tensor([1.0, 0.0, 0.0])).requires_grad_()).U[1, 1].backward()
     # a single 0 of a square matrix hides nothing

@@ -15,8 +15,8 @@ diagonal lies between the extreme ones.
 
 **Ties.** Where singular values agree to rounding any rotation of their singular vectors is as good. LAPACK's own choice
 is often aligned with the coordinates (the identity gives U = V = I), and in such a basis a gradient shows only its
-diagonal (see ``tied_pairs``). So tied vectors are turned together by one fixed reflection without zero entries; A
-does not notice.
+diagonal (see ``tied_pairs``). So tied vectors are turned together by one fixed reflection without zero entries, and null
+vectors on each side by themselves; A does not notice.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def spectral_factors(
             U, Vh = (_completed(U), Vh) if m > n else (U, adjoint(_completed(adjoint(Vh))))
     else:
         U, S, Vh = torch.linalg.svd(flat, full_matrices=full_matrices)
-    U, Vh = _turn_ties(U, S, Vh)
+    U, Vh = _turn_null(*_turn_ties(U, S, Vh), S)
     if scale is not None:
         S = S * scale
     if finite is not None:
@@ -117,6 +117,8 @@ def _few(A: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor] | None
         if not 2.0**-20 <= values[0] <= 2.0**20:
             return None
         tie = distance * values[0]
+        if values[-1] <= max(A.shape[-2:]) * torch.finfo(S.dtype).eps * values[0]:
+            return None
         if any(larger - smaller <= tie for larger, smaller in pairwise(values)):
             return None
     return U, S, Vh
@@ -231,16 +233,43 @@ def tie_reflections(values: Tensor, tied: Tensor, dtype: torch.dtype) -> tuple[T
     tied = torch.nn.functional.pad(tied[turned], (1, 1))
     group = (~tied[:, :-1]).cumsum(-1)
     same = group[:, :, None] == group[:, None, :]
-    # entries between .5 and 1.5 with no pattern; a complex v also turns the phases, without which imaginary parts stay hidden
-    index = torch.arange(values.shape[-1], device=values.device, dtype=values.dtype)
-    v = (0.5 + torch.frac(index * 0.6180339887498949 + 0.3)).to(dtype)
-    if v.is_complex():
-        v = v * torch.exp(2j * torch.pi * torch.frac(index * 0.7548776662466927))
-    v = v * (tied[:, :-1] | tied[:, 1:])
+    v = _without_pattern(values.shape[-1], values, dtype) * (tied[:, :-1] | tied[:, 1:])
     size = (same * v.abs().square()[:, None, :]).sum(-1)
     reflections = -2 * same * (v[:, :, None] * v.conj_physical()[:, None, :]) / size.where(size > 0, 1)[..., None]
     reflections.diagonal(dim1=-2, dim2=-1).add_(1)
     return turned, reflections
+
+
+def _without_pattern(length: int, like: Tensor, dtype: torch.dtype) -> Tensor:
+    """Entries between .5 and 1.5; complex ones also turn the phases, without which imaginary parts stay hidden."""
+    index = torch.arange(length, device=like.device, dtype=like.dtype)
+    v = (0.5 + torch.frac(index * 0.6180339887498949 + 0.3)).to(dtype)
+    return v * torch.exp(2j * torch.pi * torch.frac(index * 0.7548776662466927)) if dtype.is_complex else v
+
+
+def _turn_null(U: Tensor, Vh: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
+    """The same factors with the vectors of singular values 0 turned, on each side by itself within the null space."""
+    if S.shape[-1] == 0:
+        return U, Vh
+    zero = rank_tolerance(S, U.shape[-2], Vh.shape[-1]) >= S
+    turned = zero[:, -1].nonzero()[:, 0]
+    if len(turned):
+        U, Vh = U.clone(), Vh.clone()
+        U[turned] = _reflected(U[turned], S, zero[turned])
+        Vh[turned] = adjoint(_reflected(adjoint(Vh[turned]), S, zero[turned]))
+    return U, Vh
+
+
+def _reflected(Q: Tensor, like: Tensor, zero: Tensor) -> Tensor:
+    """Orthonormal columns Q (B, m, l), those of ``zero`` (B, k) and after k reflected in the complement of the others."""
+    null = torch.nn.functional.pad(zero, (0, Q.shape[-1] - zero.shape[-1]), value=True).unsqueeze(-2)
+    kept = Q.masked_fill(null, 0)
+    v = _without_pattern(Q.shape[-2], like, Q.dtype).unsqueeze(-1)
+    # twice, because little may be left of v
+    for _ in range(2):
+        v = v - kept @ (adjoint(kept) @ v)
+    size = v.abs().square().sum(-2, keepdim=True)
+    return Q - 2 * v @ (adjoint(v) @ Q.masked_fill(~null, 0)) / size.where(size > 0, 1)
 
 
 def extremes(S: Tensor) -> tuple[Tensor, Tensor]:
