@@ -43,18 +43,19 @@ and with log S added have the same ratios of gS and diag(total), and different L
 All of this speaks of one call. A loss that takes vectors from one call and values from another, or values as the
 diagonal of UᴴAV, is differentiable as a whole, but not call by call, and no call can notice: take both from the same.
 
-**Near ties** the quotient loses digits: its error is about ε·s/gap. Below gap = √ε·s_1, a loss that does not use the
-values gets 0 where X_ij is rounding alone; ``"one-function"`` uses the fit if it is good and agrees with the quotient
-(error about gap/s: the worst of both is √ε). Otherwise the quotient stands, with at least half the digits above that
-gap, and fewer below, down to about one at a tie; where X_ij is rounding alone, and its quotient could be as large as
-half the largest entry of the gradient, the pair counts as tied.
+**Near ties** the quotient loses digits: its error is about ε·s/gap beside the largest entry of the gradient. A loss
+that does not use the values gets 0 where X_ij is rounding alone; ``"one-function"`` uses the fit below gap = √ε·s_1 if
+it is good and agrees with the quotient (error about gap/s: the worst of both is √ε). Otherwise the quotient stands as
+long as its error is estimated to be below 1e-4 in double precision; beyond that the pair counts as tied. In single
+precision the limit is one half: there large matrices without structure have such pairs by chance.
 
 **Second derivatives** are those of the formula, in which L_ij at a tie is a constant. That is right where it is 0 for
-every A (the loss does not use the values); elsewhere an error says so, except with ``"mask"``.
+every A (the loss does not use the values); elsewhere an error says so, except with ``"mask"``, and near ties as well,
+where their error is about ε(s/gap)².
 
 **Forward mode** follows one direction dA without knowing the loss. Along it tied vectors have a derivative only if
-herm(UᴴdAV)_ij (QᴴdAQ) = 0 for the pair; if not, an error, and with ``"mask"`` the tangent in which the tied vectors do
-not turn.
+herm(UᴴdAV)_ij (QᴴdAQ) = 0 for the pair; if not, an error (up to a gap of about 1e-11 in double precision), and with
+``"mask"`` the tangent in which the tied vectors do not turn.
 
 **Under torch.compile** an output that the loss does not use has a gradient of zeros in place of None, so all count as
 used: the polar factor and projectors at a tie are errors there, by ``svd``; the operators made for them (``polar``,
@@ -78,6 +79,10 @@ TIES = ("raise", "one-function", "mask")
 
 # How well a group must fit, relative to its largest entry: √ε of rounding and drift of c over the group, with room.
 _FIT = 30.0
+# The largest relative error of a quotient that passes. Large matrices of single precision have such pairs by chance.
+_LOSS = {torch.float64: 2.0**-13, torch.float32: 0.5}
+# The relative gap at which second derivatives, with an error of ε/gap², lose about as much; √ε in single precision.
+_SECOND = {torch.float64: 2.0**-18, torch.float32: 2.0**-11.5}
 
 
 def asks(x: Tensor) -> bool:
@@ -130,7 +135,7 @@ class Spectrum(NamedTuple):
     def of(cls, values: Tensor, zero: Tensor | None, size: int) -> Spectrum:
         """The spectrum with ``clear`` by one comparison of the whole batch."""
         nowhere = torch.zeros_like(values, dtype=torch.bool) if zero is None else zero
-        clear = asks(values) and clearly_apart(values, torch.finfo(values.dtype).eps ** 0.5)
+        clear = asks(values) and clearly_apart(values, _SECOND[values.dtype])
         return cls(values, nowhere, size, clear and (zero is None or not bool(zero.any())))
 
     def rows(self, index: Tensor) -> Spectrum:
@@ -156,6 +161,12 @@ class Spectrum(NamedTuple):
     def steps(self) -> Tensor:
         """The distances (..., k − 1) of neighbours."""
         return self.values.diff(dim=-1).abs()
+
+    @property
+    def blurred(self) -> Tensor:
+        """The distance (..., 1) at which quotients of entries of their own size lose too much, at least the tolerance."""
+        dtype = self.values.dtype
+        return torch.maximum(self.tolerance, 8 * torch.finfo(dtype).eps / _LOSS[dtype] * self.largest)
 
     @property
     def gaps(self) -> Tensor:
@@ -232,7 +243,7 @@ def limits(
     columns = largest_of_columns(*vectors)
     if not asks(total):
         return _limits(ties, s, g, total, columns, difference)
-    rows = (s.steps <= s.near).any(-1) | s.zero.any(-1)
+    rows = (s.steps <= _SECOND[s.values.dtype] * s.largest).any(-1) | s.zero.any(-1)
     if total.is_complex():
         largest = columns.amax(-1, keepdim=True)
         rows = rows | (total.diagonal(dim1=-2, dim2=-1).imag.abs() > s.noise_of_phases(largest)).any(-1)
@@ -282,13 +293,14 @@ def _limits(
     else:
         c, used = None, torch.zeros_like(pairs)
         unknown = pairs & ((total.abs() > noise) | ~_even(s, g, columns))
-    # X_ij is rounding alone, and its quotient could be half the largest entry of the gradient
+    # the error of the quotient beside the largest entry of the gradient, at least half of which these are
     rounding = 4 * torch.finfo(gaps.dtype).eps * torch.maximum(columns.unsqueeze(-2), columns.unsqueeze(-1))
     entries = [X] if difference is None else [X, skew(difference)]
     entry = torch.stack([M.abs().amax((-2, -1), keepdim=True) for M in entries]).amax(0) / (2 * s.largest.unsqueeze(-1))
     entry = torch.maximum(g.abs().amax(-1)[..., None, None], entry)
-    drowned = near & ~tied & ~used & (X.abs() <= rounding) & (rounding > entry / 2 * gaps)
-    return Limits(c, (tied & turns) | unknown | drowned, pairs | used)
+    drowned = near & ~tied & ~used & (rounding > _LOSS[gaps.dtype] * torch.maximum(entry * gaps, X.abs()))
+    close = (gaps <= _SECOND[gaps.dtype] * s.largest.unsqueeze(-1)) & ~either_zero & ~s.itself
+    return Limits(c, (tied & turns) | unknown | drowned, pairs | close)
 
 
 def _even(s: Spectrum, g: Tensor, columns: Tensor | None) -> Tensor:
@@ -299,7 +311,8 @@ def _even(s: Spectrum, g: Tensor, columns: Tensor | None) -> Tensor:
 
 
 def _fit(group: Tensor, g: Tensor, W: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """c of the fit g = cW_ii (+ d) over the group (..., k, k) of each value, and whether there is one; both (..., k, k).
+    """c of the fit g = cW_ii (+ d) over the group (..., k, k) of each value, and whether there is one; both (..., k,
+    k).
 
     ``noise`` (..., 1) is the rounding error of g.
     """
@@ -351,7 +364,8 @@ def turning(ties: str, s: Spectrum, dP: Tensor) -> Tensor | None:
     noise = s.noise(dP.abs().amax((-2, -1), keepdim=True))
     # both ways of null vectors are free
     moved = torch.where(s.both_zero, dP, herm(dP)).abs() > noise
-    return s.tied & ~s.itself & moved
+    close = (s.gaps.abs() <= s.blurred.unsqueeze(-1)) | s.both_zero
+    return close & ~s.itself & moved
 
 
 # ---- errors
@@ -378,11 +392,11 @@ def _message(what: str, when: str, matrix: str, i: int, j: int, values: Tensor, 
             f"the loss depends on the phase of the vectors of {what[:-1]} {i}{matrix}, which is arbitrary: its gradient is "
             "not defined. Use a loss that keeps its value when the phase turns, or ties='mask' to drop it"
         )
-    pair = f"{what} {i} and {j}{matrix} are equal to rounding ({values[i]:.17g} and {values[j]:.17g})"
+    pair = f"{what} {i} and {j}{matrix} are equal to rounding or nearly ({values[i]:.17g} and {values[j]:.17g})"
     reason = {
         "backward": f"There the gradients of {factors} do not determine the derivative of a loss that combines functions of "
         f"the {what} with vectors, or sees a vector or value of the pair without the other",
-        "second": "The gradient was found there as a limit, whose own derivative is not known",
+        "second": "The gradient is a limit there, or near one, and its own derivative is not known",
         "forward": "Their vectors have no derivative along this direction",
     }[when]
     return f"{pair}. {reason}. {instead}"
