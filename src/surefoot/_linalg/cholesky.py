@@ -51,11 +51,11 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
             (``cholesky_ex`` applies it, and does not raise).
         TypeError, ValueError: A is no batch of square matrices of a supported dtype.
     """
-    if isinstance(A, Tensor) and A.dtype in COMPUTED and may_branch(A):
+    if isinstance(A, Tensor) and A.dtype in COMPUTED and plain_eager(A):
         try:
             # what torch takes is checked by torch; errors find their words below
             return torch.linalg.cholesky(A, upper=upper)
-        except (RuntimeError, TypeError):
+        except RuntimeError:
             pass
     work = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
     if may_branch(work):
