@@ -208,6 +208,15 @@ def test_transforms_with_tolerances_of_each_matrix() -> None:
     torch.testing.assert_close(eager.grad, loop)
 
 
+def test_solutions_zero_are_exact() -> None:
+    A, B = draw(5, 3), draw(5, 2, seed=1)
+    for arguments, ridge in (((A, 0 * B), 0.0), ((A.mT, 0 * B[:3]), 0.1), ((0 * A, B), 0.1)):
+        value, info = lstsq_ex(*arguments, ridge=ridge)
+        assert not value.solution.any() and info.ok and info.error_bound == info.residual == 0.0
+    value, info = lstsq_ex(0 * A, B)
+    assert not value.solution.any() and info.status == Status.RANK_DEFICIENT and value.rank == 0
+
+
 def test_bad_problems_have_their_status_and_spoil_no_other() -> None:
     A, B = draw(4, 5, 3), draw(4, 5, 2, seed=1)
     A[1, 0, 0], B[2, 0, 0] = math.nan, math.inf

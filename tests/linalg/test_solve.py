@@ -83,6 +83,12 @@ def test_half_precision(dtype: torch.dtype, left: bool) -> None:
     assert overflow.status == Status.OUT_OF_RANGE and math.isinf(overflow.error_bound)
 
 
+def test_a_right_side_zero_is_solved_exactly() -> None:
+    for dtype in DTYPES:
+        X, info = solve_ex(draw(2, 4, 4, dtype=dtype), torch.zeros(4, 2, dtype=dtype))
+        assert not X.any() and info.ok and info.error_bound.tolist() == info.residual.tolist() == [0.0, 0.0]
+
+
 def test_bad_systems_have_their_status_and_spoil_no_other() -> None:
     A, B = draw(5, 3, 3), draw(5, 3, 2, seed=1)
     A[1], A[2, 0, 0], B[3, 0, 0] = 1.0, math.nan, math.inf

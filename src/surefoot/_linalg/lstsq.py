@@ -16,7 +16,7 @@ from .info import Info, Status
 from .lstsq_function import least_squares
 from .operator import may_branch, own_precision, plain_eager
 from .pinv_function import differentiable_pinv
-from .solve import applied, common_batch, right_side, rounded, unscaled, unscaled_bound
+from .solve import applied, common_batch, is_zero, magnitude, right_side, rounded, unscaled, unscaled_bound
 
 _OK, _DEFICIENT, _NON_FINITE = int(Status.OK), int(Status.RANK_DEFICIENT), int(Status.NON_FINITE)
 _INACCURATE, _OUT_OF_RANGE = int(Status.INACCURATE), int(Status.OUT_OF_RANGE)
@@ -204,7 +204,9 @@ def _describe(run: _Run) -> Info:
     size = norms.frobenius(normal)
     defect = norms.up(size + rounding + size_A * uncertain + 2.0**-52 * norms.frobenius(shrinking))
     divisor = size_A * norms.frobenius(B)
-    residual = torch.where(size > 0, size / divisor, 0.0)
+    # the bounds of norms have a floor, where numbers underflow, that a solution 0 does not need
+    zero = (is_zero(B) | (is_zero(A) & (ridge > 0))) & is_zero(X)
+    residual = torch.where(zero, 0.0, size / divisor)
 
     smallest, outside, plain, kappa = _certain(A, r, uncertain, X, run.atol, run.rtol)
     is_damped = ridge > 0
@@ -213,6 +215,7 @@ def _describe(run: _Run) -> Info:
     within = norms.up(torch.hypot(norms.up(defect / (smallest.square() + ridge)), outside))
     bound = torch.fmin(within, torch.where(is_damped, norms.up(defect / safe), plain))
     condition = torch.where(is_damped, norms.up((size_A.square() + ridge) / safe), kappa)
+    bound = torch.where(zero, 0.0, bound)
     bound = unscaled_bound(bound, X, run.scale_A, run.scale_B)
     solution = run.solution.detach()
     value = run.value.solution.detach()
@@ -223,8 +226,7 @@ def _describe(run: _Run) -> Info:
         torch.where(~absent & ~lost & number.isfinite(), number, torch.inf) for number in (bound, condition, residual)
     )
     status, bound = rounded(value, solution, torch.where(lost & ~absent, _OUT_OF_RANGE, run.status), bound)
-    size_X = torch.linalg.vector_norm(solution, dim=(-2, -1)).double()
-    uncertain = (status == _OK) & ~(bound <= size_X * (1.0 + 2.0**-20))
+    uncertain = (status == _OK) & ~zero & ~(bound <= magnitude(solution) * (1.0 + 2.0**-20))
     return Info(
         status=torch.where(uncertain, _INACCURATE, status),
         rank=run.rank,

@@ -153,6 +153,19 @@ def rounded(value: Tensor, X: Tensor, status: Tensor, bound: Tensor) -> tuple[Te
     return status, torch.where(lost, torch.inf, norms.up(bound + change))
 
 
+def is_zero(A: Tensor) -> Tensor:
+    """Whether all entries are 0, over the batch."""
+    return ~(A != 0).any(-1).any(-1)
+
+
+def magnitude(X: Tensor) -> Tensor:
+    """‖X‖_F to a few digits, over the batch, in float64; of entries of any size."""
+    scale = power_of_two_scale(X, always=True)
+    if scale is None:
+        return X.new_zeros(X.shape[:-2], dtype=torch.float64)
+    return torch.linalg.vector_norm(X * scale, dim=(-2, -1)).double() / scale.double()[..., 0, 0]
+
+
 def unexpanded(A: Tensor) -> Tensor:
     """A with each batch dimension along which it only repeats itself reduced to size 1."""
     for dim in range(A.ndim - 2):
@@ -182,8 +195,7 @@ def compute(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tenso
 
     singular = (code != 0).expand(batch)
     bad = ~(finite_A & finite_B)
-    size = torch.linalg.vector_norm(X, dim=(-2, -1)).double()
-    status = torch.where(bound <= size * (1.0 + 2.0**-20), _OK, _INACCURATE)
+    status = torch.where(bound <= magnitude(X) * (1.0 + 2.0**-20), _OK, _INACCURATE)
     status = torch.where(X.isfinite().all(-1).all(-1), status, _OUT_OF_RANGE)
     status = torch.where(bad, _NON_FINITE, torch.where(singular, _SINGULAR, status))
     absent = bad | singular
@@ -218,12 +230,12 @@ def _error(A: Tensor, B: Tensor, X: Tensor, R: Tensor, rho: Tensor) -> tuple[Ten
     """‖B − AX‖_F/‖B‖_F, and an upper bound of ‖X − A⁻¹B‖_F."""
     r, uncertain = norms.residual(B, A, X)
     size = norms.frobenius(r)
-    # the products of a solution 0 are exact
-    uncertain = torch.where(norms.frobenius(X) > 0, uncertain, 0.0)
     room = (1.0 - rho) * (1.0 - 2.0**-48)
     bound = norms.up(applied(R, r, uncertain) / torch.where(room > 0, room, 1.0))
-    bound = torch.where(room > 0, bound, torch.inf)
-    return torch.where(size > 0, size / norms.frobenius(B), 0.0), bound
+    # the bounds of norms have a floor, where numbers underflow, that a solution 0 does not need
+    zero = is_zero(B) & is_zero(X)
+    bound = torch.where(room > 0, torch.where(zero, 0.0, bound), torch.inf)
+    return torch.where(zero, 0.0, size / norms.frobenius(B)), bound
 
 
 def applied(R: Tensor, r: Tensor, uncertain: Tensor) -> Tensor:
