@@ -15,6 +15,7 @@ from .._linalg import norms
 from .._linalg.arguments import compute_dtype, matrix_argument, power_of_two_scale
 from .._linalg.info import Info, Method, Status
 from .._linalg.operator import may_branch, own_precision
+from .._linalg.spectral import adjoint
 from . import coefficients as tables
 from . import iteration, starts
 from .implicit import differentiable
@@ -178,12 +179,12 @@ class LearnedInverse(nn.Module):
         value, status, rank, used, residual = self._computed(A, start)
         with torch.no_grad():
             finite = A.isfinite().all(-1).all(-1)
-            status = torch.where(value.isfinite().all(-1).all(-1), status, Status.OUT_OF_RANGE)
+            status = torch.where(value.isfinite().all(-1).all(-1), status, int(Status.OUT_OF_RANGE))
             bound = self.error_bound(A, value)
             size = norms.frobenius(value.detach()) + torch.where(bound.isfinite(), bound, 0.0)
             condition = norms.up(norms.frobenius(A.detach()) * size)
             info = Info(
-                status=torch.where(finite, status, Status.NON_FINITE),
+                status=torch.where(finite, status, int(Status.NON_FINITE)),
                 rank=torch.where(finite, rank, 0),
                 iterations=used,
                 residual=torch.where(finite, residual, torch.nan),
@@ -210,7 +211,7 @@ class LearnedInverse(nn.Module):
             c0 = c0 * scale[..., 0, 0].square()
         inverses = iteration.unrolled(wide, self.initial(wide, scale, c0), self.coefficients)
         inverses = [X if scale is None else X * scale for X in inverses]
-        return [(X.mH if tall else X).to(A.dtype) for X in inverses]
+        return [(adjoint(X) if tall else X).to(A.dtype) for X in inverses]
 
     def solve_spd(self, operator: Callable[[Tensor], Tensor], b: Tensor, bounds: tuple[float, float]) -> LinearSolution:
         """B⁻¹b for a symmetric positive definite operator that is only known by its products, from X_0 = 2I/(λ_min+λ_max).
@@ -309,8 +310,6 @@ class LearnedInverse(nn.Module):
     def _computed(self, A: Tensor, start: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """X, status, rank, layers and residual; a matrix that is not finite counts as 0, and its X is NaN."""
         matrix_argument(A)
-        if A.is_meta:
-            raise TypeError("A is on device meta and has no values, which the layers stop by: move it to a device")
         if start is not None:
             start = _checked_start(A, start)
         wide, scale, tall = _prepared(A)
@@ -322,10 +321,13 @@ class LearnedInverse(nn.Module):
             start = (start.mH if tall else start).to(wide.dtype)
             # a product: the quotient of complex numbers is lost where the square of the divisor leaves the range
             start = start if scale is None else start * scale.reciprocal()
-        X, _, status, rank, used, residual = differentiable(usable, start, scale, self._run)
+        C = self.coefficients.detach()
+        C = C.reshape((1,) * (A.ndim - 2) + C.shape)
+        rule, c0 = (self.c0, 0.0) if isinstance(self.c0, str) else ("", self.c0)
+        X, _, status, rank, used, residual = differentiable(usable, start, scale, C, rule, c0)
         X = X.masked_fill(~finite[..., None, None], torch.nan)
         value = X if scale is None else X * scale
-        return (value.mH if tall else value).to(A.dtype), status, rank, used, residual
+        return (adjoint(value) if tall else value).to(A.dtype), status, rank, used, residual
 
     def initial(self, wide: Tensor, scale: Tensor | None = None, c0: Tensor | None = None) -> Tensor:
         """X_0 = Aᴴ/c0 (..., n, m) of A (..., m, n), m ≤ n. c0 has no gradient.
@@ -337,27 +339,7 @@ class LearnedInverse(nn.Module):
         """
         if c0 is not None:
             return starts.over(wide, c0)
-        return starts.initial(wide, self.c0, None if scale is None else scale[..., 0, 0].double().square())
-
-    def _run(self, A: Tensor, start: Tensor | None, scale: Tensor | None) -> iteration.Iterated:
-        own = self.coefficients.detach().tolist()
-        warm_start, usable = (None, None) if start is None else _usable_start(A, start)
-        if warm_start is None or usable is None or not bool(usable.any()):
-            return iteration.stopped(A, self.initial(A, scale), own)
-        # a matrix whose start is of no use takes part in the warm run with X_0 = 0, which stays 0
-        warm = iteration.stopped(
-            A, torch.where(usable[..., None, None], warm_start, 0.0), [[1.0] * max(self.terms, 2)] * self.layers
-        )
-        if bool(usable.all()):
-            return warm
-        cold = iteration.stopped(A, self.initial(A, scale), own)
-        return iteration.Iterated(
-            torch.where(usable[..., None, None], warm.X, cold.X),
-            *(
-                torch.where(usable, getattr(warm, name), getattr(cold, name))
-                for name in ("layers", "rank", "residual", "converged")
-            ),
-        )
+        return starts.initial(wide, self.c0, starts.squared(scale))
 
 
 def _prepared(A: Tensor) -> tuple[Tensor, Tensor | None, bool]:
@@ -367,14 +349,6 @@ def _prepared(A: Tensor) -> tuple[Tensor, Tensor | None, bool]:
     wide = wide.mH if tall else wide
     scale = power_of_two_scale(wide, always=not may_branch(wide))
     return (wide if scale is None else wide * scale), scale, tall
-
-
-def _usable_start(A: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """The start within the row space of A, and whether ‖I - A·start‖ is certainly below 1."""
-    if A.shape[-2] < A.shape[-1]:
-        start = A.mH @ (start.mH @ start)
-    identity = torch.eye(A.shape[-2], dtype=A.dtype, device=A.device)
-    return start, norms.defect(identity, A, start) < 1.0
 
 
 def _checked_start(A: Tensor, start: Any) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .._linalg import norms
+from .._linalg.spectral import adjoint
 
 Rule = Literal["gram", "gram4", "frobenius", "svd"]
 RULES: tuple[str, ...] = get_args(Rule)
@@ -34,7 +35,7 @@ def scale(A: Tensor, rule: str) -> Tensor:
     elif rule == "frobenius":
         squared = norms.up(norms.frobenius(A).square())
     else:
-        gram = _hermitian(A @ A.mH)
+        gram = _hermitian(A @ adjoint(A))
         total = norms.frobenius(A)
         # λ_max(G) ≤ λ_max(fl G) + ‖G - fl G‖_F, and the Hermitian part of fl G is no farther from G
         error = norms.product_rounding(n, A.dtype) * total.square()
@@ -60,9 +61,14 @@ def initial(wide: Tensor, c0: float | str, factor: Tensor | None = None) -> Tens
     return over(wide, values)
 
 
+def squared(scale: Tensor | None) -> Tensor | None:
+    """The factor (...) of a c0 for matrices that are multiplied by ``scale`` (..., 1, 1)."""
+    return None if scale is None else scale[..., 0, 0].double().square()
+
+
 def over(wide: Tensor, c0: Tensor) -> Tensor:
     """Aᴴ/c0 (..., n, m) for one c0 (...) for each matrix."""
-    return wide.mH / c0.detach().to(wide.real.dtype)[..., None, None]
+    return adjoint(wide) / c0.detach().to(wide.real.dtype)[..., None, None]
 
 
 def _largest_eigenvalue(G: Tensor, squarings: int) -> Tensor:
@@ -76,4 +82,4 @@ def _largest_eigenvalue(G: Tensor, squarings: int) -> Tensor:
 
 def _hermitian(G: Tensor) -> Tensor:
     """The Hermitian part; the bound of the rounding of a product has room for the one rounding of the sum."""
-    return (G + G.mH) / 2
+    return (G + adjoint(G)) / 2

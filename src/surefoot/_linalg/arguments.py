@@ -19,6 +19,12 @@ def matrix_argument(A: Any, name: str = "A", *, square: bool = False) -> Tensor:
     """A itself if it is a tensor (..., m, n) of a supported dtype, m = n where ``square``; TypeError or ValueError if not."""
     if not isinstance(A, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, not {type(A).__name__}: convert it with torch.as_tensor")
+    # the classes of distributed tensors are not imported for this; what they have, and no other, is the remedy
+    if hasattr(A, "full_tensor"):
+        raise TypeError(
+            f"{name} is a {type(A).__name__}, and a decomposition needs whole matrices: pass {name}.full_tensor(), or, "
+            f"where only batch dimensions are sharded (else first {name}.redistribute), each process its {name}.to_local()"
+        )
     if A.dtype not in COMPUTED + HALF:
         raise TypeError(
             f"{name} has dtype {A.dtype}: convert it to one of float32, float64, complex64, complex128, float16, bfloat16"
@@ -40,9 +46,11 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def tolerance(value: float | Tensor | None, default: float, A: Tensor, name: str) -> Tensor:
-    """A tolerance as a float64 tensor that broadcasts against the batch dimensions of A, on its device, without gradient."""
-    if value is None:
-        return torch.full((), default, dtype=torch.float64, device=A.device)
+    """A tolerance as a float64 tensor with as many dimensions as A has batch dimensions, against which it broadcasts.
+
+    On the device of A, without gradient. All dimensions are there for the sake of ``vmap`` (see ``operator``).
+    """
+    rank = A.ndim - 2
     if isinstance(value, Tensor):
         if value.device != A.device:
             raise ValueError(f"{name} is on {value.device} and A on {A.device}: move {name} with .to(A.device)")
@@ -60,12 +68,13 @@ def tolerance(value: float | Tensor | None, default: float, A: Tensor, name: str
             raise ValueError(
                 f"{name} has entries that are negative or not finite: they must be finite numbers, at least 0"
             )
-        return value.detach().double()
-    if not isinstance(value, Real):
+        return value.detach().double().reshape((1,) * (rank - value.ndim) + value.shape)
+    if value is not None and not isinstance(value, Real):
         raise TypeError(f"{name} is {value!r}: it must be a number or a tensor of numbers, at least 0")
-    if not (value >= 0 and math.isfinite(value)):
+    if value is not None and not (value >= 0 and math.isfinite(value)):
         raise ValueError(f"{name} is {value}: it must be a finite number, at least 0")
-    return torch.full((), float(value), dtype=torch.float64, device=A.device)
+    number = default if value is None else float(value)
+    return torch.full((1,) * rank, number, dtype=torch.float64, device=A.device)
 
 
 def largest_part(A: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from .arguments import (
 )
 from .info import Info, Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager
+from .spectral import adjoint
 
 _OK, _SHIFTED, _NON_FINITE = int(Status.OK), int(Status.SHIFTED), int(Status.NON_FINITE)
 _OUTSIDE = int(Status.OUTSIDE_DOMAIN)
@@ -96,13 +97,13 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, max_shift: float | Tensor | N
         L, code = torch.linalg.cholesky_ex(work)
         if not bool((code != 0).any()) and bool(all_finite(L.detach()).all()):
             L, zero = L.to(A.dtype), torch.zeros_like(code, dtype=torch.float64)
-            return Cholesky(L.mH if upper else L, zero), _describe(work.detach(), L.detach(), zero, zero.long())
+            return Cholesky(adjoint(L) if upper else L, zero), _describe(work.detach(), L.detach(), zero, zero.long())
     shift, status = apply(_Shift, _CompiledShift, work.detach(), limit)
     absent = ((status == _NON_FINITE) | (status == _OUTSIDE))[..., None, None]
     identity = torch.eye(A.shape[-1], dtype=work.dtype, device=A.device)
     regular = torch.where(absent, identity, work + shift.to(work.real.dtype)[..., None, None] * identity)
     L = torch.linalg.cholesky_ex(regular)[0].masked_fill(absent, torch.nan).to(A.dtype)
-    return Cholesky(L.mH if upper else L, shift), _describe(work.detach(), L.detach(), shift, status)
+    return Cholesky(adjoint(L) if upper else L, shift), _describe(work.detach(), L.detach(), shift, status)
 
 
 def _describe(A: Tensor, L: Tensor, shift: Tensor, status: Tensor) -> Info:
@@ -116,8 +117,9 @@ def _describe(A: Tensor, L: Tensor, shift: Tensor, status: Tensor) -> Info:
         # A by an even power of two, L by its root
         root = torch.exp2((scale.log2() / 2).floor())
         A, L, factor = A * root * root, L * root, (root.double() * root.double())[..., 0, 0]
-    shifted = A.to(wide, copy=True)
-    shifted.diagonal(dim1=-2, dim2=-1).add_((shift * factor)[..., None])
+    # not in place: under vmap the shift may have a mapped dimension that A has not
+    identity = torch.eye(A.shape[-1], dtype=wide, device=A.device)
+    shifted = A.to(wide) + (shift * factor)[..., None, None] * identity
     size, rounding = _product_defect(shifted, L)
     bound = norms.up(size + rounding + 2.0**-52 * norms.frobenius(shifted))
     total = norms.frobenius(A)

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .operator import may_branch, plain_eager
+from .operator import may_branch, plain_eager, without_hooks
 
 Map = Callable[[Tensor], Tensor]
 
@@ -236,6 +236,7 @@ def _checked(function: Map, x: Tensor, name: str) -> Tensor:
     return value.to(x.dtype)
 
 
+@without_hooks()
 def _derivative(function: Map, x: Tensor) -> Tensor:
     """The derivative of an elementwise function; 0 where it does not depend on x."""
     if torch.compiler.is_exporting():
@@ -389,6 +390,10 @@ class SoftThreshold(Elementwise):
         """max(x − τ, 0)."""
         return (x - self._threshold).clamp_min(0)
 
+    def slope(self, x: Tensor) -> Tensor:
+        """1 from τ on, else 0."""
+        return Step(self._threshold).value(x)
+
     def first(self, x: Tensor, y: Tensor) -> Tensor:
         """As above."""
         low, high, gap = _ordered(x, y)
@@ -410,6 +415,10 @@ class Step(Elementwise):
     def value(self, x: Tensor) -> Tensor:
         """1 or 0."""
         return (x >= self._threshold).to(x.dtype)
+
+    def slope(self, x: Tensor) -> Tensor:
+        """0."""
+        return torch.zeros_like(self.value(x))
 
     def first(self, x: Tensor, y: Tensor) -> Tensor:
         """As above."""

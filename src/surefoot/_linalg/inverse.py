@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .arguments import compute_dtype, matrix_argument, power_of_two_scale
+from .arguments import compute_dtype, matrix_argument, power_of_two_scale, tolerance
 from .info import Info
 from .operator import may_branch, own_precision
 from .pinv import describe
@@ -35,7 +35,7 @@ def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
     """
     matrix_argument(A, square=True)
     wide = A.to(compute_dtype(A.dtype))
-    unused = torch.zeros((), dtype=torch.float64, device=A.device)
+    unused = tolerance(None, 0.0, A, "")
     outputs = differentiable_pinv(wide, unused, unused, unused, False, "inverse", 0.0, 2, 1)
     value = outputs[0].to(A.dtype)
     scale = power_of_two_scale(wide, always=not may_branch(wide))

@@ -10,20 +10,29 @@
 Dynamo traces, a tensor must not be compared with an enum member (it takes the result for a constant): use ``int(member)``.
 
 A kernel must not rely on lazy conjugates: in a compiled graph it runs where an elementwise operation on ``A.mH`` of complex A
-sees A.mT (wrong values, no error). Resolve what comes in, and use ``A.mT.conj_physical()``.
+sees A.mT (wrong values, no error). Resolve what comes in, and use ``spectral.adjoint``.
 
 A derivative rule that is written with torch operations may look at data (to skip work) only where ``may_branch`` says so.
+
+``vmap`` puts the mapped dimension of every argument before its own. So an argument that belongs to the batch (a tolerance) is
+given as many batch dimensions as A has before it reaches the Function: aligned from the right it would meet the wrong one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
-from torch._C._functorch import TransformType, get_interpreter_stack  # pyright: ignore[reportMissingModuleSource]
+from torch._C import DispatchKey, _TorchDispatchModeKey  # pyright: ignore[reportAttributeAccessIssue]
+from torch._C._functorch import (  # pyright: ignore[reportMissingModuleSource]
+    TransformType,
+    get_interpreter_stack,
+    is_legacy_batchedtensor,
+)
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -61,9 +70,31 @@ def _without_transforms(function: type[torch.autograd.Function]) -> type[torch.a
     return type(function.__name__, (torch.autograd.Function,), methods)
 
 
-def may_branch(A: Tensor) -> bool:
-    """Whether Python may look at the values of A: not while tracing, not inside ``torch.func`` transforms, not on meta."""
-    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or A.is_meta)
+def may_branch(*tensors: Tensor) -> bool:
+    """Whether Python may look at the values of these tensors: they have some, and nothing records or transforms what is done.
+
+    Not while a graph is traced (``torch.compile``, ``torch.export``, ``make_fx``, ``func.linearize``, ``jit.trace``), not under
+    ``FakeTensorMode``, not inside ``torch.func`` transforms; not of a tensor on meta, and of none whose class handles operators
+    itself (``__torch_dispatch__``), for what it holds may be no tensor of values.
+    """
+    # first, for Dynamo takes it for a constant and looks no further
+    return not (torch.compiler.is_compiling() or _recorded()) and all(_has_values(A) for A in tensors)
+
+
+def _recorded() -> bool:
+    if torch._C._are_functorch_transforms_active() or torch._C._is_tracing():
+        return True
+    if torch._C._dispatch_tls_is_dispatch_key_included(DispatchKey.PreDispatch):
+        return True
+    # the modes that record or have no values; of the others (counters of operations) values may be seen
+    return torch._C._len_torch_dispatch_stack() > 0 and any(
+        torch._C._get_dispatch_mode(key) is not None for key in _TorchDispatchModeKey.__members__.values()
+    )
+
+
+def _has_values(A: Tensor) -> bool:
+    plain = type(A).__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl  # pyright: ignore[reportAttributeAccessIssue]
+    return plain and not A.is_meta and not is_legacy_batchedtensor(A)
 
 
 def constant(function: Callable[P, R]) -> Callable[P, R]:
@@ -112,6 +143,22 @@ def plain_eager(A: Tensor) -> bool:
 def may_differentiate(*tensors: Tensor) -> bool:
     """Whether a derivative of what is made of these tensors may be asked for."""
     return not all(plain_eager(A) and not (A.requires_grad and torch.is_grad_enabled()) for A in tensors)
+
+
+@contextmanager
+def without_hooks() -> Iterator[None]:
+    """Off: the hooks for saved tensors (``checkpoint`` sets some), under which ``torch.func`` refuses to differentiate."""
+    hooks: list[Any] = []
+    stack: Any = torch._C._autograd  # pyright: ignore[reportAttributeAccessIssue]
+    if not torch.compiler.is_compiling():
+        while (top := stack._top_saved_tensors_default_hooks(False)) is not None:
+            hooks.append(top)
+            stack._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            stack._push_saved_tensors_default_hooks(pack, unpack)
 
 
 def refuse_nested_forward(name: str) -> None:

@@ -23,6 +23,7 @@ from .arguments import COMPUTED, HALF, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
 from .odd_polynomials import Coefficients, Steps
 from .operator import constant, own_precision
+from .spectral import adjoint
 
 DEGREES = (3, 5, 7)
 
@@ -123,7 +124,7 @@ def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> t
         return A.clone(), plan
     X = A.reshape(-1, m, n)
     X = _iterated(*_scaled(X if m <= n else X.mH, dtype), plan.coefficients)
-    X = X if m <= n else X.mH
+    X = X if m <= n else adjoint(X)
     return X.reshape(A.shape).to(A.dtype), plan
 
 

@@ -23,6 +23,7 @@ from .info import Info, Status
 from .operator import may_branch, own_precision, plain_eager
 from .pinv_function import Outputs, differentiable_pinv, unrolled_pinv
 from .routes import SMALL
+from .spectral import adjoint
 
 Method = Literal["auto", "cholesky", "qr", "svd", "eigh", "iteration", "chebyshev"]
 METHODS = ("auto", "cholesky", "qr", "svd", "eigh", "iteration", "chebyshev")
@@ -128,7 +129,7 @@ def _computed(
     wide = hermitian_part(wide) if hermitian else wide.mH if tall else wide
     scale = power_of_two_scale(wide, always=not may_branch(wide))
     low, high = (0.0, 1.0) if interval is None else interval
-    upper = torch.full((), high, dtype=torch.float64, device=A.device)
+    upper = tolerance(high, high, A, "interval")
     if scale is not None:
         wide = wide * scale
         absolute, upper = (value * scale[..., 0, 0].double() for value in (absolute, upper))
@@ -139,7 +140,7 @@ def _computed(
             wide, absolute, relative, upper, hermitian, method, low / high, order, max_iterations
         )
     value = outputs[0] if scale is None else outputs[0] * scale
-    value = value.mH if tall else value
+    value = adjoint(value) if tall else value
     return value.to(A.dtype), outputs, wide, scale
 
 

@@ -38,7 +38,9 @@ def compute(
     A = A.resolve_conj()
     flat = A if A.ndim == 3 else A.reshape(math.prod(batch), m, n)
     # a tolerance of every matrix, or one for all
-    atol, rtol, upper = (value.expand(batch).reshape(-1) if value.ndim else value for value in (atol, rtol, upper))
+    atol, rtol, upper = (
+        value.reshape(()) if value.numel() == 1 else value.expand(batch).reshape(-1) for value in (atol, rtol, upper)
+    )
 
     def computed(part: Tensor, index: Tensor | None) -> Computed:
         if part.numel() == 0:
@@ -203,7 +205,7 @@ def gradient(A: Tensor, X: Tensor, Y: Tensor, status: Tensor, gX: Tensor | None,
         gX = through if gX is None else gX + through
     if gX is None:
         return None
-    look = may_branch(gX)
+    look = may_branch(status)
     # every matrix with its full rank: nothing to mask or to add
     plain = look and (status.numel() == 0 or int(status.amax()) == 0)
     if not plain:

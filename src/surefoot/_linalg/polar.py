@@ -111,10 +111,10 @@ def _decompose(A: Tensor, side: str, method: str, refuse: bool) -> tuple[Polar, 
     U, H, Q, S, gram = apply(_Polar, _CompiledPolar, tall, method, refuse)
     at_hand = side == ("right" if is_tall else "left")
     if at_hand:
-        value = Polar(U if is_tall else U.mH, H)
+        value = Polar(U if is_tall else adjoint(U), H)
     else:
         half = U @ (H / 2) @ U.mH
-        value = Polar(U if is_tall else U.mH, half + half.mH)
+        value = Polar(U if is_tall else adjoint(U), half + half.mH)
     if work is not A:
         value = Polar(*(factor.to(A.dtype) for factor in value))
     return value, (tall, U, H, Q, S, gram)

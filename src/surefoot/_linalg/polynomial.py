@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import chebyshev, matrix_polynomial, norms
+from .operator import may_branch
 
 
 def chebyshev_layers(ratio: float, order: int, tolerance: float, limit: int) -> list[list[float]]:
@@ -31,8 +32,10 @@ def iterate(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> t
 
     A matrix stops when ‖AXA − A‖_F ≤ eps ‖A‖_F² ‖X‖_F, the size of the rounding error of that residual, and the last layer
     changed X so little that the next would change nothing: beyond that, a matrix with null spaces on both sides only loses
-    accuracy, by the factor p_k(1) a layer (order, for all-ones). Differentiable as it is written; looks at the values of A.
+    accuracy, by the factor p_k(1) a layer (order, for all-ones). Differentiable as it is written. Where the values of A may not
+    be looked at, all ``limit`` layers are computed, and those after the stop are not used.
     """
+    look = may_branch(A)
     eps = torch.finfo(A.dtype).eps
     identity = torch.eye(A.shape[-2], dtype=A.dtype, device=A.device)
     ones = [[1.0] * order] * limit
@@ -52,7 +55,7 @@ def iterate(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> t
             norm = torch.linalg.vector_norm(X, dim=(-2, -1))
             # NaN is not called converged
             converged = converged | (settled & (residual <= eps * size**2 * norm))
-        if k == limit or bool(converged.all()):
+        if k == limit or (look and bool(converged.all())):
             break
         iterations = iterations + ~converged
         following = X @ matrix_polynomial.evaluate(layers[k], E)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import norms
 from .info import Method, Status
+from .operator import may_branch
 from .polynomial import iterate
 
 # Refinement squares the residual: from below a tenth two or three steps reach rounding level.
@@ -209,7 +210,7 @@ def iteration(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) ->
     excess = X - X @ AX
     converged = converged & ~(_norm(excess.detach()) > _PROJECTOR * _norm(X.detach()))
     deficient = converged & (rank < m)
-    if bool(deficient.any()):
+    if not may_branch(deficient) or bool(deficient.any()):
         X = torch.where(deficient[..., None, None], X - excess, X)
     Y = _adjoint(X) @ X
     condition = _norm(A.detach()) * _norm(X.detach())

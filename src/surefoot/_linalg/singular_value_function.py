@@ -30,7 +30,7 @@ from .operator import (
     plain_eager,
     refuse_nested_forward,
 )
-from .spectral import describe, extremes, rank_tolerance, refuse_non_finite
+from .spectral import adjoint, describe, extremes, rank_tolerance, refuse_non_finite
 from .spectral_operator import spectral_operator
 from .svd import _factors as factors
 from .svd import svd, svd_ex
@@ -271,7 +271,7 @@ def _value(f: Elementwise, parts: _Factored, like: Tensor) -> Tensor:
         F = (U * values.unsqueeze(-2)) @ Vh
     else:
         F = spectral_operator(A, U, s, Vh, values, _table(f, parts), f)
-    return (F if like.shape[-2] >= like.shape[-1] else F.mH).to(like.dtype)
+    return (F if like.shape[-2] >= like.shape[-1] else adjoint(F)).to(like.dtype)
 
 
 def _refuse(name: str, A: Tensor, parts: _Factored) -> None:
@@ -321,7 +321,7 @@ def _describe(f: Elementwise, parts: _Factored, value: Tensor) -> Info:
     A, U, s, Vh, values = (part.detach() for part in (parts.A, parts.U, parts.s, parts.Vh, parts.values))
     F = value if value.shape == A.shape else value.mH
     residual, _, bound = function_bounds(A, U, s, Vh, values, F, f)
-    info = _record(parts, F.isfinite().flatten(-2).all(-1), residual, bound)
+    info = _record(parts, value.isfinite().flatten(-2).all(-1), residual, bound)
     status = info.status
     if isinstance(f, Custom):
         status = torch.where(status == int(Status.OUT_OF_RANGE), int(Status.OUTSIDE_DOMAIN), status)

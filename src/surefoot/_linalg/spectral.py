@@ -62,8 +62,11 @@ def tie_tolerance(S: Tensor, m: int, n: int) -> Tensor:
 
 
 def adjoint(M: Tensor) -> Tensor:
-    """Mᴴ, conjugated at once: under ``torch.compile`` a custom operator does not see the lazy conjugation of ``.mH``."""
-    return M.mT.conj_physical() if M.is_complex() else M.mT
+    """Mᴴ, conjugated at once: under ``torch.compile`` a custom operator does not see the lazy conjugation of ``.mH``.
+
+    ``conj_physical`` would do, but it has no rule of its own under ``vmap``.
+    """
+    return M.mH.resolve_conj() if M.is_complex() else M.mT
 
 
 def spectral_factors(
