@@ -9,6 +9,8 @@ from programs import run_program
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PRINTED_IN = {"linalg_gallery": "docs/from-torch-linalg.md"}
+"""Documents that hold all that an example prints."""
 
 
 def test_there_are_examples() -> None:
@@ -20,3 +22,5 @@ def test_example_runs(example: Path, tmp_path: Path) -> None:
     result = run_program([str(example)], 250.0, tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
+    if example.stem in PRINTED_IN:
+        assert result.stdout.strip() in (ROOT / PRINTED_IN[example.stem]).read_text()
