@@ -66,7 +66,7 @@ def test_record_of_each_matrix() -> None:
     value, info = eigh_ex(A)
     assert info.status.tolist() == [Status.OK, Status.RANK_DEFICIENT, Status.NON_FINITE]
     assert info.rank.tolist() == [3, 1, 0] and info.method == ["eigh", "eigh", "none"]
-    assert info.condition[0] == 4.0 and info.error_bound[2] == info.residual[2] == torch.inf
+    assert 4.0 <= info.condition[0] <= 4.0 + 1e-5 and info.error_bound[2] == info.residual[2] == torch.inf
     assert value.eigenvalues[2].isnan().all() and value.eigenvectors[2].isnan().all()
     with pytest.raises(LinAlgError, match=r"A\[2\] has infinite or NaN entries"):
         eigh(A)
