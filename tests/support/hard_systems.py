@@ -36,7 +36,7 @@ def hard_squares(dtype: torch.dtype) -> dict[str, torch.Tensor]:
         "hilbert": hilbert(7 if small < 1e-10 else 4),
         "hilbert beyond": hilbert(13),
         "kahan": kahan(12),
-        "growth": growing(24),
+        "growth": growing(20),
         "graded": graded(8, 4.0),
         "graded more": graded(8, 9.0),
         "nearly singular": with_singular_values([1.0] * 5 + [small], 6, 6),
@@ -44,7 +44,7 @@ def hard_squares(dtype: torch.dtype) -> dict[str, torch.Tensor]:
         "two close rows": draw(6, 6)[[0, 1, 2, 3, 4, 4]] + small * draw(6, 6, seed=1),
         "permutation": torch.eye(5, dtype=torch.float64)[[3, 0, 4, 1, 2]],
         "one by one": torch.full((1, 1), -3.0, dtype=torch.float64),
-        "random": draw(40, 40, seed=2),
+        "random": draw(21, 21, seed=2),
     }
     if small < 1e-10:
         result["huge"] = 1e150 * draw(5, 5, seed=3)
