@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import torch
@@ -159,14 +158,17 @@ def hat_integral(curvature: Map, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 def _gauss(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Points and weights of Gauss–Legendre quadrature on [0, 1], before the dimensions of ``like``."""
     shape = (count, *[1] * like.ndim)
-    points, weights = (like.new_tensor(list).reshape(shape) for list in _legendre(count))
+    points, weights = (like.new_tensor(list).reshape(shape) for list in _LEGENDRE[count])
     return points, weights
 
 
-@cache
 def _legendre(count: int) -> tuple[list[float], list[float]]:
     points, weights = np.polynomial.legendre.leggauss(count)
     return ((points + 1) / 2).tolist(), (weights / 2).tolist()
+
+
+# torch.compile does not trace the polynomials of numpy
+_LEGENDRE = {count: _legendre(count) for count in (PAIR_POINTS, TRIPLE_POINTS)}
 
 
 class Custom(Smooth):

@@ -229,7 +229,7 @@ def _with_function(f: Elementwise, factored: tuple[Tensor, Tensor, Tensor, Tenso
     regular = None
     if not may_branch(zero) or bool(zero.any()):
         at_zero = s.new_zeros(1)
-        regular = (f.value(at_zero) == 0) & f.slope(at_zero).isfinite()
+        regular = ((f.value(at_zero) == 0) & f.slope(at_zero).isfinite()).expand(*s.shape[:-1], 1)
         s = s.masked_fill(zero & ~regular, 0)
     values = f.value(s)
     if regular is not None:
@@ -243,35 +243,39 @@ def _with_function(f: Elementwise, factored: tuple[Tensor, Tensor, Tensor, Tenso
     return _Factored(tall, U, s, Vh, gram, regular, values)
 
 
-def _table(f: Elementwise, parts: _Factored) -> Tensor:
-    """f[s_i, s_j], f[s_i, −s_j] and, where there are null vectors, f[s_i, 0]; 0 where they do not exist."""
-    s, values = parts.s, parts.values
+def _value(f: Elementwise, parts: _Factored, like: Tensor) -> Tensor:
+    """F of the shape and dtype of ``like``."""
+    F = _operator(f, parts.A, parts.U, parts.s, parts.Vh, parts.values, parts.regular)
+    return (F if like.shape[-2] >= like.shape[-1] else adjoint(F)).to(like.dtype)
+
+
+def _operator(
+    f: Elementwise, A: Tensor, U: Tensor, s: Tensor, Vh: Tensor, values: Tensor, regular: Tensor | None
+) -> Tensor:
+    """U·diag(values)·Vᴴ, values = f(s), as a function of A."""
+    if not may_differentiate(A, values):
+        return (U * values.unsqueeze(-2)) @ Vh
+    table = _table(f, s, values, regular, null=A.shape[-2] > A.shape[-1])
+    return spectral_operator(A, U, s, Vh, values, table, f)
+
+
+def _table(f: Elementwise, s: Tensor, values: Tensor, regular: Tensor | None, null: bool) -> Tensor:
+    """f[s_i, s_j], f[s_i, −s_j] and, with null vectors, f[s_i, 0]; 0 where they do not exist."""
     minus = f.first(s, s)
     sums = s.unsqueeze(-1) + s.unsqueeze(-2)
     plus = values.unsqueeze(-1) + values.unsqueeze(-2)
-    if parts.regular is None:
-        plus, null = plus / sums, values / s
+    if regular is None:
+        plus, column = plus / sums, values / s
     else:
         zero = s == 0
-        plus, null = (v / torch.where(w == 0, 1, w) for v, w in ((plus, sums), (values, s)))
+        plus, column = (v / torch.where(w == 0, 1, w) for v, w in ((plus, sums), (values, s)))
         # f(0) counts as 0 where f is not regular there, and f[0, 0] too
-        irregular = (zero.unsqueeze(-1) | zero.unsqueeze(-2)) & ~parts.regular.unsqueeze(-1)
+        irregular = (zero.unsqueeze(-1) | zero.unsqueeze(-2)) & ~regular.unsqueeze(-1)
         minus = torch.where(irregular, plus, minus)
         plus = torch.where(sums == 0, minus, plus)
-        null = torch.where(zero, minus.diagonal(dim1=-2, dim2=-1), null)
-    columns = (minus, plus, null.unsqueeze(-1)) if parts.A.shape[-2] > parts.A.shape[-1] else (minus, plus)
-    table = torch.cat(columns, -1)
+        column = torch.where(zero, minus.diagonal(dim1=-2, dim2=-1), column)
+    table = torch.cat((minus, plus, column.unsqueeze(-1)) if null else (minus, plus), -1)
     return table if sums_are_finite(table) else table.masked_fill(~table.isfinite(), 0)
-
-
-def _value(f: Elementwise, parts: _Factored, like: Tensor) -> Tensor:
-    """F of the shape and dtype of ``like``."""
-    A, U, s, Vh, _, _, values = parts
-    if not may_differentiate(A, values):
-        F = (U * values.unsqueeze(-2)) @ Vh
-    else:
-        F = spectral_operator(A, U, s, Vh, values, _table(f, parts), f)
-    return (F if like.shape[-2] >= like.shape[-1] else adjoint(F)).to(like.dtype)
 
 
 def _refuse(name: str, A: Tensor, parts: _Factored) -> None:
@@ -328,7 +332,8 @@ def _describe(f: Elementwise, parts: _Factored, value: Tensor) -> Info:
     else:
         uncertain = (status == int(Status.OK)) & ~bound.isfinite()
         status = torch.where(uncertain, int(Status.INACCURATE), status)
-    largest, _ = extremes(_table(f, parts).detach().abs().flatten(-2))
+    table = _table(f, s, values, parts.regular, null=A.shape[-2] > A.shape[-1])
+    largest, _ = extremes(table.detach().abs().flatten(-2))
     sizes = [torch.linalg.vector_norm(x, dim=-1).double() for x in (s, values)]
     condition = (largest * sizes[0] / sizes[1]).nan_to_num(nan=torch.inf, posinf=torch.inf)
     return info._replace(status=status, condition=condition)
@@ -349,37 +354,38 @@ def _nuclear_norm(A: Tensor) -> tuple[Tensor, _Factored]:
     sign = Power(0.0)
     parts = _with_function(sign, factored)
     total = factored[2].sum(-1)
-    tall, U, s, Vh, _, _, values = parts
     # the gradient is that function's value
-    slopes = values.nan_to_num(nan=0.0)
-    value = apply(_Sum, _CompiledSum, tall, U, s, Vh, total, slopes, _table(sign, parts), sign)
+    slopes = parts.values.nan_to_num(nan=0.0)
+    value = apply(_Sum, _CompiledSum, parts.A, parts.U, parts.s, parts.Vh, total, slopes, parts.regular, sign)
     return value.to(A.real.dtype), parts
 
 
 class _CompiledSum(torch.autograd.Function):
-    """``total`` = Σ h(s_i) as a function of A, with the gradient U·diag(h′(s))·Vᴴ.
-
-    The arguments but ``total`` are those of ``spectral_operator`` for h′.
-    """
+    """``total`` = Σ h(s_i) as a function of A, with the gradient U·diag(h′(s))·Vᴴ; ``slopes`` = h′(s), ``f`` is h′."""
 
     @staticmethod
     def forward(
-        A: Tensor, left: Tensor, s: Tensor, right: Tensor, total: Tensor, slopes: Tensor, table: Tensor, f: Elementwise
+        A: Tensor,
+        U: Tensor,
+        s: Tensor,
+        Vh: Tensor,
+        total: Tensor,
+        slopes: Tensor,
+        regular: Tensor | None,
+        f: Elementwise,
     ) -> Tensor:
         return total.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        A, left, s, right, _, slopes, table, ctx.f = inputs
-        ctx.save_for_backward(A, left, s, right, slopes, table)
-        ctx.save_for_forward(A, left, s, right, slopes, table)
+        A, U, s, Vh, _, slopes, regular, ctx.f = inputs
+        ctx.save_for_backward(A, U, s, Vh, slopes, regular)
+        ctx.save_for_forward(A, U, s, Vh, slopes, regular)
 
     @staticmethod
     @own_precision
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        A, left, s, right, slopes, table = ctx.saved_tensors
-        gradient = spectral_operator(A, left, s, right, slopes, table, ctx.f)
-        return grad_outputs[0][..., None, None] * gradient, *[None] * 7
+        return grad_outputs[0][..., None, None] * _operator(ctx.f, *ctx.saved_tensors), *[None] * 7
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
@@ -393,8 +399,7 @@ class _Sum(_CompiledSum):
     @own_precision
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         refuse_nested_forward("nuclear_norm")
-        A, left, s, right, slopes, table = ctx.saved_tensors
-        gradient = spectral_operator(A, left, s, right, slopes, table, ctx.f)
+        gradient = _operator(ctx.f, *ctx.saved_tensors)
         return (gradient.conj() * grad_inputs[0]).sum((-2, -1)).real
 
 
