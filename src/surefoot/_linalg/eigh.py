@@ -26,10 +26,10 @@ from .tied_pairs import (
     Spectrum,
     Ties,
     check_ties,
-    clearly_apart,
     first_order,
     herm,
     kinks,
+    least_gap,
     limits,
     reciprocal,
     refuse,
@@ -153,7 +153,7 @@ def _compute(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
 def _turned(values: Tensor, Q: Tensor) -> Tensor:
     """Q with the vectors of each group of tied eigenvalues turned together."""
     n = values.shape[-1]
-    if clearly_apart(values, tie_distance(values.dtype, n)):
+    if least_gap(values) > tie_distance(values.dtype, n):
         return Q
     values, rows = values.reshape(-1, n), Q.reshape(-1, n, n)
     turned, reflections = tie_reflections(values, values.diff(dim=-1) <= _spectrum(values).tolerance, Q.dtype)
@@ -178,7 +178,7 @@ def _spectrum(values: Tensor) -> Spectrum:
 def _inverse_gaps(values: Tensor, s: Spectrum) -> Tensor:
     """1/(l_j − l_i) (..., n, n), 0 at ties; differentiable."""
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    if s.clear:
+    if s.distinct:
         gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
         return gaps.reciprocal()
     return reciprocal(gaps, s.tied)

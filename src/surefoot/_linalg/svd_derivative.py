@@ -81,7 +81,7 @@ def spectrum(S: Tensor, m: int, n: int) -> Spectrum:
 def differences(S: Tensor, s: Spectrum) -> Differences:
     """The reciprocals of sums, gaps and values of S (..., k), a multiple of the values of ``s``; differentiable."""
     sums, gaps = S.unsqueeze(-2) + S.unsqueeze(-1), S.unsqueeze(-2) - S.unsqueeze(-1)
-    if s.clear:
+    if s.distinct:
         # masks of the size of the matrices cost as much as products
         gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
         return Differences(sums.reciprocal(), gaps.reciprocal(), S.reciprocal())
@@ -140,7 +140,7 @@ def _null_limits(s: Spectrum, gS: Tensor | None, sides: tuple[tuple[Tensor, Tens
 
     ``sides`` are (Q, g, QᴴgQ) for U and V.
     """
-    if s.clear or (asks(s.zero) and not bool(s.zero.any())):
+    if s.apart > 0 or (asks(s.zero) and not bool(s.zero.any())):
         return Limits(None, None, None)
     columns = largest_of_columns(*(g for _, g, _ in sides))
     noise = s.noise(columns.amax(-1, keepdim=True))

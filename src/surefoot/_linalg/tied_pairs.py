@@ -64,15 +64,17 @@ used: the polar factor and projectors at a tie are errors there, by ``svd``; the
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingModuleSource]
+from torch.autograd import forward_ad
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from .operator import apply, batch_first, may_branch
-from .spectral import tie_tolerance
+from .spectral import tie_distance, tie_tolerance
 
 Ties = Literal["raise", "one-function", "mask"]
 TIES = ("raise", "one-function", "mask")
@@ -81,8 +83,20 @@ TIES = ("raise", "one-function", "mask")
 _FIT = 30.0
 # The largest relative error of a quotient that passes. Large matrices of single precision have such pairs by chance.
 _LOSS = {torch.float64: 2.0**-13, torch.float32: 0.5}
+# √ε
+_NEAR = {torch.float64: 2.0**-26, torch.float32: 2.0**-11.5}
 # The relative gap at which second derivatives, with an error of ε/gap², lose about as much; √ε in single precision.
 _SECOND = {torch.float64: 2.0**-18, torch.float32: 2.0**-11.5}
+
+
+def _blur(dtype: torch.dtype) -> float:
+    """The relative gap at which quotients lose as much as passes."""
+    return 8 * torch.finfo(dtype).eps / _LOSS[dtype]
+
+
+def _rounding(largest: Tensor) -> Tensor:
+    """The usual rounding error of X_ij for gradients of vectors whose largest entry is ``largest``."""
+    return 4 * torch.finfo(largest.dtype).eps * largest
 
 
 def asks(x: Tensor) -> bool:
@@ -90,12 +104,13 @@ def asks(x: Tensor) -> bool:
     return may_branch(x) and not is_legacy_batchedtensor(x)
 
 
-def clearly_apart(values: Tensor, relative: float) -> bool:
-    """Whether no two of the sorted values (..., k) are as close as ``relative`` times the largest of the whole batch."""
+def least_gap(values: Tensor) -> float:
+    """A lower bound of the gaps of sorted values (..., k), relative to the largest one, over the whole batch."""
     if values.numel() == 0 or values.shape[-1] == 1:
-        return True
+        return math.inf
     low, high = values.aminmax()
-    return float(values.diff(dim=-1).abs().amin()) > relative * max(abs(float(low)), abs(float(high)))
+    largest = max(abs(float(low)), abs(float(high)))
+    return float(values.diff(dim=-1).abs().amin()) / largest if largest > 0 else 0.0
 
 
 def check_ties(ties: Any) -> None:
@@ -128,19 +143,24 @@ class Spectrum(NamedTuple):
     """(..., k): values of which the vectors on both sides turn freely: singular values 0, not eigenvalues"""
     size: int
     """the length of the vectors"""
-    clear: bool
-    """known to be without ties, near ties and zeros; false where values cannot be looked at"""
+    apart: float
+    """all gaps exceed this many times the largest value; 0 where a value is 0, or values cannot be looked at"""
 
     @classmethod
     def of(cls, values: Tensor, zero: Tensor | None, size: int) -> Spectrum:
-        """The spectrum with ``clear`` by one comparison of the whole batch."""
+        """The spectrum of sorted values (..., k); ``zero`` None for nowhere."""
         nowhere = torch.zeros_like(values, dtype=torch.bool) if zero is None else zero
-        clear = asks(values) and clearly_apart(values, _SECOND[values.dtype])
-        return cls(values, nowhere, size, clear and (zero is None or not bool(zero.any())))
+        known = asks(values) and (zero is None or not bool(zero.any()))
+        return cls(values, nowhere, size, least_gap(values) if known else 0.0)
+
+    @property
+    def distinct(self) -> bool:
+        """Whether it is known that no values are equal or 0."""
+        return self.apart > tie_distance(self.values.dtype, self.size)
 
     def rows(self, index: Tensor) -> Spectrum:
         """Those of the matrices ``index``."""
-        return Spectrum(self.values[index], self.zero[index], self.size, False)
+        return Spectrum(self.values[index], self.zero[index], self.size, 0.0)
 
     @property
     def largest(self) -> Tensor:
@@ -154,8 +174,8 @@ class Spectrum(NamedTuple):
 
     @property
     def near(self) -> Tensor:
-        """The distance (..., 1) below which the quotient may lose more digits than the fit: √ε times the largest."""
-        return torch.finfo(self.values.dtype).eps ** 0.5 * self.largest
+        """The distance (..., 1) below which the quotient may lose more digits than the fit."""
+        return _NEAR[self.values.dtype] * self.largest
 
     @property
     def steps(self) -> Tensor:
@@ -165,8 +185,7 @@ class Spectrum(NamedTuple):
     @property
     def blurred(self) -> Tensor:
         """The distance (..., 1) at which quotients of entries of their own size lose too much, at least the tolerance."""
-        dtype = self.values.dtype
-        return torch.maximum(self.tolerance, 8 * torch.finfo(dtype).eps / _LOSS[dtype] * self.largest)
+        return torch.maximum(self.tolerance, _blur(self.values.dtype) * self.largest)
 
     @property
     def gaps(self) -> Tensor:
@@ -223,7 +242,6 @@ class Limits(NamedTuple):
 _NOTHING = Limits(None, None, None)
 
 
-@torch.no_grad()
 def limits(
     ties: str,
     s: Spectrum,
@@ -238,12 +256,35 @@ def limits(
     of the vectors, ``difference`` (..., k, k) UᴴgU − VᴴgV for singular vectors. Only matrices with ties, near ties or
     visible phases are looked into where that may be asked.
     """
-    if s.clear and not total.is_complex():
+    # whether second derivatives may be asked for
+    recorded = torch.is_grad_enabled() or forward_ad._current_level >= 0
+    least = _SECOND[s.values.dtype] if recorded else _NEAR[s.values.dtype]
+    if s.apart > least and not total.is_complex():
         return _NOTHING
-    columns = largest_of_columns(*vectors)
+    with torch.no_grad():
+        return _of_rows(ties, s, g, total, largest_of_columns(*vectors), difference, recorded)
+
+
+def _of_rows(
+    ties: str,
+    s: Spectrum,
+    g: Tensor | None,
+    total: Tensor,
+    columns: Tensor,
+    difference: Tensor | None,
+    recorded: bool,
+) -> Limits:
+    """``_limits`` of the matrices that may have any."""
     if not asks(total):
         return _limits(ties, s, g, total, columns, difference)
-    rows = (s.steps <= _SECOND[s.values.dtype] * s.largest).any(-1) | s.zero.any(-1)
+    least = s.near
+    if g is not None and ties != "one-function":
+        # no quotient of wider gaps has too large an error, beside the gradient of the values alone
+        lost = _rounding(columns.amax(-1, keepdim=True)) / (_LOSS[g.dtype] * g.abs().amax(-1, keepdim=True))
+        least = torch.maximum(s.tolerance, torch.fmin(s.near, lost))
+    if recorded:
+        least = torch.maximum(least, _SECOND[s.values.dtype] * s.largest)
+    rows = (s.steps <= least).any(-1) | s.zero.any(-1)
     if total.is_complex():
         largest = columns.amax(-1, keepdim=True)
         rows = rows | (total.diagonal(dim1=-2, dim2=-1).imag.abs() > s.noise_of_phases(largest)).any(-1)
@@ -294,7 +335,7 @@ def _limits(
         c, used = None, torch.zeros_like(pairs)
         unknown = pairs & ((total.abs() > noise) | ~_even(s, g, columns))
     # the error of the quotient beside the largest entry of the gradient, at least half of which these are
-    rounding = 4 * torch.finfo(gaps.dtype).eps * torch.maximum(columns.unsqueeze(-2), columns.unsqueeze(-1))
+    rounding = _rounding(torch.maximum(columns.unsqueeze(-2), columns.unsqueeze(-1)))
     entries = [X] if difference is None else [X, skew(difference)]
     entry = torch.stack([M.abs().amax((-2, -1), keepdim=True) for M in entries]).amax(0) / (2 * s.largest.unsqueeze(-1))
     entry = torch.maximum(g.abs().amax(-1)[..., None, None], entry)
@@ -351,7 +392,7 @@ def _fit(group: Tensor, g: Tensor, W: Tensor, noise: Tensor) -> tuple[Tensor, Te
 @torch.no_grad()
 def kinks(ties: str, s: Spectrum, g: Tensor) -> Tensor | None:
     """The pairs (..., k, k) of tied nonzero values at which a loss that uses the values alone has a kink; None for no pair."""
-    if ties == "mask" or s.clear:
+    if ties == "mask" or s.distinct:
         return None
     return s.tied & ~s.itself & ~s.both_zero & ~_even(s, g, None)
 
@@ -359,7 +400,8 @@ def kinks(ties: str, s: Spectrum, g: Tensor) -> Tensor | None:
 @torch.no_grad()
 def turning(ties: str, s: Spectrum, dP: Tensor) -> Tensor | None:
     """The tied pairs (..., k, k) whose vectors have no derivative along UᴴdAV = ``dP`` (..., k, k); None for no pair."""
-    if ties == "mask" or s.clear:
+    dtype = dP.real.dtype
+    if ties == "mask" or s.apart > max(tie_distance(dtype, s.size), _blur(dtype)):
         return None
     noise = s.noise(dP.abs().amax((-2, -1), keepdim=True))
     # both ways of null vectors are free
