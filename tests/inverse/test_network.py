@@ -254,17 +254,18 @@ def test_mixed_ranks_in_one_batch(generator: torch.Generator) -> None:
     assert not bool(gradient[2].any())
 
 
-@FORWARD_MODE
-def test_transforms(generator: torch.Generator) -> None:
+def test_each_sample_of_vmap_has_its_own_coefficients(generator: torch.Generator) -> None:
     A = matrices(3, 4, generator)
-    net = Net.ones(40, 4)
-    torch.testing.assert_close(torch.func.vmap(net)(A), net(A), rtol=1e-13, atol=1e-13)
-    torch.testing.assert_close(torch.func.vmap(net, in_dims=2, out_dims=2)(A.movedim(0, 2)), net(A).movedim(0, 2))
-    reverse = torch.func.vmap(torch.func.jacrev(net))(A)
-    forward = torch.func.vmap(torch.func.jacfwd(net))(A)
-    torch.testing.assert_close(reverse, forward, rtol=1e-10, atol=1e-10)
-    X, info = torch.func.vmap(net.invert_ex)(A)
-    assert info.status.tolist() == [0, 0, 0] and X.shape == (3, 4, 3)
+    nets = [Net.ones(3, 3), Net.chebyshev(3, 3, (1e-2, 1.0)), Net.ones(3, 3)]
+
+    def call(C: Tensor, A: Tensor) -> Tensor:
+        return torch.func.functional_call(nets[0], {"coefficients": C}, (A,))
+
+    tables = torch.stack([net.coefficients.detach() for net in nets])
+    torch.testing.assert_close(
+        torch.vmap(call)(tables, A), torch.stack([net(a) for net, a in zip(nets, A, strict=True)])
+    )
+    torch.testing.assert_close(torch.vmap(call, (0, None))(tables, A), torch.stack([net(A) for net in nets]))
 
 
 def test_coefficients_learn_through_the_layers_only(generator: torch.Generator) -> None:

@@ -102,27 +102,6 @@ def test_derivatives_of_first_and_second_order(
         assert torch.autograd.gradgradcheck(symmetric, A)
 
 
-def loss(A: Tensor) -> Tensor:
-    return spectral(A).abs().pow(3).sum()
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-def test_transforms(dtype: torch.dtype) -> None:
-    A = draw(3, 4, 4, dtype=dtype)
-    A = (A + A.mH).requires_grad_()
-    (expected,) = torch.autograd.grad(loss(A), A)
-    torch.testing.assert_close(torch.vmap(torch.func.grad(loss))(A), expected)
-    torch.testing.assert_close(torch.vmap(spectral, in_dims=1)(A.movedim(0, 1)), spectral(A))
-    torch.testing.assert_close(torch.func.jvp(loss, (A,), (A,))[1], (expected.conj() * A).sum().real)
-    if dtype.is_complex:
-        torch._dynamo.reset()
-        compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-        torch.testing.assert_close(torch.autograd.grad(compiled(A), A)[0], expected)
-    else:
-        one = A[0].detach()
-        torch.testing.assert_close(torch.func.hessian(loss)(one), torch.func.jacrev(torch.func.jacrev(loss))(one))
-
-
 def test_arguments() -> None:
     with pytest.raises(ValueError, match="UPLO is 'lower'"):
         eigh(torch.eye(2), "lower")  # pyright: ignore[reportArgumentType]

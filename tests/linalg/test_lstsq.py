@@ -181,29 +181,6 @@ def test_the_ridge_tends_to_the_solution_of_least_norm(shape: tuple[int, int]) -
     torch.testing.assert_close(slopes[1], difference, rtol=1e-4, atol=1e-8)
 
 
-@SCRIPTED
-def test_transforms_with_tolerances_of_each_matrix() -> None:
-    A, B = draw(3, 2, 5, 4), draw(5, 2, seed=1)
-    A[:, 1] = A[:, 1, :, :1] @ A[:, 1, :1]
-    rtol = torch.tensor([1e-12, 0.4, 1e-12], dtype=torch.float64)
-    ridge = torch.tensor([0.0, 0.1, 0.2], dtype=torch.float64)
-
-    def value(A: torch.Tensor, rtol: torch.Tensor, ridge: torch.Tensor) -> torch.Tensor:
-        return lstsq(A, B, rtol=rtol, ridge=ridge).solution
-
-    loop = torch.stack([value(*arguments) for arguments in zip(A, rtol, ridge, strict=True)])
-    torch.testing.assert_close(torch.vmap(value)(A, rtol, ridge), loop)
-
-    def gradient(*arguments: torch.Tensor) -> torch.Tensor:
-        return torch.func.grad(lambda A: value(A, *arguments[1:]).square().sum())(arguments[0])
-
-    loop = torch.stack([gradient(*arguments) for arguments in zip(A, rtol, ridge, strict=True)])
-    torch.testing.assert_close(torch.vmap(gradient)(A, rtol, ridge), loop)
-    eager = A.clone().requires_grad_()
-    value(eager, rtol[:, None], ridge[:, None]).square().sum().backward()
-    torch.testing.assert_close(eager.grad, loop)
-
-
 def test_solutions_zero_are_exact() -> None:
     A, B = draw(5, 3), draw(5, 2, seed=1)
     for arguments, ridge in (((A, 0 * B), 0.0), ((A.mT, 0 * B[:3]), 0.1), ((0 * A, B), 0.1)):

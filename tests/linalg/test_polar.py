@@ -29,11 +29,6 @@ def product(U: Tensor, H: Tensor, side: Side) -> Tensor:
     return U @ H if side == "right" else H @ U
 
 
-def loss(A: Tensor) -> Tensor:
-    U, H = polar(A)
-    return U.real.sin().sum() + (H @ H).abs().square().sum()
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4, 4), (3, 2, 6, 4), (5, 3, 7), (4, 1), (1, 3)])
 @pytest.mark.parametrize("side", SIDES)
@@ -110,36 +105,6 @@ def test_near_ties_lose_nothing(gap: float) -> None:
     (gradient,) = torch.autograd.grad((C * polar(A).U).sum(), A)
     s = A.detach().diagonal()
     torch.testing.assert_close(gradient, (C - C.mT) / (s[:, None] + s[None, :]), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("dtype", DOUBLE)
-def test_torch_func(dtype: torch.dtype) -> None:
-    A = torch.randn(3, 4, 3, dtype=dtype, requires_grad=True)
-    (expected,) = torch.autograd.grad(loss(A), A)
-    torch.testing.assert_close(torch.func.grad(loss)(A), expected)
-    torch.testing.assert_close(
-        torch.vmap(torch.func.grad(loss), in_dims=1, out_dims=1)(A.movedim(0, 1)), expected.movedim(0, 1)
-    )
-    tangent = torch.randn_like(A)
-    _, forward = torch.func.jvp(loss, (A,), (tangent,))
-    torch.testing.assert_close(forward, (expected.conj() * tangent).sum().real)
-    if not dtype.is_complex:
-        one = A[0].detach()
-        hessian = torch.func.hessian(loss)(one)
-        torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacrev(loss))(one))
-        torch.testing.assert_close(
-            torch.func.jacfwd(lambda A: polar(A).U)(one),
-            torch.autograd.functional.jacobian(lambda A: polar(A).U, one, vectorize=True),
-        )
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, pytest.param(torch.complex128, marks=pytest.mark.slow)])
-def test_compile_in_one_graph(dtype: torch.dtype) -> None:
-    A = torch.randn(2, 3, 4, dtype=dtype, requires_grad=True)
-    (expected,) = torch.autograd.grad(loss(A), A)
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    (gradient,) = torch.autograd.grad(compiled(A), A)
-    torch.testing.assert_close(gradient, expected)
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (5, 3), (3, 5)])

@@ -266,27 +266,6 @@ def test_torch_ignores_null_vectors_and_we_do_not() -> None:
 # ---- transforms
 
 
-def low_rank_loss(A: Tensor) -> Tensor:
-    return adjusted(torch.Tensor.atan, 2)(A).abs().square().sum() + adjusted(torch.ones_like)(A).real.sin().sum()
-
-
-@pytest.mark.parametrize("dtype", DOUBLE)
-def test_torch_func(dtype: torch.dtype) -> None:
-    A = torch.randn(3, 4, 3, dtype=dtype, requires_grad=True)
-    (expected,) = torch.autograd.grad(low_rank_loss(A), A)
-    torch.testing.assert_close(torch.func.grad(low_rank_loss)(A), expected)
-    torch.testing.assert_close(torch.vmap(torch.func.grad(low_rank_loss))(A), expected)
-    torch.testing.assert_close(torch.vmap(svd, in_dims=1)(A.movedim(0, 1)).S, svd(A).S)
-    tangent = torch.randn_like(A)
-    _, forward = torch.func.jvp(low_rank_loss, (A,), (tangent,))
-    torch.testing.assert_close(forward, (expected.conj() * tangent).sum().real)
-    if not dtype.is_complex:
-        one = A[0].detach()
-        hessian = torch.func.hessian(low_rank_loss)(one)
-        torch.testing.assert_close(hessian, torch.func.jacrev(torch.func.jacrev(low_rank_loss))(one))
-        torch.testing.assert_close(hessian, torch.autograd.functional.hessian(low_rank_loss, one))
-
-
 def test_jacobian_by_vmap_at_a_tie() -> None:
     A = torch.eye(3, dtype=torch.float64)
     for jacobian in (torch.func.jacrev(adjusted(torch.Tensor.atan))(A),):
@@ -295,18 +274,6 @@ def test_jacobian_by_vmap_at_a_tie() -> None:
         # (h'(1)·herm + h(1)·skew) of a unit matrix
         expected = (entry + entry.mT) / 4 + math.pi / 8 * (entry - entry.mT)
         torch.testing.assert_close(jacobian[:, :, 0, 1], expected, rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize("dtype", DOUBLE)
-def test_compile_in_one_graph(dtype: torch.dtype) -> None:
-    def loss(A: Tensor) -> Tensor:
-        return adjusted(torch.Tensor.atan, 2)(A).abs().square().sum()
-
-    A = torch.randn(2, 4, 3, dtype=dtype, requires_grad=True)
-    (expected,) = torch.autograd.grad(loss(A), A)
-    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    (gradient,) = torch.autograd.grad(compiled(A), A)
-    torch.testing.assert_close(gradient, expected)
 
 
 # ---- inputs that break others

@@ -137,19 +137,6 @@ def test_derivative_at_zero_is_minus_PU() -> None:
     torch.testing.assert_close(velocity, -P @ U)
 
 
-def test_transforms_and_compilation() -> None:
-    P, U, t = skew(3, 4, 4), orthonormal(4, 2), torch.tensor([0.1, 0.5, -2.0], dtype=F64)
-    separate = torch.stack([cayley(P[i], U, t[i]) for i in range(3)])
-    torch.testing.assert_close(cayley(P, U, t), separate)
-    torch.testing.assert_close(torch.vmap(cayley, (0, None, 0))(P, U, t), separate)
-    torch.testing.assert_close(torch.compile(cayley, fullgraph=True, backend="eager")(P, U, t), separate)
-    value, info = torch.compile(cayley_ex, fullgraph=True, backend="eager")(P, U, t)
-    torch.testing.assert_close(value, separate)
-    assert info.ok
-    gradient = torch.func.grad(lambda P: cayley(P, U, 0.5).sum())(P[0])
-    assert gradient.shape == (4, 4) and bool(gradient.isfinite().all())
-
-
 def test_a_batch_as_long_as_the_matrix_is_wide() -> None:
     """torch.linalg.solve would read this U as a batch of vectors."""
     U = torch.eye(2, dtype=F64)

@@ -35,8 +35,9 @@ def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
     """
     matrix_argument(A, square=True)
     wide = A.to(compute_dtype(A.dtype))
-    unused = tolerance(None, 0.0, A, "")
-    outputs = differentiable_pinv(wide, unused, unused, unused, False, "inverse", 0.0, 2, 1)
+    # three tensors, for Dynamo takes no tensor twice
+    unused = [tolerance(None, 0.0, A, "") for _ in range(3)]
+    outputs = differentiable_pinv(wide, *unused, False, "inverse", 0.0, 2, 1)
     value = outputs[0].to(A.dtype)
     scale = power_of_two_scale(wide, always=not may_branch(wide))
     if scale is None:
