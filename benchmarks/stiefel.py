@@ -1,5 +1,5 @@
 """Trace maximisation on the Stiefel manifold to a gap of 1e-6, beside geoopt, pymanopt and torch's parametrization; then the
-time of one Cayley step by each way to apply the inverse.
+time of one step of CayleySGD beside geoopt's RiemannianSGD, and of one Cayley step by each way to apply the inverse.
 
 Each method is run to its first iterate with
 f − f* ≤ 1e-6 (f* from eigh), then timed on exactly that many iterations, all methods in turn for each seed. Times are those of
@@ -29,6 +29,9 @@ PEERS = ("geoopt", "pymanopt")
 FULL = ((50, 10), ((1000, 10), (50, 10), (200, 200), (256, 20, 5)))
 SMOKE = ((8, 2), ((8, 2), (2, 6, 3)))
 """Rows and columns of the maximisation, and the shapes of one step."""
+STEPPED = ((10, 5, 1), (50, 10, 1), (128, 64, 1), (512, 64, 1), (512, 512, 1), (50, 10, 20))
+SMOKE_STEPPED = ((8, 2, 1), (6, 3, 2))
+"""Rows, columns and number of parameters of a step of the optimisers."""
 
 
 @dataclass(frozen=True)
@@ -255,8 +258,49 @@ def one_step(report: Report, shapes: Sequence[tuple[int, ...]]) -> None:
     report.table("one Cayley step with t‖P‖_F = .1, milliseconds", header, rows)
 
 
+def optimiser_steps(report: Report, cases: Sequence[tuple[int, int, int]], rounds: int) -> None:
+    """Processor time of a step of CayleySGD and of geoopt's RiemannianSGD on the same gradients, in turn, by momentum."""
+    header = ["rows", "columns", "parameters", "momentum", "ours, µs", "geoopt, µs", "ours / geoopt"]
+    rows: list[list[object]] = []
+    for m, r, count in cases:
+        for momentum in (0.0, 0.9):
+            optimizers = _two_optimisers(report, m, r, count, momentum)
+            times: dict[str, list[float]] = {name: [] for name in optimizers}
+            repeats = min(5, max(1, 2**16 // (m * r * count)))
+            for _ in range(rounds):
+                for name, optimizer in optimizers.items():
+                    begin = time.process_time()
+                    for _ in range(repeats):
+                        optimizer.step()
+                    times[name].append((time.process_time() - begin) / repeats)
+            medians = {name: statistics.median(tries) for name, tries in times.items()}
+            shown = [Shown(medians[name] * 1e6, "{:.0f}") if name in medians else "" for name in ("ours", "geoopt")]
+            ratio = Shown(medians["ours"] / medians["geoopt"], "{:.2f}") if "geoopt" in medians else ""
+            rows.append([m, r, count, momentum, *shown, ratio])
+    report.table("one step of CayleySGD beside geoopt's RiemannianSGD, lr = 1e-3", header, rows)
+
+
+def _two_optimisers(report: Report, m: int, r: int, count: int, momentum: float) -> dict[str, Any]:
+    g = torch.Generator().manual_seed(0)
+    starts = [torch.linalg.qr(torch.randn(m, r, generator=g, dtype=F64))[0] for _ in range(count)]
+    ours = [torch.nn.Parameter(U.clone()) for U in starts]
+    lists, optimizers = [ours], {"ours": CayleySGD(ours, lr=1e-3, momentum=momentum)}
+    if report.has("geoopt"):
+        import geoopt  # pyright: ignore[reportMissingImports]
+
+        manifold = geoopt.Stiefel(canonical=False)
+        theirs = [geoopt.ManifoldParameter(U.clone(), manifold=manifold) for U in starts]
+        lists.append(theirs)
+        optimizers["geoopt"] = geoopt.optim.RiemannianSGD(theirs, lr=1e-3, momentum=momentum)
+    for index in range(count):
+        gradient = torch.randn(m, r, generator=g, dtype=F64)
+        for parameters in lists:
+            parameters[index].grad = gradient.clone()
+    return optimizers
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print both tables."""
+    """Print the tables."""
     options = parser(__doc__)
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--repeats", type=int, default=3)
@@ -264,6 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     size, shapes = SMOKE if report.smoke else FULL
     seeds, repeats = (1, 1) if report.smoke else (report.options.seeds, report.options.repeats)
     compare(report, size, seeds, repeats)
+    optimiser_steps(report, SMOKE_STEPPED if report.smoke else STEPPED, 2 if report.smoke else 40)
     one_step(report, shapes)
 
 

@@ -406,7 +406,8 @@ def test_repeats_bit_for_bit(name: str) -> None:
         (lambda: CayleySGD([nn.Parameter(torch.ones(2, 3))]), ValueError, "parameter 0 has no orthonormal rows"),
         (lambda: CayleySGD([("w", nn.Parameter(torch.ones(2, 3)))]), ValueError, "w has no orthonormal rows"),
         (lambda: CayleySGD([nn.Parameter(torch.ones(3))]), ValueError, r"shape \(3,\).*orthonormal=False"),
-        (lambda: CayleySGD([nn.Parameter(torch.eye(2).half())]), TypeError, "dtype float16"),
+        (lambda: CayleySGD([nn.Parameter(torch.eye(2).half())], line_search="nonmonotone"), TypeError, "dtype float16"),
+        (lambda: CayleySGD([parameter(3, 2)], flatten=1), TypeError, "flatten is 1"),
         (lambda: CayleySGD([torch.eye(2, dtype=torch.int64)]), TypeError, "dtype int64"),
         (lambda: CayleySGD([]), ValueError, "empty parameter list"),
         (

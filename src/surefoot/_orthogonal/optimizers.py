@@ -12,24 +12,44 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from .cayley_steps import STEPS, components, polar_correction, reach, slope, tall, tangent
+from .._linalg.arguments import HALF
+from .._linalg.polar import polar
+from .cayley_steps import SHORT, STEPS, components, corrects_itself, move, reach, tangent
 from .feasible import require_orthonormal
+from .matrices import placed, tall_matrix
 from .search import SearchedStep, descent_gradient
 
 Closure = Callable[[], Any]
 Group = dict[str, Any]
 State = dict[str, Any]
+Member = tuple[int, Tensor]
+"""A parameter that has a gradient, and its place in the group."""
 Parameters = Iterable[Tensor] | Iterable[Group] | Iterable[tuple[str, Tensor]]
+
+
+BATCHED = 2**14
+"""Up to so many entries parameters of one shape are moved in one batch: calls, not arithmetic, take the time there."""
 
 
 class CayleyOptimizer(Optimizer):
     """What both share: the groups, and a step that moves all parameters or, on an error, none.
 
     A group with ``orthonormal=True`` (the default) holds matrices (..., m, r) with orthonormal columns, rows if m < r, float32,
-    float64 or complex. They move along Cayley curves and stay orthonormal to rounding, for any number of steps: each step ends
-    with one Newton–Schulz step towards the polar factor. A group with ``orthonormal=False`` holds ordinary parameters, which
-    move as torch's optimiser of the same name moves them.
+    float64 or complex. They move along Cayley curves and stay orthonormal to rounding, for any number of steps: each step
+    takes away the defect that rounding left before, a long one by a Newton–Schulz step towards the polar factor. With
+    ``flatten=True`` a parameter is one matrix, with its first dimension for rows: a convolution's weight (out, in, kh, kw) is
+    the matrix (out, in·kh·kw), as ``torch.nn.init.orthogonal_`` makes it.
+
+    float16 and bfloat16 parameters are rounded copies of orthonormal matrices in float32, which the state holds as ``master``;
+    all else of their state is in float32 too. A parameter that something else wrote to starts anew from its polar factor.
+
+    A group with ``orthonormal=False`` holds ordinary parameters, which move as torch's optimiser of the same name moves them.
     """
+
+    def __setstate__(self, state: State) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("flatten", False)
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; the options it leaves out are the defaults.
@@ -45,12 +65,33 @@ class CayleyOptimizer(Optimizer):
             for index, entry in enumerate(given):
                 name, parameter = entry if isinstance(entry, tuple) else (f"parameter {index}", entry)
                 if isinstance(parameter, Tensor):  # torch refuses anything else
+                    flat = group["flatten"] and parameter.layout == torch.strided and parameter.ndim > 2
                     try:
-                        require_orthonormal(name, parameter)
+                        require_orthonormal(name, parameter.flatten(1) if flat else parameter, half=self._takes_half)
                     except (TypeError, ValueError) as error:
                         hint = "ordinary parameters belong in a group with orthonormal=False"
+                        if parameter.ndim > 2 and not flat:
+                            hint += (
+                                ", and convolutions, of which (out, in·kh·kw) is the matrix, in one with flatten=True"
+                            )
                         raise type(error)(f"{error}; {hint}") from None
         super().add_param_group(group)
+
+    @property
+    def _takes_half(self) -> bool:
+        """Whether orthonormal parameters may be of half precision."""
+        return True
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """As torch's; what torch rounds, the float32 state of half-precision parameters, stays as it was saved."""
+        super().load_state_dict(state_dict)
+        saved = (number for group in state_dict["param_groups"] for number in group["params"])
+        own = (parameter for group in self.param_groups for parameter in group["params"])
+        for number, parameter in zip(saved, own, strict=True):
+            if parameter.dtype in HALF and "master" in state_dict["state"].get(number, ()):
+                for key, value in state_dict["state"][number].items():
+                    if isinstance(value, Tensor):
+                        self.state[parameter][key] = value.to(parameter.device, copy=True)
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
@@ -66,6 +107,7 @@ class CayleyOptimizer(Optimizer):
             FloatingPointError: an orthonormal parameter has a non-finite gradient, or one so long for its lr that the step would
                 be many turns; no parameter has moved, the ordinary ones neither.
             RuntimeError: a sparse gradient.
+            ValueError: a half-precision parameter that something else wrote to is not orthonormal.
         """
         loss = None
         if closure is not None:
@@ -73,49 +115,82 @@ class CayleyOptimizer(Optimizer):
                 loss = closure()
         moves: list[tuple[Tensor, Tensor, State]] = []
         for number, group in enumerate(self.param_groups):
-            for index, parameter in enumerate(group["params"]):
-                if parameter.grad is None:
-                    continue
-                gradient = descent_gradient(parameter, group)
-                state = self.state[parameter]
-                if group["orthonormal"]:
-                    where = f"parameter {index} of group {number}"
-                    moves.append((parameter, *self._moved(parameter, gradient, group, state, where)))
-                else:
-                    moves.append((parameter, *self._ordinary(parameter, gradient, group, state)))
+            moving = [(index, p) for index, p in enumerate(group["params"]) if p.grad is not None]
+            if group["orthonormal"]:
+                for members in self._alike(moving):
+                    moves += self._moved(members, group, number)
+            else:
+                for _, p in moving:
+                    moves.append((p, *self._ordinary(p, descent_gradient(p, group), group, self.state[p])))
         for parameter, value, state in moves:
             parameter.copy_(value)
-            self.state[parameter].update(state)
+            if state:
+                self.state[parameter].update(state)
         return loss
 
-    def _moved(
-        self, parameter: Tensor, gradient: Tensor, group: Group, state: State, where: str
-    ) -> tuple[Tensor, State]:
-        adjoint = parameter.shape[-2] < parameter.shape[-1]
-        U = tall(parameter)
-        A, N, new_state = self._direction(U, gradient.mH if adjoint else gradient, group, state)
-        lr = float(group["lr"])
-        length = lr * math.sqrt(2.0 * slope(A, N))
-        if not math.isfinite(length):
-            raise FloatingPointError(
-                f"the gradient of {where} is not finite; nothing has moved: clip it, skip this batch, or lower lr"
-            )
-        if length > reach(U.dtype, group["inverse"]):
-            raise FloatingPointError(
-                f"lr‖P‖_F of {where} is {length:.3g}, many turns; nothing has moved: lower lr = {lr:g}"
-            )
-        value = polar_correction(STEPS[group["inverse"]](U, A, N, lr))
-        return value.mH if adjoint else value, new_state
+    def _alike(self, moving: list[Member]) -> list[list[Member]]:
+        """The parameters in lists of those that move in one batch."""
+        if len(moving) == 1:
+            return [moving]
+        lists: dict[Any, list[Member]] = {}
+        for index, p in moving:
+            state = self.state[p]
+            alike = (p.shape, p.dtype, p.device, len(state), state.get("step")) if p.numel() <= BATCHED else index
+            lists.setdefault(alike, []).append((index, p))
+        return list(lists.values())
+
+    def _moved(self, members: list[Member], group: Group, number: int) -> list[tuple[Tensor, Tensor, State]]:
+        """Each parameter with its new value, and what changes in its state."""
+        flatten, lr = group["flatten"], float(group["lr"])
+        gradients = [tall_matrix(descent_gradient(p, group), flatten) for _, p in members]
+        states = [self.state[p] for _, p in members]
+        half = members[0][1].dtype in HALF
+        if half:
+            gradients = [G.float() for G in gradients]
+            starts = [self._master(p, flatten, f"parameter {index} of group {number}") for index, p in members]
+        else:
+            starts = [tall_matrix(p, flatten) for _, p in members]
+        # the master copy is in U
+        state = {key: _stack([s[key] for s in states]) for key in states[0] if key != "master"}
+        U = _stack(starts)
+        D, A, N, new_state = self._direction(U, _stack(gradients), group, state)
+        sizes = [lr * norm for norm in _norms(D, len(members))]
+        correct = not (group["inverse"] == "reduced" and all(size <= SHORT for size in sizes))
+        if correct:
+            norms = zip(_norms(A, len(members)), _norms(N, len(members)), strict=True)
+            lengths = [lr * math.sqrt(a * a + 2.0 * n * n) for a, n in norms]
+            _require_reach(lengths, U.dtype, members, group, number)
+            correct = not (group["inverse"] == "reduced" and all(map(corrects_itself, lengths, sizes)))
+        value = move(group["inverse"], U, A, N, lr, correct=correct)
+        if half:
+            new_state["master"] = value
+        if len(members) == 1:
+            parameter = members[0][1]
+            return [(parameter, placed(value, parameter, flatten), new_state)]
+        return [
+            (p, placed(value[k], p, flatten), {key: _unstacked(entry, k) for key, entry in new_state.items()})
+            for k, (_, p) in enumerate(members)
+        ]
+
+    def _master(self, parameter: Tensor, flatten: bool, name: str) -> Tensor:
+        """The tall matrix in float32 of which a half-precision parameter is the rounded copy."""
+        matrix, master = tall_matrix(parameter, flatten), self.state[parameter].get("master")
+        if master is None or not torch.equal(master.to(parameter.dtype), matrix):
+            require_orthonormal(name, matrix, half=True)
+            master = polar(matrix.float()).U
+        return master
 
     def _check(self, group: Group) -> None:
         _in_range("lr", group["lr"], lambda lr: 0.0 < lr < math.inf, "above 0 and finite")
         _in_range("weight_decay", group["weight_decay"], lambda decay: 0.0 <= decay < math.inf, "at least 0 and finite")
         if group["inverse"] not in STEPS:
             raise ValueError(f"inverse is {group['inverse']!r}; it must be one of {', '.join(STEPS)}")
+        if not isinstance(group["flatten"], bool):
+            raise TypeError(f"flatten is {group['flatten']!r}; it must be True or False")
 
     @abstractmethod
-    def _direction(self, U: Tensor, G: Tensor, group: Group, state: State) -> tuple[Tensor, Tensor, State]:
-        """Components of the direction against which U moves at the rate lr, and what changes in the state."""
+    def _direction(self, U: Tensor, G: Tensor, group: Group, state: State) -> tuple[Tensor, Tensor, Tensor, State]:
+        """The direction D against which U moves at the rate lr, its components A and N, and what changes in the state."""
 
     @abstractmethod
     def _ordinary(self, parameter: Tensor, gradient: Tensor, group: Group, state: State) -> tuple[Tensor, State]:
@@ -133,6 +208,7 @@ class CayleySGD(CayleyOptimizer):
         lr: step length t; with a line search the first trial.
         momentum, dampening, weight_decay, nesterov, maximize: as in ``torch.optim.SGD``. Weight decay acts on ordinary parameters
             only: on orthonormal ones the penalty is constant.
+        flatten: dimensions after the first are the columns of one matrix: for the weights of convolutions.
         inverse: "reduced" (one r×r solve), "woodbury" (2r×2r), "exact" (m×m), or "chebyshev" (products alone).
         line_search: "nonmonotone" chooses one length t for all parameters by Barzilai–Borwein steps and a nonmonotone Armijo
             search (Wen and Yin, 2013): parameters move by t·lr of their group. ``step`` then needs a closure, which it calls at
@@ -140,7 +216,7 @@ class CayleySGD(CayleyOptimizer):
             parameters are back at the last accepted point; trials with a non-finite loss or gradient are rejected.
 
     Raises:
-        TypeError: an integer or half-precision parameter.
+        TypeError: an integer parameter, or with a line search one of half precision.
         ValueError: an option out of range, or a parameter that is not orthonormal.
     """
 
@@ -154,6 +230,7 @@ class CayleySGD(CayleyOptimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        flatten: bool = False,
         inverse: str = "reduced",
         line_search: str | None = None,
     ) -> None:
@@ -171,6 +248,7 @@ class CayleySGD(CayleyOptimizer):
                 "weight_decay": weight_decay,
                 "nesterov": nesterov,
                 "maximize": maximize,
+                "flatten": flatten,
                 "inverse": inverse,
                 "orthonormal": True,
             },
@@ -180,7 +258,10 @@ class CayleySGD(CayleyOptimizer):
         # torch copies and pickles the groups and the state alone
         return {**super().__getstate__(), "line_search": self.line_search, "step_length": self.step_length}
 
-    @torch.no_grad()
+    @property
+    def _takes_half(self) -> bool:
+        return self.line_search is None
+
     def step(self, closure: Closure | None = None) -> Any:
         """One step; see ``CayleyOptimizer.step``. With a line search, the loss at the start of the step is returned.
 
@@ -196,7 +277,8 @@ class CayleySGD(CayleyOptimizer):
             )
         with torch.enable_grad():
             loss = closure()
-        self.step_length = SearchedStep(self.param_groups, self.state, closure).run(loss)
+        with torch.no_grad():
+            self.step_length = SearchedStep(self.param_groups, self.state, closure).run(loss)
         return loss
 
     def _check(self, group: Group) -> None:
@@ -210,16 +292,17 @@ class CayleySGD(CayleyOptimizer):
                 "line_search compares losses, which momentum and weight_decay do not descend: set both to 0"
             )
 
-    def _direction(self, U: Tensor, G: Tensor, group: Group, state: State) -> tuple[Tensor, Tensor, State]:
+    def _direction(self, U: Tensor, G: Tensor, group: Group, state: State) -> tuple[Tensor, Tensor, Tensor, State]:
         if group["momentum"] == 0.0:
-            return *components(U, G), {}
+            return G, *components(U, G), {}
         # the buffer of a wide parameter is kept tall, as U is
-        buffer = _averaged(G, group, state)
-        A, N = components(U, buffer)
+        D = _averaged(G, group, state)
+        A, N = components(U, D)
         buffer = tangent(U, A, N)
         if group["nesterov"]:
-            A, N = components(U, G + group["momentum"] * buffer)
-        return A, N, {"momentum_buffer": buffer}
+            D = G + group["momentum"] * buffer
+            A, N = components(U, D)
+        return D, A, N, {"momentum_buffer": buffer}
 
     def _ordinary(self, parameter: Tensor, gradient: Tensor, group: Group, state: State) -> tuple[Tensor, State]:
         if group["weight_decay"] != 0.0:
@@ -243,10 +326,10 @@ class CayleyAdam(CayleyOptimizer):
         params: parameters or groups; a group may set any option below and ``orthonormal=False`` (see ``CayleyOptimizer``).
         lr, betas, eps, weight_decay, maximize: as in ``torch.optim.Adam``. Weight decay acts on ordinary parameters only: on
             orthonormal ones the penalty is constant.
-        inverse: as in ``CayleySGD``.
+        flatten, inverse: as in ``CayleySGD``.
 
     Raises:
-        TypeError: an integer or half-precision parameter.
+        TypeError: an integer parameter.
         ValueError: an option out of range, or a parameter that is not orthonormal.
     """
 
@@ -259,6 +342,7 @@ class CayleyAdam(CayleyOptimizer):
         weight_decay: float = 0.0,
         *,
         maximize: bool = False,
+        flatten: bool = False,
         inverse: str = "reduced",
     ) -> None:
         super().__init__(
@@ -269,6 +353,7 @@ class CayleyAdam(CayleyOptimizer):
                 "eps": eps,
                 "weight_decay": weight_decay,
                 "maximize": maximize,
+                "flatten": flatten,
                 "inverse": inverse,
                 "orthonormal": True,
             },
@@ -282,7 +367,7 @@ class CayleyAdam(CayleyOptimizer):
             _in_range(f"betas[{index}]", beta, lambda value: 0.0 <= value < 1.0, "at least 0 and below 1")
         _in_range("eps", group["eps"], lambda eps: 0.0 < eps < math.inf, "above 0 and finite")
 
-    def _direction(self, U: Tensor, G: Tensor, group: Group, state: State) -> tuple[Tensor, Tensor, State]:
+    def _direction(self, U: Tensor, G: Tensor, group: Group, state: State) -> tuple[Tensor, Tensor, Tensor, State]:
         beta1, beta2 = group["betas"]
         count = int(state.get("step", 0)) + 1
         A, N = components(U, G)
@@ -295,7 +380,8 @@ class CayleyAdam(CayleyOptimizer):
             mean = mean + beta1 * state["exp_avg"]
         A, N = components(U, mean)
         scale = (second / (1.0 - beta2**count)).sqrt().add(group["eps"]).mul(1.0 - beta1**count).reciprocal()
-        return scale * A, scale * N, {"step": count, "exp_avg": tangent(U, A, N), "exp_avg_sq": second}
+        new_state = {"step": count, "exp_avg": tangent(U, A, N), "exp_avg_sq": second}
+        return scale * mean, scale * A, scale * N, new_state
 
     def _ordinary(self, parameter: Tensor, gradient: Tensor, group: Group, state: State) -> tuple[Tensor, State]:
         if group["weight_decay"] != 0.0:
@@ -321,6 +407,37 @@ def _averaged(gradient: Tensor, group: Group, state: State) -> Tensor:
     if "momentum_buffer" not in state:
         return gradient.clone()
     return group["momentum"] * state["momentum_buffer"] + (1.0 - group["dampening"]) * gradient
+
+
+def _stack(entries: list[Any]) -> Any:
+    """Tensors of one shape as a batch, one alone as it is; of numbers, which are equal, the first."""
+    return torch.stack(entries) if len(entries) > 1 and isinstance(entries[0], Tensor) else entries[0]
+
+
+def _unstacked(entry: Any, index: int) -> Any:
+    # a copy: a view would keep the whole batch in memory and in checkpoints
+    return entry[index].clone() if isinstance(entry, Tensor) else entry
+
+
+def _norms(batch: Tensor, count: int) -> list[float]:
+    """Frobenius norms of ``count`` tensors in a batch, or of the one."""
+    if count == 1:
+        return [torch.linalg.vector_norm(batch).item()]
+    return torch.linalg.vector_norm(batch.flatten(1), dim=1).tolist()
+
+
+def _require_reach(lengths: list[float], dtype: torch.dtype, members: list[Member], group: Group, number: int) -> None:
+    longest = reach(dtype, group["inverse"])
+    for length, (index, _) in zip(lengths, members, strict=True):
+        where = f"parameter {index} of group {number}"
+        if not math.isfinite(length):
+            raise FloatingPointError(
+                f"the gradient of {where} is not finite; nothing has moved: clip it, skip this batch, or lower lr"
+            )
+        if length > longest:
+            raise FloatingPointError(
+                f"lr‖P‖_F of {where} is {length:.3g}, many turns; nothing has moved: lower lr = {float(group['lr']):g}"
+            )
 
 
 def _entries(matrix: Tensor) -> Tensor:

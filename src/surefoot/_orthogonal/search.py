@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .cayley_steps import STEPS, components, inner, polar_correction, reach, slope, squared_norm, tall, velocity
+from .cayley_steps import components, inner, move, reach, slope, squared_norm, velocity
+from .matrices import placed, tall_matrix
 from .nonmonotone import SHORTEN, TRIALS, NonmonotoneSearch
 
 
@@ -49,8 +50,8 @@ class _Curve:
         gradient = descent_gradient(parameter, group)
         if not group["orthonormal"]:
             return cls(parameter, group, parameter.clone(), gradient, gradient.new_empty(0), gradient)
-        start = tall(parameter.clone())
-        A, N = components(start, gradient if start.shape == parameter.shape else gradient.mH)
+        start = tall_matrix(parameter.clone(), group["flatten"])
+        A, N = components(start, tall_matrix(gradient, group["flatten"]))
         return cls(parameter, group, start, velocity(start, A, N), A, N)
 
     @property
@@ -76,13 +77,12 @@ class _Curve:
         if length == 0.0:
             self._put(self.start)
         elif self.group["orthonormal"]:
-            step = STEPS[self.group["inverse"]]
-            self._put(polar_correction(step(self.start, self.A, self.N, length * self.lr)))
+            self._put(move(self.group["inverse"], self.start, self.A, self.N, length * self.lr))
         else:
             self._put(self.start - (length * self.lr) * self.N)
 
     def _put(self, value: Tensor) -> None:
-        self.parameter.copy_(value if value.shape == self.parameter.shape else value.mH)
+        self.parameter.copy_(placed(value, self.parameter, self.group["orthonormal"] and self.group["flatten"]))
 
 
 class SearchedStep:

@@ -12,7 +12,17 @@ import torch
 from torch import Tensor
 
 from .._core.validate import kind_of
-from .cayley_steps import components, inner, polar_correction, reach, reduced_step, squared_norm, tall, velocity
+from .cayley_steps import (
+    components,
+    corrects_itself,
+    inner,
+    move,
+    polar_correction,
+    reach,
+    squared_norm,
+    tall,
+    velocity,
+)
 from .feasible import require_orthonormal
 from .nonmonotone import SHORTEN, TRIALS, NonmonotoneSearch
 
@@ -164,7 +174,8 @@ def minimize_stiefel(
         length = min(length, longest / math.sqrt(2.0 * point.slope))
         finite = False
         for _ in range(TRIALS):
-            trial = _evaluate(f, polar_correction(reduced_step(point.U, point.A, point.N, length)), adjoint)
+            short = corrects_itself(length * math.sqrt(2.0 * point.slope), length * point.scale)
+            trial = _evaluate(f, move("reduced", point.U, point.A, point.N, length, correct=not short), adjoint)
             evaluations += 1
             finite |= trial.finite
             if trial.finite and search.accepts(trial.value, length, point.slope):
