@@ -119,11 +119,13 @@ def _inverse_norm(solved: Tensor, n: int) -> Tensor:
 
 
 def _largest(A: Tensor) -> Tensor:
-    """Near the largest singular value: two steps of the power method from the probes."""
-    V = A @ probes(A.shape[-1], A.dtype, A.device)
-    V = adjoint(A) @ V
-    size = torch.linalg.vector_norm(V, dim=-2, keepdim=True)
-    return torch.linalg.vector_norm(A @ (V / torch.where(size > 0, size, 1.0)), dim=-2).amax(-1)
+    """Near the largest singular value: two steps of the power method, from one vector, since three cost ten times as much."""
+    V, H = A @ probes(A.shape[-1], A.dtype, A.device)[:, :1], adjoint(A)
+    for _ in range(2):
+        V = H @ V
+        size = torch.linalg.vector_norm(V, dim=-2, keepdim=True)
+        V = A @ (V / torch.where(size > 0, size, 1.0))
+    return _norm(V)
 
 
 def _with_probes(B: Tensor, n: int) -> Tensor:
