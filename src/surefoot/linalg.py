@@ -19,7 +19,7 @@ from ._linalg.matrix_function import (
     sqrtm,
     sqrtm_ex,
 )
-from ._linalg.odd_polynomials import Steps
+from ._linalg.odd_polynomials import PolarSteps
 from ._linalg.orthogonalize import orthogonalize, orthogonalize_ex, orthogonalize_steps
 from ._linalg.pinv import pinv, pinv_ex
 from ._linalg.polar import Polar, polar, polar_ex
@@ -48,8 +48,8 @@ __all__ = [
     "LstSq",
     "Method",
     "Polar",
+    "PolarSteps",
     "Status",
-    "Steps",
     "cayley",
     "cayley_ex",
     "cholesky",

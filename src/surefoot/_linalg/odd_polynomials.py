@@ -39,7 +39,7 @@ Coefficients = tuple[float, ...]
 Interval = tuple[float, float]
 
 
-class Steps(NamedTuple):
+class PolarSteps(NamedTuple):
     """Odd polynomials, applied one after the other to the singular values of a matrix.
 
     ``coefficients[k]`` are those of x, x³, x⁵, … in step k+1; ``intervals[k]`` contains every singular value before it
@@ -67,7 +67,7 @@ class Steps(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def compose(lower: float, eps: float, degree: int, steps: int | None) -> Steps:
+def compose(lower: float, eps: float, degree: int, steps: int | None) -> PolarSteps:
     """The steps for singular values in [lower, 1] in arithmetic of precision ``eps``: as many as asked for, or as many as bring
     the error under 4ε."""
     interval: Interval = (lower, 1.0)
@@ -84,7 +84,7 @@ def compose(lower: float, eps: float, degree: int, steps: int | None) -> Steps:
         intervals.append(interval)
         if steps is None and max(1.0 - interval[0], interval[1] - 1.0) <= 4.0 * eps:
             break
-    return Steps(tuple(coefficients), tuple(intervals))
+    return PolarSteps(tuple(coefficients), tuple(intervals))
 
 
 def nearest_to_one(terms: int, lower: float, upper: float) -> Coefficients:

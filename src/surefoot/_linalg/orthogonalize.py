@@ -21,7 +21,7 @@ from torch import Tensor
 from . import norms, odd_polynomials
 from .arguments import COMPUTED, HALF, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
-from .odd_polynomials import Coefficients, Steps
+from .odd_polynomials import Coefficients, PolarSteps
 from .operator import constant, own_precision
 from .spectral import adjoint
 
@@ -77,7 +77,7 @@ def orthogonalize_ex(
 
 def orthogonalize_steps(
     lower: float = 1e-3, dtype: torch.dtype = torch.bfloat16, *, steps: int | None = None, degree: int = 5
-) -> Steps:
+) -> PolarSteps:
     """The polynomials for singular values in [lower, 1], for one's own kernels, and the interval that each of them leaves.
 
     Every interval is widened by 2ε of the dtype before a step; the ends are proved in rational arithmetic, for exact products.
@@ -114,7 +114,7 @@ def _check(lower: float, steps: int | None, degree: int) -> None:
 
 
 @own_precision
-def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> tuple[Tensor, Steps]:
+def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> tuple[Tensor, PolarSteps]:
     matrix_argument(A)
     _check(lower, steps, degree)
     m, n = A.shape[-2:]
@@ -137,7 +137,7 @@ def _binary_order(k: int) -> int:
 
 
 @constant
-def _plan(lower: float, order: int, eps: float, degree: int, steps: int | None) -> Steps:
+def _plan(lower: float, order: int, eps: float, degree: int, steps: int | None) -> PolarSteps:
     """For singular values from lower·‖A‖ on, k ≤ 2^order: ‖G²‖_F^¼ is up to k^⅛ above the norm."""
     return odd_polynomials.compose(lower * 2.0 ** (-order / 8), eps, degree, steps)
 
@@ -225,7 +225,7 @@ def _polynomial(row: Coefficients, G: Tensor, square: Tensor | None = None) -> T
     return total if factor == 1.0 else factor * total
 
 
-def _info(A: Tensor, U: Tensor, plan: Steps) -> Info:
+def _info(A: Tensor, U: Tensor, plan: PolarSteps) -> Info:
     m, n = A.shape[-2:]
     k = min(m, n)
     V = U.to(torch.complex128 if U.is_complex() else torch.float64)
