@@ -128,7 +128,7 @@ def test_every_singular_value_of_the_interval_becomes_one(m: int, n: int, degree
     assert info.ok and int(info.rank) == 12 and float((U - true).abs().max()) <= 1e-12
     # few steps: within the proved error for the spread that the scale can add
     few = orthogonalize(A, lower=1e-3, steps=4, degree=degree)
-    bound = orthogonalize_steps(1e-3 / 16**0.125, F64, steps=4, degree=degree).error
+    bound = orthogonalize_steps(2.0**-10 / 16**0.125, F64, steps=4, degree=degree).error
     assert 1e-4 < float((torch.linalg.svdvals(few) - 1).abs().max()) <= bound + 1e-12
 
 
@@ -161,7 +161,7 @@ def test_products_of_half_precision(
     A = A.to(dtype)
     U, info = orthogonalize_ex(A, lower=5e-3)
     assert info.ok and U.dtype is dtype
-    stated = orthogonalize_steps(5e-3 / 32**0.125, dtype).error
+    stated = orthogonalize_steps(2.0**-7.75 / 32**0.125, dtype).error
     assert float((torch.linalg.svdvals(U.double()) - 1).abs().max()) <= stated + 4 * torch.finfo(dtype).eps
     # rounding mixes large singular values into small ones: the factor itself is as far as the least of them allows
     assert float((U.double() - polar(A.double()).U).norm() / min(shape) ** 0.5) <= 16 * torch.finfo(dtype).eps
@@ -219,15 +219,13 @@ def test_derivatives_and_transforms() -> None:
     assert torch.allclose(torch.vmap(few, in_dims=2, out_dims=2)(A.movedim(0, 2)), few(A).movedim(0, 2), atol=1e-14)
 
 
-@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-def test_compiled_also_for_sizes_that_are_not_known(dynamic: bool) -> None:
-    compiled = torch.compile(
-        lambda A: orthogonalize_ex(A, lower=1e-2), fullgraph=True, dynamic=dynamic, backend="aot_eager"
-    )
-    for A in (draw(2, 4, 6).float(), *([draw(5, 9, 7).float()] if dynamic else [])):
-        (got, info), (true, _) = compiled(A), orthogonalize_ex(A, lower=1e-2)
-        assert torch.allclose(got, true, atol=1e-5) and bool((info.status == Status.OK).all())
+def test_compiled_in_single_precision() -> None:
+    """Bounds of its rounding look at settings of torch, which a graph cannot."""
+    A = draw(2, 4, 6).float()
+    compiled = torch.compile(lambda A: orthogonalize_ex(A), fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(A)[0], orthogonalize(A), atol=1e-5)
 
 
 @pytest.mark.parametrize(

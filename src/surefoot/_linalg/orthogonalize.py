@@ -41,7 +41,7 @@ def orthogonalize(A: Tensor, *, lower: float = 1e-3, steps: int | None = None, d
 
     Args:
         A: (..., m, n). Half precision is multiplied as it is where there are fast products for it, otherwise in float32.
-        lower: least singular value that is to become 1, relative to ‖A‖: in (0, 1).
+        lower: least singular value that is to become 1, relative to ‖A‖: in (0, 1); it is rounded down to a power of 2^⅛.
         steps: how many polynomials; as many as the precision of A can use if None.
         degree: 3, 5 or 7; (degree + 1)/2 products a step.
 
@@ -119,7 +119,9 @@ def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> t
     _check(lower, steps, degree)
     m, n = A.shape[-2:]
     dtype = product_dtype(A.device.type, A.dtype)
-    plan = _plan(float(lower), _binary_order(min(m, n)), torch.finfo(A.dtype).eps, degree, steps)
+    # ‖G²‖_F^¼ is up to k^⅛ above the norm
+    eighths = _logarithm(1.0 / lower, 2.0**0.125) + _logarithm(min(m, n), 2.0)
+    plan = _plan(eighths, torch.finfo(A.dtype).eps, degree, steps)
     if A.numel() == 0:
         return A.clone(), plan
     X = A.reshape(-1, m, n)
@@ -128,18 +130,18 @@ def _orthogonalize(A: Tensor, lower: float, steps: int | None, degree: int) -> t
     return X.reshape(A.shape).to(A.dtype), plan
 
 
-def _binary_order(k: int) -> int:
-    """The least r with k ≤ 2^r, by comparisons: for ``torch.compile`` they are guards, and r is a constant though k is not."""
-    order = 0
-    while 2**order < k:
-        order += 1
-    return order
+def _logarithm(x: float, base: float) -> int:
+    """The least r ≥ 0 with x ≤ base^r, by comparisons: ``torch.compile`` takes them for guards, and r for a constant."""
+    r = 0
+    while base**r < x:
+        r += 1
+    return r
 
 
 @constant
-def _plan(lower: float, order: int, eps: float, degree: int, steps: int | None) -> PolarSteps:
-    """For singular values from lower·‖A‖ on, k ≤ 2^order: ‖G²‖_F^¼ is up to k^⅛ above the norm."""
-    return odd_polynomials.compose(lower * 2.0 ** (-order / 8), eps, degree, steps)
+def _plan(eighths: int, eps: float, degree: int, steps: int | None) -> PolarSteps:
+    """For singular values from 2^(−eighths/8) on."""
+    return odd_polynomials.compose(2.0 ** (-eighths / 8), eps, degree, steps)
 
 
 @constant
