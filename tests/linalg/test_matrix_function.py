@@ -105,8 +105,8 @@ POINTS = {
     ("name", "point", "dtype"),
     [
         *(("sqrtm", point, torch.float64) for point in POINTS),
-        *(("fermi", point, torch.complex128) for point in POINTS),
-        *((name, "two and one", torch.float64) for name in ("inv_sqrt", "logm", "expm", "arctangent")),
+        *(("arctangent", point, torch.complex128) for point in ("identity", "two and one")),
+        *((name, "two and one", torch.float64) for name in ("inv_sqrt", "logm", "expm", "fermi")),
     ],
 )
 def test_two_derivatives_in_both_modes(name: str, point: str, dtype: torch.dtype) -> None:
@@ -227,13 +227,13 @@ def test_tensors_that_f_depends_on_and_orders_that_do_not_exist() -> None:
 
 
 def test_second_derivatives_do_not_depend_on_how_the_table_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    A = with_eigenvalues([3.0, 2.0, 2.0, 1.0, 0.5], torch.float64).expand(2, 5, 5)
+    A = with_eigenvalues([3.0, 2.0, 2.0], torch.float64)
 
     def hessian() -> Tensor:
-        return torch.autograd.functional.hessian(lambda A: sl.logm(A).sin().sum(), A.contiguous())  # type: ignore[return-value]
+        return torch.func.hessian(lambda A: sl.logm(A).sin().sum())(A)
 
     whole = hessian()
-    monkeypatch.setattr("surefoot._linalg.spectral_operator._BLOCK", 100)
+    monkeypatch.setattr("surefoot._linalg.spectral_operator._BLOCK", 20)
     assert torch.equal(hessian(), whole)
 
 
