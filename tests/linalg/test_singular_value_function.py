@@ -72,6 +72,12 @@ def test_value_and_its_bound(name: str) -> None:
             assert error <= info.error_bound < 1e-10 * size
 
 
+def test_bound_of_what_underflows() -> None:
+    A = torch.tensor([[1e-15]], dtype=torch.float32)
+    value, info = sl.singular_power_ex(A, 3)
+    assert abs(value.double() - A.double() ** 3) <= info.error_bound < 1e-37
+
+
 @pytest.mark.parametrize(
     ("name", "values", "m", "n", "dtype"),
     [

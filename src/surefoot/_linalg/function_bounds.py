@@ -4,7 +4,7 @@ Let F = Q·diag(f(x))·Qᴴ be computed for Hermitian A, δ ≥ ‖A − Q·diag
 factor W of Q is at most η from it, so Â = W·diag(x)·Wᴴ is within Δ = δ + 3η·max|x| of A (for η ≤ 1). By Weyl, the
 eigenvalues of both lie in [min x − Δ, max x + Δ]; with L ≥ |f′| there, ‖f(A) − f(Â)‖_F ≤ LΔ: in the two eigenbases the
 difference has the entries f[x_i, y_j]·(A − Â)_ij. What is left is ‖F − Q·diag(f(x))·Qᴴ‖_F, measured, 3η·max|f(x)|, and
-four units of rounding of each f(x).
+four units of rounding of each f(x), or what it loses by underflow.
 
 For F = U·diag(f(s))·Vᴴ the same holds of the dilations [[0, A], [Aᴴ, 0]] and [[0, F], [Fᴴ, 0]], whose norms are √2 times
 those of A and F; L then bounds |f[x, y]| for x and y in ±[min s − Δ, max s + Δ] and, where A is not square, 0.
@@ -30,7 +30,7 @@ def function_bounds(
     ``left``, ``x``, ``right`` as in ``spectral_operator``, ``values`` = f(x), F as it is returned.
     """
     wide = torch.complex128 if F.is_complex() else torch.float64
-    units = 4 * torch.finfo(x.dtype).eps
+    units, tiny = 4 * torch.finfo(x.dtype).eps, torch.finfo(x.dtype).tiny
     A, left, F, x, values = A.to(wide), left.to(wide), F.to(wide), x.double(), values.double()
     right = left.mH if right is None else right.to(wide)
     n = x.shape[-1]
@@ -46,6 +46,7 @@ def function_bounds(
         # twice, so that rounding of the ends does not matter
         f.steepest(low - 2 * change, high + 2 * change) * change
         + norms.defect(F, left * values.unsqueeze(-2), right)
-        + (rounding + 3 * eta + units * math.sqrt(n) * (1 + eta)) * greatest
+        + (rounding + 3 * eta) * greatest
+        + math.sqrt(n) * (1 + eta) * (units * greatest + tiny)
     )
     return residual, change, torch.where((eta <= 1) & bound.isfinite(), bound, torch.inf)
