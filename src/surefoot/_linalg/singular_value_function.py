@@ -32,8 +32,7 @@ from .operator import (
 )
 from .spectral import adjoint, describe, extremes, rank_tolerance, refuse_non_finite
 from .spectral_operator import spectral_operator
-from .svd import _factors as factors
-from .svd import svd, svd_ex
+from .svd import factors, svd, svd_ex
 
 
 def singular_value_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:

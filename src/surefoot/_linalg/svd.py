@@ -68,7 +68,7 @@ def svd(
         torch.linalg.LinAlgError: an entry is infinite or NaN (``svd_ex`` does not raise); in the derivative, which
             names the pair, where ties leave it undetermined.
     """
-    value, _ = _factors(A, full_matrices, ties, method, refuse=True)
+    value, _ = factors(A, full_matrices, ties, method, refuse=True)
     return value
 
 
@@ -88,12 +88,13 @@ def svd_ex(
     Raises:
         TypeError, ValueError: as ``svd``.
     """
-    value, gram = _factors(A, full_matrices, ties, method, refuse=False)
+    value, gram = factors(A, full_matrices, ties, method, refuse=False)
     return value, _info(A.detach(), SVD(*(factor.detach() for factor in value)), gram)
 
 
 @own_precision
-def _factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: bool) -> tuple[SVD, Tensor]:
+def factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: bool) -> tuple[SVD, Tensor]:
+    """The factors of A, and where the Gram matrix was used; ``refuse``: an error for non-finite entries, not NaN."""
     check_ties(ties)
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}")
