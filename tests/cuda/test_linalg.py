@@ -32,10 +32,17 @@ def rank_two(A: Tensor) -> Tensor:
     return (U[..., :2] * S[..., None, :2]) @ Vh[..., :2, :]
 
 
+def principal(A: Tensor) -> Tensor:
+    """The projector on two principal components; with ties outside at rank 2."""
+    Q = sf.linalg.eigh(A @ A.mH).eigenvectors[..., -2:]
+    return Q @ Q.mH
+
+
 FUNCTIONS: dict[str, Function] = {
     "pinv": sf.linalg.pinv,
     "iteration": lambda A: sf.linalg.pinv(A, method="iteration"),
     "svd": rank_two,
+    "eigh": principal,
     "polar": lambda A: sf.linalg.polar(A).U,
     "orthogonalize": lambda A: sf.linalg.orthogonalize(A, lower=0.1),
 }

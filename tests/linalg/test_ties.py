@@ -105,10 +105,11 @@ def gradient(loss: Callable[..., Tensor], A: Tensor, hermitian: bool, ties: Ties
 
 @pytest.mark.parametrize("hermitian", [False, True])
 @pytest.mark.parametrize("dtype", DOUBLE)
-def test_sums_of_terms_are_right_or_an_error(dtype: torch.dtype, hermitian: bool) -> None:
-    """Hundreds of random sums of one to three terms of random functions: the default is never wrong."""
+@pytest.mark.parametrize("count", [45, pytest.param(2000, marks=pytest.mark.slow)])
+def test_sums_of_terms_are_right_or_an_error(count: int, dtype: torch.dtype, hermitian: bool) -> None:
+    """Random sums of one to three terms of random functions: the default is never wrong."""
     right, refused = 0, 0
-    for seed in range(150):
+    for seed in range(count):
         problem = case(seed, 1 + seed // len(SPECTRA) % 3, dtype, hermitian)
         tied = len(set(SPECTRA[seed % len(SPECTRA)])) < len(SPECTRA[seed % len(SPECTRA)])
         try:
@@ -120,13 +121,13 @@ def test_sums_of_terms_are_right_or_an_error(dtype: torch.dtype, hermitian: bool
             torch.testing.assert_close(found, problem.exact, rtol=1e-9, atol=1e-9)
             right += 1
     # without ties always, and the polar factor alone with them
-    assert right >= 30 and refused >= 80
+    assert right >= count // 5 and refused >= count // 2
 
 
 @pytest.mark.parametrize("hermitian", [False, True])
 @pytest.mark.parametrize("dtype", DOUBLE)
 def test_one_function_is_right_or_an_error(dtype: torch.dtype, hermitian: bool) -> None:
-    for seed in range(40):
+    for seed in range(20):
         problem = case(seed, 1, dtype, hermitian)
         try:
             found = gradient(problem.loss, problem.A, hermitian, "one-function")
@@ -300,7 +301,7 @@ def test_kinks_are_errors() -> None:
     assert A.grad is not None and A.grad.isfinite().all()
 
 
-def test_the_pair_is_named_in_a_batch_under_transforms_and_compiled() -> None:
+def test_the_pair_is_named_in_a_batch_and_under_transforms() -> None:
     A = torch.stack((torch.randn(3, 3, dtype=torch.float64), torch.diag(torch.tensor([3.0, 2.0, 2.0]).double())))
     expected = pytest.raises(LinAlgError, match=r"singular values 1 and 2 of matrix \(1,\) are equal")
 
@@ -313,9 +314,6 @@ def test_the_pair_is_named_in_a_batch_under_transforms_and_compiled() -> None:
         torch.vmap(torch.func.grad(loss))(A)
     with expected:
         torch.func.grad(lambda A: torch.vmap(loss)(A).sum())(A)
-    torch._dynamo.reset()
-    with expected:
-        torch.compile(loss, fullgraph=True, backend="aot_eager")(A).backward()
 
 
 def test_unused_values_are_known_under_transforms_but_not_compiled() -> None:
