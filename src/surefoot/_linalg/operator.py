@@ -38,6 +38,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_RECORDERS = tuple(_TorchDispatchModeKey.__members__.values())
 
 
 def apply(eager: type[torch.autograd.Function], compiled: type[torch.autograd.Function], *args: Any) -> Any:
@@ -77,24 +78,19 @@ def may_branch(*tensors: Tensor) -> bool:
     ``FakeTensorMode``, not inside ``torch.func`` transforms; not of a tensor on meta, and of none whose class handles operators
     itself (``__torch_dispatch__``), for what it holds may be no tensor of values.
     """
-    # first, for Dynamo takes it for a constant and looks no further
-    return not (torch.compiler.is_compiling() or _recorded()) and all(_has_values(A) for A in tensors)
-
-
-def _recorded() -> bool:
-    if torch._C._are_functorch_transforms_active() or torch._C._is_tracing():
-        return True
+    # Dynamo takes the first for a constant and looks no further
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or torch._C._is_tracing():
+        return False
     if torch._C._dispatch_tls_is_dispatch_key_included(DispatchKey.PreDispatch):
-        return True
-    # the modes that record or have no values; of the others (counters of operations) values may be seen
-    return torch._C._len_torch_dispatch_stack() > 0 and any(
-        torch._C._get_dispatch_mode(key) is not None for key in _TorchDispatchModeKey.__members__.values()
-    )
-
-
-def _has_values(A: Tensor) -> bool:
-    plain = type(A).__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl  # pyright: ignore[reportAttributeAccessIssue]
-    return plain and not A.is_meta and not is_legacy_batchedtensor(A)
+        return False
+    # the modes that record, or have no values; under others (counters of operations) values may be seen
+    if torch._C._len_torch_dispatch_stack() and any(torch._C._get_dispatch_mode(key) for key in _RECORDERS):
+        return False
+    for A in tensors:
+        plain = type(A).__torch_dispatch__ is torch._C._disabled_torch_dispatch_impl  # pyright: ignore[reportAttributeAccessIssue]
+        if not plain or A.is_meta or is_legacy_batchedtensor(A):
+            return False
+    return True
 
 
 def constant(function: Callable[P, R]) -> Callable[P, R]:

@@ -41,12 +41,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .operator import own_precision
+from .operator import may_branch, own_precision
 from .spectral import rank_tolerance
 from .tied_pairs import (
     Limits,
     Spectrum,
-    asks,
     first_order,
     herm,
     kinks,
@@ -140,7 +139,7 @@ def _null_limits(s: Spectrum, gS: Tensor | None, sides: tuple[tuple[Tensor, Tens
 
     ``sides`` are (Q, g, QᴴgQ) for U and V.
     """
-    if s.apart > 0 or (asks(s.zero) and not bool(s.zero.any())):
+    if s.apart > 0 or (may_branch(s.zero) and not bool(s.zero.any())):
         return Limits(None, None, None)
     columns = largest_of_columns(*(g for _, g, _ in sides))
     noise = s.noise(columns.amax(-1, keepdim=True))

@@ -69,7 +69,6 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingModuleSource]
 from torch.autograd import forward_ad
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -97,11 +96,6 @@ def _blur(dtype: torch.dtype) -> float:
 def _rounding(largest: Tensor) -> Tensor:
     """The usual rounding error of X_ij for gradients of vectors whose largest entry is ``largest``."""
     return 4 * torch.finfo(largest.dtype).eps * largest
-
-
-def asks(x: Tensor) -> bool:
-    """Whether Python may look at the values of x, so that work is done only where there are ties."""
-    return may_branch(x) and not is_legacy_batchedtensor(x)
 
 
 def least_gap(values: Tensor) -> float:
@@ -150,7 +144,7 @@ class Spectrum(NamedTuple):
     def of(cls, values: Tensor, zero: Tensor | None, size: int) -> Spectrum:
         """The spectrum of sorted values (..., k); ``zero`` None for nowhere."""
         nowhere = torch.zeros_like(values, dtype=torch.bool) if zero is None else zero
-        known = asks(values) and (zero is None or not bool(zero.any()))
+        known = may_branch(values) and (zero is None or not bool(zero.any()))
         return cls(values, nowhere, size, least_gap(values) if known else 0.0)
 
     @property
@@ -275,7 +269,7 @@ def _of_rows(
     recorded: bool,
 ) -> Limits:
     """``_limits`` of the matrices that may have any."""
-    if not asks(total):
+    if not may_branch(total):
         return _limits(ties, s, g, total, columns, difference)
     least = s.near
     if g is not None and ties != "one-function":
