@@ -1,4 +1,4 @@
-"""Inverse, pseudoinverse and SVD, forward and forward with backward: ours, the printed iteration, and the peers.
+"""``sf.linalg`` beside ``torch.linalg``, and inverse, pseudoinverse and SVD beside the printed iteration and other peers.
 
 Times are processor seconds on one thread, the methods in turn in every round, per matrix; *ratio* is the peer's time over ours.
 """
@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from report import Report, Shown, parser
@@ -21,8 +22,9 @@ PEERS = ("linear_operator",)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows, columns and matrices in a batch: wide, many small square ones (their rows and number), and of the SVD."""
+    """Rows, columns and matrices in a batch: of all functions, wide, many small square (rows and number), and of the SVD."""
 
+    all: tuple[tuple[int, int, int], ...]
     wide: tuple[tuple[int, int, int], ...]
     small: tuple[tuple[int, int], ...]
     decomposed: tuple[int, int, int]
@@ -30,12 +32,17 @@ class Sizes:
 
 # the sizes of the paper's table 1, with batches that fit a desk's memory
 WIDE = ((10, 15, 100), (50, 75, 100), (100, 150, 100), (200, 300, 100), (500, 750, 10), (1000, 1500, 2))
-FULL = Sizes(WIDE, ((4, 100_000), (8, 100_000)), (50, 100, 100))
-SMOKE = Sizes(((10, 15, 2),), ((4, 3),), (12, 20, 2))
+ALL = (
+    *((rows, rows, 1) for rows in (4, 16, 50, 100, 200, 500)),
+    *((rows, 3 * rows // 2, 1) for rows in (4, 16, 50, 100, 200, 500)),
+    *((4, 4, 10_000), (8, 8, 10_000), (4, 8, 10_000)),
+)
+FULL = Sizes(ALL, WIDE, ((4, 100_000), (8, 100_000)), (50, 100, 100))
+SMOKE = Sizes(((4, 4, 1), (3, 5, 2)), ((10, 15, 2),), ((4, 3),), (12, 20, 2))
 PRINTED = (4, 12)
 """Degree and layers of the printed iteration: the deepest of the paper's table with that degree."""
 
-Function = Callable[[Tensor], Tensor]
+Function = Callable[[Tensor], Any]
 
 
 def printed(A: Tensor) -> Tensor:
@@ -78,10 +85,13 @@ def chebyshev(A: Tensor) -> Function:
 
 
 def measure(works: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median processor seconds of each, all of them once in every round, after one round that is not counted."""
+    """Median processor seconds of each, all of them once in every round, after one round that is not counted.
+
+    The order is turned from round to round, for what comes after a large work finds its memory cold.
+    """
     times: dict[str, list[float]] = {name: [] for name in works}
     for k in range(rounds + 1):
-        for name, work in works.items():
+        for name, work in list(works.items())[:: 1 if k % 2 else -1]:
             start = time.process_time()
             work()
             if k:
@@ -129,6 +139,120 @@ def compare(A: Tensor, functions: Mapping[str, Function], rounds: int, exact: Te
             ]
         )
     return rows
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A function of ours and torch's, a loss of their values (and of a matrix G) that has a gradient, and our ``*_ex`` form."""
+
+    ours: Callable[[Tensor], object]
+    torchs: Callable[[Tensor], object]
+    loss: Callable[[Any, Tensor], Tensor]
+    ex: Callable[[Tensor], object] | None = None
+    square: bool = False
+
+
+def low_rank(factors: Any, G: Tensor) -> Tensor:
+    """⟨G, the half of U·diag(S)·Vh with the largest values⟩."""
+    U, S, Vh = factors
+    k = (S.shape[-1] + 1) // 2
+    return (((U[..., :k] * S[..., None, :k]) @ Vh[..., :k, :]) * G).sum()
+
+
+def low_rank_hermitian(factors: Any, G: Tensor) -> Tensor:
+    """The same of Q·diag(l)·Qᴴ, with the least eigenvalues."""
+    values, Q = factors
+    return low_rank((Q, values, Q.mH), G)
+
+
+def against(X: Any, G: Tensor) -> Tensor:
+    """⟨G, X⟩, of a named tuple its first."""
+    X = X if isinstance(X, Tensor) else X[0]
+    return (X * G[..., : X.shape[-2], : X.shape[-1]]).sum()
+
+
+def torch_polar(A: Tensor) -> tuple[Tensor, Tensor]:
+    """UH from torch's singular value decomposition."""
+    U, S, Vh = torch.linalg.svd(A, full_matrices=False)
+    return U @ Vh, (Vh.mH * S.unsqueeze(-2)) @ Vh
+
+
+def thin(svd: Callable[..., Any]) -> Callable[[Tensor], Any]:
+    """``svd`` without null vectors."""
+    return lambda A: svd(A, full_matrices=False)
+
+
+def on_vector(solve: Callable[..., Any]) -> Callable[[Tensor], Any]:
+    """``solve`` with the first column of A for a right side."""
+    return lambda A: solve(A, A.detach()[..., :1])
+
+
+def pairs() -> dict[str, Pair]:
+    """Ours and torch's."""
+    ours, torchs = sf.linalg, torch.linalg
+    return {
+        "inv": Pair(ours.inv, torchs.inv, against, ours.inv_ex, square=True),
+        "solve": Pair(on_vector(ours.solve), on_vector(torchs.solve), against, on_vector(ours.solve_ex), square=True),
+        "pinv": Pair(ours.pinv, torchs.pinv, against, ours.pinv_ex),
+        "svd": Pair(thin(ours.svd), thin(torchs.svd), low_rank, thin(ours.svd_ex)),
+        "svdvals": Pair(ours.svdvals, torchs.svdvals, lambda S, G: (S * G[..., : S.shape[-1], 0]).sum()),
+        "eigh": Pair(ours.eigh, torchs.eigh, low_rank_hermitian, ours.eigh_ex, square=True),
+        "polar": Pair(ours.polar, torch_polar, against, ours.polar_ex),
+    }
+
+
+def lossy(function: Function, loss: Callable[[Any, Tensor], Tensor], G: Tensor) -> Function:
+    """The loss of the values."""
+    return lambda A: loss(function(A), G)
+
+
+def repeated(work: Callable[[], object], times: int) -> Callable[[], object]:
+    """``work`` so often that its time is far above the resolution of the clock."""
+
+    def several() -> None:
+        for _ in range(times):
+            work()
+
+    return several
+
+
+def beside_torch(report: Report, sizes: Sizes, dtype: torch.dtype) -> None:
+    """Every function of ours that has a counterpart, and its ``*_ex`` form."""
+    g = torch.Generator().manual_seed(0)
+    rounds: int = report.options.rounds
+    rows: list[list[object]] = []
+    for m, n, batch in sizes.all:
+        if m > report.options.largest:
+            continue
+        A = torch.randn(*([batch] if batch > 1 else []), m, n, generator=g, dtype=torch.float64).to(dtype)
+        G = torch.randn(*A.shape[:-2], max(m, n), max(m, n), generator=g, dtype=torch.float64).to(dtype)
+        times = 1 if report.smoke else max(1, 20_000_000 // (A.numel() * min(m, n) + 200_000))
+        for name, pair in pairs().items():
+            if pair.square and m != n:
+                continue
+            loss_G = G[..., :n, :m] if name == "pinv" else G[..., :m, :n]
+            plain = {"ours": pair.ours, "torch": pair.torchs, "ex": pair.ex or pair.ours}
+            values = measure({key: repeated(forward(f, A), times) for key, f in plain.items()}, rounds)
+            one = torch.ones((), dtype=dtype)
+            losses = {key: lossy(plain[key], pair.loss, loss_G) for key in ("ours", "torch")}
+            gradients = measure({key: repeated(both(f, A, one), times) for key, f in losses.items()}, rounds)
+            rows.append(
+                [
+                    f"{batch}x({m}x{n})",
+                    str(dtype).removeprefix("torch."),
+                    name,
+                    1e3 * values["ours"] / times,
+                    values["torch"] / values["ours"],
+                    1e3 * gradients["ours"] / times,
+                    gradients["torch"] / gradients["ours"],
+                    values["ex"] / values["ours"] if pair.ex else "",
+                ]
+            )
+    report.table(
+        "sf.linalg beside torch.linalg; time of a call, ratio of torch's time to ours, and of the *_ex form to the plain one",
+        ("matrices", "dtype", "function", "forward ms", "ratio", "+ backward ms", "ratio", "*_ex"),
+        rows,
+    )
 
 
 COLUMNS = ("matrices", "dtype", "method", "forward ms", "ratio", "+ backward ms", "ratio", "error")
@@ -224,10 +348,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--largest", type=int, default=1000, help="most rows of a matrix")
     options.add_argument("--dtype", choices=("float32", "float64"), help="only this one")
+    options.add_argument("--torch-only", action="store_true", help="only the table of all functions beside torch's")
     report = Report(options, arguments, PEERS)
     sizes = SMOKE if report.smoke else FULL
     for dtype in (torch.float32, torch.float64):
         if report.options.dtype in (None, str(dtype).removeprefix("torch.")):
+            beside_torch(report, sizes, dtype)
+            if report.options.torch_only:
+                continue
             pseudoinverses(report, sizes, dtype)
             inverses(report, sizes, dtype)
             decompositions(report, sizes, dtype)

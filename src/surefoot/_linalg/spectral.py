@@ -22,7 +22,7 @@ vectors on each side by themselves; A does not notice.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from operator import sub
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ _HOPELESS = 16.0
 # Where it begins to save more than its checks cost.
 _ROWS = 24
 # So few singular values in all are looked at one by one.
-_FEW = 64
+_FEW = 1024
 
 
 def rank_tolerance(S: Tensor, m: int, n: int) -> Tensor:
@@ -81,51 +81,51 @@ def spectral_factors(
     *batch, m, n = A.shape
     A = A.detach().resolve_conj()
     count = math.prod(batch)
+    gram = torch.zeros(batch, dtype=torch.bool, device=A.device)
     by_gram = method == "auto" and _gram_pays(m, n, A.device)
-    if 0 < count * min(m, n) <= _FEW and not by_gram:
-        factors = _few(A, full_matrices)
-        if factors is not None:
-            return *factors, torch.zeros(batch, dtype=torch.bool, device=A.device)
-    flat, scale, finite = _scaled(A if A.ndim == 3 else A.reshape(count, m, n))
-    if refuse is not None and finite is not None:
-        refuse_non_finite(A, *refuse)
-    gram = torch.zeros(count, dtype=torch.bool, device=A.device)
-    if by_gram and A.numel():
-        rows = adjoint(flat) if m > n else flat
-        U, S, Vh = _from_gram(rows, gram)
-        U, Vh = (adjoint(Vh), adjoint(U)) if m > n else (U, Vh)
-        if full_matrices and m != n:
-            U, Vh = (_completed(U), Vh) if m > n else (U, adjoint(_completed(adjoint(Vh))))
+    few = None if by_gram or not 0 < count * min(m, n) <= _FEW else _few(A, full_matrices)
+    if few is not None and few[1]:
+        return *few[0], gram
+    flat, scale, finite = A if A.ndim == 3 else A.reshape(count, m, n), None, None
+    if few is not None:
+        U, S, Vh = (factor.reshape(count, *factor.shape[len(batch) :]) for factor in few[0])
     else:
-        U, S, Vh = torch.linalg.svd(flat, full_matrices=full_matrices)
+        flat, scale, finite = _scaled(flat)
+        if refuse is not None and finite is not None:
+            refuse_non_finite(A, *refuse)
+        if by_gram and A.numel():
+            U, S, Vh = _from_gram(flat, gram.view(count), full_matrices)
+        else:
+            U, S, Vh = torch.linalg.svd(flat, full_matrices=full_matrices)
     U, Vh = _turn_null(*_turn_ties(U, S, Vh), S)
     if scale is not None:
         S = S * scale
     if finite is not None:
-        gram = gram & finite
+        gram = gram & finite.reshape(batch)
         U, S, Vh = (factor.where(finite.view(-1, *[1] * (factor.ndim - 1)), torch.nan) for factor in (U, S, Vh))
     if A.ndim != 3:
         U, S, Vh = (factor.reshape((*batch, *factor.shape[1:])) for factor in (U, S, Vh))
-    return U, S, Vh, gram.reshape(batch)
+    return U, S, Vh, gram
 
 
-def _few(A: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor] | None:
-    """LAPACK's factors of few small matrices, whose other checks would cost more than they do; None if one needs these."""
+def _few(A: Tensor, full_matrices: bool) -> tuple[tuple[Tensor, Tensor, Tensor], bool] | None:
+    """LAPACK's factors of few matrices, and whether all values are clear of ties and of 0, which Python sees in less time than
+    torch; None if a matrix is not finite or not of moderate scale."""
     try:
         U, S, Vh = torch.linalg.svd(A, full_matrices=full_matrices)
     except LinAlgError:
         return None
-    distance = tie_distance(S.dtype, max(A.shape[-2:]))
-    for values in S.reshape(-1, S.shape[-1]).tolist():
+    size, eps = max(A.shape[-2:]), torch.finfo(S.dtype).eps
+    distance = tie_distance(S.dtype, size)
+    clear = True
+    for values in [S.tolist()] if S.ndim == 1 else S.reshape(-1, S.shape[-1]).tolist():
+        largest = values[0]
         # NaN compares false
-        if not 2.0**-20 <= values[0] <= 2.0**20:
+        if not 2.0**-20 <= largest <= 2.0**20:
             return None
-        tie = distance * values[0]
-        if values[-1] <= max(A.shape[-2:]) * torch.finfo(S.dtype).eps * values[0]:
-            return None
-        if any(larger - smaller <= tie for larger, smaller in pairwise(values)):
-            return None
-    return U, S, Vh
+        apart = len(values) == 1 or min(map(sub, values, values[1:])) > distance * largest
+        clear = clear and apart and values[-1] > size * eps * largest
+    return (U, S, Vh), clear
 
 
 def _gram_pays(m: int, n: int, device: torch.device) -> bool:
@@ -167,8 +167,17 @@ def _divided(rows: Tensor, scale: Tensor) -> Tensor:
     return rows / scale
 
 
-def _from_gram(rows: Tensor, used: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S, Vh of wide scaled matrices (B, k, n), from Gram matrices where these are accurate, which is written to ``used``."""
+def _from_gram(A: Tensor, used: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S, Vh of a scaled batch (B, m, n), from Gram matrices where these are accurate, which is written to ``used``."""
+    if A.shape[-2] > A.shape[-1]:
+        U, S, Vh = _from_gram(adjoint(A), used, full_matrices)
+        return adjoint(Vh), S, adjoint(U)
+    U, S, Vh = _wide_from_gram(A, used)
+    return U, S, adjoint(_completed(adjoint(Vh))) if full_matrices and A.shape[-2] < A.shape[-1] else Vh
+
+
+def _wide_from_gram(rows: Tensor, used: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of wide matrices (B, k, n), without null vectors."""
     k = rows.shape[-2]
     # in ascending order the eigenvalues of −AAᴴ belong to descending singular values
     negative = torch.baddbmm(rows.new_empty(len(rows), k, k), rows, adjoint(rows), beta=0, alpha=-1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import compute_dtype, matrix_argument
+from .arguments import COMPUTED, compute_dtype, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import METHODS, describe, extremes, spectral_factors, values_between
@@ -98,9 +98,14 @@ def factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: bool
     check_ties(ties)
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}")
-    work = matrix_argument(A).to(compute_dtype(A.dtype))
-    U, S, Vh, gram = apply(_SVD, _CompiledSVD, work, full_matrices, ties, method, refuse)
-    return SVD(*(factor if work is A else factor.to(A.dtype) for factor in (U, S, Vh))), gram
+    work = matrix_argument(A)
+    if A.dtype not in COMPUTED:
+        work = A.to(compute_dtype(A.dtype))
+    if plain_eager(work) and not (work.requires_grad and torch.is_grad_enabled()):
+        U, S, Vh, gram = _compute(work, full_matrices, method, refuse)
+    else:
+        U, S, Vh, gram = apply(_SVD, _CompiledSVD, work, full_matrices, ties, method, refuse)
+    return SVD(U, S, Vh) if work is A else SVD(*(factor.to(A.dtype) for factor in (U, S, Vh))), gram
 
 
 def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
