@@ -259,20 +259,21 @@ def one_step(report: Report, shapes: Sequence[tuple[int, ...]]) -> None:
 
 
 def optimiser_steps(report: Report, cases: Sequence[tuple[int, int, int]], rounds: int) -> None:
-    """Processor time of a step of CayleySGD and of geoopt's RiemannianSGD on the same gradients, in turn, by momentum."""
+    """Processor time of a step of CayleySGD and of geoopt's RiemannianSGD on the same gradients, by momentum.
+
+    Single steps in turn, so that other code has run before each, as in a training.
+    """
     header = ["rows", "columns", "parameters", "momentum", "ours, µs", "geoopt, µs", "ours / geoopt"]
     rows: list[list[object]] = []
     for m, r, count in cases:
         for momentum in (0.0, 0.9):
             optimizers = _two_optimisers(report, m, r, count, momentum)
             times: dict[str, list[float]] = {name: [] for name in optimizers}
-            repeats = min(5, max(1, 2**16 // (m * r * count)))
-            for _ in range(rounds):
+            for _ in range(rounds * min(5, max(1, 2**16 // (m * r * count)))):
                 for name, optimizer in optimizers.items():
                     begin = time.process_time()
-                    for _ in range(repeats):
-                        optimizer.step()
-                    times[name].append((time.process_time() - begin) / repeats)
+                    optimizer.step()
+                    times[name].append(time.process_time() - begin)
             medians = {name: statistics.median(tries) for name, tries in times.items()}
             shown = [Shown(medians[name] * 1e6, "{:.0f}") if name in medians else "" for name in ("ours", "geoopt")]
             ratio = Shown(medians["ours"] / medians["geoopt"], "{:.2f}") if "geoopt" in medians else ""

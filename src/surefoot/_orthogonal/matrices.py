@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .cayley_steps import tall
-
 
 def tall_matrix(X: Tensor, flatten: bool) -> Tensor:
     """A parameter, or its gradient, as matrices (..., m, r) with m ≥ r: what is wide is transposed.
@@ -13,7 +11,10 @@ def tall_matrix(X: Tensor, flatten: bool) -> Tensor:
     Args:
         flatten: the dimensions after the first are one: (out, in, kh, kw) is the matrix (out, in·kh·kw).
     """
-    return tall(X.flatten(1) if flatten and X.ndim > 2 else X)
+    if flatten and X.ndim > 2:
+        X = X.flatten(1)
+    rows, columns = X.shape[-2:]
+    return X if rows >= columns else X.mH
 
 
 def placed(value: Tensor, parameter: Tensor, flatten: bool) -> Tensor:

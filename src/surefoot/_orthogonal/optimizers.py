@@ -117,7 +117,7 @@ class CayleyOptimizer(Optimizer):
         for number, group in enumerate(self.param_groups):
             moving = [(index, p) for index, p in enumerate(group["params"]) if p.grad is not None]
             if group["orthonormal"]:
-                for members in self._alike(moving):
+                for members in [moving] if len(moving) == 1 else self._alike(moving):
                     moves += self._moved(members, group, number)
             else:
                 for _, p in moving:
@@ -130,8 +130,6 @@ class CayleyOptimizer(Optimizer):
 
     def _alike(self, moving: list[Member]) -> list[list[Member]]:
         """The parameters in lists of those that move in one batch."""
-        if len(moving) == 1:
-            return [moving]
         lists: dict[Any, list[Member]] = {}
         for index, p in moving:
             state = self.state[p]
@@ -141,36 +139,48 @@ class CayleyOptimizer(Optimizer):
 
     def _moved(self, members: list[Member], group: Group, number: int) -> list[tuple[Tensor, Tensor, State]]:
         """Each parameter with its new value, and what changes in its state."""
-        flatten, lr = group["flatten"], float(group["lr"])
-        gradients = [tall_matrix(descent_gradient(p, group), flatten) for _, p in members]
-        states = [self.state[p] for _, p in members]
-        half = members[0][1].dtype in HALF
-        if half:
-            gradients = [G.float() for G in gradients]
-            starts = [self._master(p, flatten, f"parameter {index} of group {number}") for index, p in members]
-        else:
-            starts = [tall_matrix(p, flatten) for _, p in members]
-        # the master copy is in U
-        state = {key: _stack([s[key] for s in states]) for key in states[0] if key != "master"}
-        U = _stack(starts)
-        D, A, N, new_state = self._direction(U, _stack(gradients), group, state)
-        sizes = [lr * norm for norm in _norms(D, len(members))]
-        correct = not (group["inverse"] == "reduced" and all(size <= SHORT for size in sizes))
-        if correct:
-            norms = zip(_norms(A, len(members)), _norms(N, len(members)), strict=True)
-            lengths = [lr * math.sqrt(a * a + 2.0 * n * n) for a, n in norms]
-            _require_reach(lengths, U.dtype, members, group, number)
-            correct = not (group["inverse"] == "reduced" and all(map(corrects_itself, lengths, sizes)))
-        value = move(group["inverse"], U, A, N, lr, correct=correct)
-        if half:
-            new_state["master"] = value
+        flatten = group["flatten"]
         if len(members) == 1:
-            parameter = members[0][1]
-            return [(parameter, placed(value, parameter, flatten), new_state)]
+            ((index, p),) = members
+            U, G = self._matrices(p, group, index, number)
+            value, state = self._step_of(U, G, group, self.state[p], members, number)
+            return [(p, placed(value, p, flatten), state)]
+        pairs = [self._matrices(p, group, index, number) for index, p in members]
+        U, G = (torch.stack(matrices) for matrices in zip(*pairs, strict=True))
+        states = [self.state[p] for _, p in members]
+        state = {key: _stack([s[key] for s in states]) for key in states[0]}
+        values, state = self._step_of(U, G, group, state, members, number)
         return [
-            (p, placed(value[k], p, flatten), {key: _unstacked(entry, k) for key, entry in new_state.items()})
+            (p, placed(values[k], p, flatten), {key: _unstacked(entry, k) for key, entry in state.items()})
             for k, (_, p) in enumerate(members)
         ]
+
+    def _matrices(self, parameter: Tensor, group: Group, index: int, number: int) -> tuple[Tensor, Tensor]:
+        """The orthonormal matrix, tall, and its gradient, in the dtype of the computation."""
+        flatten = group["flatten"]
+        G = tall_matrix(descent_gradient(parameter, group), flatten)
+        if parameter.dtype in HALF:
+            return self._master(parameter, flatten, f"parameter {index} of group {number}"), G.float()
+        return tall_matrix(parameter, flatten), G
+
+    def _step_of(
+        self, U: Tensor, G: Tensor, group: Group, state: State, members: list[Member], number: int
+    ) -> tuple[Tensor, State]:
+        """The new matrix, or those of a batch of members, and what changes in the state."""
+        count, lr, reduced = len(members), float(group["lr"]), group["inverse"] == "reduced"
+        D, A, N, new_state = self._direction(U, G, group, state)
+        sizes = [lr * norm for norm in _norms(D, count)]
+        short = reduced and all(size <= SHORT for size in sizes)
+        if not short:
+            lengths = [
+                lr * math.sqrt(a * a + 2.0 * n * n) for a, n in zip(_norms(A, count), _norms(N, count), strict=True)
+            ]
+            _require_reach(lengths, U.dtype, members, group, number)
+            short = reduced and all(map(corrects_itself, lengths, sizes))
+        value = move(group["inverse"], U, A, N, lr, correct=not short)
+        if members[0][1].dtype in HALF:
+            new_state["master"] = value
+        return value, new_state
 
     def _master(self, parameter: Tensor, flatten: bool, name: str) -> Tensor:
         """The tall matrix in float32 of which a half-precision parameter is the rounded copy."""
@@ -375,7 +385,7 @@ class CayleyAdam(CayleyOptimizer):
         squares = (0.5 * _entries(A) + _entries(N)) / max(1, N.shape[-2] * N.shape[-1])
         second = (1.0 - beta2) * squares
         mean = (1.0 - beta1) * G
-        if state:
+        if "exp_avg" in state:
             second = second + beta2 * state["exp_avg_sq"]
             mean = mean + beta1 * state["exp_avg"]
         A, N = components(U, mean)
@@ -410,8 +420,8 @@ def _averaged(gradient: Tensor, group: Group, state: State) -> Tensor:
 
 
 def _stack(entries: list[Any]) -> Any:
-    """Tensors of one shape as a batch, one alone as it is; of numbers, which are equal, the first."""
-    return torch.stack(entries) if len(entries) > 1 and isinstance(entries[0], Tensor) else entries[0]
+    """Tensors of one shape as a batch; of numbers, which are equal, the first."""
+    return torch.stack(entries) if isinstance(entries[0], Tensor) else entries[0]
 
 
 def _unstacked(entry: Any, index: int) -> Any:
