@@ -36,7 +36,7 @@ from .deconvolution_methods import (
     peers,
     restore_all,
 )
-from .finished import hashed, kept
+from .finished import completed, hashed, kept
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 
 if TYPE_CHECKING:
@@ -185,7 +185,8 @@ def _network(
             return LearnedDeconvolution.load(file), text
     progress(f"training: {text}")
     net = LearnedDeconvolution(LAYERS, FILTERS, seed=seed)
-    train(net, given.training, steps=steps, batch=batch, crop=patch, learning_rate=3e-3, seed=seed, progress=True)
+    run = train(net, given.training, steps=steps, batch=batch, crop=patch, learning_rate=3e-3, seed=seed, progress=True)
+    completed(run)
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         net.save(file)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from surefoot._core.io import RunDirectoryError, read_json, write_json
 from surefoot._core.team import Memory, Message, Team, member, name_of, team
+from surefoot._learning.run import TrainRun, TrainStatus
 
 from .result import Progress
 
@@ -23,6 +24,13 @@ FORMAT = 1
 
 Result = dict[str, Any]
 """Of a part, in plain values."""
+
+
+def completed(run: TrainRun) -> TrainRun:
+    """``run``, unless a signal ended it: a part of a training must not be kept as the whole of it."""
+    if run.status is TrainStatus.INTERRUPTED:
+        raise KeyboardInterrupt
+    return run
 
 
 def hashed(key: Mapping[str, Any]) -> str:

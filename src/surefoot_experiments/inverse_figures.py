@@ -17,7 +17,7 @@ from surefoot._inverse.network import LearnedInverse
 from surefoot._inverse.spectra import Spectra
 
 from .draws import repeat_generator
-from .finished import Part, kept_all
+from .finished import Part, completed, kept_all
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def gaussian_matrices(reading: str, count: int, size: int, seed: int, part: int)
 def trained(matrices: Tensor, rule: str, layers: int, terms: int, epochs: int) -> Tensor:
     """Coefficients (K, L) after training from ones."""
     net = LearnedInverse.ones(layers, terms, c0=rule)
-    net.fit(matrices, epochs=epochs)
+    completed(net.fit(matrices, epochs=epochs))
     return net.coefficients.detach()
 
 

@@ -14,7 +14,7 @@ from surefoot._learning.run import TrainStatus
 from surefoot._problems import Lasso
 from surefoot._problems.draws import matrices
 
-from .finished import Part, kept_all
+from .finished import Part, completed, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import FORMAT, PAPER, percent
 
@@ -121,7 +121,9 @@ def _train(net: UnrolledISTA, epochs: int, batch: int, seed: int) -> dict[str, A
     validation, signals = _signals(net, batch, first - 1)
     test, truth = _signals(net, batch, first - 2)
     before = violations(net, test, truth)
-    run = train_lista(net, validation, signals, epochs, RATE, fresh=lambda epoch: _signals(net, batch, first + epoch))
+    run = completed(
+        train_lista(net, validation, signals, epochs, RATE, fresh=lambda epoch: _signals(net, batch, first + epoch))
+    )
     after = violations(net, test, truth)
     return {
         "first": run.initial,

@@ -20,7 +20,7 @@ from surefoot._step_sizes.compare import Comparison, compare, improvement, learn
 from surefoot._step_sizes.network import StepSizeNet
 from surefoot._step_sizes.training import train
 
-from .finished import Part, hashed, kept, kept_all
+from .finished import Part, completed, hashed, kept, kept_all
 from .result import Cell, Progress
 
 FORMAT = 1
@@ -213,9 +213,7 @@ def _train(net: StepSizeNet, problems: LeastSquares, setting: Setting, epochs: i
     except RunDirectoryError:
         shutil.rmtree(target)
         result = attempt(False)
-    if result.status is TrainStatus.INTERRUPTED:
-        raise KeyboardInterrupt
-    done = result.status in (TrainStatus.FINISHED, TrainStatus.STALLED)
+    done = completed(result).status in (TrainStatus.FINISHED, TrainStatus.STALLED)
     return _Part(list(result.losses), "" if done else str(result.status.value))
 
 

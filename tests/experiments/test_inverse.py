@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import torch
 import surefoot_experiments
 from surefoot._inverse import coefficients
 from surefoot._inverse.spectra import Spectra
+from surefoot._learning.run import TrainStatus
+from surefoot._orthogonal.learned_svd import LearnedSVD
 from surefoot_experiments import inverse_figures as figures
 from surefoot_experiments import inverse_tables as tables
 from surefoot_experiments import svd_table
-from surefoot_experiments.result import Experiment
+from surefoot_experiments.result import Experiment, Table
 
 NAMES = ["inverse/fig1a", "inverse/fig1b", "inverse/fig1c", "inverse/table1", "inverse/table2", "svd/table3"]
 FEW: dict[str, Any] = {"epochs": 5, "train": 2, "test": 3}
@@ -223,7 +226,7 @@ def test_large_condition_numbers_are_explained_by_the_frobenius_norm() -> None:
 def test_the_means_of_table_3() -> None:
     M = svd_table._draw("variance", 2, (4, 6), seed=0, part=0)
     net = svd_table._net((4, 6), 2, seed=0)
-    measured = svd_table._measured(net, M)
+    (measured,) = svd_table._measured(net, M, (2,))
     with torch.no_grad():
         found = net(M)
     core = found.U.mT @ M @ found.Vh.mT
@@ -245,7 +248,7 @@ def test_variance_explains_table_3() -> None:
     """K_svd = 10 and 20 on the paper's size, without training."""
     found = {
         reading: svd_table._collected(
-            [svd_table._measured(svd_table._net((50, 100), 10, 0), svd_table._draw(reading, 3, (50, 100), 0, 1))]
+            svd_table._measured(svd_table._net((50, 100), 10, 0), svd_table._draw(reading, 3, (50, 100), 0, 1), (10,))
         )
         for reading in svd_table.READINGS
     }
@@ -253,3 +256,95 @@ def test_variance_explains_table_3() -> None:
     assert printed is not None
     assert found["variance"]["mse"][0] == pytest.approx(printed, rel=0.2)
     assert found["standard deviation"]["mse"][0] < 0.2 * printed
+
+
+def test_an_interrupted_training_is_not_kept_as_a_finished_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = LearnedSVD.fit
+
+    def cut_off(net: LearnedSVD, matrices: torch.Tensor, **settings: Any) -> Any:
+        return dataclasses.replace(fit(net, matrices, **settings), status=TrainStatus.INTERRUPTED)
+
+    monkeypatch.setattr(LearnedSVD, "fit", cut_off)
+    few: dict[str, Any] = {"depths": (1,), "iterations": 2, "train": 3, "test": 2, "batch": 2, "size": (4, 6)}
+    with pytest.raises(KeyboardInterrupt):
+        svd_table.table3(**few, cache=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_findings_of_table_3_can_fail() -> None:
+    depths, before = svd_table.DEPTHS, {k: list(v) for k, v in svd_table.PRINTED["before"].items()}
+    single = Table("", ("steps", "least loss", "least MSE"), (("one", 1.0, 0.1), ("each", 1.0, 0.1)))
+    training = [dict.fromkeys(svd_table.COURSE, 1.0)] * len(depths)
+    for factor, expected in ((1.0, [True, True, True, True]), (1.5, [True, False, False, True]), (60.0, [False] * 4)):
+        after = {k: [factor * value for value in v] for k, v in svd_table.PRINTED["after"].items()}
+        found = svd_table._after_training(depths, before, after, training, single, 200)
+        assert [f.agrees for f in found] == expected
+    found = svd_table._after_training(depths[:3], before, after, training[:3], single, 200)
+    assert [f.agrees for f in found] == [False, False, False, None]
+    found = svd_table._after_training(depths, before, after, training, single, 199)
+    assert [f.agrees for f in found] == [None] * 4
+    inner = Table("", svd_table.INEXACT_COLUMNS, (("exact", 1.0, 0.0), ("K = 6, L = 4", 1.05, 0.0)))
+    assert svd_table._robust(inner).agrees is True
+    assert svd_table._robust(dataclasses.replace(inner, rows=(*inner.rows, ("K = 1, L = 4", 2.0, 0.5)))).agrees is False
+
+
+# -- the page and the program ----------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+
+
+def on_the_page(name: str) -> list[list[str]]:
+    """The cells of all tables between the command of an experiment and the next heading."""
+    (text,) = re.findall(
+        rf"^surefoot reproduce {name} (?:--full )?--out DIR$(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL
+    )
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+
+
+def number(cell: str) -> float | None:
+    try:
+        return float(cell.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def rows_below(cells: list[list[str]], columns: tuple[str, ...]) -> list[list[str]]:
+    """Those of the table with these columns."""
+    begin = cells.index(list(columns)) + 2
+    rules = [k for k, row in enumerate(cells) if k >= begin and row[0] == "---"]
+    return cells[begin : rules[0] - 1 if rules else len(cells)]
+
+
+def test_the_page_decides_table_3_by_its_numbers() -> None:
+    cells = on_the_page("svd/table3")
+    by_depth = rows_below(
+        cells, svd_table._by_depth((), {k: {"loss": [], "mse": []} for k in ("before", "after")}).columns
+    )
+    values = [[float(number(cell) or 0.0) for cell in row] for row in by_depth]
+    depths = tuple(int(row[0]) for row in values)
+    assert depths == svd_table.DEPTHS
+    before, after = ({"loss": [row[k] for row in values], "mse": [row[k + 2] for row in values]} for k in (1, 5))
+    courses = rows_below(cells, ("K_svd", *svd_table.COURSE))
+    training = [dict(zip(svd_table.COURSE, map(float, row[1:]), strict=True)) for row in courses]
+    least = rows_below(cells, ("steps", "least loss", "least MSE"))
+    single = Table("", ("", "", ""), tuple((row[0], float(row[1]), float(row[2])) for row in least))
+    told = {row[0]: row[2] for row in cells if len(row) == 4}
+    for finding in svd_table._after_training(depths, before, after, training, single, svd_table.ITERATIONS):
+        assert told[finding.claim] == {True: "agrees", False: "**differs**", None: "–"}[finding.agrees]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["inverse/fig1a", "inverse/fig1b", "inverse/fig1c", "inverse/table2"])
+def test_the_program_prints_the_numbers_of_the_page(name: str) -> None:
+    """Decades, to a twentieth of one, or rounding in both."""
+    found = surefoot_experiments.reproduce(name)
+    cells = on_the_page(name)
+    first = found.tables[0]
+    for row, told in zip(first.rows, rows_below(cells, first.columns), strict=True):
+        for value, cell in zip(row, told, strict=True):
+            quoted = number(cell)
+            assert quoted is not None and isinstance(value, int | float)
+            assert abs(value - quoted) < 0.05 or min(abs(value), abs(quoted)) > 28.0
+    told = {row[0]: row[2] for row in cells if len(row) == 4}
+    for finding in found.findings:
+        assert told[finding.claim] == {True: "agrees", False: "**differs**", None: "–"}[finding.agrees]
