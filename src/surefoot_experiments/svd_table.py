@@ -465,7 +465,7 @@ def _robust(inner: Table) -> Finding:
         "The results are robust to K and L of LD-Minv; D-SVD converges with very inexact inverses.",
         "MSE against that of an exact inverse: "
         + ", ".join(
-            f"{name} {100.0 * change:+.2g} %" for name, change in zip(inner.column("inverse")[1:], changes, strict=True)
+            f"{name} {100.0 * change:+.2f} %" for name, change in zip(inner.column("inverse")[1:], changes, strict=True)
         ),
         max(abs(change) for change in changes) <= MATCH,
         f"Agreement means {100 * MATCH:.0f} % or less. The layers lose orthogonality, which nothing restores, as the residual of "
