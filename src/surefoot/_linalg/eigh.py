@@ -22,17 +22,16 @@ from .arguments import all_finite, compute_dtype, matrix_argument
 from .info import Info, Method
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import adjoint, describe, refuse_non_finite, tie_distance, tie_reflections, values_between
+from .tie_errors import first_order, refuse
 from .tied_pairs import (
     Spectrum,
     Ties,
     check_ties,
-    first_order,
     herm,
     kinks,
     least_gap,
     limits,
     reciprocal,
-    refuse,
     turning,
 )
 

@@ -43,16 +43,15 @@ from torch import Tensor
 
 from .operator import may_branch, own_precision
 from .spectral import rank_tolerance
+from .tie_errors import first_order, refuse
 from .tied_pairs import (
     Limits,
     Spectrum,
-    first_order,
     herm,
     kinks,
     largest_of_columns,
     limits,
     reciprocal,
-    refuse,
     skew,
     turning,
 )
