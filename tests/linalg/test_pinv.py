@@ -253,9 +253,7 @@ def test_a_bad_matrix_of_a_batch_is_nan_with_gradient_zero(bad: float, method: s
     clean = A.detach()[others].requires_grad_()
     pinv(clean, method=method).pow(2).sum().backward()
     assert torch.allclose(A.grad[others], clean.grad)
-    with pytest.raises(
-        torch.linalg.LinAlgError, match=r"pinv: the input of matrix \[1\]: the input has infinite or NaN"
-    ):
+    with pytest.raises(torch.linalg.LinAlgError, match=r"pinv: A\[1\]: the input has infinite or NaN"):
         pinv(A, method=method)
 
 
@@ -267,7 +265,7 @@ def test_explicit_methods_refuse_what_they_cannot_do() -> None:
         assert bool(X[1].isnan().all()) and relative(X[0], true_pinv(A[0])) <= 1e-13
         (gradient,) = torch.autograd.grad(X[0].sum(), A)
         assert bool((gradient[1] == 0).all()) and bool(gradient.isfinite().all())
-        with pytest.raises(torch.linalg.LinAlgError, match=r"matrix \[1\]"):
+        with pytest.raises(torch.linalg.LinAlgError, match=r"A\[1\]"):
             pinv(A, method=method)
     hard = with_singular_values([1.0, 1e-9], 2, 4)
     with pytest.raises(torch.linalg.LinAlgError, match="raise max_iterations"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from .operator import may_branch
 
@@ -96,6 +97,22 @@ def all_finite(A: Tensor) -> Tensor:
     return largest_part(A)[..., 0, 0] < torch.inf
 
 
+def first_place(bad: Tensor, name: str = "A") -> str:
+    """The first matrix of a batch that is ``bad`` (...), as one would index it: ``A[1, 2]``, or ``A`` if it is the only one."""
+    index = bad.nonzero()[0].tolist()
+    return f"{name}[{', '.join(map(str, index))}]" if index else name
+
+
+def refuse_non_finite(A: Tensor, operator: str) -> None:
+    """A LinAlgError of this operator that names the first matrix of A with an infinite or NaN entry, if there is one."""
+    bad = ~all_finite(A)
+    if bool(bad.any()):
+        raise LinAlgError(
+            f"{operator}: {first_place(bad)} has infinite or NaN entries; remove them, or use {operator}_ex, which marks such "
+            "matrices and returns the others"
+        )
+
+
 def sums_are_finite(A: Tensor) -> bool:
     """Whether it is known, at the price of a sum, that A has no infinite or NaN entries; False where values are hidden."""
     return may_branch(A) and math.isfinite(abs(A.detach().sum().item()))
@@ -132,7 +149,8 @@ class _LowerTriangle(torch.autograd.Function):
 
     @staticmethod
     def forward(A: Tensor) -> Tensor:
-        return A.tril(-1).mH + A.tril()
+        below = A.tril(-1)
+        return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real.to(A.dtype))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -150,5 +168,5 @@ class _LowerTriangleWithTangent(_LowerTriangle):
 
 
 def hermitian_part(A: Tensor) -> Tensor:
-    """The Hermitian matrix that agrees with A in the lower triangle."""
+    """The Hermitian matrix that agrees with A below the diagonal and in the real parts on it."""
     return (_LowerTriangle if torch.compiler.is_compiling() else _LowerTriangleWithTangent).apply(A)  # type: ignore[return-value]

@@ -17,9 +17,11 @@ from .arguments import (
     COMPUTED,
     all_finite,
     compute_dtype,
+    first_place,
     hermitian_part,
     matrix_argument,
     power_of_two_scale,
+    refuse_non_finite,
     tolerance,
 )
 from .info import Info, Method, Status
@@ -157,14 +159,11 @@ def _product_defect(A: Tensor, L: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _refusal(A: Tensor, code: Tensor, upper: bool) -> str:
-    index = code.nonzero()[0].tolist() if code.ndim else []
-    matrix = A[tuple(index)]
-    shift, status = compute(hermitian_part(matrix.mH if upper else matrix), torch.full((), torch.inf))
-    which = f"matrix {index} of A" if index else "A"
-    if int(status) == _NON_FINITE:
-        return f"cholesky: {which} has infinite or NaN entries; look for where they come from, or use cholesky_ex"
+    refuse_non_finite((A.mH if upper else A).tril(), "cholesky")
+    matrix, place = A[code != 0][0], first_place(code)
+    shift, _ = compute(hermitian_part(matrix.mH if upper else matrix), torch.full((), torch.inf))
     return (
-        f"cholesky: {which} is not positive definite, but it is with {float(shift):.3g} added to its diagonal; "
+        f"cholesky: {place} is not positive definite, but it is with {float(shift):.3g} added to its diagonal; "
         "cholesky_ex adds that and says so"
     )
 

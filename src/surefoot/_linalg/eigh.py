@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import all_finite, compute_dtype, matrix_argument
+from .arguments import all_finite, compute_dtype, hermitian_part, matrix_argument, refuse_non_finite
 from .info import Info, Method
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
-from .spectral import adjoint, describe, refuse_non_finite, tie_distance, tie_reflections, values_between
+from .spectral import adjoint, describe, tie_distance, tie_reflections, values_between
 from .tie_errors import first_order, refuse
 from .tied_pairs import (
     Spectrum,
@@ -63,10 +63,11 @@ def eigh(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> Eigh
 
     Args:
         A: (..., n, n), of which one triangle is read, and the real part of the diagonal. float16 and bfloat16 are
-        computed in float32. UPLO: which triangle: ``"L"`` the lower, ``"U"`` the upper one. ties: ``"raise"``: as
-        above; ``"one-function"``: you promise that the loss is made of Q·h(l)·Qᴴ of one h (plus a function of l
-            alone where three or more values tie), an error if no h fits; ``"mask"``: terms that are not determined are
-            0, so that the gradient is always finite, and wrong without a word where they matter.
+            computed in float32.
+        UPLO: which triangle: ``"L"`` the lower, ``"U"`` the upper one.
+        ties: ``"raise"``: as above; ``"one-function"``: you promise that the loss is made of Q·h(l)·Qᴴ of one h (plus a
+            function of l alone where three or more values tie), an error if no h fits; ``"mask"``: terms that are not
+            determined are 0, so that the gradient is always finite, and wrong without a word where they matter.
 
     Raises:
         TypeError, ValueError: A is no batch of square floating-point matrices; ``UPLO`` or ``ties`` is unknown.
@@ -88,7 +89,8 @@ def eigh_ex(A: Tensor, UPLO: Literal["L", "U"] = "L", ties: Ties = "raise") -> t
         TypeError, ValueError: as ``eigh``.
     """
     value, work = _decompose(A, UPLO, ties, refuse=False)
-    return value, _info(_hermitian(work.detach(), UPLO), Eigh(*(factor.detach() for factor in value)))
+    triangle = work.detach() if UPLO == "L" else adjoint(work.detach())
+    return value, _info(hermitian_part(triangle), Eigh(*(factor.detach() for factor in value)))
 
 
 @own_precision
@@ -97,15 +99,8 @@ def _decompose(A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Eigh, Ten
         raise ValueError(f"UPLO is {UPLO!r}; choose L for the lower triangle or U for the upper one")
     check_ties(ties)
     work = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
-    values, vectors = _differentiable(work, UPLO, ties, refuse)
+    values, vectors = apply(_Eigh, _CompiledEigh, work, UPLO, ties, refuse)
     return Eigh(values, vectors) if work is A else Eigh(values.to(A.real.dtype), vectors.to(A.dtype)), work
-
-
-def _hermitian(A: Tensor, UPLO: str) -> Tensor:
-    """The Hermitian matrix of one triangle."""
-    half = A.tril(-1) if UPLO == "L" else A.triu(1)
-    diagonal = A.diagonal(dim1=-2, dim2=-1).real.to(A.dtype)
-    return half + adjoint(half) + torch.diag_embed(diagonal)
 
 
 def _info(A: Tensor, value: Eigh) -> Info:
@@ -142,7 +137,7 @@ def _compute(A: Tensor, UPLO: str, refuse: bool) -> tuple[Tensor, Tensor]:
         return values, _turned(values, Q)
     A = A.tril() if UPLO == "L" else A.triu()
     if refuse:
-        refuse_non_finite(A, "eigenvalues", "eigh_ex")
+        refuse_non_finite(A, "eigh")
     finite = all_finite(A)
     values, Q = torch.linalg.eigh(A.where(finite[..., None, None], 0), UPLO=UPLO)
     Q = _turned(values, Q).where(finite[..., None, None], torch.nan)
@@ -221,7 +216,7 @@ class _CompiledEigh(torch.autograd.Function):
 
     @staticmethod
     def forward(A: Tensor, UPLO: str, ties: str, refuse: bool) -> Any:
-        return _kernel(A, UPLO, refuse)
+        return (_compute if plain_eager(A) else _kernel)(A, UPLO, refuse)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -240,7 +235,7 @@ class _CompiledEigh(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
-        return batch_first(_differentiable, info, in_dims, args)
+        return batch_first(lambda *moved: apply(_Eigh, _CompiledEigh, *moved), info, in_dims, args)
 
 
 class _Eigh(_CompiledEigh):
@@ -253,22 +248,3 @@ class _Eigh(_CompiledEigh):
         tangents = _tangent(values, Q, grad_inputs[0], ctx.ties)
         # autograd refuses tangents that are views, or conjugated, where the values are not
         return tuple(d.resolve_conj().clone(memory_format=torch.contiguous_format) for d in tangents)
-
-
-class _EagerEigh(torch.autograd.Function):
-    """The same without transforms, for ``plain_eager`` arguments."""
-
-    @staticmethod
-    def forward(ctx: Any, A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Tensor, Tensor]:
-        output = _compute(A, UPLO, refuse)
-        _CompiledEigh.setup_context(ctx, (A, UPLO, ties, refuse), output)
-        return output
-
-    backward = _CompiledEigh.backward
-
-
-def _differentiable(A: Tensor, UPLO: str, ties: str, refuse: bool) -> Any:
-    if plain_eager(A):
-        needed = A.requires_grad and torch.is_grad_enabled()
-        return _EagerEigh.apply(A, UPLO, ties, refuse) if needed else _compute(A, UPLO, refuse)
-    return apply(_Eigh, _CompiledEigh, A, UPLO, ties, refuse)

@@ -17,10 +17,17 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import all_finite, compute_dtype, hermitian_part, matrix_argument, sums_are_finite
+from .arguments import (
+    all_finite,
+    compute_dtype,
+    first_place,
+    hermitian_part,
+    matrix_argument,
+    refuse_non_finite,
+    sums_are_finite,
+)
 from .info import Info, Method, Status
 from .operator import apply, batch_first, may_branch, may_differentiate, own_precision, refuse_nested_forward
-from .spectral import refuse_non_finite
 from .tied_pairs import herm
 
 
@@ -36,18 +43,15 @@ def logdet(A: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError: A is no batch of square floating-point matrices.
         torch.linalg.LinAlgError: an entry is infinite or NaN, or A is not positive definite (``logdet_ex`` does not
-        raise).
-            Where a transform hides the values, the value is NaN instead.
+            raise). Where a transform hides the values, the value is NaN instead.
     """
     value, *_ = _logdet(A)
     lost = value.isnan()
     if may_branch(lost) and bool(lost.any()):
-        refuse_non_finite(A.tril(), "determinant", "logdet_ex")
-        index = lost.nonzero()[0].tolist()
-        place = f"A[{', '.join(map(str, index))}]" if index else "A"
+        refuse_non_finite(A.tril(), "logdet")
         raise LinAlgError(
-            f"logdet: {place} is not positive definite: shift it, take torch.linalg.slogdet, or use logdet_ex, which marks such "
-            "matrices and returns the others"
+            f"logdet: {first_place(lost)} is not positive definite: shift it, take torch.linalg.slogdet, or use "
+            "logdet_ex, which marks such matrices and returns the others"
         )
     return value
 

@@ -110,10 +110,6 @@ class _LeastSquares(_CompiledLeastSquares):
 
 def least_squares(A: Tensor, B: Tensor, ridge: Tensor, atol: Tensor, rtol: Tensor, damped: bool) -> Outputs:
     """``compute`` with derivatives of any order."""
-    if plain_eager(A) and plain_eager(B):
-        differentiable = torch.is_grad_enabled() and (A.requires_grad or B.requires_grad or ridge.requires_grad)
-        if not differentiable:
-            return compute(A, B, ridge, atol, rtol, damped)
     return apply(_LeastSquares, _CompiledLeastSquares, A, B, ridge, atol, rtol, damped)
 
 

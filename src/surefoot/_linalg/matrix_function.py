@@ -11,12 +11,20 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from .arguments import all_finite, compute_dtype, hermitian_part, matrix_argument, sums_are_finite
+from .arguments import (
+    all_finite,
+    compute_dtype,
+    first_place,
+    hermitian_part,
+    matrix_argument,
+    refuse_non_finite,
+    sums_are_finite,
+)
 from .divided_differences import Custom, Elementwise, Exp, InverseSqrt, Log, Map, Sqrt
 from .function_bounds import function_bounds
 from .info import Info, Method, Status
 from .operator import may_branch, may_differentiate, own_precision
-from .spectral import extremes, refuse_non_finite
+from .spectral import extremes
 from .spectral_operator import spectral_operator
 
 
@@ -196,14 +204,12 @@ def _value(f: Elementwise, parts: _Decomposed) -> Tensor:
 def _plain(name: str, A: Tensor, f: Elementwise) -> Tensor:
     parts = _decompose(A, f)
     if parts.lost is not None and may_branch(parts.lost) and bool(parts.lost.any()):
-        refuse_non_finite(A.tril(), "eigenvalues", f"{name}_ex")
-        index = tuple(parts.lost.nonzero()[0].tolist())
-        place = f"A[{', '.join(map(str, index))}]" if index else "A"
-        x = parts.x[index]
+        refuse_non_finite(A.tril(), name)
+        x = parts.x[parts.lost][0]
         worst = x[~f.value(x).isfinite()][0]
         raise LinAlgError(
-            f"{name}: {place} has the eigenvalue {worst:.6g}, where the function is not finite: shift or scale the "
-            f"matrix, or use {name}_ex, which marks such matrices and returns the others"
+            f"{name}: {first_place(parts.lost)} has the eigenvalue {worst:.6g}, where the function is not finite: "
+            f"shift or scale the matrix, or use {name}_ex, which marks such matrices and returns the others"
         )
     return _value(f, parts).to(A.dtype)
 

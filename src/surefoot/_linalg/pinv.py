@@ -14,6 +14,7 @@ from .arguments import (
     COMPUTED,
     all_finite,
     compute_dtype,
+    first_place,
     hermitian_part,
     matrix_argument,
     power_of_two_scale,
@@ -208,10 +209,9 @@ def raise_for_status(name: str, status: Tensor) -> None:
     if not may_branch(status):
         return
     if status.numel() and int(status.amax()) > Status.RANK_DEFICIENT:
-        index = (status > Status.RANK_DEFICIENT).nonzero()[0].tolist()
-        where = f" of matrix {index}" if index else ""
-        text = Status(int(status[tuple(index)])).text
-        raise LinAlgError(f"{name}: the input{where}: {text}. {name}_ex returns the other matrices of a batch.")
+        bad = status > Status.RANK_DEFICIENT
+        text = Status(int(status[bad][0])).text
+        raise LinAlgError(f"{name}: {first_place(bad)}: {text}. {name}_ex returns the other matrices of a batch.")
 
 
 def describe(value: Tensor, outputs: Outputs, wide: Tensor, scale: Tensor | None, inverse: bool = False) -> Info:

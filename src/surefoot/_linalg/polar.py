@@ -142,8 +142,7 @@ def _info(A: Tensor, U: Tensor, H: Tensor, Q: Tensor, S: Tensor, gram: Tensor, r
 
 
 def _compute(A: Tensor, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    words = ("polar decomposition", "polar_ex") if refuse else None
-    P, S, Qh, gram = spectral_factors(A, method, full_matrices=False, refuse=words)
+    P, S, Qh, gram = spectral_factors(A, method, full_matrices=False, refuse="polar" if refuse else "")
     Q = adjoint(Qh).contiguous()
     # halved first: the sum of two entries may overflow where their mean does not
     half = (Q * (S / 2).unsqueeze(-2)) @ Qh

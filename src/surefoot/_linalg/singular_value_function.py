@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from .arguments import compute_dtype, matrix_argument, sums_are_finite, tolerance
+from .arguments import compute_dtype, first_place, matrix_argument, refuse_non_finite, sums_are_finite, tolerance
 from .divided_differences import Custom, Elementwise, Map, Power, SoftThreshold, Step
 from .function_bounds import function_bounds
 from .info import Info, Status
@@ -30,9 +30,9 @@ from .operator import (
     plain_eager,
     refuse_nested_forward,
 )
-from .spectral import adjoint, describe, extremes, rank_tolerance, refuse_non_finite
+from .spectral import adjoint, describe, extremes, rank_tolerance
 from .spectral_operator import spectral_operator
-from .svd import factors, svd, svd_ex
+from .svd import factors, svd_ex
 
 
 def singular_value_function(A: Tensor, f: Map, df: Map | None = None) -> Tensor:
@@ -133,13 +133,18 @@ def svdvals(A: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError: A is no batch of floating-point matrices.
         torch.linalg.LinAlgError: an entry is infinite or NaN (``svdvals_ex`` does not raise); in the derivative, as
-        above.
+            above.
     """
-    if not may_differentiate(matrix_argument(A)):
-        if not sums_are_finite(A):
-            refuse_non_finite(A, "singular values", "svdvals_ex")
-        return torch.linalg.svdvals(A.to(compute_dtype(A.dtype))).to(A.real.dtype)
-    return svd(A, full_matrices=False, ties="raise").S
+    if may_differentiate(matrix_argument(A)):
+        return factors(A, full_matrices=False, ties="raise", method="auto", refuse="svdvals")[0].S
+    return _values_alone("svdvals", A)
+
+
+def _values_alone(name: str, A: Tensor) -> Tensor:
+    """The singular values where no derivative is asked for."""
+    if not sums_are_finite(A):
+        refuse_non_finite(A, name)
+    return torch.linalg.svdvals(A.to(compute_dtype(A.dtype))).to(A.real.dtype)
 
 
 def svdvals_ex(A: Tensor) -> tuple[Tensor, Info]:
@@ -167,7 +172,7 @@ def nuclear_norm(A: Tensor) -> Tensor:
         Watson, Characterization of the subdifferential of some matrix norms (1992).
     """
     if not may_differentiate(matrix_argument(A)):
-        return svdvals(A).sum(-1)
+        return _values_alone("nuclear_norm", A).sum(-1)
     value, parts = _nuclear_norm(A)
     _refuse("nuclear_norm", A, parts)
     return value
@@ -218,7 +223,7 @@ def _factor(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The tall matrix that is computed with, its U, s and Vᴴ without derivatives, and where the Gram matrix was used."""
     work = matrix_argument(A).to(compute_dtype(A.dtype))
     tall = work if A.shape[-2] >= A.shape[-1] else work.mH
-    (U, s, Vh), gram = factors(tall.detach(), full_matrices=False, ties="mask", method="auto", refuse=False)
+    (U, s, Vh), gram = factors(tall.detach(), full_matrices=False, ties="mask", method="auto")
     return tall, U, s, Vh, gram
 
 
@@ -280,12 +285,10 @@ def _table(f: Elementwise, s: Tensor, values: Tensor, regular: Tensor | None, nu
 def _refuse(name: str, A: Tensor, parts: _Factored) -> None:
     lost = parts.values.isnan().any(-1)
     if may_branch(lost) and bool(lost.any()):
-        refuse_non_finite(A, "singular values", f"{name}_ex")
-        index = lost.nonzero()[0].tolist()
-        place = f"A[{', '.join(map(str, index))}]" if index else "A"
+        refuse_non_finite(A, name)
         raise LinAlgError(
-            f"{name}: the function is not finite at a singular value of {place}: scale the matrix, or use {name}_ex, which marks "
-            "such matrices and returns the others"
+            f"{name}: the function is not finite at a singular value of {first_place(lost)}: scale the matrix, or "
+            f"use {name}_ex, which marks such matrices and returns the others"
         )
 
 

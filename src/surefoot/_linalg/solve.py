@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import COMPUTED, all_finite, compute_dtype, matrix_argument, power_of_two_scale
+from .arguments import COMPUTED, all_finite, compute_dtype, first_place, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
 
@@ -133,12 +133,9 @@ def common_batch(A: Tensor, B: Tensor) -> torch.Size:
 
 
 def _singular(A: Tensor) -> str:
-    code = torch.linalg.lu_factor_ex(A.detach())[2]
-    index = code.nonzero()[0].tolist() if code.ndim else []
-    where = f" matrix {index} of A" if index else " A"
     return (
-        f"solve:{where} is exactly singular, so that not every B has a solution; lstsq gives the one of least residual and "
-        "least norm, and solve_ex returns the other matrices of a batch"
+        f"solve: {first_place(torch.linalg.lu_factor_ex(A.detach())[2])} is exactly singular, so that not every B "
+        "has a solution; lstsq gives the one of least residual and least norm, and solve_ex returns the other matrices of a batch"
     )
 
 

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import all_finite, largest_part
+from .arguments import all_finite, largest_part, refuse_non_finite
 from .info import Info, Method, Status
 
 METHODS = ("auto", "svd")
@@ -71,12 +71,12 @@ def adjoint(M: Tensor) -> Tensor:
 
 
 def spectral_factors(
-    A: Tensor, method: str, full_matrices: bool, refuse: tuple[str, str] | None = None
+    A: Tensor, method: str, full_matrices: bool, refuse: str = ""
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """U, S, Vh of ``A`` (..., m, n), and where the Gram route was used (...); with any strides.
 
     ``method`` is ``"auto"``, the Gram route where it is faster and its measured errors are acceptable, or ``"svd"``. A matrix
-    with a non-finite entry gets NaN factors and does not disturb the others, or with ``refuse`` an error of these words.
+    with a non-finite entry gets NaN factors and does not disturb the others, or an error of the operator ``refuse``.
     """
     *batch, m, n = A.shape
     A = A.detach().resolve_conj()
@@ -91,8 +91,8 @@ def spectral_factors(
         U, S, Vh = (factor.reshape(count, *factor.shape[len(batch) :]) for factor in few[0])
     else:
         flat, scale, finite = _scaled(flat)
-        if refuse is not None and finite is not None:
-            refuse_non_finite(A, *refuse)
+        if refuse and finite is not None:
+            refuse_non_finite(A, refuse)
         if by_gram and A.numel():
             U, S, Vh = _from_gram(flat, gram.view(count), full_matrices)
         else:
@@ -339,14 +339,3 @@ def describe(
         condition=torch.where(known, condition, torch.inf),
         method_code=torch.where(finite, torch.where(gram, int(Method.GRAM), int(Method.SVD)), int(Method.NONE)),
     )
-
-
-def refuse_non_finite(A: Tensor, what: str, alternative: str) -> None:
-    """A LinAlgError that names the first matrix of A with an infinite or NaN entry, if there is one."""
-    bad = ~all_finite(A)
-    if bool(bad.any()):
-        where = bad.nonzero()[0].tolist()
-        place = f"A[{', '.join(map(str, where))}]" if where else "A"
-        raise LinAlgError(
-            f"{place} has infinite or NaN entries and no {what}; remove them, or use {alternative}, which marks such matrices"
-        )

@@ -68,7 +68,7 @@ def svd(
         torch.linalg.LinAlgError: an entry is infinite or NaN (``svd_ex`` does not raise); in the derivative, which
             names the pair, where ties leave it undetermined.
     """
-    value, _ = factors(A, full_matrices, ties, method, refuse=True)
+    value, _ = factors(A, full_matrices, ties, method, refuse="svd")
     return value
 
 
@@ -88,23 +88,20 @@ def svd_ex(
     Raises:
         TypeError, ValueError: as ``svd``.
     """
-    value, gram = factors(A, full_matrices, ties, method, refuse=False)
+    value, gram = factors(A, full_matrices, ties, method)
     return value, _info(A.detach(), SVD(*(factor.detach() for factor in value)), gram)
 
 
 @own_precision
-def factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: bool) -> tuple[SVD, Tensor]:
-    """The factors of A, and where the Gram matrix was used; ``refuse``: an error for non-finite entries, not NaN."""
+def factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: str = "") -> tuple[SVD, Tensor]:
+    """The factors of A, and where the Gram matrix was used; ``refuse``: the operator that refuses non-finite entries."""
     check_ties(ties)
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}")
     work = matrix_argument(A)
     if A.dtype not in COMPUTED:
         work = A.to(compute_dtype(A.dtype))
-    if plain_eager(work) and not (work.requires_grad and torch.is_grad_enabled()):
-        U, S, Vh, gram = _compute(work, full_matrices, method, refuse)
-    else:
-        U, S, Vh, gram = apply(_SVD, _CompiledSVD, work, full_matrices, ties, method, refuse)
+    U, S, Vh, gram = apply(_SVD, _CompiledSVD, work, full_matrices, ties, method, refuse)
     return SVD(U, S, Vh) if work is A else SVD(*(factor.to(A.dtype) for factor in (U, S, Vh))), gram
 
 
@@ -124,8 +121,8 @@ def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
     return describe(A, value.S, torch.isfinite(S).all(-1), gram, residual, bound, values_between(S, bound))
 
 
-def _compute(A: Tensor, full_matrices: bool, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return spectral_factors(A, method, full_matrices, ("singular values", "svd_ex") if refuse else None)
+def _compute(A: Tensor, full_matrices: bool, method: str, refuse: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return spectral_factors(A, method, full_matrices, refuse)
 
 
 @torch.library.custom_op("surefoot::svd", mutates_args=())
@@ -135,7 +132,7 @@ def _kernel(*args: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 @_kernel.register_fake
-def _(A: Tensor, full_matrices: bool, method: str, refuse: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(A: Tensor, full_matrices: bool, method: str, refuse: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     *batch, m, n = A.shape
     k = min(m, n)
     rows, columns = (m, n) if full_matrices else (k, k)
@@ -151,7 +148,7 @@ class _CompiledSVD(torch.autograd.Function):
     """A (..., m, n) -> U, S, Vh, and where the Gram matrix was used (not differentiable)."""
 
     @staticmethod
-    def forward(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: bool) -> Any:
+    def forward(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: str) -> Any:
         return (_compute if plain_eager(A) else _kernel)(A, full_matrices, method, refuse)
 
     @staticmethod

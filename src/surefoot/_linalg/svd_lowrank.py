@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import all_finite, compute_dtype, matrix_argument, power_of_two_scale
+from .arguments import all_finite, compute_dtype, matrix_argument, power_of_two_scale, refuse_non_finite
 from .info import Info, Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager
 from .spectral import adjoint
@@ -71,11 +70,7 @@ def svd_lowrank(
     """
     value, finite, *_ = _computed(A, rank, oversampling, iterations, generator)
     if may_branch(finite) and not bool(finite.all()):
-        index = (~finite).nonzero()[0].tolist()
-        where = f"matrix {index} of A" if index else "A"
-        raise LinAlgError(
-            f"svd_lowrank: {where} has infinite or NaN entries; remove them, or use svd_lowrank_ex, which marks such matrices"
-        )
+        refuse_non_finite(A, "svd_lowrank")
     return value
 
 

@@ -55,7 +55,8 @@ def _refuse(undefined: Tensor, zero: Tensor, values: Tensor, what: str, when: st
         i, j = sorted((i, j))
         at = tuple(batch)
         null = bool(zero[at][i] & zero[at][j])
-        raise LinAlgError(_message(what, when, f" of matrix {at}" if batch else "", i, j, values[at], null))
+        matrix = f" of A[{', '.join(map(str, batch))}]" if batch else ""
+        raise LinAlgError(_message(what, when, matrix, i, j, values[at], null))
     return values.new_zeros(undefined.shape[:-2])
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
+from .._linalg.arguments import first_place
 from .._linalg.operator import apply, batch_first, own_precision, refuse_nested_forward
 from .._linalg.svd_derivative import gradient, tangent
 
@@ -27,9 +28,8 @@ def _refuse_unconverged(used: Tensor, error: Tensor, tolerance: float) -> Tensor
     """0, or an error that names the first matrix whose factors did not converge although a derivative of them is ``used``."""
     bad = used & ~(error <= tolerance)
     if bool(bad.any()):
-        batch = bad.nonzero()[0].tolist()
         raise LinAlgError(
-            f"matrix {tuple(batch)} has not converged (residual or orthogonality {float(error[tuple(batch)]):.3g}, tolerance "
+            f"{first_place(bad, 'M')} has not converged (residual or orthogonality {float(error[bad][0]):.3g}, tolerance "
             f"{tolerance:.3g}), so that the derivative of its singular value decomposition is not known: use more layers, train "
             "them, leave it out by info.status, take backward='unroll' for the derivative of the layers, or sf.linalg.svd"
         )
