@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .._core.io import reading, write_tensors
 from .._core.validate import nonnegative, real, unknown
 from .._linalg import norms
-from .._linalg.arguments import compute_dtype, matrix_argument, power_of_two_scale
+from .._linalg.arguments import compute_dtype, double_dtype, matrix_argument, power_of_two_scale
 from .._linalg.info import Info, Method, Status
 from .._linalg.operator import may_branch, own_precision
 from .._linalg.spectral import adjoint
@@ -227,7 +227,7 @@ class LearnedInverse(nn.Module):
     def error_bound(A: Tensor, X: Tensor) -> Tensor:
         """Rigorous bound of ‖X - A⁺‖ (...) for any X (..., n, m) and A (..., m, n), rounding included; infinite where
         full rank of A is not certain (docs/theorems/inverse.md, Theorem 6)."""
-        A, X = (value.detach().to(torch.complex128 if value.is_complex() else torch.float64) for value in (A, X))
+        A, X = (value.detach().to(double_dtype(value.dtype)) for value in (A, X))
         if A.shape[-2] > A.shape[-1]:
             A, X = A.mH, X.mH
         scale = power_of_two_scale(A, always=not may_branch(A))

@@ -46,6 +46,11 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
 
 
+def double_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The double precision of the kind of this dtype, in which errors are measured."""
+    return torch.complex128 if dtype.is_complex else torch.float64
+
+
 def tolerance(value: float | Tensor | None, default: float, A: Tensor, name: str) -> Tensor:
     """A tolerance as a float64 tensor with as many dimensions as A has batch dimensions, against which it broadcasts.
 

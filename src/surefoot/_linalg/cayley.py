@@ -7,7 +7,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from .arguments import all_finite, compute_dtype, matrix_argument
+from .arguments import all_finite, compute_dtype, double_dtype, matrix_argument
 from .info import Info, Method, Status
 from .norms import defect, frobenius, up
 from .operator import own_precision
@@ -65,7 +65,7 @@ def cayley_ex(P: Tensor, U: Tensor, t: float | Tensor = 1.0) -> tuple[Tensor, In
 def _info(P: Tensor, U: Tensor, t: Tensor, X: Tensor, failures: Tensor) -> Info:
     """The record of a stored result X, all in float64 whatever the precision of X."""
     batch, rows = X.shape[:-2], P.shape[-1]
-    wide = torch.complex128 if P.is_complex() else torch.float64
+    wide = double_dtype(P.dtype)
     P, U, X = P.to(wide), U.to(wide), X.to(wide)
     shifted, total = _shifted(P, t[..., None, None]), X + U
     half = t.abs() / 2.0

@@ -17,6 +17,7 @@ from .arguments import (
     COMPUTED,
     all_finite,
     compute_dtype,
+    double_dtype,
     first_place,
     hermitian_part,
     matrix_argument,
@@ -110,7 +111,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, max_shift: float | Tensor | N
 
 def _describe(A: Tensor, L: Tensor, shift: Tensor, status: Tensor) -> Info:
     known = (status == _OK) | (status == _SHIFTED)
-    wide = torch.complex128 if A.is_complex() else torch.float64
+    wide = double_dtype(A.dtype)
     L = L.to(A.dtype)
     scale = power_of_two_scale(A, always=not may_branch(A))
     if scale is None:
@@ -189,7 +190,7 @@ def compute(A: Tensor, limit: Tensor) -> tuple[Tensor, Tensor]:
 def _least_shift(A: Tensor) -> Tensor:
     """The least eps·2ʲ‖A‖ with which each of the finite matrices (N, n, n) factors, by bisection of j."""
     eps = torch.finfo(A.dtype).eps
-    size = torch.linalg.vector_norm(A.to(torch.complex128 if A.is_complex() else torch.float64), dim=(-2, -1))
+    size = torch.linalg.vector_norm(A.to(double_dtype(A.dtype)), dim=(-2, -1))
     unit = torch.exp2(torch.where(size > 0, size, 1.0).log2().floor()) * eps
     # ‖A‖_F is less than twice the power of two, so that four times it makes every matrix positive definite
     low, high = torch.full_like(unit, -1.0), torch.full_like(unit, 2.0 - math.log2(eps))

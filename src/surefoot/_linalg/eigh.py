@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import all_finite, compute_dtype, hermitian_part, matrix_argument, refuse_non_finite
+from .arguments import all_finite, compute_dtype, double_dtype, hermitian_part, matrix_argument, refuse_non_finite
 from .info import Info, Method
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import adjoint, describe, tie_distance, tie_reflections, values_between
@@ -104,7 +104,7 @@ def _decompose(A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Eigh, Ten
 
 
 def _info(A: Tensor, value: Eigh) -> Info:
-    wide = torch.complex128 if A.is_complex() else torch.float64
+    wide = double_dtype(A.dtype)
     n = A.shape[-1]
     values, Q = value.eigenvalues.double(), value.eigenvectors.to(wide)
     magnitudes = values.abs().sort(descending=True).values

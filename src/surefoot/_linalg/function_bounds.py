@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from . import norms
+from .arguments import double_dtype
 from .divided_differences import Elementwise
 from .spectral import extremes
 
@@ -29,7 +30,7 @@ def function_bounds(
 
     ``left``, ``x``, ``right`` as in ``spectral_operator``, ``values`` = f(x), F as it is returned.
     """
-    wide = torch.complex128 if F.is_complex() else torch.float64
+    wide = double_dtype(F.dtype)
     units, tiny = 4 * torch.finfo(x.dtype).eps, torch.finfo(x.dtype).tiny
     A, left, F, x, values = A.to(wide), left.to(wide), F.to(wide), x.double(), values.double()
     right = left.mH if right is None else right.to(wide)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .arguments import compute_dtype, matrix_argument, power_of_two_scale, tolerance
+from .arguments import compute_dtype, double_dtype, matrix_argument, power_of_two_scale, tolerance
 from .info import Info
 from .operator import may_branch, own_precision
 from .pinv import describe
@@ -43,7 +43,7 @@ def inv_ex(A: Tensor) -> tuple[Tensor, Info]:
     if scale is None:
         return value, describe(value, outputs, wide, None, inverse=True)
     # in float64, where single precision loses nothing to the scale
-    precise = torch.complex128 if A.is_complex() else torch.float64
+    precise = double_dtype(A.dtype)
     factor = scale.double()
     scaled = outputs[0].detach().to(precise) * factor.reciprocal()
     return value, describe(value, (scaled, *outputs[1:]), wide.detach().to(precise) * factor, scale, inverse=True)

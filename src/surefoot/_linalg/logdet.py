@@ -20,6 +20,7 @@ from . import norms
 from .arguments import (
     all_finite,
     compute_dtype,
+    double_dtype,
     first_place,
     hermitian_part,
     matrix_argument,
@@ -137,7 +138,7 @@ class _LogDet(_CompiledLogDet):
 
 
 def _describe(value: Tensor, A: Tensor, X: Tensor, L: Tensor) -> Info:
-    wide = torch.complex128 if A.is_complex() else torch.float64
+    wide = double_dtype(A.dtype)
     n = A.shape[-1]
     finite, found = all_finite(A), ~value.isnan()
     residual = norms.defect(A, L, L.mH)

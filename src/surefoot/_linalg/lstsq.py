@@ -13,10 +13,10 @@ from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIss
 from . import norms
 from .arguments import COMPUTED, compute_dtype, largest_part, matrix_argument, power_of_two_scale, tolerance
 from .info import Info, Status
+from .linear_systems import applied, common_batch, is_zero, magnitude, right_side, rounded, unscaled, unscaled_bound
 from .lstsq_function import least_squares
 from .operator import may_branch, own_precision, plain_eager
 from .pinv_function import differentiable_pinv
-from .solve import applied, common_batch, is_zero, magnitude, right_side, rounded, unscaled, unscaled_bound
 
 _OK, _DEFICIENT, _NON_FINITE = int(Status.OK), int(Status.RANK_DEFICIENT), int(Status.NON_FINITE)
 _INACCURATE, _OUT_OF_RANGE = int(Status.INACCURATE), int(Status.OUT_OF_RANGE)

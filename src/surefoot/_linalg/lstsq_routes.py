@@ -17,7 +17,7 @@ from torch import Tensor
 
 from .info import Method, Status
 from .routes import Tolerances
-from .spectral import adjoint
+from .spectral import adjoint, leading
 
 # The largest singular value is estimated from below, to within this factor in practice.
 _SAFETY = 1.5
@@ -203,9 +203,8 @@ def decomposition(problem: Problem) -> Solved:
     """From the singular values that exceed the tolerances, whatever the ridge."""
     (m, n), ridge = problem.A.shape[-2:], problem.ridge.to(problem.A.real.dtype)
     U, S, Vh = torch.linalg.svd(problem.A, full_matrices=False)
-    largest = S[..., :1] if S.shape[-1] else S.new_zeros(*S.shape[:-1], 1)
     atol, rtol = (value.reshape(-1, 1) for value in (problem.tolerances.atol, problem.tolerances.rtol))
-    kept = torch.maximum(atol, rtol * largest) < S
+    kept = torch.maximum(atol, rtol * leading(S)) < S
     filtered = torch.where(kept, S / torch.where(kept, S.square() + ridge[:, None], 1.0), 0.0)
     result = problem.full(adjoint(Vh) @ (filtered.unsqueeze(-1) * (adjoint(U) @ problem.B)), Method.SVD)
     rank = kept.sum(-1)

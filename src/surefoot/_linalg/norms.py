@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .arguments import double_dtype
 from .operator import constant
 
 # A handful of float64 roundings in the combination of a few terms.
@@ -57,7 +58,7 @@ def frobenius(A: Tensor) -> Tensor:
         norm = torch.linalg.vector_norm(torch.linalg.vector_norm(A, dim=-1).double(), dim=-1)
         error = row_error + (A.shape[-2] + 6) * 2.0**-52
     else:
-        norm = torch.linalg.vector_norm(A, dim=(-2, -1), dtype=torch.complex128 if A.is_complex() else torch.float64)
+        norm = torch.linalg.vector_norm(A, dim=(-2, -1), dtype=double_dtype(A.dtype))
         return norm * (1.0 + (count + 6) * 2.0**-52)
     return norm * (1.0 + error / (1.0 - error)) + (count * precision.tiny) ** 0.5
 
@@ -88,7 +89,7 @@ def residual(C: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     any sum of some of them is at most k2^2β ≤ 2^53 times that: A_1B_1 is exact, whatever the order of summation, with or without
     fused multiplications. The rest, A_1B_2 + A_2B, is smaller by 2^−β, and so is its rounding error. This takes three products.
     """
-    wide = _double(A)
+    wide = double_dtype(A.dtype)
     length = A.shape[-1]
     # what underflows: at most the smallest normal number for every multiplication and addition
     lost = 8.0 * C.shape[-2] * C.shape[-1] * (length + 1) * torch.finfo(wide).tiny
@@ -107,10 +108,6 @@ def residual(C: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     terms = frobenius(high_A) * frobenius(low_B) + frobenius(low_A) * frobenius(B)
     # head and R are one subtraction each
     return R, up(gamma * terms + 2.0**-53 * (frobenius(head) + frobenius(R)) + lost)
-
-
-def _double(A: Tensor) -> torch.dtype:
-    return torch.complex128 if A.is_complex() else torch.float64
 
 
 def _minus(C: Tensor, A: Tensor, B: Tensor) -> Tensor:
@@ -166,7 +163,7 @@ def pinv_error(A: Tensor, X: Tensor, Y: Tensor) -> InverseBounds:
     beyond ``SHARP`` multiplications (docs/theorems/inverse.md, Theorem 6).
     """
     m, n = A.shape[-2:]
-    R, uncertain = residual(torch.eye(m, dtype=_double(A), device=A.device), A, X)
+    R, uncertain = residual(torch.eye(m, dtype=double_dtype(A.dtype), device=A.device), A, X)
     size_A, size_X, size_R = frobenius(A), frobenius(X), frobenius(R)
     rho = up(size_R + uncertain)
     R = R.to(A.dtype)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from . import norms, odd_polynomials
-from .arguments import COMPUTED, HALF, matrix_argument, power_of_two_scale
+from .arguments import COMPUTED, HALF, double_dtype, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
 from .odd_polynomials import Coefficients, PolarSteps
 from .operator import constant, own_precision
@@ -230,7 +230,7 @@ def _polynomial(row: Coefficients, G: Tensor, square: Tensor | None = None) -> T
 def _info(A: Tensor, U: Tensor, plan: PolarSteps) -> Info:
     m, n = A.shape[-2:]
     k = min(m, n)
-    V = U.to(torch.complex128 if U.is_complex() else torch.float64)
+    V = U.to(double_dtype(U.dtype))
     V = V if m <= n else V.mH
     identity = torch.eye(k, dtype=V.dtype, device=V.device)
     total = norms.frobenius(V)

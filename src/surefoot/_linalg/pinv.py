@@ -14,6 +14,7 @@ from .arguments import (
     COMPUTED,
     all_finite,
     compute_dtype,
+    double_dtype,
     first_place,
     hermitian_part,
     matrix_argument,
@@ -230,7 +231,7 @@ def describe(value: Tensor, outputs: Outputs, wide: Tensor, scale: Tensor | None
     condition = torch.where(bound.isfinite(), certain_condition, condition)
     if scale is not None or value.dtype != X.dtype:
         # what the last rounding (to half precision, or on undoing the scale) has changed
-        precise = torch.complex128 if A.is_complex() else torch.float64
+        precise = double_dtype(A.dtype)
         factor = torch.ones_like(rho[..., None, None]) if scale is None else scale.double()
         returned = (value.mH if value.shape[-2:] != X.shape[-2:] else value).to(precise)
         bound = norms.up(bound * factor[..., 0, 0] + norms.frobenius(returned - X.to(precise) * factor))

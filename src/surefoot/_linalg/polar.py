@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import all_finite, compute_dtype, matrix_argument
+from .arguments import all_finite, compute_dtype, double_dtype, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import (
@@ -123,7 +123,7 @@ def _decompose(A: Tensor, side: str, method: str, refuse: bool) -> tuple[Polar, 
 def _info(A: Tensor, U: Tensor, H: Tensor, Q: Tensor, S: Tensor, gram: Tensor, residual: Tensor) -> Info:
     """The record of the tall decomposition A = UH with H = Q·diag(S)·Qᴴ."""
     m, n = A.shape[-2:]
-    wide = torch.complex128 if A.is_complex() else torch.float64
+    wide = double_dtype(A.dtype)
     A, U, H, Q = (matrix.to(wide) for matrix in (A, U, H, Q))
     identity = torch.eye(n, dtype=wide, device=A.device)
     defect_U, defect_Q = norms.defect(identity, U.mH, U), norms.defect(identity, Q.mH, Q)

@@ -41,10 +41,14 @@ _ROWS = 24
 _FEW = 1024
 
 
+def leading(S: Tensor) -> Tensor:
+    """The first of the values S (..., k), which is the largest (..., 1); 0 where there are none."""
+    return S[..., :1] if S.shape[-1] else S.new_zeros((*S.shape[:-1], 1))
+
+
 def rank_tolerance(S: Tensor, m: int, n: int) -> Tensor:
     """max(m, n)·ε·s_1 (..., 1): a singular value of an m×n matrix up to this is 0, as in torch.linalg.matrix_rank."""
-    largest = S[..., :1] if S.shape[-1] else S.new_zeros((*S.shape[:-1], 1))
-    return max(m, n) * torch.finfo(S.dtype).eps * largest
+    return max(m, n) * torch.finfo(S.dtype).eps * leading(S)
 
 
 def tie_distance(dtype: torch.dtype, size: int) -> float:
@@ -58,8 +62,7 @@ def tie_distance(dtype: torch.dtype, size: int) -> float:
 
 def tie_tolerance(S: Tensor, m: int, n: int) -> Tensor:
     """The distance (..., 1) to which the singular values S (..., k) of an m×n matrix are tied."""
-    largest = S[..., :1] if S.shape[-1] else S.new_zeros((*S.shape[:-1], 1))
-    return tie_distance(S.dtype, max(m, n)) * largest
+    return tie_distance(S.dtype, max(m, n)) * leading(S)
 
 
 def adjoint(M: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import COMPUTED, compute_dtype, matrix_argument
+from .arguments import COMPUTED, compute_dtype, double_dtype, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import METHODS, describe, extremes, spectral_factors, values_between
@@ -106,7 +106,7 @@ def factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: str 
 
 
 def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
-    wide = torch.complex128 if A.is_complex() else torch.float64
+    wide = double_dtype(A.dtype)
     m, n = A.shape[-2:]
     k = min(m, n)
     U, S, Vh = value.U[..., :k].to(wide), value.S.double(), value.Vh[..., :k, :].to(wide)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import all_finite, compute_dtype, matrix_argument, power_of_two_scale, refuse_non_finite
+from .arguments import all_finite, compute_dtype, double_dtype, matrix_argument, power_of_two_scale, refuse_non_finite
 from .info import Info, Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager
 from .spectral import adjoint
@@ -144,7 +144,7 @@ def _bounds(
     A: Tensor, U: Tensor, S: Tensor, Vh: Tensor, P: Tensor, s: Tensor, W: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Upper bounds of the Frobenius and the spectral norm of A − U·diag(S)·Vh, a lower bound of the former for any factors."""
-    k, wide = S.shape[-1], torch.complex128 if A.is_complex() else torch.float64
+    k, wide = S.shape[-1], double_dtype(A.dtype)
     US = U.to(wide) * S.unsqueeze(-2)
     R, error = norms.residual(A.to(wide), US, Vh.to(wide))
     error = norms.up(error + 2.0**-52 * norms.frobenius(US) * norms.frobenius(Vh))
