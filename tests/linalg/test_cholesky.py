@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -74,6 +75,14 @@ def test_the_shift_is_the_least_and_the_bound_proves_it_enough(dtype: torch.dtyp
         assert error <= float(info.error_bound) <= 1e3 * torch.finfo(dtype).eps * float(A.norm() + shift), name
         lowest = float(torch.linalg.eigvalsh(A.to(identity.dtype))[0])
         assert lowest >= -float(shift + info.error_bound) * (1 + 1e-6), name
+
+
+def test_the_bound_of_a_subnormal_matrix_is_not_rounded_below_the_error() -> None:
+    A = draw(20, 1, 1).square() * 1e-310
+    (L, shift), info = cholesky_ex(A)
+    for a, factor, bound in zip(A.flatten().tolist(), L.flatten().tolist(), info.error_bound.tolist(), strict=True):
+        assert 0 < abs(Fraction(a) - Fraction(factor) ** 2) <= Fraction(bound)
+    assert not shift.any()
 
 
 def test_a_limit_of_the_shift_and_bad_matrices_spoil_no_other() -> None:

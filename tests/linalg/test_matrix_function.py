@@ -254,3 +254,30 @@ def test_derivatives_are_those_of_the_hermitian_part(dtype: torch.dtype) -> None
     for ours, true in zip(*derivatives, strict=True):
         torch.testing.assert_close(ours, true, rtol=0, atol=1e-13)
         torch.testing.assert_close(ours, ours.mH, rtol=0, atol=1e-13)
+
+
+MISTAKES: dict[str, tuple[Function, type[Exception], str]] = {
+    "in place": (lambda x: x.clamp_(min=2.0), ValueError, "in place"),
+    "detached": (lambda x: x.detach().exp(), TypeError, "no derivative for autograd"),
+    "normalised": (lambda x: x / x.sum(-1, keepdim=True), ValueError, "entry by entry, without"),
+    "from the largest": (lambda x: x - x.amax(-1, keepdim=True), ValueError, "entry by entry, without"),
+    "summed": (lambda x: x.cumsum(-1), ValueError, "entry by entry, without"),
+    "random": (lambda x: x + torch.rand_like(x), ValueError, "entry by entry, without"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_functions_whose_gradient_would_be_wrong_are_refused(name: str) -> None:
+    f, error, message = MISTAKES[name]
+    A = with_eigenvalues([3.0, 2.0, 2.0, 1.0], torch.float64).requires_grad_()
+    for function in (sl.matrix_function, sl.singular_value_function):
+        with pytest.raises(error, match=message):
+            function(A, f).sum().backward()
+
+
+def test_functions_that_are_constant_in_steps_have_the_derivative_zero_on_the_diagonal() -> None:
+    A = torch.diag(torch.tensor([3.0, 2.0, 2.0, 1.0], dtype=torch.float64)).requires_grad_()
+    # a step at an eigenvalue, seen from one side
+    sl.matrix_function(A, lambda x: (x >= 2).double())[1, 3].backward()
+    assert A.grad is not None
+    torch.testing.assert_close(A.grad[3], torch.tensor([0.0, 0.5, 0.0, 0.0], dtype=torch.float64))

@@ -218,3 +218,11 @@ def test_statuses_and_errors() -> None:
         sl.singular_value_function(A[0], logarithm)
     with pytest.raises(ValueError, match="p is nan"):
         sl.singular_power(A[0], math.nan)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_bound_of_a_threshold_that_single_precision_rounds(dtype: torch.dtype) -> None:
+    A = torch.tensor([[100.0]], dtype=dtype)
+    value, info = sl.svt_ex(A, 99.9999)
+    error = abs(mpmath.mpf(100) - mpmath.mpf(99.9999) - mpmath.mpf(value.double().item()))
+    assert 0 < error <= info.error_bound.item() < 1e-5

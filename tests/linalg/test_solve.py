@@ -106,6 +106,13 @@ def test_bad_systems_have_their_status_and_spoil_no_other() -> None:
         torch.testing.assert_close(ours.grad[[0, 4]], theirs.grad)  # type: ignore[index]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_bound_holds_of_a_solution_that_overflows(dtype: torch.dtype) -> None:
+    A = torch.full((1, 1), torch.finfo(dtype).tiny / 1024, dtype=dtype)
+    X, info = solve_ex(A, torch.ones(1, 1, dtype=dtype))
+    assert not X.isfinite().all() and info.status == Status.OUT_OF_RANGE and info.error_bound == math.inf
+
+
 def test_plain_solve_names_the_singular_matrix_and_the_remedy() -> None:
     A = draw(2, 3, 3, 3)
     A[1, 2] = 0.0

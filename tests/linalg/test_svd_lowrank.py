@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from pinv_matrices import draw, with_singular_values
 from pinv_reference import product_error
 
 from surefoot._linalg.info import Status
-from surefoot.linalg import svd_lowrank, svd_lowrank_ex
+from surefoot.linalg import LowRank, svd_lowrank, svd_lowrank_ex
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 SCRIPTED = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
@@ -116,3 +117,18 @@ def test_vmap_and_half_precision() -> None:
     assert half.U.dtype == half.S.dtype == torch.bfloat16 and half.cut.dtype == torch.float64
     for a, U, S, Vh, cut in zip(A.to(torch.bfloat16), half.U, half.S, half.Vh, half.cut, strict=True):
         assert product_error(a.double(), U.double() * S.double(), Vh.double()) <= float(cut)
+
+
+def test_bounds_of_subnormal_matrices_are_not_rounded_below_the_error() -> None:
+    A = draw(10, 2, 2, dtype=torch.float64) * 1e-312
+    for rank in (1, 2):
+        value, info = svd_lowrank_ex(A, rank)
+        for index in range(len(A)):
+            a, u, s, v = ([[Fraction(x) for x in row] for row in M[index].tolist()] for M in (A, *factors(value)))
+            rest = [a[i][j] - sum(u[i][k] * s[0][k] * v[k][j] for k in range(rank)) for i in (0, 1) for j in (0, 1)]
+            assert sum(x * x for x in rest) <= Fraction(value.cut[index].item()) ** 2
+        assert bool((value.least <= value.cut).all()) and bool((info.error_bound > 0).all())
+
+
+def factors(value: LowRank) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return value.U, value.S.unsqueeze(-2), value.Vh

@@ -127,7 +127,7 @@ def _describe(A: Tensor, L: Tensor, shift: Tensor, status: Tensor) -> Info:
     bound = norms.up(size + rounding + 2.0**-52 * norms.frobenius(shifted))
     total = norms.frobenius(A)
     residual = torch.where(size > 0, size / torch.where(total > 0, total, 1.0), 0.0)
-    bound = bound / factor
+    bound = norms.unscaled(bound, factor)
     bound, residual = (torch.where(known & value.isfinite(), value, torch.inf) for value in (bound, residual))
     return Info(
         status=status,

@@ -186,15 +186,16 @@ class Custom(Smooth):
 
     def slope(self, x: Tensor) -> Tensor:
         """f′(x)."""
-        return _derivative(self.value, x) if self._df is None else _checked(self._df, x, "df")
+        return _derivative(self.value, x, "f") if self._df is None else _checked(self._df, x, "df")
 
     def curvature(self, x: Tensor) -> Tensor:
         """f″(x)."""
-        return _derivative(self.slope, x)
+        return _derivative(self.slope, x, "f" if self._df is None else "df")
 
     def first(self, x: Tensor, y: Tensor) -> Tensor:
         """As above."""
         fx = self.value(x)
+        self._refuse_mixed(x, fx)
         fy = fx if y is x else self.value(y)
         nodes = x.unsqueeze(-1), y.unsqueeze(-2), fx.unsqueeze(-1), fy.unsqueeze(-2)
         a, b, fa, fb = nodes
@@ -208,6 +209,21 @@ class Custom(Smooth):
         if y is x:
             quotient = quotient.index_put((*batch, j, i), values)
         return quotient.index_put((*batch, i, j), values)
+
+    def _refuse_mixed(self, x: Tensor, fx: Tensor) -> None:
+        """ValueError if f(x) is not found again from the lower and the upper half of the nodes, each in reverse order."""
+        if x.shape[-1] < 2 or not plain_eager(x) or x.requires_grad:
+            return
+        with torch.no_grad():
+            again = torch.cat([self.value(half.flip(-1)).flip(-1) for half in x.tensor_split(2, -1)], -1)
+            # f may round otherwise in a shorter vector, and may itself be of single precision
+            size = fx.abs().amax().nan_to_num(nan=0.0, posinf=0.0)
+            same = ((again - fx).abs() <= 2.0**-10 * size) | again.isclose(fx, equal_nan=True)
+        if not bool(same.all()):
+            raise ValueError(
+                "f has other values for the same entries in another place or at another time: it must act entry by entry, "
+                "without randomness; sums over the eigenvalues belong outside (traces, norms)"
+            )
 
     def _near(self, a: Tensor, b: Tensor, fa: Tensor, fb: Tensor) -> Tensor:
         mean = integral(self.slope, a, b)
@@ -225,7 +241,11 @@ class Custom(Smooth):
 
 
 def _checked(function: Map, x: Tensor, name: str) -> Tensor:
-    value = function(x)
+    version = x._version if plain_eager(x) and not x.is_inference() else None
+    # an in-place operation on a leaf would be an error of autograd's, on anything else wrong nodes
+    value = function(x.view_as(x) if x.requires_grad else x)
+    if version is not None and x._version != version:
+        raise ValueError(f"{name} changes its argument in place: let it return a new tensor")
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} returned {type(value).__name__}: it must map real tensors to tensors, entry by entry")
     if value.shape != x.shape:
@@ -239,8 +259,8 @@ def _checked(function: Map, x: Tensor, name: str) -> Tensor:
 
 
 @without_hooks()
-def _derivative(function: Map, x: Tensor) -> Tensor:
-    """The derivative of an elementwise function; 0 where it does not depend on x."""
+def _derivative(function: Map, x: Tensor, name: str) -> Tensor:
+    """The derivative of an elementwise function, made from the caller's ``name``; 0 where it does not depend on x."""
     if torch.compiler.is_exporting():
         # torch.func would leave constants in the place of operations
         raise NotImplementedError("torch.export cannot trace the derivative of f: pass it as df")
@@ -251,9 +271,23 @@ def _derivative(function: Map, x: Tensor) -> Tensor:
             x = x if nested else x.detach().requires_grad_()
             total = function(x).sum()
         if not total.requires_grad:
+            _refuse_detached(function, x.detach(), name)
             return torch.zeros_like(x)
         return torch.autograd.grad(total, x, create_graph=nested, materialize_grads=True)[0]
     return torch.func.grad(lambda x: function(x).sum())(x)
+
+
+def _refuse_detached(function: Map, x: Tensor, name: str) -> None:
+    """TypeError if a function that autograd takes for constant changes in both directions; steps change in one only."""
+    if x.numel() == 0:
+        return
+    step = torch.finfo(x.dtype).eps ** 0.5 * x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
+    here, below, above = function(x), function(x - step), function(x + step)
+    if bool((here.isfinite() & (below != here) & (above != here) & below.isfinite() & above.isfinite()).any()):
+        raise TypeError(
+            f"{name} has no derivative for autograd although it is not constant (detached, or computed outside of torch): "
+            f"{'pass df, or ' if name == 'f' else ''}write it with torch operations"
+        )
 
 
 class Sqrt(Elementwise):

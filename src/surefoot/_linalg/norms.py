@@ -12,6 +12,8 @@ from .operator import constant
 
 # A handful of float64 roundings in the combination of a few terms.
 _OUTWARD = 1.0 + 2.0**-48
+# The least positive number in double precision.
+_LEAST = 2.0**-1074
 # A norm is accumulated in single precision where that cannot cost more than this, relatively.
 _LOOSE = 2.0**-10
 # Multiplications up to which the products of a residual in double precision are split (those of 160 rows).
@@ -21,6 +23,12 @@ SHARP = 4_096_000
 def up(x: Tensor) -> Tensor:
     """A nonnegative float64 result of a few roundings, moved up by more than they can have lost."""
     return x * _OUTWARD
+
+
+def unscaled(bound: Tensor, scale: Tensor, *, lower: bool = False) -> Tensor:
+    """The bound of a norm of A, from that of A·scale, a power of two: the quotient is exact, unless it underflows."""
+    quotient = bound / scale
+    return (quotient - _LEAST).clamp(min=0.0) if lower else torch.where(bound > 0, quotient + _LEAST, 0.0)
 
 
 @constant

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
+from . import norms
 from .arguments import compute_dtype, first_place, matrix_argument, refuse_non_finite, sums_are_finite, tolerance
 from .divided_differences import Custom, Elementwise, Map, Power, SoftThreshold, Step
 from .function_bounds import function_bounds
@@ -110,7 +111,7 @@ def svt(A: Tensor, threshold: float | Tensor) -> Tensor:
     Raises:
         TypeError, ValueError, torch.linalg.LinAlgError: as there, and for a threshold that is no such tensor.
     """
-    value, _, parts = _threshold(A, threshold)
+    value, _, parts, _ = _threshold(A, threshold)
     _refuse("svt", A, parts)
     return value
 
@@ -120,8 +121,10 @@ def svt_ex(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Info]:
 
     ``error_bound`` bounds ‖F − svt(A)‖_F (``function_bounds``) at any rank: the map is a contraction.
     """
-    value, f, parts = _threshold(A, threshold)
-    return value, _describe(f, parts, value.detach())
+    value, f, parts, moved = _threshold(A, threshold)
+    info = _describe(f, parts, value.detach())
+    # each value of f changes by at most as much as the threshold
+    return value, info._replace(error_bound=norms.up(info.error_bound + parts.s.shape[-1] ** 0.5 * moved))
 
 
 def svdvals(A: Tensor) -> Tensor:
@@ -307,11 +310,13 @@ def _evaluate(A: Tensor, f: Elementwise) -> tuple[Tensor, Info]:
 
 
 @own_precision
-def _threshold(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Elementwise, _Factored]:
+def _threshold(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Elementwise, _Factored, Tensor]:
+    """The value, its function, what it is made of, and by how much the threshold was rounded."""
     factored = _factor(A)
     if threshold is None:
         raise TypeError("threshold is None: it must be a number or a tensor of numbers, at least 0")
-    fixed = tolerance(threshold, 0.0, A, "threshold").to(factored[2].dtype).unsqueeze(-1)
+    given = tolerance(threshold, 0.0, A, "threshold")
+    fixed = given.to(factored[2].dtype).unsqueeze(-1)
     f = SoftThreshold(fixed)
     parts = _with_function(f, factored)
     value = _value(f, parts, A)
@@ -320,7 +325,7 @@ def _threshold(A: Tensor, threshold: float | Tensor) -> tuple[Tensor, Elementwis
         step = Step(fixed)
         moved = threshold.to(fixed.dtype).unsqueeze(-1) - fixed
         value = value - (_value(step, _with_function(step, factored), A) * moved.unsqueeze(-1)).to(A.dtype)
-    return value, f, parts
+    return value, f, parts, (given - fixed.squeeze(-1).double()).abs()
 
 
 def _describe(f: Elementwise, parts: _Factored, value: Tensor) -> Info:

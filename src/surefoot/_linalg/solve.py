@@ -145,6 +145,7 @@ def compute(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tenso
     status = torch.where(X.isfinite().all(-1).all(-1), status, _OUT_OF_RANGE)
     status = torch.where(bad, _NON_FINITE, torch.where(singular, _SINGULAR, status))
     absent = bad | singular
+    bound = torch.where(status == _OUT_OF_RANGE, torch.inf, bound)
     bound, residual, condition = (
         torch.where(~absent & value.isfinite(), value, torch.inf) for value in (bound, residual, condition)
     )

@@ -135,7 +135,8 @@ def _computed(
     finite = all_finite(scaled)
     cut, spectral, least = _bounds(*(M.detach() for M in (scaled, U, S.double() * factor[..., None], Vh, P, s, W)))
     total = norms.frobenius(scaled.detach())
-    cut, spectral, least, total = (value / factor for value in (cut, spectral, least, total))
+    cut, spectral, total = (norms.unscaled(value, factor) for value in (cut, spectral, total))
+    least = norms.unscaled(least, factor, lower=True)
     cut, least = (torch.where(finite, value, torch.nan) for value in (cut, least))
     return LowRank(U, S, Vh, cut, least), finite, spectral, total, count == most
 
