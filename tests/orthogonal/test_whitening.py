@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 import surefoot as sf
 
@@ -121,6 +123,37 @@ def test_running_statistics(momentum: float | None) -> None:
     other = sf.nn.Whitening(4, momentum=momentum, affine=False, dtype=F64).eval()
     other.load_state_dict(layer.state_dict())
     assert torch.equal(other(x), layer(x)) and int(other.batches) == 3
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30])
+def test_a_batch_that_fails_leaves_the_statistics_as_they_were(bad: float) -> None:
+    layer = sf.nn.Whitening(3)
+    layer(correlated(8, 3).float())
+    before = copy.deepcopy(layer.state_dict())
+    x = correlated(8, 3).float()
+    x[0, 0] = bad
+    with pytest.raises(LinAlgError, match="the covariance of x is not finite"):
+        layer(x)
+    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+    layer.running_covariance.fill_(math.inf)
+    with pytest.raises(LinAlgError, match="that is kept is not finite"):
+        layer.eval()(x)
+
+
+@pytest.mark.parametrize("convert", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_statistics_of_half_precision_do_not_stand_still(dtype: torch.dtype, convert: bool) -> None:
+    """In half precision the mean over these batches has a covariance with a negative eigenvalue."""
+    layer = sf.nn.Whitening(4, momentum=None, dtype=None if convert else dtype).to(dtype)
+    v = torch.tensor([1.0, -0.3, 2.0, 0.7])
+    batches = [((draw(64, 1, seed=k).float() * v * (1 + k % 3)) + 3).to(dtype) for k in range(200)]
+    for batch in batches:
+        layer(batch)
+    assert layer.weight is not None and layer.weight.dtype == dtype
+    assert layer.running_covariance.dtype == torch.float32
+    mean = torch.stack([torch.cov(batch.float().T) for batch in batches]).mean(0)
+    torch.testing.assert_close(layer.running_covariance[0], mean, rtol=1e-4, atol=1e-4)
+    assert bool(layer.eval()(batches[0]).isfinite().all())
 
 
 def test_scale_and_shift_are_learned() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from .._core.validate import kind_of, positive, positive_integer
-from .._linalg.arguments import compute_dtype
+from .._linalg.arguments import HALF, compute_dtype
 from .._linalg.matrix_function import inv_sqrt
 from .._linalg.operator import own_precision
 
@@ -31,11 +34,12 @@ class Whitening(nn.Module):
 
     Shape:
         x (N, features) or (N, features, ...), where the further dimensions are samples too; y has the same shape and dtype. Half
-        precision is computed in float32.
+        precision is computed in float32. Deviations whose squares underflow (in single precision below 1e-23) are none.
 
     Raises:
         TypeError, ValueError: an argument is out of its range; x has another shape, or in training fewer than two samples.
-        torch.linalg.LinAlgError: x has infinite or NaN entries.
+        torch.linalg.LinAlgError: the covariance is not finite: x has infinite or NaN entries, or overflows when squared. The
+            running statistics stay as they were.
 
     Source:
         Kessy, Lewin and Strimmer, Optimal whitening and decorrelation (2018); Huang et al., Decorrelated batch
@@ -43,7 +47,7 @@ class Whitening(nn.Module):
     """
 
     running_mean: Tensor
-    """(groups, d)"""
+    """(groups, d); in float32 for half precision, and so is the next"""
     running_covariance: Tensor
     """(groups, d, d), unbiased"""
     batches: Tensor
@@ -71,8 +75,9 @@ class Whitening(nn.Module):
         size = self.features // self.groups
         self.weight = nn.Parameter(torch.ones(self.features, device=device, dtype=dtype)) if affine else None
         self.bias = nn.Parameter(torch.zeros(self.features, device=device, dtype=dtype)) if affine else None
-        self.register_buffer("running_mean", torch.zeros(self.groups, size, device=device, dtype=dtype))
-        identity = torch.eye(size, device=device, dtype=dtype).repeat(self.groups, 1, 1)
+        kept = compute_dtype(torch.get_default_dtype() if dtype is None else dtype)
+        self.register_buffer("running_mean", torch.zeros(self.groups, size, device=device, dtype=kept))
+        identity = torch.eye(size, device=device, dtype=kept).repeat(self.groups, 1, 1)
         self.register_buffer("running_covariance", identity)
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64, device=device))
 
@@ -89,16 +94,30 @@ class Whitening(nn.Module):
             mean = samples.mean(1, keepdim=True)
             centred = samples - mean
             covariance = centred.mT @ centred / count
-            self._update(mean[:, 0], covariance * (count / (count - 1)))
+            seen = mean[:, 0], covariance * (count / (count - 1))
         else:
+            seen = None
             centred = samples - self.running_mean.to(samples.dtype).unsqueeze(1)
             covariance = self.running_covariance.to(samples.dtype)
-        y = centred @ inv_sqrt(self._shifted(covariance))
+        y = centred @ self._root(covariance)
+        if seen is not None:
+            # after what may raise, so that a bad batch leaves the statistics as they were
+            self._update(*seen)
         y = y.transpose(0, 1).flatten(1)
         if self.weight is not None and self.bias is not None:
             y = y * self.weight + self.bias
         others = (x.shape[0], *x.shape[2:])
         return y.reshape(*others, self.features).movedim(-1, 1).to(x.dtype)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        before = self.running_mean, self.running_covariance
+        super()._apply(fn, recurse)
+        # in half precision a mean over batches would stand still, and the covariance become indefinite
+        if self.running_mean.dtype in HALF:
+            self.running_mean, self.running_covariance = (
+                statistic.to(self.running_mean.device, compute_dtype(self.running_mean.dtype)) for statistic in before
+            )
+        return self
 
     def extra_repr(self) -> str:
         return f"{self.features}, groups={self.groups}, eps={self.eps:g}, momentum={self.momentum}"
@@ -115,6 +134,18 @@ class Whitening(nn.Module):
             )
         rows = x.movedim(1, -1).reshape(-1, self.groups, self.features // self.groups)
         return rows.transpose(0, 1).to(compute_dtype(x.dtype))
+
+    def _root(self, covariance: Tensor) -> Tensor:
+        """(C + εtI)^−½; the error is about x, which the caller knows."""
+        try:
+            return inv_sqrt(self._shifted(covariance))
+        except LinAlgError as error:
+            if bool(covariance.isfinite().all()):
+                raise
+            whose = "of x is not finite (an entry is infinite or NaN, or its square overflows"
+            if not self.training:
+                whose = "that is kept is not finite (it overflowed its dtype in training"
+            raise LinAlgError(f"the covariance {whose}): scale the features, or use float32 or float64") from error
 
     def _shifted(self, covariance: Tensor) -> Tensor:
         """C + εtI; εI where C is 0. Rounding leaves a singular C eigenvalues down to about −dt units."""
