@@ -11,7 +11,7 @@ from pinv_reference import true_gradient
 from torch import Tensor
 
 from surefoot._linalg.pinv import pinv
-from surefoot._linalg.polynomial import iterate
+from surefoot._linalg.pinv_iteration import iterate
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 # torch's own forward mode loads scripted functions, with a warning

@@ -90,7 +90,8 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, max_shift: float | Tensor | N
     Raises:
         TypeError, ValueError: for other arguments.
 
-    Source: the shift of a failed factorisation by trial is usual in Gaussian processes and quasi-Newton methods (Nocedal and
+    Source:
+        The shift of a failed factorisation by trial is usual in Gaussian processes and quasi-Newton methods (Nocedal and
         Wright, Numerical Optimization, algorithm 3.3); here it is reported.
     """
     work = matrix_argument(A, square=True).to(compute_dtype(A.dtype))

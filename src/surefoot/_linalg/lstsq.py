@@ -94,7 +94,8 @@ def lstsq_ex(
     there is no ridge; ``condition`` ≥ ‖A‖‖A⁺‖ where full rank is certain, else infinite, and with a ridge (‖A‖_F² + ridge)/ridge,
     that of the normal equations.
 
-    Args, TypeError and ValueError as for ``lstsq``.
+    Raises:
+        TypeError, ValueError: as ``lstsq``.
     """
     run = _run(A, B, atol, rtol, ridge)
     return run.value, _describe(run)

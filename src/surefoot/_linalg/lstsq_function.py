@@ -24,7 +24,7 @@ from .arguments import largest_part
 from .info import Method, Status
 from .lstsq_routes import Problem, solutions
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
-from .routes import Tolerances
+from .pinv_routes import Tolerances
 
 # plain integers: Dynamo takes the comparison of a tensor with an enum member for a constant
 _NON_FINITE = int(Status.NON_FINITE)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .info import Method, Status
-from .routes import Tolerances
+from .pinv_routes import Tolerances
 from .spectral import adjoint, leading
 
 # The largest singular value is estimated from below, to within this factor in practice.

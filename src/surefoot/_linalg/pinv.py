@@ -24,7 +24,7 @@ from .arguments import (
 from .info import Info, Status
 from .operator import may_branch, own_precision, plain_eager
 from .pinv_function import Outputs, differentiable_pinv, unrolled_pinv
-from .routes import SMALL
+from .pinv_routes import SMALL
 from .spectral import adjoint
 
 Method = Literal["auto", "cholesky", "qr", "svd", "eigh", "iteration", "chebyshev"]

@@ -13,7 +13,7 @@ from torch import Tensor
 from .arguments import all_finite, power_of_two_scale
 from .info import Method, Status
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
-from .routes import Computed, Tolerances, full, iteration, no_gram, pseudoinverse
+from .pinv_routes import Computed, Tolerances, full, iteration, no_gram, pseudoinverse
 
 # plain integers: Dynamo takes the comparison of a tensor with an enum member for a constant
 _DEFICIENT, _SINGULAR = int(Status.RANK_DEFICIENT), int(Status.SINGULAR)

@@ -80,7 +80,8 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True) -> tuple[Tensor, Info]:
     with status ``INACCURATE`` where ρ < 1 is not certain, and ``INACCURATE`` also where it exceeds ‖X‖_F; ``condition`` =
     ‖A‖_F‖R‖_F/(1 − ρ), above ‖A‖‖A⁻¹‖.
 
-    Args, TypeError and ValueError as for ``solve``.
+    Raises:
+        TypeError, ValueError: as ``solve``.
     """
     B, vector = right_side(matrix_argument(A, square=True), B, left)
     wide = compute_dtype(A.dtype)

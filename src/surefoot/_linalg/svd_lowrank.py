@@ -61,12 +61,15 @@ def svd_lowrank(
     Args:
         A: (..., m, n); float16 and bfloat16 are computed in float32.
         rank: from 1 to min(m, n).
+        oversampling, iterations: at least 0.
+        generator: of the random vectors; None for the same ones in every call.
 
     Raises:
         torch.linalg.LinAlgError: an entry is infinite or NaN; the message names the matrix (``svd_lowrank_ex`` does not raise).
         TypeError, ValueError: for other arguments.
 
-    Source: Halko, Martinsson and Tropp, SIAM Review 53 (2011), algorithms 4.4 and 5.1; the bounds are in this module's docstring.
+    Source:
+        Halko, Martinsson and Tropp, SIAM Review 53 (2011), algorithms 4.4 and 5.1; the bounds are in this module's docstring.
     """
     value, finite, *_ = _computed(A, rank, oversampling, iterations, generator)
     if may_branch(finite) and not bool(finite.all()):
@@ -88,7 +91,8 @@ def svd_lowrank_ex(
     singular value number rank + 1; ``rank`` counts the returned singular values above max(m, n)·ε·s_1, ``RANK_DEFICIENT`` where
     not all do; ``condition`` is s_1/s_k; ``iterations`` is 0 where all singular values were computed.
 
-    Args, TypeError and ValueError as for ``svd_lowrank``.
+    Raises:
+        TypeError, ValueError: as ``svd_lowrank``.
     """
     value, finite, spectral, total, exact = _computed(A, rank, oversampling, iterations, generator)
     S = value.S.detach().double()

@@ -14,7 +14,7 @@ from torch import Tensor
 from . import norms
 from .info import Method, Status
 from .operator import may_branch
-from .polynomial import iterate
+from .pinv_iteration import iterate
 
 # Refinement squares the residual: from below a tenth two or three steps reach rounding level.
 _REFINABLE = 0.1
@@ -199,7 +199,7 @@ def decomposition(A: Tensor, tolerances: Tolerances, hermitian: bool) -> Compute
 
 
 def iteration(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) -> Computed:
-    """The polynomial iteration (``polynomial.iterate``). Any rank, and differentiable as it is written."""
+    """The polynomial iteration (``pinv_iteration.iterate``). Any rank, and differentiable as it is written."""
     m, n = A.shape[-2:]
     X, iterations, converged = iterate(A, upper, ratio, order, limit)
     AX = A @ X
