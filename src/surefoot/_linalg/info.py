@@ -79,7 +79,8 @@ class Info(NamedTuple):
     error_bound: Tensor
     """rigorous bound of the spectral norm of the error, rounding included; infinite where none exists"""
     condition: Tensor
-    """upper bound of ‖A‖‖A⁺‖, rounding included, where full rank is certain; elsewhere an estimate, or infinite"""
+    """upper bound of ‖A‖‖A⁺‖, rounding included, where full rank is certain; elsewhere an estimate, or infinite.
+    Of functions of a matrix the condition number of the function at A"""
     method_code: Tensor
     """``Method``, integer"""
 

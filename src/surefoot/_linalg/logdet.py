@@ -62,7 +62,8 @@ def logdet_ex(A: Tensor) -> tuple[Tensor, Info]:
 
     ``status`` is ``OUTSIDE_DOMAIN`` there. ``residual`` is an upper bound of ‖A − LLᴴ‖_F, ``error_bound`` of the error
     of the value (this module's docstring), infinite with status ``INACCURATE`` where positive definiteness is not
-    certain. ``rank`` is n where there is a factor, else 0; ``condition`` is ‖A‖_F‖A⁻¹‖_F.
+    certain. ``rank`` is n where there is a factor, else 0; ``condition`` ≥ ‖A‖‖A⁻¹‖,
+    infinite where ρ < 1 is not certain.
 
     Raises:
         TypeError, ValueError: as ``logdet``.
@@ -143,20 +144,21 @@ def _describe(value: Tensor, A: Tensor, X: Tensor, L: Tensor) -> Info:
     finite, found = all_finite(A), ~value.isnan()
     residual = norms.defect(A, L, L.mH)
     rho = norms.defect(torch.eye(n, dtype=wide, device=A.device), A, X)
-    t = norms.up(norms.frobenius(X) * residual / (1 - rho))
+    # of A⁻¹
+    size = norms.up(norms.frobenius(X) / (1 - rho))
+    t = norms.up(size * residual)
     terms = 2 * L.diagonal(dim1=-2, dim2=-1).real.double().log().abs().sum(-1)
     rounding = terms * (n + 8) * torch.finfo(L.dtype).eps + value.double().abs() * torch.finfo(value.dtype).eps
     bound = norms.up(n**0.5 * t / (1 - t) + rounding)
     certain = found & (rho < 1) & (t < 1) & bound.isfinite()
     status = torch.where(certain, int(Status.OK), int(Status.INACCURATE))
     status = torch.where(found, status, int(Status.OUTSIDE_DOMAIN))
-    sizes = [torch.linalg.matrix_norm(M).double() for M in (A, X)]
     return Info(
         status=torch.where(finite, status, int(Status.NON_FINITE)),
         rank=torch.where(found, n, 0),
         iterations=torch.zeros_like(status),
         residual=torch.where(found, residual, torch.inf),
         error_bound=torch.where(certain, bound, torch.inf),
-        condition=torch.where(found, sizes[0] * sizes[1], torch.inf),
+        condition=torch.where(found & (rho < 1), norms.up(norms.frobenius(A) * size), torch.inf),
         method_code=torch.where(found, int(Method.CHOLESKY), int(Method.NONE)),
     )

@@ -15,6 +15,7 @@ from . import norms
 from .info import Method, Status
 from .operator import may_branch
 from .pinv_iteration import iterate
+from .spectral import adjoint
 
 # Refinement squares the residual: from below a tenth two or three steps reach rounding level.
 _REFINABLE = 0.1
@@ -93,11 +94,6 @@ def no_gram(A: Tensor) -> Tensor:
     return A.new_empty(*A.shape[:-2], 0, 0)
 
 
-def _adjoint(A: Tensor) -> Tensor:
-    """Aᴴ with its entries conjugated: in a compiled graph, a kernel runs where the lazy conjugates of torch have no effect."""
-    return A.mT.conj_physical() if A.is_complex() else A.mT
-
-
 def _norm(A: Tensor) -> Tensor:
     return torch.linalg.vector_norm(A, dim=(-2, -1))
 
@@ -136,14 +132,14 @@ def cholesky(A: Tensor) -> Attempt:
 
     Forming G costs the square of the condition number; X + X(I − AX) gives it back as long as the residual is small.
     """
-    factor, code = torch.linalg.cholesky_ex(A @ _adjoint(A))
+    factor, code = torch.linalg.cholesky_ex(A @ adjoint(A))
     identity = torch.eye(A.shape[-2], dtype=A.dtype, device=A.device)
     failed = code != 0
     if bool(failed.any()):
         # cholesky_inverse raises on a zero of the diagonal
         factor[failed] = identity
     Y = torch.cholesky_inverse(factor)
-    X = _adjoint(A) @ Y
+    X = adjoint(A) @ Y
     norm_A = _norm(A)
     # the residual that squares to the rounding error of X, eps κ
     enough = (torch.finfo(A.dtype).eps * norm_A * _norm(X)).sqrt()
@@ -163,13 +159,13 @@ def cholesky(A: Tensor) -> Attempt:
 
 def qr(A: Tensor) -> Attempt:
     """Aᴴ = QR, X = QR⁻ᴴ."""
-    Q, R = torch.linalg.qr(_adjoint(A))
+    Q, R = torch.linalg.qr(adjoint(A))
     identity = torch.eye(A.shape[-2], dtype=A.dtype, device=A.device)
     inverse = torch.linalg.solve_triangular(R, identity, upper=True)
-    X = Q @ _adjoint(inverse)
+    X = Q @ adjoint(inverse)
     norm_A, norm_X = _norm(R), _norm(inverse)
     residual = norm_A * norm_X * torch.finfo(A.dtype).eps
-    return Attempt.of(Method.QR, A, X, inverse @ _adjoint(inverse), residual, norm_A, norm_X)
+    return Attempt.of(Method.QR, A, X, inverse @ adjoint(inverse), residual, norm_A, norm_X)
 
 
 def decomposition(A: Tensor, tolerances: Tolerances, hermitian: bool) -> Computed:
@@ -181,15 +177,15 @@ def decomposition(A: Tensor, tolerances: Tolerances, hermitian: bool) -> Compute
         right, largest = left * values.sgn().unsqueeze(-2), sigma.amax(-1, keepdim=True)
     else:
         left, sigma, right = torch.linalg.svd(A, full_matrices=False)
-        right, largest = _adjoint(right), sigma[..., :1]
+        right, largest = adjoint(right), sigma[..., :1]
     atol, rtol = (value.unsqueeze(-1) if value.ndim else value for value in (tolerances.atol, tolerances.rtol))
     kept = sigma > torch.maximum(atol, rtol * largest)
     reciprocal = torch.where(kept, sigma.reciprocal(), 0.0)
-    half = _adjoint(left * reciprocal.unsqueeze(-2))
+    half = adjoint(left * reciprocal.unsqueeze(-2))
     rank = kept.sum(-1)
     return Computed(
         X=right @ half,
-        Y=_adjoint(half) @ half if m < n else no_gram(A),
+        Y=adjoint(half) @ half if m < n else no_gram(A),
         status=(rank < m).long() * Status.RANK_DEFICIENT,
         rank=rank,
         iterations=torch.zeros_like(rank),
@@ -212,7 +208,7 @@ def iteration(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) ->
     deficient = converged & (rank < m)
     if not may_branch(deficient) or bool(deficient.any()):
         X = torch.where(deficient[..., None, None], X - excess, X)
-    Y = _adjoint(X) @ X
+    Y = adjoint(X) @ X
     condition = _norm(A.detach()) * _norm(X.detach())
     result = full(A, X, Y if m < n else no_gram(A), Method.CHEBYSHEV if ratio else Method.ITERATION, condition.double())
     result.rank = rank
