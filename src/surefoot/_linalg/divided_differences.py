@@ -212,7 +212,7 @@ class Custom(Smooth):
 
     def _refuse_mixed(self, x: Tensor, fx: Tensor) -> None:
         """ValueError if f(x) is not found again from the lower and the upper half of the nodes, each in reverse order."""
-        if x.shape[-1] < 2 or not plain_eager(x) or x.requires_grad:
+        if x.numel() == 0 or x.shape[-1] < 2 or not plain_eager(x) or x.requires_grad:
             return
         with torch.no_grad():
             again = torch.cat([self.value(half.flip(-1)).flip(-1) for half in x.tensor_split(2, -1)], -1)
