@@ -10,6 +10,7 @@ import torch
 from hard_systems import hard_squares, hilbert
 from pinv_matrices import draw, of_rank_three, relative, with_singular_values
 from pinv_reference import solution_error
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from surefoot._linalg.info import Status
 from surefoot.linalg import lstsq, lstsq_ex
@@ -158,6 +159,20 @@ def test_derivatives_with_a_ridge(shape: tuple[int, ...]) -> None:
 
     assert torch.autograd.gradcheck(value, (A, B, ridge), check_forward_ad=True, fast_mode=True)
     assert torch.autograd.gradgradcheck(value, (A, B, ridge), fast_mode=True)
+
+
+def test_a_ridge_has_no_derivative_where_a_tolerance_cuts() -> None:
+    A = torch.diag(torch.tensor([1.0, 1e-3, 1e-17], dtype=torch.float64)).requires_grad_()
+    B = torch.ones(3, 1, dtype=torch.float64)
+    for tolerances in ({"atol": 1e-2}, {"rtol": 1e-2}):
+        with pytest.raises(LinAlgError, match="A that are not 0 to rounding; with a ridge"):
+            lstsq(A, B, ridge=1e-4, **tolerances).solution.sum().backward()
+    # those that cut nothing, or what is 0 to rounding
+    kept, whole = (
+        torch.autograd.grad(lstsq(A, B, ridge=1e-4, **tolerances).solution.sum(), A)[0]
+        for tolerances in ({"atol": 1e-9}, {})
+    )
+    assert torch.equal(kept, whole)
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6), (5, 5)])

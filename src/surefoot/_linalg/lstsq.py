@@ -51,7 +51,9 @@ def lstsq(
     as the ridge tends to 0; the defaults are those of ``pinv``. For each matrix the cheapest accurate method is taken: LU
     elimination of a square A, Cholesky of the small Gram matrix with corrections, QR, and singular values where full rank
     is not certain. A⁺ is not formed. Gradients in A, B and ridge to any order (``lstsq_function`` derives them); at a
-    deficient rank those along changes that keep the rank, and finite.
+    deficient rank those along changes that keep the rank, and finite. With a ridge they are those of the problem with all
+    singular values; where a tolerance cuts some that are not 0 to rounding, the derivative is an error (inside transforms,
+    where no values can be seen, it is wrong).
 
     Args:
         A: (..., m, n); float16 and bfloat16 are computed in float32.
@@ -61,6 +63,7 @@ def lstsq(
 
     Raises:
         torch.linalg.LinAlgError: an entry of A or B is not finite; the message names the problem (``lstsq_ex`` does not raise).
+            In the derivative, as above.
         TypeError, ValueError: for other arguments.
     """
     if atol is None and rtol is None and not isinstance(ridge, Tensor) and ridge == 0:

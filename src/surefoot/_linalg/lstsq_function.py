@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from .arguments import largest_part
+from .arguments import first_place, largest_part
 from .info import Method, Status
 from .lstsq_routes import Problem, solutions
 from .operator import apply, batch_first, may_branch, own_precision, plain_eager, refuse_nested_forward
@@ -113,6 +114,25 @@ def least_squares(A: Tensor, B: Tensor, ridge: Tensor, atol: Tensor, rtol: Tenso
     return apply(_LeastSquares, _CompiledLeastSquares, A, B, ridge, atol, rtol, damped)
 
 
+def _refuse_cut(A: Tensor, ridge: Tensor, atol: Tensor, rtol: Tensor) -> None:
+    """LinAlgError if the tolerances of a problem with a ridge cut singular values that are not 0 to rounding.
+
+    The derivatives are those of the problem with all of them.
+    """
+    rounding = max(A.shape[-2:]) * torch.finfo(A.dtype).eps
+    asked = (ridge > 0) & ((rtol > rounding) | (atol > rounding * largest_part(A)[..., 0, 0]))
+    if not bool(asked.any()):
+        return
+    s = torch.linalg.svdvals(A).double()
+    cut = torch.maximum(atol, rtol * s[..., 0]).unsqueeze(-1)
+    lost = asked & ((s <= cut) & (s > rounding * s[..., :1])).any(-1)
+    if bool(lost.any()):
+        raise LinAlgError(
+            f"lstsq: atol or rtol cuts singular values of {first_place(lost)} that are not 0 to rounding; with a ridge, which "
+            "damps them, there is no derivative of that: leave out the tolerances, or the ridge"
+        )
+
+
 class _Solution:
     """A solved problem, at which the derivatives of the module's docstring are taken; problems without a value are 0."""
 
@@ -126,6 +146,8 @@ class _Solution:
         deficient = (rank < min(m, n))[..., None, None] & ~self.damped
         # in batches of which nothing may be known every term is there, masked; otherwise those that do not vanish
         look = may_branch(A)
+        if damped and look and A.numel():
+            _refuse_cut(self.A.detach(), ridge, atol, rtol)
         some_plain = not damped or not look or bool((ridge == 0).any())
         some_deficient = not look or bool(deficient.any())
         self.needs_w = some_plain and (m > n or some_deficient or (by_ridge and m >= n))
