@@ -55,6 +55,8 @@ ITERATIONS = 200
 """Of the paper's training."""
 INEXACT = ((6, 4), (3, 4), (2, 4), (1, 4))
 """K and L of LD-Minv, from the paper's down; the residual has the exponent L^K."""
+COURSE = tuple(f"quarter {k}" for k in range(1, 5))
+"""Of the iterations of a training."""
 INNER = (6, 4)
 """K and L of the LD-Minv in the paper's layers."""
 TIES = {"identity, 4x4": torch.eye(4), "ones, 5x5": torch.ones(5, 5)}
@@ -146,12 +148,9 @@ def trained(
     run = completed(single.fit(data.float(), iterations=iterations, batch=batch, learning_rate=RATE, seed=seed))
     net.load_state_dict({**net.state_dict(), "steps": single.steps.detach().double()})
     edges = [len(run.losses) * k // 4 for k in range(5)]
-    course = {f"quarter {k + 1}": sum(run.losses[a:b]) / max(1, b - a) for k, (a, b) in enumerate(pairwise(edges))}
+    means = [sum(run.losses[a:b]) / max(1, b - a) for a, b in pairwise(edges)]
     (found,) = _measured(net, _draw("variance", test, size, seed, 1), (depth,))
-    return {**found, **course}
-
-
-COURSE = tuple(f"quarter {k}" for k in range(1, 5))
+    return {**found, **dict(zip(COURSE, means, strict=True))}
 
 
 def _courses(depths: tuple[int, ...], training: list[dict[str, float]]) -> Table:

@@ -52,7 +52,7 @@ def test_gradient_of_ill_conditioned_matrices_beats_the_full_formula(shape: tupl
 
 @SCRIPTED
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
-@pytest.mark.parametrize("options", [{}, {"method": "cholesky"}, {"method": "qr"}, {"method": "iteration"}])
+@pytest.mark.parametrize("options", [{}, {"method": "qr"}, {"method": "iteration"}])
 @pytest.mark.parametrize("shape", [(2, 3), (3, 2), (2, 2, 2)])
 def test_first_and_second_derivatives(shape: tuple[int, ...], options: dict[str, str], dtype: torch.dtype) -> None:
     A = draw(*shape, dtype=dtype).requires_grad_()

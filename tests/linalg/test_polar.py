@@ -70,7 +70,7 @@ def test_error_bound_holds(shape: tuple[int, int], side: Side) -> None:
 @pytest.mark.parametrize("side", SIDES)
 def test_derivatives_of_first_and_second_order(shape: tuple[int, ...], dtype: torch.dtype, side: Side) -> None:
     A = torch.randn(shape, dtype=dtype, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda A: polar(A, side), A, check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradcheck(lambda A: polar(A, side), A, check_forward_ad=True)
     if A.ndim == 2:
         assert torch.autograd.gradgradcheck(lambda A: polar(A, side), A)
 
