@@ -142,7 +142,11 @@ def test_no_error_exceeds_its_bound() -> None:
 def test_arguments_are_checked() -> None:
     for function in (inv, inv_ex):
         for wrong, error, text in (
-            (draw(3, 4), ValueError, r"A has shape \(3, 4\): the last two sizes must be equal; pinv takes any matrix"),
+            (
+                draw(3, 4),
+                ValueError,
+                r"A has shape \(3, 4\): the last two sizes must be equal; svd, pinv and lstsq take any",
+            ),
             (torch.ones(3, 3, dtype=torch.int32), TypeError, "A has dtype torch.int32: convert it"),
             (torch.ones(3, 3, dtype=torch.bool), TypeError, "A has dtype torch.bool"),
             (torch.ones(3, 3).to(torch.float8_e4m3fn).requires_grad_(), TypeError, "float8"),

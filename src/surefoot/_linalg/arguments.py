@@ -37,7 +37,9 @@ def matrix_argument(A: Any, name: str = "A", *, square: bool = False) -> Tensor:
     if A.ndim < 2:
         raise ValueError(f"{name} has shape {tuple(A.shape)}: it must be a matrix or a batch of matrices (..., m, n)")
     if square and A.shape[-2] != A.shape[-1]:
-        raise ValueError(f"{name} has shape {tuple(A.shape)}: the last two sizes must be equal; pinv takes any matrix")
+        raise ValueError(
+            f"{name} has shape {tuple(A.shape)}: the last two sizes must be equal; svd, pinv and lstsq take any"
+        )
     return A
 
 
