@@ -121,3 +121,40 @@ def test_precision_settings_of_both_kinds(backend: str, setting: str, roundoff: 
     finally:
         torch.set_float32_matmul_precision(older)
     assert norms.product_roundoff(torch.float32) == 2.0**-24
+
+
+BAD: dict[str, Function] = {
+    "svd": lambda A: surefoot_linalg.svd_ex(A)[0].U,
+    "svdvals": lambda A: surefoot_linalg.svdvals_ex(A)[0],
+    "complex": lambda A: surefoot_linalg.svd_ex(torch.complex(A, A))[0].S,
+    "eigenvalues": lambda A: surefoot_linalg.eigh_ex(A)[0].eigenvalues,
+    "eigenvectors": lambda A: surefoot_linalg.eigh_ex(A, "U")[0].eigenvectors,
+    "polar": lambda A: surefoot_linalg.polar_ex(A)[0].H,
+    "orthogonalize": lambda A: surefoot_linalg.orthogonalize_ex(A)[0],
+    "solution": lambda A: surefoot_linalg.lstsq_ex(A, torch.ones(2, 1).double())[0].solution,
+    "residuals": lambda A: surefoot_linalg.lstsq_ex(A, torch.ones(2, 1).double())[0].residuals,
+    "square root": lambda A: surefoot_linalg.sqrtm_ex(A)[0],
+    "inverse": lambda A: surefoot_linalg.inv_ex(A)[0],
+    "pinv": lambda A: surefoot_linalg.pinv_ex(A)[0],
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_matrix_that_is_not_finite_has_gradient_zero_to_the_second_order(name: str) -> None:
+    A = torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64)).repeat(2, 1, 1)
+    alone = A[0].clone().requires_grad_()
+    A[1] = math.nan
+    A.requires_grad_()
+    (ours,) = torch.autograd.grad(BAD[name](A)[0].square().sum(), A, create_graph=True)
+    (theirs,) = torch.autograd.grad(BAD[name](alone).square().sum(), alone)
+    torch.testing.assert_close(ours[0], theirs)
+    assert not ours[1].any()
+    if ours.requires_grad:
+        assert not torch.autograd.grad(ours[0].square().sum(), A)[0][1].any()
+
+
+def test_what_eigh_does_not_read_may_be_anything() -> None:
+    A = torch.tensor([[2.0, math.nan], [1.0, 3.0]], dtype=torch.float64, requires_grad=True)
+    value, info = surefoot_linalg.eigh_ex(A)
+    assert info.ok
+    assert bool(torch.autograd.grad(value.eigenvalues[0], A)[0].isfinite().all())

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
-from .operator import may_branch
+from .operator import may_branch, may_differentiate
 
 COMPUTED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 HALF = (torch.float16, torch.bfloat16)
@@ -123,6 +123,20 @@ def refuse_non_finite(A: Tensor, operator: str) -> None:
 def sums_are_finite(A: Tensor) -> bool:
     """Whether it is known, at the price of a sum, that A has no infinite or NaN entries; False where values are hidden."""
     return may_branch(A) and math.isfinite(abs(A.detach().sum().item()))
+
+
+def isolated(A: Tensor, *parts: Tensor) -> Tensor:
+    """A, constant and NaN for each matrix of which one of the ``parts`` (by default A itself) is not finite.
+
+    So the gradient is 0 there, whatever a backward pass makes of NaN factors.
+    """
+    parts = parts or (A,)
+    if not may_differentiate(A) or all(map(sums_are_finite, parts)):
+        return A
+    bad = ~all_finite(parts[0])
+    for part in parts[1:]:
+        bad = bad | ~all_finite(part)
+    return A.masked_fill(bad[..., None, None], torch.nan)
 
 
 def power_of_two_scale(A: Tensor, *, always: bool) -> Tensor | None:

@@ -18,7 +18,15 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import all_finite, compute_dtype, double_dtype, hermitian_part, matrix_argument, refuse_non_finite
+from .arguments import (
+    all_finite,
+    compute_dtype,
+    double_dtype,
+    hermitian_part,
+    isolated,
+    matrix_argument,
+    refuse_non_finite,
+)
 from .info import Info, Method
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import adjoint, describe, tie_distance, tie_reflections, values_between
@@ -99,6 +107,9 @@ def _decompose(A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Eigh, Ten
         raise ValueError(f"UPLO is {UPLO!r}; choose L for the lower triangle or U for the upper one")
     check_ties(ties)
     work = matrix_argument(A, square=True).to(compute_dtype(A.dtype))
+    if not refuse:
+        # of the other triangle nothing is read
+        work = isolated(work, work.tril() if UPLO == "L" else work.triu())
     values, vectors = apply(_Eigh, _CompiledEigh, work, UPLO, ties, refuse)
     return Eigh(values, vectors) if work is A else Eigh(values.to(A.real.dtype), vectors.to(A.dtype)), work
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from . import norms
-from .arguments import COMPUTED, compute_dtype, largest_part, matrix_argument, power_of_two_scale, tolerance
+from .arguments import COMPUTED, compute_dtype, isolated, largest_part, matrix_argument, power_of_two_scale, tolerance
 from .info import Info, Status
 from .linear_systems import applied, common_batch, is_zero, magnitude, right_side, rounded, unscaled, unscaled_bound
 from .lstsq_function import least_squares
@@ -160,6 +160,7 @@ def _run(A: Tensor, B: Tensor, atol: float | Tensor | None, rtol: float | Tensor
     B, vector = right_side(matrix_argument(A), B)
     batch = common_batch(A, B)
     wide, right = (M.to(compute_dtype(A.dtype)).expand(*batch, *M.shape[-2:]) for M in (A, B))
+    wide, right = (isolated(M, wide, right) for M in (wide, right))
     absolute = tolerance(atol, 0.0, A, "atol")
     default = max(A.shape[-2:]) * torch.finfo(wide.dtype).eps
     relative = tolerance(rtol, default, A, "rtol")
@@ -171,6 +172,7 @@ def _run(A: Tensor, B: Tensor, atol: float | Tensor | None, rtol: float | Tensor
     # of the matrices of A, before B adds batch dimensions
     absolute, relative, damping = (value.expand(A.shape[:-2]).expand(batch) for value in (absolute, relative, damping))
     damped = isinstance(ridge, Tensor) or ridge > 0
+    given = wide
     scale_A, scale_B = _scales(wide, right, damping.detach(), damped)
     if scale_A is not None:
         factor = scale_A[..., 0, 0].double()
@@ -178,7 +180,7 @@ def _run(A: Tensor, B: Tensor, atol: float | Tensor | None, rtol: float | Tensor
     scaled = right if scale_B is None else right * scale_B
     X, rank, status, method = least_squares(wide, scaled, damping, absolute, relative, damped)
     solution = unscaled(X, scale_A, scale_B)
-    residuals = (A.to(X.dtype) @ solution - right).abs().square().sum(-2)
+    residuals = (given @ solution - right).abs().square().sum(-2)
     value = LstSq(
         (solution.squeeze(-1) if vector else solution).to(A.dtype),
         (residuals.squeeze(-1) if vector else residuals).to(A.real.dtype if A.is_complex() else A.dtype),

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from . import norms, odd_polynomials
-from .arguments import COMPUTED, HALF, double_dtype, matrix_argument, power_of_two_scale
+from .arguments import COMPUTED, HALF, double_dtype, isolated, matrix_argument, power_of_two_scale
 from .info import Info, Method, Status
 from .odd_polynomials import Coefficients, PolarSteps
 from .operator import constant, own_precision
@@ -71,7 +71,7 @@ def orthogonalize_ex(
     Raises:
         TypeError, ValueError: as ``orthogonalize``.
     """
-    U, plan = _orthogonalize(A, lower, steps, degree)
+    U, plan = _orthogonalize(isolated(matrix_argument(A)), lower, steps, degree)
     return U, _info(A.detach(), U.detach(), plan)
 
 

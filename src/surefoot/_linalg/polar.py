@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import all_finite, compute_dtype, double_dtype, matrix_argument
+from .arguments import all_finite, compute_dtype, double_dtype, isolated, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import (
@@ -106,6 +106,8 @@ def _decompose(A: Tensor, side: str, method: str, refuse: bool) -> tuple[Polar, 
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}")
     work = matrix_argument(A).to(compute_dtype(A.dtype))
+    if not refuse:
+        work = isolated(work)
     is_tall = A.shape[-2] >= A.shape[-1]
     tall = work if is_tall else work.mH
     U, H, Q, S, gram = apply(_Polar, _CompiledPolar, tall, method, refuse)

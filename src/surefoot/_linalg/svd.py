@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import norms
-from .arguments import COMPUTED, compute_dtype, double_dtype, matrix_argument
+from .arguments import COMPUTED, compute_dtype, double_dtype, isolated, matrix_argument
 from .info import Info
 from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
 from .spectral import METHODS, describe, extremes, spectral_factors, values_between
@@ -101,8 +101,10 @@ def factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: str 
     work = matrix_argument(A)
     if A.dtype not in COMPUTED:
         work = A.to(compute_dtype(A.dtype))
+    if not refuse:
+        work = isolated(work)
     U, S, Vh, gram = apply(_SVD, _CompiledSVD, work, full_matrices, ties, method, refuse)
-    return SVD(U, S, Vh) if work is A else SVD(*(factor.to(A.dtype) for factor in (U, S, Vh))), gram
+    return SVD(U, S, Vh) if work.dtype == A.dtype else SVD(*(factor.to(A.dtype) for factor in (U, S, Vh))), gram
 
 
 def _info(A: Tensor, value: SVD, gram: Tensor) -> Info:
