@@ -411,6 +411,6 @@ class _Sum(_CompiledSum):
 
 
 def _exponent(p: float) -> float:
-    if not isinstance(p, Real) or not math.isfinite(p):
+    if not isinstance(p, Real) or not abs(p) < math.inf:
         raise ValueError(f"p is {p!r}: it must be a finite number; for a tensor use singular_value_function")
     return float(p)
