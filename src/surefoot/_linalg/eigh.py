@@ -28,7 +28,7 @@ from .arguments import (
     refuse_non_finite,
 )
 from .info import Info, Method
-from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
+from .operator import apply, batch_first, may_differentiate, own_precision, plain_eager, refuse_nested_forward
 from .spectral import adjoint, describe, tie_distance, tie_reflections, values_between
 from .tie_errors import first_order, refuse
 from .tied_pairs import (
@@ -110,7 +110,10 @@ def _decompose(A: Tensor, UPLO: str, ties: str, refuse: bool) -> tuple[Eigh, Ten
     if not refuse:
         # of the other triangle nothing is read
         work = isolated(work, work.tril() if UPLO == "L" else work.triu())
-    values, vectors = apply(_Eigh, _CompiledEigh, work, UPLO, ties, refuse)
+    if may_differentiate(work):
+        values, vectors = apply(_Eigh, _CompiledEigh, work, UPLO, ties, refuse)
+    else:
+        values, vectors = _compute(work, UPLO, refuse)
     return Eigh(values, vectors) if work is A else Eigh(values.to(A.real.dtype), vectors.to(A.dtype)), work
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from . import norms
 from .arguments import COMPUTED, compute_dtype, double_dtype, isolated, matrix_argument
 from .info import Info
-from .operator import apply, batch_first, own_precision, plain_eager, refuse_nested_forward
+from .operator import apply, batch_first, may_differentiate, own_precision, plain_eager, refuse_nested_forward
 from .spectral import METHODS, describe, extremes, spectral_factors, values_between
 from .svd_derivative import gradient, tangent
 from .tied_pairs import Ties, check_ties
@@ -103,7 +103,11 @@ def factors(A: Tensor, full_matrices: bool, ties: str, method: str, refuse: str 
         work = A.to(compute_dtype(A.dtype))
     if not refuse:
         work = isolated(work)
-    U, S, Vh, gram = apply(_SVD, _CompiledSVD, work, full_matrices, ties, method, refuse)
+    # the way for all transforms costs as much as a small decomposition
+    if may_differentiate(work):
+        U, S, Vh, gram = apply(_SVD, _CompiledSVD, work, full_matrices, ties, method, refuse)
+    else:
+        U, S, Vh, gram = _compute(work, full_matrices, method, refuse)
     return SVD(U, S, Vh) if work.dtype == A.dtype else SVD(*(factor.to(A.dtype) for factor in (U, S, Vh))), gram
 
 
