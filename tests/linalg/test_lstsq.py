@@ -50,6 +50,8 @@ def test_right_sides_follow_the_rule_of_solve() -> None:
     torch.testing.assert_close(lstsq(A, B).solution, torch.linalg.pinv(A) @ B)
     with pytest.raises(ValueError, match="m rows of A"):
         lstsq(A, draw(3))
+    with pytest.raises(TypeError, match="ridge is None: it must be a number"):
+        lstsq(A, vectors, ridge=None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ridge is -1"):
         lstsq(A, vectors, ridge=-1.0)
 

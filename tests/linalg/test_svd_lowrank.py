@@ -82,6 +82,8 @@ def test_statuses_ranks_and_shapes() -> None:
     for rank in (0, 6, 2.0):
         with pytest.raises(ValueError, match=r"from 1 to min\(m, n\) = 5"):
             svd_lowrank(A, rank)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"generator is 3: it must be a torch\.Generator"):
+        svd_lowrank(A, 2, generator=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="iterations is -1"):
         svd_lowrank(A, 2, iterations=-1)
 

@@ -158,6 +158,8 @@ class _Run:
 @own_precision
 def _run(A: Tensor, B: Tensor, atol: float | Tensor | None, rtol: float | Tensor | None, ridge: float | Tensor) -> _Run:
     B, vector = right_side(matrix_argument(A), B)
+    if ridge is None:
+        raise TypeError("ridge is None: it must be a number or a tensor of numbers, at least 0")
     batch = common_batch(A, B)
     wide, right = (M.to(compute_dtype(A.dtype)).expand(*batch, *M.shape[-2:]) for M in (A, B))
     wide, right = (isolated(M, wide, right) for M in (wide, right))

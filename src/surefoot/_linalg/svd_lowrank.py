@@ -123,6 +123,10 @@ def _computed(
     for name, number in (("oversampling", oversampling), ("iterations", iterations)):
         if not isinstance(number, int) or number < 0:
             raise ValueError(f"{name} is {number!r}: it must be an integer, at least 0")
+    if not (generator is None or isinstance(generator, torch.Generator)):
+        raise TypeError(
+            f"generator is {generator!r}: it must be a torch.Generator, or None for the same vectors in every call"
+        )
     seed = 0 if generator is None else int(torch.randint(2**62, (), generator=generator, device=generator.device))
     count = min(rank + oversampling, most)
     work = A.to(compute_dtype(A.dtype))
