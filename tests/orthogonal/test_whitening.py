@@ -122,7 +122,7 @@ def test_running_statistics(momentum: float | None) -> None:
     assert torch.allclose(layer(x), expected) and torch.allclose(layer(x[:1]), expected[:1])
     other = sf.nn.Whitening(4, momentum=momentum, affine=False, dtype=F64).eval()
     other.load_state_dict(layer.state_dict())
-    assert torch.equal(other(x), layer(x)) and int(other.batches) == 3
+    assert torch.equal(other(x), layer(x)) and int(other.num_batches_tracked) == 3
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30])

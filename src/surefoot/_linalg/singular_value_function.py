@@ -411,6 +411,8 @@ class _Sum(_CompiledSum):
 
 
 def _exponent(p: float) -> float:
-    if not isinstance(p, Real) or not abs(p) < math.inf:
-        raise ValueError(f"p is {p!r}: it must be a finite number; for a tensor use singular_value_function")
+    if not isinstance(p, Real):
+        raise TypeError(f"p is {p!r}: it must be a number; for a tensor use singular_value_function")
+    if not abs(p) < math.inf:
+        raise ValueError(f"p is {p!r}: it must be a finite number")
     return float(p)

@@ -50,7 +50,7 @@ class Whitening(nn.Module):
     """(groups, d); in float32 for half precision, and so is the next"""
     running_covariance: Tensor
     """(groups, d, d), unbiased"""
-    batches: Tensor
+    num_batches_tracked: Tensor
     """how many were seen in training"""
 
     def __init__(
@@ -79,7 +79,7 @@ class Whitening(nn.Module):
         self.register_buffer("running_mean", torch.zeros(self.groups, size, device=device, dtype=kept))
         identity = torch.eye(size, device=device, dtype=kept).repeat(self.groups, 1, 1)
         self.register_buffer("running_covariance", identity)
-        self.register_buffer("batches", torch.zeros((), dtype=torch.int64, device=device))
+        self.register_buffer("num_batches_tracked", torch.zeros((), dtype=torch.int64, device=device))
 
     @own_precision
     def forward(self, x: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class Whitening(nn.Module):
 
     def _update(self, mean: Tensor, covariance: Tensor) -> None:
         with torch.no_grad():
-            self.batches += 1
-            share = 1.0 / self.batches if self.momentum is None else self.momentum
+            self.num_batches_tracked += 1
+            share = 1.0 / self.num_batches_tracked if self.momentum is None else self.momentum
             self.running_mean += share * (mean - self.running_mean).to(self.running_mean.dtype)
             self.running_covariance += share * (covariance - self.running_covariance).to(self.running_covariance.dtype)
