@@ -16,15 +16,13 @@ import torch
 from torch import Tensor
 
 from .info import Method, Status
-from .pinv_routes import Tolerances
+from .pinv_routes import STABLE, Tolerances, norm
 from .spectral import adjoint, leading
 
 # The largest singular value is estimated from below, to within this factor in practice.
 _SAFETY = 1.5
 # Vectors whose solutions estimate the norm of an inverse.
 _PROBES = 3
-# A stable elimination leaves a residual of a small multiple of eps (‖A‖_F‖X‖_F + ‖B‖_F); pivots that grow leave more.
-_STABLE = 10.0
 # Corrections from a Gram matrix shrink by its condition times eps each; one that shrinks less than this does not converge.
 _CONTRACTS = 1e-2
 _CORRECTIONS = 3
@@ -109,10 +107,6 @@ def probes(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return (values / torch.linalg.vector_norm(values, dim=0)).to(dtype)
 
 
-def _norm(A: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(A, dim=(-2, -1))
-
-
 def _inverse_norm(solved: Tensor, n: int) -> Tensor:
     """Near ‖M⁻¹‖_F, from the solutions for the probes."""
     return torch.linalg.vector_norm(solved, dim=-2).amax(-1) * math.sqrt(n)
@@ -125,7 +119,7 @@ def _largest(A: Tensor) -> Tensor:
         V = H @ V
         size = torch.linalg.vector_norm(V, dim=-2, keepdim=True)
         V = A @ (V / torch.where(size > 0, size, 1.0))
-    return _norm(V)
+    return norm(V)
 
 
 def _with_probes(B: Tensor, n: int) -> Tensor:
@@ -146,7 +140,7 @@ def elimination(problem: Problem) -> tuple[Tensor, Tensor]:
     both = torch.linalg.lu_solve(LU, pivots, _with_probes(B, n))
     X = both[..., :k]
     inverse = _inverse_norm(both[..., k:], n)
-    unstable = _norm(B - A @ X) > _STABLE * torch.finfo(A.dtype).eps * (_norm(A) * _norm(X) + _norm(B))
+    unstable = norm(B - A @ X) > STABLE * torch.finfo(A.dtype).eps * (norm(A) * norm(X) + norm(B))
     return X, (code == 0) & ~unstable & _full_rank(problem, _largest(A), inverse)
 
 
@@ -158,7 +152,7 @@ def gram(problem: Problem) -> tuple[Tensor, Tensor]:
     A, B, ridge = problem.A, problem.B, problem.ridge.to(problem.A.real.dtype)[:, None, None]
     (m, n), k, H = A.shape[-2:], B.shape[-1], adjoint(A)
     G = H @ A if m > n else A @ H
-    largest = _norm(G).sqrt()
+    largest = norm(G).sqrt()
     damped = bool((ridge > 0).any())
     if damped:
         G.diagonal(dim1=-2, dim2=-1).add_(ridge[..., 0])
@@ -177,7 +171,7 @@ def gram(problem: Problem) -> tuple[Tensor, Tensor]:
         Z = Z + D
         D = D if m > n else H @ D
         X = X + D
-        size, change = _norm(X), _norm(D)
+        size, change = norm(X), norm(D)
         shrunk = torch.where(size > 0, change / torch.where(size > 0, size, 1.0), 0.0)
         if not bool((good & (shrunk.square() > eps)).any()):
             break

@@ -20,8 +20,8 @@ from .spectral import adjoint
 # Refinement squares the residual: from below a tenth two or three steps reach rounding level.
 _REFINABLE = 0.1
 _REFINEMENTS = 3
-# The residual of a stable elimination is a small multiple of eps ‖A‖_F ‖X‖_F.
-_STABLE = 10.0
+# The residual of a stable elimination is a small multiple of eps ‖A‖_F‖X‖_F (of eps ‖B‖_F too, for a right side B).
+STABLE = 10.0
 # What an iteration calls converged satisfies XAX = X to this part of X: a singular value is not half inverted.
 _PROJECTOR = 0.1
 # Norms in working precision are good to this factor.
@@ -94,7 +94,8 @@ def no_gram(A: Tensor) -> Tensor:
     return A.new_empty(*A.shape[:-2], 0, 0)
 
 
-def _norm(A: Tensor) -> Tensor:
+def norm(A: Tensor) -> Tensor:
+    """‖A‖_F of each matrix, in working precision."""
     return torch.linalg.vector_norm(A, dim=(-2, -1))
 
 
@@ -120,10 +121,10 @@ class Attempt:
 def lu(A: Tensor) -> Attempt:
     """A⁻¹ of square A by elimination with partial pivoting."""
     X, code = torch.linalg.inv_ex(A)
-    norm_A, norm_X = _norm(A), _norm(X)
-    rho = _norm(torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - A @ X)
+    norm_A, norm_X = norm(A), norm(X)
+    rho = norm(torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) - A @ X)
     # pivots that grow (Wilkinson's matrix) show as a residual beyond that of a stable elimination
-    stable = (code == 0) & (rho <= _STABLE * torch.finfo(A.dtype).eps * norm_A * norm_X)
+    stable = (code == 0) & (rho <= STABLE * torch.finfo(A.dtype).eps * norm_A * norm_X)
     return Attempt.of(Method.LU, A, X, None, torch.where(stable, rho, torch.inf), norm_A, norm_X)
 
 
@@ -140,12 +141,12 @@ def cholesky(A: Tensor) -> Attempt:
         factor[failed] = identity
     Y = torch.cholesky_inverse(factor)
     X = adjoint(A) @ Y
-    norm_A = _norm(A)
+    norm_A = norm(A)
     # the residual that squares to the rounding error of X, eps κ
-    enough = (torch.finfo(A.dtype).eps * norm_A * _norm(X)).sqrt()
+    enough = (torch.finfo(A.dtype).eps * norm_A * norm(X)).sqrt()
     for step in range(_REFINEMENTS):
         R = identity - A @ X
-        rho = _norm(R)
+        rho = norm(R)
         X = torch.baddbmm(X, X, R)
         Y = torch.baddbmm(Y, Y, R)
         # NaN compares false on both sides
@@ -154,7 +155,7 @@ def cholesky(A: Tensor) -> Attempt:
     # the residual after the last refinement is about ρ²
     good = ~failed & (rho < _REFINABLE)  # pyright: ignore[reportPossiblyUnboundVariable]
     residual = torch.where(good, rho**2, torch.inf)  # pyright: ignore[reportPossiblyUnboundVariable]
-    return Attempt.of(Method.CHOLESKY, A, X, Y, residual, norm_A, _norm(X))
+    return Attempt.of(Method.CHOLESKY, A, X, Y, residual, norm_A, norm(X))
 
 
 def qr(A: Tensor) -> Attempt:
@@ -163,7 +164,7 @@ def qr(A: Tensor) -> Attempt:
     identity = torch.eye(A.shape[-2], dtype=A.dtype, device=A.device)
     inverse = torch.linalg.solve_triangular(R, identity, upper=True)
     X = Q @ adjoint(inverse)
-    norm_A, norm_X = _norm(R), _norm(inverse)
+    norm_A, norm_X = norm(R), norm(inverse)
     residual = norm_A * norm_X * torch.finfo(A.dtype).eps
     return Attempt.of(Method.QR, A, X, inverse @ adjoint(inverse), residual, norm_A, norm_X)
 
@@ -204,12 +205,12 @@ def iteration(A: Tensor, upper: Tensor, ratio: float, order: int, limit: int) ->
     rank = torch.where(trace.isfinite(), trace, 0).round().long().clamp(0, m)
     # XAX = X without what has grown outside the range of A: rounding errors, and singular values below those that count
     excess = X - X @ AX
-    converged = converged & ~(_norm(excess.detach()) > _PROJECTOR * _norm(X.detach()))
+    converged = converged & ~(norm(excess.detach()) > _PROJECTOR * norm(X.detach()))
     deficient = converged & (rank < m)
     if not may_branch(deficient) or bool(deficient.any()):
         X = torch.where(deficient[..., None, None], X - excess, X)
     Y = adjoint(X) @ X
-    condition = _norm(A.detach()) * _norm(X.detach())
+    condition = norm(A.detach()) * norm(X.detach())
     result = full(A, X, Y if m < n else no_gram(A), Method.CHEBYSHEV if ratio else Method.ITERATION, condition.double())
     result.rank = rank
     result.iterations = iterations
