@@ -13,7 +13,9 @@ from deconvolution_pictures import DOUBLE, kernel, noisy
 from torch import Tensor
 
 from surefoot._core.status import RunStatus
-from surefoot._deconvolution import photo as photo_module
+from surefoot._deconvolution import wavelet_prior
+from surefoot._deconvolution.colour import OPPONENT
+from surefoot._deconvolution.tiles import spans
 from surefoot.deconvolution import LADMM, PeriodicBlur, ValidBlur, aligned_psnr, deblur, default_penalty
 from surefoot.deconvolution import DeconvolutionProblem as Problem
 from surefoot.nn import LearnedDeconvolution
@@ -48,7 +50,7 @@ def test_a_colour_photo_gets_sharper_and_says_what_is_guaranteed(blurred) -> Non
     assert db(found.image - sharp) > db(observed - sharp) + 4.0
     assert found.certified and found.change < 1e-2 and 0.0 < found.gap < 1.0
     assert found.certificates[0].theorem == "deconvolution/ladmm"
-    assert found.status is RunStatus.MAX_ITERATIONS and found.iterations == photo_module.ITERATIONS
+    assert found.status is RunStatus.MAX_ITERATIONS and found.iterations == wavelet_prior.ITERATIONS
     assert found.movement < 1.0 / 255.0  # settled
     assert (found.tiles, found.estimated, found.kept, found.notices) == (1, False, None, ())
     assert found.image.dtype == torch.float32 and 0.0 <= float(found.image.min()) <= float(found.image.max()) <= 1.0
@@ -62,7 +64,7 @@ def test_shared_colour_information_is_used(blurred) -> None:
 
 
 def test_the_colour_transform_keeps_noise_white() -> None:
-    Q = torch.tensor(photo_module.OPPONENT, dtype=DOUBLE)
+    Q = torch.tensor(OPPONENT, dtype=DOUBLE)
     torch.testing.assert_close(Q @ Q.mT, torch.eye(3, dtype=DOUBLE), atol=1e-15, rtol=0.0)
 
 
@@ -78,7 +80,7 @@ def test_borders_do_not_ring(net: LearnedDeconvolution | None) -> None:
     part = observed[:, inner, inner].contiguous()
     found = deblur(part, k, NOISE, net=net).image
     problem = Problem(part, PeriodicBlur(k, (82, 82)), default_penalty(NOISE))
-    wrapped = LADMM(photo_module.BETA * problem.penalty).solve(problem, photo_module.ITERATIONS).image.clamp(0.0, 1.0)
+    wrapped = LADMM(wavelet_prior.BETA * problem.penalty).solve(problem, wavelet_prior.ITERATIONS).image.clamp(0.0, 1.0)
     truth = sharp[:, inner, inner]
     border = torch.ones(82, 82, dtype=torch.bool)
     border[edge:-edge, edge:-edge] = False
@@ -106,7 +108,7 @@ def test_tiles_leave_no_seams(blurred, tile: int) -> None:
 )
 def test_tiles_cover_everything_once(size: int, reach: int, tile: int) -> None:
     total = torch.zeros(size, dtype=DOUBLE)
-    for span in photo_module._spans(size, reach, tile):
+    for span in spans(size, reach, tile):
         assert float(span.weight.min()) >= 0.0
         total[span.slice] += span.weight
     torch.testing.assert_close(total, torch.ones_like(total), atol=1e-14, rtol=0.0)

@@ -63,7 +63,14 @@ class Deblur:
     ] = None
     turn_kernel: Flag = False
     """Turn the kernel by 180 degrees first, for one that is meant as a correlation."""
-    iterations: Annotated[int, arg(metavar="INT")] = 25
+    prior: Annotated[
+        str,
+        arg(
+            metavar="NAME",
+            help="What is known of sharp photographs: wavelet (with a theorem), or auto, the best by measured quality.",
+        ),
+    ] = "auto"
+    iterations: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: that of the prior)")] = None
     """Iterations of the solver, at most."""
     weights: Annotated[
         str | None,
@@ -85,7 +92,8 @@ def _deblur(options: Deblur) -> int:
     """``surefoot deblur``."""
     screen = Screen(silent=options.json or options.quiet)
     out, comparison = _places(options)
-    at_least_one("--iterations", options.iterations)
+    if options.iterations is not None:
+        at_least_one("--iterations", options.iterations)
     if options.noise is not None and not 0.0 < options.noise < 1.0:
         raise ValueError(f"--noise is {options.noise:g}; it must be above 0 and below 1, for example 0.01 for 1 %")
     picture = read_picture(Path(options.photo).expanduser())
@@ -95,7 +103,15 @@ def _deblur(options: Deblur) -> int:
     net = None if options.weights is None else LearnedDeconvolution.load(Path(options.weights).expanduser())
     photo = torch.from_numpy(picture.intensities())
     with _tiles_done(not options.quiet and not options.json) as progress:
-        deblurred = deblur(photo, kernel, options.noise, net=net, iterations=options.iterations, progress=progress)
+        deblurred = deblur(
+            photo,
+            kernel,
+            options.noise,
+            prior=options.prior,
+            net=net,
+            iterations=options.iterations,
+            progress=progress,
+        )
     record = _record(options, picture, kernel, deblurred, comparison)
     _show(screen, options, record, deblurred)
     if deblurred.status is RunStatus.DIVERGED:
@@ -182,7 +198,7 @@ def _record(
         },
         "noise": deblurred.noise,
         "noise_estimated": deblurred.estimated,
-        "method": "ladmm" if deblurred.kept is None else "network",
+        "method": deblurred.prior,
         "guarantee": "certified" if deblurred.certified else "uncertified" if deblurred.kept is None else "heuristic",
         "certificate": certificate_record(deblurred.certificates[0]) if deblurred.certificates else None,
         "tiles": deblurred.tiles,
