@@ -1,6 +1,6 @@
 """Non-blind deconvolution: blurs, wavelets, Wiener filters, linearised ADMM with its certificate, networks, measures."""
 
-from ._deconvolution.admm import LADMM, DeconvolutionSolution, State
+from ._deconvolution.admm import LADMM, State
 from ._deconvolution.inner import InnerSolution, chebyshev, conjugate_gradients
 from ._deconvolution.metrics import aligned_psnr, best_shift, psnr, ssim
 from ._deconvolution.noise import estimate_noise
@@ -8,6 +8,8 @@ from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, 
 from ._deconvolution.photo import Deblurred, deblur
 from ._deconvolution.problem import DeconvolutionProblem, DualityGap, default_penalty
 from ._deconvolution.safeguard import Restoration, restore_certified, restore_checked
+from ._deconvolution.solver import DeconvolutionSolution
+from ._deconvolution.total_variation import TVADMM, TotalVariationProblem, TVState
 from ._deconvolution.training import train
 from ._deconvolution.training_data import TrainingData
 from ._deconvolution.wavelets import OrthonormalWavelet
@@ -16,6 +18,7 @@ from ._learning.run import TrainRun
 
 __all__ = [
     "LADMM",
+    "TVADMM",
     "Blur",
     "Deblurred",
     "DeconvolutionProblem",
@@ -27,6 +30,8 @@ __all__ = [
     "Restoration",
     "SpatiallyVaryingBlur",
     "State",
+    "TVState",
+    "TotalVariationProblem",
     "TrainRun",
     "TrainingData",
     "ValidBlur",

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from tamper import Change, StoredRun
 
 import surefoot as sf
-from surefoot._deconvolution.engine import weights_of
 from surefoot._deconvolution.system import SparseLoss
 from surefoot.deconvolution import (
     LADMM,
@@ -95,7 +94,7 @@ TINY: dict[str, Blur] = {
 def stored(solver: LADMM, problem: DeconvolutionProblem, state: State) -> tuple[dict[str, Array], dict[str, Array]]:
     """The arrays of the problem and of an iterate, as a run directory holds them."""
     arrays = {name: tensor.numpy() for name, tensor in SparseLoss(problem).arrays().items()}
-    return arrays, {name: tensor.numpy() for name, tensor in weights_of(solver, state).items()}
+    return arrays, {name: tensor.numpy() for name, tensor in solver.stored(state).items()}
 
 
 def enclosure(arrays: dict[str, Array], weights: dict[str, Array], level: Level) -> tuple[float, float]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .._core.certificate import Certificate
-from .._core.progress import progress_line
-from .._core.status import RunStatus
-from .._core.validate import nonnegative, positive, positive_integer
+from .._core.validate import positive
 from .inner import InnerSolution
 from .operators import Blur
 from .problem import DeconvolutionProblem, DualityGap
+from .solver import ITERATE, DeconvolutionSolver, Iterate
 
 Inner = Callable[[Blur, Tensor, float, Tensor], InnerSolution]
 """Solves (αBᵀB + I)z = right from (blur, right, alpha, start)."""
@@ -22,12 +20,10 @@ MARGIN = 1e-8
 """Relative distance of the default α and γ from the largest ones that the theorem admits: beyond the slack of published norms."""
 DECAY, LEAST = 0.98, 1e-4
 """Of the adaptive variant (paper, table 4): α_k = max(0.98^k α₀, 1e-4), likewise γ_k."""
-CHECK_EVERY = 5
-"""Iterations between two evaluations of the duality gap, which cost about one iteration each."""
 
 
 @dataclass(frozen=True)
-class State:
+class State(Iterate):
     """An iterate of the linearised ADMM.
 
     Attributes:
@@ -38,34 +34,15 @@ class State:
         applications: products with B, Bᵀ or an inverse filter so far, for each image.
     """
 
-    z: Tensor
-    x: Tensor
-    multiplier: Tensor
     synthesis: Tensor
-    applications: int = 0
+
+    @property
+    def picture(self) -> Tensor:
+        """Wᵀx."""
+        return self.synthesis
 
 
-@dataclass(frozen=True)
-class DeconvolutionSolution:
-    """What a solver returns.
-
-    Attributes:
-        image: (..., h, w), Wᵀx under the observed picture; not clipped to 0..1.
-        state: the last iterate; ``state.x`` are the coefficients that ``gap`` speaks of.
-        gap: rigorous bounds of the objective and its optimum.
-        status: converged, max_iterations, or diverged (then the state is that of the start).
-        iterations, applications: how many; applications as in ``State``.
-    """
-
-    image: Tensor
-    state: State
-    gap: DualityGap
-    status: RunStatus
-    iterations: int
-    applications: int
-
-
-class LADMM(nn.Module):
+class LADMM(DeconvolutionSolver[DeconvolutionProblem, State]):
     """Linearised ADMM with fixed (fL-ADMM) or decaying (aL-ADMM) parameters.
 
     One iteration, with M the blur's Fourier majorizer of BᵀB (equal to it for periodic blur, where this is the paper's z-step):
@@ -88,6 +65,8 @@ class LADMM(nn.Module):
     Raises:
         ValueError: a parameter that is not a positive number.
     """
+
+    problems = DeconvolutionProblem
 
     def __init__(
         self,
@@ -140,53 +119,11 @@ class LADMM(nn.Module):
         )
         synthesis = wavelet.synthesis(x)
         multiplier = state.multiplier + beta * (z - synthesis)
-        return State(z, x, multiplier, synthesis, state.applications + cost)
+        return State(z, x, multiplier, synthesis, applications=state.applications + cost)
 
-    def solve(
-        self,
-        problem: DeconvolutionProblem,
-        iterations: int = 300,
-        *,
-        tolerance: float = 1e-2,
-        start: State | None = None,
-        progress: bool = False,
-    ) -> DeconvolutionSolution:
-        """Iterate until every image's relative duality gap is at most ``tolerance``.
-
-        For a run with checkpoints, a recorded trace and resume, use ``sf.descend(ladmm, problem, directory=...)``.
-
-        Args:
-            problem: what to solve.
-            iterations: at most so many.
-            tolerance: relative duality gap, guaranteed where the status is ``converged``; 0 for all iterations.
-            start: where to start; by default ``self.start(problem)``.
-            progress: a progress line on a terminal.
-
-        Raises:
-            TypeError, ValueError: iterations that are not a positive integer, or a tolerance that is not a number of at least 0.
-        """
-        iterations = positive_integer("iterations", iterations)
-        tolerance = nonnegative("tolerance", tolerance)
-        first = state = self.start(problem) if start is None else start
-        state = replace(state, applications=0)
-        status, count = RunStatus.MAX_ITERATIONS, 0
-        gap = problem.duality_gap(state.x, state.synthesis)
-        with progress_line(progress, iterations, float(gap.relative.max()), tolerance) as show:
-            for count in range(1, iterations + 1):
-                state = self.step(problem, state, count - 1)
-                if count % CHECK_EVERY == 0 or count == iterations:
-                    gap = problem.duality_gap(state.x, state.synthesis)
-                    worst = float(gap.relative.max())
-                    show(count, worst, self.parameters_at(count)[0])
-                    if not bool(torch.isfinite(state.x).all()):
-                        status, state = RunStatus.DIVERGED, first
-                        gap = problem.duality_gap(state.x, state.synthesis)
-                        break
-                    if worst <= tolerance:
-                        status = RunStatus.CONVERGED
-                        break
-        image = problem.blur.crop(state.synthesis)
-        return DeconvolutionSolution(image, state, gap, status, count, state.applications)
+    def gap(self, problem: DeconvolutionProblem, state: State) -> DualityGap:
+        """Bounds of the objective at Wᵀx and of its optimum."""
+        return problem.duality_gap(state.x, state.synthesis)
 
     def change(self, problem: DeconvolutionProblem, before: State, after: State, iteration: int = 0) -> Tensor:
         """V = ‖Δz‖²_S + ‖Δx‖²/γ + ‖Δμ‖²/β over the whole batch, S = M - BᵀB + (1/α - β)I: what never increases.
@@ -200,16 +137,25 @@ class LADMM(nn.Module):
             total = total + (dz * problem.blur.majorized(dz)).sum() - problem.blur.forward(dz).square().sum()
         return total + dx.square().sum() / gamma + dm.square().sum() / self.beta
 
-    def certify(self, problem: DeconvolutionProblem) -> Certificate:
-        """The theorem ``deconvolution/ladmm`` evaluated for this problem; the same as ``sf.certify(ladmm, problem)``.
+    def scale(self, state: State) -> float:
+        """‖x‖²/γ + (1/α + β)‖z‖²."""
+        z = state.z.square().sum() * (1.0 / self.alpha + self.beta)
+        return float(state.x.square().sum() / self.gamma + z)
 
-        Raises:
-            TypeError: a problem that is not float64.
-            ValueError: numbers or sizes beyond those of certificates.
-        """
-        from .._core.descent import certify
+    def stored_parameters(self) -> list[float]:
+        """α, β, γ, whether they decay (0 or 1), and whether there is an inner solver."""
+        return [self.alpha, self.beta, self.gamma, float(self.adaptive), float(self.inner is not None)]
 
-        return certify(self, problem)
+    def extra_state(self, state: State) -> dict[str, Tensor]:
+        """Wᵀx as it was rounded."""
+        return {"synthesis": state.synthesis.clone()}
+
+    def restored(
+        self, problem: DeconvolutionProblem, weights: Mapping[str, Tensor], extra: Mapping[str, Tensor]
+    ) -> State:
+        """The iterate of a checkpoint."""
+        z, x, multiplier = (weights[name].clone() for name in ITERATE)
+        return State(z, x, multiplier, extra["synthesis"].clone())
 
 
 def soft(x: Tensor, threshold: float | Tensor) -> Tensor:

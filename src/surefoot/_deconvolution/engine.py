@@ -1,4 +1,4 @@
-"""The linearised ADMM as the core's descent sees it: the iterate (z, x, μ) is what moves."""
+"""A solver as the core's descent sees it: the iterate (z, x, μ) is what moves."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from surefoot_check.deconvolution.ladmm import RULE
-
 from .._core.status import RunStatus
-from .admm import LADMM, State
 from .operators import fft_error
-from .problem import DeconvolutionProblem
+from .problem import ObservedPicture
+from .solver import AnySolver
+from .solver import Iterate as State
 
 
 class Iterate:
     """An iterate with its successor, from which the change V is measured."""
 
-    def __init__(self, solver: LADMM, problem: DeconvolutionProblem, state: State, iteration: int) -> None:
+    def __init__(self, solver: AnySolver, problem: ObservedPicture, state: State, iteration: int) -> None:
         self._solver, self._problem, self.state = solver, problem, state
         self.following = solver.step(problem, state, iteration)
         self.gap = float(solver.change(problem, state, self.following, iteration))
@@ -28,7 +27,7 @@ class Iterate:
     def measurements(self) -> dict[str, float]:
         """What the trace records: V as the gap, the objective, the worst relative duality gap of the images, and the V that
         rounding can cause."""
-        bounds = self._problem.duality_gap(self.state.x, self.state.synthesis)
+        bounds = self._solver.gap(self._problem, self.state)
         return {
             "gap": self.gap,
             "objective": float(bounds.primal.sum()),
@@ -37,14 +36,13 @@ class Iterate:
         }
 
 
-class LADMMEngine:
+class SolverEngine:
     """Iterates (float64); ``move`` takes one iteration, whatever its argument."""
 
-    name = RULE
     failure: RunStatus | None = None
 
-    def __init__(self, solver: LADMM, problem: DeconvolutionProblem) -> None:
-        self._solver, self._problem, self._iteration = solver, problem, 0
+    def __init__(self, solver: AnySolver, problem: ObservedPicture, name: str) -> None:
+        self._solver, self._problem, self.name, self._iteration = solver, problem, name, 0
         self.iterate = self._at(solver.start(problem))
 
     def _at(self, state: State) -> Iterate:
@@ -56,38 +54,20 @@ class LADMMEngine:
         self.iterate = self._at(self.iterate.following)
 
     def weights(self) -> dict[str, Tensor]:
-        """z, x, multiplier (..., H, W) and parameters (5,)."""
-        return weights_of(self._solver, self.iterate.state)
+        """z, x, multiplier and parameters."""
+        return self._solver.stored(self.iterate.state)
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint needs beyond the weights: Wᵀx as it was rounded, and the iteration."""
-        return {
-            "synthesis": self.iterate.state.synthesis.clone(),
-            "iteration": torch.tensor(self._iteration),
-        }
+        """What a checkpoint needs beyond the weights."""
+        return {**self._solver.extra_state(self.iterate.state), "iteration": torch.tensor(self._iteration)}
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
         """Continue from a checkpoint."""
         self._iteration = int(state["iteration"])
-        z, x, multiplier = (weights[name].clone() for name in ("z", "x", "multiplier"))
-        self.iterate = self._at(State(z, x, multiplier, state["synthesis"].clone()))
+        self.iterate = self._at(self._solver.restored(self._problem, weights, state))
 
 
-def rounding_of(solver: LADMM, problem: DeconvolutionProblem, state: State) -> float:
+def rounding_of(solver: AnySolver, problem: ObservedPicture, state: State) -> float:
     """The square of what rounding can add to the H-norm of a difference of iterates, from the size of one."""
-    error = fft_error(torch.float64, problem.blur.domain) + problem.wavelet.rounding()
-    scale = state.x.square().sum() / solver.gamma + state.z.square().sum() * (1.0 / solver.alpha + solver.beta)
-    return float(error**2 * scale)
-
-
-def weights_of(solver: LADMM, state: State) -> dict[str, Tensor]:
-    """The arrays that a certificate and a checkpoint speak of: the iterate, and α, β, γ, whether the solver is adaptive (0 or 1)
-    and whether it has an inner one, so that the certificate of one solver is not taken for another's."""
-    numbers = [solver.alpha, solver.beta, solver.gamma, float(solver.adaptive), float(solver.inner is not None)]
-    parameters = torch.tensor(numbers, dtype=torch.float64, device=state.x.device)
-    return {
-        "z": state.z.clone(),
-        "x": state.x.clone(),
-        "multiplier": state.multiplier.clone(),
-        "parameters": parameters,
-    }
+    error = fft_error(torch.float64, problem.blur.domain) + problem.rounding()
+    return error**2 * solver.scale(state)

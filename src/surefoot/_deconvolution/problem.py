@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -57,7 +58,53 @@ class DualityGap:
         return torch.where(self.primal == 0.0, 0.0, self.gap / self.primal)
 
 
-class DeconvolutionProblem:
+class ObservedPicture(ABC):
+    """What all deconvolution problems have: an observed picture y, its blur B, and the weight λ of the prior.
+
+    Args and errors as ``DeconvolutionProblem``.
+    """
+
+    kind: ClassVar[str]
+    """What a run directory calls it."""
+
+    def __init__(self, observed: Any, blur: Blur, penalty: float) -> None:
+        self.observed = checked_image("observed", observed)
+        if self.observed.shape[-2:] != blur.range:
+            raise ValueError(
+                f"observed has shape {tuple(self.observed.shape)}; this blur makes images (..., {blur.range[0]}, {blur.range[1]})"
+            )
+        self.blur, self.penalty = blur, positive("penalty", penalty)
+        self.pulled_back = blur.adjoint(self.observed)
+        """Bᵀy (..., H, W)."""
+        # a kernel for each image of fewer pictures: as many problems as kernels, and norms over all of them
+        self.observed = self.observed.expand(*self.pulled_back.shape[:-2], *blur.range).contiguous()
+
+    @abstractmethod
+    def rounding(self) -> float:
+        """Relative error, in the 2-norm, granted to the linear map that the prior takes of an image."""
+
+    def extended(self) -> Tensor:
+        """The observed images on the latent grid (..., H, W), their border pixels repeated outwards."""
+        spans = []
+        for axis in (-1, -2):
+            before = int(self.blur.crop(_ramp(self.blur.domain, axis))[0, 0])
+            spans += [before, self.blur.domain[axis] - self.blur.range[axis] - before]
+        if not any(spans):
+            return self.observed
+        flat = self.observed.reshape(1, -1, *self.blur.range)
+        return pad(flat, spans, mode="replicate").reshape(*self.observed.shape[:-2], *self.blur.domain)
+
+    def bounded(self, z: Tensor, moved: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+        """r = y - Bz (..., h, w) as computed, and an upper bound (...,) of ‖y - Bz‖, float64, also of every z' with
+        ‖B(z' - z)‖ at most ``moved``."""
+        unit = torch.finfo(z.dtype).eps
+        residual = self.observed - self.blur.forward(z)
+        size = image_norm(residual)
+        error = self.blur.forward_error(image_norm(z)) + moved + unit * (size + image_norm(self.observed))
+        return residual, size * (1.0 + (residual.shape[-1] * residual.shape[-2] + 8) * unit) + error
+
+
+class DeconvolutionProblem(ObservedPicture):
     """y = Bz + noise with z = Wᵀx sparse: min ½‖BWᵀx - y‖² + λ‖x‖₁ (paper, appendix A.1.3).
 
     Args:
@@ -76,12 +123,7 @@ class DeconvolutionProblem:
     def __init__(
         self, observed: Any, blur: Blur, penalty: float, wavelet: OrthonormalWavelet | str | None = None
     ) -> None:
-        self.observed = checked_image("observed", observed)
-        if self.observed.shape[-2:] != blur.range:
-            raise ValueError(
-                f"observed has shape {tuple(self.observed.shape)}; this blur makes images (..., {blur.range[0]}, {blur.range[1]})"
-            )
-        self.blur, self.penalty = blur, positive("penalty", penalty)
+        super().__init__(observed, blur, penalty)
         if wavelet is None or isinstance(wavelet, str):
             kind, device = self.observed.dtype, self.observed.device
             wavelet = OrthonormalWavelet(blur.domain, wavelet or DEFAULT_WAVELET, dtype=kind, device=device)
@@ -93,10 +135,6 @@ class DeconvolutionProblem:
                 "wavelet.to(...)"
             )
         self.wavelet = wavelet
-        self.pulled_back = blur.adjoint(self.observed)
-        """Bᵀy (..., H, W)."""
-        # a kernel for each image of fewer pictures: as many problems as kernels, and norms over all of them
-        self.observed = self.observed.expand(*self.pulled_back.shape[:-2], *blur.range).contiguous()
 
     @cached_property
     def _double(self) -> DeconvolutionProblem:
@@ -104,16 +142,9 @@ class DeconvolutionProblem:
         wavelet, blur = self.wavelet.to(torch.float64), self.blur.to(torch.float64)
         return DeconvolutionProblem(self.observed.double(), blur, self.penalty, wavelet)
 
-    def extended(self) -> Tensor:
-        """The observed images on the latent grid (..., H, W), their border pixels repeated outwards."""
-        spans = []
-        for axis in (-1, -2):
-            before = int(self.blur.crop(_ramp(self.blur.domain, axis))[0, 0])
-            spans += [before, self.blur.domain[axis] - self.blur.range[axis] - before]
-        if not any(spans):
-            return self.observed
-        flat = self.observed.reshape(1, -1, *self.blur.range)
-        return pad(flat, spans, mode="replicate").reshape(*self.observed.shape[:-2], *self.blur.domain)
+    def rounding(self) -> float:
+        """That of one wavelet transform, in the 2-norm, relative."""
+        return self.wavelet.rounding()
 
     def image(self, x: Tensor) -> Tensor:
         """The restored images (..., h, w) of coefficients x (..., H, W): Wᵀx under the observed picture."""
@@ -138,13 +169,11 @@ class DeconvolutionProblem:
             return self._double.duality_gap(x.double())
         unit, norm = torch.finfo(x.dtype).eps, image_norm
         z = self.wavelet.synthesis(x) if latent is None else latent
-        residual = self.observed - self.blur.forward(z)
-        size, data = norm(residual), norm(self.observed)
         transform = self.wavelet.rounding()
-        # of the residual: Wᵀx and B rounded, and the difference
-        error = self.blur.forward_error(norm(z)) + self.blur.norm_bound * transform * norm(x) + unit * (size + data)
+        residual, misfit = self.bounded(z, self.blur.norm_bound * transform * norm(x))
+        size, data = norm(residual), norm(self.observed)
         terms = (x.shape[-1] * x.shape[-2] + 8) * unit
-        primal = 0.5 * (size * (1.0 + terms) + error).square() + self.penalty * x.abs().sum((-2, -1)) * (1.0 + terms)
+        primal = 0.5 * misfit.square() + self.penalty * x.abs().sum((-2, -1)) * (1.0 + terms)
         primal = primal * (1.0 + 4.0 * unit)
         # the computed residual is itself the dual direction: only the constraint must be certain
         slopes = self.wavelet.analysis(self.blur.adjoint(residual))

@@ -29,7 +29,7 @@ from .._core.system import Descendable, Measured
 from .._core.validate import kind_of, positive
 from .._learning.directory import LOSSES_ONLY
 from .admm import LADMM, State
-from .engine import LADMMEngine, rounding_of, weights_of
+from .engine import SolverEngine, rounding_of
 from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error
 from .planner import PLANS
 from .problem import DeconvolutionProblem
@@ -152,13 +152,13 @@ class DeconvolutionSystem(Descendable[LADMM, SparseLoss]):
             return IterationRule()
         raise ValueError(f"steps is {steps!r}; the linearised ADMM has its own parameters: leave it out")
 
-    def engine(self, net: LADMM, loss: SparseLoss, name: str) -> LADMMEngine:
+    def engine(self, net: LADMM, loss: SparseLoss, name: str) -> SolverEngine:
         """The one engine."""
-        return LADMMEngine(net, loss.problem)
+        return SolverEngine(net, loss.problem, RULE)
 
     def reduced(self, net: LADMM, loss: SparseLoss) -> dict[str, Tensor]:
         """The start z, x, multiplier (..., H, W), and parameters (5,) = (α, β, γ, adaptive, inexact)."""
-        return weights_of(net, net.start(loss.problem))
+        return net.stored(net.start(loss.problem))
 
     def write(self, net: LADMM, loss: SparseLoss, weights: Mapping[str, Tensor]) -> None:
         """Nothing: the solution is ``run.final``."""
@@ -204,8 +204,7 @@ def certificate(
 def _enclosed(net: LADMM, loss: SparseLoss, start: State) -> dict[str, tuple[float, float]]:
     """The base quantities, as the checker encloses them."""
     problem, weights = (
-        {name: tensor.cpu().numpy() for name, tensor in arrays.items()}
-        for arrays in (loss.arrays(), weights_of(net, start))
+        {name: tensor.cpu().numpy() for name, tensor in arrays.items()} for arrays in (loss.arrays(), net.stored(start))
     )
     usual = "pass a smaller picture, intensities of about 0..1, and parameters of usual size"
     with checkable("the problem is", usual):
