@@ -98,7 +98,7 @@ def test_minutes_end_a_training_and_count_those_before_a_resume(
 ) -> None:
     monkeypatch.setattr(frame, "time", Clock())
     _, run = train(Quadratic(), 10**6, tmp_path, minutes=0.5)
-    assert run.status is TrainStatus.FINISHED and 5 < run.epochs < 31 and 30.0 <= run.seconds < 40.0
+    assert run.status is TrainStatus.OUT_OF_TIME and 5 < run.epochs < 31 and 30.0 <= run.seconds < 40.0
     assert json.loads((tmp_path / "result.json").read_text())["seconds"] >= 30.0
     _, more = train(Quadratic(), 10**6, tmp_path, minutes=1.0, resume=True)
     assert run.epochs < more.epochs <= 62 and 60.0 <= more.seconds < 75.0

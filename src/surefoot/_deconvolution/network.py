@@ -366,7 +366,9 @@ class _Filters(nn.Module):
         scale, side = self.scale(level), 2 * REACH
         flat = (v / scale).reshape(-1, 1, rows, columns)
         flat = pad(flat, (side, side + columns % 2, side, side + rows % 2), mode="circular")
-        h = softshrink(conv2d(pixel_unshuffle(flat, 2), self.first), 1.0)
+        # channels last: on a processor the convolutions and their gradients then take half the time
+        h = pixel_unshuffle(flat, 2).contiguous(memory_format=torch.channels_last)
+        h = softshrink(conv2d(h, self.first), 1.0)
         h = conv2d(softshrink(conv2d(h, self.second), 1.0), self.last)
         return v - scale * pixel_shuffle(h, 2)[:, 0, :rows, :columns].reshape(v.shape)
 

@@ -204,7 +204,8 @@ class _State:
         if self._course.patience is not None and self.epoch - self.best_epoch >= self._course.patience:
             self.status = TrainStatus.EARLY_STOPPED
         elif last:
-            self.status = TrainStatus.FINISHED
+            done = self.epoch >= self._course.epochs
+            self.status = TrainStatus.FINISHED if done else TrainStatus.OUT_OF_TIME
         elif stopped:
             self.status = TrainStatus.INTERRUPTED
         going = self.status is TrainStatus.RUNNING

@@ -11,6 +11,7 @@ class TrainStatus(StrEnum):
 
     RUNNING = "running"
     FINISHED = "finished"
+    OUT_OF_TIME = "out_of_time"
     EARLY_STOPPED = "early_stopped"
     STALLED = "stalled"
     DIVERGED = "diverged"
@@ -22,6 +23,7 @@ class TrainStatus(StrEnum):
         return {
             "running": "the run did not finish; resume it",
             "finished": "all epochs are done; resume with more to go on",
+            "out_of_time": "the time limit was reached before all epochs were done; resume with more minutes to go on",
             "early_stopped": "the loss that decides which weights are best did not improve for as many epochs as patience allows",
             "stalled": "no step along the direction lowers the loss: a stationary point, or the rounding level of the loss",
             "diverged": "the loss or its gradient became non-finite; the best network was kept: use a smaller learning rate, and "
