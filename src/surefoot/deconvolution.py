@@ -2,6 +2,8 @@
 
 from ._deconvolution.admm import LADMM, State
 from ._deconvolution.inner import InnerSolution, chebyshev, conjugate_gradients
+from ._deconvolution.kernels import prepared_kernel
+from ._deconvolution.masked import MaskedBlur
 from ._deconvolution.metrics import aligned_psnr, best_shift, psnr, ssim
 from ._deconvolution.noise import estimate_noise
 from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
@@ -25,6 +27,7 @@ __all__ = [
     "DeconvolutionSolution",
     "DualityGap",
     "InnerSolution",
+    "MaskedBlur",
     "OrthonormalWavelet",
     "PeriodicBlur",
     "Restoration",
@@ -44,6 +47,7 @@ __all__ = [
     "estimate_noise",
     "gradient_wiener",
     "normalised_kernel",
+    "prepared_kernel",
     "psnr",
     "restore_certified",
     "restore_checked",

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from deconvolution_pictures import DOUBLE, kernel, varying, weights
+from deconvolution_pictures import DOUBLE, kernel, masked, varying, weights
 from deconvolution_reference import change, convolution, distance_squared, exactly, wavelet
 from hand_made.deconvolution import BLURS, RUNS, in_problem, problem_of, published, remeasured, restated
 from hypothesis import given, settings
@@ -88,6 +88,8 @@ TINY: dict[str, Blur] = {
     "valid": ValidBlur(kernel(2, 3), (5, 4)),
     "varying, valid": SpatiallyVaryingBlur(torch.stack([kernel(2, 2, 0), kernel(2, 2, 1)]), weights(2, 3, 3), "valid"),
     "varying, periodic": varying(4, 3, "periodic"),
+    "masked, periodic": masked(PeriodicBlur(kernel(3, 2), (4, 5))),
+    "masked, valid": masked(ValidBlur(kernel(2, 3), (5, 4))),
 }
 
 

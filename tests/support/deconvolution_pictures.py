@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from surefoot.deconvolution import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
+from surefoot.deconvolution import Blur, MaskedBlur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
 
 DOUBLE = torch.float64
 
@@ -29,6 +29,12 @@ def varying(rows: int, columns: int, boundary: str) -> SpatiallyVaryingBlur:
     return SpatiallyVaryingBlur(kernels, weights(3, rows, columns), boundary)
 
 
+def masked(blur: Blur) -> MaskedBlur:
+    """Of which a quarter of the pixels was not seen."""
+    generator = torch.Generator().manual_seed(7)
+    return MaskedBlur(blur, torch.rand(blur.range, generator=generator) > 0.25)
+
+
 def blurs() -> dict[str, Blur]:
     """Every kind of operator, with odd and even kernels and sizes, and kernels of a batch."""
     return {
@@ -42,6 +48,8 @@ def blurs() -> dict[str, Blur]:
         "valid, even kernel": ValidBlur(kernel(4, 6), (11, 13)),
         "varying, valid": varying(9, 8, "valid"),
         "varying, periodic": varying(9, 8, "periodic"),
+        "masked, valid": masked(ValidBlur(kernel(5, 3), (12, 10))),
+        "masked, varying": masked(varying(9, 8, "periodic")),
     }
 
 

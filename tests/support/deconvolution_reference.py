@@ -100,6 +100,8 @@ def operators(problem: dict[str, Array], shape: tuple[int, int], number: Number)
         M = sum(c * (k.T @ k) for c, k in zip(scales, K, strict=True))
     else:
         B, M = C @ K[0], K[0].T @ K[0]
+    if "mask" in problem:
+        B = exactly(problem["mask"].ravel(), number)[:, None] * B
     return B, M, wavelet(problem["filters"], shape, int(problem["levels"][0]), number)
 
 

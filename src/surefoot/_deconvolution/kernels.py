@@ -1,20 +1,48 @@
-"""A blur kernel as it is used, and what a person should know about what was changed."""
+"""A blur kernel as a person has it, made ready: sum 1, no wide margin, its middle where the blur is centred."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .._core.validate import as_tensor
 from .operators import SUM_TOLERANCE, normalised_kernel
 
+FAINT = 1e-3
+"""Of the largest entry: what a margin may hold at most."""
+SPARED = 1e-3
+"""Of the sum: what is trimmed altogether at most, far below the noise that it stands for."""
+QUARTER = 0.25
+"""Of the kernel's extent: measured kernels of camera shake, whose middle is meant, have their centre of mass up to 0.21 off it;
+one that was cut from a larger picture, or drawn to one side, lies further off."""
+MOVED = 1.0
+"""Pixels by which a picture may move without a word."""
+AXES = (("row", "rows", "up", "down"), ("column", "columns", "left", "right"))
+
 
 def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
-    """A kernel (kh, kw) in float64 with sum 1, and what a person should know about that.
+    """A kernel (kh, kw) with sum 1 and its origin at (kh//2, kw//2), and what a person should know about that.
+
+    The origin decides where the sharp picture lies. It is the middle of the array, as for a convolution; along an even side, that
+    of the two pixels next to the middle where what is not zero has its own, or else the one nearer to the centre of mass. Where
+    the middle of what is not zero and the centre of mass both lie further off than a quarter of its extent, the kernel is
+    off-centre: then the pixel nearest to the centre of mass is the origin, so that the sharp picture lies where the blurred one
+    does. A margin whose entries are below 1e-3 of the largest is trimmed where it holds at most 1e-3 of the sum.
+
+    Args:
+        kernel: (rows, columns), floats, not negative.
+
+    Returns:
+        The kernel in float64, and notices of what was changed and by how much the picture moves.
 
     Raises:
-        TypeError, ValueError: see ``normalised_kernel``; other than 2 dimensions.
+        TypeError: not an array of floats.
+        ValueError: other than 2 dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
     """
     raw = as_tensor("kernel", kernel).double()
     if raw.ndim != 2:
@@ -24,13 +52,117 @@ def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
     total = float(raw.sum())
     if abs(total - 1.0) > SUM_TOLERANCE:
         notices.append(f"the kernel sums to {total:.6g} and was divided by that, which keeps the brightness")
-    even = [f"{size} {name}" for size, name in zip(scaled.shape, ("rows", "columns"), strict=True) if size % 2 == 0]
-    if even:
-        centre = " and ".join(
-            f"{name} {size // 2 + 1}" for size, name in zip(scaled.shape, ("row", "column"), strict=True)
-        )
+    kept = _significant(scaled)
+    sides = [_Side.of(scaled, axis) for axis in (0, 1)]
+    centred = any(side.off_centre for side in sides)
+    # of both axes, so that one notice says where the picture lies
+    chosen = [side.nearest if centred else side.middle for side in sides]
+    ready = _around(scaled, kept, chosen)
+    dropped = 1.0 - float(ready.sum())
+    if ready.numel() < scaled.numel():
+        held = f"held {100.0 * dropped:.2g} % of its sum" if dropped > 1e-9 else "was zero"
         notices.append(
-            f"the kernel has {' and '.join(even)}, so no pixel is its middle: {centre} counts as that, half a pixel off along an "
-            "even side, and the sharpened picture may lie half a pixel off"
+            f"the kernel's margin {held} and was trimmed: {scaled.shape[0]} x {scaled.shape[1]} became {ready.shape[0]} x "
+            f"{ready.shape[1]} (rows x columns)"
         )
-    return scaled, tuple(notices)
+    ready = ready / ready.sum()
+    return ready, (*notices, *_placed(scaled, centred, sides, chosen))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A kernel along one axis: how many pixels, of which ``first`` to ``last`` are not zero, and where its centre of mass is."""
+
+    size: int
+    first: int
+    last: int
+    mass: float
+
+    @classmethod
+    def of(cls, kernel: Tensor, axis: int) -> _Side:
+        profile = kernel.sum(1 - axis)
+        filled = profile.nonzero()
+        mass = float((profile * torch.arange(len(profile), dtype=profile.dtype)).sum() / profile.sum())
+        return cls(len(profile), int(filled[0]), int(filled[-1]), mass)
+
+    @property
+    def off_centre(self) -> bool:
+        """Whether the middle of the array is that of nothing."""
+        reach = QUARTER * (self.last - self.first + 1)
+        return min(abs(self._off(self.mass)), abs(self._off((self.first + self.last) / 2.0))) > reach
+
+    def _off(self, position: float) -> float:
+        """How far a position lies from the nearest pixel that can be the middle."""
+        low, high = (self.size - 1) // 2, self.size // 2
+        return position - min(max(position, low), high)
+
+    @property
+    def middle(self) -> int:
+        """The middle pixel; see ``prepared_kernel`` for an even side."""
+        low, high = (self.size - 1) // 2, self.size // 2
+        own = self.first + self.last
+        return own // 2 if own in (2 * low, 2 * high) else min(max(self.nearest, low), high)
+
+    @property
+    def nearest(self) -> int:
+        """The pixel nearest to the centre of mass; of two, the second, but for rounding."""
+        return math.floor(self.mass + 0.5 + 1e-9)
+
+
+def _significant(kernel: Tensor) -> list[tuple[int, int]]:
+    """The first and the last row, and column, that are kept: outside, entries are faint, and few enough to be spared.
+
+    Zeros go for nothing; of faint lines the outermost ones go first, in the order of what they hold.
+    """
+    faint = kernel < FAINT * kernel.max()
+    ends = [[0, kernel.shape[0] - 1], [0, kernel.shape[1] - 1]]
+    spent = 0.0
+    while True:
+        part = kernel[ends[0][0] : ends[0][1] + 1, ends[1][0] : ends[1][1] + 1]
+        weak = faint[ends[0][0] : ends[0][1] + 1, ends[1][0] : ends[1][1] + 1]
+        lines = [(axis, side) for axis in (0, 1) for side in (0, 1)]
+        costs = [
+            (float(part.select(axis, -side).sum()), axis, side)
+            for axis, side in lines
+            if bool(weak.select(axis, -side).all())
+        ]
+        if not costs or spent + min(costs)[0] > SPARED:
+            return [(first, last) for first, last in ends]
+        cost, axis, side = min(costs)
+        spent += cost
+        ends[axis][side] += 1 - 2 * side
+
+
+def _around(kernel: Tensor, kept: list[tuple[int, int]], origin: list[int]) -> Tensor:
+    """All rows and columns kept, with as few zeros around them as put the origin at half of each size, rounded down."""
+    pads: list[int] = []
+    for (first, last), centre in reversed(list(zip(kept, origin, strict=True))):
+        before, after = centre - first, last - centre
+        pads += [max(0, after - before), max(0, before - after - 1)]
+    (top, bottom), (left, right) = kept
+    return pad(kernel[top : bottom + 1, left : right + 1], pads)
+
+
+def _placed(kernel: Tensor, centred: bool, sides: list[_Side], origin: list[int]) -> list[str]:
+    """Where the origin lies and by how much the sharp picture lies off the blurred one."""
+    even = [f"{size} {many}" for size, (_, many, _, _) in zip(kernel.shape, AXES, strict=True) if size % 2 == 0]
+    place = ", ".join(f"{one} {index + 1}" for index, (one, _, _, _) in zip(origin, AXES, strict=True))
+    # the blurred picture lies where the centre of mass is against the origin, so that the sharp one lies the other way
+    moves = [index - side.mass for index, side in zip(origin, sides, strict=True)]
+    words = [
+        f"{abs(move):.2g} {less if move < 0.0 else more}"
+        for move, (_, _, less, more) in zip(moves, AXES, strict=True)
+        if abs(move) >= 0.05
+    ]
+    lies = "the sharp picture lies where the blurred one does"
+    if words:
+        lies += f", but for {' and '.join(words)} (pixels)"
+    if centred:
+        return [
+            f"the kernel is off-centre: {place}, the pixel nearest to its centre of mass, became its middle; {lies}"
+        ]
+    if even:
+        return [f"the kernel has {' and '.join(even)}, so no pixel is its middle: {place} was taken as that; {lies}"]
+    if math.hypot(*moves) >= MOVED:
+        return [f"the kernel's centre of mass is not its middle, which was kept: {lies}"]
+    return []

@@ -117,6 +117,14 @@ class Blur(ABC):
     def crop(self, z: Tensor) -> Tensor:
         """The part (..., h, w) of a latent image that lies under the observed one."""
 
+    def seen(self, y: Tensor) -> Tensor:
+        """Observed images (..., h, w) with 0 where the blur says that nothing was seen."""
+        return y
+
+    def filled(self, y: Tensor) -> Tensor:
+        """Observed images (..., h, w) with a guess where nothing was seen, to start from."""
+        return y
+
     @abstractmethod
     def to(self, target: torch.dtype | torch.device | str) -> Blur:
         """The same blur in another dtype or on another device."""

@@ -74,6 +74,7 @@ class ObservedPicture(ABC):
                 f"observed has shape {tuple(self.observed.shape)}; this blur makes images (..., {blur.range[0]}, {blur.range[1]})"
             )
         self.blur, self.penalty = blur, positive("penalty", penalty)
+        self.observed = blur.seen(self.observed)
         self.pulled_back = blur.adjoint(self.observed)
         """Bᵀy (..., H, W)."""
         # a kernel for each image of fewer pictures: as many problems as kernels, and norms over all of them
@@ -84,14 +85,16 @@ class ObservedPicture(ABC):
         """Relative error, in the 2-norm, granted to the linear map that the prior takes of an image."""
 
     def extended(self) -> Tensor:
-        """The observed images on the latent grid (..., H, W), their border pixels repeated outwards."""
+        """The observed images on the latent grid (..., H, W), their border pixels repeated outwards, and filled where nothing was
+        seen."""
         spans = []
         for axis in (-1, -2):
             before = int(self.blur.crop(_ramp(self.blur.domain, axis))[0, 0])
             spans += [before, self.blur.domain[axis] - self.blur.range[axis] - before]
+        observed = self.blur.filled(self.observed)
         if not any(spans):
-            return self.observed
-        flat = self.observed.reshape(1, -1, *self.blur.range)
+            return observed
+        flat = observed.reshape(1, -1, *self.blur.range)
         return pad(flat, spans, mode="replicate").reshape(*self.observed.shape[:-2], *self.blur.domain)
 
     def bounded(self, z: Tensor, moved: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
@@ -108,7 +111,8 @@ class DeconvolutionProblem(ObservedPicture):
     """y = Bz + noise with z = Wᵀx sparse: min ½‖BWᵀx - y‖² + λ‖x‖₁ (paper, appendix A.1.3).
 
     Args:
-        observed: y (..., h, w), intensities of about 0..1; leading dimensions are batch and colour.
+        observed: y (..., h, w), intensities of about 0..1; leading dimensions are batch and colour; 0 takes the place of what a
+            ``MaskedBlur`` has not seen.
         blur: B with ``range`` (h, w), of the same dtype and device.
         penalty: λ > 0.
         wavelet: W on the latent grid, or the name of one; by default the symlet with 4 vanishing moments.

@@ -30,6 +30,7 @@ from .._core.validate import kind_of, positive
 from .._learning.directory import LOSSES_ONLY
 from .admm import LADMM, State
 from .engine import SolverEngine, rounding_of
+from .masked import MaskedBlur
 from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, fft_error
 from .planner import PLANS
 from .problem import DeconvolutionProblem
@@ -46,7 +47,7 @@ class SparseLoss(Loss):
         self.problem = problem
 
     def arrays(self) -> dict[str, Tensor]:
-        """Picture, kernel (and weights, and the scales of M), penalty, boundary, and the wavelet by name, filters and levels."""
+        """Picture, kernel (and weights, and the scales of M), mask, penalty, boundary, and the wavelet: name, filters, levels."""
         problem, blur = self.problem, self.problem.blur
         arrays = {
             "observed": problem.observed,
@@ -57,6 +58,9 @@ class SparseLoss(Loss):
             "wavelet": torch.tensor(list(problem.wavelet.name.encode()), dtype=torch.uint8),
             "filters": problem.wavelet.filters,
         }
+        if isinstance(blur, MaskedBlur):
+            arrays["mask"] = blur.mask.to(torch.uint8)
+            blur = blur.blur
         if isinstance(blur, SpatiallyVaryingBlur):
             arrays |= {"weights": blur.weights, "scales": blur.scales}
         return arrays
@@ -245,8 +249,10 @@ def _blur(problem: Mapping[str, Tensor]) -> Blur:
     kernel, observed = problem["kernel"], tuple(problem["observed"].shape[-2:])
     periodic = bool(problem["periodic"])
     if "weights" in problem:
-        return SpatiallyVaryingBlur(kernel, problem["weights"], "periodic" if periodic else "valid")
-    return PeriodicBlur(kernel, observed) if periodic else ValidBlur.observing(kernel, observed)
+        blur: Blur = SpatiallyVaryingBlur(kernel, problem["weights"], "periodic" if periodic else "valid")
+    else:
+        blur = PeriodicBlur(kernel, observed) if periodic else ValidBlur.observing(kernel, observed)
+    return MaskedBlur(blur, problem["mask"] != 0) if "mask" in problem else blur
 
 
 def _suggestion(net: LADMM) -> str:

@@ -52,6 +52,7 @@ class Deconvolution(Problem):
         kernel: (..., kh, kw), one for all images or for each; (J, kh, kw) where ``weights`` (J, h, w) are given.
         scales: (J,), of the majorizer M = Σ_j c_j K_jᵀK_j, certainly c_j ≥ max_p w_j(p) Σ_i w_i(p); ``None`` without weights.
         periodic: whether latent images are as large as observed ones.
+        mask: (h, w), of 0 and 1, the last factor of B where some pixels were not seen; ``None`` where all were.
         domain: (H, W), the size of latent images.
     """
 
@@ -68,9 +69,10 @@ class Deconvolution(Problem):
         filters: Array,
         levels: int,
         level: Level,
+        mask: Array | None = None,
     ) -> None:
         self.observed, self.kernel, self.weights, self.scales = observed, kernel, weights, scales
-        self.penalty, self.periodic, self.level = penalty, periodic, level
+        self.penalty, self.periodic, self.level, self.mask = penalty, periodic, level, mask
         (h, w), (rows, columns) = observed.shape[-2:], kernel.shape[-2:]
         self.domain: Shape = (h, w) if periodic else (h + rows - 1, w + columns - 1)
         self.filters, self.levels = filters, levels
@@ -85,13 +87,14 @@ class Deconvolution(Problem):
         """B for each image, in C order of the leading dimensions."""
         lead, size = self.observed.shape[:-2], self.kernel.shape[-2:]
         if self.weights is not None and self.scales is not None:
-            blur = Blur(list(self.kernel), self.weights, self.scales, self.periodic, self.domain, self.level)
-            return [blur] * math.prod(lead)
+            return [self._blur(list(self.kernel), self.weights, self.scales)] * math.prod(lead)
         if math.prod(self.kernel.shape[:-2]) == 1:
-            blur = Blur([self.kernel.reshape(size)], None, np.ones(1), self.periodic, self.domain, self.level)
-            return [blur] * math.prod(lead)
+            return [self._blur([self.kernel.reshape(size)], None, np.ones(1))] * math.prod(lead)
         kernels = np.broadcast_to(self.kernel, lead + size).reshape(-1, *size)
-        return [Blur([k], None, np.ones(1), self.periodic, self.domain, self.level) for k in kernels]
+        return [self._blur([k], None, np.ones(1)) for k in kernels]
+
+    def _blur(self, kernels: list[Array], weights: Array | None, scales: Array) -> Blur:
+        return Blur(kernels, weights, scales, self.periodic, self.domain, self.level, self.mask)
 
     @cached_property
     def pictures(self) -> Array:
@@ -103,13 +106,14 @@ def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST)
     """The problem of these arrays; ``FormatError`` where they do not fit together or would take too long.
 
     observed, kernel, penalty (1,), periodic (1,), wavelet (its name, not used), filters (2, n), levels (1,); where the blur
-    varies, weights (J, h, w) and scales (J,).
+    varies, weights (J, h, w) and scales (J,); where some pixels were not seen, mask (h, w) of 0 and 1.
     """
     if kind != KIND:
         raise FormatError(f"deconvolution does not solve a problem of kind {kind!r}")
     names = {"observed", "kernel", "penalty", "periodic", "wavelet", "filters", "levels"}
     varying = "weights" in arrays
     names |= {"weights", "scales"} if varying else set()
+    names |= {"mask"} & arrays.keys()
     if arrays.keys() != names:
         raise FormatError(f"the problem has arrays {', '.join(sorted(arrays))}; they are not those of kind {KIND!r}")
     observed, kernel = numbers(arrays["observed"], "array 'observed'", LARGEST), _taps(arrays, "kernel")
@@ -138,8 +142,9 @@ def load_problem(kind: object, arrays: Mapping[str, Array], level: Level = FAST)
     filters = numbers(arrays["filters"], "array 'filters'", GREATEST_TAP, 2)
     if len(filters) != 2 or filters.shape[1] % 2 or filters.shape[1] > MAX_TAPS:
         raise FormatError(f"filters has shape {filters.shape}; it must be (2, n), n even and at most {MAX_TAPS}")
+    mask = _mask(arrays["mask"], observed) if "mask" in arrays else None
     problem = Deconvolution(
-        observed, kernel, weights, scales, float(penalty[0]), bool(periodic), filters, levels, level
+        observed, kernel, weights, scales, float(penalty[0]), bool(periodic), filters, levels, level, mask
     )
     (rows, columns), (height, width) = kernel.shape[-2:], problem.domain
     if rows > height or columns > width:
@@ -290,7 +295,7 @@ def _change(
 def _excess(problem: Deconvolution, alpha: float, beta: float) -> Interval:
     """Enclosure of ‖S‖ = 1/α - β where M = BᵀB; else to that, a lower bound, the largest M is added."""
     low, high = _between(alpha, beta)
-    if problem.periodic and problem.weights is None:
+    if problem.periodic and problem.weights is None and problem.mask is None:
         return low, high
     return low, up(high + max(blur.largest for blur in problem.blurs))
 
@@ -317,6 +322,15 @@ def _taps(arrays: Mapping[str, Array], name: str) -> Array:
     if not (array >= 0.0).all():
         raise FormatError(f"array {name!r} has negative entries")
     return array
+
+
+def _mask(array: Array, observed: Array) -> Array:
+    """0 and 1 in float64, of the pixels of observed images, which are 0 where nothing was seen."""
+    if array.dtype != np.uint8 or array.shape != observed.shape[-2:] or not (array <= 1).all():
+        raise FormatError(f"array 'mask' must be 0 or 1 as uint8 for each of {observed.shape[-2:]} pixels")
+    if observed[..., array == 0].any():
+        raise FormatError("array 'observed' is not 0 where the mask says that nothing was seen")
+    return array.astype(np.float64)
 
 
 def _integer(arrays: Mapping[str, Array], name: str) -> int:

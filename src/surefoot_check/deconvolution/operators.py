@@ -87,7 +87,10 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Blur:
-    """B of one image, and its majorizer M = Σ_j c_j K_jᵀK_j; without ``weights`` there is one kernel, and c = 1."""
+    """B of one image, and its majorizer M = Σ_j c_j K_jᵀK_j; without ``weights`` there is one kernel, and c = 1.
+
+    ``mask`` (h, w), of 0 and 1, is the last factor of B where some pixels were not seen: it only makes BᵀB and norms smaller.
+    """
 
     kernels: list[Array]
     weights: Array | None
@@ -95,6 +98,7 @@ class Blur:
     periodic: bool
     domain: Shape
     level: Level
+    mask: Array | None = None
 
     @cached_property
     def _convolutions(self) -> list[Convolution]:
@@ -121,7 +125,7 @@ class Blur:
         terms = len(sums) + 1  # of each row: products, any of which may underflow, and their sum
         rows = up(float((self.weights * np.reshape(sums, (-1, 1, 1))).sum(axis=0).max()) + terms * ETA, terms)
         ones = Approximation(np.ones(self.weights.shape[1:]))
-        columns = self.adjoint(ones)
+        columns = self._spread(ones)
         return up(math.sqrt(up(rows * up(float(columns.value.max()) + columns.error))))
 
     @cached_property
@@ -137,11 +141,19 @@ class Blur:
         """Bz of the K_j z."""
         parts = [Approximation(v.value[self._window], v.error) for v in layers]
         if self.weights is None:
-            return parts[0]
-        return _added([part * Approximation(w) for part, w in zip(parts, self.weights, strict=True)])
+            return self._seen(parts[0])
+        return self._seen(_added([part * Approximation(w) for part, w in zip(parts, self.weights, strict=True)]))
 
     def adjoint(self, y: Approximation) -> Approximation:
         """Bᵀy."""
+        return self._spread(self._seen(y))
+
+    def _seen(self, y: Approximation) -> Approximation:
+        """The mask times y: products with 0 and 1 are exact, and move no two points apart."""
+        return y if self.mask is None else Approximation(y.value * self.mask, y.error)
+
+    def _spread(self, y: Approximation) -> Approximation:
+        """Bᵀy as if every pixel had been seen."""
         parts = [y] if self.weights is None else [y * Approximation(w) for w in self.weights]
         images = []
         for part, convolution in zip(parts, self._convolutions, strict=True):
@@ -160,8 +172,8 @@ class Blur:
     def hidden(self, layers: list[Approximation]) -> Interval:
         """Enclosure of ⟨z, (M - BᵀB)z⟩ = Σ_j c_j‖v_j‖² - ‖CΣ_j w_j⊙v_j‖² for the arrays v_j = K_j z as they are."""
         values = [v.value.copy() for v in layers]
-        if self.weights is None:  # what the crop removes
-            values[0][self._window] = 0.0
+        if self.weights is None:  # what the crop and the mask remove
+            values[0][self._window] *= 0.0 if self.mask is None else 1.0 - self.mask
             return squared(*Approximation(values[0]).bounds())
         exact = [Approximation(v) for v in values]
         whole = sum_of(

@@ -18,7 +18,7 @@ from surefoot.deconvolution import LADMM, DeconvolutionProblem, OrthonormalWavel
 from surefoot_check.deconvolution import enclosures as rigorous
 
 BLURS = blurs()
-WAVELETS = dict(zip(BLURS, ("db2", "haar", "sym4", "coif1", "haar", "db5", "sym4", "db2"), strict=True))
+WAVELETS = dict(zip(BLURS, ("db2", "haar", "sym4", "coif1", "haar", "db5", "sym4", "db2", "db2", "haar"), strict=True))
 
 
 def problem_of(name: str) -> DeconvolutionProblem:
@@ -192,4 +192,30 @@ VARYING: dict[str, Change] = {
     "weights reversed": in_problem("weights", lambda w: w[::-1].copy(), False),
     "one kernel": in_problem("kernel", lambda k: k[:1], False),
 }
-CASES: dict[str, dict[str, Change]] = {"periodic": REJECTED, "varying, valid": {**REJECTED, **VARYING}}
+MASKED: dict[str, Change] = {
+    "mask turned": in_problem("mask", lambda m: m[::-1].copy(), False),
+    "mask turned, everything but the picture remeasured": lambda run: _other_mask(run, lambda m: m[::-1].copy()),
+    "mask missing": lambda run: run.arrays["problem.safetensors"].pop("mask"),
+    "mask missing, everything but V remeasured": lambda run: _other_mask(run, None),
+    "mask of twos": in_problem("mask", lambda m: 2 * m, False),
+    "mask as floats": in_problem("mask", lambda m: m.astype(float), False),
+    "mask of another shape": in_problem("mask", lambda m: m[1:].copy(), False),
+    "a picture where nothing was seen": in_problem("observed", lambda y: y + 0.1, False),
+}
+
+
+def _other_mask(run: StoredRun, edit: Callable[[Array], Array] | None) -> None:
+    """Another mask, or none, and a picture that fits to it; the certificate's V of before."""
+    arrays = run.arrays["problem.safetensors"]
+    mask = arrays.pop("mask")
+    if edit is not None:
+        arrays["mask"] = edit(mask)
+        arrays["observed"] = arrays["observed"] * arrays["mask"]
+    remeasured(run)
+
+
+CASES: dict[str, dict[str, Change]] = {
+    "periodic": REJECTED,
+    "varying, valid": {**REJECTED, **VARYING},
+    "masked, valid": MASKED,
+}
