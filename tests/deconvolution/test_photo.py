@@ -157,7 +157,7 @@ def test_a_kernel_is_normalised_and_even_ones_are_explained(blurred) -> None:
     k = kernel(4, 5)
     plain, scaled = deblur(observed[0], k, NOISE, iterations=2), deblur(observed[0], 7.0 * k, NOISE, iterations=2)
     torch.testing.assert_close(plain.image, scaled.image)
-    assert len(plain.notices) == 1 and "4 rows" in plain.notices[0] and "row 3 and column 3" in plain.notices[0]
+    assert len(plain.notices) == 1 and "4 rows" in plain.notices[0] and "row 3, column 3" in plain.notices[0]
     assert any("sums to 7" in notice for notice in scaled.notices)
 
 

@@ -28,11 +28,11 @@ AXES = (("row", "rows", "up", "down"), ("column", "columns", "left", "right"))
 def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
     """A kernel (kh, kw) with sum 1 and its origin at (kh//2, kw//2), and what a person should know about that.
 
-    The origin decides where the sharp picture lies. It is the middle of the array, as for a convolution; along an even side, that
-    of the two pixels next to the middle where what is not zero has its own, or else the one nearer to the centre of mass. Where
-    the middle of what is not zero and the centre of mass both lie further off than a quarter of its extent, the kernel is
-    off-centre: then the pixel nearest to the centre of mass is the origin, so that the sharp picture lies where the blurred one
-    does. A margin whose entries are below 1e-3 of the largest is trimmed where it holds at most 1e-3 of the sum.
+    The origin decides where the sharp picture lies. It is the middle of the array, (rows//2, columns//2), as for a convolution;
+    along an even side the pixel before, where that is the middle of what is not zero: an odd kernel was padded. Where the middle
+    of what is not zero and the centre of mass both lie further off than a quarter of its extent, the kernel is off-centre: then
+    the pixel nearest to the centre of mass is the origin, so that the sharp picture lies where the blurred one does. A margin
+    whose entries are below 1e-3 of the largest is trimmed where it holds at most 1e-3 of the sum.
 
     Args:
         kernel: (rows, columns), floats, not negative.
@@ -98,10 +98,9 @@ class _Side:
 
     @property
     def middle(self) -> int:
-        """The middle pixel; see ``prepared_kernel`` for an even side."""
+        """The middle pixel, also of an odd kernel that was padded to an even side; else the second of the two."""
         low, high = (self.size - 1) // 2, self.size // 2
-        own = self.first + self.last
-        return own // 2 if own in (2 * low, 2 * high) else min(max(self.nearest, low), high)
+        return low if self.first + self.last == 2 * low else high
 
     @property
     def nearest(self) -> int:

@@ -34,7 +34,8 @@ class LearnedPrior:
         guess = LADMM(BETA * problem.penalty).solve(problem, CONTINUING, tolerance=0.0)
         periodic = PeriodicBlur(blur.kernel, blur.domain)
         continued = periodic.forward(guess.state.synthesis)
-        blur.crop(continued).copy_(problem.observed)  # a view
+        under = blur.crop(continued)  # a view
+        under += problem.observed - blur.seen(under)
         restoration = restore_checked(self._net, continued, periodic, noise, iterations=self._iterations)
         status = RunStatus.MAX_ITERATIONS if restoration.iterations >= self._iterations else RunStatus.CONVERGED
         if not bool(restoration.image.isfinite().all()):

@@ -97,7 +97,7 @@ def deblur(
 
     Args:
         photo: (H, W) grey or (3, H, W) red, green, blue; intensities 0..1; at least 2 pixels a side.
-        kernel: (kh, kw), not negative, centred at (kh//2, kw//2), as a convolution; it is divided by its sum.
+        kernel: (kh, kw), not negative, as a convolution; divided by its sum, trimmed and centred as ``prepared_kernel`` says.
         noise: standard deviation, positive; by default estimated from the photograph.
         prior: what is known of sharp photographs. ``"wavelet"``: sparse wavelet coefficients, by the linearised ADMM with fixed
             parameters, whose theorem ``deconvolution/ladmm`` is evaluated for every tile. ``"auto"``: the best by measured
@@ -163,8 +163,8 @@ def _check_fits(kernel: Tensor, shape: tuple[int, ...]) -> None:
     rows, columns = kernel.shape
     if rows > shape[0] or columns > shape[1]:
         raise ValueError(
-            f"kernel ({rows} x {columns}) is larger than the photo ({shape[0]} x {shape[1]}, rows x columns); crop the kernel's "
-            "zero margin, or pass a larger photo"
+            f"kernel ({rows} x {columns}) is larger than the photo ({shape[0]} x {shape[1]}, rows x columns), also without "
+            "its margin of zeros; pass a larger photo"
         )
 
 
