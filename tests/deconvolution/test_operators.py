@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 import torch
-from deconvolution_pictures import DOUBLE, blurs, kernel, varying, weights
+from deconvolution_pictures import DOUBLE, blurs, kernel, stacks, varying, volume_kernel, weights
 from torch import Tensor
+from torch.linalg import vector_norm
 
-from surefoot.deconvolution import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
+from surefoot.deconvolution import (
+    Blur,
+    DeconvolutionProblem,
+    PeriodicBlur,
+    SpatiallyVaryingBlur,
+    ValidBlur,
+    normalised_kernel,
+)
 
-BLURS = blurs()
+BLURS = blurs() | stacks()
 every = pytest.mark.parametrize("blur", BLURS.values(), ids=list(BLURS))
 LEADING = {"periodic, a kernel for each picture": (2, 3)}
 
 
-def draw(shape: tuple[int, int], seed: int, leading: tuple[int, ...] = (2, 3)) -> Tensor:
+def draw(shape: tuple[int, ...], seed: int, leading: tuple[int, ...] = (2, 3)) -> Tensor:
     return torch.randn(*leading, *shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
 
 
 def matrix(blur: Blur) -> Tensor:
     """B as (..., observed pixels, latent pixels); one for each kernel of a batch."""
-    pixels = blur.domain[0] * blur.domain[1]
-    units = torch.eye(pixels, dtype=DOUBLE).reshape(pixels, *blur.domain)
-    if isinstance(blur, PeriodicBlur) and blur.kernel.ndim > 2:
-        units = units[None]  # kernels (2, 1, kh, kw) against (1, pixels, H, W)
-    return blur.forward(units).flatten(-2).mT
+    return blur.forward(units(blur)).flatten(-len(blur.range)).mT
+
+
+def units(blur: Blur) -> Tensor:
+    """The latent images (..., pixels, *domain) that have one pixel."""
+    pixels = math.prod(blur.domain)
+    found = torch.eye(pixels, dtype=DOUBLE).reshape(pixels, *blur.domain)
+    if isinstance(blur, PeriodicBlur) and blur.kernel.ndim > len(blur.domain):
+        return found[None]  # kernels (2, 1, kh, kw) against (1, pixels, H, W)
+    return found
 
 
 def convolution(k: Tensor, z: Tensor) -> Tensor:
     """Σ_i k(i) z(p + c - i), c the centre, circular: the definition, by shifts."""
-    rows, columns = k.shape
     total = torch.zeros_like(z)
-    for i in range(rows):
-        for j in range(columns):
-            total += k[i, j] * z.roll((i - rows // 2, j - columns // 2), dims=(-2, -1))
+    for index in itertools.product(*map(range, k.shape)):
+        shifts = [i - size // 2 for i, size in zip(index, k.shape, strict=True)]
+        total += k[index] * z.roll(shifts, dims=tuple(range(-k.ndim, 0)))
     return total
+
+
+def test_blur_of_stacks_is_the_convolution() -> None:
+    k, z = volume_kernel(3, 2, 4), draw((6, 5, 7), 1)
+    expected = convolution(k, z)
+    torch.testing.assert_close(PeriodicBlur(k, (6, 5, 7)).forward(z), expected, rtol=0, atol=1e-14)
+    blur = ValidBlur.observing(k, (4, 4, 4))  # the same latent size
+    assert blur.domain == (6, 5, 7)
+    torch.testing.assert_close(blur.forward(z), blur.crop(expected), rtol=0, atol=1e-14)
+    dense = torch.nn.functional.conv3d(z.reshape(-1, 1, 6, 5, 7), k.flip((0, 1, 2))[None, None])
+    torch.testing.assert_close(blur.forward(z), dense.reshape(2, 3, 4, 4, 4), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("size", [(5, 3), (4, 4), (1, 6)])
@@ -78,6 +104,37 @@ def test_varying_blur_mixes_its_kernels_by_the_weights(boundary: str) -> None:
     torch.testing.assert_close(blur.forward(z), expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("boundary", ["valid", "periodic"])
+def test_a_grid_of_kernels_acts_at_the_centres_of_its_parts(boundary: str) -> None:
+    grid = torch.stack([kernel(3, 4, seed) for seed in range(6)]).reshape(2, 3, 3, 4)
+    blur = SpatiallyVaryingBlur.from_grid(grid, (10, 15), boundary)
+    assert blur.range == (10, 15)
+    z = draw(blur.domain, 4, ())
+    found = blur.forward(z)
+
+    def one(k: Tensor) -> Tensor:
+        return (PeriodicBlur(k, (10, 15)) if boundary == "periodic" else ValidBlur.observing(k, (10, 15))).forward(z)
+
+    # parts of 5 x 5: the centres are pixels 2, 7 and 2, 7, 12
+    for row, column in itertools.product(range(2), range(3)):
+        centre = (2 + 5 * row, 2 + 5 * column)
+        torch.testing.assert_close(found[centre], one(grid[row, column])[centre], rtol=0, atol=1e-14)
+    torch.testing.assert_close(found[0, 0], one(grid[0, 0])[0, 0], rtol=0, atol=1e-14)  # constant beyond
+    between = 0.8 * one(grid[1, 1]) + 0.2 * one(grid[1, 2])
+    torch.testing.assert_close(found[7, 8], between[7, 8], rtol=0, atol=1e-14)
+    same = SpatiallyVaryingBlur.from_grid(grid[:1, :1].expand(2, 3, 3, 4), (10, 15), boundary)
+    torch.testing.assert_close(same.forward(z), one(grid[0, 0]), rtol=0, atol=1e-14)
+
+
+def test_a_grid_of_kernels_of_stacks() -> None:
+    grid = torch.stack([volume_kernel(2, 2, 1, seed) for seed in range(2)]).reshape(2, 1, 1, 2, 2, 1)
+    blur = SpatiallyVaryingBlur.from_grid(grid, (6, 5, 4))
+    z = draw(blur.domain, 4, ())
+    first, last = (ValidBlur.observing(k, (6, 5, 4)).forward(z) for k in grid[:, 0, 0])
+    torch.testing.assert_close(blur.forward(z)[1], first[1], rtol=0, atol=1e-14)
+    torch.testing.assert_close(blur.forward(z)[2], (2 * first[2] + last[2]) / 3, rtol=0, atol=1e-14)
+
+
 @every
 def test_adjoint_and_linearity(blur: Blur) -> None:
     z, other, y = draw(blur.domain, 5), draw(blur.domain, 6), draw(blur.range, 7)
@@ -108,11 +165,7 @@ def test_norm_bound_of_a_large_valid_blur_is_tight() -> None:
 @every
 def test_majorizer_is_above_the_gram_matrix(blur: Blur) -> None:
     B = matrix(blur)
-    pixels = B.shape[-1]
-    units = torch.eye(pixels, dtype=DOUBLE).reshape(pixels, *blur.domain)
-    if isinstance(blur, PeriodicBlur) and blur.kernel.ndim > 2:
-        units = units[None]
-    M = blur.majorized(units).flatten(-2).mT
+    M = blur.majorized(units(blur)).flatten(-len(blur.domain)).mT
     difference = torch.linalg.eigvalsh(M - B.mT @ B)
     assert float(difference.min()) >= -1e-13
     assert blur.exact_majorizer == (float(difference.abs().max()) < 1e-12)
@@ -142,10 +195,10 @@ def test_float32_agrees_with_float64(blur: Blur) -> None:
 def test_rounding_stays_inside_the_granted_error(blur: Blur) -> None:
     z = draw(blur.domain, 10)
     error = blur.to(torch.float32).to(torch.float64).forward(z) - blur.to(torch.float32).forward(z.float()).double()
-    granted = blur.to(torch.float32).forward_error(z.norm(dim=(-2, -1)))
+    granted = blur.to(torch.float32).forward_error(vector_norm(z, dim=blur.axes))
     # converting z itself to float32 costs half a unit in the last place more
-    conversion = 2.0**-24 * z.norm(dim=(-2, -1)) * blur.norm_bound
-    assert bool((error.norm(dim=(-2, -1)) <= granted + conversion).all())
+    conversion = 2.0**-24 * vector_norm(z, dim=blur.axes) * blur.norm_bound
+    assert bool((vector_norm(error, dim=blur.axes) <= granted + conversion).all())
 
 
 @pytest.mark.parametrize(
@@ -159,9 +212,16 @@ def test_rounding_stays_inside_the_granted_error(blur: Blur) -> None:
         (lambda: PeriodicBlur(torch.full((3, 3), torch.nan, dtype=DOUBLE), (8, 8)), "nan"),
         (lambda: PeriodicBlur(torch.ones(3, dtype=DOUBLE) / 3, (8, 8)), r"shape \(3,\)"),
         (lambda: PeriodicBlur(kernel(3, 3), (8,)), r"shape is \(8,\)"),
+        (lambda: PeriodicBlur(kernel(3, 3), (8, 8, 8)), r"non-empty array \(\.\.\., planes, rows, columns\)"),
+        (
+            lambda: ValidBlur.observing(volume_kernel(3, 3, 3), (2, 8, 8)),
+            r"kernel \(3 x 3 x 3\) is larger than the image",
+        ),
+        (lambda: DeconvolutionProblem(torch.zeros(4, 5, 5), stacks()["stacks, periodic"], 0.1), "is for pictures"),
         (lambda: normalised_kernel(torch.zeros(2, 2, dtype=DOUBLE)), "zero everywhere"),
         (lambda: SpatiallyVaryingBlur(kernel(3, 3), weights(2, 8, 8)), r"\(J, kh, kw\)"),
         (lambda: SpatiallyVaryingBlur(kernel(3, 3)[None], 2 * weights(1, 8, 8)), "sum to 1"),
+        (lambda: SpatiallyVaryingBlur.from_grid(kernel(3, 3)[None], (8, 8)), r"pass a grid of them, \(R, C, kh, kw\)"),
         (lambda: PeriodicBlur(kernel(3, 3).to("meta"), (8, 8)), "meta device"),
         (lambda: PeriodicBlur(kernel(3, 3), (8, 8)).forward(torch.zeros(0, 8, 8, dtype=DOUBLE)), "holds no image"),
         (lambda: SpatiallyVaryingBlur(kernel(3, 3)[None], -weights(1, 8, 8)), r"not be negative \(the least is -1\)"),

@@ -53,6 +53,23 @@ def blurs() -> dict[str, Blur]:
     }
 
 
+def stacks() -> dict[str, Blur]:
+    """The operators of stacks, with odd and even kernels and sizes."""
+    kernels = torch.stack([volume_kernel(2, 2, 1, seed) for seed in range(2)])
+    depth = torch.linspace(0.0, 1.0, 4, dtype=DOUBLE)[:, None, None].expand(4, 7, 5)
+    return {
+        "stacks, periodic": PeriodicBlur(volume_kernel(3, 2, 3), (5, 4, 5)),
+        "stacks, valid": ValidBlur(volume_kernel(1, 3, 2), (5, 9, 8)),
+        "stacks, varying with depth": SpatiallyVaryingBlur(kernels, torch.stack([depth, 1.0 - depth])),
+    }
+
+
+def volume_kernel(planes: int, rows: int, columns: int, seed: int = 0) -> Tensor:
+    """A kernel of a stack without symmetry, sum 1."""
+    generator = torch.Generator().manual_seed(seed)
+    return normalised_kernel(torch.rand(planes, rows, columns, generator=generator, dtype=DOUBLE) ** 4, 3)
+
+
 def photos(count: int, size: int) -> Tensor:
     """Grey patches (count, size, size) in 0..1 of scikit-learn's two photographs."""
     from sklearn.datasets import load_sample_images

@@ -51,7 +51,7 @@ def conjugate_gradients(
         return alpha * blur.gram(z) + z
 
     precondition: Linear = (lambda r: blur.solve(r, alpha)) if preconditioned else (lambda r: r)
-    return solve_spd(system, right, start, precondition, 2 + preconditioned, tolerance, iterations)
+    return solve_spd(system, right, start, precondition, 2 + preconditioned, tolerance, iterations, blur.axes)
 
 
 def solve_spd(
@@ -62,27 +62,29 @@ def solve_spd(
     cost: int,
     tolerance: float,
     iterations: int,
+    axes: tuple[int, ...] = (-2, -1),
 ) -> InnerSolution:
-    """Preconditioned conjugate gradients for any symmetric positive definite ``system``; ``cost``: products per iteration."""
+    """Preconditioned conjugate gradients for any symmetric positive definite ``system``; ``cost``: products per iteration;
+    ``axes``: those of an image, with one step length for each."""
     z = torch.zeros_like(right) if start is None else start.clone()
     residual = right if start is None else right - system(z)
     applications = 0 if start is None else cost
-    scale = image_norm(right)
+    scale = image_norm(right, axes)
     direction = torch.zeros_like(right)
-    before = torch.ones_like(scale)
+    before = _inner(direction, direction, axes)
     for _ in range(iterations):
-        if bool((image_norm(residual) <= tolerance * scale).all()):
+        if bool((image_norm(residual, axes) <= tolerance * scale).all()):
             break
         gradient = precondition(residual)
-        now = _inner(residual, gradient)
+        now = _inner(residual, gradient, axes)
         direction = gradient + _ratio(now, before) * direction
         image = system(direction)
-        length = _ratio(now, _inner(direction, image))
+        length = _ratio(now, _inner(direction, image, axes))
         z = z + length * direction
         residual = residual - length * image
         before = now
         applications += cost
-    return InnerSolution(z, image_norm(residual) / scale.clamp(min=torch.finfo(right.dtype).tiny), applications)
+    return InnerSolution(z, image_norm(residual, axes) / scale.clamp(min=torch.finfo(right.dtype).tiny), applications)
 
 
 def chebyshev(
@@ -115,10 +117,11 @@ def chebyshev(
     return InnerSolution(z, image_norm(residual) / scale.clamp(min=torch.finfo(right.dtype).tiny), applications)
 
 
-def _inner(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum((-2, -1))
+def _inner(a: Tensor, b: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The inner product of each image, as (..., 1, 1)."""
+    return (a * b).sum(axes, keepdim=True)
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    """a/b as (..., 1, 1), 0 where b is 0: a converged image stays as it is."""
-    return torch.where(b != 0.0, a / b, 0.0)[..., None, None]
+    """a/b, 0 where b is 0: a converged image stays as it is."""
+    return torch.where(b != 0.0, a / b, 0.0)

@@ -4,6 +4,9 @@ An operator maps latent images z (..., H, W) to observed images y (..., h, w); l
 kernel k, centred at (kh//2, kw//2), y = k ⊗ z is a true convolution. All products go through the FFT. Every operator knows a
 Fourier multiplier M ≥ 0 with BᵀB ⪯ M on the latent grid (equal for periodic blur): what makes the z-step of the linearised ADMM
 exact for all of them.
+
+All of this holds for stacks (..., D, H, W) with kernels (..., kd, kh, kw), too: the length of the shape that an operator is made
+for says which of the two it is.
 """
 
 from __future__ import annotations
@@ -19,26 +22,34 @@ from .._core.validate import as_tensor, finite
 
 SUM_TOLERANCE = 1e-3
 """A kernel's sum may differ from 1 by this much: more changes the brightness of the picture."""
-Shape = tuple[int, int]
+Shape = tuple[int, ...]
+"""(rows, columns) of a picture, or (planes, rows, columns) of a stack."""
+AXES = {2: "rows, columns", 3: "planes, rows, columns"}
 
 
-def normalised_kernel(kernel: Any) -> Tensor:
-    """A blur kernel divided by its sum, float64 unless it is float32; shape (..., kh, kw).
+def normalised_kernel(kernel: Any, dimensions: int = 2) -> Tensor:
+    """A blur kernel divided by its sum, float64 unless it is float32; shape (..., kh, kw), or (..., kd, kh, kw) of 3 dimensions.
 
     Raises:
         TypeError: not an array of floats.
-        ValueError: fewer than 2 dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
+        ValueError: too few dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
     """
-    scaled = _kernel(kernel)
-    scaled = scaled / scaled.amax(dim=(-2, -1), keepdim=True)  # the sum of huge entries overflows
-    return scaled / scaled.sum(dim=(-2, -1), keepdim=True)
+    axes = last_axes(dimensions)
+    scaled = _kernel(kernel, dimensions)
+    scaled = scaled / scaled.amax(dim=axes, keepdim=True)  # the sum of huge entries overflows
+    return scaled / scaled.sum(dim=axes, keepdim=True)
 
 
-def _kernel(kernel: Any) -> Tensor:
-    """A tensor (..., kh, kw), finite, not negative, not zero."""
+def last_axes(count: int) -> tuple[int, ...]:
+    """The axes of pictures (2) or stacks (3), behind those of the batch."""
+    return tuple(range(-count, 0))
+
+
+def _kernel(kernel: Any, dimensions: int) -> Tensor:
+    """A tensor (..., kh, kw) or (..., kd, kh, kw), finite, not negative, not zero."""
     tensor = held("kernel", as_tensor("kernel", kernel))
-    if tensor.ndim < 2 or tensor.numel() == 0:
-        raise ValueError(f"kernel has shape {tuple(tensor.shape)}; pass a non-empty array (..., rows, columns)")
+    if tensor.ndim < dimensions or tensor.numel() == 0:
+        raise ValueError(f"kernel has shape {tuple(tensor.shape)}; pass a non-empty array (..., {AXES[dimensions]})")
     finite("kernel", tensor)
     least = float(tensor.min())
     if least < 0.0:
@@ -46,15 +57,15 @@ def _kernel(kernel: Any) -> Tensor:
             f"kernel has negative entries (the least is {least:.3g}); a blur has none: use kernel.clamp(min=0), then "
             "normalised_kernel"
         )
-    if not bool((tensor.sum(dim=(-2, -1)) > 0.0).all()):
+    if not bool((tensor.sum(dim=last_axes(dimensions)) > 0.0).all()):
         raise ValueError("kernel is zero everywhere; pass the point spread function of the blur")
     return tensor
 
 
-def _unit_kernel(kernel: Any) -> Tensor:
+def _unit_kernel(kernel: Any, dimensions: int) -> Tensor:
     """A kernel whose sum is 1."""
-    tensor = _kernel(kernel)
-    sums = tensor.double().sum(dim=(-2, -1))
+    tensor = _kernel(kernel, dimensions)
+    sums = tensor.double().sum(dim=last_axes(dimensions))
     worst = float(sums.flatten()[(sums - 1.0).abs().argmax()])
     if not abs(worst - 1.0) <= SUM_TOLERANCE:
         raise ValueError(f"kernel sums to {worst:.6g} instead of 1; divide it by its sum: normalised_kernel(kernel)")
@@ -62,9 +73,11 @@ def _unit_kernel(kernel: Any) -> Tensor:
 
 
 def _shape(name: str, shape: tuple[int, ...]) -> Shape:
-    if len(shape) != 2 or not all(isinstance(n, int) and n > 0 for n in shape):
-        raise ValueError(f"{name} is {shape!r}; pass (rows, columns), two positive integers")
-    return shape[0], shape[1]
+    if len(shape) not in AXES or not all(isinstance(n, int) and n > 0 for n in shape):
+        raise ValueError(
+            f"{name} is {shape!r}; pass (rows, columns) of pictures or (planes, rows, columns) of stacks, positive integers"
+        )
+    return tuple(shape)
 
 
 def held(name: str, array: Tensor) -> Tensor:
@@ -74,9 +87,9 @@ def held(name: str, array: Tensor) -> Tensor:
     return array
 
 
-def image_norm(image: Tensor) -> Tensor:
-    """The 2-norm of each image (..., H, W)."""
-    return torch.linalg.vector_norm(image, dim=(-2, -1))
+def image_norm(image: Tensor, axes: tuple[int, ...] = (-2, -1)) -> Tensor:
+    """The 2-norm of each image (..., H, W), or of each stack for the last three axes."""
+    return torch.linalg.vector_norm(image, dim=axes)
 
 
 def fft_error(dtype: torch.dtype, shape: Shape) -> float:
@@ -85,17 +98,17 @@ def fft_error(dtype: torch.dtype, shape: Shape) -> float:
     8 units in the last place for each of log2(pixels) + 4 stages. A mixed-radix transform with accurate twiddle factors needs
     about 4 (Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2).
     """
-    return 8.0 * torch.finfo(dtype).eps * (math.log2(shape[0] * shape[1]) + 4.0)
+    return 8.0 * torch.finfo(dtype).eps * (math.log2(math.prod(shape)) + 4.0)
 
 
 class Blur(ABC):
-    """A linear blur B.
+    """A linear blur B of pictures (..., H, W), or of stacks (..., D, H, W).
 
     Attributes:
-        domain: (H, W), the size of latent images.
-        range: (h, w), the size of observed images.
+        domain: (H, W) or (D, H, W), the size of latent images.
+        range: (h, w) or (d, h, w), the size of observed images.
         kernel: what it was made of; its dtype and device are those of all images.
-        majorizer: (..., H, W//2+1), the multiplier M on the half-plane of ``torch.fft.rfft2`` with BᵀB ⪯ M.
+        majorizer: (..., H, W//2+1), the multiplier M on the half-space of ``torch.fft.rfftn`` with BᵀB ⪯ M.
         exact_majorizer: whether BᵀB = M, so that ``solve`` inverts αBᵀB + I.
         norm_bound: rigorous upper bound of ‖B‖ over the whole batch, for the stored kernel in exact arithmetic.
     """
@@ -106,6 +119,11 @@ class Blur(ABC):
     majorizer: Tensor
     exact_majorizer: bool = False
     norm_bound: float
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Those of a picture or a stack: (-2, -1) or (-3, -2, -1)."""
+        return last_axes(len(self.domain))
 
     @abstractmethod
     def _forward(self, z: Tensor) -> Tensor: ...
@@ -150,19 +168,23 @@ class Blur(ABC):
 
     def solve(self, right: Tensor, alpha: float | Tensor) -> Tensor:
         """(αM + I)⁻¹ ``right`` for right (..., H, W); α > 0, a number or (..., 1, 1)."""
-        return multiply(1.0 / (alpha * self.majorizer + 1.0), right)
+        return self.filtered(1.0 / (alpha * self.majorizer + 1.0), right)
 
     def majorized(self, z: Tensor) -> Tensor:
         """Mz."""
-        return multiply(self.majorizer, z)
+        return self.filtered(self.majorizer, z)
+
+    def filtered(self, multiplier: Tensor, z: Tensor) -> Tensor:
+        """A Fourier multiplier (..., H, W//2+1) applied to latent images z (..., H, W)."""
+        return multiply(multiplier, z, len(self.domain))
 
     def forward_error(self, scale: Tensor) -> Tensor:
         """Bound of the 2-norm of the rounding error of ``forward`` and ``adjoint`` for an argument of 2-norm ``scale``."""
         return 4.0 * fft_error(self.kernel.dtype, self.domain) * self.norm_bound * scale
 
     def _check(self, name: str, image: Tensor, shape: Shape) -> None:
-        if image.shape[-2:] != shape or image.ndim < 2:
-            raise ValueError(f"{name} has shape {tuple(image.shape)}; this blur takes (..., {shape[0]}, {shape[1]})")
+        if image.shape[-len(shape) :] != shape:
+            raise ValueError(f"{name} has shape {tuple(image.shape)}; this blur takes {described(shape)}")
         if image.numel() == 0:
             raise ValueError(f"{name} has shape {tuple(image.shape)}, so it holds no image; pass at least one")
         if image.dtype != self.kernel.dtype or image.device != self.kernel.device:
@@ -172,40 +194,61 @@ class Blur(ABC):
             )
 
 
-def multiply(multiplier: Tensor, image: Tensor) -> Tensor:
-    """A Fourier multiplier (..., H, W//2+1) applied to images (..., H, W)."""
-    return torch.fft.irfft2(multiplier * torch.fft.rfft2(image), s=image.shape[-2:])
+def of_pictures(blur: Blur, what: str) -> None:
+    """Raise ``ValueError`` for a blur of stacks, where ``what`` knows pictures alone."""
+    if len(blur.domain) != 2:
+        raise ValueError(
+            f"{what} is for pictures (rows, columns), and this blur is for stacks {described(blur.domain)}; those are restored "
+            "by richardson_lucy, poisson_tv and the Wiener filters"
+        )
+
+
+def described(shape: Shape) -> str:
+    """(..., H, W) with numbers, as errors say it."""
+    return f"(..., {', '.join(map(str, shape))})"
+
+
+def multiply(multiplier: Tensor, image: Tensor, dimensions: int = 2) -> Tensor:
+    """A Fourier multiplier (..., H, W//2+1) applied to images (..., H, W); to stacks where ``dimensions`` is 3."""
+    axes = last_axes(dimensions)
+    return torch.fft.irfftn(multiplier * torch.fft.rfftn(image, dim=axes), s=image.shape[-dimensions:], dim=axes)
 
 
 def spectrum(kernel: Tensor, shape: Shape) -> Tensor:
-    """The transfer function (..., H, W//2+1) of a kernel (..., kh, kw) centred at (kh//2, kw//2)."""
-    rows, columns = kernel.shape[-2:]
-    embedded = kernel.new_zeros(*kernel.shape[:-2], *shape)
-    embedded[..., :rows, :columns] = kernel
-    return torch.fft.rfft2(embedded.roll((-(rows // 2), -(columns // 2)), dims=(-2, -1)))
+    """The transfer function (..., H, W//2+1) of a kernel (..., kh, kw) centred at (kh//2, kw//2); likewise of three axes."""
+    axes = last_axes(len(shape))
+    sizes = kernel.shape[-len(shape) :]
+    embedded = kernel.new_zeros(*kernel.shape[: -len(shape)], *shape)
+    embedded[(..., *map(slice, sizes))] = kernel
+    return torch.fft.rfftn(embedded.roll([-(size // 2) for size in sizes], dims=axes), dim=axes)
 
 
-def _sum_bound(kernel: Tensor) -> Tensor:
+def _sum_bound(kernel: Tensor, dimensions: int) -> Tensor:
     """Upper bounds (...,) of the sums of kernels, which bound the norm of the convolution (Young)."""
-    entries = kernel.shape[-2] * kernel.shape[-1]
-    return kernel.double().sum(dim=(-2, -1)) * (1.0 + (entries + 2) * 2.0**-52)
+    entries = math.prod(kernel.shape[-dimensions:])
+    return kernel.double().sum(dim=last_axes(dimensions)) * (1.0 + (entries + 2) * 2.0**-52)
 
 
 def _check_fits(kernel: Tensor, shape: Shape, what: str) -> None:
-    rows, columns = kernel.shape[-2:]
-    if rows > shape[0] or columns > shape[1]:
+    sizes = kernel.shape[-len(shape) :]
+    if any(size > total for size, total in zip(sizes, shape, strict=True)):
         raise ValueError(
-            f"kernel ({rows} x {columns}) is larger than {what} ({shape[0]} x {shape[1]}); crop the kernel's zero margin, or "
+            f"kernel ({_times(sizes)}) is larger than {what} ({_times(shape)}); crop the kernel's zero margin, or "
             "pass a larger image"
         )
+
+
+def _times(shape: Shape) -> str:
+    return " x ".join(map(str, shape))
 
 
 class PeriodicBlur(Blur):
     """Circular convolution: the picture continues on its opposite side. (αBᵀB + I)⁻¹ is exact by FFT.
 
     Args:
-        kernel: (..., kh, kw), not negative, sum 1; leading dimensions broadcast against those of the images.
-        shape: (H, W).
+        kernel: (..., kh, kw), not negative, sum 1; leading dimensions broadcast against those of the images. Of stacks
+            (..., kd, kh, kw).
+        shape: (H, W) of pictures, (D, H, W) of stacks.
 
     Raises:
         TypeError, ValueError: see ``normalised_kernel``; a sum other than 1; a kernel larger than the image.
@@ -214,18 +257,18 @@ class PeriodicBlur(Blur):
     exact_majorizer = True
 
     def __init__(self, kernel: Any, shape: tuple[int, ...]) -> None:
-        self.kernel = _unit_kernel(kernel)
         self.domain = self.range = _shape("shape", shape)
+        self.kernel = _unit_kernel(kernel, len(self.domain))
         _check_fits(self.kernel, self.domain, "the image")
         self.spectrum = spectrum(self.kernel, self.domain)
         self.majorizer = self.spectrum.real.square() + self.spectrum.imag.square()
-        self.norm_bound = float(_sum_bound(self.kernel).max())
+        self.norm_bound = float(_sum_bound(self.kernel, len(self.domain)).max())
 
     def _forward(self, z: Tensor) -> Tensor:
-        return multiply(self.spectrum, z)
+        return self.filtered(self.spectrum, z)
 
     def _adjoint(self, y: Tensor) -> Tensor:
-        return multiply(self.spectrum.conj(), y)
+        return self.filtered(self.spectrum.conj(), y)
 
     def crop(self, z: Tensor) -> Tensor:
         return z
@@ -241,7 +284,7 @@ class ValidBlur(Blur):
 
     Args:
         kernel: as for ``PeriodicBlur``.
-        shape: (H, W) of latent images; ``ValidBlur.observing`` takes the observed size instead.
+        shape: (H, W) or (D, H, W) of latent images; ``ValidBlur.observing`` takes the observed size instead.
     """
 
     def __init__(self, kernel: Any, shape: tuple[int, ...]) -> None:
@@ -254,15 +297,15 @@ class ValidBlur(Blur):
 
     @classmethod
     def observing(cls, kernel: Any, shape: tuple[int, ...]) -> ValidBlur:
-        """The blur whose observed images have this ``shape`` (h, w).
+        """The blur whose observed images have this ``shape`` (h, w) or (d, h, w).
 
         Raises:
             TypeError, ValueError: as the constructor; a kernel larger than the observed image.
         """
-        kernel = _unit_kernel(kernel)
-        rows, columns = _shape("shape", shape)
-        _check_fits(kernel, (rows, columns), "the image")
-        return cls(kernel, (rows + kernel.shape[-2] - 1, columns + kernel.shape[-1] - 1))
+        shape = _shape("shape", shape)
+        kernel = _unit_kernel(kernel, len(shape))
+        _check_fits(kernel, shape, "the image")
+        return cls(kernel, _grown(shape, kernel))
 
     def _forward(self, z: Tensor) -> Tensor:
         return self._window.crop(self._periodic._forward(z))
@@ -281,8 +324,8 @@ class SpatiallyVaryingBlur(Blur):
     """y = Σ_j w_j ⊙ (k_j ⊗ z): kernels interpolated over the picture by weights that sum to 1 at each pixel.
 
     Args:
-        kernels: (J, kh, kw), each not negative with sum 1.
-        weights: (J, h, w) on the observed pixels, not negative, summing to 1 over J.
+        kernels: (J, kh, kw), each not negative with sum 1; of stacks (J, kd, kh, kw).
+        weights: (J, h, w) on the observed pixels, not negative, summing to 1 over J; of stacks (J, d, h, w).
         boundary: ``"valid"`` (latent images are larger by the kernel's size less 1) or ``"periodic"``.
 
     Raises:
@@ -290,8 +333,11 @@ class SpatiallyVaryingBlur(Blur):
     """
 
     def __init__(self, kernels: Any, weights: Any, boundary: str = "valid") -> None:
-        self.kernel, self.weights = _unit_kernel(kernels), held("weights", as_tensor("weights", weights))
-        if self.kernel.ndim != 3 or self.weights.ndim != 3 or self.kernel.shape[0] != self.weights.shape[0]:
+        self.weights = held("weights", as_tensor("weights", weights))
+        observed = _shape("weights", tuple(self.weights.shape[1:]))
+        dimensions = len(observed)
+        self.kernel = _unit_kernel(kernels, dimensions)
+        if self.kernel.ndim != dimensions + 1 or self.kernel.shape[0] != self.weights.shape[0]:
             raise ValueError(
                 f"kernels have shape {tuple(self.kernel.shape)} and weights {tuple(self.weights.shape)}; pass (J, kh, kw) "
                 "and (J, h, w)"
@@ -311,35 +357,69 @@ class SpatiallyVaryingBlur(Blur):
             raise ValueError(f"boundary is {boundary!r}; pass 'valid' or 'periodic'")
         self.boundary = boundary
         self.weights = self.weights.to(self.kernel)
-        observed = _shape("weights", tuple(self.weights.shape[1:]))
         _check_fits(self.kernel, observed, "the image")
-        rows, columns = self.kernel.shape[-2:]
-        grown = (observed[0] + rows - 1, observed[1] + columns - 1)
-        self._periodic = PeriodicBlur(self.kernel, observed if boundary == "periodic" else grown)
+        self._periodic = PeriodicBlur(
+            self.kernel, observed if boundary == "periodic" else _grown(observed, self.kernel)
+        )
         self.domain, self.range = self._periodic.domain, observed
-        self._window = _Window(slice(None), slice(None), observed, observed)
+        self._window = _Window(tuple(slice(None) for _ in observed), observed, observed)
         if boundary == "valid":
             self._window = _window(self.kernel, self.domain)
         # Jensen: ‖Bz‖² ≤ Σ_p Σ_j w_j(p) s(p) |k_j ⊗ z|²(p) with s = Σ_j w_j, and the largest w_j s of each kernel moves out
-        largest = (self.weights * self.weights.sum(0)).amax(dim=(-2, -1), keepdim=True)
+        largest = (self.weights * self.weights.sum(0)).amax(dim=self.axes, keepdim=True)
         slack = 1.0 + (len(self.kernel) + 8.0) * torch.finfo(self.kernel.dtype).eps
         self.scales = (largest * slack).flatten()
-        self.majorizer = (self.scales[:, None, None] * self._periodic.majorizer).sum(0)
+        self.majorizer = (self._each(self.scales) * self._periodic.majorizer).sum(0)
         self.norm_bound = self._bound()
+
+    @classmethod
+    def from_grid(cls, kernels: Any, shape: tuple[int, ...], boundary: str = "valid") -> SpatiallyVaryingBlur:
+        """The blur whose kernels are known at the centres of R x C equal parts of the observed picture.
+
+        Between the centres the weights are bilinear, beyond the outermost ones constant (Nagy & O'Leary, SIAM J. Sci. Comput.
+        19(4), 1998, interpolate in this way).
+
+        Args:
+            kernels: (R, C, kh, kw), each not negative with sum 1; of stacks (P, R, C, kd, kh, kw).
+            shape: (h, w) or (d, h, w), that of observed images.
+            boundary: as for the constructor.
+
+        Raises:
+            TypeError, ValueError: as the constructor; kernels that are no such grid.
+        """
+        shape = _shape("shape", shape)
+        array = held("kernels", as_tensor("kernels", kernels))
+        if array.ndim != 2 * len(shape):
+            names = "(R, C, kh, kw)" if len(shape) == 2 else "(P, R, C, kd, kh, kw)"
+            raise ValueError(f"kernels have shape {tuple(array.shape)}; pass a grid of them, {names}")
+        weights = array.new_ones(())
+        for count, size in zip(array.shape, shape, strict=False):
+            along = _interpolation(count, size, array)
+            weights = torch.einsum("...,rp->...rp", weights, along)
+        # (R, h, C, w) -> (R, C, h, w)
+        order = [*range(0, weights.ndim, 2), *range(1, weights.ndim, 2)]
+        weights = weights.permute(order).reshape(-1, *shape)
+        return cls(array.flatten(0, len(shape) - 1), weights, boundary)
 
     def _bound(self) -> float:
         """‖B‖² ≤ ‖B‖₁‖B‖_∞, the largest column and row sums of a matrix without negative entries."""
-        sums, weights = _sum_bound(self.kernel), self.weights.double()
-        rows = float((weights * sums[:, None, None]).sum(0).max())
+        sums, weights = _sum_bound(self.kernel, len(self.domain)), self.weights.double()
+        rows = float((weights * self._each(sums)).sum(0).max())
         spread = PeriodicBlur(self.kernel.double(), self.domain)._adjoint(self._window.embed(weights)).sum(0)
-        error = 4.0 * fft_error(torch.float64, self.domain) * float((weights.norm(dim=(-2, -1)) * sums).sum())
+        error = 4.0 * fft_error(torch.float64, self.domain) * float((image_norm(weights, self.axes) * sums).sum())
         return math.sqrt(rows * (float(spread.max()) + error)) * (1.0 + (len(sums) + 4) * 2.0**-52)
 
+    def _each(self, numbers: Tensor) -> Tensor:
+        """One number for each kernel (J,), to multiply images (J, ...) with."""
+        return numbers.reshape(-1, *(1 for _ in self.range))
+
     def _forward(self, z: Tensor) -> Tensor:
-        return (self.weights * self._window.crop(self._periodic._forward(z.unsqueeze(-3)))).sum(-3)
+        axis = -len(self.domain) - 1
+        return (self.weights * self._window.crop(self._periodic._forward(z.unsqueeze(axis)))).sum(axis)
 
     def _adjoint(self, y: Tensor) -> Tensor:
-        return self._periodic._adjoint(self._window.embed(self.weights * y.unsqueeze(-3))).sum(-3)
+        axis = -len(self.domain) - 1
+        return self._periodic._adjoint(self._window.embed(self.weights * y.unsqueeze(axis))).sum(axis)
 
     def crop(self, z: Tensor) -> Tensor:
         return self._window.crop(z)
@@ -348,26 +428,39 @@ class SpatiallyVaryingBlur(Blur):
         return SpatiallyVaryingBlur(self.kernel.to(target), self.weights.to(target), self.boundary)
 
 
-class _Window:
-    """A rectangle of a larger grid."""
+def _interpolation(count: int, size: int, like: Tensor) -> Tensor:
+    """Weights (count, size) of values at the centres of ``count`` equal parts of ``size`` pixels: linear, and they sum to 1."""
+    pixels = torch.arange(size, dtype=like.dtype, device=like.device)
+    position = ((pixels + 0.5) * count / size - 0.5).clamp(0.0, count - 1.0)
+    parts = torch.arange(count, dtype=like.dtype, device=like.device)
+    return (1.0 - (position - parts[:, None]).abs()).clamp(min=0.0)
 
-    def __init__(self, rows: slice, columns: slice, shape: Shape, domain: Shape) -> None:
-        self.rows, self.columns, self.shape, self.domain = rows, columns, shape, domain
+
+class _Window:
+    """A rectangle or a block of a larger grid."""
+
+    def __init__(self, spans: tuple[slice, ...], shape: Shape, domain: Shape) -> None:
+        self.spans, self.shape, self.domain = spans, shape, domain
 
     def crop(self, z: Tensor) -> Tensor:
-        return z[..., self.rows, self.columns]
+        return z[(..., *self.spans)]
 
     def embed(self, y: Tensor) -> Tensor:
         """The adjoint of ``crop``: zeros around y."""
-        z = y.new_zeros(*y.shape[:-2], *self.domain)
-        z[..., self.rows, self.columns] = y
+        z = y.new_zeros(*y.shape[: -len(self.domain)], *self.domain)
+        z[(..., *self.spans)] = y
         return z
+
+
+def _grown(shape: Shape, kernel: Tensor) -> Shape:
+    """The latent size behind an observed one."""
+    return tuple(total + size - 1 for total, size in zip(shape, kernel.shape[-len(shape) :], strict=True))
 
 
 def _window(kernel: Tensor, domain: Shape) -> _Window:
     """Where a circular convolution with this kernel does not wrap around."""
-    spans = []
-    for size, total in zip(kernel.shape[-2:], domain, strict=True):
-        spans.append((size - 1 - size // 2, total - size // 2))
-    (top, bottom), (left, right) = spans
-    return _Window(slice(top, bottom), slice(left, right), (bottom - top, right - left), domain)
+    spans = [
+        (size - 1 - size // 2, total - size // 2)
+        for size, total in zip(kernel.shape[-len(domain) :], domain, strict=True)
+    ]
+    return _Window(tuple(slice(*span) for span in spans), tuple(end - start for start, end in spans), domain)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .._core.validate import as_tensor, positive
-from .operators import Blur, held, image_norm
+from .operators import Blur, Shape, held, image_norm, of_pictures
 from .wavelets import OrthonormalWavelet
 
 DEFAULT_WAVELET = "sym4"
@@ -68,6 +68,7 @@ class ObservedPicture(ABC):
     """What a run directory calls it."""
 
     def __init__(self, observed: Any, blur: Blur, penalty: float) -> None:
+        of_pictures(blur, f"the problem {self.kind}")
         self.observed = checked_image("observed", observed)
         if self.observed.shape[-2:] != blur.range:
             raise ValueError(
@@ -209,7 +210,7 @@ def checked_image(name: str, image: Any) -> Tensor:
     return pixels
 
 
-def _ramp(domain: tuple[int, int], axis: int) -> Tensor:
+def _ramp(domain: Shape, axis: int) -> Tensor:
     """The index along an axis, as an image."""
     shape = (-1, 1) if axis == -2 else (1, -1)
     return torch.arange(domain[axis]).reshape(shape).expand(domain)

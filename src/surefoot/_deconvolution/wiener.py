@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._core.validate import positive
 from .inner import solve_spd
-from .operators import Blur, Shape, multiply
+from .operators import Blur, Shape
 from .problem import checked_image
 
 TOLERANCE = 1e-4
@@ -23,7 +23,7 @@ def wiener(blur: Blur, observed: Any, noise: float, signal: float = 0.08) -> Ten
 
     Args:
         blur: B.
-        observed: y (..., h, w), intensities of about 0..1.
+        observed: y (..., h, w), or stacks (..., d, h, w), intensities of about 0..1.
         noise: its standard deviation, positive.
         signal: that of the sharp image, as far as its spectrum counts as white; the default was chosen on training photographs.
 
@@ -35,14 +35,13 @@ def wiener(blur: Blur, observed: Any, noise: float, signal: float = 0.08) -> Ten
     """
     y = checked_image("observed", observed)
     ratio = positive("noise", noise) / positive("signal", signal)
-    flat = torch.full_like(blur.majorizer.flatten(0, -3)[0] if blur.majorizer.ndim > 2 else blur.majorizer, ratio**2)
     # a blur whose kernels sum to 1 keeps the mean
-    mean = y.mean(dim=(-2, -1), keepdim=True)
-    return restored(blur, blur.adjoint(y - mean), flat) + mean
+    mean = y.mean(dim=blur.axes, keepdim=True)
+    return restored(blur, blur.adjoint(y - mean), y.new_tensor(ratio**2)) + mean
 
 
 def gradient_wiener(blur: Blur, observed: Any, noise: float, gradient: float = 0.09) -> Tensor:
-    """argmin ‖Bz - y‖² + (noise/gradient)²(‖∂₁z‖² + ‖∂₂z‖²): the Wiener filter of an image with white gradients.
+    """argmin ‖Bz - y‖² + (noise/gradient)²Σ_i ‖∂_i z‖²: the Wiener filter of an image with white gradients.
 
     Args and result as ``wiener``; ``gradient`` is the standard deviation of the differences of neighbouring pixels. Its default
     was chosen on training photographs.
@@ -53,10 +52,14 @@ def gradient_wiener(blur: Blur, observed: Any, noise: float, gradient: float = 0
 
 
 def differences(shape: Shape, like: Tensor) -> Tensor:
-    """The multiplier |d₁|² + |d₂|² (H, W//2+1) of periodic forward differences; dtype and device as ``like``."""
-    rows = torch.fft.fftfreq(shape[0], dtype=like.dtype, device=like.device)
-    columns = torch.fft.rfftfreq(shape[1], dtype=like.dtype, device=like.device)
-    return 4.0 * ((math.pi * rows).sin().square()[:, None] + (math.pi * columns).sin().square())
+    """The multiplier Σ_i |d_i|² (..., H, W//2+1) of periodic forward differences; dtype and device as ``like``."""
+    total = like.new_zeros(())
+    for axis, size in enumerate(shape):
+        grid = torch.fft.rfftfreq if axis == len(shape) - 1 else torch.fft.fftfreq
+        frequencies = grid(size, dtype=like.dtype, device=like.device)
+        square = 4.0 * (math.pi * frequencies).sin().square()
+        total = total + square.reshape(-1, *(1 for _ in shape[axis + 1 :]))
+    return total
 
 
 def restored(
@@ -65,11 +68,13 @@ def restored(
     """(BᵀB + P)⁻¹r, P ≥ 0 a multiplier; where no FFT inverts that, by conjugate gradients with these limits."""
     # where both vanish, so does the right-hand side: the floor only keeps 0/0 away
     inverse = 1.0 / (blur.majorizer + penalty).clamp(min=torch.finfo(right.dtype).tiny)
-    start = multiply(inverse, right)
+    start = blur.filtered(inverse, right)
     if blur.exact_majorizer:
         return start
 
     def system(z: Tensor) -> Tensor:
-        return blur.gram(z) + multiply(penalty, z)
+        return blur.gram(z) + blur.filtered(penalty, z)
 
-    return solve_spd(system, right, start, lambda r: multiply(inverse, r), 3, tolerance, iterations).solution
+    return solve_spd(
+        system, right, start, lambda r: blur.filtered(inverse, r), 3, tolerance, iterations, blur.axes
+    ).solution
