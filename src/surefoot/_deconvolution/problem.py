@@ -88,15 +88,7 @@ class ObservedPicture(ABC):
     def extended(self) -> Tensor:
         """The observed images on the latent grid (..., H, W), their border pixels repeated outwards, and filled where nothing was
         seen."""
-        spans = []
-        for axis in (-1, -2):
-            before = int(self.blur.crop(_ramp(self.blur.domain, axis))[0, 0])
-            spans += [before, self.blur.domain[axis] - self.blur.range[axis] - before]
-        observed = self.blur.filled(self.observed)
-        if not any(spans):
-            return observed
-        flat = observed.reshape(1, -1, *self.blur.range)
-        return pad(flat, spans, mode="replicate").reshape(*self.observed.shape[:-2], *self.blur.domain)
+        return extended(self.observed, self.blur)
 
     def bounded(self, z: Tensor, moved: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """r = y - Bz (..., h, w) as computed, and an upper bound (...,) of ‖y - Bz‖, float64, also of every z' with
@@ -208,6 +200,20 @@ def checked_image(name: str, image: Any) -> Tensor:
             "with the median of their neighbours"
         )
     return pixels
+
+
+def extended(observed: Tensor, blur: Blur) -> Tensor:
+    """Observed images (..., h, w) on the latent grid (..., H, W), their border pixels repeated outwards, and filled where nothing
+    was seen."""
+    spans = []
+    for axis in (-1, -2):
+        before = int(blur.crop(_ramp(blur.domain, axis))[0, 0])
+        spans += [before, blur.domain[axis] - blur.range[axis] - before]
+    filled = blur.filled(observed)
+    if not any(spans):
+        return filled
+    flat = filled.reshape(1, -1, *blur.range)
+    return pad(flat, spans, mode="replicate").reshape(*observed.shape[:-2], *blur.domain)
 
 
 def _ramp(domain: Shape, axis: int) -> Tensor:
