@@ -114,6 +114,8 @@ class _Stages:
     """The iteration at a given β, from where the last one ended."""
 
     def __init__(self, y: Tensor, blur: Blur, power: float, penalty: float) -> None:
+        # a kernel for each image of fewer pictures: as many restorations as kernels
+        y = y.expand(*blur.adjoint(y).shape[:-2], *blur.range)
         self.y, self.blur, self.power, self.penalty = y, blur, power, penalty
         self.taps = y.new_tensor(FILTERS)[:, None]
         self.reversed = self.taps.flip(-2, -1).transpose(0, 1)

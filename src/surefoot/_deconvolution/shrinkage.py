@@ -48,8 +48,8 @@ def _newton(u: Tensor, a: Tensor, power: float) -> Tensor:
 def shrink(v: Tensor, power: float, beta: float) -> Tensor:
     """argmin over w of |w|ᵖ + β/2 (w - v)², entry by entry, to rounding; v float32 or float64, β > 0, p in [1/2, 1].
 
-    With w = β^(-1/(2 - p)) u and v = β^(-1/(2 - p)) a both terms scale alike, so that u(a) is one function for all β; Krishnan and
-    Fergus (Fast image deconvolution using hyper-Laplacian priors, NIPS 2009) tabulate one for each β. At its jump 0 is taken.
+    With w = β^(-1/(2 - p)) u and v = β^(-1/(2 - p)) a both terms scale alike, so that u(a) is one function for all β; Krishnan
+    and Fergus (Fast image deconvolution using hyper-Laplacian priors, NIPS 2009) tabulate one for each β. At its jump 0 is taken.
     """
     if power == 1.0:
         return v.sign() * (v.abs() - 1.0 / beta).clamp_(min=0.0)
