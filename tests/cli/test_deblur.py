@@ -18,7 +18,7 @@ import torch
 from deconvolution_pictures import kernel, noisy, photos
 from PIL import Image
 
-from surefoot._data.pictures import Picture, quantised, read_picture, write_png
+from surefoot._data.pictures import Picture, read_picture, write_png
 from surefoot.deconvolution import LADMM, ValidBlur
 from surefoot.nn import LearnedDeconvolution
 
@@ -37,7 +37,8 @@ def picture(shape: tuple[int, ...], kind: type = np.uint8) -> np.ndarray:
     blur = ValidBlur(kernel(5, 5), (shape[0] + 4, shape[1] + 4))
     grey = noisy(blur, photos(1, 90)[0, : shape[0] + 4, : shape[1] + 4].contiguous(), 0.01).clamp(0.0, 1.0)
     planes = grey if len(shape) == 2 else torch.stack([grey, 0.5 * grey, grey.square()])
-    return quantised(planes.numpy(), 8 * np.dtype(kind).itemsize)
+    pixels = planes.numpy() if len(shape) == 2 else np.moveaxis(planes.numpy(), 0, -1)
+    return np.rint(pixels * np.iinfo(kind).max).astype(kind)
 
 
 def saved(path: Path, pixels: np.ndarray) -> Path:
@@ -67,7 +68,7 @@ def test_writes_a_png_as_deep_as_the_photo(run, tmp_path: Path, k: Path, shape: 
 def test_json_says_everything(run, tmp_path: Path, k: Path) -> None:
     photo = saved(tmp_path / "in.png", picture((31, 40, 3)))
     record = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", "--iterations", "3", "--json").json
-    assert record["guarantee"] == "certified" and record["certificate"]["holds"] is True
+    assert record["guarantee"] == "solver" and record["certificate"]["holds"] is True  # the gap is wide
     assert record["noise_estimated"] is True and 0.005 < record["noise"] < 0.02
     assert record["iterations"] == 3 and 0.0 < record["relative_duality_gap"] < 1.0 and record["seconds"] > 0.0
     assert record["photo"] == {
@@ -76,6 +77,8 @@ def test_json_says_everything(run, tmp_path: Path, k: Path) -> None:
         "columns": 40,
         "channels": 3,
         "bits": 8,
+        "floats": False,
+        "white": 255.0,
         "turned_upright": False,
     }
     assert (record["tiles"], record["tiles_certified"], record["network_kept"]) == (1, 1, None)
@@ -84,7 +87,8 @@ def test_json_says_everything(run, tmp_path: Path, k: Path) -> None:
 def test_quiet_prints_one_line(run, tmp_path: Path, k: Path) -> None:
     photo = saved(tmp_path / "in.png", picture((31, 40)))
     outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW, "--quiet")
-    assert outcome.out.count("\n") == 1 and ": certified, 3 iterations, relative duality gap" in outcome.out
+    assert outcome.out.count("\n") == 1 and outcome.err == ""
+    assert ": the solver is certified to converge, but not this picture: its objective may fall by up to" in outcome.out
 
 
 def test_turning_the_kernel(run, tmp_path: Path, k: Path) -> None:
@@ -225,7 +229,8 @@ def test_orientation_is_honoured(run, tmp_path: Path, k: Path) -> None:
     for name in ("turned", "upright"):
         outcome = run("deblur", tmp_path / f"{name}.png", "--kernel", k, "--out", tmp_path / f"{name}-o.png", *FEW)
         assert outcome.code == 0 and ("turned upright" in outcome.out) == (name == "turned")
-    assert (tmp_path / "turned-o.png").read_bytes() == (tmp_path / "upright-o.png").read_bytes()
+    turned, straight = (read_picture(tmp_path / f"{name}-o.png") for name in ("turned", "upright"))
+    assert np.array_equal(turned.pixels, straight.pixels) and not turned.turned
 
 
 def test_the_colour_profile_is_kept(run, tmp_path: Path, k: Path) -> None:
@@ -278,8 +283,8 @@ def test_photos_that_are_refused(run, tmp_path: Path, k: Path) -> None:
         outcome = run("deblur", tmp_path / name, "--kernel", tmp_path / "one.txt", "--out", tmp_path / "o.png", *FEW)
         assert outcome.code == 2 and message in outcome.err and name in outcome.err + "row.png", outcome.err
     assert "no such file" in run("deblur", tmp_path / "no.png", "--kernel", k, "--out", tmp_path / "o.png").err
-    for given in ((tmp_path, "--kernel", k), (saved(tmp_path / "i.png", picture((9, 9))), "--kernel", tmp_path)):
-        assert "a directory, not a file" in run("deblur", *given, "--out", tmp_path / "o.png").err
+    given = (saved(tmp_path / "i.png", picture((9, 9))), "--kernel", tmp_path)
+    assert "a directory, not a file" in run("deblur", *given, "--out", tmp_path / "o.png").err
     frames = [Image.fromarray(picture((31, 40))), Image.fromarray(picture((31, 40))[::-1])]
     frames[0].save(tmp_path / "animated.png", save_all=True, append_images=frames[1:])
     assert "is animated" in run("deblur", tmp_path / "animated.png", "--kernel", k, "--out", tmp_path / "o.png").err
@@ -315,7 +320,11 @@ def test_nothing_is_overwritten(run, tmp_path: Path, k: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--out", "o.jpg"), "must end in .png"),
+        (("--out", "o.jpg"), "o.jpg: nothing writes .jpg; end it in .png, .tif"),
+        (("--out", "o"), "o: nothing writes files without a suffix"),
+        (("--out", "o.png", "--white", "0"), "--white is 0"),
+        (("--out", "o.png", "--tile", "0"), "--tile is 0"),
+        (("--out", "o.png", "--prior", "magic"), "--prior is 'magic'; pass one of auto, "),
         (("--out", "nowhere/o.png"), "no directory nowhere"),
         (("--out", "o.png", "--noise", "0"), "--noise is 0"),
         (("--out", "o.png", "--noise", "10"), "--noise is 10"),

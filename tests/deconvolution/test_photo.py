@@ -53,7 +53,7 @@ def test_a_colour_photo_gets_sharper_and_says_what_is_guaranteed(blurred) -> Non
     assert found.status is RunStatus.MAX_ITERATIONS and found.iterations == wavelet_prior.ITERATIONS
     assert found.movement < 1.0 / 255.0  # settled
     assert (found.tiles, found.estimated, found.kept, found.notices) == (1, False, None, ())
-    assert found.image.dtype == torch.float32 and 0.0 <= float(found.image.min()) <= float(found.image.max()) <= 1.0
+    assert found.image.dtype == torch.float32 and -0.2 < float(found.image.min()) < float(found.image.max()) < 1.2
 
 
 def test_shared_colour_information_is_used(blurred) -> None:
@@ -191,7 +191,7 @@ def test_photos_that_are_refused() -> None:
     photo[1, 4, 5] = math.nan
     with pytest.raises(ValueError, match=r"photo has nan at pixel \(1, 4, 5\)"):
         deblur(photo, k, NOISE)
-    with pytest.raises(ValueError, match=r"photo has shape \(4, 20, 20\); pass grey \(rows, columns\) or colour"):
+    with pytest.raises(ValueError, match=r"photo has shape \(4, 20, 20\); pass grey \(rows, columns\), or colour"):
         deblur(torch.rand(4, 20, 20), k, NOISE)
     with pytest.raises(ValueError, match="photo has 1 x 30 pixels; at least 2 a side"):
         deblur(torch.rand(1, 30), torch.ones(1, 3) / 3, NOISE)
@@ -200,8 +200,8 @@ def test_photos_that_are_refused() -> None:
             deblur(bytes_like, k, NOISE)
     with pytest.raises(ValueError, match="photo is on the meta device"):
         deblur(torch.rand(8, 8, device="meta"), k, NOISE)
-    with pytest.raises(TypeError, match="photo has dtype uint8"):
-        deblur(torch.zeros(8, 8, dtype=torch.uint8), k, NOISE)
+    with pytest.raises(TypeError, match="photo has dtype int32"):
+        deblur(torch.zeros(8, 8, dtype=torch.int32), k, NOISE)
     with pytest.raises(ValueError, match="photo has 4 x 9 pixels, too few to estimate its noise; pass noise"):
         deblur(torch.rand(4, 9), k)
     for noise in (0.0, -1.0, math.nan):

@@ -78,6 +78,22 @@ def write_atomic(path: Path, content: bytes | Iterable[bytes | memoryview]) -> N
                 os.unlink(temporary)
 
 
+def probe_writable(path: Path) -> None:
+    """Make sure that ``write_atomic`` can make its file beside ``path``, before long work: an empty one is made and removed.
+
+    Raises:
+        OSError: no such directory, a read-only one, no permission, or a name that is too long.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        os.unlink(temporary)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"cannot be written ({error.strerror}); choose another name or directory", str(path)
+        ) from error
+
+
 def write_json(path: Path, record: Any) -> None:
     """Write JSON with sorted keys, atomically; null for what is not finite."""
     write_atomic(path, (json.dumps(plain(record), sort_keys=True, indent=1, allow_nan=False) + "\n").encode())

@@ -7,3 +7,7 @@ class DataError(ValueError):
 
 class MissingSourceError(DataError, FileNotFoundError):
     """A data source names neither a bundled data set nor an existing file or folder."""
+
+
+class MissingLibraryError(DataError, ImportError):
+    """A format needs a library that is not installed; the message says how to install it."""

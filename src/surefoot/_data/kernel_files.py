@@ -9,43 +9,41 @@ import numpy.typing as npt
 
 from .arrays import real_array
 from .errors import DataError, MissingSourceError
-from .numpy_files import map_array, open_archive, read_member
-from .pictures import read_picture
+from .numpy_files import map_array, read_chosen
+from .picture_files import format_of, located
+from .pictures import Pixels
 from .sizes import require_at_most
 
 LARGEST = 1 << 28
 """Bytes of a kernel's file."""
-KINDS = "k.npy, file.npz:NAME, k.png, or a text file with a row of numbers per line"
+KINDS = "k.npy, file.npz:NAME, k.png, k.tif, k.fits, or a text file with a row of numbers per line"
 
 
 def read_kernel(source: str) -> npt.NDArray[np.float64]:
     """A matrix of numbers (kh, kw), as it is in the file: not divided by its sum.
 
     Args:
-        source: ``k.npy``; ``file.npz`` with one array, or ``file.npz:NAME``; ``k.png``, grey; or a text file with one row per
-            line, numbers separated by blanks, commas or semicolons, ``#`` before comments.
+        source: ``k.npy``; ``file.npz`` with one array, or ``file.npz:NAME``; a grey picture in any format of photographs; or a
+            text file with one row per line, numbers separated by blanks, commas or semicolons, ``#`` before comments.
 
     Raises:
         MissingSourceError: no such file.
         DataError: unreadable, or no matrix of finite real numbers.
     """
-    text, name = source, None
-    if not Path(text).expanduser().exists() and ".npz:" in text:
-        text, _, name = text.rpartition(":")
-    path = Path(text).expanduser()
+    path, name = located(source)
     if not path.is_file():
         what = "a directory, not a file" if path.is_dir() else "no such file"
         raise MissingSourceError(f"{path}: {what}; a kernel is one of {KINDS}")
     require_at_most(path, LARGEST, "a kernel")
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        array = _from_archive(path, name)
-    elif suffix == ".npy":
-        array = map_array(path)
-    elif suffix in (".png", ".jpg", ".jpeg"):
-        array = _from_picture(path)
-    else:
+    kind = format_of(path)
+    if kind is None:
         array = _from_text(path)
+    elif path.suffix.lower() == ".npz":
+        array = read_chosen(path, name)
+    elif path.suffix.lower() == ".npy":
+        array = map_array(path)
+    else:
+        array = _from_picture(kind.read(path, name).pixels, path)
     what = f"kernel {source}"
     kernel = real_array(array, what)
     if kernel.ndim != 2:
@@ -53,19 +51,7 @@ def read_kernel(source: str) -> npt.NDArray[np.float64]:
     return kernel
 
 
-def _from_archive(path: Path, name: str | None) -> npt.NDArray[np.generic]:
-    with open_archive(path) as archive:
-        names = list(archive.keys())
-        if name is None and len(names) != 1:
-            raise DataError(f"{path}: holds {len(names)} arrays; name one: {path.name}:NAME, of {', '.join(names)}")
-        chosen = names[0] if name is None else name
-        if chosen not in names:
-            raise DataError(f"{path}: has no array {chosen!r}; arrays found: {', '.join(names) or 'none'}")
-        return read_member(archive, chosen, path)
-
-
-def _from_picture(path: Path) -> npt.NDArray[np.generic]:
-    pixels = read_picture(path).pixels
+def _from_picture(pixels: Pixels, path: Path) -> npt.NDArray[np.generic]:
     if pixels.ndim == 3:
         if (pixels != pixels[..., :1]).any():
             raise DataError(f"{path}: a kernel is grey, and this picture has colours; save it as grey")

@@ -144,6 +144,22 @@ def read_member(archive: Any, key: str, path: Path) -> npt.NDArray[Any]:
         raise DataError(f"{path}: array {key!r} cannot be read ({error}); the archive may be truncated") from error
 
 
+def read_chosen(path: Path, name: str | None) -> npt.NDArray[Any]:
+    """The array of this name of an .npz archive, or without a name its only one.
+
+    Raises:
+        DataError: no such array, none named where there are several, or an archive that cannot be read.
+    """
+    with open_archive(path) as archive:
+        names = list(archive.keys())
+        if name is None and len(names) != 1:
+            raise DataError(f"{path}: holds {len(names)} arrays; name one: {path.name}:NAME, of {', '.join(names)}")
+        chosen = names[0] if name is None else name
+        if chosen not in names:
+            raise DataError(f"{path}: has no array {chosen!r}; arrays found: {', '.join(names) or 'none'}")
+        return read_member(archive, chosen, path)
+
+
 def _require_honest(archive: Any, key: str, path: Path) -> None:
     """Refuse an array whose header claims another size than the archive, or that expands beyond all proportion, before memory
     is taken for it.

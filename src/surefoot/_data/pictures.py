@@ -1,4 +1,4 @@
-"""Single photographs: read with their depth, orientation and colour profile, written as PNG."""
+"""Single photographs, and those of PNG and JPEG files: read with depth, orientation, profile and EXIF, written as PNG."""
 
 from __future__ import annotations
 
@@ -11,37 +11,131 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import DataError, MissingSourceError
+from .arrays import require_real
+from .errors import DataError, MissingLibraryError, MissingSourceError
 from .image_folder import FORMATS, bounded, read_pixels, too_large
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 COMPRESSION = 6
-Pixels = npt.NDArray[np.uint8 | np.uint16]
+Pixels = npt.NDArray[np.uint8 | np.uint16 | np.float32]
+ORIENTATION = 0x0112
+"""The tag of EXIF and TIFF that says how a picture is to be turned; 1 where it is upright."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A photograph.
+    """A photograph, and what its file says beside the pixels that a sharpened one keeps.
 
     Attributes:
-        pixels: (H, W) grey or (H, W, 3) colour; uint8 or uint16.
+        pixels: (H, W) grey or (H, W, 3) colour; uint8, uint16, or float32 in any unit, finite.
         profile: the ICC profile of these colours, if the file has one.
         turned: whether the file's orientation tag turned or mirrored it.
+        exif: of a PNG or JPEG file, as a TIFF structure, with these pixels' orientation.
+        tags: of a TIFF file (code, type, count, value): resolution, texts, georeferences.
+        header: of a FITS file, its cards of 80 characters in one text.
+        stored: the shape of the file's array, where that is not the shape of ``pixels``, such as (3, H, W).
     """
 
     pixels: Pixels
     profile: bytes | None = None
     turned: bool = False
+    exif: bytes | None = None
+    tags: tuple[tuple[int, int, int, Any], ...] = ()
+    header: str | None = None
+    stored: tuple[int, ...] | None = None
 
     @property
     def depth(self) -> int:
-        """Bits of a sample: 8 or 16."""
+        """Bits of a sample: 8, 16 or 32."""
         return 8 * self.pixels.dtype.itemsize
 
-    def intensities(self) -> npt.NDArray[np.float32]:
-        """(H, W) or (3, H, W) in 0..1."""
-        planes = self.pixels if self.pixels.ndim == 2 else np.moveaxis(self.pixels, -1, 0)
-        return np.ascontiguousarray(planes, dtype=np.float32) / np.float32(np.iinfo(self.pixels.dtype).max)
+    @property
+    def whole(self) -> bool:
+        """Whether the samples are whole numbers, else floats."""
+        return self.pixels.dtype.kind == "u"
+
+
+def of_array(array: npt.NDArray[Any], what: str, **kept: Any) -> Picture:
+    """A picture of an array (H, W), (3, H, W) or (H, W, 3); uint8 and uint16 stay so, other numbers become float32.
+
+    Args:
+        array: the numbers; axes of length 1 before all others are left out, and one that stands for a single colour.
+        what: names them in errors.
+        kept: what else ``Picture`` holds.
+
+    Raises:
+        DataError: of another shape, without pixels, no real numbers, not finite, or beyond float32.
+    """
+    require_real(array, what)
+    if array.dtype.kind == "b":
+        raise DataError(f"{what} holds only true and false, which is no photograph; save intensities")
+    pixels = interleaved(array, what)
+    pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+    if pixels.dtype not in (np.uint8, np.uint16):
+        with np.errstate(over="ignore"):
+            pixels = pixels.astype(np.float32)
+        if not np.isfinite(pixels).all():
+            raise DataError(f"{what} holds numbers beyond the range of float32; divide them by a power of ten")
+    return Picture(np.ascontiguousarray(pixels), stored=None if pixels.shape == array.shape else array.shape, **kept)
+
+
+def arranged(picture: Picture) -> Pixels:
+    """The pixels with the axes of the file that they are from."""
+    if picture.stored is None:
+        return picture.pixels
+    return np.ascontiguousarray(like(picture.pixels, picture.stored))
+
+
+def like(pixels: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Pixels (H, W) or (H, W, 3) with the axes that ``interleaved`` made them of."""
+    _, planar = plane_order(shape, "the photo")
+    return (np.moveaxis(pixels, -1, 0) if planar else pixels).reshape(shape)
+
+
+def interleaved(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    """A view (H, W) or (H, W, 3) of an array (H, W), (3, H, W) or (H, W, 3); see ``plane_order``."""
+    shape, planar = plane_order(array.shape, what)
+    view = array.reshape(shape)
+    return np.moveaxis(view, 0, -1) if planar else view
+
+
+def plane_order(shape: tuple[int, ...], what: str) -> tuple[tuple[int, ...], bool]:
+    """The axes without those of length 1 that stand for nothing, and whether the first is that of red, green and blue.
+
+    Raises:
+        DataError: neither grey nor colour, or the colours could be the first axis and the last.
+    """
+    axes = shape
+    while len(axes) > 3 and axes[0] == 1:
+        axes = axes[1:]
+    if len(axes) == 3 and axes[-1] == 1:
+        axes = axes[:2]
+    elif len(axes) == 3 and axes[0] == 1 and axes[-1] != 3:
+        axes = axes[1:]
+    if len(axes) == 2:
+        return axes, False
+    if len(axes) != 3 or 3 not in (axes[0], axes[-1]):
+        raise DataError(
+            f"{what} has shape {shape}; pass grey (rows, columns), or colour (3, rows, columns) or (rows, columns, 3)"
+        )
+    if axes[0] == axes[-1]:
+        raise DataError(
+            f"{what} has shape {shape}: its colours could be the first axis or the last; pass more than 3 rows and columns"
+        )
+    return axes, axes[0] == 3
+
+
+def require_pillow() -> Any:
+    """The library.
+
+    Raises:
+        MissingLibraryError: it is not installed.
+    """
+    try:
+        import PIL
+    except ImportError as error:
+        raise MissingLibraryError("PNG and JPEG files are read with Pillow: pip install 'surefoot[images]'") from error
+    return PIL
 
 
 def read_picture(path: Path) -> Picture:
@@ -53,12 +147,11 @@ def read_picture(path: Path) -> Picture:
     Raises:
         MissingSourceError: no such file.
         DataError: no readable PNG or JPEG image, damaged, animated, with transparent pixels, or with too many pixels for Pillow.
-        ImportError: Pillow is not installed.
+        MissingLibraryError: Pillow is not installed.
     """
-    try:
-        from PIL import Image, ImageOps
-    except ImportError as error:
-        raise ImportError("photographs are read with Pillow: pip install 'surefoot[images]'") from error
+    require_pillow()
+    from PIL import Image, ImageOps
+
     if not path.is_file():
         what = "a directory, not a file" if path.is_dir() else "no such file"
         raise MissingSourceError(f"{path}: {what}; pass a PNG or JPEG photograph")
@@ -70,14 +163,15 @@ def read_picture(path: Path) -> Picture:
             if deep is not None:
                 planes = [_upright(ImageOps, plane) for plane in _bytes_of(path, deep)]
                 high, low = (np.asarray(plane).astype(np.uint16) for plane in planes)
-                pixels: Pixels = _opaque((high << 8 | low).astype(np.uint16), path)
+                pixels: Pixels = opaque((high << 8 | low).astype(np.uint16), path)
                 kept = True
             else:
                 shown = _upright(ImageOps, image)
                 pixels = read_pixels(shown, path)
                 # the profile of inks says nothing about red, green and blue
                 kept = image.mode in ("RGB", "RGBA", "P", "PA", "L", "LA", "I;16")
-            turned = image.getexif().get(0x0112, 1) != 1
+            turned = image.getexif().get(ORIENTATION, 1) != 1
+            exif = upright_exif(image.info.get("exif"))
             profile = image.info.get("icc_profile") if kept else None
     except DataError:
         raise
@@ -89,7 +183,7 @@ def read_picture(path: Path) -> Picture:
         raise DataError(
             f"{path}: not a readable PNG or JPEG image ({error}); if another program shows it, save it as PNG there"
         ) from error
-    return Picture(pixels, profile, turned)
+    return Picture(pixels, profile, turned, exif)
 
 
 def write_png(picture: Picture) -> bytes:
@@ -106,17 +200,39 @@ def write_png(picture: Picture) -> bytes:
     chunks = [(b"IHDR", header)]
     if picture.profile:
         chunks.append((b"iCCP", b"profile\0\0" + zlib.compress(picture.profile)))
+    if picture.exif:
+        chunks.append((b"eXIf", picture.exif))
     chunks += [(b"IDAT", zlib.compress(filtered.tobytes(), COMPRESSION)), (b"IEND", b"")]
     return SIGNATURE + b"".join(
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
     )
 
 
-def quantised(intensities: npt.NDArray[np.floating], depth: int) -> Pixels:
-    """Pixels (H, W) or (H, W, 3) of intensities (H, W) or (3, H, W), clipped to 0..1 and rounded."""
-    kind = np.uint8 if depth == 8 else np.uint16
-    planes = intensities if intensities.ndim == 2 else np.moveaxis(intensities, 0, -1)
-    return np.rint(np.clip(planes, 0.0, 1.0) * np.iinfo(kind).max).astype(kind)
+def upright_exif(block: bytes | None) -> bytes | None:
+    """EXIF as a TIFF structure with orientation 1; all other bytes stay, so that offsets inside maker's notes do.
+
+    Args:
+        block: EXIF with or without the mark before it that JPEG has; whatever a file holds there.
+
+    Returns:
+        ``None`` for no EXIF, or what is none.
+    """
+    if not block:
+        return None
+    exif = bytearray(block.removeprefix(b"Exif\0\0"))
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(bytes(exif[:4]))
+    if order is None:
+        return None
+    try:
+        (first,) = struct.unpack_from(f"{order}I", exif, 4)
+        (entries,) = struct.unpack_from(f"{order}H", exif, first)
+        for entry in range(first + 2, first + 2 + 12 * entries, 12):
+            code, kind, count = struct.unpack_from(f"{order}HHI", exif, entry)
+            if (code, kind, count) == (ORIENTATION, 3, 1):
+                struct.pack_into(f"{order}H", exif, entry + 8, 1)
+    except struct.error:
+        return None
+    return bytes(exif)
 
 
 def _upright(operations: Any, image: Any) -> Any:
@@ -152,9 +268,14 @@ def _bytes_of(path: Path, mode: str) -> list[Any]:
     return images
 
 
-def _opaque(pixels: Pixels, path: Path) -> Pixels:
-    if pixels.shape[-1] == 4:
-        if pixels[..., 3].min() < np.iinfo(pixels.dtype).max:
-            raise DataError(f"{path}: has transparent pixels; flatten the image onto a background first")
-        return np.ascontiguousarray(pixels[..., :3])
-    return pixels
+def opaque(pixels: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+    """Grey (H, W) or colour (H, W, 3) of pixels (H, W, 2 or 4) whose last channel is alpha; others as they are.
+
+    Raises:
+        DataError: some are transparent.
+    """
+    if pixels.ndim != 3 or pixels.shape[-1] not in (2, 4):
+        return pixels
+    if pixels[..., -1].min() < (np.iinfo(pixels.dtype).max if pixels.dtype.kind == "u" else 1):
+        raise DataError(f"{path}: has transparent pixels; flatten the image onto a background first")
+    return np.ascontiguousarray(pixels[..., 0] if pixels.shape[-1] == 2 else pixels[..., :3])

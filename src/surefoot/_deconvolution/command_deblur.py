@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,43 +15,66 @@ import torch
 from torch import Tensor
 from tyro.conf import Positional, arg
 
+from surefoot_check.text import visible
+
 from .._cli.built import at_least_one
-from .._cli.errors import Exit
+from .._cli.errors import Exit, message_of
 from .._cli.options import Flag, Json, Quiet
-from .._cli.screen import Screen, certificate_record, count, number, print_json
+from .._cli.screen import Screen, count, number, print_json
 from .._core.io import write_atomic
 from .._core.status import RunStatus
 from .._data.kernel_files import read_kernel
-from .._data.pictures import Picture, Pixels, quantised, read_picture, write_png
+from .._data.picture_files import WRITTEN, read_photo, require_room
+from .._data.pictures import Picture, Pixels, write_png
+from .command_deblur_files import Job, Plan, plan
+from .command_deblur_words import outcome, record, show
 from .network import LearnedDeconvolution
 from .photo import Deblurred, deblur
+from .priors import AUTOMATIC, PRIORS
+from .tiles import TILE
 
 SHOWN = 900
 """Pixels a side of the part of the photo in the picture before/after, at most: as they are, not scaled."""
-GREY = 255.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deblur:
-    """Sharpen a blurred photograph whose blur kernel is known.
+    """Sharpen blurred photographs whose blur kernel is known.
 
-    By default with a solver whose convergence theorem is checked (deconvolution/ladmm).
+    One photo and a name for what comes out, or photos and folders and a directory, in which all keep their names.
 
     OUT-before-after.png shows a part of both side by side.
 
-    Exit code: 0 done, 4 nothing finite came out, 130 after Ctrl-C (nothing is written)."""
+    What is proved is said for each: that the solver would come to the optimum of its objective, and how far it is from it.
 
-    photo: Annotated[Positional[str], arg(metavar="PHOTO", help="PNG or JPEG, grey or colour, 8 or 16 bits.")]
+    Exit code: 0 done, 1 some of several photos failed (the others are written), 4 nothing finite came out,
+    130 after Ctrl-C (what is done is kept; nothing is half written)."""
+
+    photos: Annotated[
+        Positional[tuple[str, ...]],
+        arg(
+            name="photos",
+            metavar="PHOTO ...",
+            help="Files or folders: PNG, JPEG, TIFF, FITS, x.npy, file.npz:NAME; grey or colour; 8 or 16 bits or floats.",
+            help_behavior_hint="(one or more)",
+        ),
+    ]
     kernel: Annotated[
         str,
         arg(
             metavar="K",
-            help="Blur kernel: k.npy, file.npz:NAME, k.png, or a text file with a row of numbers per line. It is divided by its "
-            "sum.",
+            help="Blur kernel: k.npy, file.npz:NAME, a grey picture, or a text file with a row of numbers per line. It is "
+            "divided by its sum.",
         ),
     ]
-    out: Annotated[str, arg(metavar="OUT.png")]
-    """PNG to write, as deep as the photo; it must not exist."""
+    out: Annotated[
+        str,
+        arg(
+            metavar="OUT",
+            help=f"What to write, as deep as the photo: a new file that ends in {', '.join(WRITTEN)}, or a directory, which is "
+            "made. JPEG becomes PNG there.",
+        ),
+    ]
     noise: Annotated[
         float | None,
         arg(
@@ -61,17 +83,32 @@ class Deblur:
             help_behavior_hint="(default: estimated from the photo)",
         ),
     ] = None
+    white: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="The sample that is white. Floats are never clipped, whatever their unit.",
+            help_behavior_hint="(default: the largest of 8 or 16 bits; 1 for floats; guessed for those in another unit)",
+        ),
+    ] = None
     turn_kernel: Flag = False
     """Turn the kernel by 180 degrees first, for one that is meant as a correlation."""
     prior: Annotated[
         str,
         arg(
             metavar="NAME",
-            help="What is known of sharp photographs: wavelet (with a theorem), or auto, the best by measured quality.",
+            help=f"What is known of sharp photographs: {', '.join(PRIORS)}; or {AUTOMATIC}, the best by measured quality.",
         ),
-    ] = "auto"
+    ] = AUTOMATIC
     iterations: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: that of the prior)")] = None
     """Iterations of the solver, at most."""
+    gap: Annotated[
+        bool,
+        arg(
+            help="Also bound how far the picture of a heuristic is from the optimum of the wavelet objective.",
+            help_behavior_hint="",
+        ),
+    ] = False
     weights: Annotated[
         str | None,
         arg(
@@ -81,6 +118,14 @@ class Deblur:
             help_behavior_hint="(default: none)",
         ),
     ] = None
+    tile: Annotated[
+        int,
+        arg(
+            metavar="INT", help="Pixels a side of the parts that a large photo is restored in; fewer need less memory."
+        ),
+    ] = TILE
+    skip_existing: Flag = False
+    """Leave photos out whose OUT exists, to go on with a batch that was interrupted."""
     quiet: Quiet = False
     json: Json = False
 
@@ -88,67 +133,173 @@ class Deblur:
         return _deblur(self)
 
 
+@dataclass(frozen=True)
+class _Done:
+    """One photo of the command: what became of it.
+
+    Attributes:
+        job: which.
+        values: plain values for programs.
+        deblurred: ``None`` where it was left out or failed.
+    """
+
+    job: Job
+    values: dict[str, Any]
+    deblurred: Deblurred | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing was written that should have been."""
+        return self.values["error"] is not None
+
+
 def _deblur(options: Deblur) -> int:
     """``surefoot deblur``."""
-    screen = Screen(silent=options.json or options.quiet)
-    out, comparison = _places(options)
-    if options.iterations is not None:
-        at_least_one("--iterations", options.iterations)
-    if options.noise is not None and not 0.0 < options.noise < 1.0:
-        raise ValueError(f"--noise is {options.noise:g}; it must be above 0 and below 1, for example 0.01 for 1 %")
-    picture = read_picture(Path(options.photo).expanduser())
+    _check(options)
     kernel = torch.from_numpy(read_kernel(options.kernel))
     if options.turn_kernel:
         kernel = kernel.flip(0, 1)
     net = None if options.weights is None else LearnedDeconvolution.load(Path(options.weights).expanduser())
-    photo = torch.from_numpy(picture.intensities())
-    with _tiles_done(not options.quiet and not options.json) as progress:
-        deblurred = deblur(
-            photo,
-            kernel,
-            options.noise,
-            prior=options.prior,
-            net=net,
-            iterations=options.iterations,
-            progress=progress,
-        )
-    record = _record(options, picture, kernel, deblurred, comparison)
-    _show(screen, options, record, deblurred)
-    if deblurred.status is RunStatus.DIVERGED:
-        print("surefoot: nothing finite came out, so nothing was written", file=sys.stderr)
+    planned = plan(options.photos, options.kernel, options.out, options.skip_existing)
+    if planned.folder is None:
+        return _single(options, planned.jobs[0], kernel, net)
+    return _several(options, planned, kernel, net)
+
+
+def _check(options: Deblur) -> None:
+    """Raise ``ValueError`` for options out of range, before any file is read."""
+    if not options.photos:
+        raise ValueError("there is no photo; name one or more files or folders before the options")
+    if options.iterations is not None:
+        at_least_one("--iterations", options.iterations)
+    at_least_one("--tile", options.tile)
+    if options.noise is not None and not 0.0 < options.noise < 1.0:
+        raise ValueError(f"--noise is {options.noise:g}; it must be above 0 and below 1, for example 0.01 for 1 %")
+    if options.white is not None and not 0.0 < options.white < float("inf"):
+        raise ValueError(f"--white is {options.white:g}; it must be above 0, such as 4095 for 12 bits")
+    if options.prior not in (AUTOMATIC, *PRIORS):
+        raise ValueError(f"--prior is {options.prior!r}; pass one of {', '.join((AUTOMATIC, *PRIORS))}")
+
+
+def _single(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvolution | None) -> int:
+    """One photo, described at length."""
+    screen = Screen(silent=options.json or options.quiet)
+    if job.done:
+        done = _Done(job, _short_record(job, skipped=True))
     else:
-        after = quantised(deblurred.image.numpy(), picture.depth)
-        content = write_png(Picture(after, picture.profile))
-        beside = write_png(Picture(_beside(picture.pixels, after), picture.profile))
-        write_atomic(out, content)
-        write_atomic(comparison, beside)
+        with _progress(_live(options), "tiles") as advance:
+            done = _restored(options, job, kernel, net, advance)
+    found = done.deblurred
+    if found is not None:
+        show(screen, done.values, found)
+    else:
+        screen.say(f"{job.out} exists, so nothing is done (--skip-existing)")
     if options.json:
-        print_json(record)
+        print_json(done.values)
     elif options.quiet:
-        print(_outcome(out, deblurred))
-    return Exit.FAILED if deblurred.status is RunStatus.DIVERGED else Exit.YES
+        print(_line(done))
+    if done.failed:
+        print("surefoot: nothing finite came out, so nothing was written", file=sys.stderr)
+    return Exit.FAILED if done.failed else Exit.YES
 
 
-def _places(options: Deblur) -> tuple[Path, Path]:
-    """OUT and the picture beside it; ``ValueError`` before any work where they cannot be written."""
-    out = Path(options.out).expanduser()
-    if out.suffix.lower() != ".png":
-        raise ValueError(f"--out is {options.out!r}; it must end in .png, as nothing else is written")
-    comparison = out.with_name(f"{out.stem}-before-after.png")
-    for path in (out, comparison):
-        if path.exists() or path.is_symlink():
-            raise ValueError(f"{path} exists; choose another with --out")
-    if not out.parent.is_dir():
-        raise ValueError(f"--out is {options.out!r}, but there is no directory {out.parent}; make it first")
-    if not os.access(out.parent, os.W_OK):
-        raise ValueError(f"--out is {options.out!r}, but {out.parent} cannot be written to; choose another directory")
-    return out, comparison
+def _several(options: Deblur, planned: Plan, kernel: Tensor, net: LearnedDeconvolution | None) -> int:
+    """Photos one after the other, a line for each; what fails is said and does not stop the others."""
+    screen = Screen(silent=options.json or options.quiet)
+    jobs, done = planned.jobs, list[_Done]()
+    try:
+        with _progress(_live(options), "photos") as advance:
+            for index, job in enumerate(jobs):
+                done.append(_attempted(options, job, kernel, net, _part_of(advance, index, len(jobs))))
+                if options.quiet and not options.json:
+                    print(_line(done[-1]), flush=True)
+    except KeyboardInterrupt:
+        print(f"surefoot: {_finished(done, len(jobs))}; --skip-existing goes on with the others", file=sys.stderr)
+        raise
+    finally:
+        if planned.folder is not None:
+            with contextlib.suppress(OSError):  # where nothing was written into a new directory
+                planned.folder.rmdir()
+    _summary(screen, planned, done)
+    if options.json:
+        print_json([entry.values for entry in done])
+    failed = [entry for entry in done if entry.failed]
+    for entry in failed:
+        print(f"surefoot: {visible(entry.job.source, 1000)}: {entry.values['error']}", file=sys.stderr)
+    if failed:
+        print(f"surefoot: {len(failed)} of {len(jobs)} photos failed", file=sys.stderr)
+    return Exit.NO if failed else Exit.YES
+
+
+def _attempted(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvolution | None, advance: _Advance) -> _Done:
+    """A photo of several, with an error in place of an exception."""
+    if job.done:
+        return _Done(job, _short_record(job, skipped=True))
+    try:
+        return _restored(options, job, kernel, net, advance)
+    except (ValueError, TypeError, OSError, MemoryError) as error:
+        return _Done(job, _short_record(job, error=message_of(error)))
+
+
+def _restored(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvolution | None, advance: _Advance) -> _Done:
+    """A photo, read, sharpened and written."""
+    picture = read_photo(job.source)
+    require_room(job.kind, picture, job.out)
+    found = deblur(
+        picture.pixels,
+        kernel,
+        options.noise,
+        prior=options.prior,
+        net=net,
+        iterations=options.iterations,
+        gap=options.gap,
+        white="auto" if options.white is None else options.white,
+        tile=options.tile,
+        progress=advance,
+    )
+    values = record(job, picture, options.kernel, kernel, found)
+    if found.status is not RunStatus.DIVERGED:
+        for path, content in _contents(options, job, picture, found):
+            write_atomic(path, content)
+    return _Done(job, values, found)
+
+
+def _contents(options: Deblur, job: Job, picture: Picture, found: Deblurred) -> Iterator[tuple[Path, bytes]]:
+    """What is written for a photo, each with its place; the photo itself comes last, as the sign that all is there."""
+    after = replace(picture, pixels=found.form.samples(found.image))
+    yield job.comparison, write_png(_beside(picture, after, found.form.white))
+    assert job.kind.write is not None
+    history = f"surefoot deblur: prior {found.prior}, noise {number(found.noise, 3)} of {number(found.form.white, 6)}"
+    yield job.out, job.kind.write(after, [history, f"kernel {visible(options.kernel, 1000)}"])
+
+
+def _beside(before: Picture, after: Picture, white: float) -> Picture:
+    """The middle of both pictures with a white line between them; floats in 8 bits, from black to white."""
+    corner = [max(0, (size - SHOWN) // 2) for size in before.pixels.shape[:2]]
+    part = tuple(slice(start, start + SHOWN) for start in corner)
+    left, right = (_shown(picture.pixels[part], white) for picture in (before, after))
+    line = np.full((len(left), 4, *left.shape[2:]), np.iinfo(left.dtype).max, left.dtype)
+    return Picture(np.concatenate([left, line, right], axis=1), before.profile)
+
+
+def _shown(pixels: Pixels, white: float) -> Pixels:
+    if pixels.dtype.kind == "u":
+        return pixels
+    return np.rint(np.clip(pixels / white, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+_Advance = Callable[[int, int], None] | None
+"""Called with the parts done and their number."""
+
+
+def _live(options: Deblur) -> bool:
+    return not options.quiet and not options.json and sys.stderr.isatty()
 
 
 @contextlib.contextmanager
-def _tiles_done(shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress line over the tiles, on a terminal."""
-    if not shown or not sys.stderr.isatty():
+def _progress(shown: bool, what: str) -> Iterator[Callable[[float, float], None] | None]:
+    """A progress line over tiles, or over photos."""
+    if not shown:
         yield None
         return
     from rich.console import Console
@@ -161,139 +312,57 @@ def _tiles_done(shown: bool) -> Iterator[Callable[[int, int], None] | None]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("tiles"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=10) as bar:
-        task = bar.add_task("tiles", total=None)
+        task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _beside(before: Pixels, after: Pixels) -> Pixels:
-    """The middle of both pictures with a white line between them."""
-    corner = [max(0, (size - SHOWN) // 2) for size in before.shape[:2]]
-    part = tuple(slice(start, start + SHOWN) for start in corner)
-    line = np.full_like(before[part][:, :4], np.iinfo(before.dtype).max)
-    return np.concatenate([before[part], line[:, :4], after[part]], axis=1)
+def _part_of(advance: Callable[[float, float], None] | None, index: int, photos: int) -> _Advance:
+    """The tiles of one photo as parts of all."""
+    return None if advance is None else lambda done, total: advance(index + done / total, photos)
 
 
-def _record(
-    options: Deblur, picture: Picture, kernel: Tensor, deblurred: Deblurred, comparison: Path
-) -> dict[str, Any]:
-    """Plain values."""
-    rows, columns = picture.pixels.shape[:2]
-    written = deblurred.status is not RunStatus.DIVERGED
-    record: dict[str, Any] = {
-        "photo": {
-            "file": options.photo,
-            "rows": rows,
-            "columns": columns,
-            "channels": 1 if picture.pixels.ndim == 2 else 3,
-            "bits": picture.depth,
-            "turned_upright": picture.turned,
-        },
-        "kernel": {
-            "file": options.kernel,
-            "rows": kernel.shape[0],
-            "columns": kernel.shape[1],
-            "notices": list(deblurred.notices),
-        },
-        "noise": deblurred.noise,
-        "noise_estimated": deblurred.estimated,
-        "method": deblurred.prior,
-        "guarantee": "certified" if deblurred.certified else "uncertified" if deblurred.kept is None else "heuristic",
-        "certificate": certificate_record(deblurred.certificates[0]) if deblurred.certificates else None,
-        "tiles": deblurred.tiles,
-        "tiles_certified": sum(certificate.holds for certificate in deblurred.certificates),
-        "status": deblurred.status.value,
-        "iterations": deblurred.iterations,
-        "relative_duality_gap": deblurred.gap,
-        "change_ratio": deblurred.change,
-        "movement": deblurred.movement,
-        "network_kept": None if deblurred.kept is None else {"kept": deblurred.kept[0], "of": deblurred.kept[1]},
-        "applications": deblurred.applications,
-        "seconds": deblurred.seconds,
-        "out": options.out if written else None,
-        "before_after": str(comparison) if written else None,
+def _short_record(job: Job, skipped: bool = False, error: str | None = None) -> dict[str, Any]:
+    """Of a photo that was left out or failed."""
+    return {
+        "photo": {"file": job.source},
+        "out": str(job.out) if skipped else None,
+        "skipped": skipped,
+        "error": error,
     }
-    return record
 
 
-def _show(screen: Screen, options: Deblur, record: dict[str, Any], deblurred: Deblurred) -> None:
-    photo, kernel = record["photo"], record["kernel"]
-    screen.heading("Photo", options.photo)
-    kind = "grey" if photo["channels"] == 1 else "colour"
-    turned = ", turned upright" if photo["turned_upright"] else ""
-    origin = "estimated; --noise if you know better" if deblurred.estimated else "given"
-    screen.pairs(
-        {
-            "size": f"{photo['columns']} x {photo['rows']} pixels, {kind}, {photo['bits']} bits{turned}",
-            "kernel": f"{kernel['rows']} rows x {kernel['columns']} columns",
-            "noise": f"{number(deblurred.noise, 3)} of white ({origin})",
-        }
-    )
-    for notice in deblurred.notices:
-        screen.say(f"  note: {notice}", style="yellow")
-    if deblurred.kept is not None:
-        _show_network(screen, deblurred)
-    else:
-        _show_certificate(screen, deblurred)
-    items = {
-        "seconds": f"{deblurred.seconds:.1f}, {count(deblurred.tiles)} {'tile' if deblurred.tiles == 1 else 'tiles'}"
-    }
-    if record["out"] is not None:
-        items["written"] = record["out"]
-        items["before and after"] = record["before_after"]
-    screen.heading("Result")
-    screen.pairs(items)
+def _line(done: _Done) -> str:
+    """What ``--quiet`` prints of a photo."""
+    if done.deblurred is not None:
+        return f"{visible(str(done.job.out), 1000)}: {outcome(done.deblurred)}"
+    name = visible(done.job.source, 1000)
+    return f"{name}: exists, skipped" if done.values["error"] is None else f"{name}: {done.values['error']}"
 
 
-def _show_certificate(screen: Screen, deblurred: Deblurred) -> None:
-    first = deblurred.certificates[0]
-    screen.certificate(first)
-    holding = sum(certificate.holds for certificate in deblurred.certificates)
-    items = {"iterations": count(deblurred.iterations)}
-    if deblurred.tiles > 1:
-        items = {"tiles": f"the theorem holds for {holding} of {deblurred.tiles}; the first one is shown"} | items
-    assert deblurred.gap is not None
-    why = (
-        " (with an unknown border this bound closes slowly: docs/theorems/deconvolution.md)"
-        if deblurred.gap > 0.05
-        else ""
-    )
-    items["duality gap"] = (
-        f"{number(deblurred.gap, 2)} relative: the objective is at most that far from its optimum, guaranteed{why}"
-    )
-    if deblurred.change is not None and deblurred.movement is not None:
-        verdict = "as the theorem says" if deblurred.change <= 1.0 else "AGAINST the theorem"
-        items["change"] = f"V fell to {number(deblurred.change, 2)} of its first value, {verdict}"
-        items["settled"] = (
-            f"the last iteration moved the picture by {number(GREY * deblurred.movement, 2)} of 255 (root mean square)"
-        )
-    screen.heading("Run", deblurred.status.value.replace("_", " "))
-    screen.pairs(items)
+def _finished(done: Sequence[_Done], total: int) -> str:
+    written = [entry for entry in done if not entry.failed]
+    last = f", the last {visible(str(written[-1].job.out), 1000)}" if written else ""
+    return f"{len(written)} of {total} photos are done{last}"
 
 
-def _show_network(screen: Screen, deblurred: Deblurred) -> None:
-    assert deblurred.kept is not None
-    kept, total = deblurred.kept
-    screen.heading("Uncertified", "no theorem covers a trained network; its safeguard is heuristic")
-    fallback = (
-        ""
-        if kept == total
-        else f"; the others were restored by L-ADMM in up to {count(deblurred.iterations)} iterations"
-    )
-    screen.pairs(
-        {
-            "kept": f"{kept} of {total} proposals (channels of tiles): finite, with a residual inside the noise band{fallback}"
-        }
-    )
-
-
-def _outcome(out: Path, deblurred: Deblurred) -> str:
-    if deblurred.kept is not None:
-        return (
-            f"{out}: {deblurred.kept[0]} of {deblurred.kept[1]} proposals of the network kept, heuristic, "
-            f"{deblurred.seconds:.1f} s"
-        )
-    gap = "" if deblurred.gap is None else f", relative duality gap {deblurred.gap:.2g}"
-    verdict = "certified" if deblurred.certified else "uncertified"
-    return f"{out}: {verdict}, {deblurred.iterations} iterations{gap}, {deblurred.seconds:.1f} s"
+def _summary(screen: Screen, planned: Plan, done: Sequence[_Done]) -> None:
+    """A table of all photos."""
+    written = sum(entry.deblurred is not None and not entry.failed for entry in done)
+    screen.heading("Photos", f"{count(written)} of {count(len(done))} written into {planned.folder}")
+    rows = []
+    for entry in done:
+        found = entry.deblurred
+        if found is None or entry.failed:
+            rows.append(("failed" if entry.failed else "skipped", entry.job.source, "", "", "", ""))
+            continue
+        gap = "" if found.gap is None else number(found.gap, 2)
+        noise = number(found.noise, 2) + (" (est.)" if found.estimated else "")
+        rows.append(("done", entry.job.source, noise, found.prior, gap, f"{found.seconds:.1f}"))
+    screen.table(("", "photo", "noise", "prior", "duality gap", "seconds"), rows, numeric=(4, 5))
+    notices = [(entry.job.source, notice) for entry in done if entry.deblurred for notice in entry.deblurred.notices]
+    for notice in dict.fromkeys(notice for _, notice in notices):
+        files = [source for source, said in notices if said == notice]
+        whose = files[0] if len(files) == 1 else f"{len(files)} photos"
+        screen.say(f"  note ({whose}): {notice}", style="yellow")

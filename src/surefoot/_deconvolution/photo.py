@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,14 +20,13 @@ from .learned_prior import LearnedPrior
 from .network import LearnedDeconvolution
 from .noise import DIFFERENCE, estimate_noise
 from .operators import Blur, ValidBlur
+from .photo_input import Form, photo_input
 from .priors import AUTOMATIC, Restored, Settings
 from .priors import prior as prior_named
-from .problem import DeconvolutionProblem, checked_image, default_penalty
+from .problem import DeconvolutionProblem, default_penalty
 from .tiles import TILE, tiles
 
 NETWORK = "network"
-RANGE = (-1.0, 2.0)
-"""Intensities outside are no noise around 0..1, but another unit, such as 0..255."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,10 @@ class Deblurred:
     """A sharpened photograph and what is known about it.
 
     Attributes:
-        image: (H, W) or (3, H, W), float32, clipped to 0..1.
+        image: (H, W) or (3, H, W), float32, where white is 1; clipped to the range of whole numbers if the photograph had those.
         noise: its standard deviation that was used.
         estimated: whether that was estimated from the photograph.
-        notices: what was changed about the kernel, and what that means.
+        notices: what was taken as white, what was changed about the kernel, and what that means.
         prior: what restored it, by name; ``"network"`` for a trained network.
         certificates: of the prior's theorem for each tile; none for a heuristic.
         status: converged, max_iterations (with a network: of what restored in its place), or diverged (then at least one tile is
@@ -52,6 +51,7 @@ class Deblurred:
         kept: (proposals of the network that were returned, proposals), by tile and channel; ``None`` without a network.
         applications: products with B, Bᵀ or an inverse filter for each channel, over all tiles.
         seconds: it took.
+        form: the type, dtype, axes and white of the photograph.
     """
 
     image: Tensor
@@ -69,6 +69,12 @@ class Deblurred:
     kept: tuple[int, int] | None
     applications: int
     seconds: float
+    form: Form = field(repr=False)
+
+    @property
+    def like_input(self) -> Any:
+        """The image as the photograph was: PIL image, array or tensor, with its dtype, axes and unit."""
+        return self.form.of(self.image)
 
     @property
     def certified(self) -> bool:
@@ -88,6 +94,7 @@ def deblur(
     iterations: int | None = None,
     tolerance: float = 1e-2,
     gap: bool = False,
+    white: float | Literal["auto"] | None = None,
     tile: int = TILE,
     progress: Callable[[int, int], None] | None = None,
 ) -> Deblurred:
@@ -96,7 +103,8 @@ def deblur(
     What lies beyond the photograph's border is unknown to the model (``ValidBlur``), so nothing is made up there that could ring.
 
     Args:
-        photo: (H, W) grey or (3, H, W) red, green, blue; intensities 0..1; at least 2 pixels a side.
+        photo: a PIL image, or an array or tensor: (H, W) grey, (3, H, W) or (H, W, 3) red, green, blue; uint8, uint16 or floats;
+            at least 2 pixels a side.
         kernel: (kh, kw), not negative, as a convolution; divided by its sum, trimmed and centred as ``prepared_kernel`` says.
         noise: standard deviation, positive; by default estimated from the photograph.
         prior: what is known of sharp photographs. ``"wavelet"``: sparse wavelet coefficients, by the linearised ADMM with fixed
@@ -106,17 +114,20 @@ def deblur(
         net: a trained network in place of a prior. What it proposes is returned where it passes a test (``restore_checked``),
             else the solver decides: a heuristic, no theorem covers it.
         iterations, tolerance: of the solver; the tolerance is one of the relative duality gap.
+        white: the sample that is white, which noise is relative to: by default 1 for floats, the largest of whole numbers;
+            ``"auto"`` guesses for floats in another unit (``photo_input``).
         gap: measure the duality gap of the wavelet objective also at the picture of a heuristic.
         tile: pixels a side of the parts that a larger photograph is restored in; larger ones cost memory, smaller ones time.
         progress: called with the tiles done and their number.
 
     Raises:
-        TypeError: arrays that are not floats.
-        ValueError: another shape, NaN or infinite pixels, intensities in another unit, a kernel that is negative somewhere or
-            larger than the photograph, an unknown prior, or numbers that are out of range.
+        TypeError: arrays of another dtype.
+        ValueError: another shape, NaN or infinite pixels, floats in another unit without a ``white``, a kernel that is negative
+            somewhere or larger than the photograph, an unknown prior, or numbers that are out of range.
     """
     begin = time.monotonic()
-    photo = _checked_photo(photo)
+    given = photo_input(photo, white)
+    photo = given.intensities
     kernel, notices = prepared_kernel(kernel)
     _check_fits(kernel, photo.shape[-2:])
     level, estimated = _noise_level(photo, noise)
@@ -142,9 +153,9 @@ def deblur(
         restored.append(replace(found, latent=found.latent[:0]))  # only what is said of it is needed now
     if progress is not None:
         progress(len(parts), len(parts))
-    image = total.clamp(0.0, 1.0).reshape(photo.shape)
+    image = given.form.clipped(total.reshape(photo.shape))
     name = chosen if net is None else NETWORK
-    return _summary(restored, image, level, estimated, notices, name, begin)
+    return _summary(restored, image, level, estimated, given.notices + notices, name, begin, given.form)
 
 
 def _chosen(name: str, noise: float) -> str:
@@ -166,25 +177,6 @@ def _check_fits(kernel: Tensor, shape: tuple[int, ...]) -> None:
             f"kernel ({rows} x {columns}) is larger than the photo ({shape[0]} x {shape[1]}, rows x columns), also without "
             "its margin of zeros; pass a larger photo"
         )
-
-
-def _checked_photo(photo: Any) -> Tensor:
-    checked = checked_image("photo", photo)
-    if checked.ndim > 3 or (checked.ndim == 3 and checked.shape[0] != 3):
-        raise ValueError(
-            f"photo has shape {tuple(checked.shape)}; pass grey (rows, columns) or colour (3, rows, columns)"
-        )
-    if min(checked.shape[-2:]) < 2:
-        raise ValueError(
-            f"photo has {checked.shape[-2]} x {checked.shape[-1]} pixels; at least 2 a side are needed for a wavelet transform"
-        )
-    least, most = float(checked.min()), float(checked.max())
-    if least < RANGE[0] or most > RANGE[1]:
-        raise ValueError(
-            f"photo has intensities from {least:.3g} to {most:.3g}, where black is 0 and white is 1; divide it by its white, for "
-            "example 255"
-        )
-    return checked
 
 
 def _noise_level(photo: Tensor, noise: float | None) -> tuple[float, bool]:
@@ -210,6 +202,7 @@ def _summary(
     notices: tuple[str, ...],
     name: str,
     begin: float,
+    form: Form,
 ) -> Deblurred:
     def largest(values: list[float | None]) -> float | None:
         known = [value for value in values if value is not None]
@@ -232,4 +225,5 @@ def _summary(
         (sum(part.kept or 0 for part in parts), channels * len(parts)) if name == NETWORK else None,
         sum(part.applications for part in parts),
         time.monotonic() - begin,
+        form,
     )
