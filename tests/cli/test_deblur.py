@@ -163,7 +163,7 @@ def test_every_form_of_a_kernel_means_the_same(run, tmp_path: Path) -> None:
         outcome = run("deblur", photo, "--kernel", tmp_path / form, "--out", tmp_path / f"o{i}.png", *FEW)
         assert outcome.code == 0, outcome.err
         text = " ".join(outcome.out.split())
-        assert "was divided by that" in text and "half a pixel off" in text
+        assert "was divided by that" in text
         results.add((tmp_path / f"o{i}.png").read_bytes())
     assert len(results) == 1
 
