@@ -42,6 +42,10 @@ OF_FILES = ("more_fields", "more_inputs", "odd_headers", "read_files", "odd_chec
 """Families of what is read in the same way for every system."""
 FEW = ("two-layer", "step-sizes", "inverse")
 """Systems whose checks are quick; the slow tests add such things to the runs of the others, too."""
+OF_CERTIFICATES = ("foreign_phases", "late_violations", "weaker_phases", "true_phases")
+LONG = ("feed-forward", "deconvolution", "implicit")
+"""Systems whose checks take long: the slow tests add further certificates to their runs. How several certificates stand beside
+each other is decided in one place for all systems."""
 AT_LEAST = 300
 """Cases of each system that has iterates."""
 THEOREMS_OF_RUNS = (
@@ -107,10 +111,15 @@ def reports(family: Family, name: str, runs: GetRuns, folder: Path) -> list[tupl
     return judged
 
 
+def late(name: str, family: str) -> bool:
+    """Whether only the slow tests add a family to a run."""
+    return (family in OF_FILES and name not in FEW) or (family in OF_CERTIFICATES and name in LONG)
+
+
 def pairs(families: Mapping[str, Family]) -> list[Any]:
     """Every family with every run that it adds to."""
     return [
-        pytest.param(name, family, marks=pytest.mark.slow if family in OF_FILES and name not in FEW else ())
+        pytest.param(name, family, marks=pytest.mark.slow if late(name, family) else ())
         for family in families
         for name in RUNS[family]
     ]
