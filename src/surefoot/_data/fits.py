@@ -46,13 +46,13 @@ def read_fits(path: Path, name: str | None) -> Picture:
         MissingLibraryError: astropy is not installed.
     """
     library = require_fits()
-    with path.open("rb") as file:
+    with path.open("rb") as file, warnings.catch_warnings():
         if file.read(6) != b"SIMPLE":  # compressed files would be expanded before anything is known of them
             raise DataError(f"{path}: not a FITS file (empty or another format); expand it first if it is compressed")
-    with warnings.catch_warnings():
+        file.seek(0)
         warnings.simplefilter("ignore")
         try:
-            with library.open(path, memmap=False) as units:
+            with library.open(file, memmap=False) as units:
                 unit = units[_chosen(units, path, name)]
                 stored = path.stat().st_size
                 require_proportion(

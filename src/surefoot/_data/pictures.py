@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ COMPRESSION = 6
 Pixels = npt.NDArray[np.uint8 | np.uint16 | np.float32]
 ORIENTATION = 0x0112
 """The tag of EXIF and TIFF that says how a picture is to be turned; 1 where it is upright."""
+TURNED = range(2, 9)
+"""Its values for pictures that are not."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def read_picture(path: Path) -> Picture:
         MissingLibraryError: Pillow is not installed.
     """
     require_pillow()
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     if not path.is_file():
         what = "a directory, not a file" if path.is_dir() else "no such file"
@@ -161,16 +164,14 @@ def read_picture(path: Path) -> Picture:
                 raise DataError(f"{path}: is animated; save the frame that you mean as a picture of its own")
             deep = _deep_colour(path, image)
             if deep is not None:
-                planes = [_upright(ImageOps, plane) for plane in _bytes_of(path, deep)]
-                high, low = (np.asarray(plane).astype(np.uint16) for plane in planes)
+                high, low = (np.asarray(plane).astype(np.uint16) for plane in _bytes_of(path, deep))
                 pixels: Pixels = opaque((high << 8 | low).astype(np.uint16), path)
                 kept = True
             else:
-                shown = _upright(ImageOps, image)
-                pixels = read_pixels(shown, path)
+                pixels = read_pixels(image, path)
                 # the profile of inks says nothing about red, green and blue
                 kept = image.mode in ("RGB", "RGBA", "P", "PA", "L", "LA", "I;16")
-            turned = image.getexif().get(ORIENTATION, 1) != 1
+            turn = _orientation(image)
             exif = upright_exif(image.info.get("exif"))
             profile = image.info.get("icc_profile") if kept else None
     except DataError:
@@ -183,7 +184,7 @@ def read_picture(path: Path) -> Picture:
         raise DataError(
             f"{path}: not a readable PNG or JPEG image ({error}); if another program shows it, save it as PNG there"
         ) from error
-    return Picture(pixels, profile, turned, exif)
+    return Picture(np.ascontiguousarray(upright(pixels, turn)), profile, turn in TURNED, exif)
 
 
 def write_png(picture: Picture) -> bytes:
@@ -235,8 +236,25 @@ def upright_exif(block: bytes | None) -> bytes | None:
     return bytes(exif)
 
 
-def _upright(operations: Any, image: Any) -> Any:
-    return operations.exif_transpose(image)
+def upright(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
+    """Rows and columns as they are meant; numbers that no orientation has mean 1."""
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return pixels
+
+
+def _orientation(image: Any) -> int:
+    """How the image is to be turned; as it is where that cannot be read, which is no reason to refuse the picture."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return int(image.getexif().get(ORIENTATION, 1))
+        except (SyntaxError, ValueError, TypeError, KeyError, OSError, struct.error):
+            return 1
 
 
 def _deep_colour(path: Path, image: Any) -> str | None:

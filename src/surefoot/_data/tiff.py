@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .errors import DataError, MissingLibraryError
-from .pictures import ORIENTATION, Picture, of_array, opaque
+from .pictures import ORIENTATION, TURNED, Picture, of_array, opaque, upright
 from .sizes import require_proportion
 
 PROFILE = 34675
@@ -81,9 +80,9 @@ def read_tiff(path: Path) -> Picture:
         array = np.iinfo(array.dtype).max - array if array.dtype.kind == "u" else -array
     turn = int(tags[ORIENTATION][3]) if ORIENTATION in tags else 1
     return Picture(
-        np.ascontiguousarray(_upright(of_array(array, str(path)).pixels, turn)),
+        np.ascontiguousarray(upright(of_array(array, str(path)).pixels, turn)),
         profile=bytes(tags[PROFILE][3]) if PROFILE in tags else None,
-        turned=turn != 1,
+        turned=turn in TURNED,
         tags=kept,
     )
 
@@ -164,17 +163,6 @@ def _writable(library: Any, tags: list[tuple[int, int, int, Any]]) -> bool:
     except Exception:  # undocumented
         return False
     return True
-
-
-def _upright(pixels: npt.NDArray[Any], orientation: int) -> npt.NDArray[Any]:
-    """Rows and columns as they are meant; numbers that no orientation has mean 1."""
-    if orientation in (5, 6, 7, 8):
-        pixels = pixels.swapaxes(0, 1)
-    if orientation in (2, 3, 6, 7):
-        pixels = pixels[:, ::-1]
-    if orientation in (3, 4, 7, 8):
-        pixels = pixels[::-1]
-    return pixels
 
 
 @contextlib.contextmanager

@@ -225,7 +225,7 @@ def _several(options: Deblur, planned: Plan, kernel: Tensor, net: LearnedDeconvo
         print_json([entry.values for entry in done])
     failed = [entry for entry in done if entry.failed]
     for entry in failed:
-        print(f"surefoot: {visible(entry.job.source, 1000)}: {entry.values['error']}", file=sys.stderr)
+        print(f"surefoot: {_failure(entry)}", file=sys.stderr)
     if failed:
         print(f"surefoot: {len(failed)} of {len(jobs)} photos failed", file=sys.stderr)
     return Exit.NO if failed else Exit.YES
@@ -274,7 +274,8 @@ def _contents(options: Deblur, job: Job, picture: Picture, found: Deblurred) -> 
 
 
 def _beside(before: Picture, after: Picture, white: float) -> Picture:
-    """The middle of both pictures with a white line between them; floats in 8 bits, from black to white."""
+    """The middle of both pictures with a white line between them; in 8 bits from black to white where the file has another white
+    than the format."""
     corner = [max(0, (size - SHOWN) // 2) for size in before.pixels.shape[:2]]
     part = tuple(slice(start, start + SHOWN) for start in corner)
     left, right = (_shown(picture.pixels[part], white) for picture in (before, after))
@@ -283,7 +284,7 @@ def _beside(before: Picture, after: Picture, white: float) -> Picture:
 
 
 def _shown(pixels: Pixels, white: float) -> Pixels:
-    if pixels.dtype.kind == "u":
+    if pixels.dtype.kind == "u" and white == np.iinfo(pixels.dtype).max:
         return pixels
     return np.rint(np.clip(pixels / white, 0.0, 1.0) * 255.0).astype(np.uint8)
 
@@ -337,8 +338,13 @@ def _line(done: _Done) -> str:
     """What ``--quiet`` prints of a photo."""
     if done.deblurred is not None:
         return f"{visible(str(done.job.out), 1000)}: {outcome(done.deblurred)}"
-    name = visible(done.job.source, 1000)
-    return f"{name}: exists, skipped" if done.values["error"] is None else f"{name}: {done.values['error']}"
+    return _failure(done) if done.failed else f"{visible(done.job.source, 1000)}: exists, skipped"
+
+
+def _failure(done: _Done) -> str:
+    """Which photo failed, and why; most errors of files name them."""
+    name, error = visible(done.job.source, 1000), str(done.values["error"])
+    return error if name in error else f"{name}: {error}"
 
 
 def _finished(done: Sequence[_Done], total: int) -> str:

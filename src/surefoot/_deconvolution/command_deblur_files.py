@@ -62,7 +62,8 @@ def plan(photos: Sequence[str], kernel: str, out: str, skip_existing: bool) -> P
     """Photos and what is written for them. A directory for it is made, and left empty.
 
     Args:
-        photos: files and folders. Of a folder those files are taken whose suffix is that of a format, but not the kernel.
+        photos: files and folders. Of a folder those files are taken whose suffix is that of a format, but neither the kernel nor
+            pictures before and after.
         kernel: where it comes from.
         out: a file for a single photo, else a directory.
         skip_existing: whether what exists is left out; otherwise it is refused.
@@ -115,10 +116,17 @@ def _sources(photo: str, kernel: str) -> list[str]:
         and file.is_file()
         and not file.name.startswith(".")
         and not (blur.exists() and file.samefile(blur))
+        and not _compares(file)
     ]
     if not found:
         raise MissingSourceError(f"{path}: holds no photos; files in it that end in {', '.join(SUFFIXES)} would be")
     return found
+
+
+def _compares(file: Path) -> bool:
+    """Whether it is the picture before and after of another file beside it."""
+    stem = file.name.removesuffix(BESIDE)
+    return stem != file.name and any(file.with_name(f"{stem}{suffix}").exists() for suffix in SUFFIXES)
 
 
 def _name(source: str) -> str:
