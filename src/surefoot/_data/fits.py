@@ -27,7 +27,7 @@ def require_fits() -> Any:
         MissingLibraryError: it is not installed.
     """
     try:
-        from astropy.io import fits
+        from astropy.io import fits  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise MissingLibraryError(EXTRA) from error
     return fits

@@ -40,7 +40,7 @@ def require_tiff() -> Any:
         MissingLibraryError: it is not installed.
     """
     try:
-        import tifffile
+        import tifffile  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise MissingLibraryError(EXTRA) from error
     return tifffile

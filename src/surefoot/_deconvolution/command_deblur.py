@@ -279,14 +279,18 @@ def _beside(before: Picture, after: Picture, white: float) -> Picture:
     corner = [max(0, (size - SHOWN) // 2) for size in before.pixels.shape[:2]]
     part = tuple(slice(start, start + SHOWN) for start in corner)
     left, right = (_shown(picture.pixels[part], white) for picture in (before, after))
-    line = np.full((len(left), 4, *left.shape[2:]), np.iinfo(left.dtype).max, left.dtype)
+    line = np.full((len(left), 4, *left.shape[2:]), _largest(left), left.dtype)
     return Picture(np.concatenate([left, line, right], axis=1), before.profile)
 
 
 def _shown(pixels: Pixels, white: float) -> Pixels:
-    if pixels.dtype.kind == "u" and white == np.iinfo(pixels.dtype).max:
+    if pixels.dtype.kind == "u" and white == _largest(pixels):
         return pixels
     return np.rint(np.clip(pixels / white, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+def _largest(pixels: Pixels) -> int:
+    return (1 << 8 * pixels.dtype.itemsize) - 1
 
 
 _Advance = Callable[[int, int], None] | None
