@@ -13,7 +13,6 @@ from surefoot.deconvolution import (
     ValidBlur,
     aligned_psnr,
     best_shift,
-    estimate_noise,
     gradient_wiener,
     psnr,
     ssim,
@@ -61,26 +60,6 @@ def test_noiseless_limit_of_an_invertible_blur() -> None:
     k[1, 1], k[1, 2] = 0.8, 0.2
     blur, z = PeriodicBlur(k, (16, 16)), torch.rand(16, 16, dtype=DOUBLE)
     torch.testing.assert_close(gradient_wiener(blur, blur.forward(z), 1e-9), z, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("noise", [0.01, 0.03])
-def test_noise_of_blurred_photographs_is_estimated(noise: float) -> None:
-    blur = ValidBlur(kernel(9, 9), (96, 96))
-    found = estimate_noise(noisy(blur, photos(4, 96), noise))  # these photographs have some 0.005 of their own
-    assert found.shape == (4,)
-    assert bool((found / noise < 1.25).all())
-    assert bool((found / noise > 0.85).all())
-
-
-def test_noise_of_a_clean_or_clipped_picture_is_that_of_rounding() -> None:
-    for picture in (torch.full((16, 16), 0.5, dtype=DOUBLE), torch.ones(16, 16, dtype=DOUBLE)):
-        assert float(estimate_noise(picture)) == pytest.approx(1.0 / (255.0 * 12.0**0.5))
-
-
-def test_saturated_pixels_do_not_hide_the_noise() -> None:
-    picture = (0.5 + 0.02 * torch.randn(64, 64, dtype=DOUBLE)).clone()
-    picture[:48] = 1.0
-    assert float(estimate_noise(picture)) == pytest.approx(0.02, rel=0.2)
 
 
 def test_psnr_by_hand() -> None:
@@ -141,5 +120,3 @@ def test_bad_arguments() -> None:
     picture[3, 4] = torch.nan
     with pytest.raises(ValueError, match=r"pixel \(3, 4\)"):
         gradient_wiener(blur, picture, 0.1)
-    with pytest.raises(ValueError, match="at least 5 x 5"):
-        estimate_noise(torch.ones(4, 5))

@@ -1,43 +1,146 @@
-"""The noise level of a picture, from its fourth differences."""
+"""The noise level of a blurred picture whose kernel is known."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d, max_pool2d
 
+from .jpeg_steps import JPEG, jpeg_of
+from .noise_blocks import noise_of_blocks
+from .noise_mixture import Fit
+from .noise_windows import SIDES, noise_of_windows
+from .operators import normalised_kernel
 from .problem import checked_image
 
-QUANTISATION = 1.0 / (255.0 * math.sqrt(12.0))
+WHITE = 255.0
+QUANTISATION = 1.0 / (WHITE * math.sqrt(12.0))
 """Standard deviation of rounding to 8 bits: no picture of that depth has less noise."""
-DIFFERENCE = (1.0, -4.0, 6.0, -4.0, 1.0)
-"""A blurred picture has hardly any detail left in fourth differences along both axes; first ones (Haar) find 14 % too much at a
-noise of 0.01, these 1 %."""
+RANGE = (0.02, 64.0)
+"""Levels that are looked for, of 255."""
+LEAST_SIDE = SIDES[-1]
+"""Pixels a side of the smallest picture in which noise can be seen."""
+BRIGHTNESS = (0.299, 0.587, 0.114)
+"""Of red, green and blue in a JPEG's luminance (ITU-R BT.601)."""
+COLOUR_ERROR = 1.75
+"""Root mean square error of compression in red, green and blue over that in luminance, as colour is stored more coarsely: 1.4 to
+2.4 in photographs at qualities of 60 to 95."""
+FEW_WINDOWS, FEW_BLOCKS = 8, 30
+"""Parts of a picture below which a level is a guess."""
+CLIPPED = 0.5
+"""Share of clipped pixels from which what is left may be unlike the picture."""
+WIDE = 1.5
+"""Ratio of the largest to the least level that explains the picture about as well."""
 
 
-def estimate_noise(image: Any) -> Tensor:
-    """Standard deviation of white noise, for each image (...,): the median of |differences| over 0.6745, the median of a normal
-    variable (Donoho and Johnstone, Biometrika 81(3), 1994); at least that of rounding to 8 bits.
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """The noise of a picture; ``float(estimate)`` is its level.
 
-    Clipped (saturated) pixels have no noise: windows with one are left out.
+    Attributes:
+        level: standard deviation, where white is 1: of ``noise`` and ``compression`` together. That of JPEG is the best one to
+            deblur with: compression takes away grain where it would not harm, and adds an error where the picture is.
+        noise: standard deviation of the noise, before compression, with the rounding to 8 bits.
+        compression: root mean square error that JPEG makes in the blurred picture without noise; 0 for other pictures.
+        quality: of the JPEG, where it has the usual table; else ``None``.
+        reasons: why the level is unsure, in sentences for a person; empty where it is sure.
+    """
+
+    level: float
+    noise: float
+    compression: float
+    quality: int | None
+    reasons: tuple[str, ...]
+
+    @property
+    def unsure(self) -> bool:
+        """Whether there is a reason to doubt the level."""
+        return bool(self.reasons)
+
+    def __float__(self) -> float:
+        return self.level
+
+
+def estimate_noise(image: Any, kernel: Any = None) -> NoiseEstimate:
+    """The standard deviation of the white noise in a blurred picture, by maximum likelihood (``noise_mixture``).
+
+    Where the blur has left nothing of the scene, and where the scene is flat, there is only noise; how much of either a picture
+    has follows from its kernel and from the spectra of its parts. A picture decompressed from JPEG is known by its coefficients,
+    which are multiples of steps: its noise is that before compression, to which the error of compression is added. Clipped pixels
+    have no noise: parts with one are left out.
 
     Args:
-        image: (..., H, W), at least 5 x 5, intensities 0..1.
+        image: (H, W) or (channels, H, W), at least 8 x 8, intensities 0..1; the channels have the same noise.
+        kernel: (kh, kw), not negative; without one the picture counts as sharp.
 
     Raises:
-        TypeError: not an array of floats.
-        ValueError: NaN or infinite pixels, or fewer than 5 pixels a side.
+        TypeError: not arrays of floats.
+        ValueError: NaN or infinite pixels, fewer than 8 a side, other dimensions, or what is no kernel: see
+            ``normalised_kernel``.
     """
-    checked = checked_image("image", image)
-    if min(checked.shape[-2:]) < len(DIFFERENCE):
-        raise ValueError(f"image has shape {tuple(checked.shape)}; at least 5 x 5 pixels are needed to see noise")
-    taps = checked.new_tensor(DIFFERENCE)
-    taps = taps / taps.norm()
-    flat = checked.reshape(-1, 1, *checked.shape[-2:])
-    differences = conv2d(flat, torch.outer(taps, taps)[None, None]).abs()
-    clipped = max_pool2d(((flat <= 0.0) | (flat >= 1.0)).to(flat), len(DIFFERENCE), stride=1) > 0.0
-    spread = torch.where(clipped, torch.nan, differences).flatten(1).nanmedian(-1).values / 0.6745
-    return spread.nan_to_num(0.0).clamp(min=QUANTISATION).reshape(checked.shape[:-2])
+    checked = checked_image("image", image).detach().cpu().double()
+    if checked.ndim > 3 or min(checked.shape[-2:]) < LEAST_SIDE:
+        raise ValueError(
+            f"image has shape {tuple(checked.shape)}; pass (rows, columns) or (channels, rows, columns), at least {LEAST_SIDE} x "
+            f"{LEAST_SIDE} pixels, to see noise"
+        )
+    channels = checked if checked.ndim == 3 else checked[None]
+    blur = torch.ones(1, 1, dtype=torch.float64) if kernel is None else normalised_kernel(kernel).cpu().double()
+    if blur.ndim != 2:
+        raise ValueError(f"kernel has shape {tuple(blur.shape)}; pass one kernel, (rows, columns)")
+    levels = WHITE * channels
+    clipped = (channels <= 0.0) | (channels >= 1.0)
+    whole = bool(((levels - levels.round()).abs() < 1e-3).all())
+    reasons: list[str] = []
+    share = float(clipped.double().mean())
+    if share > CLIPPED:
+        reasons.append(f"{share:.0%} of the pixels are black or white and show no noise; the others may differ")
+    if whole:
+        luminance = _luminance(levels)
+        jpeg = jpeg_of(luminance, clipped.any(0))
+        if jpeg is not None:
+            return _of_jpeg(jpeg, blur, len(channels) == 3, reasons)
+    fits = [noise_of_windows(levels[c], clipped[c], blur, *RANGE) for c in range(len(channels))]
+    noise = math.sqrt(sum((fit.level / WHITE) ** 2 for fit, _ in fits) / len(fits))
+    if not whole and WHITE * noise <= RANGE[0] * 1.01:
+        reasons.append(f"no noise can be seen; {noise:.1g} is the least that is looked for")
+    windows = min(count for _, count in fits)
+    if windows < FEW_WINDOWS:
+        reasons.append(f"the noise was seen in {windows} parts of the picture only")
+    reasons += _breadth([fit for fit, _ in fits])
+    level = max(noise, QUANTISATION) if whole else noise
+    return NoiseEstimate(level, level, 0.0, None, tuple(reasons))
+
+
+def _luminance(levels: Tensor) -> Tensor:
+    """(H, W): what a JPEG quantises of red, green and blue; the only or first channel of others."""
+    return torch.einsum("c,chw->hw", levels.new_tensor(BRIGHTNESS), levels) if len(levels) == 3 else levels[0]
+
+
+def _of_jpeg(jpeg: JPEG, kernel: Tensor, colour: bool, reasons: list[str]) -> NoiseEstimate:
+    found = noise_of_blocks(jpeg, kernel, *RANGE)
+    # noise that is independent in red, green and blue is weaker in their weighted sum
+    weaker = math.sqrt(sum(weight**2 for weight in BRIGHTNESS)) if colour else 1.0
+    noise = max(found.noise.level / WHITE / weaker, QUANTISATION)
+    error = found.error / WHITE * (COLOUR_ERROR if colour else 1.0)
+    named = "" if jpeg.quality is None else f" of quality {jpeg.quality}"
+    if noise < error:
+        reasons.append(
+            f"the picture was compressed as JPEG{named}, whose error ({error:.2g}) hides noise as small as its own ({noise:.2g})"
+        )
+    else:
+        reasons += _breadth([found.noise])
+    if len(jpeg.coefficients) < FEW_BLOCKS:
+        reasons.append(f"the noise was seen in {len(jpeg.coefficients)} blocks of the JPEG only")
+    return NoiseEstimate(math.hypot(noise, error), noise, error, jpeg.quality, tuple(reasons))
+
+
+def _breadth(fits: list[Fit]) -> list[str]:
+    """A reason where levels that are far apart explain the picture as well."""
+    low, high = min(fit.low for fit in fits) / WHITE, max(fit.high for fit in fits) / WHITE
+    if high <= WIDE * max(low, QUANTISATION):
+        return []
+    return [f"levels from {low:.2g} to {high:.2g} explain the picture about as well"]

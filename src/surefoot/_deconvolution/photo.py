@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from .colour import mixed, unmixed
 from .kernels import prepared_kernel
 from .learned_prior import LearnedPrior
 from .network import LearnedDeconvolution
-from .noise import DIFFERENCE, estimate_noise
+from .noise import LEAST_SIDE, estimate_noise
 from .operators import Blur, ValidBlur
 from .photo_input import Form, photo_input
 from .priors import AUTOMATIC, Restored, Settings
@@ -130,7 +129,8 @@ def deblur(
     photo = given.intensities
     kernel, notices = prepared_kernel(kernel)
     _check_fits(kernel, photo.shape[-2:])
-    level, estimated = _noise_level(photo, noise)
+    level, doubts = _noise_level(photo, kernel, noise)
+    notices += doubts
     tile = positive_integer("tile", tile)
     chosen = _chosen(prior, level)
     settings = Settings(iterations, tolerance, power)
@@ -155,7 +155,7 @@ def deblur(
         progress(len(parts), len(parts))
     image = given.form.clipped(total.reshape(photo.shape))
     name = chosen if net is None else NETWORK
-    return _summary(restored, image, level, estimated, given.notices + notices, name, begin, given.form)
+    return _summary(restored, image, level, noise is None, given.notices + notices, name, begin, given.form)
 
 
 def _chosen(name: str, noise: float) -> str:
@@ -179,16 +179,16 @@ def _check_fits(kernel: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def _noise_level(photo: Tensor, noise: float | None) -> tuple[float, bool]:
-    """The level, and whether it was estimated: over the channels, as their noise is taken to be the same."""
+def _noise_level(photo: Tensor, kernel: Tensor, noise: float | None) -> tuple[float, tuple[str, ...]]:
+    """The level, given or estimated, and notices of why an estimate is unsure."""
     if noise is not None:
-        return positive("noise", noise), False
-    if min(photo.shape[-2:]) < len(DIFFERENCE):
+        return positive("noise", noise), ()
+    if min(photo.shape[-2:]) < LEAST_SIDE:
         raise ValueError(
             f"photo has {photo.shape[-2]} x {photo.shape[-1]} pixels, too few to estimate its noise; pass noise, for example 0.01"
         )
-    channels = photo if photo.ndim == 3 else photo[None]
-    return math.sqrt(sum(float(estimate_noise(channel)) ** 2 for channel in channels) / len(channels)), True
+    found = estimate_noise(photo, kernel)
+    return found.level, tuple(f"the noise level is unsure: {reason}" for reason in found.reasons)
 
 
 _WORST = (RunStatus.DIVERGED, RunStatus.MAX_ITERATIONS, RunStatus.CONVERGED)
