@@ -13,10 +13,9 @@ import torch
 from report import Report, Shown, parser
 from torch import Tensor
 
-import surefoot as sf
 from surefoot.deconvolution import PeriodicBlur, psnr
-from surefoot_experiments.deconvolution_methods import LEARNED, Restored, restore_all
-from surefoot_experiments.deconvolution_methods import PEERS as SCIKIT_IMAGE
+from surefoot_experiments.deconvolution_methods import Restored, restore_all
+from surefoot_experiments.deconvolution_peers import PEERS as SCIKIT_IMAGE
 
 PEERS = ("scikit-image",)
 NOISES = (0.01, 0.02, 0.03)
@@ -39,9 +38,7 @@ def restored(sharp: Tensor, noise: float, seed: int, extra: tuple[str, ...]) -> 
     blur = PeriodicBlur(kernel, (sharp.shape[0], sharp.shape[1]))
     observed = blur.forward(sharp)
     observed += noise * torch.randn(observed.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    untrained = sf.nn.LearnedDeconvolution(1, 0)  # its picture is no result
-    results = restore_all(observed, blur, noise, untrained, extra)
-    return {name: result for name, result in results.items() if name != LEARNED}, blur.crop(sharp)
+    return restore_all(observed, blur, noise, {}, extra), blur.crop(sharp)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -172,7 +172,17 @@ EXPERIMENTS: dict[str, _Entry] = {
     ),
     "deconvolution/table4": _Entry(
         deconvolution_solvers,
-        {"images": 20, "valid": 2, "real": 2, "kernels": 1, "crop": 192, "steps": 200, "batch": 8, "patch": 80},
+        {
+            "images": 20,
+            "valid": 2,
+            "real": 2,
+            "kernels": 1,
+            "crop": 192,
+            "steps": 200,
+            "batch": 8,
+            "patch": 80,
+            "unrolled": 100,
+        },
         data=True,
         cache=True,
         weights=True,

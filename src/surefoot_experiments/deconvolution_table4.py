@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,11 +15,14 @@ from surefoot._deconvolution.network import LearnedDeconvolution
 from surefoot._deconvolution.noise import estimate_noise
 from surefoot._deconvolution.operators import Blur, PeriodicBlur, ValidBlur
 from surefoot._deconvolution.problem import DEFAULT_WAVELET
-from surefoot._deconvolution.training import train
+from surefoot._deconvolution.training import Loss, parameters, train
 from surefoot_check.arrays import digest
 
 from . import deconvolution_data
 from .deconvolution_data import TestData
+from .deconvolution_findings import NOISES, PRINTED, SETTINGS, findings, gains, mean
+from .deconvolution_inverses import BATCH, INVERSE, NOISE, PATCH, RATE, inverses, paper_networks
+from .deconvolution_inverses import LAYERS as UNROLLED
 from .deconvolution_methods import (
     ADAPTIVE,
     BETA,
@@ -29,39 +31,31 @@ from .deconvolution_methods import (
     FIXED_SINGLE,
     GRADIENT_WIENER,
     LEARNED,
-    PEERS,
+    NETWORKS,
+    OTHER_PRIORS,
     TOLERANCE,
     WIENER,
     Restored,
-    peers,
     restore_all,
 )
+from .deconvolution_peers import PEERS, peers
+from .deconvolution_steps import step_sizes
 from .finished import completed, hashed, kept
-from .result import Cell, Experiment, Finding, Plot, Progress, Table
+from .result import Cell, Experiment, Plot, Progress, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMAT = 1
+FORMAT = 2
 """Of the finished parts; raised whenever the same settings would give other numbers."""
-NOISES = (0.01, 0.02, 0.03)
-PRINTED = {
-    0.01: {FIXED: 26.13, ADAPTIVE: 27.50, LEARNED: 30.00},
-    0.02: {FIXED: 24.06, ADAPTIVE: 25.33, LEARNED: 28.11},
-    0.03: {FIXED: 23.38, ADAPTIVE: 24.67, LEARNED: 27.13},
-}
-"""PSNR in dB of Table 4; ``LEARNED`` is D-NbD (LD-Minv)."""
-SETTINGS = ("periodic", "valid")
-METHODS = (BLURRED, WIENER, GRADIENT_WIENER, FIXED, FIXED_SINGLE, ADAPTIVE, LEARNED, *PEERS)
-GAIN, TIME, REGRESSION = 0.8, 1.0 / 3.0, 0.2
-"""Goals for the network: dB over fL-ADMM, its share of fL-ADMM's seconds, and dB below gradient-Wiener on any image."""
+METHODS = (BLURRED, WIENER, GRADIENT_WIENER, FIXED, FIXED_SINGLE, ADAPTIVE, *OTHER_PRIORS, *NETWORKS, *PEERS)
 LEAST_NOISE = 0.01
 """Noise level that solvers are told for a real photograph, at least: what its kernel does not explain is as large."""
 BORDER = 15
 """Pixels of a real photograph left out at each side, beside the 5 that the best shift needs."""
-ABLATION = ((1, 4), (2, 4), (3, 4), (4, 4))
-"""Layers and order of D-Minv in place of the exact inverse."""
 LAYERS, FILTERS = 6, 32
+STEPS_CROP = 96
+"""Pixels a side of the image on which step sizes are compared."""
 
 
 def table4(
@@ -73,6 +67,7 @@ def table4(
     steps: int = 20_000,
     batch: int = 16,
     patch: int = 128,
+    unrolled: int = 2_000,
     *,
     seed: int = 0,
     progress: Progress = lambda text: None,
@@ -88,13 +83,30 @@ def table4(
         kernels: how many for each image and noise level, in turn.
         crop: central crops of so many pixels a side; whole images by default.
         steps, batch, patch: of the training, where no ``weights`` are given.
+        unrolled: steps of the training of the paper's two networks, which is always done.
         data: directory with the files that ``deconvolution_data`` names.
         weights: a network that ``LearnedDeconvolution.save`` wrote.
     """
     given = deconvolution_data.load(data, seed)
-    net, training = _network(given, weights, steps, batch, patch, seed, cache, progress)
+    nets = {
+        name: _trained(net, given, "objective", unrolled, BATCH, PATCH, RATE, seed, cache, progress)
+        for name, net in paper_networks().items()
+    }
+    if weights is None:
+        net, training = LearnedDeconvolution(LAYERS, FILTERS, seed=seed), _training(given, steps, batch, patch)
+        net = _trained(net, given, "supervised", steps, batch, patch, 3e-3, seed, cache, progress)
+    else:
+        net, training = LearnedDeconvolution.load(weights).float(), f"weights from {weights.name}"
+    nets[LEARNED] = net
     extra = peers()
-    base = {"deconvolution": FORMAT, "source": given.source, "net": _identity(net), "peers": list(extra), "seed": seed}
+    base = {
+        "deconvolution": FORMAT,
+        "source": given.source,
+        "nets": {name: _identity(net) for name, net in nets.items()},
+        "priors": list(OTHER_PRIORS),
+        "peers": list(extra),
+        "seed": seed,
+    }
     records: list[dict[str, Any]] = []
     for setting, count in zip(SETTINGS, (images, valid), strict=True):
         chosen = _spread(len(given.images), count)
@@ -108,24 +120,26 @@ def table4(
                     def compute(
                         setting: str = setting, noise: float = noise, index: int = index, kernel: int = kernel
                     ) -> dict[str, Any]:
-                        return _simulated(given, setting, noise, index, kernel, crop, net, extra, seed)
+                        return _simulated(given, setting, noise, index, kernel, crop, nets, extra, seed)
 
                     records += kept(cache, "deconvolution", key | {"kernel": kernel}, compute)["rows"]
     chosen = _spread(len(given.real), real)
     if chosen:
         progress(f"{len(chosen)} real photographs")
     photographs = [
-        kept(cache, "deconvolution", base | {"real": i}, lambda i=i: {"rows": _photograph(given, i, net, extra)})
+        kept(cache, "deconvolution", base | {"real": i}, lambda i=i: {"rows": _photograph(given, i, nets, extra)})
         for i in chosen
     ]
     taken = [row for photograph in photographs for row in photograph["rows"]]
-    progress("LD-Minv in place of the exact inverse")
-    ablation = kept(
-        cache,
-        "deconvolution",
-        base | {"ablation": ABLATION, "crop": crop},
-        lambda: {"rows": _ablation(given, net, crop, seed)},
-    )["rows"]
+    progress("step sizes, and D-Minv in place of the exact inverse")
+    sides: dict[str, Table] = {}
+    for name, part in (
+        ("steps", lambda: _step_table(given, crop, seed)),
+        ("inverses", lambda: _inverse_table(given, net, crop, seed)),
+    ):
+        key = base | {"table": name, "crop": crop}
+        stored = kept(cache, "deconvolution", key, lambda part=part: _plain(part()))
+        sides[name] = Table(stored["title"], tuple(stored["columns"]), tuple(tuple(row) for row in stored["rows"]))
     return Experiment(
         name="deconvolution/table4",
         title="Non-blind deconvolution: quality, time and products with the blur",
@@ -133,20 +147,19 @@ def table4(
         tables=(
             *(_summary(setting, [r for r in records if r["setting"] == setting]) for setting in SETTINGS),
             *([_real_summary(taken)] if taken else []),
-            Table(
-                "learned network at 2 % noise with D-Minv in place of the exact inverse",
-                ("inverse", "largest |1 - ax|", "PSNR"),
-                tuple(tuple(row) for row in ablation),
-            ),
+            *sides.values(),
         ),
         figures=(Plot("table4-psnr.png", lambda: _draw(records)),),
-        findings=_findings(records, taken),
+        findings=findings(records, taken, sides["inverses"], sides["steps"]),
         settings={
             "test data": given.source,
             "crop": "whole images" if crop is None else f"central {crop} x {crop} pixels where images are larger",
             "training": training,
             "L-ADMM": f"default_penalty, {DEFAULT_WAVELET}, beta = {BETA:g} penalty, float64, to a relative gap of {TOLERANCE:g}",
+            "D-NbD": f"{UNROLLED} layers, wavelet shrinkage, inverses of K = {INVERSE[0]}, L = {INVERSE[1]}; algorithm 4, "
+            f"loss (15), {_training(given, unrolled, BATCH, PATCH)}; float32",
             "learned": "float32; trained weights are covered by no theorem",
+            "seconds": "of the processor",
             "scikit-image": ", ".join(extra) if extra else "not installed, so left out",
             "applications": "products with B, its adjoint or an inverse filter; those of scikit-image are not counted",
         },
@@ -160,37 +173,36 @@ def _spread(total: int, count: int | None) -> list[int]:
     return [i * total // count for i in range(count)]
 
 
-def _network(
+def _training(given: TestData, steps: int, batch: int, patch: int) -> str:
+    return f"{steps:,} steps of {batch} crops of {patch} pixels on {given.training.source}"
+
+
+def _trained(
+    net: LearnedDeconvolution,
     given: TestData,
-    weights: Path | None,
+    loss: Loss,
     steps: int,
     batch: int,
     patch: int,
+    rate: float,
     seed: int,
     cache: Path | None,
     progress: Progress,
-) -> tuple[LearnedDeconvolution, str]:
-    """The network, and where it is from."""
-    if weights is not None:
-        return LearnedDeconvolution.load(weights).float(), f"weights from {weights.name}"
-    settings = {"steps": steps, "batch": batch, "patch": patch, "seed": seed, "layers": LAYERS, "filters": FILTERS}
-    text = f"{steps:,} steps of {batch} crops of {patch} pixels on {given.training.source}"
-    file = None
-    if cache is not None:
-        file = (
-            cache
-            / f"deconvolution-{hashed(settings | {'format': FORMAT, 'source': given.training.source})}.safetensors"
-        )
-        if file.exists():
-            return LearnedDeconvolution.load(file), text
-    progress(f"training: {text}")
-    net = LearnedDeconvolution(LAYERS, FILTERS, seed=seed)
-    run = train(net, given.training, steps=steps, batch=batch, crop=patch, learning_rate=3e-3, seed=seed, progress=True)
-    completed(run)
+) -> LearnedDeconvolution:
+    """The network after its training, or as it was kept before."""
+    settings = {"loss": loss, "steps": steps, "batch": batch, "patch": patch, "rate": rate, "seed": seed}
+    fixed = [C.requires_grad for C in parameters(net)[1].values()]
+    start = {"format": FORMAT, "source": given.training.source, "net": _identity(net), "coefficients": fixed}
+    file = None if cache is None else cache / f"deconvolution-{hashed(settings | start)}.safetensors"
+    if file is not None and file.exists():
+        return LearnedDeconvolution.load(file)
+    progress(f"training: {_training(given, steps, batch, patch)}")
+    options = {"steps": steps, "batch": batch, "crop": patch, "learning_rate": rate, "seed": seed}
+    completed(train(net, given.training, loss, **options, progress=True))
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         net.save(file)
-    return net, text
+    return net
 
 
 def _identity(net: LearnedDeconvolution) -> str:
@@ -204,7 +216,7 @@ def _simulated(
     index: int,
     kernel: int,
     crop: int | None,
-    net: LearnedDeconvolution,
+    nets: Mapping[str, LearnedDeconvolution],
     extra: tuple[str, ...],
     seed: int,
 ) -> dict[str, Any]:
@@ -212,7 +224,7 @@ def _simulated(
     blur = (PeriodicBlur if setting == "periodic" else ValidBlur)(given.kernels[kernel], tuple(sharp.shape))
     observed = _noisy(blur.forward(sharp), noise, seed + 1009 * index + 31 * kernel)
     reference = blur.crop(sharp)
-    results = restore_all(observed, blur, noise, net, extra)
+    results = restore_all(observed, blur, noise, nets, extra)
     same = {"setting": setting, "noise": noise, "image": index, "kernel": kernel}
     return {
         "rows": [
@@ -228,11 +240,13 @@ def _simulated(
     }
 
 
-def _photograph(given: TestData, index: int, net: LearnedDeconvolution, extra: tuple[str, ...]) -> list[dict[str, Any]]:
+def _photograph(
+    given: TestData, index: int, nets: Mapping[str, LearnedDeconvolution], extra: tuple[str, ...]
+) -> list[dict[str, Any]]:
     pair = given.real[index]
     blur: Blur = ValidBlur.observing(pair.kernel, tuple(pair.blurred.shape))
     noise = max(LEAST_NOISE, float(estimate_noise(pair.blurred)))
-    results = restore_all(pair.blurred, blur, noise, net, extra)
+    results = restore_all(pair.blurred, blur, noise, nets, extra)
     return [
         {
             "image": index,
@@ -245,21 +259,21 @@ def _photograph(given: TestData, index: int, net: LearnedDeconvolution, extra: t
     ]
 
 
-def _ablation(given: TestData, net: LearnedDeconvolution, crop: int | None, seed: int) -> list[list[Cell]]:
-    """The network's PSNR with the exact inverse and with D-Minv, coefficients 1, of several depths."""
-    noise = 0.02
+def _step_table(given: TestData, crop: int | None, seed: int) -> Table:
+    noise = NOISES[0]
+    sharp = _central(given.images[0], min(STEPS_CROP, crop or STEPS_CROP))
+    blur = PeriodicBlur(given.kernels[0], (sharp.shape[0], sharp.shape[1]))
+    return step_sizes(sharp, _noisy(blur.forward(sharp), noise, seed), blur, noise)
+
+
+def _inverse_table(given: TestData, net: LearnedDeconvolution, crop: int | None, seed: int) -> Table:
     sharp = _central(given.images[0], crop).float()
-    blur = PeriodicBlur(given.kernels[0].float(), tuple(sharp.shape))
-    observed = _noisy(blur.forward(sharp), noise, seed)
-    rows: list[list[Cell]] = []
-    for inverse in (*ABLATION, None):
-        other = LearnedDeconvolution(len(net.layers), net.filters, wavelet=net.wavelet, inverse=inverse)
-        other.load_state_dict(net.state_dict(), strict=False)
-        with torch.no_grad():
-            worst = other.inverse_error(blur, noise)
-            quality = float(psnr(other(observed, blur, noise), sharp))
-        rows.append(["exact, by FFT" if inverse is None else f"K = {inverse[0]}, L = {inverse[1]}", worst, quality])
-    return rows
+    blur = PeriodicBlur(given.kernels[0].float(), (sharp.shape[0], sharp.shape[1]))
+    return inverses(net, sharp, _noisy(blur.forward(sharp), NOISE, seed), blur)
+
+
+def _plain(table: Table) -> dict[str, Any]:
+    return {"title": table.title, "columns": list(table.columns), "rows": [list(row) for row in table.rows]}
 
 
 def _noisy(image: Tensor, noise: float, seed: int) -> Tensor:
@@ -278,11 +292,6 @@ def _cost(result: Restored) -> dict[str, Any]:
     return {"seconds": result.seconds, "applications": result.applications, "iterations": result.iterations}
 
 
-def _mean(rows: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    values = [row[name] for row in rows if row[name] is not None]
-    return sum(values) / len(values) if values else None
-
-
 def _summary(setting: str, records: Sequence[Mapping[str, Any]]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for noise in NOISES:
@@ -290,11 +299,12 @@ def _summary(setting: str, records: Sequence[Mapping[str, Any]]) -> Table:
         for name in METHODS:
             own = [r for r in here if r["method"] == name]
             if own:
-                measured = (_mean(own, what) for what in ("psnr", "ssim", "seconds", "applications", "iterations"))
-                printed = PRINTED[noise].get(name) if setting == "periodic" else None
-                rows.append((f"{100 * noise:g} %", name, *measured, min(_gains(here, name, GRADIENT_WIENER)), printed))
+                measured = (mean(own, what) for what in ("psnr", "ssim", "seconds", "applications", "iterations"))
+                printed = PRINTED[noise].get(name, (None, None)) if setting == "periodic" else (None, None)
+                rows.append((f"{100 * noise:g} %", name, *measured, min(gains(here, name, GRADIENT_WIENER)), *printed))
     columns = ("noise", "method", "PSNR", "SSIM", "seconds", "applications", "iterations")
-    return Table(f"{setting} border", (*columns, "least gain over gradient-Wiener", "PSNR in the paper"), tuple(rows))
+    paper = ("PSNR in the paper", "seconds in the paper")
+    return Table(f"{setting} border", (*columns, "least gain over gradient-Wiener", *paper), tuple(rows))
 
 
 def _real_summary(taken: Sequence[Mapping[str, Any]]) -> Table:
@@ -302,89 +312,13 @@ def _real_summary(taken: Sequence[Mapping[str, Any]]) -> Table:
     for name in METHODS:
         own = [r for r in taken if r["method"] == name]
         if own:
-            measured = (_mean(own, what) for what in ("psnr", "seconds", "applications"))
-            rows.append((name, *measured, min(_gains(taken, name, GRADIENT_WIENER))))
+            measured = (mean(own, what) for what in ("psnr", "seconds", "applications"))
+            rows.append((name, *measured, min(gains(taken, name, GRADIENT_WIENER))))
     return Table(
         "real photographs",
         ("method", "PSNR at the best shift", "seconds", "applications", "least gain over gradient-Wiener"),
         tuple(rows),
     )
-
-
-def _gains(records: Sequence[Mapping[str, Any]], name: str, other: str) -> list[float]:
-    """PSNR above that of another method, for each observed image."""
-    values: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in records:
-        place = tuple(row.get(part) for part in ("setting", "noise", "image", "kernel"))
-        values.setdefault(place, {})[row["method"]] = row["psnr"]
-    return [methods[name] - methods[other] for methods in values.values()]
-
-
-def _findings(records: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tuple[Finding, ...]:
-    by = {n: [r for r in records if r["setting"] == SETTINGS[0] and r["noise"] == n] for n in NOISES}
-    present = {r["method"] for r in records}
-    findings: list[Finding] = []
-    gains = {n: fmean(_gains(by[n], LEARNED, FIXED)) for n in NOISES}
-    findings.append(
-        Finding(
-            f"learned: at least {GAIN} dB above tuned fL-ADMM at every noise level (our goal)",
-            ", ".join(f"{100 * n:g} %: {gain:+.2f} dB" for n, gain in gains.items()),
-            all(gain >= GAIN for gain in gains.values()),
-            "mean over images and kernels, periodic border",
-        )
-    )
-    shares: list[tuple[float, float]] = []
-    for n in NOISES:
-        seconds = {m: _mean([r for r in by[n] if r["method"] == m], "seconds") for m in METHODS}
-        own = seconds[LEARNED] or 0.0
-        shares.append((own / (seconds[FIXED] or 1.0), own / (seconds[FIXED_SINGLE] or 1.0)))
-    findings.append(
-        Finding(
-            "learned: at most a third of the time of tuned fL-ADMM (our goal)",
-            f"{max(a for a, _ in shares):.2f} of it at worst; {max(b for _, b in shares):.2f} of its iterations alone in float32",
-            all(a <= TIME for a, _ in shares),
-            "fL-ADMM runs to a certified gap, which takes float64; the second share is without any evaluation of the gap",
-        )
-    )
-    worst = min(_gains(records, LEARNED, GRADIENT_WIENER))
-    findings.append(
-        Finding(
-            f"learned: never more than {REGRESSION} dB below gradient-Wiener (our goal)",
-            f"{worst:+.2f} dB on the worst of {len(_gains(records, LEARNED, GRADIENT_WIENER))} observations",
-            worst >= -REGRESSION,
-            "periodic and unknown border, all noise levels",
-        )
-    )
-    for name in PEERS:
-        if name in present:
-            least = min(_gains(records, LEARNED, name))
-            findings.append(
-                Finding(
-                    f"learned: above {name} everywhere (our goal)", f"{least:+.2f} dB at least", least > 0.0, "PSNR"
-                )
-            )
-    if taken:
-        ours, plain = (fmean([r["psnr"] for r in taken if r["method"] == name]) for name in (LEARNED, FIXED))
-        findings.append(
-            Finding(
-                "real photographs (not in the paper)",
-                f"learned {ours:.2f} dB, fL-ADMM {plain:.2f} dB",
-                None,
-                "the network saw simulated blur with white noise only",
-            )
-        )
-    for n, printed in PRINTED.items():
-        ours = {m: _mean([r for r in by[n] if r["method"] == m], "psnr") or 0.0 for m in printed}
-        findings.append(
-            Finding(
-                f"{100 * n:g} % noise: " + ", ".join(f"{m} {value:.2f} dB" for m, value in printed.items()),
-                ", ".join(f"{m} {value:.2f} dB" for m, value in ours.items()),
-                None,
-                "other images and kernels (theirs are not published); their fL-ADMM is not tuned and has misprinted signs "
-                "(docs/errata.md), so its distance from the network is larger",
-            )
-        )
-    return tuple(findings)
 
 
 def _draw(records: Sequence[Mapping[str, Any]]) -> Figure:
@@ -398,7 +332,7 @@ def _draw(records: Sequence[Mapping[str, Any]]) -> Figure:
                 [r for r in records if (r["setting"], r["method"], r["noise"]) == (setting, name, n)] for n in NOISES
             ]
             if all(own):
-                times, values = ([_mean(rows, what) or 0.0 for rows in own] for what in ("seconds", "psnr"))
+                times, values = ([mean(rows, what) or 0.0 for rows in own] for what in ("seconds", "psnr"))
                 ax.plot(times, values, "o-", color=colour, label=name)
         ax.set(xscale="log", xlabel="seconds an image")
         ax.xaxis.set_minor_formatter(NullFormatter())  # on less than a decade its labels overlap

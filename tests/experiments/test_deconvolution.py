@@ -11,10 +11,28 @@ import torch
 from deconvolution_pictures import photos
 
 import surefoot_experiments
+from surefoot._deconvolution.training import parameters
+from surefoot._learning.run import TrainRun, TrainStatus
 from surefoot.deconvolution import PeriodicBlur, ValidBlur, aligned_psnr, psnr
 from surefoot.nn import LearnedDeconvolution
-from surefoot_experiments import deconvolution_data, deconvolution_methods
+from surefoot_experiments import (
+    deconvolution_data,
+    deconvolution_findings,
+    deconvolution_methods,
+    deconvolution_peers,
+    deconvolution_steps,
+)
+from surefoot_experiments import deconvolution_inverses as unrolled
 from surefoot_experiments import deconvolution_table4 as table
+from surefoot_experiments.deconvolution_methods import (
+    ADAPTIVE,
+    D_MINV,
+    FIXED,
+    FIXED_SINGLE,
+    GRADIENT_WIENER,
+    LD_MINV,
+    LEARNED,
+)
 from surefoot_experiments.result import Experiment
 
 TINY: dict[str, Any] = {
@@ -26,13 +44,16 @@ TINY: dict[str, Any] = {
     "steps": 2,
     "batch": 1,
     "patch": 48,
+    "unrolled": 2,
 }
 
 
 @pytest.fixture(scope="module")
 def bundled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Experiment, Path]:
     cache = tmp_path_factory.mktemp("cache")
-    return table.table4(**TINY, cache=cache), cache
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deconvolution_steps, "SHOWN", (20, 60))
+        return table.table4(**TINY, cache=cache), cache
 
 
 def test_bundled_data_is_labelled_and_disjoint(bundled: tuple[Experiment, Path]) -> None:
@@ -82,8 +103,49 @@ def test_tables(bundled: tuple[Experiment, Path]) -> None:
 
 def test_findings_name_the_goals_and_the_papers_numbers(bundled: tuple[Experiment, Path]) -> None:
     claims = [finding.claim for finding in bundled[0].findings]
-    assert sum("our goal" in claim for claim in claims) == 3 + 2 * len(deconvolution_methods.peers())
-    assert "1 % noise: fL-ADMM 26.13 dB, aL-ADMM 27.50 dB, learned 30.00 dB" in claims
+    assert sum("our goal" in claim for claim in claims) == 3 + len(deconvolution_peers.peers())
+    assert "1 % noise: fL-ADMM 26.13 dB, aL-ADMM 27.50 dB, D-NbD (D-Minv) 28.97 dB, D-NbD (LD-Minv) 30.00 dB" in claims
+
+
+def measured(**psnr: float) -> list[dict[str, Any]]:
+    """Records of one image for each noise level, with the PSNR given by method and that of fL-ADMM for the others."""
+    names = (GRADIENT_WIENER, FIXED, FIXED_SINGLE, ADAPTIVE, D_MINV, LD_MINV, LEARNED)
+    values = {name: psnr.get(name, 25.0) for name in names}
+    same = {"setting": "periodic", "image": 0, "kernel": 0, "seconds": 1.0, "iterations": 700}
+    return [
+        {**same, "noise": noise, "method": name, "psnr": value}
+        for noise in deconvolution_findings.NOISES
+        for name, value in values.items()
+    ]
+
+
+@pytest.mark.parametrize("gain", [0.003, 1.4])
+def test_the_gain_of_adaptive_steps_is_decided_by_the_numbers(bundled: tuple[Experiment, Path], gain: float) -> None:
+    sides = [t for t in bundled[0].tables if t.title.startswith(("learned network", "step sizes"))]
+    records = measured(**{ADAPTIVE: 25.0 + gain, LD_MINV: 25.5, D_MINV: 24.0})
+    steps, inverses = sides
+    found = {f.claim: f for f in deconvolution_findings.findings(records, [], inverses, steps)}
+    adaptive = found["aL-ADMM: 1.3 dB above fL-ADMM"]
+    assert adaptive.agrees is (gain > 1.3) and ("not reproduced" in adaptive.measured) is not adaptive.agrees
+    assert found["fL-ADMM consumes more than 600 iterations"].agrees is True
+    assert found["D-NbD (LD-Minv): above D-NbD (D-Minv), by 1.03, .29 and .19 dB"].agrees is True
+
+
+def test_step_sizes_beyond_the_theorem_diverge_unless_they_decay(bundled: tuple[Experiment, Path]) -> None:
+    table = bundled[0].table("step sizes of L-ADMM, 60 iterations, 1 % noise, one image")
+    by = {(r["β/λ"], r["αβ"], r["method"]): r for r in table.records()}
+    last, reached = deconvolution_steps.LAST, deconvolution_steps.REACHED
+    assert by[10.0, 1.5, FIXED][last] is None
+    assert by[10.0, 1.5, ADAPTIVE][last] == pytest.approx(by[10.0, 1.0, FIXED][last], abs=0.05)
+    assert by[10.0, 1.0, FIXED][reached] < 50  # pyright: ignore[reportOperatorIssue]
+
+
+def test_d_minv_keeps_its_coefficients_and_ld_minv_learns_them() -> None:
+    data = deconvolution_data.load(None, 0).training
+    for name, net in unrolled.paper_networks().items():
+        table.train(net, data, "objective", steps=2, batch=1, crop=48, learning_rate=1e-2)
+        moved = max(float((C.detach() - 1.0).abs().max()) for C in parameters(net)[1].values())
+        assert (moved > 0.0) is (name == LD_MINV), name
 
 
 def test_finished_parts_are_read_again(bundled: tuple[Experiment, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,10 +161,18 @@ def test_finished_parts_are_read_again(bundled: tuple[Experiment, Path], monkeyp
 
 def test_given_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     LearnedDeconvolution(1, 2).save(tmp_path / "mine.safetensors")
-    monkeypatch.setattr(table, "train", None)
+    trained: list[int] = []
+
+    def train(net: LearnedDeconvolution, *_: Any, **__: Any) -> TrainRun:
+        trained.append(net.filters)
+        return TrainRun(0, (), (), 0, 0.0, TrainStatus.FINISHED, None, (), 0.0)
+
+    monkeypatch.setattr(table, "train", train)
+    monkeypatch.setattr(deconvolution_steps, "SHOWN", (10, 20))
     settings: dict[str, Any] = TINY | {"valid": 0}
     experiment = table.table4(**settings, weights=tmp_path / "mine.safetensors")
     assert experiment.settings["training"] == "weights from mine.safetensors"
+    assert trained == [0, 0]  # the paper's two
 
 
 @pytest.mark.parametrize("make", [PeriodicBlur, ValidBlur])
@@ -114,8 +184,8 @@ def test_every_solver_restores(make: type[PeriodicBlur | ValidBlur]) -> None:
     observed = observed + 0.01 * torch.randn(
         observed.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
-    extra = deconvolution_methods.peers()
-    found = deconvolution_methods.restore_all(observed, blur, 0.01, LearnedDeconvolution(1, 0), extra)
+    extra = deconvolution_peers.peers()
+    found = deconvolution_methods.restore_all(observed, blur, 0.01, {"learned": LearnedDeconvolution(1, 0)}, extra)
     quality = {name: float(psnr(one.image, blur.crop(sharp))) for name, one in found.items()}
     assert set(extra) < set(found)
     for name, value in quality.items():
@@ -129,7 +199,7 @@ def test_every_solver_restores(make: type[PeriodicBlur | ValidBlur]) -> None:
 
 def test_peers_are_left_out_where_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert deconvolution_methods.peers() == ()
+    assert deconvolution_peers.peers() == ()
 
 
 def test_reproduce_hands_on_data_and_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,7 @@ def train(
     weight 2^-j for the j-th layer from the end. The loss ``"objective"`` is (15), the mean of the objective over all layers, each
     image relative to that of the start: so no image counts for more because it is hard. Where the network has LD-Minv
     coefficients, each step first moves them down their own loss (4) with the rest fixed, then the rest (algorithm 4).
+    Coefficients that require no gradient stay as they are: with D-Minv they are 1.
     The ranks of a job share the crops of a batch, with the same result up to the rounding of sums.
 
     Args:
@@ -235,7 +236,7 @@ class _Losses(Objective):
         self._validation = SharedSum(_Task, parts[1], held)
         self._validation.take(VALIDATION, {}, {})
         self._inverse = None
-        if net.inverse is not None:
+        if any(C.requires_grad for C in parameters(net)[1].values()):
             self._inverse, self.inner = SharedSum(_InverseTask, parts[0], held), Adam(INVERSE_RATE)
 
     def prepare(self, epoch: int, w: Tensor) -> Tensor:
