@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot._deconvolution.training_data import LUMINANCE, TrainingData, read_arrays, shake_kernels, tiled
+from surefoot._deconvolution.training_data import TrainingData, read_arrays, tiled
+from surefoot._deconvolution.training_kernels import shake_kernels
+from surefoot._deconvolution.training_pictures import luminance
 
 IMAGES, KERNELS, REAL = "bsd68_gray.npz", "levin_kernels.npz", "levin_real_blur.npz"
 COUNT = 8
@@ -54,7 +56,7 @@ def load(directory: Path | None, seed: int) -> TestData:
     if directory is None:
         from sklearn.datasets import load_sample_images
 
-        temple, flower = (np.rint(image @ LUMINANCE).astype(np.uint8) for image in load_sample_images().images)
+        temple, flower = (luminance(image) for image in load_sample_images().images)
         generator = torch.Generator().manual_seed(seed)
         training = TrainingData(
             tiled([temple]), shake_kernels(240, generator), "scikit-learn's temple, generated kernels"

@@ -76,7 +76,7 @@ def test_untrained_shrinkage_is_the_linearised_admm(make: type[PeriodicBlur | Va
 def test_start_is_gradient_wiener() -> None:
     blur = PeriodicBlur(kernel(5, 4), (32, 30))
     y = noisy(blur, photos(2, 32)[:, :, :30], 0.02)
-    start = LearnedDeconvolution(1, 4).double().iterates(y, blur, torch.tensor(0.02, dtype=DOUBLE))[0].image
+    start = LearnedDeconvolution(1, 4, start="gradient-wiener").double().iterates(y, blur, torch.tensor(0.02, dtype=DOUBLE))[0].image
     assert torch.allclose(start, gradient_wiener(blur, y, 0.02), atol=1e-6)
 
 

@@ -24,7 +24,8 @@ from .command_deblur import Deblur
 from .comparison import compared
 from .network import LearnedDeconvolution
 from .training import train
-from .training_data import KERNEL, TILE, TrainingData
+from .training_data import TILE, TrainingData
+from .training_kernels import KERNEL
 
 MORE = {"deblur": Deblur}
 """Commands beside ``train``."""

@@ -3,7 +3,7 @@
 What differs from the paper, and why:
 
 - the signs, the thresholds γλ and BᵀB of the corrected iteration (docs/errata.md, ``admm``);
-- the start is the gradient-Wiener restoration, not x₀ = Wy: it is worth many layers;
+- the start is the half-quadratic hyper-Laplacian restoration, or the gradient-Wiener one, not x₀ = Wy: it is worth many layers;
 - α, β, γ and the thresholds of a layer are power laws of the noise level, so that one network serves every level;
 - the z-step inverts by FFT, exactly for periodic blur and with the blur's majorizer for every other; LD-Minv with learned C_k is
   kept as an ablation of accuracy (``inverse=``);
@@ -23,11 +23,14 @@ from torch.nn.functional import conv2d, pad, pixel_shuffle, pixel_unshuffle, sof
 
 from .._core.io import RunDirectoryError, reading, write_tensors
 from .._core.validate import integer, positive_integer
+from .half_quadratic import HyperLaplacian
 from .operators import Blur, multiply
 from .problem import DEFAULT_WAVELET, checked_image, default_penalty
 from .wavelets import OrthonormalWavelet
 from .wiener import differences, restored
 
+HALF_QUADRATIC, GRADIENT_WIENER = "half-quadratic", "gradient-wiener"
+"""Starts of the layers."""
 REFERENCE = 0.02
 """Noise level at which the stored α, β and thresholds hold; at others they follow their power laws."""
 GRADIENT = 0.09
@@ -77,6 +80,8 @@ class LearnedDeconvolution(nn.Module):
         filters: channels of the learned prior step; 0 for the paper's wavelet shrinkage.
         wavelet: an orthogonal wavelet of PyWavelets, for ``filters=0`` and for the objective of the unsupervised loss.
         inverse: ``None`` for the exact inverse, or (layers, order) of an LD-Minv in place of it.
+        start: what the layers begin with, "half-quadratic" (``HyperLaplacian``) or "gradient-wiener"; by default the first with
+            filters, the second without.
         seed: of the initial filters.
 
     Raises:
@@ -90,6 +95,7 @@ class LearnedDeconvolution(nn.Module):
         *,
         wavelet: str = DEFAULT_WAVELET,
         inverse: tuple[int, int] | None = None,
+        start: str | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -97,7 +103,10 @@ class LearnedDeconvolution(nn.Module):
         self.filters = integer("filters", filters, 0)
         if inverse is not None:
             inverse = positive_integer("inverse[0]", inverse[0]), integer("inverse[1]", inverse[1], 2)
+        if start not in (None, HALF_QUADRATIC, GRADIENT_WIENER):
+            raise ValueError(f"start is {start!r}; it must be {HALF_QUADRATIC!r} or {GRADIENT_WIENER!r}")
         self.wavelet, self.inverse = wavelet, inverse
+        self.start = start or (HALF_QUADRATIC if self.filters else GRADIENT_WIENER)
         self.log_gradient = nn.Parameter(torch.tensor(math.log(GRADIENT)))
         generator = torch.Generator().manual_seed(seed)
         self.layers = nn.ModuleList(
@@ -105,7 +114,7 @@ class LearnedDeconvolution(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        return f"filters={self.filters}, wavelet={self.wavelet!r}, inverse={self.inverse}"
+        return f"filters={self.filters}, wavelet={self.wavelet!r}, inverse={self.inverse}, start={self.start!r}"
 
     def applications(self, blur: Blur) -> int:
         """Products with B, Bᵀ or an inverse filter for one image, start included; counted as in ``LADMM``."""
@@ -114,7 +123,7 @@ class LearnedDeconvolution(nn.Module):
             return first + len(self.layers)
         return first + 2 + 3 * START_ITERATIONS + 3 * len(self.layers)
 
-    def forward(self, observed: Tensor, blur: Blur, noise: float | Tensor) -> Tensor:
+    def forward(self, observed: Tensor, blur: Blur, noise: float | Tensor, start: Tensor | None = None) -> Tensor:
         """The restored latent image (..., H, W), differentiable in the weights; not clipped to 0..1.
 
         ``blur.crop`` gives the part under the observed picture.
@@ -123,6 +132,7 @@ class LearnedDeconvolution(nn.Module):
             observed: y (..., h, w), intensities of about 0..1, in the network's dtype and on its device.
             blur: B with that range.
             noise: its standard deviation, positive: a number, or one for each image, (..., 1, 1).
+            start: a latent image (..., H, W) to begin with, where the caller has that of ``self.start`` already.
 
         Raises:
             TypeError: another dtype or device than the blur's or the network's.
@@ -143,21 +153,19 @@ class LearnedDeconvolution(nn.Module):
             raise TypeError(
                 f"observed is {observed.dtype} on {observed.device}, the network {own.dtype} on {own.device}; convert one of them"
             )
-        return self.iterates(observed, blur, sigma)[-1].image
+        return self.iterates(observed, blur, sigma, start)[-1].image
 
-    def iterates(self, observed: Tensor, blur: Blur, noise: Tensor) -> list[Iterate]:
+    def iterates(self, observed: Tensor, blur: Blur, noise: Tensor, start: Tensor | None = None) -> list[Iterate]:
         """The output of every layer, the start first; arguments as ``forward``, unchecked."""
-        shape = blur.domain
-        mean = observed.mean((-2, -1), keepdim=True)
-        centred = blur.adjoint(observed - mean)
-        ratio = (noise / self.log_gradient.exp()).square()
-        # few steps of conjugate gradients where there is no exact inverse: the layers go on with the rest
-        s = restored(blur, centred, ratio * differences(shape, observed), 0.0, START_ITERATIONS)
-        # a blur keeps constants: learned filters see deviations from the mean only, and a brighter picture is the same to them
-        offset, pulled, wavelet = mean, centred, None
-        if not self.filters:
-            s, offset, pulled = s + mean, torch.zeros_like(mean), blur.adjoint(observed)
-            wavelet = OrthonormalWavelet(shape, self.wavelet, dtype=s.dtype, device=s.device)
+        s = self._begun(observed, blur, noise) if start is None else start
+        offset, wavelet = torch.zeros_like(observed[..., :1, :1]), None
+        if self.filters:
+            # a blur keeps constants: learned filters see deviations from the mean only, so a brighter picture is the same to them
+            offset = observed.mean((-2, -1), keepdim=True)
+            s = s - offset
+        else:
+            wavelet = OrthonormalWavelet(blur.domain, self.wavelet, dtype=s.dtype, device=s.device)
+        pulled = blur.adjoint(observed - offset)
         iterate = Iterate(s, s, torch.zeros_like(s))
         iterates = [iterate]
         level = (noise / REFERENCE).log()
@@ -165,6 +173,17 @@ class LearnedDeconvolution(nn.Module):
             iterate = layer(iterate, pulled, blur, level, wavelet)
             iterates.append(iterate)
         return [replace(x, z=x.z + offset, image=x.image + offset) for x in iterates]
+
+    def _begun(self, observed: Tensor, blur: Blur, noise: Tensor) -> Tensor:
+        """The start, a latent image; differentiable in ``log_gradient`` where that takes part."""
+        if self.start == HALF_QUADRATIC:
+            with torch.no_grad():
+                return HyperLaplacian().solve(observed, blur, noise).latent
+        mean = observed.mean((-2, -1), keepdim=True)
+        ratio = (noise / self.log_gradient.exp()).square()
+        # few steps of conjugate gradients where there is no exact inverse: the layers go on with the rest
+        right = blur.adjoint(observed - mean)
+        return mean + restored(blur, right, ratio * differences(blur.domain, observed), 0.0, START_ITERATIONS)
 
     def inverse_error(self, blur: Blur, noise: float | Tensor) -> float:
         """Largest error |1 - ax| of the layers' inverses x of the eigenvalues a of αM + I: 0 for the exact inverse."""
@@ -202,7 +221,8 @@ class LearnedDeconvolution(nn.Module):
     def _settings(self) -> dict[str, Tensor]:
         return {
             "settings.shape": torch.tensor([len(self.layers), self.filters, *(self.inverse or (0, 0))]),
-            "settings.wavelet": torch.tensor(list(self.wavelet.encode()), dtype=torch.uint8),
+            "settings.wavelet": _letters(self.wavelet),
+            "settings.start": _letters(self.start),
         }
 
     @classmethod
@@ -220,6 +240,8 @@ class LearnedDeconvolution(nn.Module):
                 raise ValueError(f"it lacks {', '.join(sorted(missing))}")
             layers, filters, depth, order = stored.pop("settings.shape").tolist()
             wavelet = bytes(stored.pop("settings.wavelet").tolist()).decode()
+            # files of earlier versions do not name their start
+            start = bytes(stored.pop("settings.start", _letters(GRADIENT_WIENER)).tolist()).decode()
             OrthonormalWavelet((LEAST_SIZE, LEAST_SIZE), wavelet)  # refuses an unknown one
             inverse = (depth, order) if depth else None
             # before memory is taken for what the settings claim
@@ -231,7 +253,7 @@ class LearnedDeconvolution(nn.Module):
                 raise ValueError("its settings are not those of its weights")
             if stored["log_gradient"].dtype not in (torch.float32, torch.float64):
                 raise ValueError(f"its weights are {stored['log_gradient'].dtype}; networks are float32 or float64")
-            net = cls(layers, filters, wavelet=wavelet, inverse=inverse)
+            net = cls(layers, filters, wavelet=wavelet, inverse=inverse, start=start)
             if not all(bool(value.isfinite().all()) for value in stored.values()):
                 raise ValueError("it has non-finite weights")
             net.to(stored["log_gradient"].dtype).load_state_dict(stored)
@@ -274,7 +296,7 @@ class _Layer(nn.Module):
     def __init__(self, place: float, filters: int, inverse: tuple[int, int] | None, generator: torch.Generator) -> None:
         super().__init__()
         # L-ADMM is fastest with β of about 10λ; a denoiser wants β/noise² to grow from layer to layer
-        beta, power = (0.1 * 5.0**place, 2.0) if filters else (10.0 * default_penalty(REFERENCE), PENALTY_POWER)
+        beta, power = (0.4 * 5.0**place, 2.0) if filters else (10.0 * default_penalty(REFERENCE), PENALTY_POWER)
         self.alpha, self.beta = _PowerLaw(1.0 / beta, -power), _PowerLaw(beta, power)
         self.log_gamma = nn.Parameter(torch.tensor(0.0))
         """Of γβ."""
@@ -371,6 +393,10 @@ class _Filters(nn.Module):
         h = softshrink(conv2d(h, self.first), 1.0)
         h = conv2d(softshrink(conv2d(h, self.second), 1.0), self.last)
         return v - scale * pixel_shuffle(h, 2)[:, 0, :rows, :columns].reshape(v.shape)
+
+
+def _letters(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
 
 
 def soft(x: Tensor, threshold: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from .._learning.fit import Course, Objective, fit
 from .._learning.optimizers import Adam
 from .._learning.run import TrainRun
 from .._learning.shared_sum import SharedSum, Terms, assign, flat
-from .network import LearnedDeconvolution, Penalised
+from .network import GRADIENT_WIENER, LearnedDeconvolution, Penalised
 from .stored import as_vectors
 from .training_data import Batch, TrainingData
 
@@ -82,7 +82,7 @@ def train(
 
     Returns:
         The run. Its ``validation`` is the loss of the network's output on crops that are not trained on, relative to that of its
-        start, the gradient-Wiener restoration; its ``losses`` are empty, as each would wait for the device.
+        start; its ``losses`` are empty, as each would wait for the device.
 
     Raises:
         TypeError, ValueError: bad arguments.
@@ -95,6 +95,9 @@ def train(
     batch, seed = positive_integer("batch", batch), integer("seed", seed, 0)
     if not 0.0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate is {learning_rate!r}; it must be a positive number")
+    network = {"layers": len(net.layers), "filters": net.filters, "wavelet": net.wavelet, "inverse": net.inverse}
+    if net.start != GRADIENT_WIENER:  # the only one of runs whose settings do not name it
+        network["start"] = net.start
     settings = {
         "format": FORMAT,
         "loss": loss,
@@ -102,7 +105,7 @@ def train(
         "crop": crop,
         "learning_rate": learning_rate,
         "seed": seed,
-        "network": {"layers": len(net.layers), "filters": net.filters, "wavelet": net.wavelet, "inverse": net.inverse},
+        "network": network,
         "data": {
             "source": data.source,
             "tiles": digest(data.tiles.cpu().numpy()),
@@ -151,7 +154,7 @@ class _Task(Terms):
 
     def __init__(self, common: Message) -> None:
         facts, tensors = common.facts, common.tensors
-        self.net = LearnedDeconvolution(*facts["size"], wavelet=facts["wavelet"], inverse=facts["inverse"])
+        self.net = LearnedDeconvolution(*facts["size"], **facts["options"])
         self.net.to(tensors["like"].device, tensors["like"].dtype)
         self.loss: Loss = facts["loss"]
         self._data = TrainingData(tensors["tiles"], tensors["kernels"], facts["source"])
@@ -179,7 +182,7 @@ class _Task(Terms):
         assign(_all(self.net), w)
         value = self._share * self.evaluate(self._batch)[0]
         weights, coefficients = parameters(self.net)
-        slopes = torch.autograd.grad(value, list(weights.values()))
+        slopes = torch.autograd.grad(value, list(weights.values()), allow_unused=True, materialize_grads=True)
         return value.detach(), flat([*slopes, *map(torch.zeros_like, coefficients.values())])
 
     @torch.no_grad()
@@ -226,7 +229,8 @@ class _Losses(Objective):
     ) -> None:
         self._batch = batch
         size = [len(net.layers), net.filters]
-        facts = {"loss": loss, "size": size, "wavelet": net.wavelet, "inverse": net.inverse, "crop": crop, "seed": seed}
+        options = {"wavelet": net.wavelet, "inverse": net.inverse, "start": net.start}
+        facts = {"loss": loss, "size": size, "options": options, "crop": crop, "seed": seed}
         parts: list[Message] = []
         for part in data.split():
             part = part.to(net.log_gradient.device)

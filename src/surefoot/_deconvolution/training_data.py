@@ -1,4 +1,4 @@
-"""What deconvolution networks are trained on: crops of photographs, blurred by measured and generated camera shake."""
+"""What deconvolution networks are trained on: crops of photographs, blurred by measured and generated kernels."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from torch import Tensor
 
 from .._core.validate import folder, positive_integer
 from .operators import Blur, PeriodicBlur, ValidBlur, normalised_kernel
+from .training_kernels import KERNEL, mixed_kernels
+from .training_pictures import free_pictures, luminance
 
 TILE = 180
 """Pixels a side of the tiles that photographs are cut into; that of the BSD400 crops."""
-KERNEL = 37
-"""Pixels a side of every kernel, smaller ones embedded: the largest of the CSF kernels."""
-GENERATED = 240
-"""Kernels of simulated camera shake."""
-NOISE = (0.008, 0.032)
-"""Least and largest noise level: 1-3 %, and a little more, so that its ends are not the ends of the training."""
+GENERATED = 360
+"""Generated kernels."""
+NOISE = (0.002, 0.05)
+"""Least and largest noise level."""
+FAINT, CONTRAST = 0.25, 0.15
+"""Share of the crops that lose contrast, and the least that they keep: such are the differences of colours."""
 HELD_OUT = 0.08
 """Share of the tiles that only validate."""
+FREE = "free"
+"""In the place of a directory: pictures whose terms let the weights be passed on."""
 IMAGES, KERNELS = "bsd400_gray180.npz", "csf_kernels.npz"
 
 
@@ -52,19 +56,22 @@ class TrainingData:
     @classmethod
     def load(cls, directory: str | Path | None = None, *, seed: int = 0) -> TrainingData:
         """The BSD400 crops and the CSF kernels in ``directory``, with generated kernels besides; without one, scikit-learn's two
-        photographs and generated kernels only.
+        photographs and generated kernels only; for ``FREE`` the same with more pictures (``training_pictures.PICTURES``).
 
         Raises:
             TypeError: a directory that is no path.
-            ValueError: a file that is missing or does not hold what its name says.
+            ValueError: a file that is missing or does not hold what its name says; ``FREE`` without scikit-image.
         """
         generator = torch.Generator().manual_seed(seed)
-        generated = shake_kernels(GENERATED, generator)
+        generated = mixed_kernels(GENERATED, generator)
         if directory is None:
             from sklearn.datasets import load_sample_images
 
-            photographs = [np.rint(image @ LUMINANCE).astype(np.uint8) for image in load_sample_images().images]
+            photographs = [luminance(image) for image in load_sample_images().images]
             return cls(tiled(photographs), generated, "scikit-learn's two photographs, generated kernels")
+        if directory == FREE:
+            tiles = tiled(free_pictures(), overlapping=True)
+            return cls(tiles, generated, "the free pictures of scikit-learn and scikit-image, generated kernels")
         path = folder("data", directory)
         images, kernels = read_arrays(path / IMAGES), read_arrays(path / KERNELS)
         if "images" not in images or images["images"].ndim != 3 or images["images"].dtype != np.uint8:
@@ -93,7 +100,7 @@ class TrainingData:
     def draw(
         self, count: int, size: int, generator: torch.Generator, *, valid: bool = False, noise: float | None = None
     ) -> Batch:
-        """A batch: random crops, turned and mirrored, random kernels, noise levels log-uniform in ``NOISE``.
+        """A batch: random crops, turned and mirrored, some of little contrast; random kernels; noise log-uniform in ``NOISE``.
 
         Args:
             count: N.
@@ -110,6 +117,9 @@ class TrainingData:
         def integers(high: int) -> Tensor:
             return torch.randint(high, (count,), generator=generator, device=device)
 
+        def uniform() -> Tensor:
+            return torch.rand(count, 1, 1, generator=generator, device=device)
+
         along = torch.arange(size, device=device)
         spans: list[Tensor] = []
         for _ in range(2):
@@ -121,13 +131,11 @@ class TrainingData:
         kernels = self.kernels[integers(len(self.kernels))]
         blur = (ValidBlur if valid else PeriodicBlur)(kernels, (size, size))
         low, high = NOISE if noise is None else (noise, noise)
-        levels = low * (high / low) ** torch.rand(count, 1, 1, generator=generator, device=device)
-        clean = blur.forward(sharp)
-        return Batch(sharp, clean + levels * torch.randn(clean.shape, generator=generator, device=device), blur, levels)
-
-
-LUMINANCE = np.array([0.299, 0.587, 0.114])
-"""Weights of red, green and blue (ITU-R BT.601)."""
+        levels = low * (high / low) ** uniform()
+        disturbance = levels * torch.randn(count, *blur.range, generator=generator, device=device)
+        mean, faint = sharp.mean((1, 2), keepdim=True), uniform() < FAINT
+        sharp = torch.where(faint, mean + CONTRAST ** uniform() * (sharp - mean), sharp)
+        return Batch(sharp, blur.forward(sharp) + disturbance, blur, levels)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -145,17 +153,24 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} cannot be read as .npz ({error}); fetch it again") from error
 
 
-def tiled(images: list[np.ndarray]) -> Tensor:
-    """Grey images of bytes, cut into tiles (T, 180, 180) from their upper left corners.
+def tiled(images: list[np.ndarray], *, overlapping: bool = False) -> Tensor:
+    """Grey images of bytes, cut into tiles (T, 180, 180) from their upper left corners, or into overlapping ones up to their
+    lower right corners.
 
     Raises:
         ValueError: none is large enough.
     """
+
+    def starts(size: int) -> list[int]:
+        if not overlapping or size < TILE:
+            return list(range(0, size - TILE + 1, TILE))
+        return np.linspace(0, size - TILE, -(-size // TILE)).astype(int).tolist()
+
     tiles = [
         image[top : top + TILE, left : left + TILE]
         for image in images
-        for top in range(0, image.shape[0] - TILE + 1, TILE)
-        for left in range(0, image.shape[1] - TILE + 1, TILE)
+        for top in starts(image.shape[0])
+        for left in starts(image.shape[1])
     ]
     if not tiles:
         raise ValueError(f"no photograph has {TILE} x {TILE} pixels; pass larger ones")
@@ -178,39 +193,3 @@ def embedded(kernel: np.ndarray) -> Tensor:
     top, left = KERNEL // 2 - rows // 2, KERNEL // 2 - columns // 2
     padded[0, top : top + rows, left : left + columns] = whole
     return padded.float()
-
-
-def shake_kernels(count: int, generator: torch.Generator) -> Tensor:
-    """Simulated camera shake (count, 37, 37): paths of a particle with inertia and random jerks, 5 to 29 pixels across.
-
-    In the manner of Boracchi and Foi (IEEE TIP 21(8), 2012): each path is drawn with bilinear weights and slightly blurred.
-    """
-    points = 512
-    walk = torch.randn(count, points, 2, generator=generator, dtype=torch.float64) * 0.15
-    jerks = torch.rand(count, points, 1, generator=generator, dtype=torch.float64) < 0.01
-    walk = walk + jerks * 4.0 * torch.randn(count, points, 2, generator=generator, dtype=torch.float64)
-    velocity = torch.randn(count, 2, generator=generator, dtype=torch.float64)
-    places: list[Tensor] = []
-    place = torch.zeros(count, 2, dtype=torch.float64)
-    for t in range(points):
-        velocity = 0.985 * velocity + 0.25 * walk[:, t]
-        place = place + velocity
-        places.append(place)
-    path = torch.stack(places, dim=1)
-    low, high = path.amin(1, keepdim=True), path.amax(1, keepdim=True)
-    extent = 5.0 + 24.0 * torch.rand(count, 1, 1, generator=generator, dtype=torch.float64)
-    across = (high - low).amax(2, keepdim=True)
-    path = (path - 0.5 * (low + high)) * (extent - 1.0) / across + KERNEL // 2
-    floor = path.floor()
-    part = path - floor
-    kernels = torch.zeros(count, KERNEL * KERNEL, dtype=torch.float64)
-    for i in (0, 1):
-        for j in (0, 1):
-            weight = (part[..., 0] if i else 1.0 - part[..., 0]) * (part[..., 1] if j else 1.0 - part[..., 1])
-            index = (floor[..., 0] + i) * KERNEL + floor[..., 1] + j
-            kernels.scatter_add_(1, index.long(), weight)
-    offsets = torch.arange(-2, 3, dtype=torch.float64)
-    taps = torch.exp(-0.5 * (offsets / 0.6).square())
-    window = (taps[:, None] * taps)[None, None]
-    blurred = torch.nn.functional.conv2d(kernels.reshape(count, 1, KERNEL, KERNEL), window, padding=2)[:, 0]
-    return (blurred / blurred.sum(dim=(1, 2), keepdim=True)).float()
