@@ -11,7 +11,8 @@ from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 from torch import Tensor
 
 from surefoot._core.io import RunDirectoryError
-from surefoot._deconvolution import network, wiener
+from surefoot._deconvolution import network
+from surefoot._deconvolution.half_quadratic import HyperLaplacian
 from surefoot._deconvolution.network import REFERENCE, polynomial_inverse
 from surefoot.deconvolution import (
     LADMM,
@@ -22,6 +23,7 @@ from surefoot.deconvolution import (
     ValidBlur,
     default_penalty,
     gradient_wiener,
+    psnr,
 )
 from surefoot.nn import LearnedDeconvolution
 
@@ -73,10 +75,36 @@ def test_untrained_shrinkage_is_the_linearised_admm(make: type[PeriodicBlur | Va
         assert torch.allclose(one.multiplier, state.multiplier, atol=1e-6)
 
 
+def test_files_of_earlier_versions_start_as_they_did(tmp_path: Path) -> None:
+    from surefoot._core.io import read_tensors, write_tensors
+
+    file = tmp_path / "net.safetensors"
+    net(3, start="gradient-wiener").save(file)
+    stored = read_tensors(file)
+    del stored["settings.start"]
+    write_tensors(file, stored)
+    assert LearnedDeconvolution.load(file).start == "gradient-wiener"
+
+
+@pytest.mark.parametrize("make", [PeriodicBlur, ValidBlur])
+def test_the_half_quadratic_start_is_near_the_whole_solver(make: type[PeriodicBlur | ValidBlur]) -> None:
+    blur, sharp = make(kernel(5, 4), (64, 64)), photos(2, 64)
+    y = noisy(blur, sharp, 0.02)
+    start = LearnedDeconvolution(1, 4).double().iterates(y, blur, torch.tensor(0.02, dtype=DOUBLE))[0].image
+    whole = HyperLaplacian().solve(y, blur, 0.02).latent
+    quality = [psnr(blur.crop(z), blur.crop(sharp)).mean() for z in (gradient_wiener(blur, y, 0.02), start, whole)]
+    assert quality[1] > quality[0] + 0.3 and quality[1] > quality[2] - 0.5
+
+
 def test_start_is_gradient_wiener() -> None:
     blur = PeriodicBlur(kernel(5, 4), (32, 30))
     y = noisy(blur, photos(2, 32)[:, :, :30], 0.02)
-    start = LearnedDeconvolution(1, 4, start="gradient-wiener").double().iterates(y, blur, torch.tensor(0.02, dtype=DOUBLE))[0].image
+    start = (
+        LearnedDeconvolution(1, 4, start="gradient-wiener")
+        .double()
+        .iterates(y, blur, torch.tensor(0.02, dtype=DOUBLE))[0]
+        .image
+    )
     assert torch.allclose(start, gradient_wiener(blur, y, 0.02), atol=1e-6)
 
 
@@ -220,6 +248,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         ({"settings.shape": torch.tensor([3, 10**6, 0, 0])}, "settings are not those of its weights"),
         ({"settings.wavelet": torch.tensor(list(b"bior2.2"), dtype=torch.uint8)}, "is not orthogonal"),
         ({"settings.wavelet": torch.tensor(list(b"none"), dtype=torch.uint8)}, "unknown wavelet 'none'"),
+        ({"settings.start": torch.tensor(list(b"zero"), dtype=torch.uint8)}, "start is 'zero'"),
         ({"log_gradient": torch.tensor(1.0, dtype=torch.float16)}, "its weights are torch.float16"),
         ({"log_gradient": torch.tensor(1)}, "its weights are torch.int64"),
     ],
@@ -256,32 +285,35 @@ def test_bad_input() -> None:
 
 
 class Counting:
-    """Counts the products of a blur."""
+    """Counts the products of a blur, each once however it is made of others."""
 
     def __init__(self, blur: Blur, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        for name in ("_forward", "_adjoint"):
+        self.count = self.depth = 0
+        for name in ("_forward", "_adjoint", "filtered", "solve"):
             monkeypatch.setattr(blur, name, self._counted(getattr(blur, name)))
-        for module in (network, wiener):
-            monkeypatch.setattr(module, "multiply", self._counted(module.multiply))
-        monkeypatch.setattr(blur, "solve", self._counted(blur.solve))
 
     def _counted(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         def call(*arguments: object) -> Tensor:
-            self.count += 1
-            return function(*arguments)
+            self.count += not self.depth
+            self.depth += 1
+            result = function(*arguments)
+            self.depth -= 1
+            return result
 
         return call
 
 
 @both
+@pytest.mark.parametrize("start", ["half-quadratic", "gradient-wiener"])
 @pytest.mark.parametrize("make", [PeriodicBlur, ValidBlur])
-def test_applications(filters: int, make: type[PeriodicBlur | ValidBlur], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_applications(
+    filters: int, start: str, make: type[PeriodicBlur | ValidBlur], monkeypatch: pytest.MonkeyPatch
+) -> None:
     blur = make(kernel(3, 3), (20, 20))
     y = observation(blur)
     counted = Counting(blur, monkeypatch)
-    made = net(filters)
+    made = net(filters, start=start)
     made(y, blur, 0.02)
-    # multiplying by the penalty of the start is no product with the blur: once in each of its systems
-    penalties = 0 if make is PeriodicBlur else 1 + network.START_ITERATIONS
+    # multiplying by the penalty of the Wiener start is no product with the blur: once in each of its systems
+    penalties = 0 if make is PeriodicBlur or start == "half-quadratic" else 1 + network.START_ITERATIONS
     assert counted.count - penalties == made.applications(blur)

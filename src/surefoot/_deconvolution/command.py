@@ -24,7 +24,7 @@ from .command_deblur import Deblur
 from .comparison import compared
 from .network import LearnedDeconvolution
 from .training import train
-from .training_data import TILE, TrainingData
+from .training_data import NOISE, TILE, TrainingData
 from .training_kernels import KERNEL
 
 MORE = {"deblur": Deblur}
@@ -48,8 +48,9 @@ class Train:
     data: Annotated[
         str | None,
         arg(
-            metavar="DIR",
-            help="Directory with bsd400_gray180.npz (photographs) and csf_kernels.npz (blur kernels).",
+            metavar="DIR|free",
+            help="Directory with bsd400_gray180.npz (photographs) and csf_kernels.npz (blur kernels), or 'free': the pictures of "
+            "scikit-learn and scikit-image that may be passed on, and generated kernels.",
             help_behavior_hint="(default: scikit-learn's two photographs and generated kernels)",
         ),
     ] = None
@@ -123,7 +124,8 @@ def _train(options: Train, held: ExitStack) -> int:
     screen.heading("Problem", data.source)
     screen.pairs(
         {
-            "crops": f"{count(options.batch)} of {options.crop} x {options.crop} pixels in each step; noise 1-3 %",
+            "crops": f"{count(options.batch)} of {options.crop} x {options.crop} pixels in each step; "
+            f"noise {100 * NOISE[0]:g}-{100 * NOISE[1]:g} %",
             "network": f"{options.layers} layers, {net.filters} filters, {count(facts['weights'])} weights, on {device}",
         }
     )
@@ -146,7 +148,7 @@ def _train(options: Train, held: ExitStack) -> int:
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
     what = "squared error" if options.loss == "supervised" else "objective"
-    learned.show(screen, run, f": {what} relative to the gradient-Wiener start, on crops that were not trained on")
+    learned.show(screen, run, f": {what} relative to the {net.start} start, on crops that were not trained on")
     rows = compared(net, data, crop=options.crop, seed=options.seed)
     screen.heading("Comparison", "mean PSNR in dB on crops that were not trained on, periodic blur")
     columns = ("noise", *(name for name in rows[0] if name != "noise"))

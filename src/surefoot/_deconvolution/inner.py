@@ -123,5 +123,6 @@ def _inner(a: Tensor, b: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    """a/b, 0 where b is 0: a converged image stays as it is."""
-    return torch.where(b != 0.0, a / b, 0.0)
+    """a/b, 0 where b is 0: a converged image stays as it is. No gradient is NaN there."""
+    zero = b == 0.0
+    return torch.where(zero, 0.0, a / torch.where(zero, 1.0, b))

@@ -23,9 +23,9 @@ from torch.nn.functional import conv2d, pad, pixel_shuffle, pixel_unshuffle, sof
 
 from .._core.io import RunDirectoryError, reading, write_tensors
 from .._core.validate import integer, positive_integer
-from .half_quadratic import HyperLaplacian
 from .operators import Blur, multiply
 from .problem import DEFAULT_WAVELET, checked_image, default_penalty
+from .warm_start import half_quadratic_start, start_applications
 from .wavelets import OrthonormalWavelet
 from .wiener import differences, restored
 
@@ -118,10 +118,11 @@ class LearnedDeconvolution(nn.Module):
 
     def applications(self, blur: Blur) -> int:
         """Products with B, Bᵀ or an inverse filter for one image, start included; counted as in ``LADMM``."""
-        first = 2 if self.filters else 3
-        if blur.exact_majorizer:
-            return first + len(self.layers)
-        return first + 2 + 3 * START_ITERATIONS + 3 * len(self.layers)
+        exact = blur.exact_majorizer
+        first = start_applications(blur)
+        if self.start == GRADIENT_WIENER:
+            first = 2 if exact else 4 + 3 * START_ITERATIONS
+        return first + 1 + len(self.layers) * (1 if exact else 3)
 
     def forward(self, observed: Tensor, blur: Blur, noise: float | Tensor, start: Tensor | None = None) -> Tensor:
         """The restored latent image (..., H, W), differentiable in the weights; not clipped to 0..1.
@@ -178,7 +179,7 @@ class LearnedDeconvolution(nn.Module):
         """The start, a latent image; differentiable in ``log_gradient`` where that takes part."""
         if self.start == HALF_QUADRATIC:
             with torch.no_grad():
-                return HyperLaplacian().solve(observed, blur, noise).latent
+                return half_quadratic_start(observed, blur, noise)
         mean = observed.mean((-2, -1), keepdim=True)
         ratio = (noise / self.log_gradient.exp()).square()
         # few steps of conjugate gradients where there is no exact inverse: the layers go on with the rest
