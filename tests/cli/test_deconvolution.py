@@ -64,7 +64,7 @@ def test_what_people_see(run, tmp_path: Path) -> None:
     for text in (
         "scikit-learn's two photographs",
         "no theorem covers",
-        "relative to the gradient-Wiener start",
+        "relative to the half-quadratic start",
         "1 %",
         "deblur",
     ):
