@@ -9,6 +9,7 @@ from ._deconvolution.noise import estimate_noise
 from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
 from ._deconvolution.photo import Deblurred, deblur
 from ._deconvolution.problem import DeconvolutionProblem, DualityGap, default_penalty
+from ._deconvolution.richardson_lucy import RichardsonLucySolution, richardson_lucy
 from ._deconvolution.safeguard import Restoration, restore_certified, restore_checked
 from ._deconvolution.solver import DeconvolutionSolution
 from ._deconvolution.total_variation import TVADMM, TotalVariationProblem, TVState
@@ -31,6 +32,7 @@ __all__ = [
     "OrthonormalWavelet",
     "PeriodicBlur",
     "Restoration",
+    "RichardsonLucySolution",
     "SpatiallyVaryingBlur",
     "State",
     "TVState",
@@ -51,6 +53,7 @@ __all__ = [
     "psnr",
     "restore_certified",
     "restore_checked",
+    "richardson_lucy",
     "ssim",
     "train",
     "wiener",
