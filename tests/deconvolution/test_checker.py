@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tamper import Change, StoredRun
 
 import surefoot as sf
-from surefoot._deconvolution.system import SparseLoss
+from surefoot._deconvolution.system import PictureLoss
 from surefoot.deconvolution import (
     LADMM,
     Blur,
@@ -41,6 +41,7 @@ from surefoot_check.rigor.bounds import FAST, Level
 from surefoot_check.rigor.exact import EXACT
 
 Array = np.ndarray
+KIND = DeconvolutionProblem.kind
 levels = pytest.mark.parametrize("level", [FAST, EXACT], ids=["fast", "exact"])
 
 
@@ -95,13 +96,13 @@ TINY: dict[str, Blur] = {
 
 def stored(solver: LADMM, problem: DeconvolutionProblem, state: State) -> tuple[dict[str, Array], dict[str, Array]]:
     """The arrays of the problem and of an iterate, as a run directory holds them."""
-    arrays = {name: tensor.numpy() for name, tensor in SparseLoss(problem).arrays().items()}
+    arrays = {name: tensor.numpy() for name, tensor in PictureLoss(problem).arrays().items()}
     return arrays, {name: tensor.numpy() for name, tensor in solver.stored(state).items()}
 
 
 def enclosure(arrays: dict[str, Array], weights: dict[str, Array], level: Level) -> tuple[float, float]:
     """That of V."""
-    problem = rigorous.load_problem(rigorous.KIND, arrays, level)
+    problem = rigorous.load_problem(KIND, arrays, level)
     lower, upper = rigorous.gap_exact(problem, rigorous.read_weights(weights, problem, "iterate"))
     assert float(upper) == rigorous.gap_upper(problem, weights)
     return float(lower or 0.0), float(upper)
@@ -290,4 +291,4 @@ def test_hostile_sizes_are_refused_before_any_work() -> None:
     ):
         hostile = arrays | {"observed": np.zeros(observed), "kernel": np.zeros(taps), "periodic": np.array([0])}
         with pytest.raises(FormatError, match="more than is checked"):
-            rigorous.load_problem(rigorous.KIND, hostile)
+            rigorous.load_problem(KIND, hostile)

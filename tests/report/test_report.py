@@ -147,7 +147,7 @@ def test_deconvolution_is_not_called_gradient_descent_on_a_loss(reports) -> None
     for false in ("loss minus optimal value", "gradient descent", "Distance of the loss", "weights", "First step"):
         assert false not in text.replace("initial weights", "").replace("initial/weights", "")
     assert "Gap: change from an iterate to the next" in text
-    assert "so that the exact iteration of the linearised ADMM obeys the bound" in text
+    assert "so that the exact iteration of the solver (ADMM) obeys the bound" in text
     assert "Parameters alpha = 1, beta = 1, gamma = 1" in text
 
 

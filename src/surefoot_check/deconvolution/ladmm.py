@@ -14,12 +14,11 @@ Reference: docs/theorems/deconvolution.md, Theorem 1; Fazel, Pong, Sun, Tseng (S
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
 
 from ..numbers import Number, Quantities, sqrt
-from ..statement import Inequality, Schedule, Theorem, chain, starts_with
+from ..statement import Inequality
+from .change import MonotoneChange
 
 DIRECTIONS: dict[str, str] = {
     "initial_gap": "upper",  # V_0
@@ -39,7 +38,7 @@ DIRECTIONS: dict[str, str] = {
 RULE = "ladmm"
 
 
-class LinearisedADMM(Theorem):
+class LinearisedADMM(MonotoneChange):
     """V_t is monotone and at most D/t."""
 
     id = "deconvolution/ladmm"
@@ -50,9 +49,7 @@ class LinearisedADMM(Theorem):
     reference = "surefoot, docs/theorems/deconvolution.md, Theorem 1; Fazel et al. 2013; He and Yuan 2015"
     rule = RULE
     base = tuple(DIRECTIONS)
-
-    def derived(self, q: Quantities) -> dict[str, Number]:
-        return {"distance_bound": distance(q)}
+    stands_for_step = "alpha"
 
     def conditions(self, q: Quantities) -> list[Inequality]:
         return [
@@ -63,18 +60,13 @@ class LinearisedADMM(Theorem):
             Inequality("gamma beta ||W||^2 <= 1", q["gamma"] * q["beta"] * q["transform_norm"] ** 2, "<=", 1.0),
         ]
 
-    def sublinear(self, q: Quantities) -> Number | None:
-        return distance(q)
-
-    def obligations(self, q: Quantities, schedule: Schedule) -> Iterator[Inequality]:
-        # no level is above V_0; where each may be lower than the one before is for D/t to say
-        yield from chain(q, [replace(segment, level=schedule[0].level) for segment in schedule])
-        reach = distance(q)
-        for index, segment in enumerate(schedule):
-            yield from starts_with(segment, q["alpha"])
-            yield Inequality(f"segment {index}: its level is constant", segment.decrease, "<=", 0.0)
-            if index > 0 and not segment.level >= schedule[index - 1].level:
-                yield Inequality(f"segment {index}: level is at least D/t", segment.level * segment.start, ">=", reach)
+    def distance(self, q: Quantities) -> Number:
+        radius = q["objective_bound"] / q["penalty"]
+        latent = q["start_latent"] + q["transform_norm"] * radius
+        coefficients = q["start_coefficients"] + radius
+        multiplier = q["start_multiplier"] + q["blur_norm"] * sqrt(2.0 * q["objective_bound"])
+        z, x, mu = q["majorizer_excess"] * latent * latent, coefficients * coefficients, multiplier * multiplier
+        return z + x / q["gamma"] + mu / q["beta"]
 
 
 def product_above(x: Number, y: Number) -> Number:
@@ -84,16 +76,6 @@ def product_above(x: Number, y: Number) -> Number:
         return product
     exact = not math.isfinite(product) or Fraction(product) >= Fraction(x) * Fraction(y)
     return product if exact else math.nextafter(product, math.inf)
-
-
-def distance(q: Quantities) -> Number:
-    """D ≥ ‖w_0 - w*‖_H²."""
-    radius = q["objective_bound"] / q["penalty"]
-    latent = q["start_latent"] + q["transform_norm"] * radius
-    coefficients = q["start_coefficients"] + radius
-    multiplier = q["start_multiplier"] + q["blur_norm"] * sqrt(2.0 * q["objective_bound"])
-    z, x, mu = q["majorizer_excess"] * latent * latent, coefficients * coefficients, multiplier * multiplier
-    return z + x / q["gamma"] + mu / q["beta"]
 
 
 THEOREM = LinearisedADMM()

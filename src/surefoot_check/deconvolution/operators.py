@@ -133,6 +133,15 @@ class Blur:
         """Upper bound of M: Σ_j c_j (Σk_j)²."""
         return sum_up(up(c * up(k.norm**2)) for c, k in zip(self.scales.tolist(), self._convolutions, strict=True))
 
+    @cached_property
+    def gain(self) -> Interval:
+        """Enclosure of ‖B1‖/‖1‖."""
+        ones = Approximation(np.ones(self.domain))
+        seen = self.observed(self.convolved(ones))
+        low, high = around(seen.bounds(), seen.error)
+        root = math.sqrt(ones.value.size)
+        return max(0.0, down(low / up(root))), up(high / down(root))
+
     def convolved(self, z: Approximation) -> list[Approximation]:
         """K_j z for all j, on the latent grid."""
         return [convolution(z) for convolution in self._convolutions]
@@ -183,13 +192,18 @@ class Blur:
         part = squared(*around(seen.bounds(), seen.error))
         return max(0.0, down(whole[0] - part[1])), max(0.0, up(whole[1] - part[0]))
 
-    def solved(self, slope: Array, alpha: float) -> Array:
-        """A witness of -α(αM + I)⁻¹ slope, by numpy's FFT."""
+    def moved(self, layers: list[Approximation]) -> float:
+        """Upper bound of how far the errors of the v_j = K_j z take Σ_j c_j‖v_j‖², under the root."""
+        return joined([up(math.sqrt(c) * v.error, 2) for c, v in zip(self.scales.tolist(), layers, strict=True)])
+
+    def solved(self, slope: Array, ridge: float | Array) -> Array:
+        """A witness of -(M + ridge)⁻¹ slope, by numpy's FFT; the ridge is a number or a multiplier (H, W//2+1)."""
         spectrum = np.zeros((self.domain[0], self.domain[1] // 2 + 1))
         for kernel, c in zip(self.kernels, self.scales.tolist(), strict=True):
             transfer = np.fft.rfft2(kernel, s=self.domain)  # its phase, the centre of the kernel, does not matter
             spectrum += c * (transfer.real**2 + transfer.imag**2)
-        return np.fft.irfft2(np.fft.rfft2(slope) / (-spectrum - 1.0 / alpha), s=self.domain)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.fft.irfft2(np.fft.rfft2(slope) / (-spectrum - ridge), s=self.domain)
 
 
 class Wavelet:

@@ -16,8 +16,13 @@ from tamper import Array, Change, StoredRun, put, reevaluated
 import surefoot as sf
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, OrthonormalWavelet
 from surefoot_check.deconvolution import enclosures as rigorous
+from surefoot_check.deconvolution.sparse import Sparse
 
 BLURS = blurs()
+from surefoot_check.deconvolution.sparse import Sparse
+
+BLURS = blurs()
+EXACT = (*Sparse.parameters, "penalty")
 WAVELETS = dict(zip(BLURS, ("db2", "haar", "sym4", "coif1", "haar", "db5", "sym4", "db2", "db2", "haar"), strict=True))
 
 
@@ -49,16 +54,16 @@ def restated(run: StoredRun, **base: float) -> None:
 
 def enclosed(run: StoredRun) -> dict[str, tuple[float, float]]:
     """The base quantities of the arrays as they are."""
-    problem = rigorous.load_problem(rigorous.KIND, run.arrays["problem.safetensors"])
+    problem = rigorous.load_problem(run.certificate["problem"]["kind"], run.arrays["problem.safetensors"])
     weights = rigorous.read_weights(run.weights, problem, "initial.safetensors")
-    return rigorous.base_quantities(problem, weights, rigorous.stored_parameters(problem, weights))
+    return rigorous.base_quantities(problem, weights, problem.stored_parameters(weights))
 
 
 def remeasured(run: StoredRun, but: tuple[str, ...] = ("initial_gap",)) -> None:
     """The certificate with the true base quantities of changed arrays, ``but`` some as they were."""
     problem, parameters = run.arrays["problem.safetensors"], run.weights["parameters"].tolist()
     true = {k: high * (1.0 + 1e-9) for k, (_, high) in enclosed(run).items()}
-    true |= dict(zip(rigorous.EXACT, (*parameters[:3], float(problem["penalty"][0])), strict=True))
+    true |= dict(zip(EXACT, (*parameters[:3], float(problem["penalty"][0])), strict=True))
     restated(run, **{k: value for k, value in true.items() if k not in but})
 
 
@@ -99,7 +104,7 @@ def parameter(**changed: float) -> Change:
     def apply(run: StoredRun) -> None:
         with_parameters(run, **changed)
         for name in changed:
-            if name in rigorous.FLAGS:
+            if name in Sparse.flags:
                 run.certificate["problem"][name] = True
         forged(run)
 
