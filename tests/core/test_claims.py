@@ -20,7 +20,7 @@ from surefoot._core.claims import PRACTICAL, TARGET, Kind, claim
 from surefoot._core.conditioning import conditioning
 from surefoot._core.io import plain
 from surefoot._report import write as report
-from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
+from surefoot.deconvolution import LADMM, TVADMM, DeconvolutionProblem, PeriodicBlur, TotalVariationProblem
 from surefoot_check.statement import Segment
 
 DOUBLE = torch.float64
@@ -66,6 +66,10 @@ CLAIMS: dict[str, tuple[Callable[[], sf.Certificate], Kind]] = {
     "step-sizes/prox-rate, wide": (lambda: lasso("step-sizes/prox-rate"), Kind.SUBLINEAR),
     "step-sizes/prox-rate, tall": (lambda: lasso("step-sizes/prox-rate", 60), Kind.RATE),
     "deconvolution/ladmm": (lambda: sf.certify(LADMM(1.0), picture()), Kind.SUBLINEAR),
+    "deconvolution/tv": (
+        lambda: sf.certify(TVADMM(1.0), TotalVariationProblem(picture().observed, picture().blur, 0.05)),
+        Kind.SUBLINEAR,
+    ),
     "inverse/interval": (
         lambda: sf.certify(sf.nn.LearnedInverse.chebyshev(3, 4, (0.1, 1.4)), interval=(0.1, 1.4)),
         Kind.LEVELS,

@@ -73,6 +73,8 @@ NOT_MONOTONE: dict[tuple[str, str], tuple[str, str]] = {
     (".*/sgd.*", "segment: the decrease is the theorem's"): ("norm_J_ball", CHAINED),
     ("deconvolution/ladmm", "the step is at most the first step"): ("alpha", EXACT),
     ("deconvolution/ladmm", "segment: level is at least D/t"): ("beta gamma", EXACT),
+    ("deconvolution/tv", "the step is at most the first step"): ("beta", EXACT),
+    ("deconvolution/tv", "beta > 0"): ("beta", EXACT),
 }
 """By patterns of theorems and inequalities: base quantities that make them easier on their safe side, and why that is right."""
 

@@ -24,7 +24,7 @@ from surefoot._core.system import Descendable
 from surefoot._report.facts import Facts
 from surefoot._report.page import page
 from surefoot._report.wording import by_family, count, fall, number
-from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
+from surefoot.deconvolution import LADMM, TVADMM, DeconvolutionProblem, PeriodicBlur, TotalVariationProblem
 
 ITERATIONS = 8
 OF_TRAINING = {"step-sizes/as-printed", "inverse/training"}
@@ -72,7 +72,10 @@ def _step_sizes(theorem: str) -> tuple[Any, Any]:
 
 def _deconvolution(theorem: str) -> tuple[Any, Any]:
     blur = PeriodicBlur(good_runs.kernel(3, 2, 0), (6, 5))
-    return LADMM(0.5), DeconvolutionProblem(normal(6, 5, seed=1).abs(), blur, 0.05)
+    picture = normal(6, 5, seed=1).abs()
+    if theorem == "deconvolution/tv":
+        return TVADMM(0.5), TotalVariationProblem(picture, blur, 0.05)
+    return LADMM(0.5), DeconvolutionProblem(picture, blur, 0.05)
 
 
 INSTANCES: dict[str, Callable[[str], tuple[Any, Any]]] = {

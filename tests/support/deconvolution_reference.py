@@ -1,4 +1,4 @@
-"""The linearised ADMM from its formulas, with dense matrices in exact or 60-digit arithmetic: what enclosures must contain."""
+"""The solvers of deconvolution from their formulas, with dense matrices in exact or 60-digit arithmetic: what enclosures must contain."""
 
 from __future__ import annotations
 
@@ -88,8 +88,22 @@ def wavelet(filters: Array, shape: tuple[int, int], levels: int, number: Number)
     return np.stack(columns, axis=1)
 
 
-def operators(problem: dict[str, Array], shape: tuple[int, int], number: Number) -> tuple[Array, Array, Array]:
-    """B, M and W of one image as matrices."""
+def differences(shape: tuple[int, int], number: Number) -> Array:
+    """D as a matrix: down the columns, then along the rows, to the next pixel modulo the shape."""
+    rows, columns = shape
+    D = np.full((2 * rows * columns, rows * columns), number(0.0), dtype=object)
+    for i in range(rows):
+        for j in range(columns):
+            pixel = i * columns + j
+            nexts = ((i + 1) % rows) * columns + j, i * columns + (j + 1) % columns
+            for which, following in enumerate(nexts):
+                D[which * rows * columns + pixel, following] += number(1.0)
+                D[which * rows * columns + pixel, pixel] -= number(1.0)
+    return D
+
+
+def blurs(problem: dict[str, Array], shape: tuple[int, int], number: Number) -> tuple[Array, Array]:
+    """B and M of one image as matrices."""
     kernels = problem["kernel"] if problem["kernel"].ndim == 3 else problem["kernel"][None]
     K = [convolution(kernel, shape, number) for kernel in kernels]
     C = identity(shape[0] * shape[1], number) if problem["periodic"][0] else crop(kernels[0], shape, number)
@@ -102,7 +116,17 @@ def operators(problem: dict[str, Array], shape: tuple[int, int], number: Number)
         B, M = C @ K[0], K[0].T @ K[0]
     if "mask" in problem:
         B = exactly(problem["mask"].ravel(), number)[:, None] * B
-    return B, M, wavelet(problem["filters"], shape, int(problem["levels"][0]), number)
+    return B, M
+
+
+def operators(problem: dict[str, Array], shape: tuple[int, int], number: Number) -> tuple[Array, Array, Array]:
+    """B, M, and W or D of one image as matrices."""
+    transform = (
+        wavelet(problem["filters"], shape, int(problem["levels"][0]), number)
+        if "filters" in problem
+        else differences(shape, number)
+    )
+    return *blurs(problem, shape, number), transform
 
 
 def identity(size: int, number: Number) -> Array:
@@ -115,22 +139,43 @@ def identity(size: int, number: Number) -> Array:
 def change(problem: dict[str, Array], weights: dict[str, Array]) -> Any:
     """V of one image at the stored iterate, as an mpf of ``DIGITS`` digits."""
     with mpmath.workdps(DIGITS):
-        number = mpmath.mpf
-        B, M, W = operators(problem, weights["z"].shape, number)
-        y = exactly(problem["observed"].ravel(), number)
-        z, x, mu = (exactly(weights[key].ravel(), number) for key in ("z", "x", "multiplier"))
-        alpha, beta, gamma = exactly(weights["parameters"][:3], number)
-        threshold = gamma * number(float(problem["penalty"][0]))
-        slope = B.T @ (B @ z - y) + mu + beta * (z - W.T @ x)
-        eye = identity(len(M), number)
-        system = mpmath.matrix((alpha * M + eye).tolist())
-        dz = np.array(list(mpmath.lu_solve(system, mpmath.matrix([-alpha * s for s in slope]))), dtype=object)
-        moved = x + gamma * (W @ (mu + beta * (z + dz - W.T @ x)))
-        after = np.array([mpmath.sign(m) * max(abs(m) - threshold, number(0.0)) for m in moved], dtype=object)
-        dmu = beta * (z + dz - W.T @ after)
-        S = M - B.T @ B + (1 / alpha - beta) * eye
-        dx = after - x
-        return dz @ (S @ dz) + dx @ dx / gamma + dmu @ dmu / beta
+        return (_sparse if "filters" in problem else _variation)(problem, weights)
+
+
+def _variation(problem: dict[str, Array], weights: dict[str, Array]) -> Any:
+    number = mpmath.mpf
+    B, M, D = operators(problem, weights["z"].shape, number)
+    y = exactly(problem["observed"].ravel(), number)
+    z, x, mu = (exactly(weights[key].ravel(), number) for key in ("z", "x", "multiplier"))
+    beta, radius = number(float(weights["parameters"][0])), number(float(problem["penalty"][0]))
+    slope = B.T @ (B @ z - y) + D.T @ (mu + beta * (D @ z - x))
+    system = mpmath.matrix((M + beta * (D.T @ D)).tolist())
+    dz = np.array(list(mpmath.lu_solve(system, mpmath.matrix([-s for s in slope]))), dtype=object)
+    pulled = (beta * (D @ (z + dz)) + mu).reshape(2, -1)
+    sizes = [mpmath.sqrt(a * a + b * b) for a, b in pulled.T]
+    after = np.array([(v - v * min(number(1), radius / n) if n else v) / beta for v, n in zip(pulled.T, sizes, strict=True)])
+    dx = after.T.ravel() - x
+    dmu = beta * (D @ (z + dz) - after.T.ravel())
+    return dz @ ((M - B.T @ B) @ dz) + beta * (dx @ dx) + dmu @ dmu / beta
+
+
+def _sparse(problem: dict[str, Array], weights: dict[str, Array]) -> Any:
+    number = mpmath.mpf
+    B, M, W = operators(problem, weights["z"].shape, number)
+    y = exactly(problem["observed"].ravel(), number)
+    z, x, mu = (exactly(weights[key].ravel(), number) for key in ("z", "x", "multiplier"))
+    alpha, beta, gamma = exactly(weights["parameters"][:3], number)
+    threshold = gamma * number(float(problem["penalty"][0]))
+    slope = B.T @ (B @ z - y) + mu + beta * (z - W.T @ x)
+    eye = identity(len(M), number)
+    system = mpmath.matrix((alpha * M + eye).tolist())
+    dz = np.array(list(mpmath.lu_solve(system, mpmath.matrix([-alpha * s for s in slope]))), dtype=object)
+    moved = x + gamma * (W @ (mu + beta * (z + dz - W.T @ x)))
+    after = np.array([mpmath.sign(m) * max(abs(m) - threshold, number(0.0)) for m in moved], dtype=object)
+    dmu = beta * (z + dz - W.T @ after)
+    S = M - B.T @ B + (1 / alpha - beta) * eye
+    dx = after - x
+    return dz @ (S @ dz) + dx @ dx / gamma + dmu @ dmu / beta
 
 
 def distance_squared(exact: Array, computed: Array) -> Fraction:

@@ -16,7 +16,7 @@ from torch import nn
 
 import surefoot as sf
 from surefoot._deconvolution import planner
-from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
+from surefoot.deconvolution import LADMM, TVADMM, DeconvolutionProblem, PeriodicBlur, TotalVariationProblem, ValidBlur
 
 ITERATIONS = 12
 
@@ -134,6 +134,14 @@ def deconvolution(path: Path, seed: int = 0) -> None:
     problem = DeconvolutionProblem(picture, blur, 0.05)
     with few_segments():
         sf.descend(LADMM(0.5), problem, max_iterations=ITERATIONS, tolerance=0.0, directory=path, progress=False)
+
+
+def total_variation(path: Path) -> None:
+    """The same picture with small total variation, beyond an unknown border."""
+    picture = torch.rand(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    problem = TotalVariationProblem(picture, ValidBlur.observing(kernel(3, 2, 0), (5, 4)), 0.05)
+    with few_segments():
+        sf.descend(TVADMM(0.1), problem, max_iterations=ITERATIONS, tolerance=0.0, directory=path, progress=False)
 
 
 def few_segments() -> AbstractContextManager[object]:

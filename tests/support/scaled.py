@@ -15,7 +15,7 @@ from draws import normal
 
 import surefoot as sf
 from surefoot._core.plans import PLANS
-from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
+from surefoot.deconvolution import LADMM, TVADMM, DeconvolutionProblem, PeriodicBlur, TotalVariationProblem
 from surefoot_check.checker import check
 from surefoot_check.verdict import Outcome
 
@@ -117,6 +117,12 @@ def deconvolution(a: float, b: float, c: float, d: float) -> Instance:
     return LADMM(0.5 * d), DeconvolutionProblem(a * picture, PeriodicBlur(b * kernel(3, 2), (6, 5)), 0.05 * c)
 
 
+def total_variation(a: float, b: float, c: float, d: float) -> Instance:
+    """The same."""
+    picture = torch.rand(6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return TVADMM(0.5 * d), TotalVariationProblem(a * picture, PeriodicBlur(b * kernel(3, 2), (6, 5)), 0.05 * c)
+
+
 Build = Callable[[float, float, float, float], Instance]
 BUILDERS: dict[str, tuple[str, Build]] = {
     "squared": ("two-layer", squared),
@@ -129,7 +135,8 @@ BUILDERS: dict[str, tuple[str, Build]] = {
     "lasso": ("step-sizes", lasso),
     "logistic": ("step-sizes", logistic),
     "inverse": ("inverse", inverse),
-    "deconvolution": ("deconvolution", deconvolution),
+    "deconvolution": ("deconvolution/ladmm", deconvolution),
+    "total-variation": ("deconvolution/tv", total_variation),
 }
 """System and instance by name."""
 PAIRS = [(name, theorem) for name, (system, _) in BUILDERS.items() for theorem in PLANS if theorem.startswith(system)]

@@ -12,7 +12,7 @@ import numpy as np
 import step_sizes_reference as reference
 import tamper
 from draws import normal
-from good_runs import deconvolution, near_a_minimum, nearly_fitted
+from good_runs import deconvolution, near_a_minimum, nearly_fitted, total_variation
 from instances.two_layer import prescribed_families
 
 import surefoot as sf
@@ -113,5 +113,6 @@ EVERY: dict[str, Callable[[Path], None]] = {
     },
     **OTHERS,
     "deconvolution": deconvolution,
+    "deconvolution tv": total_variation,
 }
 """The same of every theorem of every system."""

@@ -24,7 +24,8 @@ def levels(theorem: MonotoneChange, q: Quantities) -> Schedule:
     first, reach = float(q["initial_gap"]), float(theorem.distance(q)) * (1.0 + SLACK)
     step = float(q[theorem.stands_for_step])
     # D/t says more than V_0 from the second start on
-    starts, following = [0], max(1, math.ceil(reach / first)) if first > 0.0 else LONGEST
+    ratio = reach / first if first > 0.0 else math.inf
+    starts, following = [0], max(1, math.ceil(ratio)) if ratio < LONGEST else LONGEST
     while following < LONGEST and reach / following >= SMALLEST:
         starts.append(following)
         following = max(following + 1, math.ceil(STRETCH * following))

@@ -1,4 +1,4 @@
-"""The linearised ADMM for sparse deconvolution: docs/theorems/deconvolution.md, with dense matrices for every operator."""
+"""The solvers of deconvolution: docs/theorems/deconvolution.md, with dense matrices for every operator."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ITERATE = ("z", "x", "multiplier")
 def images(problem: Arrays, weights: Arrays) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
     """Problem and iterate of each image."""
     lead, size = problem["observed"].shape[:-2], problem["kernel"].shape[-2:]
-    shape = weights["z"].shape[-2:]
+    shape, layers = weights["z"].shape[-2:], weights["x"].shape[weights["z"].ndim - 2 : -2]
     pictures = problem["observed"].reshape(-1, *problem["observed"].shape[-2:])
-    flat = {key: weights[key].reshape(-1, *shape) for key in ITERATE}
+    flat = {key: weights[key].reshape(len(pictures), *(() if key == "z" else layers), *shape) for key in ITERATE}
     kernels = [problem["kernel"]] * len(pictures)
     if "weights" not in problem:
         kernels = list(np.broadcast_to(problem["kernel"], lead + size).reshape(-1, *size))
@@ -48,20 +48,15 @@ def _norm(A: Array) -> mpf:
 
 
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
-    penalty = mpf(float(problem["penalty"][0]))
-    alpha, beta, gamma = exactly(weights["parameters"][:3], mpf)
-    between = 1 / alpha - beta
     exact_majorizer = bool(problem["periodic"][0]) and "weights" not in problem
-    blurs, blurs_seen, excesses, excesses_seen, misfits, objective = [], [], [], [], [], mpf(0)
-    W = None
+    blurs, blurs_seen, excesses, excesses_seen, gains = [], [], [], [], []
     for image, iterate in images(problem, weights):
-        B, M, W = operators(image, iterate["z"].shape, mpf)
-        y, z, x = (exactly(array.ravel(), mpf) for array in (image["observed"], iterate["z"], iterate["x"]))
+        B, M, _ = operators(image, iterate["z"].shape, mpf)
         # no entry is negative: Schur's test by row and column sums; of one kernel both are at most its sum, Young's bound
         sums = B.sum(axis=1).max(), B.sum(axis=0).max()
-        blur = sums[0] if "weights" not in problem else mp.sqrt(sums[0] * sums[1])
-        blurs.append(blur)
+        blurs.append(sums[0] if "weights" not in problem else mp.sqrt(sums[0] * sums[1]))
         blurs_seen.append(largest_seen(mpmath.matrix(B.tolist())))
+        gains.append(_norm(B.sum(axis=1)) / mp.sqrt(len(M)))
         largest = mpf(0)
         if not exact_majorizer:
             scales, kernels = ([1.0], [image["kernel"]])
@@ -70,44 +65,83 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
             largest = mpmath.fsum(
                 mpf(float(c)) * exactly(k, mpf).sum() ** 2 for c, k in zip(scales, kernels, strict=True)
             )
-        excesses.append(between + largest)
-        S = M - B.T @ B + between * identity(len(M), mpf)
-        excesses_seen.append(largest_seen(mpmath.matrix(S.tolist())))
-        penalised = penalty * sum(abs(x))
-        misfit = _norm(B @ z - y) + blur * _norm(z - W.T @ x)
+        excesses.append(largest)
+        excesses_seen.append(largest_seen(mpmath.matrix((M - B.T @ B).tolist())))
+    change, error = gap(kind, problem, weights), _rounding(kind, problem, weights)
+    found = {
+        "initial_gap": Reference(change, 2 * mp.sqrt(change) * error + error**2),
+        "blur_norm": _bound(max(blurs), max(blurs_seen)),
+        "penalty": Reference(mpf(float(problem["penalty"][0]))),
+        **_sizes(weights, ("start_latent", "start_coefficients", "start_multiplier")),
+    }
+    if kind == "total-variation":
+        size = _norm(exactly(problem["observed"], mpf))
+        pixels, longer = mpf(weights["z"].size), mpf(max(weights["z"].shape[-2:]))
+        return found | {
+            "beta": Reference(mpf(float(weights["parameters"][0]))),
+            "objective_bound": _objective(problem, weights, blurs),
+            "majorizer_excess": _bound(max(excesses), max(excesses_seen)),
+            "constant_gain": Reference(min(gains), 1e-11),
+            "observed_norm": Reference(size, 1e-12 * size),
+            "pixels": Reference(pixels),
+            "longer_side": Reference(longer),
+            **_sizes(weights, ("start_latent", "start_differences", "start_multiplier")),
+        }
+    alpha, beta, gamma = exactly(weights["parameters"][:3], mpf)
+    between = 1 / alpha - beta
+    _, iterate = next(images(problem, weights))
+    W = operators(dict(problem), iterate["z"].shape, mpf)[2]
+    transform = (1 + filter_defect(problem["filters"])) ** int(problem["levels"][0])
+    return found | {
+        "transform_norm": Reference(transform, 4 * UNIT, attained=largest_seen(mpmath.matrix(W.tolist()))),
+        "majorizer_excess": _bound(max(excesses) + between, max(excesses_seen) + between),
+        "objective_bound": _objective(problem, weights, blurs),
+        **{name: Reference(value) for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma))},
+    }
+
+
+def _sizes(weights: Arrays, names: tuple[str, ...]) -> dict[str, Reference]:
+    sizes = [_norm(exactly(weights[key], mpf)) for key in ITERATE]
+    return {name: Reference(size, 1e-12 * size) for name, size in zip(names, sizes, strict=True)}
+
+
+def _objective(problem: Arrays, weights: Arrays, blurs: list[mpf]) -> Reference:
+    """The objective at the start, or at 0; of sparse coefficients as bounded from B at z."""
+    penalty, misfits, objective = mpf(float(problem["penalty"][0])), [], mpf(0)
+    for (image, iterate), blur in zip(images(problem, weights), blurs, strict=True):
+        B, _, transform = operators(image, iterate["z"].shape, mpf)
+        y, z, x = (exactly(array.ravel(), mpf) for array in (image["observed"], iterate["z"], iterate["x"]))
+        if "filters" in problem:
+            penalised, seen = penalty * sum(abs(x)), transform.T @ x
+            misfit = _norm(B @ z - y) + blur * _norm(z - seen)
+        else:
+            slopes, seen = (transform @ z).reshape(2, -1), z
+            penalised = penalty * mpmath.fsum(mp.sqrt(a * a + b * b) for a, b in slopes.T)
+            misfit = _norm(B @ z - y)
         misfits.append(misfit**2 / 2 + penalised)
-        objective += _norm(B @ (W.T @ x) - y) ** 2 / 2 + penalised
-    assert W is not None
+        objective += _norm(B @ seen - y) ** 2 / 2 + penalised
     size = _norm(exactly(problem["observed"], mpf))
     bound = min(size**2 / 2, mpmath.fsum(misfits)) if size > 0 else mpf(0)
-    transform = (1 + filter_defect(problem["filters"])) ** int(problem["levels"][0])
-    change_, error = gap(kind, problem, weights), _rounding(problem, weights)
-    exactly_stored = {"alpha": alpha, "beta": beta, "gamma": gamma, "penalty": penalty}
-    norms = {
-        f"start_{name}": _norm(exactly(weights[key], mpf))
-        for name, key in (("latent", "z"), ("coefficients", "x"), ("multiplier", "multiplier"))
-    }
-    return {
-        "initial_gap": Reference(change_, 2 * mp.sqrt(change_) * error + error**2),
-        "transform_norm": Reference(transform, 4 * UNIT, attained=largest_seen(mpmath.matrix(W.tolist()))),
-        "blur_norm": _bound(max(blurs), max(blurs_seen)),
-        "majorizer_excess": _bound(max(excesses), max(excesses_seen)),
-        "objective_bound": _bound(bound, min(size**2 / 2, objective)),
-        **{name: Reference(value) for name, value in exactly_stored.items()},
-        **{name: Reference(value, 1e-12 * value) for name, value in norms.items()},
-    }
+    return _bound(bound, min(size**2 / 2, objective))
 
 
 def _bound(value: mpf, attained: mpf) -> Reference:
     return Reference(value, 1e-11 * value, attained=attained * (1 - mpf(10) ** -50))
 
 
-def _rounding(problem: Arrays, weights: Arrays) -> mpf:
+def _rounding(kind: object, problem: Arrays, weights: Arrays) -> mpf:
     """Of √V in floats: what is computed has the size of the picture, the iterate and the threshold, in the norm of the method."""
-    alpha, beta, gamma = exactly(weights["parameters"][:3], mpf)
     z, x, mu = (_norm(exactly(weights[key], mpf)) for key in ITERATE)
-    slope = _norm(exactly(problem["observed"], mpf)) + z + mu + beta * (z + x)
-    shrunk = x + gamma * (mu + beta * (z + x)) + gamma * mpf(float(problem["penalty"][0])) * mp.sqrt(weights["x"].size)
+    y, penalty = _norm(exactly(problem["observed"], mpf)), mpf(float(problem["penalty"][0]))
+    if kind == "total-variation":
+        beta = mpf(float(weights["parameters"][0]))
+        slope = y + z + 3 * mu + 3 * beta * (3 * z + x)
+        least = min(mpf(1) / 64, 16 * beta / max(weights["z"].shape[-2:]) ** 2)  # of M + βDᵀD; gains are above an eighth
+        parts = slope / mp.sqrt(least) + mp.sqrt(beta) * (z + x) + mu / mp.sqrt(beta)
+        return 65536 * UNIT * parts + mpf(10) ** -160  # underflow
+    alpha, beta, gamma = exactly(weights["parameters"][:3], mpf)
+    slope = y + z + mu + beta * (z + x)
+    shrunk = x + gamma * (mu + beta * (z + x)) + gamma * penalty * mp.sqrt(weights["x"].size)
     parts = slope * (mp.sqrt(alpha) + 1) + shrunk / mp.sqrt(gamma) + (mu + beta * (z + shrunk)) / mp.sqrt(beta)
     return 65536 * UNIT * parts
 

@@ -1,4 +1,4 @@
-"""Sparse deconvolution of small pictures by the linearised ADMM: every kind of blur, and starts of one's own."""
+"""Deconvolution of small pictures by both solvers: every kind of blur, and starts of one's own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ from enclosed import Stored, certified
 from torch import Tensor
 
 from surefoot._deconvolution.admm import State
+from surefoot._deconvolution.total_variation import differences
 from surefoot._deconvolution.wavelets import OrthonormalWavelet
-from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur
+from surefoot.deconvolution import (
+    LADMM,
+    TVADMM,
+    DeconvolutionProblem,
+    PeriodicBlur,
+    SpatiallyVaryingBlur,
+    TotalVariationProblem,
+    TVState,
+    ValidBlur,
+)
 
 from .arrays import DOUBLE, normal
 
@@ -24,6 +34,15 @@ class Started(LADMM):
             0.3 * normal(*problem.observed.shape[:-2], *problem.blur.domain, seed=seed) for seed in (40, 41, 42)
         )
         return State(z, x, mu, problem.wavelet.synthesis(x))
+
+
+class StartedVariation(TVADMM):
+    """The same for total variation."""
+
+    def start(self, problem: TotalVariationProblem) -> TVState:
+        lead, domain = problem.observed.shape[:-2], problem.blur.domain
+        z, x, mu = (0.3 * normal(*lead, *size, seed=40 + i) for i, size in enumerate((domain, (2, *domain), (2, *domain))))
+        return TVState(z, x, mu, differences(z))
 
 
 def picture(*shape: int, scale: float = 1.0) -> Tensor:
@@ -66,6 +85,37 @@ def families() -> dict[str, Callable[[], tuple[LADMM, DeconvolutionProblem]]]:
     }
 
 
+def variation() -> dict[str, Callable[[], tuple[TVADMM, TotalVariationProblem]]]:
+    """The same for total variation."""
+    periodic, valid = PeriodicBlur(kernel(3, 2), (5, 4)), ValidBlur(kernel(2, 3), (4, 5))
+    several = PeriodicBlur(torch.stack([kernel(2, 2, 0), kernel(2, 2, 1)]), (4, 4))
+    varying = torch.stack([kernel(2, 2, seed) for seed in range(2)])
+
+    def of(solver: TVADMM, blur, picture: Tensor, penalty: float = 0.05):
+        return solver, TotalVariationProblem(picture, blur, penalty)
+
+    return {
+        "periodic": lambda: of(TVADMM(0.5), periodic, picture(5, 4)),
+        "valid": lambda: of(TVADMM(0.5), valid, picture(*valid.range)),
+        "varying, periodic": lambda: of(
+            TVADMM(0.5), SpatiallyVaryingBlur(varying, weights(2, 4, 4), "periodic"), picture(4, 4)
+        ),
+        "varying, valid": lambda: of(
+            TVADMM(0.5), SpatiallyVaryingBlur(varying, weights(2, 3, 4), "valid"), picture(3, 4)
+        ),
+        "a kernel for each picture": lambda: of(TVADMM(0.5), several, picture(2, 4, 4)),
+        "a start of one's own": lambda: of(StartedVariation(0.5), periodic, picture(5, 4)),
+        "a start of one's own, valid": lambda: of(StartedVariation(0.3), valid, picture(2, *valid.range)),
+        "small beta": lambda: of(TVADMM(1e-3), periodic, picture(5, 4)),
+        "small penalty": lambda: of(TVADMM(0.5), valid, picture(*valid.range), 1e-7),
+        "large penalty": lambda: of(TVADMM(0.5), periodic, picture(5, 4), 30.0),
+        "dark": lambda: of(TVADMM(0.5), periodic, picture(5, 4, scale=1e-8)),
+        "black": lambda: of(TVADMM(0.5), periodic, torch.zeros(5, 4, dtype=DOUBLE)),
+        "one row": lambda: of(TVADMM(0.5), PeriodicBlur(kernel(1, 3), (1, 7)), picture(1, 7)),
+    }
+
+
 def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
     """Every family."""
-    return {name: lambda b=build: certified(*b(), theorem) for name, build in families().items()}
+    built = variation() if theorem == "deconvolution/tv" else families()
+    return {name: lambda b=build: certified(*b(), theorem) for name, build in built.items()}
