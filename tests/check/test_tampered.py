@@ -29,7 +29,7 @@ OF_A_THEOREM_BEFORE = {
     "feed-forward": ("windows", "kinked", "smooth", "equal rows", "mean", "classes", "batches"),
     "step-sizes": ("rate", "tall", "logistic"),
     "inverse": ("chebyshev", "trained", "ones", "one layer"),
-    "deconvolution": ("periodic", "varying, valid"),
+    "deconvolution": ("periodic", "varying, valid", "masked, valid"),
 }
 """Runs whose theorem another run of their system has, or the one of ``SYSTEMS``, whose claims are changed with everything
 else; claims depend on the theorem more than on the run. And that of batches, which takes as long as several."""

@@ -8,12 +8,12 @@ import torch
 from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from surefoot._deconvolution.total_variation import differences, differences_adjoint, lengths
 from surefoot.deconvolution import (
     TVADMM,
     Blur,
+    MaskedBlur,
     PeriodicBlur,
     SpatiallyVaryingBlur,
     TotalVariationProblem,
@@ -155,35 +155,14 @@ def test_float32_bounds_enclose_the_float64_values() -> None:
     assert float(bounds.relative.max()) <= 1e-2  # as near as in float64
 
 
-class Masked(Blur):
-    """Pixels that are not seen: B takes constants to no constants."""
-
-    def __init__(self, blur: Blur, mask: Tensor) -> None:
-        self.inner, self.mask = blur, mask
-        self.domain, self.range, self.kernel = blur.domain, blur.range, blur.kernel
-        self.majorizer, self.norm_bound = blur.majorizer, blur.norm_bound
-
-    def _forward(self, z: Tensor) -> Tensor:
-        return self.mask * self.inner._forward(z)
-
-    def _adjoint(self, y: Tensor) -> Tensor:
-        return self.inner._adjoint(self.mask * y)
-
-    def crop(self, z: Tensor) -> Tensor:
-        return self.inner.crop(z)
-
-    def to(self, target: torch.dtype | torch.device | str) -> Blur:
-        return Masked(self.inner.to(target), self.mask.to(target))
-
-
 def test_a_blur_that_keeps_no_constants_has_a_gap_that_closes() -> None:
     blur = BLURS["valid"]
-    mask = (torch.rand(blur.range, generator=torch.Generator().manual_seed(0), dtype=DOUBLE) > 0.2).to(DOUBLE)
-    found = problem(Masked(blur, mask))
+    mask = torch.rand(blur.range, generator=torch.Generator().manual_seed(0), dtype=DOUBLE) > 0.2
+    found = problem(MaskedBlur(blur, mask))
     solved = TVADMM(0.1).solve(found, 600, tolerance=1e-3)
     assert float(solved.gap.relative.max()) <= 1e-3
     with pytest.raises(ValueError, match="constant image to 0"):
-        problem(Masked(blur, torch.zeros_like(mask)))
+        problem(MaskedBlur(blur, torch.zeros_like(mask)))
 
 
 # -- the theorem -------------------------------------------------------------------------------------------------------

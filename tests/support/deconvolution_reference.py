@@ -1,4 +1,4 @@
-"""The solvers of deconvolution from their formulas, with dense matrices in exact or 60-digit arithmetic: what enclosures must contain."""
+"""The solvers of deconvolution from their formulas, with dense matrices in exact or 60-digit arithmetic."""
 
 from __future__ import annotations
 
@@ -153,7 +153,9 @@ def _variation(problem: dict[str, Array], weights: dict[str, Array]) -> Any:
     dz = np.array(list(mpmath.lu_solve(system, mpmath.matrix([-s for s in slope]))), dtype=object)
     pulled = (beta * (D @ (z + dz)) + mu).reshape(2, -1)
     sizes = [mpmath.sqrt(a * a + b * b) for a, b in pulled.T]
-    after = np.array([(v - v * min(number(1), radius / n) if n else v) / beta for v, n in zip(pulled.T, sizes, strict=True)])
+    after = np.array(
+        [(v - v * min(number(1), radius / n) if n else v) / beta for v, n in zip(pulled.T, sizes, strict=True)]
+    )
     dx = after.T.ravel() - x
     dmu = beta * (D @ (z + dz) - after.T.ravel())
     return dz @ ((M - B.T @ B) @ dz) + beta * (dx @ dx) + dmu @ dmu / beta

@@ -1,4 +1,4 @@
-"""Deconvolution by linearised ADMM, and total variation by ADMM: enclosures of what a certificate rests on, and one theorem a file."""
+"""Deconvolution by two methods of multipliers: enclosures of what a certificate rests on, and one theorem a file."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The weights of a run are an iterate (z, x, μ) and the parameters of the solver. The *gap* at an iterate is V, the squared change
 by one exact iteration from there, in the norm of the method: a function of what is stored. It is enclosed without a trusted
-Fourier transform (docs/theorems/deconvolution.md, sections 4 and 8): numpy's FFT supplies a witness of the z-step, whose residual,
-formed by direct convolutions, bounds its error.
+Fourier transform (docs/theorems/deconvolution.md, sections 4 and 6): numpy's FFT supplies a witness of the z-step, and its
+residual, formed by direct convolutions, bounds the error.
 """
 
 from __future__ import annotations
@@ -184,9 +184,7 @@ class Picture(Problem, ABC):
     def constants(self, chosen: Mapping[str, float]) -> dict[str, Interval]:
         """Enclosures of the base quantities that depend on problem and parameters alone."""
 
-    def base_quantities(
-        self, weights: Mapping[str, Array], quantities: Mapping[str, float]
-    ) -> dict[str, Interval]:
+    def base_quantities(self, weights: Mapping[str, Array], quantities: Mapping[str, float]) -> dict[str, Interval]:
         """Enclosures of the quantities in the ``DIRECTIONS`` of its theorem.
 
         Raises:

@@ -43,7 +43,9 @@ class Sparse(Picture):
             raise FormatError("wavelet is malformed")
         self.filters = numbers(arrays["filters"], "array 'filters'", GREATEST_TAP, 2)
         if len(self.filters) != 2 or self.filters.shape[1] % 2 or self.filters.shape[1] > MAX_TAPS:
-            raise FormatError(f"filters has shape {self.filters.shape}; it must be (2, n), n even and at most {MAX_TAPS}")
+            raise FormatError(
+                f"filters has shape {self.filters.shape}; it must be (2, n), n even and at most {MAX_TAPS}"
+            )
         if not 1 <= self.levels < min(self.domain).bit_length():
             raise FormatError(f"levels is {self.levels}; images of {self.domain} cannot be split so often")
 

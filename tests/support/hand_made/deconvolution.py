@@ -1,4 +1,4 @@
-"""Sparse deconvolution by the linearised ADMM."""
+"""Deconvolution: sparse coefficients by the linearised ADMM, and total variation by ADMM."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from good_runs import few_segments
 from tamper import Array, Change, StoredRun, put, reevaluated
 
 import surefoot as sf
-from surefoot.deconvolution import LADMM, DeconvolutionProblem, OrthonormalWavelet
+from surefoot.deconvolution import LADMM, TVADMM, DeconvolutionProblem, OrthonormalWavelet, TotalVariationProblem
+from surefoot_check.deconvolution import SYSTEM
 from surefoot_check.deconvolution import enclosures as rigorous
 from surefoot_check.deconvolution.sparse import Sparse
 
 BLURS = blurs()
-from surefoot_check.deconvolution.sparse import Sparse
 
 BLURS = blurs()
-EXACT = (*Sparse.parameters, "penalty")
 WAVELETS = dict(zip(BLURS, ("db2", "haar", "sym4", "coif1", "haar", "db5", "sym4", "db2", "db2", "haar"), strict=True))
 
 
@@ -40,7 +39,20 @@ def _make(name: str, path: Path) -> None:
         sf.descend(LADMM(0.5), problem_of(name), max_iterations=20, tolerance=0.0, directory=path, progress=False)
 
 
-RUNS: dict[str, Callable[[Path], None]] = {name: partial(_make, name) for name in BLURS}
+def _make_variation(name: str, path: Path) -> None:
+    """The same of total variation."""
+    problem = problem_of(name)
+    variation = TotalVariationProblem(problem.observed, problem.blur, 0.05)
+    with few_segments():
+        sf.descend(TVADMM(0.1), variation, max_iterations=20, tolerance=0.0, directory=path, progress=False)
+
+
+VARIATION = "total variation, "
+"""Of the names of its runs, before that of the blur."""
+RUNS: dict[str, Callable[[Path], None]] = {
+    **{name: partial(_make, name) for name in BLURS},
+    **{VARIATION + name: partial(_make_variation, name) for name in BLURS},
+}
 
 
 def published(run: StoredRun, name: str) -> float:
@@ -61,9 +73,10 @@ def enclosed(run: StoredRun) -> dict[str, tuple[float, float]]:
 
 def remeasured(run: StoredRun, but: tuple[str, ...] = ("initial_gap",)) -> None:
     """The certificate with the true base quantities of changed arrays, ``but`` some as they were."""
-    problem, parameters = run.arrays["problem.safetensors"], run.weights["parameters"].tolist()
     true = {k: high * (1.0 + 1e-9) for k, (_, high) in enclosed(run).items()}
-    true |= dict(zip(EXACT, (*parameters[:3], float(problem["penalty"][0])), strict=True))
+    true |= {k: low * (1.0 - 1e-9) for k, (low, _) in enclosed(run).items() if SYSTEM.directions[k] == "lower"}
+    problem = rigorous.load_problem(run.certificate["problem"]["kind"], run.arrays["problem.safetensors"])
+    true |= problem.stored_parameters(run.weights)
     restated(run, **{k: value for k, value in true.items() if k not in but})
 
 
@@ -219,8 +232,41 @@ def _other_mask(run: StoredRun, edit: Callable[[Array], Array] | None) -> None:
     remeasured(run)
 
 
+OTHER_WORDS = ["alpha", "gamma", "adaptive", "inexact", "filters", "levels", "iterate", "parameters", "beta", "flag"]
+TRUE_OF_VARIATION = "penalty changed"
+"""From x = 0 and a multiplier of 0 the first change is the same for every penalty above β max ‖Dz_i‖."""
+OF_VARIATION: dict[str, Change] = {
+    **{case: change for case, change in REJECTED.items() if not {*OTHER_WORDS} & {*case.split()}},
+    "beta changed in the files only": lambda run: _with_beta(run, 0.2),
+    "beta of zero": lambda run: _with_beta(run, 0.0),
+    "beta negative": lambda run: _with_beta(run, -0.1),
+    "beta published smaller than it is": lambda run: restated(run, beta=0.5 * published(run, "beta")),
+    "two parameters": lambda run: put(run.weights, ("parameters",), np.array([0.1, 0.1])),
+    "differences along the rows alone": lambda run: put(run.weights, ("x",), run.weights["x"][..., :1, :, :]),
+    "more pixels": lambda run: restated(run, pixels=0.5 * published(run, "pixels")),
+    "a shorter side": lambda run: restated(run, longer_side=0.5 * published(run, "longer_side")),
+    "constants that grow": lambda run: restated(run, constant_gain=1.5 * published(run, "constant_gain")),
+    "of the kind of sparse coefficients": lambda run: put(run.certificate, ("problem", "kind"), "deconvolution"),
+    "multipliers moved": lambda run: _moved_multipliers(run),
+}
+
+del OF_VARIATION[TRUE_OF_VARIATION]
+
+
+def _with_beta(run: StoredRun, beta: float) -> None:
+    for path, arrays in run.arrays.items():
+        if path != "problem.safetensors":
+            arrays["parameters"][0] = beta
+
+
+def _moved_multipliers(run: StoredRun) -> None:
+    run.weights["multiplier"] += 0.1 * np.random.default_rng(0).standard_normal(run.weights["multiplier"].shape)
+    remeasured(run)
+
+
 CASES: dict[str, dict[str, Change]] = {
     "periodic": REJECTED,
     "varying, valid": {**REJECTED, **VARYING},
     "masked, valid": MASKED,
+    VARIATION + "valid": OF_VARIATION,
 }

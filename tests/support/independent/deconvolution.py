@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import mpmath
 import numpy as np
-from deconvolution_reference import change, exactly, identity, operators
+from deconvolution_reference import change, exactly, operators
 from mpmath import mp, mpf
 
 from .reference import UNIT, Array, Reference, frobenius, largest_seen
@@ -48,7 +48,7 @@ def _norm(A: Array) -> mpf:
 
 
 def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mapping[str, float]) -> dict[str, Reference]:
-    exact_majorizer = bool(problem["periodic"][0]) and "weights" not in problem
+    exact_majorizer = bool(problem["periodic"][0]) and not {"weights", "mask"} & problem.keys()
     blurs, blurs_seen, excesses, excesses_seen, gains = [], [], [], [], []
     for image, iterate in images(problem, weights):
         B, M, _ = operators(image, iterate["z"].shape, mpf)
@@ -136,7 +136,9 @@ def _rounding(kind: object, problem: Arrays, weights: Arrays) -> mpf:
     if kind == "total-variation":
         beta = mpf(float(weights["parameters"][0]))
         slope = y + z + 3 * mu + 3 * beta * (3 * z + x)
-        least = min(mpf(1) / 64, 16 * beta / max(weights["z"].shape[-2:]) ** 2)  # of M + βDᵀD; gains are above an eighth
+        least = min(
+            mpf(1) / 64, 16 * beta / max(weights["z"].shape[-2:]) ** 2
+        )  # of M + βDᵀD; gains are above an eighth
         parts = slope / mp.sqrt(least) + mp.sqrt(beta) * (z + x) + mu / mp.sqrt(beta)
         return 65536 * UNIT * parts + mpf(10) ** -160  # underflow
     alpha, beta, gamma = exactly(weights["parameters"][:3], mpf)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from deconvolution_pictures import kernel, weights
+from deconvolution_pictures import kernel, masked, weights
 from enclosed import Stored, certified
 from torch import Tensor
 
@@ -41,7 +41,9 @@ class StartedVariation(TVADMM):
 
     def start(self, problem: TotalVariationProblem) -> TVState:
         lead, domain = problem.observed.shape[:-2], problem.blur.domain
-        z, x, mu = (0.3 * normal(*lead, *size, seed=40 + i) for i, size in enumerate((domain, (2, *domain), (2, *domain))))
+        z, x, mu = (
+            0.3 * normal(*lead, *size, seed=40 + i) for i, size in enumerate((domain, (2, *domain), (2, *domain)))
+        )
         return TVState(z, x, mu, differences(z))
 
 
@@ -111,6 +113,7 @@ def variation() -> dict[str, Callable[[], tuple[TVADMM, TotalVariationProblem]]]
         "large penalty": lambda: of(TVADMM(0.5), periodic, picture(5, 4), 30.0),
         "dark": lambda: of(TVADMM(0.5), periodic, picture(5, 4, scale=1e-8)),
         "black": lambda: of(TVADMM(0.5), periodic, torch.zeros(5, 4, dtype=DOUBLE)),
+        "masked": lambda: of(TVADMM(0.5), masked(periodic), picture(5, 4)),
         "one row": lambda: of(TVADMM(0.5), PeriodicBlur(kernel(1, 3), (1, 7)), picture(1, 7)),
     }
 
