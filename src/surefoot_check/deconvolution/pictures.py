@@ -163,7 +163,8 @@ class Picture(Problem, ABC):
         changes: list[Interval] = []
         objectives: list[float] = []
         for blur, *arrays in zip(self.blurs, self.pictures, *flat, strict=True):
-            change, objective = self.one_iteration(blur, *map(Approximation, arrays), found)
+            y, z, x, mu = map(Approximation, arrays)
+            change, objective = self.one_iteration(blur, y, z, x, mu, found)
             changes.append(change)
             objectives.append(objective)
         return sum_of(changes), sum_up(objectives)
