@@ -17,6 +17,8 @@ from .sizes import require_proportion
 
 PROFILE = 34675
 DESCRIPTION = 270
+OWN_NOTE = 'b\'{"shape"'
+"""How the library's own description of an array begins, whose shape may change."""
 RESOLUTION = (282, 283, 296)
 """Across, down, and their unit."""
 KEPT = (
@@ -76,7 +78,7 @@ def read_tiff(path: Path) -> Picture:
         array = np.moveaxis(array, 0, -1)
     if alpha:
         array = opaque(array, path)
-    if photometric == MINISWHITE:
+    if photometric == MINISWHITE and array.dtype.kind != "b":
         array = np.iinfo(array.dtype).max - array if array.dtype.kind == "u" else -array
     turn = int(tags[ORIENTATION][3]) if ORIENTATION in tags else 1
     return Picture(
@@ -156,8 +158,8 @@ def _plain(tag: Any) -> tuple[int, int, int, Any]:
 
 def _writable(library: Any, tags: list[tuple[int, int, int, Any]]) -> bool:
     """Whether tags, of whatever kinds a file claims, can be written: found now and not when a picture is done."""
-    if any(code == DESCRIPTION and value.startswith(b'{"shape"') for code, _, _, value in tags):
-        return False  # the library's own note of an array's shape, which may change
+    if any(code == DESCRIPTION and str(value).startswith(OWN_NOTE) for code, _, _, value in tags):
+        return False
     try:
         _written(library, Picture(np.zeros((2, 2), np.uint8), tags=tuple(tags)))
     except Exception:  # undocumented
