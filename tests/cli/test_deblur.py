@@ -299,7 +299,7 @@ def test_photos_that_are_refused(run, tmp_path: Path, k: Path) -> None:
 
 def test_a_tiny_photo(run, tmp_path: Path, k: Path) -> None:
     photo = saved(tmp_path / "in.png", picture((5, 5, 3)))
-    assert run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png").code == 0
+    assert run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW).code == 0
 
 
 # -- files and options ---------------------------------------------------------------------------------------------------

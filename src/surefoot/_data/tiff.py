@@ -17,7 +17,7 @@ from .sizes import require_proportion
 
 PROFILE = 34675
 DESCRIPTION = 270
-OWN_NOTE = 'b\'{"shape"'
+OWN_NOTE = b'{"shape"'
 """How the library's own description of an array begins, whose shape may change."""
 RESOLUTION = (282, 283, 296)
 """Across, down, and their unit."""
@@ -158,7 +158,9 @@ def _plain(tag: Any) -> tuple[int, int, int, Any]:
 
 def _writable(library: Any, tags: list[tuple[int, int, int, Any]]) -> bool:
     """Whether tags, of whatever kinds a file claims, can be written: found now and not when a picture is done."""
-    if any(code == DESCRIPTION and str(value).startswith(OWN_NOTE) for code, _, _, value in tags):
+    if any(
+        code == DESCRIPTION and isinstance(value, bytes) and value.startswith(OWN_NOTE) for code, _, _, value in tags
+    ):
         return False
     try:
         _written(library, Picture(np.zeros((2, 2), np.uint8), tags=tuple(tags)))
