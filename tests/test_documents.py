@@ -153,7 +153,8 @@ def write_files(document: str) -> None:
     """The reader's files that a document's commands name."""
     if document in ("README.md", "docs/quickstart.md"):
         rng = np.random.default_rng(0)
-        for name in ("PHOTO.png", "photo.jpg"):
+        Path("scans").mkdir()
+        for name in ("PHOTO.png", "photo.jpg", "scans/a.png"):
             Image.fromarray(rng.integers(0, 256, (40, 40), dtype=np.uint8)).save(name)
         for name in ("KERNEL.png", "k.png"):
             Image.fromarray(np.full((3, 3), 255, dtype=np.uint8)).save(name)

@@ -45,10 +45,7 @@ def outcome(deblurred: Deblurred) -> str:
     assert deblurred.gap is not None
     if kind == "certified":
         return f"certified: the objective can fall by {share(deblurred.gap)} more at most, {cost}"
-    return (
-        f"the solver is certified to converge, but not this picture: its objective may fall by up to {share(deblurred.gap)} "
-        f"more, {cost}"
-    )
+    return f"the solver is certified, not this picture: its objective may fall by {share(deblurred.gap)} more, {cost}"
 
 
 def share(gap: float) -> str:
