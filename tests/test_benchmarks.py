@@ -14,7 +14,7 @@ import pytest
 from ranks import run_ranks
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-NAMES = sorted({file.stem for file in FOLDER.glob("*.py")} - {"run", "report", "memory_cases"})
+NAMES = sorted({file.stem for file in FOLDER.glob("*.py")} - {"run", "report", "memory_cases", "deblur_problems"})
 FORKS = {"memory"}
 """Those whose measurements are forks of a process that has done nothing else: they run in one of their own."""
 
