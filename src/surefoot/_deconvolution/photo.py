@@ -160,7 +160,7 @@ def deblur(
 
 def _chosen(name: str, noise: float) -> str:
     """The prior by measured quality, where none was named."""
-    return "wavelet" if name == AUTOMATIC else name
+    return "hyper-laplacian" if name == AUTOMATIC else name
 
 
 def _objective_gap(latent: Tensor, observed: Tensor, blur: Blur, noise: float) -> float:

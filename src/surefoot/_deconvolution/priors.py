@@ -27,6 +27,7 @@ class Restored:
         change: V_t/V_0 after the last iteration (V: the certificate's gap).
         movement: root mean square change of the picture in the last iteration, in intensities.
         kept: how many channels are a network's proposals; ``None`` without a network.
+        falls: whether the value of every inner problem fell at each of its steps; ``None`` where there are none.
     """
 
     latent: Tensor
@@ -38,6 +39,7 @@ class Restored:
     change: float | None = None
     movement: float | None = None
     kept: int | None = None
+    falls: bool | None = None
 
 
 class Prior(Protocol):
@@ -85,5 +87,11 @@ def _wavelet(settings: Settings) -> Prior:
     return WaveletPrior(settings.iterations, settings.tolerance)
 
 
+def _hyper_laplacian(settings: Settings) -> Prior:
+    from .hyper_laplacian_prior import HyperLaplacianPrior
+
+    return HyperLaplacianPrior(settings.power)
+
+
 AUTOMATIC = "auto"
-PRIORS: dict[str, Callable[[Settings], Prior]] = {"wavelet": _wavelet}
+PRIORS: dict[str, Callable[[Settings], Prior]] = {"hyper-laplacian": _hyper_laplacian, "wavelet": _wavelet}
