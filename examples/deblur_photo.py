@@ -24,8 +24,8 @@ photo = clean + NOISE * torch.randn(clean.shape, generator=torch.Generator().man
 sharp = blur.crop(latent)
 
 # Method and guarantee
-found = deblur(photo, kernel, NOISE)  # without a noise level it is estimated, and fine texture counts as noise
-guess = deblur(photo, kernel, iterations=1).noise
+found = deblur(photo, kernel, NOISE, prior="wavelet")  # without a noise level it is estimated, and fine texture counts as noise
+guess = deblur(photo, kernel).noise
 assert found.gap is not None and found.change is not None
 print(found.certificates[0])
 print(f"noise {NOISE} (estimated: {guess:.4f}), {found.iterations} iterations in {found.seconds:.1f} s")

@@ -23,7 +23,7 @@ from surefoot.deconvolution import LADMM, ValidBlur
 from surefoot.nn import LearnedDeconvolution
 
 NOISE = "0.01"
-FEW = ("--noise", NOISE, "--iterations", "3")
+FEW = ("--prior", "wavelet", "--noise", NOISE, "--iterations", "3")
 
 
 @pytest.fixture
@@ -67,7 +67,9 @@ def test_writes_a_png_as_deep_as_the_photo(run, tmp_path: Path, k: Path, shape: 
 
 def test_json_says_everything(run, tmp_path: Path, k: Path) -> None:
     photo = saved(tmp_path / "in.png", picture((31, 40, 3)))
-    record = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", "--iterations", "3", "--json").json
+    record = run(
+        "deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", "--prior", "wavelet", "--iterations", "3", "--json"
+    ).json
     assert record["guarantee"] == "solver" and record["certificate"]["holds"] is True  # the gap is wide
     assert record["noise_estimated"] is True and 0.005 < record["noise"] < 0.02
     assert record["iterations"] == 3 and 0.0 < record["relative_duality_gap"] < 1.0 and record["seconds"] > 0.0
@@ -330,8 +332,8 @@ def test_nothing_is_overwritten(run, tmp_path: Path, k: Path) -> None:
         (("--out", "o.png", "--noise", "10"), "--noise is 10"),
         (("--out", "o.png", "--iterations", "0"), "--iterations is 0"),
         (("--out", "o.png", "--weights", "none.safetensors"), "none.safetensors is missing"),
-        (("--out", "o.png", "--noise", "1e-300"), "too small for a penalty"),
-        (("--out", "o.png", "--noise", "1e-200"), "leaves the range of float64"),
+        (("--out", "o.png", "--noise", "1e-300", "--prior", "wavelet"), "too small for a penalty"),
+        (("--out", "o.png", "--noise", "1e-200", "--prior", "wavelet"), "leaves the range of float64"),
         (("--out", "o.png", "--weights", "in.png"), "in.png is damaged"),
         (("--out", "o.png", "--weights", "."), ". is missing or no file"),
     ],

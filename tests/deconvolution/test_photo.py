@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,16 @@ from torch import Tensor
 from surefoot._core.status import RunStatus
 from surefoot._deconvolution import wavelet_prior
 from surefoot._deconvolution.colour import OPPONENT
+from surefoot._deconvolution.priors import PRIORS
 from surefoot._deconvolution.tiles import spans
 from surefoot.deconvolution import LADMM, PeriodicBlur, ValidBlur, aligned_psnr, deblur, default_penalty
 from surefoot.deconvolution import DeconvolutionProblem as Problem
 from surefoot.nn import LearnedDeconvolution
 
 NOISE = 0.01
+proved = partial(deblur, prior="wavelet")
+"""With a theorem."""
+EVERY_PRIOR = pytest.mark.parametrize("prior", PRIORS)
 
 
 def colour(rows: int, columns: int, top: int = 180, left: int = 60, which: int = 0) -> Tensor:
@@ -44,9 +49,18 @@ def blurred() -> tuple[Tensor, Tensor, Tensor]:
     return k, noisy(blur, sharp, NOISE), blur.crop(sharp)
 
 
+def test_the_gap_of_a_heuristic_is_measured_where_asked(blurred) -> None:
+    """That of the wavelet objective at its picture, a bound: above what the certified solver reaches in many iterations."""
+    k, observed, _ = blurred
+    plain, asked = deblur(observed, k, NOISE), deblur(observed, k, NOISE, gap=True)
+    assert plain.gap is None and asked.gap is not None and not asked.certified
+    assert proved(observed, k, NOISE, iterations=100).gap < asked.gap < 1.0
+    assert bool((plain.image == asked.image).all())
+
+
 def test_a_colour_photo_gets_sharper_and_says_what_is_guaranteed(blurred) -> None:
     k, observed, sharp = blurred
-    found = deblur(observed, k, NOISE)
+    found = proved(observed, k, NOISE)
     assert db(found.image - sharp) > db(observed - sharp) + 4.0
     assert found.certified and found.change < 1e-2 and 0.0 < found.gap < 1.0
     assert found.certificates[0].theorem == "deconvolution/ladmm"
@@ -68,17 +82,18 @@ def test_the_colour_transform_keeps_noise_white() -> None:
     torch.testing.assert_close(Q @ Q.mT, torch.eye(3, dtype=DOUBLE), atol=1e-15, rtol=0.0)
 
 
-@pytest.mark.parametrize("net", [None, LearnedDeconvolution(3, 0)], ids=["L-ADMM", "network"])
-def test_borders_do_not_ring(net: LearnedDeconvolution | None) -> None:
+@pytest.mark.parametrize("name", [*PRIORS, "network"])
+def test_borders_do_not_ring(name: str) -> None:
     """The border is restored nearly as well as where the photo goes on, and far better than with a periodic border."""
+    method = partial(deblur, net=LearnedDeconvolution(3, 0)) if name == "network" else partial(deblur, prior=name)
     k, edge = kernel(9, 9), 12
     large = colour(150, 150, 150, 200, which=1)
     blur = ValidBlur(k, (150, 150))
     observed, sharp = noisy(blur, large, NOISE), blur.crop(large)
     inner = slice(30, 112)
-    whole = deblur(observed, k, NOISE, net=net).image[:, inner, inner]
+    whole = method(observed, k, NOISE).image[:, inner, inner]
     part = observed[:, inner, inner].contiguous()
-    found = deblur(part, k, NOISE, net=net).image
+    found = method(part, k, NOISE).image
     problem = Problem(part, PeriodicBlur(k, (82, 82)), default_penalty(NOISE))
     wrapped = LADMM(wavelet_prior.BETA * problem.penalty).solve(problem, wavelet_prior.ITERATIONS).image.clamp(0.0, 1.0)
     truth = sharp[:, inner, inner]
@@ -87,14 +102,14 @@ def test_borders_do_not_ring(net: LearnedDeconvolution | None) -> None:
     known, unknown, periodic = (db((image - truth)[:, border]) for image in (whole, found, wrapped))
     assert unknown > known - 2.0  # part of what a pixel there was spread over is not seen
     assert unknown > periodic + 5.0
-    assert db((found - truth)[:, ~border]) > db((whole - truth)[:, ~border]) - 0.15
+    assert db((found - truth)[:, ~border]) > db((whole - truth)[:, ~border]) - 0.2
     assert unknown > db((found - truth)[:, ~border]) - 2.5  # not much worse than the centre
 
 
 @pytest.mark.parametrize("tile", [64, 90])
 def test_tiles_leave_no_seams(blurred, tile: int) -> None:
     k, observed, sharp = blurred
-    whole, tiled = deblur(observed, k, NOISE, iterations=15), deblur(observed, k, NOISE, iterations=15, tile=tile)
+    whole, tiled = proved(observed, k, NOISE, iterations=15), proved(observed, k, NOISE, iterations=15, tile=tile)
     assert tiled.tiles > 3 and len(tiled.certificates) == tiled.tiles and tiled.certified
     assert db(tiled.image - sharp) > db(whole.image - sharp) - 0.25
     # across tile borders nothing jumps: differences of neighbours are those of the picture restored in one piece
@@ -117,29 +132,28 @@ def test_tiles_cover_everything_once(size: int, reach: int, tile: int) -> None:
 def test_tiles_report_their_progress(blurred) -> None:
     k, observed, _ = blurred
     seen: list[tuple[int, int]] = []
-    found = deblur(
-        observed[0], k, NOISE, iterations=1, tile=64, progress=lambda done, total: seen.append((done, total))
-    )
+    found = deblur(observed[0], k, NOISE, tile=64, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(i, found.tiles) for i in range(found.tiles + 1)]
 
 
+@EVERY_PRIOR
 @pytest.mark.parametrize("shape", [(5, 5), (2, 2), (6, 31), (31, 6), (17, 23)])
-def test_small_and_odd_photos(shape: tuple[int, int]) -> None:
+def test_small_and_odd_photos(shape: tuple[int, int], prior: str) -> None:
     photo = colour(*shape)
     k = kernel(min(3, shape[0]), min(3, shape[1]))
-    found = deblur(photo, k, NOISE, iterations=5)
-    assert found.image.shape == photo.shape and found.certified
-    grey = deblur(photo[0], k, NOISE, iterations=5)
-    assert grey.image.shape == shape and grey.certified
+    for given in (photo, photo[0]):
+        found = deblur(given, k, NOISE, prior=prior)
+        assert found.image.shape == given.shape and bool(found.image.isfinite().all())
+        assert found.certified or prior == "hyper-laplacian"
 
 
 def test_a_kernel_as_large_as_the_photo() -> None:
-    found = deblur(colour(9, 12)[0], kernel(9, 12), NOISE, iterations=5)
+    found = proved(colour(9, 12)[0], kernel(9, 12), NOISE, iterations=5)
     assert bool(found.image.isfinite().all()) and found.certified
 
 
 def test_a_black_photo_stays_black() -> None:
-    found = deblur(torch.zeros(12, 12, dtype=DOUBLE), kernel(3, 3), NOISE)
+    found = proved(torch.zeros(12, 12, dtype=DOUBLE), kernel(3, 3), NOISE)
     assert float(found.image.abs().max()) == 0.0 and found.certified
 
 
@@ -155,7 +169,7 @@ def test_noise_is_estimated() -> None:
 def test_a_kernel_is_normalised_and_even_ones_are_explained(blurred) -> None:
     _, observed, _ = blurred
     k = kernel(4, 5)
-    plain, scaled = deblur(observed[0], k, NOISE, iterations=2), deblur(observed[0], 7.0 * k, NOISE, iterations=2)
+    plain, scaled = deblur(observed[0], k, NOISE), deblur(observed[0], 7.0 * k, NOISE)
     torch.testing.assert_close(plain.image, scaled.image)
     assert len(plain.notices) == 1 and "4 rows" in plain.notices[0] and "row 3, column 3" in plain.notices[0]
     assert any("sums to 7" in notice for notice in scaled.notices)
@@ -212,9 +226,9 @@ def test_photos_that_are_refused() -> None:
 def test_huge_and_tiny_entries_of_a_kernel_are_scaled() -> None:
     """Their sum overflows, or is subnormal."""
     k, photo = kernel(3, 3), torch.rand(20, 20, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
-    usual = deblur(photo, k, NOISE, iterations=3).image
+    usual = proved(photo, k, NOISE, iterations=3).image
     for largest in (1.7e308, 1e-306):
-        found = deblur(photo, k / k.max() * largest, NOISE, iterations=3)
+        found = proved(photo, k / k.max() * largest, NOISE, iterations=3)
         assert found.certified and torch.allclose(found.image, usual, atol=1e-6)
 
 
@@ -248,7 +262,7 @@ def test_divergence_is_said_and_nothing_pretends(blurred, monkeypatch: pytest.Mo
         return replace(after, x=after.x * math.nan) if steps == iteration == 1 else after
 
     monkeypatch.setattr(LADMM, "step", broken)
-    found = deblur(observed, k, NOISE, iterations=5, tile=tile)
+    found = proved(observed, k, NOISE, iterations=5, tile=tile)
     assert found.status is RunStatus.DIVERGED and not found.certified
     assert (found.tiles > 1) == (tile == 64)
     assert bool(found.image.isfinite().all())
@@ -261,5 +275,6 @@ def test_real_camera_shake(shared_data: Path) -> None:
         sharp, seen = (torch.from_numpy(pairs[name][i, j] / 65535.0) for name in ("sharp", "blurred"))
         turned = kernels[f"k{j + 1}"][::-1, ::-1].astype(float)
         found = deblur(seen, turned)
+        assert found.prior == "hyper-laplacian" and not found.certified
         before, after = (aligned_psnr(image, sharp, border=30, reach=8) for image in (seen, found.image.double()))
-        assert found.certified and after > before + 4.0, (i, j, before, after)
+        assert after > before + 4.0, (i, j, before, after)

@@ -90,6 +90,11 @@ def _wavelet(settings: Settings) -> Prior:
 def _hyper_laplacian(settings: Settings) -> Prior:
     from .hyper_laplacian_prior import HyperLaplacianPrior
 
+    if settings.iterations is not None:
+        raise ValueError(
+            f"iterations is {settings.iterations}; the hyper-Laplacian prior has stages of its own: leave it out, or choose the "
+            "prior 'wavelet'"
+        )
     return HyperLaplacianPrior(settings.power)
 
 
