@@ -355,6 +355,8 @@ def test_ctrl_c_leaves_no_file_and_a_terminal_sees_progress(tmp_path: Path, k: P
         str(k),
         "--out",
         str(tmp_path / "o.png"),
+        "--prior",
+        "wavelet",
         "--iterations",
         "100000000",
     )
