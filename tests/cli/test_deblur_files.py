@@ -20,7 +20,7 @@ RANDOM = np.random.default_rng(0)
 SMOOTH = np.add.outer(np.linspace(0.1, 0.7, 12), np.linspace(0.0, 0.25, 15))
 GREY = (SMOOTH + 0.01 * RANDOM.standard_normal((12, 15))).astype(np.float32)
 COLOUR = np.stack([GREY, 0.5 * GREY, GREY**2], axis=-1)
-FEW = ("--noise", "0.001", "--iterations", "2")
+FEW = ("--noise", "0.001")
 
 
 @pytest.fixture
