@@ -24,7 +24,7 @@ photo = clean + NOISE * torch.randn(clean.shape, generator=torch.Generator().man
 sharp = blur.crop(latent)
 
 # Method and guarantee
-found = deblur(photo, kernel, NOISE, prior="wavelet")  # without a noise level it is estimated, and fine texture counts as noise
+found = deblur(photo, kernel, NOISE, prior="wavelet")  # without a noise level it is estimated
 guess = deblur(photo, kernel).noise
 assert found.gap is not None and found.change is not None
 print(found.certificates[0])
