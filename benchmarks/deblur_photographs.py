@@ -1,7 +1,7 @@
 """Photographs of a shaken camera: what ``deblur`` makes of them with each prior, told the noise or estimating it.
 
-With ``--data`` the 32 photographs of Levin et al. (CVPR 2009), whose kernels were measured and whose sharp pictures are known up to
-a shift; without, two simulated ones. PSNR is that at the best shift, without the border, as in ``reproduce deconvolution/table4``.
+With ``--data`` the 32 photographs of Levin et al. (CVPR 2009), whose kernels were measured and whose sharp pictures are known up
+to a shift; without, two simulated ones. PSNR is that at the best shift, without the border, as in table 4.
 """
 
 from __future__ import annotations
