@@ -70,6 +70,17 @@ def test_a_colour_photo_gets_sharper_and_says_what_is_guaranteed(blurred) -> Non
     assert found.image.dtype == torch.float32 and -0.2 < float(found.image.min()) < float(found.image.max()) < 1.2
 
 
+@EVERY_PRIOR
+def test_the_residual_is_what_the_picture_leaves_unexplained(blurred, prior: str) -> None:
+    """Where the kernel lies inside, it is y - k ⊗ image: noise alone for the right kernel."""
+    k, observed, _ = blurred
+    found = deblur(observed, k, NOISE, prior=prior)
+    inner = ValidBlur(k, found.image.shape[-2:])
+    again = observed[:, 4:-4, 4:-4] - inner.forward(found.image.double())
+    torch.testing.assert_close(found.residual[:, 4:-4, 4:-4].double(), again, atol=1e-5, rtol=0.0)
+    assert 0.8 < found.misfit < 1.1
+
+
 def test_shared_colour_information_is_used(blurred) -> None:
     k, observed, sharp = blurred
     together = deblur(observed, k, NOISE).image

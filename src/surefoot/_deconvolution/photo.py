@@ -20,9 +20,9 @@ from .network import LearnedDeconvolution
 from .noise import LEAST_SIDE, estimate_noise
 from .operators import Blur, ValidBlur
 from .photo_input import Form, photo_input
-from .priors import AUTOMATIC, Restored, Settings
+from .priors import AUTOMATIC, Prior, Restored, Settings
 from .priors import prior as prior_named
-from .problem import DeconvolutionProblem, default_penalty
+from .problem import DeconvolutionProblem, default_penalty, extended
 from .tiles import TILE, tiles
 
 NETWORK = "network"
@@ -34,6 +34,8 @@ class Deblurred:
 
     Attributes:
         image: (H, W) or (3, H, W), float32, where white is 1; clipped to the range of whole numbers if the photograph had those.
+        residual: y - Bz, of the image's shape, float32, where white is 1: what the picture leaves unexplained. Noise alone
+            where kernel and noise are right.
         noise: its standard deviation that was used.
         estimated: whether that was estimated from the photograph.
         notices: what was taken as white, what was changed about the kernel, and what that means.
@@ -54,6 +56,7 @@ class Deblurred:
     """
 
     image: Tensor
+    residual: Tensor = field(repr=False)
     noise: float
     estimated: bool
     notices: tuple[str, ...]
@@ -69,6 +72,11 @@ class Deblurred:
     applications: int
     seconds: float
     form: Form = field(repr=False)
+
+    @property
+    def misfit(self) -> float:
+        """Root mean square of the residual over the noise level: about 1, or a little less, where the model is right."""
+        return float(self.residual.double().square().mean().sqrt()) / self.noise
 
     @property
     def like_input(self) -> Any:
@@ -137,25 +145,42 @@ def deblur(
     method = prior_named(chosen, settings) if net is None else LearnedPrior(net, iterations)
     channels = photo if photo.ndim == 3 else photo[None]
     parts = tiles((channels.shape[1], channels.shape[2]), (kernel.shape[0], kernel.shape[1]), tile)
-    total = torch.zeros_like(channels, dtype=torch.float32)
+    total, residual = (torch.zeros_like(channels, dtype=torch.float32) for _ in range(2))
     restored: list[Restored] = []
     for done, part in enumerate(parts):
         if progress is not None:
             progress(done, len(parts))
         observed = part.cut(channels).double()
         blur = ValidBlur.observing(kernel, tuple(observed.shape[1:]))
-        colours = mixed(observed)
-        found = method.restore(colours, blur, level)
-        if gap and found.gap is None:
-            found = replace(found, gap=_objective_gap(found.latent, colours, blur, level))
-        diverged = found.status is RunStatus.DIVERGED
-        part.add(total, observed if diverged else unmixed(blur.crop(found.latent)))
+        found = _tile(method, observed, blur, level, gap)
+        part.add(total, blur.crop(found.latent))
+        part.add(residual, observed - blur.forward(found.latent))
         restored.append(replace(found, latent=found.latent[:0]))  # only what is said of it is needed now
     if progress is not None:
         progress(len(parts), len(parts))
     image = given.form.clipped(total.reshape(photo.shape))
     name = chosen if net is None else NETWORK
-    return _summary(restored, image, level, noise is None, given.notices + notices, name, begin, given.form)
+    return _summary(
+        restored,
+        image,
+        residual.reshape(photo.shape),
+        level,
+        noise is None,
+        given.notices + notices,
+        name,
+        begin,
+        given.form,
+    )
+
+
+def _tile(method: Prior, observed: Tensor, blur: Blur, noise: float, gap: bool) -> Restored:
+    """A tile's colours (C, h, w), restored; as they were with their border repeated where nothing finite came out."""
+    colours = mixed(observed)
+    found = method.restore(colours, blur, noise)
+    if gap and found.gap is None:
+        found = replace(found, gap=_objective_gap(found.latent, colours, blur, noise))
+    diverged = found.status is RunStatus.DIVERGED
+    return replace(found, latent=extended(observed, blur) if diverged else unmixed(found.latent))
 
 
 def _chosen(name: str, noise: float) -> str:
@@ -197,6 +222,7 @@ _WORST = (RunStatus.DIVERGED, RunStatus.MAX_ITERATIONS, RunStatus.CONVERGED)
 def _summary(
     parts: list[Restored],
     image: Tensor,
+    residual: Tensor,
     noise: float,
     estimated: bool,
     notices: tuple[str, ...],
@@ -211,6 +237,7 @@ def _summary(
     channels = 3 if image.ndim == 3 else 1
     return Deblurred(
         image,
+        residual,
         noise,
         estimated,
         notices,
