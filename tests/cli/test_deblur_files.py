@@ -253,7 +253,7 @@ def test_ctrl_c_names_what_is_done(deblur, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(command_deblur, "deblur", interrupted)
     outcome = deblur(*photos, "--out", tmp_path / "out")
     assert outcome.code == 130 and names(tmp_path / "out") == ["a-before-after.png", "a.png"]
-    assert "1 of 3 photos are done, the last" in outcome.err and "--skip-existing goes on" in outcome.err
+    assert "1 of 3 photos done, the last" in outcome.err and "--skip-existing goes on" in outcome.err
     assert deblur(*photos, "--out", tmp_path / "out", "--skip-existing").code == 0
     assert len(names(tmp_path / "out")) == 6
 

@@ -208,7 +208,7 @@ def _several(options: Deblur, planned: Plan, kernel: Tensor, net: LearnedDeconvo
     screen = Screen(silent=options.json or options.quiet)
     jobs, done = planned.jobs, list[_Done]()
     try:
-        with _progress(_live(options), "photos") as advance:
+        with _progress(_live(options), "photos", len(jobs)) as advance:
             for index, job in enumerate(jobs):
                 done.append(_attempted(options, job, kernel, net, _part_of(advance, index, len(jobs))))
                 if options.quiet and not options.json:
@@ -302,7 +302,7 @@ def _live(options: Deblur) -> bool:
 
 
 @contextlib.contextmanager
-def _progress(shown: bool, what: str) -> Iterator[Callable[[float, float], None] | None]:
+def _progress(shown: bool, what: str, total: int | None = None) -> Iterator[Callable[[float, float], None] | None]:
     """A progress line over tiles, or over photos."""
     if not shown:
         yield None
@@ -319,7 +319,7 @@ def _progress(shown: bool, what: str) -> Iterator[Callable[[float, float], None]
 
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), refresh_per_second=10) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(what, total=total)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -354,7 +354,7 @@ def _failure(done: _Done) -> str:
 def _finished(done: Sequence[_Done], total: int) -> str:
     written = [entry for entry in done if not entry.failed]
     last = f", the last {visible(str(written[-1].job.out), 1000)}" if written else ""
-    return f"{len(written)} of {total} photos are done{last}"
+    return f"{len(written)} of {total} photos done{last}"
 
 
 def _summary(screen: Screen, planned: Plan, done: Sequence[_Done]) -> None:
