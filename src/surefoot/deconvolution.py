@@ -8,6 +8,7 @@ from ._deconvolution.metrics import aligned_psnr, best_shift, psnr, ssim
 from ._deconvolution.noise import estimate_noise
 from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
 from ._deconvolution.photo import Deblurred, deblur
+from ._deconvolution.poisson_tv import PoissonTVSolution, poisson_tv
 from ._deconvolution.problem import DeconvolutionProblem, DualityGap, default_penalty
 from ._deconvolution.richardson_lucy import RichardsonLucySolution, richardson_lucy
 from ._deconvolution.safeguard import Restoration, restore_certified, restore_checked
@@ -31,6 +32,7 @@ __all__ = [
     "MaskedBlur",
     "OrthonormalWavelet",
     "PeriodicBlur",
+    "PoissonTVSolution",
     "Restoration",
     "RichardsonLucySolution",
     "SpatiallyVaryingBlur",
@@ -49,6 +51,7 @@ __all__ = [
     "estimate_noise",
     "gradient_wiener",
     "normalised_kernel",
+    "poisson_tv",
     "prepared_kernel",
     "psnr",
     "restore_certified",

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from deconvolution_pictures import DOUBLE, blurs, kernel, photos, stacks
+from deconvolution_pictures import DOUBLE, blurs, counted, kernel, photos, stacks
 from torch import Tensor
 
 from surefoot import RunStatus
@@ -14,12 +14,6 @@ from surefoot._deconvolution.counts import Counts, expected_deviance
 from surefoot.deconvolution import Blur, PeriodicBlur, ValidBlur, psnr, richardson_lucy
 
 BLURS = blurs() | stacks()
-
-
-def counted(blur: Blur, truth: Tensor, background: float = 0.0, seed: int = 0) -> Tensor:
-    """Poisson counts of what the blur makes of a latent image."""
-    expected = blur.forward(truth).clamp(min=0.0) + background
-    return torch.poisson(expected, generator=torch.Generator().manual_seed(seed))
 
 
 def latent(blur: Blur, peak: float = 50.0, batch: tuple[int, ...] = ()) -> Tensor:

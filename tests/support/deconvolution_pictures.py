@@ -85,3 +85,9 @@ def noisy(blur: Blur, sharp: Tensor, noise: float) -> Tensor:
     generator = torch.Generator().manual_seed(3)
     blurred = blur.forward(sharp)
     return blurred + noise * torch.randn(blurred.shape, generator=generator, dtype=blurred.dtype)
+
+
+def counted(blur: Blur, latent: Tensor, background: float = 0.0, seed: int = 0) -> Tensor:
+    """Poisson counts of what the blur makes of a latent image."""
+    expected = blur.forward(latent).clamp(min=0.0) + background
+    return torch.poisson(expected, generator=torch.Generator().manual_seed(seed))

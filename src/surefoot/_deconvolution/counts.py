@@ -93,12 +93,25 @@ class Counts:
             return torch.zeros_like(deviance, dtype=torch.bool)
         return self.discrepancy(deviance, expected) <= factor
 
-    def flat(self) -> Tensor:
-        """A constant positive latent image (..., H, W) with the counts of the observed one above the background."""
+    def wide(self, each: Tensor) -> Tensor:
+        """A number for each image (...,) as (..., 1, 1), to combine with images."""
+        return each.reshape(*each.shape, *(1 for _ in self.axes))
+
+    @property
+    def level(self) -> Tensor:
+        """The mean of the counts above the background (..., 1, 1), at least .001 of the mean of all, positive."""
         mean = self.observed.mean(self.axes, keepdim=True)
         above = (self.observed - self.background).mean(self.axes, keepdim=True)
-        level = above.maximum(1e-3 * mean).clamp(min=torch.finfo(mean.dtype).tiny)
-        return level.expand(*self.observed.shape[: -len(self.axes)], *self.blur.domain).clone()
+        return above.maximum(1e-3 * mean).clamp(min=torch.finfo(mean.dtype).tiny)
+
+    def flat(self) -> Tensor:
+        """The constant latent image (..., H, W) of this level."""
+        return self.level.expand(*self.observed.shape[: -len(self.axes)], *self.blur.domain).clone()
+
+    def double(self) -> Counts:
+        """The same in float64."""
+        blur = self.blur.to(torch.float64)
+        return Counts(blur, self.observed.double(), 1.0, self.background.double())
 
 
 def expected_deviance(mean: Tensor) -> Tensor:

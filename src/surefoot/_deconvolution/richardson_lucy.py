@@ -141,7 +141,7 @@ class _Run:
         em = torch.where(self.visible, self.z * pulled / model.seen.clamp(min=model.faint), self.z)
         z, far = em, torch.zeros_like(self.active)
         if self.accelerate and self._before is not None:
-            reach = self._wide((self._steps - 1.0).clamp(min=0.0) / (self._steps + 2.0)).to(em)
+            reach = model.wide((self._steps - 1.0).clamp(min=0.0) / (self._steps + 2.0)).to(em)
             z, far = (em + reach * (em - self._before)).maximum(SHORTEST * em), self._steps > 1.0
         self._before = em
         expected = model.expected(z)
@@ -149,7 +149,7 @@ class _Run:
         self.applications += 2
         worse = far & ~(deviance <= self.deviances[-1]) & self.active
         if bool(worse.any()):
-            z = torch.where(self._wide(worse), em, z)
+            z = torch.where(self.model.wide(worse), em, z)
             expected = model.expected(z)
             deviance, error = model.deviance(z, expected)
             self.applications += 1
@@ -159,7 +159,7 @@ class _Run:
 
     def _keep(self, z: Tensor, expected: Tensor, deviance: Tensor, error: Tensor) -> None:
         self.diverged = not bool((deviance.isfinite() | ~self.active).all())
-        active, axes = self._wide(self.active & deviance.isfinite()), self.model.axes
+        active, axes = self.model.wide(self.active & deviance.isfinite()), self.model.axes
         total = z.sum(axes).clamp(min=torch.finfo(z.dtype).tiny)
         change = ((z - self.z).abs().sum(axes) / total).double()
         self.change = torch.where(self.active, change, self.change)
@@ -173,10 +173,6 @@ class _Run:
         if discrepancy > 0.0:
             reached = reached | self.model.fits(self.deviances[-1], self.expected, discrepancy)
         self.active = self.active & ~reached
-
-    def _wide(self, each: Tensor) -> Tensor:
-        """A number for each image, to combine with images."""
-        return each.reshape(*each.shape, *(1 for _ in self.model.axes))
 
 
 def _audit(run: _Run) -> Audit:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._core.validate import positive
-from .operators import Blur, image_norm, multiply
+from .operators import Blur, image_norm, last_axes, multiply
 from .problem import DualityGap, ObservedPicture
 from .solver import ITERATE, DeconvolutionSolver, Iterate
 from .wiener import differences as laplacian
@@ -20,21 +20,25 @@ FAINT = 1e-6
 """Of what a blur makes of 1: nothing was observed where it is less."""
 
 
-def differences(z: Tensor) -> Tensor:
-    """Dz (..., 2, H, W) of z (..., H, W): periodic forward differences down the columns and along the rows."""
-    return torch.stack([z.roll(-1, -2) - z, z.roll(-1, -1) - z], dim=-3)
+def differences(z: Tensor, dimensions: int = 2) -> Tensor:
+    """Dz (..., 2, H, W) of z (..., H, W): periodic forward differences down the columns and along the rows.
+
+    Of stacks (..., D, H, W) of 3 dimensions (..., 3, D, H, W), those from plane to plane first.
+    """
+    return torch.stack([z.roll(-1, axis) - z for axis in last_axes(dimensions)], dim=-dimensions - 1)
 
 
-def differences_adjoint(x: Tensor) -> Tensor:
+def differences_adjoint(x: Tensor, dimensions: int = 2) -> Tensor:
     """Dᵀx (..., H, W) of x (..., 2, H, W)."""
-    down, along = x.unbind(-3)
-    return down.roll(1, -2) - down + along.roll(1, -1) - along
+    total = torch.zeros_like(x.select(-dimensions - 1, 0))
+    for slopes, axis in zip(x.unbind(-dimensions - 1), last_axes(dimensions), strict=True):
+        total += slopes.roll(1, axis) - slopes
+    return total
 
 
-def lengths(x: Tensor) -> Tensor:
+def lengths(x: Tensor, dimensions: int = 2) -> Tensor:
     """‖x_i‖₂ (..., H, W) of each pixel's differences x (..., 2, H, W)."""
-    down, along = x.unbind(-3)
-    return torch.hypot(down, along)
+    return reduce(torch.hypot, x.unbind(-dimensions - 1))
 
 
 class TotalVariationProblem(ObservedPicture):
