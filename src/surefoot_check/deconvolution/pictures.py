@@ -2,7 +2,7 @@
 
 The weights of a run are an iterate (z, x, μ) and the parameters of the solver. The *gap* at an iterate is V, the squared change
 by one exact iteration from there, in the norm of the method: a function of what is stored. It is enclosed without a trusted
-Fourier transform (docs/theorems/deconvolution.md, sections 4 and 6): numpy's FFT supplies a witness of the z-step, and its
+Fourier transform (docs/theorems/deconvolution.md, sections 4 and 7): numpy's FFT supplies a witness of the z-step, and its
 residual, formed by direct convolutions, bounds the error.
 """
 
