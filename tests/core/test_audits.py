@@ -88,7 +88,7 @@ def test_a_diverged_run_goes_on_from_its_checkpoint_to_the_same_end(tmp_path: Pa
 def test_only_a_run_that_came_to_a_proper_end_has_an_audit_that_holds(status: sf.RunStatus) -> None:
     net, loss = two_layer()
     run = dataclasses.replace(sf.descend(net, loss, max_iterations=20, progress=False), status=status)
-    proper = {"converged", "max_iterations", "stalled", "interrupted"}
+    proper = {"converged", "max_iterations", "settled", "stalled", "interrupted"}
     assert run.audit().holds == (status.value in proper)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .half_quadratic import HyperLaplacian
 from .operators import Blur
-from .priors import Restored
+from .restored import Restored
 
 
 class HyperLaplacianPrior:
@@ -19,7 +19,7 @@ class HyperLaplacianPrior:
         self._solver = HyperLaplacian(power)
 
     def restore(self, observed: Tensor, blur: Blur, noise: float) -> Restored:
-        """See ``priors.Prior``."""
+        """See ``restored.Prior``."""
         solved = self._solver.solve(observed.float(), blur.to(torch.float32), noise)
         latent = solved.latent.double()
         return Restored(latent, solved.status, solved.iterations, solved.applications, falls=solved.audit())

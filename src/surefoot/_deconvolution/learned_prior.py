@@ -9,8 +9,8 @@ from .._core.validate import positive_integer
 from .admm import LADMM
 from .network import LearnedDeconvolution
 from .operators import Blur, PeriodicBlur
-from .priors import Restored
 from .problem import DeconvolutionProblem, default_penalty
+from .restored import Restored
 from .safeguard import restore_checked
 from .wavelet_prior import BETA, ITERATIONS
 
@@ -29,7 +29,7 @@ class LearnedPrior:
         self._iterations = ITERATIONS if iterations is None else positive_integer("iterations", iterations)
 
     def restore(self, observed: Tensor, blur: Blur, noise: float) -> Restored:
-        """See ``priors.Prior``."""
+        """See ``restored.Prior``."""
         problem = DeconvolutionProblem(observed, blur, default_penalty(noise))
         guess = LADMM(BETA * problem.penalty).solve(problem, CONTINUING, tolerance=0.0)
         periodic = PeriodicBlur(blur.kernel, blur.domain)

@@ -20,9 +20,10 @@ from .network import LearnedDeconvolution
 from .noise import LEAST_SIDE, estimate_noise
 from .operators import Blur, ValidBlur
 from .photo_input import Form, photo_input
-from .priors import AUTOMATIC, Prior, Restored, Settings
+from .priors import AUTOMATIC, Settings
 from .priors import prior as prior_named
 from .problem import DeconvolutionProblem, default_penalty, extended
+from .restored import Prior, Restored
 from .tiles import TILE, tiles
 
 NETWORK = "network"
@@ -115,8 +116,8 @@ def deblur(
         kernel: (kh, kw), not negative, as a convolution; divided by its sum, trimmed and centred as ``prepared_kernel`` says.
         noise: standard deviation, positive; by default estimated from the photograph.
         prior: what is known of sharp photographs. ``"wavelet"``: sparse wavelet coefficients, by the linearised ADMM with fixed
-            parameters, whose theorem ``deconvolution/ladmm`` is evaluated for every tile. ``"auto"``: the best by measured
-            quality.
+            parameters, whose theorem ``deconvolution/ladmm`` is evaluated for every tile. ``"tv"``: small total variation, by
+            ADMM with the theorem ``deconvolution/tv``. ``"auto"``: the best by measured quality.
         power: p of the hyper-Laplacian prior.
         net: a trained network in place of a prior. What it proposes is returned where it passes a test (``restore_checked``),
             else the solver decides: a heuristic, no theorem covers it.
@@ -216,7 +217,7 @@ def _noise_level(photo: Tensor, kernel: Tensor, noise: float | None) -> tuple[fl
     return found.level, tuple(f"the noise level is unsure: {reason}" for reason in found.reasons)
 
 
-_WORST = (RunStatus.DIVERGED, RunStatus.MAX_ITERATIONS, RunStatus.CONVERGED)
+_WORST = (RunStatus.DIVERGED, RunStatus.MAX_ITERATIONS, RunStatus.SETTLED, RunStatus.CONVERGED)
 
 
 def _summary(

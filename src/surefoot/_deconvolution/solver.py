@@ -55,7 +55,7 @@ class DeconvolutionSolution(Generic[S]):
         image: (..., h, w), the latent image under the observed picture; not clipped to 0..1.
         state: the last iterate, of which ``gap`` speaks.
         gap: rigorous bounds of the objective and its optimum.
-        status: converged, max_iterations, or diverged (then the state is that of the start).
+        status: converged, settled, max_iterations, or diverged (then the state is that of the start).
         iterations, applications: how many; applications as in the state.
     """
 
@@ -121,10 +121,11 @@ class DeconvolutionSolver(nn.Module, Generic[P, S]):
         iterations: int = 300,
         *,
         tolerance: float = 1e-2,
+        settled: float = 0.0,
         start: S | None = None,
         progress: bool = False,
     ) -> DeconvolutionSolution[S]:
-        """Iterate until every image's relative duality gap is at most ``tolerance``.
+        """Iterate until every image's relative duality gap is at most ``tolerance``, or every image has settled.
 
         For a run with checkpoints, a recorded trace and resume, use ``sf.descend(solver, problem, directory=...)``.
 
@@ -132,21 +133,23 @@ class DeconvolutionSolver(nn.Module, Generic[P, S]):
             problem: what to solve.
             iterations: at most so many.
             tolerance: relative duality gap, guaranteed where the status is ``converged``; 0 for all iterations.
+            settled: stop, too, where an iteration moves every image by at most so much (root mean square, in intensities).
             start: where to start; by default ``self.start(problem)``.
             progress: a progress line on a terminal.
 
         Raises:
-            TypeError, ValueError: iterations that are not a positive integer, or a tolerance that is not a number of at least 0.
+            TypeError, ValueError: iterations that are not a positive integer, or a tolerance or ``settled`` that is not a number
+                of at least 0.
         """
         iterations = positive_integer("iterations", iterations)
-        tolerance = nonnegative("tolerance", tolerance)
+        tolerance, settled = nonnegative("tolerance", tolerance), nonnegative("settled", settled)
         first = state = self.start(problem) if start is None else start
         state = replace(state, applications=0)
         status, count = RunStatus.MAX_ITERATIONS, 0
         gap = self.gap(problem, state)
         with progress_line(progress, iterations, float(gap.relative.max()), tolerance) as show:
             for count in range(1, iterations + 1):
-                state = self.step(problem, state, count - 1)
+                before, state = state, self.step(problem, state, count - 1)
                 if count % CHECK_EVERY == 0 or count == iterations:
                     gap = self.gap(problem, state)
                     worst = float(gap.relative.max())
@@ -157,6 +160,10 @@ class DeconvolutionSolver(nn.Module, Generic[P, S]):
                         break
                     if worst <= tolerance:
                         status = RunStatus.CONVERGED
+                        break
+                    movement = (state.picture - before.picture).square().mean((-2, -1)).sqrt()
+                    if float(movement.max()) <= settled:
+                        status = RunStatus.SETTLED
                         break
         image = problem.blur.crop(state.picture)
         return DeconvolutionSolution(image, state, gap, status, count, state.applications)

@@ -1,0 +1,43 @@
+"""Small total variation by ADMM with its theorem."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .._core.validate import positive, positive_integer
+from .operators import Blur
+from .restored import Restored
+from .solver_prior import solved
+from .total_variation import TVADMM, TotalVariationProblem
+
+BETA = 30.0
+"""β over λ: fastest for training photographs with an unknown border, within a factor of 3 either way."""
+ITERATIONS = 150
+SETTLED = 0.02
+"""Over the noise: a movement of the picture in an iteration from which on its PSNR rose by less than 0.15 dB."""
+
+
+def variation_penalty(noise: float) -> float:
+    """λ = 0.8 σ^1.5 for white noise of standard deviation σ > 0, intensities 0..1: what restored training photographs best, for σ
+    from 0.002 to 0.05.
+
+    Raises:
+        ValueError: a noise that is not a positive number.
+    """
+    return 0.8 * positive("noise", noise) ** 1.5
+
+
+class TotalVariationPrior:
+    """min ½‖Bz - y‖² + λ Σ‖∇z‖₂; ``deconvolution/tv`` is evaluated for every tile."""
+
+    certified = True
+
+    def __init__(self, iterations: int | None, tolerance: float) -> None:
+        self._iterations = ITERATIONS if iterations is None else positive_integer("iterations", iterations)
+        self._tolerance = tolerance
+
+    def restore(self, observed: Tensor, blur: Blur, noise: float) -> Restored:
+        """See ``restored.Prior``."""
+        problem = TotalVariationProblem(observed, blur, variation_penalty(noise))
+        solver = TVADMM(BETA * problem.penalty)
+        return solved(solver, problem, self._iterations, self._tolerance, SETTLED * noise)
