@@ -30,11 +30,13 @@ from .command_deblur_files import Job, Plan, plan
 from .command_deblur_words import outcome, record, show
 from .network import LearnedDeconvolution
 from .photo import Deblurred, deblur
-from .priors import AUTOMATIC, PRIORS
+from .priors import AUTOMATIC, POWER, PRIORS
 from .tiles import TILE
 
 SHOWN = 900
 """Pixels a side of the part of the photo in the picture before/after, at most: as they are, not scaled."""
+
+WITH_POWER = "hyper-laplacian"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +102,14 @@ class Deblur:
             help=f"What is known of sharp photographs: {', '.join(PRIORS)}; or {AUTOMATIC}, the best by measured quality.",
         ),
     ] = AUTOMATIC
+    power: Annotated[
+        float | None,
+        arg(
+            metavar="FLOAT",
+            help="p of the penalty |∇z|ᵖ of the prior hyper-laplacian, from 0.5 to 1.",
+            help_behavior_hint="(default: 2/3)",
+        ),
+    ] = None
     iterations: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: that of the prior)")] = None
     """Iterations of the solver, at most."""
     gap: Annotated[
@@ -177,6 +187,11 @@ def _check(options: Deblur) -> None:
         raise ValueError(f"--noise is {options.noise:g}; it must be above 0 and below 1, for example 0.01 for 1 %")
     if options.white is not None and not 0.0 < options.white < float("inf"):
         raise ValueError(f"--white is {options.white:g}; it must be above 0, such as 4095 for 12 bits")
+    if options.power is not None:
+        if not 0.5 <= options.power <= 1.0:
+            raise ValueError(f"--power is {options.power:g}; it must be from 0.5 to 1, such as 0.8")
+        if options.prior not in (AUTOMATIC, WITH_POWER) or options.weights is not None:
+            raise ValueError(f"--power goes with --prior {WITH_POWER}; leave it out")
     if options.prior not in (AUTOMATIC, *PRIORS):
         raise ValueError(f"--prior is {options.prior!r}; pass one of {', '.join((AUTOMATIC, *PRIORS))}")
 
@@ -250,6 +265,7 @@ def _restored(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvoluti
         kernel,
         options.noise,
         prior=options.prior,
+        power=POWER if options.power is None else options.power,
         net=net,
         iterations=options.iterations,
         gap=options.gap,

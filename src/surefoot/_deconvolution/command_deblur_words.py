@@ -39,7 +39,9 @@ def outcome(deblurred: Deblurred) -> str:
     cost = f"{count(deblurred.iterations)} iterations, {seconds}"
     kind = guarantee(deblurred)
     if kind == "heuristic":
-        return f"heuristic: no theorem covers the prior {deblurred.prior}{_asked(deblurred)}, {cost}"
+        return (
+            f"heuristic: {deblurred.prior}{_inner(deblurred)}, no theorem covers the whole{_asked(deblurred)}, {cost}"
+        )
     if kind == "uncertified":
         return f"uncertified: the theorem's hypotheses fail, {cost}"
     assert deblurred.gap is not None
@@ -82,6 +84,8 @@ def record(job: Job, picture: Picture, kernel_name: str, kernel: Tensor, deblurr
         "relative_duality_gap": deblurred.gap,
         "change_ratio": deblurred.change,
         "movement": deblurred.movement,
+        "inner_values_fell": deblurred.falls,
+        "misfit": deblurred.misfit,
         "network_kept": None if deblurred.kept is None else {"kept": deblurred.kept[0], "of": deblurred.kept[1]},
         "applications": deblurred.applications,
         "seconds": deblurred.seconds,
@@ -117,6 +121,7 @@ def show(screen: Screen, values: dict[str, Any], deblurred: Deblurred) -> None:
         "seconds": f"{deblurred.seconds:.1f}, {count(deblurred.tiles)} {'tile' if deblurred.tiles == 1 else 'tiles'}"
     }
     if values["out"] is not None:
+        items["residual"] = f"{number(deblurred.misfit, 2)} of the noise (about 1 where kernel and noise are right)"
         items["written"] = values["out"]
         items["before and after"] = values["before_after"]
     screen.heading("Result", outcome(deblurred))
@@ -159,15 +164,29 @@ def _settled(deblurred: Deblurred) -> dict[str, str]:
 
 def _show_heuristic(screen: Screen, deblurred: Deblurred) -> None:
     if deblurred.kept is None:
-        screen.heading("Uncertified", f"no theorem covers the prior {deblurred.prior} as a whole")
-        screen.pairs({"iterations": count(deblurred.iterations)} | _settled(deblurred))
+        screen.heading("Heuristic", f"no theorem covers the prior {deblurred.prior} as a whole")
+        known = (
+            {}
+            if deblurred.falls is None
+            else {"checked": f"at each step, the inner problem's value {_fell(deblurred.falls)}"}
+        )
+        screen.pairs(known | {"iterations": count(deblurred.iterations)} | _settled(deblurred))
     else:
         kept, total = deblurred.kept
-        screen.heading("Uncertified", "no theorem covers a trained network; its safeguard is heuristic")
+        screen.heading("Heuristic", "no theorem covers a trained network; its safeguard is heuristic")
         others = f"; the others were restored in up to {count(deblurred.iterations)} iterations"
         screen.pairs({"kept": f"{kept} of {total} proposals (channels of tiles){'' if kept == total else others}"})
     if deblurred.gap is not None:
         screen.pairs({"wavelet objective": _where(deblurred.gap)})
+
+
+def _inner(deblurred: Deblurred) -> str:
+    """What was checked of a heuristic's inner problems."""
+    return "" if deblurred.falls is None else f", each inner value {_fell(deblurred.falls)}"
+
+
+def _fell(falls: bool) -> str:
+    return "fell" if falls else "did NOT fall"
 
 
 def _asked(deblurred: Deblurred) -> str:

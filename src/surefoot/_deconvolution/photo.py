@@ -20,7 +20,7 @@ from .network import LearnedDeconvolution
 from .noise import LEAST_SIDE, estimate_noise
 from .operators import Blur, ValidBlur
 from .photo_input import Form, photo_input
-from .priors import AUTOMATIC, Settings
+from .priors import AUTOMATIC, POWER, Settings
 from .priors import prior as prior_named
 from .problem import DeconvolutionProblem, default_penalty, extended
 from .restored import Prior, Restored
@@ -50,6 +50,8 @@ class Deblurred:
             its optimum; ``None`` for a heuristic, unless it was asked for: then that of the wavelet objective at this picture.
         change: the largest V_t/V_0 of a tile after the last iteration t (V: the certificate's gap); ``None`` for a heuristic.
         movement: root mean square change of the picture in the last iteration, in intensities; ``None`` where it is not known.
+        falls: whether the values of a heuristic's inner problems fell at each of their steps, in every tile; ``None`` where there
+            are none.
         kept: (proposals of the network that were returned, proposals), by tile and channel; ``None`` without a network.
         applications: products with B, Bᵀ or an inverse filter for each channel, over all tiles.
         seconds: it took.
@@ -69,6 +71,7 @@ class Deblurred:
     gap: float | None
     change: float | None
     movement: float | None
+    falls: bool | None
     kept: tuple[int, int] | None
     applications: int
     seconds: float
@@ -97,7 +100,7 @@ def deblur(
     noise: float | None = None,
     *,
     prior: str = AUTOMATIC,
-    power: float = 2.0 / 3.0,
+    power: float = POWER,
     net: LearnedDeconvolution | None = None,
     iterations: int | None = None,
     tolerance: float = 1e-2,
@@ -235,6 +238,7 @@ def _summary(
         known = [value for value in values if value is not None]
         return max(known) if known else None
 
+    falls = [part.falls for part in parts if part.falls is not None]
     channels = 3 if image.ndim == 3 else 1
     return Deblurred(
         image,
@@ -250,6 +254,7 @@ def _summary(
         largest([part.gap for part in parts]),
         largest([part.change for part in parts]),
         largest([part.movement for part in parts]),
+        all(falls) if falls else None,
         (sum(part.kept or 0 for part in parts), channels * len(parts)) if name == NETWORK else None,
         sum(part.applications for part in parts),
         time.monotonic() - begin,

@@ -58,6 +58,8 @@ def _hyper_laplacian(settings: Settings) -> Prior:
 
 
 AUTOMATIC = "auto"
+POWER = 2.0 / 3.0
+"""p of the hyper-Laplacian prior, unless it is chosen."""
 PRIORS: dict[str, Callable[[Settings], Prior]] = {
     "hyper-laplacian": _hyper_laplacian,
     "tv": _total_variation,
