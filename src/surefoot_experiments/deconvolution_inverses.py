@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,7 +47,8 @@ def inverses(net: LearnedDeconvolution, sharp: Tensor, observed: Tensor, blur: P
     alpha = torch.tensor(1.0 / NOISE**2)
     rows: list[tuple[Cell, ...]] = []
     for inverse in (*DEPTHS, None):
-        other = LearnedDeconvolution(len(net.layers), net.filters, wavelet=net.wavelet, inverse=inverse)
+        settings: dict[str, Any] = {"wavelet": net.wavelet, "start": net.start}
+        other = LearnedDeconvolution(len(net.layers), net.filters, inverse=inverse, **settings)
         other.load_state_dict(net.state_dict(), strict=False)
         with torch.no_grad():
             worst = other.inverse_error(blur, NOISE)
