@@ -19,6 +19,7 @@ from deconvolution_pictures import kernel, noisy, photos
 from PIL import Image
 
 from surefoot._data.pictures import Picture, read_picture, write_png
+from surefoot._deconvolution.priors import PRIORS
 from surefoot.deconvolution import LADMM, ValidBlur
 from surefoot.nn import LearnedDeconvolution
 
@@ -404,3 +405,4 @@ def test_help_is_complete(run) -> None:
     assert outcome.code == 0
     for option in ("PHOTO", "--kernel", "--out", "--noise", "--turn-kernel", "--iterations", "--weights", "--json"):
         assert option in outcome.out
+    assert all(name in " ".join(outcome.out.split()) for name in PRIORS)
