@@ -87,6 +87,24 @@ def test_json_says_everything(run, tmp_path: Path, k: Path) -> None:
     assert (record["tiles"], record["tiles_certified"], record["network_kept"]) == (1, 1, None)
 
 
+def test_a_page_shows_and_says_everything(run, tmp_path: Path, k: Path) -> None:
+    """And needs nothing else: pictures are inside, and nothing is fetched."""
+    photo = saved(tmp_path / "a <b> & c.png", picture((31, 40, 3)))
+    arguments = ("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW, "--page")
+    record = run(*arguments, "--json").json
+    text = (tmp_path / "o.html").read_text()
+    assert record["page"] == str(tmp_path / "o.html") and record["misfit"] == pytest.approx(0.9, abs=0.25)
+    assert text.count('<img alt="') == text.count('src="data:image/png;base64,') == 4  # before, after, residual, kernel
+    assert "http" not in text and "a &lt;b&gt; &amp; c.png" in text and "<b> &" not in text
+    assert (
+        "CERTIFIED SOLVER" in text and "deconvolution/ladmm: holds for 1 of 1 tile" in text and "0.01 of white" in text
+    )
+    for name in ("o.png", "o-before-after.png"):
+        (tmp_path / name).unlink()
+    refused = run(*arguments)
+    assert refused.code == 2 and "o.html exists" in refused.err
+
+
 def test_quiet_prints_one_line(run, tmp_path: Path, k: Path) -> None:
     photo = saved(tmp_path / "in.png", picture((31, 40)))
     outcome = run("deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", *FEW, "--quiet")
@@ -403,6 +421,16 @@ def test_ctrl_c_leaves_no_file_and_a_terminal_sees_progress(tmp_path: Path, k: P
 def test_help_is_complete(run) -> None:
     outcome = run("deblur", "--help")
     assert outcome.code == 0
-    for option in ("PHOTO", "--kernel", "--out", "--noise", "--turn-kernel", "--iterations", "--weights", "--json"):
+    for option in (
+        "PHOTO",
+        "--kernel",
+        "--out",
+        "--noise",
+        "--turn-kernel",
+        "--iterations",
+        "--weights",
+        "--page",
+        "--json",
+    ):
         assert option in outcome.out
     assert all(name in " ".join(outcome.out.split()) for name in PRIORS)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from tyro.conf import Positional, arg
@@ -25,16 +24,15 @@ from .._core.io import write_atomic
 from .._core.status import RunStatus
 from .._data.kernel_files import read_kernel
 from .._data.picture_files import WRITTEN, read_photo, require_room
-from .._data.pictures import Picture, Pixels, write_png
+from .._data.pictures import Picture, write_png
 from .command_deblur_files import Job, Plan, plan
+from .command_deblur_page import page
 from .command_deblur_words import outcome, record, show
+from .excerpt import Excerpt
 from .network import LearnedDeconvolution
 from .photo import Deblurred, deblur
 from .priors import AUTOMATIC, POWER, PRIORS
 from .tiles import TILE
-
-SHOWN = 900
-"""Pixels a side of the part of the photo in the picture before/after, at most: as they are, not scaled."""
 
 WITH_POWER = "hyper-laplacian"
 
@@ -135,6 +133,8 @@ class Deblur:
             metavar="INT", help="Pixels a side of the parts that a large photo is restored in; fewer need less memory."
         ),
     ] = TILE
+    page: Flag = False
+    """Also write OUT.html: before and after, residual, kernel, what was assumed and certified."""
     skip_existing: Flag = False
     """Leave photos out whose OUT exists, to go on with a batch that was interrupted."""
     quiet: Quiet = False
@@ -171,7 +171,7 @@ def _deblur(options: Deblur) -> int:
     if options.turn_kernel:
         kernel = kernel.flip(0, 1)
     net = None if options.weights is None else LearnedDeconvolution.load(Path(options.weights).expanduser())
-    planned = plan(options.photos, options.kernel, options.out, options.skip_existing)
+    planned = plan(options.photos, options.kernel, options.out, paged=options.page, skip_existing=options.skip_existing)
     if planned.folder is None:
         return _single(options, planned.jobs[0], kernel, net)
     return _several(options, planned, kernel, net)
@@ -284,30 +284,13 @@ def _restored(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvoluti
 def _contents(options: Deblur, job: Job, picture: Picture, found: Deblurred) -> Iterator[tuple[Path, bytes]]:
     """What is written for a photo, each with its place; the photo itself comes last, as the sign that all is there."""
     after = replace(picture, pixels=found.form.samples(found.image))
-    yield job.comparison, write_png(_beside(picture, after, found.form.white))
+    excerpt = Excerpt.of(picture, after, found.form.white)
+    yield job.comparison, write_png(excerpt.beside())
+    if job.page is not None:
+        yield job.page, page(job.source, found, excerpt).encode()
     assert job.kind.write is not None
     history = f"surefoot deblur: prior {found.prior}, noise {number(found.noise, 3)} of {number(found.form.white, 6)}"
     yield job.out, job.kind.write(after, [history, f"kernel {visible(options.kernel, 1000)}"])
-
-
-def _beside(before: Picture, after: Picture, white: float) -> Picture:
-    """The middle of both pictures with a white line between them; in 8 bits from black to white where the file has another white
-    than the format."""
-    corner = [max(0, (size - SHOWN) // 2) for size in before.pixels.shape[:2]]
-    part = tuple(slice(start, start + SHOWN) for start in corner)
-    left, right = (_shown(picture.pixels[part], white) for picture in (before, after))
-    line = np.full((len(left), 4, *left.shape[2:]), _largest(left), left.dtype)
-    return Picture(np.concatenate([left, line, right], axis=1), before.profile)
-
-
-def _shown(pixels: Pixels, white: float) -> Pixels:
-    if pixels.dtype.kind == "u" and white == _largest(pixels):
-        return pixels
-    return np.rint(np.clip(pixels / white, 0.0, 1.0) * 255.0).astype(np.uint8)
-
-
-def _largest(pixels: Pixels) -> int:
-    return (1 << 8 * pixels.dtype.itemsize) - 1
 
 
 _Advance = Callable[[int, int], None] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._core.io import probe_writable
@@ -14,6 +14,7 @@ from .._data.picture_files import SUFFIXES, PictureFormat, format_of, located, w
 
 PNG = ".png"
 BESIDE = "-before-after.png"
+PAGE = ".html"
 UNSAFE = re.compile(r"[^\w+-]+")
 """What the name of an array may hold and that of a file is not to."""
 
@@ -26,12 +27,14 @@ class Job:
         source: a path, or ``file.npz:NAME`` or ``file.fits:NAME``.
         out: the sharpened photograph, written last: where it is, the photo is done.
         kind: its format.
+        paged: whether a page about it is written.
         done: whether it exists and is to be left as it is.
     """
 
     source: str
     out: Path
     kind: PictureFormat
+    paged: bool = False
     done: bool = False
 
     @property
@@ -40,9 +43,14 @@ class Job:
         return self.out.with_name(f"{self.out.stem}{BESIDE}")
 
     @property
+    def page(self) -> Path | None:
+        """The page about it, if there is one."""
+        return self.out.with_name(f"{self.out.stem}{PAGE}") if self.paged else None
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """All that is written."""
-        return self.comparison, self.out
+        return self.comparison, *([] if self.page is None else [self.page]), self.out
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Plan:
     folder: Path | None
 
 
-def plan(photos: Sequence[str], kernel: str, out: str, skip_existing: bool) -> Plan:
+def plan(photos: Sequence[str], kernel: str, out: str, *, paged: bool, skip_existing: bool) -> Plan:
     """Photos and what is written for them. A directory for it is made, and left empty.
 
     Args:
@@ -66,6 +74,7 @@ def plan(photos: Sequence[str], kernel: str, out: str, skip_existing: bool) -> P
             pictures before and after.
         kernel: where it comes from.
         out: a file for a single photo, else a directory.
+        paged: whether a page about each is written.
         skip_existing: whether what exists is left out; otherwise it is refused.
 
     Raises:
@@ -82,15 +91,15 @@ def plan(photos: Sequence[str], kernel: str, out: str, skip_existing: bool) -> P
                 raise ValueError(f"--out is {out!r}, a file; for several photos it is a directory")
         elif several and format_of(target) is not None:
             raise ValueError(f"--out is {out!r}, a name for one file, but there are several photos; name a directory")
-        jobs = [_job(source, target / _name(source)) for source in sources]
+        jobs = [_job(source, target / _name(source), paged) for source in sources]
         folder: Path | None = target
     else:
-        jobs, folder = [_job(sources[0], target)], None
+        jobs, folder = [_job(sources[0], target, paged)], None
         if not target.parent.is_dir():
             raise ValueError(f"--out is {out!r}, but there is no directory {target.parent}; make it first")
     _require_distinct(jobs)
     if skip_existing:
-        jobs = [Job(job.source, job.out, job.kind, os.path.lexists(job.out)) for job in jobs]
+        jobs = [replace(job, done=os.path.lexists(job.out)) for job in jobs]
     else:
         _require_new(jobs)
     if folder is not None:
@@ -141,8 +150,8 @@ def _name(source: str) -> str:
     return f"{stem}{path.suffix}"
 
 
-def _job(source: str, out: Path) -> Job:
-    return Job(source, out, writer(out))
+def _job(source: str, out: Path, paged: bool) -> Job:
+    return Job(source, out, writer(out), paged)
 
 
 def _require_distinct(jobs: Sequence[Job]) -> None:

@@ -50,6 +50,17 @@ def outcome(deblurred: Deblurred) -> str:
     return f"the solver is certified, not this picture: its objective may fall by {share(deblurred.gap)} more, {cost}"
 
 
+def assumptions(deblurred: Deblurred) -> list[str]:
+    """What was taken for granted about a photograph, in sentences."""
+    origin = "estimated from the photograph" if deblurred.estimated else "given"
+    return [
+        "The photograph is a sharp picture, convolved with the kernel, plus noise.",
+        f"The noise is white, with standard deviation {number(deblurred.noise, 3)} of white ({origin}).",
+        "Nothing is known of what lies beyond the border.",
+        *(f"{notice[0].upper()}{notice[1:]}." for notice in deblurred.notices),
+    ]
+
+
 def share(gap: float) -> str:
     """A relative gap as a share."""
     return f"{100.0 * gap:.2g} %"
@@ -91,6 +102,7 @@ def record(job: Job, picture: Picture, kernel_name: str, kernel: Tensor, deblurr
         "seconds": deblurred.seconds,
         "out": str(job.out) if written else None,
         "before_after": str(job.comparison) if written else None,
+        "page": str(job.page) if written and job.page is not None else None,
         "error": None if written else outcome(deblurred),
     }
 
@@ -124,6 +136,8 @@ def show(screen: Screen, values: dict[str, Any], deblurred: Deblurred) -> None:
         items["residual"] = f"{number(deblurred.misfit, 2)} of the noise (about 1 where kernel and noise are right)"
         items["written"] = values["out"]
         items["before and after"] = values["before_after"]
+        if values["page"] is not None:
+            items["page"] = values["page"]
     screen.heading("Result", outcome(deblurred))
     screen.pairs(items)
 
@@ -145,7 +159,7 @@ def _show_certificate(screen: Screen, deblurred: Deblurred) -> None:
         verdict = "as the theorem says" if deblurred.change <= 1.0 else "AGAINST the theorem"
         items["change"] = f"V fell to {number(deblurred.change, 2)} of its first value, {verdict}"
     screen.heading("Run", deblurred.status.value.replace("_", " "))
-    screen.pairs(items | _settled(deblurred))
+    screen.pairs(items | settled(deblurred))
 
 
 def _where(gap: float) -> str:
@@ -155,7 +169,8 @@ def _where(gap: float) -> str:
     return f"{known}: that says little; with an unknown border the bound closes slowly (docs/theorems/deconvolution.md)"
 
 
-def _settled(deblurred: Deblurred) -> dict[str, str]:
+def settled(deblurred: Deblurred) -> dict[str, str]:
+    """How far the picture still moved, under its name; nothing where that is not known."""
     if deblurred.movement is None:
         return {}
     moved = number(GREY * deblurred.movement, 2)
@@ -170,7 +185,7 @@ def _show_heuristic(screen: Screen, deblurred: Deblurred) -> None:
             if deblurred.falls is None
             else {"checked": f"at each step, the inner problem's value {_fell(deblurred.falls)}"}
         )
-        screen.pairs(known | {"iterations": count(deblurred.iterations)} | _settled(deblurred))
+        screen.pairs(known | {"iterations": count(deblurred.iterations)} | settled(deblurred))
     else:
         kept, total = deblurred.kept
         screen.heading("Heuristic", "no theorem covers a trained network; its safeguard is heuristic")

@@ -37,6 +37,7 @@ class Deblurred:
         image: (H, W) or (3, H, W), float32, where white is 1; clipped to the range of whole numbers if the photograph had those.
         residual: y - Bz, of the image's shape, float32, where white is 1: what the picture leaves unexplained. Noise alone
             where kernel and noise are right.
+        kernel: (kh, kw), float64, as it was used.
         noise: its standard deviation that was used.
         estimated: whether that was estimated from the photograph.
         notices: what was taken as white, what was changed about the kernel, and what that means.
@@ -60,6 +61,7 @@ class Deblurred:
 
     image: Tensor
     residual: Tensor = field(repr=False)
+    kernel: Tensor = field(repr=False)
     noise: float
     estimated: bool
     notices: tuple[str, ...]
@@ -168,6 +170,7 @@ def deblur(
         restored,
         image,
         residual.reshape(photo.shape),
+        kernel,
         level,
         noise is None,
         given.notices + notices,
@@ -227,6 +230,7 @@ def _summary(
     parts: list[Restored],
     image: Tensor,
     residual: Tensor,
+    kernel: Tensor,
     noise: float,
     estimated: bool,
     notices: tuple[str, ...],
@@ -243,6 +247,7 @@ def _summary(
     return Deblurred(
         image,
         residual,
+        kernel,
         noise,
         estimated,
         notices,
