@@ -11,6 +11,7 @@ from deconvolution_pictures import DOUBLE, kernel, photos
 from torch import Tensor
 from torch.nn.functional import pad
 
+from surefoot._deconvolution.kernels import fast_valid_blur
 from surefoot.deconvolution import PeriodicBlur, ValidBlur, deblur, prepared_kernel
 
 
@@ -80,9 +81,9 @@ def test_a_deblurred_picture_lies_where_the_blurred_one_does() -> None:
     sharp = photos(1, 96)[0]
     observed = ValidBlur(k, (96, 96)).forward(sharp)
     sharp = sharp[4:-4, 4:-4]
-    usual = deblur(observed, k, 0.01, iterations=10)
+    usual = deblur(observed, k, 0.01)
     for margin in ((30, 0, 0, 22), (15, 15, 15, 15), (0, 1, 0, 1)):
-        found = deblur(observed, pad(k, margin), 0.01, iterations=10)
+        found = deblur(observed, pad(k, margin), 0.01)
         torch.testing.assert_close(found.image, usual.image)
     assert float((usual.image - sharp).square().mean()) < 0.5 * float((observed - sharp).square().mean())
 
@@ -112,3 +113,28 @@ def test_kernels_of_camera_shake_keep_their_middle() -> None:
     ready, notices = prepared_kernel(k / k.sum())
     assert displacement(ready) == pytest.approx(displacement(k / k.sum()), abs=1e-6)
     assert "its middle, which was kept" in notices[-1]
+
+
+@pytest.mark.parametrize("size", [(5, 3), (4, 6), (1, 1), (12, 11)])
+@pytest.mark.parametrize("shape", [(12, 11), (31, 43)])
+def test_a_margin_of_zeros_makes_the_latent_grid_fast_and_leaves_the_blur_as_it_is(
+    size: tuple[int, int], shape: tuple[int, int]
+) -> None:
+    taps = kernel(*size)
+    plain, fast = ValidBlur.observing(taps, shape), fast_valid_blur(taps, shape)
+    assert fast.range == shape and all(a <= b for a, b in zip(plain.domain, fast.domain, strict=True))
+    assert all(set(primes(side)) <= {2, 3, 5} for side in fast.domain)
+    latent = torch.randn(fast.domain, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    inner = latent
+    for axis, (a, b, side) in enumerate(zip(taps.shape, fast.kernel.shape, plain.domain, strict=True)):
+        first = (b - 1 - b // 2) - (a - 1 - a // 2)  # where the observed pixel 0 lies, in either latent grid
+        inner = inner.narrow(axis, first, side)
+    assert torch.allclose(fast.forward(latent), plain.forward(inner), atol=1e-13)
+
+
+def primes(number: int) -> list[int]:
+    """Its prime factors."""
+    for factor in range(2, number + 1):
+        if number % factor == 0:
+            return [factor, *primes(number // factor)]
+    return []

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .._core.validate import as_tensor
-from .operators import SUM_TOLERANCE, normalised_kernel
+from .operators import SUM_TOLERANCE, Shape, ValidBlur, normalised_kernel
 
 FAINT = 1e-3
 """Of the largest entry: what a margin may hold at most."""
@@ -165,3 +165,20 @@ def _placed(kernel: Tensor, centred: bool, sides: list[_Side], origin: list[int]
     if math.hypot(*moves) >= MOVED:
         return [f"the kernel's centre of mass is not its middle, which was kept: {lies}"]
     return []
+
+
+def fast_valid_blur(kernel: Tensor, shape: Shape) -> ValidBlur:
+    """``ValidBlur.observing(kernel, shape)``, the kernel (kh, kw) with as many zeros around it as make the latent grid one of
+    fast Fourier transforms: those of large prime factors take five times as long. The unknown border grows by some pixels.
+    """
+    from scipy.fft import next_fast_len
+
+    spans: list[int] = []
+    domain: list[int] = []
+    for size, observed in zip(kernel.shape, shape, strict=True):
+        fast: Any = next_fast_len(observed + size - 1, real=True)
+        grown = fast - observed + 1
+        before = grown // 2 - size // 2  # the middle stays where the blur is centred
+        spans = [before, grown - size - before, *spans]
+        domain.append(fast)
+    return ValidBlur(pad(kernel, spans), tuple(domain))

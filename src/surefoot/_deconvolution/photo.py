@@ -14,11 +14,11 @@ from .._core.certificate import Certificate
 from .._core.status import RunStatus
 from .._core.validate import positive, positive_integer
 from .colour import mixed, unmixed
-from .kernels import prepared_kernel
+from .kernels import fast_valid_blur, prepared_kernel
 from .learned_prior import LearnedPrior
 from .network import LearnedDeconvolution
 from .noise import LEAST_SIDE, estimate_noise
-from .operators import Blur, ValidBlur
+from .operators import Blur
 from .photo_input import Form, photo_input
 from .priors import AUTOMATIC, POWER, Settings
 from .priors import prior as prior_named
@@ -157,7 +157,7 @@ def deblur(
         if progress is not None:
             progress(done, len(parts))
         observed = part.cut(channels).double()
-        blur = ValidBlur.observing(kernel, tuple(observed.shape[1:]))
+        blur = fast_valid_blur(kernel, (observed.shape[1], observed.shape[2]))
         found = _tile(method, observed, blur, level, gap)
         part.add(total, blur.crop(found.latent))
         part.add(residual, observed - blur.forward(found.latent))
