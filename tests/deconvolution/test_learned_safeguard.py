@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from deconvolution_pictures import DOUBLE, kernel, noisy, photos
 from torch import Tensor
 
+from surefoot._deconvolution.half_quadratic import HyperLaplacian
 from surefoot.deconvolution import (
     LADMM,
     DeconvolutionProblem,
@@ -119,30 +122,70 @@ def test_a_good_proposal_saves_iterations() -> None:
 
 
 @pytest.mark.parametrize("make", [PeriodicBlur, ValidBlur])
-def test_checked_accepts_what_explains_the_observation(make: type[PeriodicBlur | ValidBlur]) -> None:
+def test_checked_averages_what_explains_the_observation(make: type[PeriodicBlur | ValidBlur]) -> None:
     given, sharp = problem(make)
-    found = restore_checked(Fixed(sharp), given.observed, given.blur, NOISE)
-    assert bool(found.accepted.all()) and found.iterations == 0 and found.gap is None
-    assert torch.equal(found.image, given.blur.crop(sharp))
-    assert torch.allclose(found.residual, torch.ones(3, dtype=DOUBLE), atol=0.1)
+    fallback = HyperLaplacian().solve(given.observed, given.blur, NOISE).latent
+    better = 0.5 * (sharp + fallback)
+    found = restore_checked(Fixed(better), given.observed, given.blur, NOISE)
+    assert bool(found.accepted.all()) and found.gap is None
+    assert torch.equal(found.latent, 0.5 * (better + fallback))
+    assert torch.equal(found.image, given.blur.crop(found.latent))
+    assert torch.allclose(found.residual, torch.ones(3, dtype=DOUBLE), atol=0.4)
     assert found.guarantee == "heuristic" and "heuristic" in found.text
 
 
-@pytest.mark.parametrize("wrong", ["nan", "blurred", "other scene", "fits the noise"])
+def ripples(sharp: Tensor) -> Tensor:
+    """Of a period of 2 pixels, which a blur hardly shows."""
+    rows, columns = (torch.arange(size) for size in sharp.shape)
+    return sharp + 0.05 * (-1.0) ** (rows[:, None] + columns)
+
+
+WRONG: dict[str, Callable[[DeconvolutionProblem, Tensor], Tensor]] = {
+    "nan": lambda given, sharp: torch.full_like(sharp[0], torch.nan),
+    "infinite": lambda given, sharp: torch.full_like(sharp[0], torch.inf),
+    "constant": lambda given, sharp: torch.full_like(sharp[0], float(given.observed[0].mean())),
+    "scaled": lambda given, sharp: 1.5 * sharp[0],
+    "brighter": lambda given, sharp: sharp[0] + 0.1,
+    "blurred": lambda given, sharp: given.blur.forward(given.blur.forward(sharp))[0],
+    "moved": lambda given, sharp: sharp[0].roll(1, -1),
+    "other scene": lambda given, sharp: sharp[1],
+    "fits the noise": lambda given, sharp: given.blur.solve(1e9 * given.pulled_back, 1e9)[0],
+    "ringing": lambda given, sharp: ripples(sharp[0]),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_checked_falls_back(wrong: str) -> None:
+    """To what is restored without a network, exactly."""
     given, sharp = problem()
-    images = sharp.clone()
-    images[0] = {
-        "nan": torch.full_like(sharp[0], torch.nan),
-        "blurred": given.blur.forward(given.blur.forward(sharp))[0],
-        "other scene": sharp[1],
-        "fits the noise": given.blur.solve(1e9 * given.pulled_back, 1e9)[0],
-    }[wrong]
+    fallback = HyperLaplacian().solve(given.observed, given.blur, NOISE).latent
+    images = 0.5 * (sharp + fallback)
+    images[0] = WRONG[wrong](given, images)
     found = restore_checked(Fixed(images), given.observed, given.blur, NOISE)
-    assert found.accepted.tolist() == [False, True, True] and found.iterations > 0
-    fallback = LADMM(10.0 * given.penalty).solve(given, 300).image
-    assert torch.allclose(found.image[0], fallback[0], atol=1e-9)
-    assert torch.equal(found.image[1:], sharp[1:])
+    assert found.accepted.tolist() == [False, True, True]
+    assert torch.equal(found.latent[0], fallback[0])
+    other = restore_checked(Fixed(images), given.observed, given.blur, NOISE, fallback=0.9 * fallback)
+    assert torch.equal(other.latent[0], 0.9 * fallback[0])
+
+
+@pytest.mark.parametrize("spread", [0.3, 3.0, 1e3, torch.nan])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_weights_are_refused(seed: int, spread: float) -> None:
+    given, _ = problem()
+    net = LearnedDeconvolution(3, 4, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in net.parameters():
+            p += spread * torch.randn(p.shape, generator=generator)
+    found = restore_checked(net, given.observed, given.blur, NOISE)
+    assert not bool(found.accepted.any())
+    assert torch.equal(found.latent, HyperLaplacian().solve(given.observed, given.blur, NOISE).latent)
+
+
+def test_a_fallback_that_is_not_finite_is_not_mixed_in() -> None:
+    given, sharp = problem()
+    found = restore_checked(Fixed(sharp), given.observed, given.blur, NOISE, fallback=torch.full_like(sharp, torch.nan))
+    assert not bool(found.accepted.any())
 
 
 def test_single_precision_pictures() -> None:
@@ -150,10 +193,3 @@ def test_single_precision_pictures() -> None:
     net = LearnedDeconvolution(2, 4)
     found = restore_checked(net, given.observed.float(), given.blur.to(torch.float32), NOISE)
     assert found.image.dtype == torch.float32 and bool(found.image.isfinite().all())
-
-
-@pytest.mark.parametrize("band", [(-1.0, 1.0), (1.0, 1.0), (0.5, float("inf"))])
-def test_bad_bands(band: tuple[float, float]) -> None:
-    given, sharp = problem()
-    with pytest.raises(ValueError, match="band"):
-        restore_checked(Fixed(sharp), given.observed, given.blur, NOISE, band=band)

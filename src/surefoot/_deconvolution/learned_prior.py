@@ -1,44 +1,46 @@
-"""A trained network in the place of a prior, with the linearised ADMM where its proposal is refused."""
+"""A trained network beside a prior, which decides alone where the network's proposal is refused."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import replace
 
 from torch import Tensor
 
 from .._core.status import RunStatus
-from .._core.validate import positive_integer
-from .admm import LADMM
 from .network import LearnedDeconvolution
-from .operators import Blur, PeriodicBlur
-from .problem import DeconvolutionProblem, default_penalty
-from .restored import Restored
+from .operators import Blur
+from .priors import Prior, Restored
 from .safeguard import restore_checked
-from .wavelet_prior import BETA, ITERATIONS
-
-CONTINUING = 10
-"""Iterations that continue a photo beyond its border for a network."""
 
 
 class LearnedPrior:
-    """Networks are trained with a periodic border, and ring at an unknown one: a few iterations of L-ADMM find what may lie
-    beyond it, and the tile is continued by their blurred picture."""
+    """A network and the prior that a photograph is restored by without it; ``kept`` counts the network's channels.
+
+    Where a proposal is refused the result is the prior's.
+    """
 
     certified = False
 
-    def __init__(self, net: LearnedDeconvolution, iterations: int | None) -> None:
-        self._net = net
-        self._iterations = ITERATIONS if iterations is None else positive_integer("iterations", iterations)
+    def __init__(self, net: LearnedDeconvolution, prior: Prior) -> None:
+        self._net, self._prior = net, prior
 
     def restore(self, observed: Tensor, blur: Blur, noise: float) -> Restored:
-        """See ``restored.Prior``."""
-        problem = DeconvolutionProblem(observed, blur, default_penalty(noise))
-        guess = LADMM(BETA * problem.penalty).solve(problem, CONTINUING, tolerance=0.0)
-        periodic = PeriodicBlur(blur.kernel, blur.domain)
-        continued = periodic.forward(guess.state.synthesis)
-        under = blur.crop(continued)  # a view
-        under += problem.observed - blur.seen(under)
-        restoration = restore_checked(self._net, continued, periodic, noise, iterations=self._iterations)
-        status = RunStatus.MAX_ITERATIONS if restoration.iterations >= self._iterations else RunStatus.CONVERGED
-        if not bool(restoration.image.isfinite().all()):
-            status = RunStatus.DIVERGED
-        cost = guess.applications + restoration.applications
-        return Restored(restoration.image, status, restoration.iterations, cost, kept=int(restoration.accepted.sum()))
+        """See ``priors.Prior``."""
+        found = self._prior.restore(observed, blur, noise)
+        if found.status is RunStatus.DIVERGED:
+            return replace(found, kept=0)
+        # orthonormal mixtures of C colours reach √C; the network was trained on intensities of 0..1
+        unit = math.sqrt(len(observed))
+        checked = restore_checked(self._net, observed / unit, blur, noise / unit, fallback=found.latent / unit)
+        kept = int(checked.accepted.sum())
+        if not kept:
+            return replace(found, applications=found.applications + checked.applications, kept=0)
+        # no certificate or gap speaks of what the network took part in
+        return Restored(
+            unit * checked.latent,
+            found.status,
+            found.iterations,
+            found.applications + checked.applications,
+            kept=kept,
+        )

@@ -124,8 +124,8 @@ def deblur(
             parameters, whose theorem ``deconvolution/ladmm`` is evaluated for every tile. ``"tv"``: small total variation, by
             ADMM with the theorem ``deconvolution/tv``. ``"auto"``: the best by measured quality.
         power: p of the hyper-Laplacian prior.
-        net: a trained network in place of a prior. What it proposes is returned where it passes a test (``restore_checked``),
-            else the solver decides: a heuristic, no theorem covers it.
+        net: a trained network beside the prior. What it proposes is averaged with the prior's picture where it passes a test
+            (``restore_checked``), else the prior decides: a heuristic, no theorem covers it.
         iterations, tolerance: of the solver; the tolerance is one of the relative duality gap.
         white: the sample that is white, which noise is relative to: by default 1 for floats, the largest of whole numbers;
             ``"auto"`` guesses for floats in another unit (``photo_input``).
@@ -148,7 +148,9 @@ def deblur(
     tile = positive_integer("tile", tile)
     chosen = _chosen(prior, level)
     settings = Settings(iterations, tolerance, power)
-    method = prior_named(chosen, settings) if net is None else LearnedPrior(net, iterations)
+    method = prior_named(chosen, settings)
+    if net is not None:
+        method = LearnedPrior(net, method)
     channels = photo if photo.ndim == 3 else photo[None]
     parts = tiles((channels.shape[1], channels.shape[2]), (kernel.shape[0], kernel.shape[1]), tile)
     total, residual = (torch.zeros_like(channels, dtype=torch.float32) for _ in range(2))
