@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,17 +19,21 @@ from .._cli.learned import NETWORK, Out
 from .._cli.matrices import inner_inverse
 from .._cli.options import Flag, Json, Quiet, train_exits
 from .._cli.screen import Screen, count
+from .._core.io import write_json
 from .._learning.run import TrainStatus
 from .command_deblur import Deblur
 from .comparison import compared
 from .network import LearnedDeconvolution
+from .provenance import provenance
 from .training import train
-from .training_data import NOISE, TILE, TrainingData
+from .training_data import FREE, NOISE, TILE, TrainingData
 from .training_kernels import KERNEL
 
 MORE = {"deblur": Deblur}
 """Commands beside ``train``."""
 FILTERS = 32
+PROVENANCE = "network.json"
+"""Beside the network, where it was trained on pictures that may be passed on."""
 LARGEST_SEED = 2**63 - 1 - 3
 """PyTorch takes 64 bits; the comparison counts three further."""
 NO_THEOREM = "no theorem covers trained weights; that of their fallback, fixed L-ADMM, is deconvolution/ladmm"
@@ -41,7 +45,8 @@ class Train:
     """Train an unrolled network that sharpens blurred photographs; compare it on crops that it did not see.
 
     No theorem covers trained weights: sf.deconvolution.restore_checked and restore_certified fall back where they fail.
-    DIR gets the network (net.safetensors) and its training (training/)."""
+    DIR gets the network (net.safetensors) and its training (training/); with --data free also where its weights come from
+    (network.json)."""
 
     system: ClassVar[str] = "deconvolution"
     out: Out
@@ -148,6 +153,8 @@ def _train(options: Train, held: ExitStack) -> int:
     if run.status is TrainStatus.INTERRUPTED:
         return learned.stopped(options, run)
     what = "squared error" if options.loss == "supervised" else "objective"
+    if options.data == FREE:
+        write_json(directory / PROVENANCE, provenance(asdict(options), run, directory / NETWORK))
     learned.show(screen, run, f": {what} relative to the {net.start} start, on crops that were not trained on")
     rows = compared(net, data, crop=options.crop, seed=options.seed)
     screen.heading("Comparison", "mean PSNR in dB on crops that were not trained on, periodic blur")

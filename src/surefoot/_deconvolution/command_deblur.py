@@ -34,6 +34,8 @@ from .photo import Deblurred, deblur
 from .priors import AUTOMATIC, POWER, PRIORS
 from .tiles import TILE
 
+BUNDLED = "bundled"
+"""In the place of a file of weights."""
 WITH_POWER = "hyper-laplacian"
 
 
@@ -121,9 +123,10 @@ class Deblur:
     weights: Annotated[
         str | None,
         arg(
-            metavar="FILE",
-            help="A trained network, as net.safetensors of `surefoot train deconvolution`. No theorem covers what it proposes; "
-            "where that does not explain the photo up to the noise, the solver decides.",
+            metavar="bundled|FILE",
+            help="A trained network beside the prior: 'bundled' for the one that comes with the package, or net.safetensors of "
+            "`surefoot train deconvolution`. No theorem covers what it proposes; where that fits the photo worse than the "
+            "prior's picture does, the prior decides.",
             help_behavior_hint="(default: none)",
         ),
     ] = None
@@ -170,11 +173,17 @@ def _deblur(options: Deblur) -> int:
     kernel = torch.from_numpy(read_kernel(options.kernel))
     if options.turn_kernel:
         kernel = kernel.flip(0, 1)
-    net = None if options.weights is None else LearnedDeconvolution.load(Path(options.weights).expanduser())
+    net = None if options.weights is None else _network(options.weights)
     planned = plan(options.photos, options.kernel, options.out, paged=options.page, skip_existing=options.skip_existing)
     if planned.folder is None:
         return _single(options, planned.jobs[0], kernel, net)
     return _several(options, planned, kernel, net)
+
+
+def _network(weights: str) -> LearnedDeconvolution:
+    if weights == BUNDLED:
+        return LearnedDeconvolution.bundled()
+    return LearnedDeconvolution.load(Path(weights).expanduser())
 
 
 def _check(options: Deblur) -> None:

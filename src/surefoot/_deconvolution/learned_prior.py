@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from .._core.status import RunStatus
@@ -28,19 +28,13 @@ class LearnedPrior:
     def restore(self, observed: Tensor, blur: Blur, noise: float) -> Restored:
         """See ``priors.Prior``."""
         found = self._prior.restore(observed, blur, noise)
-        if found.status is RunStatus.DIVERGED:
-            return replace(found, kept=0)
-        # orthonormal mixtures of C colours reach √C; the network was trained on intensities of 0..1
-        unit = math.sqrt(len(observed))
-        checked = restore_checked(self._net, observed / unit, blur, noise / unit, fallback=found.latent / unit)
-        kept = int(checked.accepted.sum())
-        if not kept:
-            return replace(found, applications=found.applications + checked.applications, kept=0)
-        # no certificate or gap speaks of what the network took part in
-        return Restored(
-            unit * checked.latent,
-            found.status,
-            found.iterations,
-            found.applications + checked.applications,
-            kept=kept,
-        )
+        latent, cost, kept = found.latent, found.applications, 0
+        if found.status is not RunStatus.DIVERGED:
+            # orthonormal mixtures of C colours reach √C; the network was trained on intensities of 0..1
+            unit = math.sqrt(len(observed))
+            checked = restore_checked(self._net, observed / unit, blur, noise / unit, fallback=latent / unit)
+            # what was refused is the prior's to the last bit
+            latent = torch.where(checked.accepted[:, None, None], unit * checked.latent, latent)
+            cost, kept = cost + checked.applications, int(checked.accepted.sum())
+        # what the prior says of itself does not speak of what the network may take part in
+        return Restored(latent, found.status, found.iterations, cost, kept=kept)

@@ -31,6 +31,7 @@ from .wiener import differences, restored
 
 HALF_QUADRATIC, GRADIENT_WIENER = "half-quadratic", "gradient-wiener"
 """Starts of the layers."""
+BUNDLED = Path(__file__).parent / "weights" / "network.safetensors"
 REFERENCE = 0.02
 """Noise level at which the stored α, β and thresholds hold; at others they follow their power laws."""
 GRADIENT = 0.09
@@ -225,6 +226,17 @@ class LearnedDeconvolution(nn.Module):
             "settings.wavelet": _letters(self.wavelet),
             "settings.start": _letters(self.start),
         }
+
+    @classmethod
+    def bundled(cls) -> LearnedDeconvolution:
+        """The network that comes with the package, float32, trained against sharp pictures with noise of 0.2 to 5 %.
+
+        weights/network.json beside it has the command that trained it, and the pictures with their authors and licences.
+
+        Raises:
+            RunDirectoryError: the file is missing or damaged.
+        """
+        return cls.load(BUNDLED)
 
     @classmethod
     def load(cls, path: str | Path) -> LearnedDeconvolution:

@@ -60,12 +60,12 @@ def free_pictures() -> list[np.ndarray]:
 
     found: list[np.ndarray] = []
     for picture in PICTURES:
-        grey = _grey(picture)
-        rows, columns = grey.shape
+        image = grey(picture)
+        rows, columns = image.shape
         for factor in picture.reductions:
             size = (round(columns / factor), round(rows / factor))
             found.append(
-                grey if factor == 1.0 else np.asarray(Image.fromarray(grey).resize(size, Image.Resampling.LANCZOS))
+                image if factor == 1.0 else np.asarray(Image.fromarray(image).resize(size, Image.Resampling.LANCZOS))
             )
     return found
 
@@ -75,7 +75,8 @@ def luminance(image: np.ndarray) -> np.ndarray:
     return np.rint(image @ LUMINANCE).astype(np.uint8)
 
 
-def _grey(picture: Picture) -> np.ndarray:
+def grey(picture: Picture) -> np.ndarray:
+    """A picture as its package has it, as grey bytes (H, W); raises as ``free_pictures``."""
     if picture.package == "scikit-learn":
         from sklearn.datasets import load_sample_image
 
