@@ -9,7 +9,10 @@ import torch
 from deconvolution_pictures import DOUBLE, kernel, noisy, photos
 from torch import Tensor
 
+from surefoot._deconvolution import safeguard
 from surefoot._deconvolution.half_quadratic import HyperLaplacian
+from surefoot._deconvolution.masked import MaskedBlur
+from surefoot._deconvolution.safeguard import continued
 from surefoot.deconvolution import (
     LADMM,
     DeconvolutionProblem,
@@ -128,10 +131,26 @@ def test_checked_averages_what_explains_the_observation(make: type[PeriodicBlur 
     better = 0.5 * (sharp + fallback)
     found = restore_checked(Fixed(better), given.observed, given.blur, NOISE)
     assert bool(found.accepted.all()) and found.gap is None
-    assert torch.equal(found.latent, 0.5 * (better + fallback))
+    assert torch.equal(found.latent, fallback + safeguard.SHARE * (better - fallback))
     assert torch.equal(found.image, given.blur.crop(found.latent))
     assert torch.allclose(found.residual, torch.ones(3, dtype=DOUBLE), atol=0.4)
     assert found.guarantee == "heuristic" and "heuristic" in found.text
+
+
+def test_what_was_not_seen_is_continued_by_the_fallback() -> None:
+    given, sharp = problem(ValidBlur)
+    fallback = sharp + 0.01
+    mask = torch.ones(given.blur.range, dtype=torch.bool)
+    mask[3:6, 4:9] = False
+    for blur in (given.blur, MaskedBlur(given.blur, mask)):
+        whole, periodic = continued(blur.seen(given.observed), blur, fallback)
+        assert isinstance(periodic, PeriodicBlur) and periodic.range == blur.domain
+        expected = periodic.forward(fallback)
+        known = torch.zeros(blur.domain, dtype=torch.bool)
+        blur.crop(known)[:] = blur.seen(torch.ones(blur.range)) > 0
+        torch.testing.assert_close(whole[:, ~known], expected[:, ~known], rtol=0.0, atol=1e-12)
+        seen = blur.seen(given.observed)[:, blur.seen(torch.ones(blur.range)) > 0]
+        torch.testing.assert_close(blur.crop(whole)[:, blur.crop(known)], seen, rtol=0.0, atol=1e-12)
 
 
 def ripples(sharp: Tensor) -> Tensor:

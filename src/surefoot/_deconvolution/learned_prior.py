@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor
 
 from .._core.status import RunStatus
 from .network import LearnedDeconvolution
 from .operators import Blur
-from .priors import Prior, Restored
+from .restored import Prior, Restored
 from .safeguard import restore_checked
 
 
@@ -26,15 +23,11 @@ class LearnedPrior:
         self._net, self._prior = net, prior
 
     def restore(self, observed: Tensor, blur: Blur, noise: float) -> Restored:
-        """See ``priors.Prior``."""
+        """See ``restored.Prior``."""
         found = self._prior.restore(observed, blur, noise)
         latent, cost, kept = found.latent, found.applications, 0
         if found.status is not RunStatus.DIVERGED:
-            # orthonormal mixtures of C colours reach √C; the network was trained on intensities of 0..1
-            unit = math.sqrt(len(observed))
-            checked = restore_checked(self._net, observed / unit, blur, noise / unit, fallback=latent / unit)
-            # what was refused is the prior's to the last bit
-            latent = torch.where(checked.accepted[:, None, None], unit * checked.latent, latent)
-            cost, kept = cost + checked.applications, int(checked.accepted.sum())
+            checked = restore_checked(self._net, observed, blur, noise, fallback=latent)
+            latent, cost, kept = checked.latent, cost + checked.applications, int(checked.accepted.sum())
         # what the prior says of itself does not speak of what the network may take part in
         return Restored(latent, found.status, found.iterations, cost, kept=kept)

@@ -23,7 +23,7 @@ from torch.nn.functional import conv2d, pad, pixel_shuffle, pixel_unshuffle, sof
 
 from .._core.io import RunDirectoryError, reading, write_tensors
 from .._core.validate import integer, positive_integer
-from .operators import Blur, multiply
+from .operators import Blur, multiply, of_pictures
 from .problem import DEFAULT_WAVELET, checked_image, default_penalty
 from .warm_start import half_quadratic_start, start_applications
 from .wavelets import OrthonormalWavelet
@@ -140,6 +140,7 @@ class LearnedDeconvolution(nn.Module):
             TypeError: another dtype or device than the blur's or the network's.
             ValueError: NaN pixels, a shape that does not fit, a noise level that is not positive, fewer than 7 pixels a side.
         """
+        of_pictures(blur, "the network")
         observed = checked_image("observed", observed)
         sigma = torch.as_tensor(noise, dtype=observed.dtype, device=observed.device)
         if not bool(((sigma > 0.0) & sigma.isfinite()).all()):

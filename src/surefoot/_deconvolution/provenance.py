@@ -17,7 +17,9 @@ from .training_pictures import PICTURES, grey
 PACKAGES = ("surefoot", "torch", "numpy", "scikit-learn", "scikit-image", "pillow")
 NOT_SETTINGS = ("out", "resume", "quiet", "json", "require_certificate", "device")
 """Options of the command that do not change the weights."""
-CHANGES = "cut into tiles, made grey and smaller; crops of them were turned, mirrored, blurred and made noisy in training"
+CHANGES = (
+    "cut into tiles, made grey and smaller; crops of them were turned, mirrored, blurred and made noisy in training"
+)
 
 
 def provenance(options: Mapping[str, Any], run: TrainRun, weights: Path) -> dict[str, Any]:
@@ -28,10 +30,13 @@ def provenance(options: Mapping[str, Any], run: TrainRun, weights: Path) -> dict
         run: the training.
         weights: the file of the network.
     """
-    settings = {name: value for name, value in options.items() if name not in NOT_SETTINGS and value not in (None, False)}
+    settings = {
+        name: value for name, value in options.items() if name not in NOT_SETTINGS and value not in (None, False)
+    }
     given = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in settings.items())
     pictures = [
-        {name: value for name, value in asdict(picture).items() if name != "reductions"} | {"sha256": digest(grey(picture))}
+        {name: value for name, value in asdict(picture).items() if name != "reductions"}
+        | {"sha256": digest(grey(picture))}
         for picture in PICTURES
     ]
     return {

@@ -9,12 +9,15 @@ from torch import Tensor
 
 from .admm import LADMM, State
 from .half_quadratic import HyperLaplacian
+from .masked import MaskedBlur
 from .network import LearnedDeconvolution
-from .operators import Blur
+from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur
 from .problem import DeconvolutionProblem, DualityGap, checked_image
 
 MISFIT = 1.3
 """Largest root mean square residual of a proposal over that of the fallback, for ``restore_checked``."""
+SHARE = 2.0 / 3.0
+"""Of the network in the mean of the two."""
 ROUGHNESS, POWER = 1.25, 2.0 / 3.0
 """Largest Σ|∇z|ᵖ of a proposal over that of the fallback, and p."""
 BETA = 10.0
@@ -135,17 +138,36 @@ def restore_checked(
         TypeError, ValueError: see ``LearnedDeconvolution.forward`` and ``HyperLaplacian.solve``.
     """
     observed = blur.seen(checked_image("observed", observed))
-    cost, count = net.applications(blur) + 2, 0
+    count = cost = 0
     if fallback is None:
         solved = HyperLaplacian().solve(observed, blur, noise)
-        fallback, count, cost = solved.latent, solved.iterations, cost + solved.applications
-    z, finite = _proposal(net, observed, blur, noise)
+        fallback, count, cost = solved.latent, solved.iterations, solved.applications
+    # a fallback that is not finite passes no comparison below, and must not stop the network
+    seen, whole = continued(observed, blur, fallback.nan_to_num(0.0, 0.0, 0.0))
+    z, finite = _proposal(net, seen, whole, noise)
     misfits = [_relative_residual(observed, blur, image, noise) for image in (z, fallback)]
     accepted = finite & (misfits[0] <= MISFIT * misfits[1])
     accepted &= _roughness(blur.crop(z)) <= ROUGHNESS * _roughness(blur.crop(fallback))
-    image = torch.where(accepted[..., None, None], 0.5 * (z + fallback), fallback)
+    image = torch.where(accepted[..., None, None], fallback + SHARE * (z - fallback), fallback)
     residual = _relative_residual(observed, blur, image, noise)
-    return Restoration(image, blur.crop(image), accepted, residual, None, "heuristic", count, cost + 1)
+    cost += net.applications(whole) + 4
+    return Restoration(image, blur.crop(image), accepted, residual, None, "heuristic", count, cost)
+
+
+def continued(observed: Tensor, blur: Blur, latent: Tensor) -> tuple[Tensor, Blur]:
+    """The picture (..., H, W) with what ``latent`` makes of the pixels that were not seen, and its periodic blur.
+
+    A network then inverts exactly, and begins with a border that whole iterations have found: that is quicker and gains some
+    tenths of a decibel. A blur that varies over the picture, or is periodic, and its picture (..., h, w) come back as they are.
+    """
+    within = blur.blur if isinstance(blur, MaskedBlur) else blur
+    if blur.exact_majorizer or isinstance(within, SpatiallyVaryingBlur):
+        return observed, blur
+    periodic = PeriodicBlur(blur.kernel, blur.domain)
+    whole = periodic.forward(latent)
+    under = blur.crop(whole)  # a view
+    under += observed - blur.seen(under)
+    return whole, periodic
 
 
 def _roughness(image: Tensor) -> Tensor:
