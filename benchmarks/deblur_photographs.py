@@ -17,6 +17,7 @@ from report import Report, Shown, parser
 
 from surefoot._deconvolution.priors import AUTOMATIC, PRIORS
 from surefoot.deconvolution import Deblurred, ValidBlur, aligned_psnr, deblur
+from surefoot.nn import LearnedDeconvolution
 from surefoot_experiments import deconvolution_data
 from surefoot_experiments.deconvolution_data import RealPair
 from surefoot_experiments.deconvolution_table4 import BORDER
@@ -53,11 +54,12 @@ def photographs(data: Path | None) -> list[RealPair]:
 
 
 def methods() -> dict[str, Method]:
-    """``deblur`` as it comes, and with every prior."""
+    """``deblur`` as it comes, with every prior, and with the network that comes with the package."""
+    net = LearnedDeconvolution.bundled()
     return {
         name: lambda pair, noise, name=name: deblur(pair.blurred, pair.kernel, noise, prior=name)
         for name in (AUTOMATIC, *PRIORS)
-    }
+    } | {"--weights bundled": lambda pair, noise: deblur(pair.blurred, pair.kernel, noise, net=net)}
 
 
 def measured(method: Method, pair: RealPair, noise: float | None) -> Result:

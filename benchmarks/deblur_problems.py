@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
+from surefoot._deconvolution.training_pictures import LUMINANCE
 from surefoot_experiments import deconvolution_data
 from surefoot_experiments.deconvolution_peers import blurred, transfer
 
@@ -68,7 +69,7 @@ def _crops(data: Path | None, size: int, count: int) -> Iterator[tuple[str, Imag
 
     generated = deconvolution_data.load(None, 0).kernels
     for i in range(count):
-        grey = load_sample_images().images[i % 2] @ deconvolution_data.LUMINANCE / 255.0
+        grey = load_sample_images().images[i % 2] @ LUMINANCE / 255.0
         for j in range(len(KERNELS)):
             kernel = trimmed(generated[j].numpy(), size // 2)
             room = [n - size - kernel.shape[0] for n in grey.shape]

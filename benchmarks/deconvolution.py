@@ -12,15 +12,29 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from deblur_problems import PICTURES, SIZE, Image, Problem, half_quadratic, problems, tensor
 from report import Report, Shown, parser
+from torch import Tensor
 
 from surefoot._deconvolution.priors import PRIORS
-from surefoot.deconvolution import PeriodicBlur, ValidBlur, deblur, gradient_wiener, psnr, ssim, wiener
+from surefoot.deconvolution import (
+    Blur,
+    PeriodicBlur,
+    ValidBlur,
+    deblur,
+    gradient_wiener,
+    psnr,
+    restore_checked,
+    ssim,
+    wiener,
+)
+from surefoot.nn import LearnedDeconvolution
 from surefoot_experiments.deconvolution_methods import by_prior
 from surefoot_experiments.deconvolution_peers import PEERS as SCIKIT_IMAGE
 from surefoot_experiments.deconvolution_peers import restored, tapered
@@ -53,7 +67,23 @@ def ours() -> dict[str, Solver]:
     solvers: dict[str, Solver] = {"Wiener": _filter(wiener), "gradient-Wiener": _filter(gradient_wiener)}
     for name in PRIORS:
         solvers[f"deblur, {name}"] = lambda p, periodic, name=name: _by_prior(p, periodic, name)
+    net = LearnedDeconvolution.bundled()
+    solvers["network alone"] = _filter(partial(_alone, net))
+    solvers["deblur --weights bundled"] = lambda p, periodic: _guarded(net, p, periodic)
     return solvers
+
+
+def _alone(net: LearnedDeconvolution, blur: Blur, observed: Tensor, noise: float) -> Tensor:
+    with torch.no_grad():
+        return net(observed.float(), blur.to(torch.float32), noise).double()
+
+
+def _guarded(net: LearnedDeconvolution, p: Problem, periodic: bool) -> Image:
+    if not periodic:
+        return deblur(tensor(p.valid), tensor(p.kernel), p.noise, net=net).image.numpy()
+    observed = tensor(p.periodic).float()
+    blur = PeriodicBlur(tensor(p.kernel).float(), (observed.shape[0], observed.shape[1]))
+    return restore_checked(net, observed, blur, p.noise).image.double().numpy()
 
 
 def _filter(apply: Callable[..., Any]) -> Solver:
