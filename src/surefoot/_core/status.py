@@ -35,7 +35,7 @@ class RunStatus(StrEnum):
             "running": "the run did not finish; resume it",
             "converged": "the gap reached the tolerance",
             "max_iterations": "the iteration limit came first; raise max_iterations or resume",
-            "settled": "an iteration hardly moves the picture, though the gap is above the tolerance; settled=0 goes on",
+            "settled": "what the run makes is projected to change hardly any more, though its gap is above the tolerance",
             "stalled": "the gap is at the rounding level of float64, or no step of the rule lowers it, or the rule has taken its "
             "last step; a smaller tolerance is out of its reach",
             "diverged": "the gap grew without bound or became non-finite: the step is too large; use a certified rule",

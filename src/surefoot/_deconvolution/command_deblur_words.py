@@ -11,6 +11,7 @@ from .._core.status import RunStatus
 from .._data.pictures import Picture
 from .command_deblur_files import Job
 from .photo import Deblurred
+from .settling import LEFT
 
 GREY = 255.0
 CLOSE = 0.05
@@ -97,6 +98,7 @@ def record(job: Job, picture: Picture, kernel_name: str, kernel: Tensor, deblurr
         "movement": deblurred.movement,
         "inner_values_fell": deblurred.falls,
         "misfit": deblurred.misfit,
+        "projected_change_left": deblurred.left,
         "network_kept": None if deblurred.kept is None else {"kept": deblurred.kept[0], "of": deblurred.kept[1]},
         "applications": deblurred.applications,
         "seconds": deblurred.seconds,
@@ -173,8 +175,11 @@ def settled(deblurred: Deblurred) -> dict[str, str]:
     """How far the picture still moved, under its name; nothing where that is not known."""
     if deblurred.movement is None:
         return {}
-    moved = number(GREY * deblurred.movement, 2)
-    return {"settled": f"the last iteration moved the picture by {moved} of 255 (root mean square)"}
+    moved = f"the last iteration moved the picture by {number(GREY * deblurred.movement, 2)} of 255 (root mean square)"
+    if deblurred.left is None:
+        return {"settled": f"{moved}; too few iterations to say what is left"}
+    still = "has settled" if deblurred.left <= LEFT else "has not settled"
+    return {"settled": f"{moved}; it {still}: about {number(GREY * deblurred.left, 2)} more is projected (without the rim; no bound)"}
 
 
 def _show_heuristic(screen: Screen, deblurred: Deblurred) -> None:

@@ -22,9 +22,10 @@ from .operators import Blur
 from .photo_input import Form, photo_input
 from .priors import AUTOMATIC, POWER, Settings
 from .priors import prior as prior_named
-from .problem import DeconvolutionProblem, default_penalty, extended
+from .problem import extended
 from .restored import Prior, Restored
 from .tiles import TILE, tiles
+from .wavelet_prior import detail_problem
 
 NETWORK = "network"
 
@@ -53,6 +54,7 @@ class Deblurred:
         movement: root mean square change of the picture in the last iteration, in intensities; ``None`` where it is not known.
         falls: whether the values of a heuristic's inner problems fell at each of their steps, in every tile; ``None`` where there
             are none.
+        left: the largest change of a tile that is still to come, projected from those measured (``Settling``): no bound.
         kept: (proposals of the network that were returned, proposals), by tile and channel; ``None`` without a network.
         applications: products with B, Bᵀ or an inverse filter for each channel, over all tiles.
         seconds: it took.
@@ -74,6 +76,7 @@ class Deblurred:
     change: float | None
     movement: float | None
     falls: bool | None
+    left: float | None
     kept: tuple[int, int] | None
     applications: int
     seconds: float
@@ -199,8 +202,9 @@ def _chosen(name: str, noise: float) -> str:
 
 def _objective_gap(latent: Tensor, observed: Tensor, blur: Blur, noise: float) -> float:
     """The relative duality gap of the wavelet objective at a latent picture, the largest of its channels."""
-    problem = DeconvolutionProblem(observed, blur, default_penalty(noise))
-    return float(problem.duality_gap(problem.wavelet.analysis(latent), latent).relative.max())
+    problem, shading = detail_problem(observed, blur, noise)
+    detail = latent - shading
+    return float(problem.duality_gap(problem.wavelet.analysis(detail), detail).relative.max())
 
 
 def _check_fits(kernel: Tensor, shape: tuple[int, ...]) -> None:
@@ -262,6 +266,7 @@ def _summary(
         largest([part.change for part in parts]),
         largest([part.movement for part in parts]),
         all(falls) if falls else None,
+        largest([part.left for part in parts]),
         (sum(part.kept or 0 for part in parts), channels * len(parts)) if name == NETWORK else None,
         sum(part.applications for part in parts),
         time.monotonic() - begin,

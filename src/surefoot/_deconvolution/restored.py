@@ -25,6 +25,7 @@ class Restored:
         gap: largest relative duality gap of a channel, a guaranteed bound; ``None`` where there is none.
         change: V_t/V_0 after the last iteration (V: the certificate's gap).
         movement: root mean square change of the picture in the last iteration, in intensities.
+        left: the change still to come, projected from those measured (``Settling``).
         kept: how many channels are a network's proposals; ``None`` without a network.
         falls: whether the value of every inner problem fell at each of its steps; ``None`` where there are none.
     """
@@ -37,6 +38,7 @@ class Restored:
     gap: float | None = None
     change: float | None = None
     movement: float | None = None
+    left: float | None = None
     kept: int | None = None
     falls: bool | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -121,11 +121,11 @@ class DeconvolutionSolver(nn.Module, Generic[P, S]):
         iterations: int = 300,
         *,
         tolerance: float = 1e-2,
-        settled: float = 0.0,
         start: S | None = None,
+        settled: Callable[[int, Tensor], bool] | None = None,
         progress: bool = False,
     ) -> DeconvolutionSolution[S]:
-        """Iterate until every image's relative duality gap is at most ``tolerance``, or every image has settled.
+        """Iterate until every image's relative duality gap is at most ``tolerance``, or where the image has settled.
 
         For a run with checkpoints, a recorded trace and resume, use ``sf.descend(solver, problem, directory=...)``.
 
@@ -133,24 +133,25 @@ class DeconvolutionSolver(nn.Module, Generic[P, S]):
             problem: what to solve.
             iterations: at most so many.
             tolerance: relative duality gap, guaranteed where the status is ``converged``; 0 for all iterations.
-            settled: stop, too, where an iteration moves every image by at most so much (root mean square, in intensities).
             start: where to start; by default ``self.start(problem)``.
+            settled: asked after every iteration, with its number and its latent image; where it says so, the solver stops with
+                the status ``settled``. ``Settling(blur)`` projects how much the image will still change.
             progress: a progress line on a terminal.
 
         Raises:
-            TypeError, ValueError: iterations that are not a positive integer, or a tolerance or ``settled`` that is not a number
-                of at least 0.
+            TypeError, ValueError: iterations that are not a positive integer, or a tolerance that is not a number of at least 0.
         """
         iterations = positive_integer("iterations", iterations)
-        tolerance, settled = nonnegative("tolerance", tolerance), nonnegative("settled", settled)
+        tolerance = nonnegative("tolerance", tolerance)
         first = state = self.start(problem) if start is None else start
         state = replace(state, applications=0)
         status, count = RunStatus.MAX_ITERATIONS, 0
         gap = self.gap(problem, state)
         with progress_line(progress, iterations, float(gap.relative.max()), tolerance) as show:
             for count in range(1, iterations + 1):
-                before, state = state, self.step(problem, state, count - 1)
-                if count % CHECK_EVERY == 0 or count == iterations:
+                state = self.step(problem, state, count - 1)
+                still = settled is not None and settled(count, state.picture)
+                if still or count % CHECK_EVERY == 0 or count == iterations:
                     gap = self.gap(problem, state)
                     worst = float(gap.relative.max())
                     show(count, worst, self.parameters_at(count)[0])
@@ -161,8 +162,7 @@ class DeconvolutionSolver(nn.Module, Generic[P, S]):
                     if worst <= tolerance:
                         status = RunStatus.CONVERGED
                         break
-                    movement = (state.picture - before.picture).square().mean((-2, -1)).sqrt()
-                    if float(movement.max()) <= settled:
+                    if still:
                         status = RunStatus.SETTLED
                         break
         image = problem.blur.crop(state.picture)

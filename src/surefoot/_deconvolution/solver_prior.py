@@ -5,21 +5,22 @@ from __future__ import annotations
 from .._core.status import RunStatus
 from .problem import ObservedPicture
 from .restored import Restored
+from .settling import Settling
 from .solver import AnySolver
 from .system import certificate
 
 
-def solved(
-    solver: AnySolver, problem: ObservedPicture, iterations: int, tolerance: float, settled: float = 0.0
-) -> Restored:
-    """The tile of a problem (C, h, w), solved from the solver's own start; its theorem is evaluated, and V measured at the end.
+def solved(solver: AnySolver, problem: ObservedPicture, iterations: int, tolerance: float) -> Restored:
+    """The tile of a problem (C, h, w), solved from the solver's own start until it has settled; its theorem is evaluated, and V
+    measured at the end.
 
     Args:
         solver, problem: of the same kind.
-        iterations, tolerance, settled: see ``DeconvolutionSolver.solve``.
+        iterations, tolerance: see ``DeconvolutionSolver.solve``.
     """
     theorem = certificate(solver, problem, checkable=False)
-    found = solver.solve(problem, iterations, tolerance=tolerance, settled=settled)
+    settling = Settling(problem.blur)
+    found = solver.solve(problem, iterations, tolerance=tolerance, settled=settling)
     latent, count = found.state.picture, found.iterations
     gap = float(found.gap.relative.max())
     if found.status is RunStatus.DIVERGED:
@@ -33,6 +34,7 @@ def solved(
         found.applications,
         theorem,
         gap,
-        last / first if first > 0.0 else 0.0,
-        float((after.picture - latent).square().mean().sqrt()),
+        change=last / first if first > 0.0 else 0.0,
+        movement=float((after.picture - latent).square().mean().sqrt()),
+        left=settling.left,
     )

@@ -13,8 +13,6 @@ from .total_variation import TVADMM, TotalVariationProblem
 BETA = 30.0
 """β over λ: fastest for training photographs with an unknown border, within a factor of 3 either way."""
 ITERATIONS = 150
-SETTLED = 0.02
-"""Over the noise: a movement of the picture in an iteration from which on its PSNR rose by less than 0.15 dB."""
 
 
 def variation_penalty(noise: float) -> float:
@@ -40,4 +38,4 @@ class TotalVariationPrior:
         """See ``restored.Prior``."""
         problem = TotalVariationProblem(observed, blur, variation_penalty(noise))
         solver = TVADMM(BETA * problem.penalty)
-        return solved(solver, problem, self._iterations, self._tolerance, SETTLED * noise)
+        return solved(solver, problem, self._iterations, self._tolerance)

@@ -87,6 +87,14 @@ class OrthonormalWavelet:
             z[..., :rows, :columns] = self._merge(part)
         return z
 
+    def coarse(self, z: Tensor) -> Tensor:
+        """The part of z in the coarse samples, without any detail: the projection Wᵀ_c W_c z."""
+        x = self.analysis(z)
+        rows, columns = ((size + 1) // 2 for size in self._sizes[-1])
+        kept = torch.zeros_like(x)
+        kept[..., :rows, :columns] = x[..., :rows, :columns]
+        return self.synthesis(kept)
+
     def rounding(self) -> float:
         """Relative error, in the 2-norm, granted to one transform."""
         length = self.filters.shape[1]
