@@ -179,7 +179,8 @@ def settled(deblurred: Deblurred) -> dict[str, str]:
     if deblurred.left is None:
         return {"settled": f"{moved}; too few iterations to say what is left"}
     still = "has settled" if deblurred.left <= LEFT else "has not settled"
-    return {"settled": f"{moved}; it {still}: about {number(GREY * deblurred.left, 2)} more is projected (without the rim; no bound)"}
+    more = f"about {number(GREY * deblurred.left, 2)} more is projected without the rim, no bound"
+    return {"settled": f"{moved}; it {still}: {more}"}
 
 
 def _show_heuristic(screen: Screen, deblurred: Deblurred) -> None:
