@@ -153,7 +153,7 @@ def test_a_small_picture_is_unsure() -> None:
 
 def test_deblurring_takes_the_estimate_and_its_doubts() -> None:
     observed = through_jpeg(blurred(ROW, 0.002), 60)
-    found = deblur(observed, ROW, iterations=1)
+    found = deblur(observed, ROW)
     assert found.estimated and found.noise == estimate_noise(observed, ROW).level
     assert any("the noise level is unsure: the picture was compressed" in notice for notice in found.notices)
 
