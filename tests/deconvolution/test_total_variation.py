@@ -273,3 +273,24 @@ def test_a_photograph_in_colour_gets_the_theorem_on_every_tile_and_stops_when_it
 def test_a_penalty_of_no_noise_is_refused(noise: float) -> None:
     with pytest.raises(ValueError, match="noise"):
         variation_penalty(noise)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    seed=st.integers(0, 10**6),
+    kind=st.sampled_from(["noise", "half", "square", "stripe", "point"]),
+)
+@settings(max_examples=60)
+def test_lemma_1_bounds_an_image_by_its_total_variation(shape: tuple[int, int], seed: int, kind: str) -> None:
+    """‖z - m‖ ≤ √(0.5 + 0.3a) Σ‖(Dz)_i‖, of pictures of noise, edges and points."""
+    H, W = shape
+    rows, columns = torch.arange(H, dtype=DOUBLE)[:, None], torch.arange(W, dtype=DOUBLE)
+    z = {
+        "noise": torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE),
+        "half": (rows < H / 2) + 0.0 * columns,
+        "square": ((rows < H / 2) & (columns < W / 2)).to(DOUBLE),
+        "stripe": (columns < 1) + 0.0 * rows,
+        "point": ((rows < 1) & (columns < 1)).to(DOUBLE),
+    }[kind]
+    bound = (0.5 + 0.3 * max(shape) / min(shape)) ** 0.5 * float(lengths(differences(z)).sum())
+    assert float((z - z.mean()).norm()) <= bound * (1.0 + 1e-12)

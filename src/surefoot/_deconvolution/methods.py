@@ -118,7 +118,7 @@ class VariationMethod(Method[TVADMM, TotalVariationProblem]):
         return {
             "constant_gain": float(problem.gain.min()),
             "pixels": float(problem.pulled_back.numel()),
-            "longer_side": float(max(problem.blur.domain)),
+            "aspect": problem.aspect,
             "observed_norm": float(problem.observed.norm()),
             "majorizer_excess": 0.0,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -71,6 +72,11 @@ class TotalVariationProblem(ObservedPicture):
         """The multiplier DᵀD (H, W//2+1)."""
         return laplacian(self.blur.domain, self.observed)
 
+    @property
+    def aspect(self) -> float:
+        """The longer over the shorter side of a latent image."""
+        return max(self.blur.domain) / min(self.blur.domain)
+
     @cached_property
     def gain(self) -> Tensor:
         """Lower bound (...,) of ‖B1‖/‖1‖, positive; of a float64 problem."""
@@ -133,9 +139,10 @@ class TotalVariationProblem(ObservedPicture):
     def _reach(self, value: Tensor) -> Tensor:
         """Upper bound (...,) of ‖z‖ where the objective is at most ``value``.
 
-        Without its mean z has at most a quarter of the longer side times ‖Dz‖ ≤ value/λ; and the mean is seen through B1.
+        Without its mean z has at most √(0.5 + 0.3a) times its total variation ≤ value/λ, a the ratio of the sides (Lemma 1 of
+        docs/theorems/deconvolution.md); and the mean is seen through B1.
         """
-        apart = 0.25 * max(self.blur.domain) * value / self.penalty
+        apart = math.sqrt(0.5 + 0.3 * self.aspect) * value / self.penalty
         seen = image_norm(self.observed) + (2.0 * value).sqrt() + self.blur.norm_bound * apart
         return (apart + seen / self.gain) * (1.0 + 1e-12)
 

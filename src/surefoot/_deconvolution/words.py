@@ -35,7 +35,7 @@ WORDS = Words(
         "start_coefficients": ("‖x₀‖", "size of the coefficients that it starts from"),
         "constant_gain": ("b", "at most ‖B1‖/‖1‖: how much the blur leaves of a constant picture"),
         "pixels": ("N", "pixels of all latent pictures"),
-        "longer_side": ("n", "pixels of a latent picture's longer side"),
+        "aspect": ("a", "longer over shorter side of a latent picture"),
         "observed_norm": ("‖y‖", "size of the observed picture"),
         "start_differences": ("‖x₀‖", "size of the differences that it starts from"),
         "start_multiplier": ("‖μ₀‖", "size of the multiplier that it starts from"),

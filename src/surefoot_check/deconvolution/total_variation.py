@@ -5,8 +5,8 @@ min ½‖Bz - y‖² + λ Σ_i ‖x_i‖₂ subject to Dz = x, D periodic forwar
 
 Statement. Let λ > 0, β > 0 and B1 ≠ 0. Then V_t never increases, V_t ≤ D/t for t ≥ 1 with D ≥ ‖w_0 - w*‖_H² for a solution w*,
 and w_t converges to a solution. D = s(‖z_0‖ + Z)² + β(‖x_0‖ + R)² + (‖μ_0‖ + λ√N)²/β is known from the data: s ≥ ‖S‖, F ≥ the
-optimal value, R = F/λ ≥ ‖x*‖, N pixels of n a side at most, and Z = nR/4 + (‖y‖ + √(2F) + ‖B‖nR/4)/b ≥ ‖z*‖ with
-b ≤ ‖B1‖/‖1‖. The gap of the certificate is V_t, whose optimal value is 0.
+optimal value, R = F/λ ≥ ‖x*‖, N pixels, and Z = cR + (‖y‖ + √(2F) + ‖B‖cR)/b ≥ ‖z*‖ with b ≤ ‖B1‖/‖1‖ and c² = 0.5 + 0.3a, a
+the ratio of the sides of an image. The gap of the certificate is V_t, whose optimal value is 0.
 
 Reference: docs/theorems/deconvolution.md, Theorem 2; Fazel, Pong, Sun, Tseng (SIAM J. Matrix Anal. 34(3), 2013); He and Yuan
 (Numer. Math. 130, 2015) for the rate.
@@ -27,7 +27,7 @@ DIRECTIONS: dict[str, str] = {
     "majorizer_excess": "upper",  # ‖S‖ ≤ ‖M - BᵀB‖
     "objective_bound": "upper",  # F, the objective at some point
     "pixels": "upper",  # N, of all images
-    "longer_side": "upper",  # n
+    "aspect": "upper",  # a, the longer side over the shorter one
     "observed_norm": "upper",  # ‖y‖
     "start_latent": "upper",  # ‖z_0‖
     "start_differences": "upper",  # ‖x_0‖
@@ -59,7 +59,7 @@ class TotalVariationADMM(MonotoneChange):
 
     def distance(self, q: Quantities) -> Number:
         radius = q["objective_bound"] / q["penalty"]
-        apart = 0.25 * q["longer_side"] * radius  # of z* from its mean, by the least singular value of D, 4/n or more
+        apart = sqrt(0.5 + 0.3 * q["aspect"]) * radius  # of z* from its mean (Lemma 1)
         mean = (q["observed_norm"] + sqrt(2.0 * q["objective_bound"]) + q["blur_norm"] * apart) / q["constant_gain"]
         latent, differences = q["start_latent"] + apart + mean, q["start_differences"] + radius
         multiplier = q["start_multiplier"] + q["penalty"] * sqrt(q["pixels"])

@@ -34,14 +34,14 @@ class Variation(Picture):
     sizes_of_start = ("start_latent", "start_differences", "start_multiplier")
 
     def constants(self, chosen: Mapping[str, float]) -> dict[str, Interval]:
-        """b, ‖S‖ ≤ max M, ‖y‖, N and n."""
-        longer, pixels = float(max(self.domain)), float(len(self.pictures) * math.prod(self.domain))
+        """b, ‖S‖ ≤ max M, ‖y‖, N and a."""
+        pixels = float(len(self.pictures) * math.prod(self.domain))
         lows, highs = zip(*(blur.gain for blur in self.blurs), strict=True)
         return {
             "constant_gain": (min(lows), min(highs)),
             "majorizer_excess": (0.0, self.excess),
             "pixels": (pixels, pixels),
-            "longer_side": (longer, longer),
+            "aspect": quotient_of((float(max(self.domain)),) * 2, float(min(self.domain))),
             "observed_norm": Approximation(self.observed).bounds(),
         }
 

@@ -244,7 +244,7 @@ OF_VARIATION: dict[str, Change] = {
     "two parameters": lambda run: put(run.weights, ("parameters",), np.array([0.1, 0.1])),
     "differences along the rows alone": lambda run: put(run.weights, ("x",), run.weights["x"][..., :1, :, :]),
     "more pixels": lambda run: restated(run, pixels=0.5 * published(run, "pixels")),
-    "a shorter side": lambda run: restated(run, longer_side=0.5 * published(run, "longer_side")),
+    "squarer": lambda run: restated(run, aspect=0.9 * published(run, "aspect")),
     "constants that grow": lambda run: restated(run, constant_gain=1.5 * published(run, "constant_gain")),
     "of the kind of sparse coefficients": lambda run: put(run.certificate, ("problem", "kind"), "deconvolution"),
     "multipliers moved": lambda run: _moved_multipliers(run),

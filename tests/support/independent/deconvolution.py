@@ -76,7 +76,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
     }
     if kind == "total-variation":
         size = _norm(exactly(problem["observed"], mpf))
-        pixels, longer = mpf(weights["z"].size), mpf(max(weights["z"].shape[-2:]))
+        pixels, sides = mpf(weights["z"].size), weights["z"].shape[-2:]
         return found | {
             "beta": Reference(mpf(float(weights["parameters"][0]))),
             "objective_bound": _objective(problem, weights, blurs),
@@ -84,7 +84,7 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
             "constant_gain": Reference(min(gains), 1e-11),
             "observed_norm": Reference(size, 1e-12 * size),
             "pixels": Reference(pixels),
-            "longer_side": Reference(longer),
+            "aspect": Reference(mpf(max(sides)) / min(sides), 1e-15),
             **_sizes(weights, ("start_latent", "start_differences", "start_multiplier")),
         }
     alpha, beta, gamma = exactly(weights["parameters"][:3], mpf)
