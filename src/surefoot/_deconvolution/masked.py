@@ -46,11 +46,11 @@ class MaskedBlur(Blur):
         self.domain, self.range, self.kernel = blur.domain, blur.range, blur.kernel
         self.majorizer, self.norm_bound = blur.majorizer, blur.norm_bound
 
-    def _forward(self, z: Tensor) -> Tensor:
-        return self.seen(self.blur._forward(z))
+    def from_spectrum(self, transform: Tensor) -> Tensor:
+        return self.seen(self.blur.from_spectrum(transform))
 
-    def _adjoint(self, y: Tensor) -> Tensor:
-        return self.blur._adjoint(self.seen(y))
+    def to_spectrum(self, y: Tensor) -> Tensor:
+        return self.blur.to_spectrum(self.seen(y))
 
     def crop(self, z: Tensor) -> Tensor:
         return self.blur.crop(z)

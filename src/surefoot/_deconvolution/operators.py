@@ -126,10 +126,12 @@ class Blur(ABC):
         return last_axes(len(self.domain))
 
     @abstractmethod
-    def _forward(self, z: Tensor) -> Tensor: ...
+    def from_spectrum(self, transform: Tensor) -> Tensor:
+        """Bz (..., h, w) of the transform ``torch.fft.rfftn`` (..., H, W//2+1) of z."""
 
     @abstractmethod
-    def _adjoint(self, y: Tensor) -> Tensor: ...
+    def to_spectrum(self, y: Tensor) -> Tensor:
+        """The transform (..., H, W//2+1) of Bᵀy."""
 
     @abstractmethod
     def crop(self, z: Tensor) -> Tensor:
@@ -155,16 +157,16 @@ class Blur(ABC):
             TypeError: another dtype or device than the kernel's.
         """
         self._check("z", z, self.domain)
-        return self._forward(z)
+        return self.from_spectrum(torch.fft.rfftn(z, dim=self.axes))
 
     def adjoint(self, y: Tensor) -> Tensor:
         """Bᵀy (..., H, W) of y (..., h, w); raises as ``forward``."""
         self._check("y", y, self.range)
-        return self._adjoint(y)
+        return torch.fft.irfftn(self.to_spectrum(y), s=self.domain, dim=self.axes)
 
     def gram(self, z: Tensor) -> Tensor:
         """BᵀBz."""
-        return self._adjoint(self.forward(z))
+        return self.adjoint(self.forward(z))
 
     def solve(self, right: Tensor, alpha: float | Tensor) -> Tensor:
         """(αM + I)⁻¹ ``right`` for right (..., H, W); α > 0, a number or (..., 1, 1)."""
@@ -264,11 +266,11 @@ class PeriodicBlur(Blur):
         self.majorizer = self.spectrum.real.square() + self.spectrum.imag.square()
         self.norm_bound = float(_sum_bound(self.kernel, len(self.domain)).max())
 
-    def _forward(self, z: Tensor) -> Tensor:
-        return self.filtered(self.spectrum, z)
+    def from_spectrum(self, transform: Tensor) -> Tensor:
+        return torch.fft.irfftn(self.spectrum * transform, s=self.domain, dim=self.axes)
 
-    def _adjoint(self, y: Tensor) -> Tensor:
-        return self.filtered(self.spectrum.conj(), y)
+    def to_spectrum(self, y: Tensor) -> Tensor:
+        return self.spectrum.conj() * torch.fft.rfftn(y, dim=self.axes)
 
     def crop(self, z: Tensor) -> Tensor:
         return z
@@ -307,11 +309,11 @@ class ValidBlur(Blur):
         _check_fits(kernel, shape, "the image")
         return cls(kernel, _grown(shape, kernel))
 
-    def _forward(self, z: Tensor) -> Tensor:
-        return self._window.crop(self._periodic._forward(z))
+    def from_spectrum(self, transform: Tensor) -> Tensor:
+        return self._window.crop(self._periodic.from_spectrum(transform))
 
-    def _adjoint(self, y: Tensor) -> Tensor:
-        return self._periodic._adjoint(self._window.embed(y))
+    def to_spectrum(self, y: Tensor) -> Tensor:
+        return self._periodic.to_spectrum(self._window.embed(y))
 
     def crop(self, z: Tensor) -> Tensor:
         return self._window.crop(z)
@@ -405,7 +407,7 @@ class SpatiallyVaryingBlur(Blur):
         """‖B‖² ≤ ‖B‖₁‖B‖_∞, the largest column and row sums of a matrix without negative entries."""
         sums, weights = _sum_bound(self.kernel, len(self.domain)), self.weights.double()
         rows = float((weights * self._each(sums)).sum(0).max())
-        spread = PeriodicBlur(self.kernel.double(), self.domain)._adjoint(self._window.embed(weights)).sum(0)
+        spread = PeriodicBlur(self.kernel.double(), self.domain).adjoint(self._window.embed(weights)).sum(0)
         error = 4.0 * fft_error(torch.float64, self.domain) * float((image_norm(weights, self.axes) * sums).sum())
         return math.sqrt(rows * (float(spread.max()) + error)) * (1.0 + (len(sums) + 4) * 2.0**-52)
 
@@ -413,13 +415,14 @@ class SpatiallyVaryingBlur(Blur):
         """One number for each kernel (J,), to multiply images (J, ...) with."""
         return numbers.reshape(-1, *(1 for _ in self.range))
 
-    def _forward(self, z: Tensor) -> Tensor:
+    def from_spectrum(self, transform: Tensor) -> Tensor:
         axis = -len(self.domain) - 1
-        return (self.weights * self._window.crop(self._periodic._forward(z.unsqueeze(axis)))).sum(axis)
+        blurred = self._periodic.from_spectrum(transform.unsqueeze(axis))
+        return (self.weights * self._window.crop(blurred)).sum(axis)
 
-    def _adjoint(self, y: Tensor) -> Tensor:
+    def to_spectrum(self, y: Tensor) -> Tensor:
         axis = -len(self.domain) - 1
-        return self._periodic._adjoint(self._window.embed(self.weights * y.unsqueeze(axis))).sum(axis)
+        return self._periodic.to_spectrum(self._window.embed(self.weights * y.unsqueeze(axis))).sum(axis)
 
     def crop(self, z: Tensor) -> Tensor:
         return self._window.crop(z)
