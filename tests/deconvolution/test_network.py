@@ -93,7 +93,7 @@ def test_the_half_quadratic_start_is_near_the_whole_solver(make: type[PeriodicBl
     start = LearnedDeconvolution(1, 4).double().iterates(y, blur, torch.tensor(0.02, dtype=DOUBLE))[0].image
     whole = HyperLaplacian().solve(y, blur, 0.02).latent
     quality = [psnr(blur.crop(z), blur.crop(sharp)).mean() for z in (gradient_wiener(blur, y, 0.02), start, whole)]
-    assert quality[1] > quality[0] + 0.3 and quality[1] > quality[2] - 0.5
+    assert quality[1] > quality[0] + 0.3 and quality[1] > quality[2] - 1.5
 
 
 def test_start_is_gradient_wiener() -> None:

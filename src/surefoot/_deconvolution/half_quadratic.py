@@ -24,7 +24,7 @@ from .._core.validate import positive
 from .masked import MaskedBlur
 from .operators import Blur, ValidBlur, of_pictures
 from .problem import checked_image, extended
-from .shrinkage import shrink, threshold
+from .shrinkage import shrunk, threshold
 
 ROUNDING = 64.0
 """Units in the last place of F_β by which a computed value may rise and still count as not rising."""
@@ -176,7 +176,7 @@ class _Run:
         smoothness = (coupling.flatten()[:, None, None] * self.responses).sum(0)
         v = differences(self.z)
         values = [self._value(self.w - v, betas)]
-        self.w, penalty = shrink(v, self.power, betas)
+        self.w, penalty = shrunk(v, self.power, betas)
         self.roughness = _sums(penalty)
         apart = self.w - v
         values.append(self._value(apart, betas))

@@ -54,12 +54,17 @@ def _newton(u: Tensor, a: Tensor, power: float) -> Tensor:
     return right.div_(slope.mul_(power - 1.0).add_(1.0))
 
 
-def shrink(v: Tensor, power: float, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """w = argmin of |w|ᵖ + β/2 (w - v)², entry by entry, to rounding, and |w|ᵖ; p in [1/2, 1], β > 0 broadcasts against v.
+def shrink(v: Tensor, power: float, beta: float | Tensor) -> Tensor:
+    """argmin over w of |w|ᵖ + β/2 (w - v)², entry by entry, to rounding; p in [1/2, 1], β > 0 broadcasts against v.
 
     With w = β^(-1/(2 - p)) u and v = β^(-1/(2 - p)) a both terms scale alike, so that u(a) is one function for all β; Krishnan
     and Fergus (Fast image deconvolution using hyper-Laplacian priors, NIPS 2009) tabulate one for each β. At its jump 0 is taken.
     """
+    return shrunk(v, power, beta)[0]
+
+
+def shrunk(v: Tensor, power: float, beta: float | Tensor) -> tuple[Tensor, Tensor]:
+    """w = ``shrink``, and |w|ᵖ."""
     if power == 1.0:
         w = softshrink(v * beta, 1.0).div_(beta)
         return w, w.abs()
