@@ -174,3 +174,17 @@ def test_bad_penalties_are_refused() -> None:
         poisson_tv(blur, torch.ones(6, 6, dtype=DOUBLE), -1.0)
     with pytest.raises(ValueError, match="negative counts"):
         poisson_tv(blur, -torch.ones(6, 6, dtype=DOUBLE))
+
+
+def test_the_default_penalty_is_lowered_for_points_on_a_dark_ground() -> None:
+    blur = ValidBlur.observing(kernel(5, 5), (32, 32))
+    stars = torch.zeros(blur.domain, dtype=DOUBLE)
+    stars[4::9, 5::7] = 3000.0
+    y = counted(blur, stars, 1.0)
+    found = poisson_tv(blur, y, background=1.0, tolerance=0.2)
+    assert float(found.penalty) < 0.5 * 0.6 * float(y.mean() - 1.0) ** -0.7
+    assert float(found.discrepancy) <= 1.02
+    assert found.audit.holds and len(found.changes) < found.iterations
+    assert float(poisson_tv(blur, y, 0.02, 20, background=1.0).penalty) == pytest.approx(
+        0.02
+    )  # what one asks for stays

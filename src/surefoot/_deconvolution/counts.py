@@ -104,6 +104,13 @@ class Counts:
         above = (self.observed - self.background).mean(self.axes, keepdim=True)
         return above.maximum(1e-3 * mean).clamp(min=torch.finfo(mean.dtype).tiny)
 
+    @property
+    def brightness(self) -> Tensor:
+        """Σc²/Σc (..., 1, 1) of the counts c above the background, at least ``level``: where most of the light is, not most
+        pixels."""
+        squares = (self.observed - self.background).clamp(min=0.0).square().mean(self.axes, keepdim=True)
+        return (squares / self.level).maximum(self.level)
+
     def flat(self) -> Tensor:
         """The constant latent image (..., H, W) of this level."""
         return self.level.expand(*self.observed.shape[: -len(self.axes)], *self.blur.domain).clone()

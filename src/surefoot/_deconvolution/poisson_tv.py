@@ -20,11 +20,15 @@ from .total_variation import differences, differences_adjoint, lengths
 from .wiener import differences as laplacian
 
 DATA, SLOPES, POSITIVE = 0.1, 0.1, 0.01
-"""Dual steps of the data, the slopes and the bound z ≥ 0, over the mean count: fewest iterations on training photographs."""
+"""Dual steps of the data, the slopes and the bound z ≥ 0, times the brightness: fewest iterations on training photographs."""
 MARGIN = 1e-8
 """Relative distance of the primal step from the largest one that the step condition admits."""
 CHECK_EVERY = 10
 """Iterations between two duality gaps, which cost about one iteration each."""
+
+
+NEAR, MISFIT, LIGHTER = 0.2, 1.02, 0.7
+"""At that relative duality gap the misfit is known; above that discrepancy the default penalty is multiplied by the last."""
 
 
 def default_count_penalty(level: Tensor) -> Tensor:
@@ -44,7 +48,8 @@ class PoissonTVSolution:
         penalty: (...,), λ.
         checked: the iterations after which the gap was evaluated.
         relative_gaps: (len(checked), ...), float64, the relative duality gap there.
-        changes: (iterations,), the change V from an iterate to the next over all images, which never increases.
+        changes: the change V from an iterate to the next over all images, which never increases, of each iteration since the
+            penalty was chosen.
         iterations: how many.
         applications: products with B, Bᵀ or a Fourier filter for each image.
         status: converged, max_iterations, or diverged (then the images are the start).
@@ -89,12 +94,14 @@ def poisson_tv(
     Args:
         blur: B, of pictures or stacks.
         observed: y (..., h, w), or (..., d, h, w) for stacks: counts, not negative, of the dtype and device of the blur.
-        penalty: λ > 0, by default ``.6 c^-.7``, c the mean count in events above the background: chosen on photographs.
+        penalty: λ > 0. By default it is ``.6 c^-.7`` of the mean count c, in events above the background, which was chosen on
+            photographs; it is lowered where the misfit turns out to be above that of the noise, as for points
+            on a dark ground.
         iterations: at most so many.
         gain: what one event (photon, electron) adds to y.
         background: b ≥ 0 in the unit of y, a number or an array that broadcasts to y.
-        tolerance: relative duality gap of every image at which to end; 0 for all iterations. At the default photographs have
-            settled: their PSNR changes by less than .1 dB after it.
+        tolerance: relative duality gap of every image at which to end; 0 for all iterations. The default is where
+            photographs have settled.
 
     Raises:
         TypeError, ValueError: as ``richardson_lucy``; a penalty that is not a positive number.
@@ -118,16 +125,17 @@ def poisson_tv(
             run.z, status = start, RunStatus.DIVERGED
             gaps[-1] = gaps[0]
             break
+        if penalty is None and run.lighten(gaps[-1].relative <= NEAR):
+            continue
         if bool((gaps[-1].relative <= tolerance).all()):
             status = RunStatus.CONVERGED
             break
     z = run.z.clamp(min=0.0)
-    expected = model.expected(z)
     return PoissonTVSolution(
         blur.crop(z) * model.gain,
         z * model.gain,
         gaps[-1],
-        model.discrepancy(model.deviance(z, expected)[0], expected),
+        problem.discrepancy(z),
         problem.penalty.flatten(-len(model.axes)).squeeze(-1),
         tuple(checked),
         torch.stack([gap.relative for gap in gaps]),
@@ -153,6 +161,10 @@ class _Problem:
     def pulled(self, p: Tensor, q: Tensor, w: Tensor) -> Tensor:
         """Kᵀ(p, q, w)."""
         return self.model.blur.adjoint(p) + differences_adjoint(q, self.dimensions) + w
+
+    def discrepancy(self, z: Tensor) -> Tensor:
+        expected = self.model.expected(z.clamp(min=0.0))
+        return self.model.discrepancy(self.model.deviance(z, expected)[0], expected)
 
     def duality_gap(self, z: Tensor, r: Tensor, q: Tensor, w: Tensor) -> DualityGap:
         """Bounds of the objective at max(z, 0) and of its optimum, from a dual point near (1 - r, q, w), r > 0 and w ≤ 0.
@@ -216,7 +228,7 @@ class _Run:
     def __init__(self, problem: _Problem) -> None:
         model = problem.model
         self.problem = problem
-        self.data, self.turn, self.bound = (step / model.level for step in (DATA, SLOPES, POSITIVE))
+        self.data, self.turn, self.bound = (step / model.brightness for step in (DATA, SLOPES, POSITIVE))
         self.step_condition = self.data * model.blur.majorizer + self.turn * problem.smoothing + self.bound
         self.filter = 1.0 / ((1.0 + MARGIN) * self.step_condition)
         self.z = model.flat()
@@ -247,6 +259,15 @@ class _Run:
         self.z, self.p, self.r, self.q, self.w = z, p, r, q, w
         self._blurred, self._slopes = blurred, slopes
         self.applications += 3
+
+    def lighten(self, near: Tensor) -> bool:
+        """Lower the penalty of those images ``near`` their optimum that do not fit; if there are any, the method begins anew."""
+        heavy = near & (self.problem.discrepancy(self.z) > MISFIT)
+        if not bool(heavy.any()):
+            return False
+        self.problem.penalty = torch.where(self.problem.model.wide(heavy), LIGHTER, 1.0) * self.problem.penalty
+        self.changes, self.measured, self.errors = [], [], []
+        return True
 
     def _measure(self, dz: Tensor, db: Tensor, ds: Tensor, du: tuple[Tensor, Tensor, Tensor], pull: Tensor) -> None:
         """V of this step, and both sides of the step condition along Δz."""
