@@ -2,6 +2,7 @@
 
 from ._deconvolution.admm import LADMM, State
 from ._deconvolution.inner import InnerSolution, chebyshev, conjugate_gradients
+from ._deconvolution.kernel_makers import airy_kernel, defocus_kernel, gaussian_kernel, motion_kernel
 from ._deconvolution.kernels import prepared_kernel
 from ._deconvolution.masked import MaskedBlur
 from ._deconvolution.metrics import aligned_psnr, best_shift, psnr, ssim
@@ -42,14 +43,18 @@ __all__ = [
     "TrainRun",
     "TrainingData",
     "ValidBlur",
+    "airy_kernel",
     "aligned_psnr",
     "best_shift",
     "chebyshev",
     "conjugate_gradients",
     "deblur",
     "default_penalty",
+    "defocus_kernel",
     "estimate_noise",
+    "gaussian_kernel",
     "gradient_wiener",
+    "motion_kernel",
     "normalised_kernel",
     "poisson_tv",
     "prepared_kernel",

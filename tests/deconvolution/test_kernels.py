@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,8 +12,18 @@ from deconvolution_pictures import DOUBLE, kernel, photos
 from torch import Tensor
 from torch.nn.functional import pad
 
+from surefoot._deconvolution.kernel_makers import kernel_by_formula
 from surefoot._deconvolution.kernels import fast_valid_blur
-from surefoot.deconvolution import PeriodicBlur, ValidBlur, deblur, prepared_kernel
+from surefoot.deconvolution import (
+    PeriodicBlur,
+    ValidBlur,
+    airy_kernel,
+    deblur,
+    defocus_kernel,
+    gaussian_kernel,
+    motion_kernel,
+    prepared_kernel,
+)
 
 
 def displacement(k: Tensor) -> tuple[float, float]:
@@ -138,3 +149,86 @@ def primes(number: int) -> list[int]:
         if number % factor == 0:
             return [factor, *primes(number // factor)]
     return []
+
+
+# -- by formula --------------------------------------------------------------------------------------------------------
+
+
+def spread(k: Tensor) -> tuple[float, float]:
+    """The variance down and across."""
+    rows, columns = (torch.arange(size, dtype=DOUBLE) - size // 2 for size in k.shape)
+    return float((k.sum(1) * rows.square()).sum()), float((k.sum(0) * columns.square()).sum())
+
+
+@pytest.mark.parametrize(
+    ("k", "variances"),
+    [
+        (motion_kernel(9, 0), (0.0, 80.0 / 12.0)),  # nine ninths
+        (motion_kernel(9, 90), (80.0 / 12.0, 0.0)),
+        (
+            motion_kernel(20, 45),
+            (200.0 / 12.0 + 1.0 / 6.0, 200.0 / 12.0 + 1.0 / 6.0),
+        ),  # that of the band, and a pixel's
+        (defocus_kernel(4), (4.0 + 1.0 / 12.0, 4.0 + 1.0 / 12.0)),  # r²/4, and a pixel's
+        (gaussian_kernel(1.5), (2.25 + 1.0 / 12.0, 2.25 + 1.0 / 12.0)),
+    ],
+)
+def test_made_kernels_are_odd_centred_and_of_their_size(k: Tensor, variances: tuple[float, float]) -> None:
+    assert k.dtype == DOUBLE and all(size % 2 for size in k.shape)
+    assert float(k.sum()) == pytest.approx(1.0, abs=1e-12) and float(k.min()) >= 0.0
+    assert max(map(abs, displacement(k))) < 1e-6
+    torch.testing.assert_close(k, k.flip(0, 1), atol=1e-12, rtol=0.0)
+    assert spread(k) == pytest.approx(variances, rel=0.01, abs=1e-9)
+
+
+def test_nine_pixels_of_motion_are_nine_ninths() -> None:
+    torch.testing.assert_close(motion_kernel(9, 0), torch.full((1, 9), 1.0 / 9.0, dtype=DOUBLE))
+
+
+def test_motion_goes_counter_clockwise() -> None:
+    k = motion_kernel(9, 30)
+    rows, columns = (torch.arange(size, dtype=DOUBLE) - size // 2 for size in k.shape)
+    assert float((k * rows[:, None] * columns).sum()) < -1.0  # up to the right
+
+
+def test_the_first_dark_ring_of_a_microscope() -> None:
+    """At 0.61 λ/NA, between 5 and 6 pixels here; inside lies 84 % of the light (Born and Wolf, section 8.5)."""
+    k = airy_kernel(0.5, 0.5, 0.61 * 0.5 / 0.5 / 5.5)
+    middle = k.shape[0] // 2
+    line = k[middle, middle:]
+    assert int(line[:10].argmin()) in (5, 6) and float(line[5:7].min()) < 0.01 * float(line[0])
+    rows = torch.arange(k.shape[0], dtype=DOUBLE) - middle
+    inside = torch.hypot(rows[:, None], rows) < 5.5
+    assert 0.82 < float(k[inside].sum()) < 0.88
+
+
+@pytest.mark.parametrize("make", [motion_kernel, defocus_kernel, gaussian_kernel])
+def test_made_kernels_without_extent_or_with_too_much(make: Callable[..., Tensor]) -> None:
+    assert torch.equal(prepared_kernel(make(0.01))[0], torch.ones(1, 1, dtype=DOUBLE))
+    for wrong in (0.0, -2.0, math.nan):
+        with pytest.raises(ValueError, match="must be a positive number"):
+            make(wrong)
+    with pytest.raises(ValueError, match="pixels a side; at most"):
+        make(9999.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("motion:9", r"kernel is 'motion:9'; write motion:LENGTH,ANGLE, for example motion:9,30"),
+        ("motion:9,x", "write motion:LENGTH,ANGLE"),
+        ("defocus:-1", "radius is -1.0.*write defocus:RADIUS"),
+        ("airy:1.4,0.5", "write airy:NA,WAVELENGTH,PIXEL"),
+        ("gaussian:inf", "write gaussian:SIGMA"),
+    ],
+)
+def test_formulas_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kernel_by_formula(text)
+
+
+def test_formulas_name_kernels() -> None:
+    found = kernel_by_formula("motion:9,30")
+    assert found is not None
+    torch.testing.assert_close(found, prepared_kernel(motion_kernel(9, 30))[0])
+    assert kernel_by_formula("k.npy") is None and kernel_by_formula("file.npz:motion") is None

@@ -29,6 +29,8 @@ from .command_deblur_files import Job, Plan, plan
 from .command_deblur_page import page
 from .command_deblur_words import outcome, record, show
 from .excerpt import Excerpt
+from .kernel_makers import FORMS, kernel_by_formula
+from .light import AUTO, GAMMAS
 from .network import LearnedDeconvolution
 from .photo import Deblurred, deblur
 from .priors import AUTOMATIC, POWER, PRIORS
@@ -65,8 +67,8 @@ class Deblur:
         str,
         arg(
             metavar="K",
-            help="Blur kernel: k.npy, file.npz:NAME, a grey picture, or a text file with a row of numbers per line. It is "
-            "divided by its sum.",
+            help="Blur kernel: k.npy, file.npz:NAME, a grey picture, a text file with a row of numbers per line, or a formula: "
+            f"{FORMS}. It is divided by its sum, trimmed and centred.",
         ),
     ]
     out: Annotated[
@@ -81,7 +83,8 @@ class Deblur:
         float | None,
         arg(
             metavar="FLOAT",
-            help="Standard deviation of the noise, where white is 1; more makes the result smoother.",
+            help="Standard deviation of the noise, where white is 1; of linear light where --gamma decodes to that. More makes "
+            "the result smoother.",
             help_behavior_hint="(default: estimated from the photo)",
         ),
     ] = None
@@ -93,6 +96,14 @@ class Deblur:
             help_behavior_hint="(default: the largest of 8 or 16 bits; 1 for floats; guessed for those in another unit)",
         ),
     ] = None
+    gamma: Annotated[
+        str,
+        arg(
+            metavar="NAME",
+            help="srgb: samples are decoded to linear light first, where a camera blurs; linear: they are taken as they are, as "
+            "for raw data, or a picture that a program blurred; auto: linear for floats, else what explains the photo better.",
+        ),
+    ] = AUTO
     turn_kernel: Flag = False
     """Turn the kernel by 180 degrees first, for one that is meant as a correlation."""
     prior: Annotated[
@@ -170,7 +181,9 @@ class _Done:
 def _deblur(options: Deblur) -> int:
     """``surefoot deblur``."""
     _check(options)
-    kernel = torch.from_numpy(read_kernel(options.kernel))
+    kernel = kernel_by_formula(options.kernel)
+    if kernel is None:
+        kernel = torch.from_numpy(read_kernel(options.kernel))
     if options.turn_kernel:
         kernel = kernel.flip(0, 1)
     net = None if options.weights is None else _network(options.weights)
@@ -190,6 +203,8 @@ def _check(options: Deblur) -> None:
     """Raise ``ValueError`` for options out of range, before any file is read."""
     if not options.photos:
         raise ValueError("there is no photo; name one or more files or folders before the options")
+    if options.gamma not in GAMMAS:
+        raise ValueError(f"--gamma is {options.gamma!r}; pass one of {', '.join(GAMMAS)}")
     if options.iterations is not None:
         at_least_one("--iterations", options.iterations)
     at_least_one("--tile", options.tile)
@@ -279,6 +294,7 @@ def _restored(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvoluti
         net=net,
         iterations=options.iterations,
         gap=options.gap,
+        gamma=options.gamma,
         white="auto" if options.white is None else options.white,
         tile=options.tile,
         progress=advance,

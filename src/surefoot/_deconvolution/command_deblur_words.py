@@ -10,12 +10,19 @@ from .._cli.screen import Screen, certificate_record, count, number
 from .._core.status import RunStatus
 from .._data.pictures import Picture
 from .command_deblur_files import Job
+from .light import LINEAR, SRGB
 from .photo import Deblurred
 from .settling import LEFT
 
 GREY = 255.0
 CLOSE = 0.05
 """Largest relative duality gap at which a picture, and not only its solver, is called certified."""
+
+
+LIGHT = {
+    SRGB: "decoded from sRGB to linear light, where a camera blurs (--gamma linear: samples as they are)",
+    LINEAR: "samples as they are (--gamma srgb: decoded to linear light)",
+}
 
 
 def guarantee(deblurred: Deblurred) -> str:
@@ -83,6 +90,7 @@ def record(job: Job, picture: Picture, kernel_name: str, kernel: Tensor, deblurr
             "turned_upright": picture.turned,
         },
         "kernel": {"file": kernel_name, "rows": kernel.shape[0], "columns": kernel.shape[1]},
+        "light": deblurred.light,
         "notices": list(deblurred.notices),
         "noise": deblurred.noise,
         "noise_estimated": deblurred.estimated,
@@ -121,6 +129,7 @@ def show(screen: Screen, values: dict[str, Any], deblurred: Deblurred) -> None:
         {
             "size": f"{photo['columns']} x {photo['rows']} pixels, {kind}, {samples}{turned}",
             "kernel": f"{kernel['rows']} rows x {kernel['columns']} columns",
+            "light": LIGHT[deblurred.light],
             "noise": f"{number(deblurred.noise, 3)} of white ({origin})",
             "prior": deblurred.prior,
         }

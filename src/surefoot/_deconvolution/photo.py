@@ -14,12 +14,16 @@ from .._core.certificate import Certificate
 from .._core.status import RunStatus
 from .._core.validate import positive, positive_integer
 from .colour import mixed, unmixed
+from .highlights import clipped, highlights
 from .kernels import fast_valid_blur, prepared_kernel
 from .learned_prior import LearnedPrior
+from .light import AUTO, GAMMAS, LINEAR, SRGB, decode, decoding_slope, encode
+from .light_choice import light_of_photo
+from .masked import MaskedBlur
 from .network import LearnedDeconvolution
 from .noise import LEAST_SIDE, estimate_noise
 from .operators import Blur
-from .photo_input import Form, photo_input
+from .photo_input import Form, PhotoInput, photo_input
 from .priors import AUTOMATIC, POWER, Settings
 from .priors import prior as prior_named
 from .problem import extended
@@ -39,7 +43,9 @@ class Deblurred:
         residual: y - Bz, of the image's shape, float32, where white is 1: what the picture leaves unexplained. Noise alone
             where kernel and noise are right.
         kernel: (kh, kw), float64, as it was used.
-        noise: its standard deviation that was used.
+        noise: its standard deviation that was used, in linear light where ``light`` is ``"srgb"``.
+        light: ``"srgb"`` where the photograph was decoded to linear light, else ``"linear"``; the image has the encoding of the
+            photograph, the residual is in linear light.
         estimated: whether that was estimated from the photograph.
         notices: what was taken as white, what was changed about the kernel, and what that means.
         prior: what restored it, by name; ``"network"`` for a trained network.
@@ -65,6 +71,7 @@ class Deblurred:
     residual: Tensor = field(repr=False)
     kernel: Tensor = field(repr=False)
     noise: float
+    light: str
     estimated: bool
     notices: tuple[str, ...]
     prior: str
@@ -110,6 +117,7 @@ def deblur(
     iterations: int | None = None,
     tolerance: float = 1e-2,
     gap: bool = False,
+    gamma: str = LINEAR,
     white: float | Literal["auto"] | None = None,
     tile: int = TILE,
     progress: Callable[[int, int], None] | None = None,
@@ -122,7 +130,8 @@ def deblur(
         photo: a PIL image, or an array or tensor: (H, W) grey, (3, H, W) or (H, W, 3) red, green, blue; uint8, uint16 or floats;
             at least 2 pixels a side.
         kernel: (kh, kw), not negative, as a convolution; divided by its sum, trimmed and centred as ``prepared_kernel`` says.
-        noise: standard deviation, positive; by default estimated from the photograph.
+        noise: standard deviation, positive, of linear light where ``gamma`` decodes to that; by default estimated from the
+            photograph.
         prior: what is known of sharp photographs. ``"wavelet"``: sparse wavelet coefficients, by the linearised ADMM with fixed
             parameters, whose theorem ``deconvolution/ladmm`` is evaluated for every tile. ``"tv"``: small total variation, by
             ADMM with the theorem ``deconvolution/tv``. ``"auto"``: the best by measured quality.
@@ -130,6 +139,9 @@ def deblur(
         net: a trained network beside the prior. What it proposes is averaged with the prior's picture where it passes a test
             (``restore_checked``), else the prior decides: a heuristic, no theorem covers it.
         iterations, tolerance: of the solver; the tolerance is one of the relative duality gap.
+        gamma: ``"srgb"``: samples are decoded to linear light first, where lenses and moving cameras blur, and encoded again at
+            the end. ``"linear"``: they are proportional to light, or were blurred as they are, as in published test problems.
+            ``"auto"``: linear for floats; else the one in which the kernel explains the photograph better.
         white: the sample that is white, which noise is relative to: by default 1 for floats, the largest of whole numbers;
             ``"auto"`` guesses for floats in another unit (``photo_input``).
         gap: measure the duality gap of the wavelet objective also at the picture of a heuristic.
@@ -143,10 +155,11 @@ def deblur(
     """
     begin = time.monotonic()
     given = photo_input(photo, white)
-    photo = given.intensities
     kernel, notices = prepared_kernel(kernel)
-    _check_fits(kernel, photo.shape[-2:])
-    level, doubts = _noise_level(photo, kernel, noise)
+    _check_fits(kernel, given.intensities.shape[-2:])
+    light = _light(gamma, given, kernel)
+    photo = decode(given.intensities) if light == SRGB else given.intensities
+    level, doubts = _noise_level(given.intensities, kernel, noise, light)
     notices += doubts
     tile = positive_integer("tile", tile)
     chosen = _chosen(prior, level)
@@ -157,19 +170,29 @@ def deblur(
     channels = photo if photo.ndim == 3 else photo[None]
     parts = tiles((channels.shape[1], channels.shape[2]), (kernel.shape[0], kernel.shape[1]), tile)
     total, residual = (torch.zeros_like(channels, dtype=torch.float32) for _ in range(2))
+    top = clipped(given.intensities.reshape(channels.shape), given.form.step)
+    hidden = torch.zeros(channels.shape[1:], dtype=torch.bool, device=channels.device)
     restored: list[Restored] = []
     for done, part in enumerate(parts):
         if progress is not None:
             progress(done, len(parts))
         observed = part.cut(channels).double()
-        blur = fast_valid_blur(kernel, (observed.shape[1], observed.shape[2]))
+        blur: Blur = fast_valid_blur(kernel, (observed.shape[1], observed.shape[2]))
+        bright = highlights(observed, part.cut(top), blur, level)
+        if bright is not None:
+            blur = MaskedBlur(blur, bright.mask)
+            part.cut(hidden).logical_or_(~bright.mask)
         found = _tile(method, observed, blur, level, gap)
-        part.add(total, blur.crop(found.latent))
-        part.add(residual, observed - blur.forward(found.latent))
+        shown = found.latent if bright is None else bright.shown(found.latent, blur)
+        part.add(total, blur.crop(shown))
+        part.add(residual, blur.seen(observed) - blur.forward(found.latent))
         restored.append(replace(found, latent=found.latent[:0]))  # only what is said of it is needed now
     if progress is not None:
         progress(len(parts), len(parts))
-    image = given.form.clipped(total.reshape(photo.shape))
+    total = total.reshape(photo.shape)
+    image = given.form.clipped(encode(total) if light == SRGB else total)
+    if bool(hidden.any()):
+        notices += (_highlights_notice(float(hidden.double().mean())),)
     name = chosen if net is None else NETWORK
     return _summary(
         restored,
@@ -177,11 +200,28 @@ def deblur(
         residual.reshape(photo.shape),
         kernel,
         level,
+        light,
         noise is None,
         given.notices + notices,
         name,
         begin,
         given.form,
+    )
+
+
+def _light(gamma: str, given: PhotoInput, kernel: Tensor) -> str:
+    """What was said, or what is likely."""
+    if gamma not in GAMMAS:
+        raise ValueError(f"gamma is {gamma!r}; pass one of {', '.join(map(repr, GAMMAS))}")
+    if gamma != AUTO:
+        return gamma
+    return light_of_photo(given.intensities, kernel, given.form.step) if given.form.whole else LINEAR
+
+
+def _highlights_notice(share: float) -> str:
+    return (
+        f"{100.0 * share:.2g} % of the pixels lie in or next to highlights brighter than white; they were left out, so that they "
+        "leave no stripes, and what is shown there is a guess"
     )
 
 
@@ -217,16 +257,23 @@ def _check_fits(kernel: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def _noise_level(photo: Tensor, kernel: Tensor, noise: float | None) -> tuple[float, tuple[str, ...]]:
-    """The level, given or estimated, and notices of why an estimate is unsure."""
+def _noise_level(samples: Tensor, kernel: Tensor, noise: float | None, light: str) -> tuple[float, tuple[str, ...]]:
+    """The level where the blur acts, given or estimated from the samples of the file, and why an estimate is unsure."""
     if noise is not None:
         return positive("noise", noise), ()
-    if min(photo.shape[-2:]) < LEAST_SIDE:
+    if min(samples.shape[-2:]) < LEAST_SIDE:
         raise ValueError(
-            f"photo has {photo.shape[-2]} x {photo.shape[-1]} pixels, too few to estimate its noise; pass noise, for example 0.01"
+            f"photo has {samples.shape[-2]} x {samples.shape[-1]} pixels, too few to estimate its noise; pass noise, for example "
+            "0.01"
         )
-    found = estimate_noise(photo, kernel)
-    return found.level, tuple(f"the noise level is unsure: {reason}" for reason in found.reasons)
+    found = estimate_noise(samples, kernel)
+    level = found.level
+    if light == SRGB and found.compression > 0.0:  # JPEG is known by its samples as they are
+        level *= float(decoding_slope(samples).square().mean().sqrt())
+    elif light == SRGB:
+        found = estimate_noise(decode(samples), kernel)
+        level = found.level
+    return level, tuple(f"the noise level is unsure: {reason}" for reason in found.reasons)
 
 
 _WORST = (RunStatus.DIVERGED, RunStatus.MAX_ITERATIONS, RunStatus.SETTLED, RunStatus.CONVERGED)
@@ -238,6 +285,7 @@ def _summary(
     residual: Tensor,
     kernel: Tensor,
     noise: float,
+    light: str,
     estimated: bool,
     notices: tuple[str, ...],
     name: str,
@@ -255,6 +303,7 @@ def _summary(
         residual,
         kernel,
         noise,
+        light,
         estimated,
         notices,
         name,

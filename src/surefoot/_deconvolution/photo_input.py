@@ -53,6 +53,11 @@ class Form:
         """Whether the samples are whole numbers, so that what lies beyond their range is lost."""
         return self.dtype.kind == "u"
 
+    @property
+    def step(self) -> float:
+        """Intensities between neighbouring samples; 0 for floats."""
+        return 1.0 / self.white if self.whole else 0.0
+
     def clipped(self, image: Tensor) -> Tensor:
         """Intensities inside the range of whole numbers; floats have none."""
         return image.clamp(0.0, float(np.iinfo(self.dtype).max) / self.white) if self.whole else image

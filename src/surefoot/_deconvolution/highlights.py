@@ -1,0 +1,108 @@
+"""Highlights brighter than white, which a photograph holds as white: found, left out of the data term, and estimated.
+
+A clipped pixel says only that the blurred scene is at least as bright there. Taken as it is, it asks for a scene that no blur can
+have made, and stripes along the kernel answer. Left out, nothing is wrong any more, but nothing is known of the highlight. So it
+is estimated by itself, from its surroundings and from what clipped pixels do say:
+
+    min over z of ½ Σ_seen (Bz - y)² + ½ Σ_clipped max(0, y - Bz)² + c/2 ‖∇z‖²,
+
+which is convex, by the accelerated gradient method in the metric of its majorizer (Beck and Teboulle 2009).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import max_pool2d
+
+from .operators import Blur, multiply
+from .problem import extended
+from .wiener import differences
+
+SOLID = 3
+"""Pixels a side of the smallest square that counts as a highlight: noise above white is not solid."""
+GROWN = 3
+"""Pixels around a highlight that are left out with it: they see much of what nothing is known of. Of 0 to 8, 2 and 3 are best."""
+ITERATIONS, RESTARTED = 20, 8
+GRADIENT = 0.09
+"""Standard deviation of the differences of neighbouring pixels, as for the Wiener filter."""
+BRIGHTER, SHARE = 1.08, 0.5
+"""Where at least that share of the clipped pixels is that much brighter than white, leaving them out gains 4 dB and more; where
+it is less, as in a page of white paper, they are right as they are, and leaving them out loses as much."""
+
+
+@dataclass(frozen=True)
+class Highlights:
+    """What is known of them.
+
+    Attributes:
+        mask: (h, w), bool, True for pixels that are to be believed.
+        latent: (C, H, W), an estimate of the scene, of use where the mask is False.
+    """
+
+    mask: Tensor
+    latent: Tensor
+
+    def shown(self, latent: Tensor, blur: Blur) -> Tensor:
+        """A restored scene (C, H, W) with the estimate where the mask is False, as far as it is brighter."""
+        found = latent.clone()
+        under = blur.crop(found)  # a view
+        under.copy_(torch.where(self.mask, under, under.maximum(blur.crop(self.latent))))
+        return found
+
+
+def clipped(photo: Tensor, step: float) -> Tensor:
+    """Which samples (C, H, W) lie at the largest value of a photograph, or within ``step`` below it, in solid parts.
+
+    The white of a camera is not always that of its format, but always a value that many pixels share.
+    """
+    top = photo >= photo.max() - step
+    flat = top.to(torch.float32)
+    edge = SOLID // 2
+    inside = -max_pool2d(-flat, SOLID, stride=1, padding=edge)
+    return (max_pool2d(inside, SOLID, stride=1, padding=edge) > 0.0) & top
+
+
+def highlights(observed: Tensor, clipped: Tensor, blur: Blur, noise: float) -> Highlights | None:
+    """The highlights of a blurred picture (C, h, w); ``None`` where clipped samples (C, h, w) are hardly brighter than they seem.
+
+    Args:
+        observed, clipped: the picture and which of its samples are clipped.
+        blur: B.
+        noise: standard deviation, intensities 0..1.
+    """
+    if not bool(clipped.any()):
+        return None
+    latent = _estimated(observed, clipped, blur, noise)
+    brighter = blur.forward(latent)[clipped] > BRIGHTER * observed[clipped]
+    if float(brighter.double().mean()) < SHARE:
+        return None
+    return Highlights(~beside(clipped), latent)
+
+
+def beside(clipped: Tensor) -> Tensor:
+    """The pixels (h, w) that have a clipped sample (C, h, w), or lie next to one."""
+    size = 2 * GROWN + 1
+    return max_pool2d(clipped.any(0)[None].to(torch.float32), size, stride=1, padding=GROWN)[0] > 0.0
+
+
+def _estimated(y: Tensor, clipped: Tensor, blur: Blur, noise: float) -> Tensor:
+    """The minimiser, nearly: (C, H, W)."""
+    smoothing = (noise / GRADIENT) ** 2 * differences(blur.domain, y)
+    # both vanish where there is nothing to see: the floor only keeps 0/0 away
+    inverse = 1.0 / (blur.majorizer + smoothing).clamp(min=torch.finfo(y.dtype).tiny)
+    z = ahead = extended(y, blur)
+    momentum = 1.0
+    for count in range(1, ITERATIONS + 1):
+        seen = blur.forward(ahead)
+        told = torch.where(clipped, y.maximum(seen), y)
+        slope = blur.adjoint(seen - told) + multiply(smoothing, ahead)
+        before, z = z, ahead - multiply(inverse, slope)
+        after = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
+        ahead, momentum = z + (momentum - 1.0) / after * (z - before), after
+        if count % RESTARTED == 0:
+            ahead, momentum = z, 1.0
+    return z
