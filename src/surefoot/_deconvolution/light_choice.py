@@ -33,9 +33,9 @@ def light_of_photo(samples: Tensor, kernel: Tensor, step: float) -> str:
         kernel: (kh, kw), prepared.
         step: between neighbouring samples.
     """
-    grey = samples.double() if samples.ndim == 2 else samples.double().mean(0)
-    rows, columns = (_middle(size) for size in grey.shape)
-    part = grey[rows, columns].contiguous()
+    plane = samples if samples.ndim == 2 else samples[1]  # green alone: no mean of encoded colours is one of light
+    rows, columns = (_middle(size) for size in plane.shape)
+    part = plane[rows, columns].double().contiguous()
     if min(part.shape) < max(LEAST_SIDE, *kernel.shape):
         return SRGB
     blur: Blur = ValidBlur.observing(kernel, tuple(part.shape))
