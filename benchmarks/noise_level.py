@@ -23,7 +23,7 @@ from report import Report, Shown, parser
 from scipy.signal import fftconvolve
 from torch import Tensor
 
-from surefoot._deconvolution.training_data import shake_kernels
+from surefoot._deconvolution.training_kernels import shake_kernels
 from surefoot.deconvolution import estimate_noise
 
 PEERS = ("scikit-image",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -17,33 +19,54 @@ LOWEST = 2.5
 """Cycles a window: below, the taper mixes a frequency with the mean."""
 
 
-def noise_of_windows(levels: Tensor, clipped: Tensor, kernel: Tensor, low: float, high: float) -> tuple[Fit, int]:
-    """The noise of a picture (h, w), at least 8 x 8, and how many windows it was seen in.
+@dataclass(frozen=True)
+class Periodograms:
+    """Of the windows of a picture.
 
     A window tapered by Hann's function has a periodogram P whose expectation is known for every component v = σ² + cT, with T the
     signal's spectrum convolved with the taper's; its likelihood is Whittle's, ∏ exp(-P/v)/v.
 
-    Args:
-        levels: float64.
-        clipped: (h, w), pixels that show no noise.
-        kernel: (kh, kw), float64, sum 1.
-        low, high: the least and largest level to find.
+    Attributes:
+        power: (windows, n).
+        forms: (forms, n), the expectations of signals.
+        frequency: (n,), cycles a pixel.
     """
-    windows, side = _windows(levels, clipped)
-    taper = _taper(side)
-    centred = windows - (windows * taper).sum((1, 2), keepdim=True) / taper.sum()
-    frequencies = torch.fft.fftfreq(side, dtype=torch.float64)
-    used = torch.hypot(frequencies[:, None].expand(side, side), frequencies.expand(side, side)) > LOWEST / side
-    used[:, side // 2 + 1 :] = False  # the same numbers again
-    power = torch.fft.fft2(centred * taper).abs().square()[:, used]
-    forms = torch.stack([_tapered(spectrum, taper)[used] for spectrum in spectra(kernel)])
-    signal = signals(strengths(power, forms), forms)
 
-    def likelihood(variance: float) -> Tensor:
-        total = signal + variance
-        return -(total.log().sum(1) + power @ (1.0 / total).mT)
+    power: Tensor
+    forms: Tensor
+    frequency: Tensor
 
-    return most_likely(likelihood, low, high), len(windows)
+    @classmethod
+    def of(cls, levels: Tensor, clipped: Tensor, kernel: Tensor) -> Periodograms:
+        """Of a picture (h, w), float64, at least 8 x 8.
+
+        Args:
+            levels: pixels.
+            clipped: (h, w), pixels that show no noise.
+            kernel: (kh, kw), float64, sum 1.
+        """
+        windows, side = _windows(levels, clipped)
+        taper = _taper(side)
+        centred = windows - (windows * taper).sum((1, 2), keepdim=True) / taper.sum()
+        axis = torch.fft.fftfreq(side, dtype=torch.float64)
+        frequency = torch.hypot(axis[:, None].expand(side, side), axis.expand(side, side))
+        used = frequency > LOWEST / side
+        used[:, side // 2 + 1 :] = False  # the same numbers again
+        power = torch.fft.fft2(centred * taper).abs().square()[:, used]
+        forms = torch.stack([_tapered(spectrum, taper)[used] for spectrum in spectra(kernel)])
+        return cls(power, forms, frequency[used])
+
+    def fit(self, low: float, high: float, between: tuple[float, float] = (0.0, 1.0)) -> Fit:
+        """The noise, from ``low`` to ``high``, at frequencies of at least and less than those ``between``."""
+        used = (self.frequency >= between[0]) & (self.frequency < between[1])
+        power, forms = self.power[:, used], self.forms[:, used]
+        signal = signals(strengths(power, forms), forms)
+
+        def likelihood(variance: float) -> Tensor:
+            total = signal + variance
+            return -(total.log().sum(1) + power @ (1.0 / total).mT)
+
+        return most_likely(likelihood, low, high)
 
 
 def _windows(levels: Tensor, clipped: Tensor) -> tuple[Tensor, int]:
