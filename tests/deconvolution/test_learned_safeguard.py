@@ -183,8 +183,8 @@ def test_checked_falls_back(wrong: str) -> None:
     found = restore_checked(Fixed(images), given.observed, given.blur, NOISE)
     assert found.accepted.tolist() == [False, True, True]
     assert torch.equal(found.latent[0], fallback[0])
-    other = restore_checked(Fixed(images), given.observed, given.blur, NOISE, fallback=0.9 * fallback)
-    assert torch.equal(other.latent[0], 0.9 * fallback[0])
+    other = restore_checked(Fixed(images), given.observed, given.blur, NOISE, fallback=fallback + 1e-3)
+    assert torch.equal(other.latent[0], fallback[0] + 1e-3)
 
 
 @pytest.mark.parametrize("spread", [0.3, 3.0, 1e3, torch.nan])
@@ -199,6 +199,15 @@ def test_random_weights_are_refused(seed: int, spread: float) -> None:
     found = restore_checked(net, given.observed, given.blur, NOISE)
     assert not bool(found.accepted.any())
     assert torch.equal(found.latent, HyperLaplacian().solve(given.observed, given.blur, NOISE).latent)
+
+
+def test_no_proposal_counts_at_a_noise_that_was_not_trained_for() -> None:
+    given, sharp = problem()
+    net = Fixed(0.5 * (sharp + HyperLaplacian().solve(given.observed, given.blur, NOISE).latent))
+    for limits, accepted in (((0.002, 0.05), True), ((0.002, 0.01), False), ((0.03, 0.05), False)):
+        net.noise_range = limits
+        found = restore_checked(net, given.observed, given.blur, NOISE)
+        assert found.accepted.tolist() == [accepted] * 3
 
 
 def test_a_fallback_that_is_not_finite_is_not_mixed_in() -> None:

@@ -145,6 +145,7 @@ def test_training_beats_the_start(data: TrainingData, loss: str, filters: int, r
     net = small(filters)
     run = train(net, data, loss, steps=60, learning_rate=1e-2, **SMALL)  # pyright: ignore[reportArgumentType]
     assert run.status is TrainStatus.FINISHED and run.epochs == 60
+    assert net.noise_range == (0.002, 0.05)
     assert run.best < reached and run.best < run.validation[0]
 
 

@@ -248,6 +248,8 @@ def test_damaged_files(tmp_path: Path) -> None:
         ({"settings.shape": torch.tensor([3, 10**6, 0, 0])}, "settings are not those of its weights"),
         ({"settings.wavelet": torch.tensor(list(b"bior2.2"), dtype=torch.uint8)}, "is not orthogonal"),
         ({"settings.wavelet": torch.tensor(list(b"none"), dtype=torch.uint8)}, "unknown wavelet 'none'"),
+        ({"settings.noise": torch.tensor([0.1, 0.01])}, "noise levels from 0.1 to 0.01"),
+        ({"settings.noise": torch.tensor([torch.nan, 1.0])}, "noise levels from nan to 1"),
         ({"settings.start": torch.tensor(list(b"zero"), dtype=torch.uint8)}, "start is 'zero'"),
         ({"log_gradient": torch.tensor(1.0, dtype=torch.float16)}, "its weights are torch.float16"),
         ({"log_gradient": torch.tensor(1)}, "its weights are torch.int64"),

@@ -107,6 +107,8 @@ class LearnedDeconvolution(nn.Module):
         if start not in (None, HALF_QUADRATIC, GRADIENT_WIENER):
             raise ValueError(f"start is {start!r}; it must be {HALF_QUADRATIC!r} or {GRADIENT_WIENER!r}")
         self.wavelet, self.inverse = wavelet, inverse
+        self.noise_range = (0.0, math.inf)
+        """Least and largest noise level that the weights were trained at; that of networks which do not know it has no limits."""
         self.start = start or (HALF_QUADRATIC if self.filters else GRADIENT_WIENER)
         self.log_gradient = nn.Parameter(torch.tensor(math.log(GRADIENT)))
         generator = torch.Generator().manual_seed(seed)
@@ -124,6 +126,11 @@ class LearnedDeconvolution(nn.Module):
         if self.start == GRADIENT_WIENER:
             first = 2 if exact else 4 + 3 * START_ITERATIONS
         return first + 1 + len(self.layers) * (1 if exact else 3)
+
+    def trained_at(self, noise: float) -> bool:
+        """Whether the weights were trained at this noise level."""
+        low, high = self.noise_range
+        return low <= noise <= high
 
     def forward(self, observed: Tensor, blur: Blur, noise: float | Tensor, start: Tensor | None = None) -> Tensor:
         """The restored latent image (..., H, W), differentiable in the weights; not clipped to 0..1.
@@ -226,6 +233,7 @@ class LearnedDeconvolution(nn.Module):
             "settings.shape": torch.tensor([len(self.layers), self.filters, *(self.inverse or (0, 0))]),
             "settings.wavelet": _letters(self.wavelet),
             "settings.start": _letters(self.start),
+            "settings.noise": torch.tensor(self.noise_range, dtype=torch.float64),
         }
 
     @classmethod
@@ -257,6 +265,9 @@ class LearnedDeconvolution(nn.Module):
             # files of earlier versions do not name their start
             start = bytes(stored.pop("settings.start", _letters(GRADIENT_WIENER)).tolist()).decode()
             OrthonormalWavelet((LEAST_SIZE, LEAST_SIZE), wavelet)  # refuses an unknown one
+            low, high = stored.pop("settings.noise", torch.tensor([0.0, math.inf])).tolist()
+            if not 0.0 <= low < high:
+                raise ValueError(f"it claims to be trained at noise levels from {low:g} to {high:g}")
             inverse = (depth, order) if depth else None
             # before memory is taken for what the settings claim
             numbers = {name.split(".")[1] for name in stored if name.startswith("layers.")}
@@ -271,6 +282,7 @@ class LearnedDeconvolution(nn.Module):
             if not all(bool(value.isfinite().all()) for value in stored.values()):
                 raise ValueError("it has non-finite weights")
             net.to(stored["log_gradient"].dtype).load_state_dict(stored)
+            net.noise_range = (low, high)
             return net
 
 

@@ -30,9 +30,7 @@ def provenance(options: Mapping[str, Any], run: TrainRun, weights: Path) -> dict
         run: the training.
         weights: the file of the network.
     """
-    settings = {
-        name: value for name, value in options.items() if name not in NOT_SETTINGS and value not in (None, False)
-    }
+    settings = {name: value for name, value in options.items() if name not in NOT_SETTINGS and value is not None}
     given = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in settings.items())
     pictures = [
         {name: value for name, value in asdict(picture).items() if name != "reductions"}

@@ -23,7 +23,7 @@ from .._learning.run import TrainRun
 from .._learning.shared_sum import SharedSum, Terms, assign, flat
 from .network import GRADIENT_WIENER, LearnedDeconvolution, Penalised
 from .stored import as_vectors
-from .training_data import Batch, TrainingData
+from .training_data import NOISE, Batch, TrainingData
 
 FORMAT = "surefoot-deconvolution/1"
 Loss = Literal["supervised", "objective"]
@@ -112,6 +112,7 @@ def train(
             "kernels": digest(data.kernels.cpu().numpy()),
         },
     }
+    net.noise_range = NOISE
     weights, coefficients = parameters(net)
     trained = copy.deepcopy(net)
 
