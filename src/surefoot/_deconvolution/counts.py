@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -127,17 +128,26 @@ def expected_deviance(mean: Tensor) -> Tensor:
     By its sum at some means and linear interpolation between their logarithms; 1 + 1/(6μ) + 1/(6μ²) from μ = 30 on.
     """
     mean = mean.double()
-    logarithms = torch.linspace(math.log(1e-6), math.log(LARGE), NODES, dtype=torch.float64, device=mean.device)
-    nodes = logarithms.exp()[:, None]
-    events = torch.arange(0.0, 5.0 * LARGE, dtype=torch.float64, device=mean.device)
-    probability = (torch.xlogy(events, nodes) - nodes - torch.lgamma(events + 1.0)).exp()
-    values = (probability * 2.0 * (torch.xlogy(events, events / nodes) - events + nodes)).sum(1)
+    large = mean.clamp(min=LARGE)
+    series = 1.0 + (1.0 + 1.0 / large) / (6.0 * large)
+    few = mean <= LARGE
+    if not bool(few.any()):
+        return series
+    logarithms, values = (table.to(mean.device) for table in _table())
     place = (mean.clamp(1e-6, LARGE).log() - logarithms[0]) / (logarithms[1] - logarithms[0])
     index = place.floor().clamp(max=NODES - 2.0).long()
     part = place - index
-    inside = (1.0 - part) * values[index] + part * values[index + 1]
-    large = mean.clamp(min=LARGE)
-    return torch.where(mean > LARGE, 1.0 + (1.0 + 1.0 / large) / (6.0 * large), inside)
+    return torch.where(few, (1.0 - part) * values[index] + part * values[index + 1], series)
+
+
+@cache
+def _table() -> tuple[Tensor, Tensor]:
+    """The logarithms (NODES,) of some means from 1e-6 to 30, evenly spaced, and the expected deviances there."""
+    logarithms = torch.linspace(math.log(1e-6), math.log(LARGE), NODES, dtype=torch.float64)
+    nodes = logarithms.exp()[:, None]
+    events = torch.arange(0.0, 5.0 * LARGE, dtype=torch.float64)
+    probability = (torch.xlogy(events, nodes) - nodes - torch.lgamma(events + 1.0)).exp()
+    return logarithms, (probability * 2.0 * (torch.xlogy(events, events / nodes) - events + nodes)).sum(1)
 
 
 def _background(background: Any, observed: Tensor) -> Tensor:
