@@ -14,7 +14,7 @@ from ._deconvolution.problem import DeconvolutionProblem, DualityGap, default_pe
 from ._deconvolution.richardson_lucy import RichardsonLucySolution, richardson_lucy
 from ._deconvolution.safeguard import Restoration, restore_certified, restore_checked
 from ._deconvolution.solver import DeconvolutionSolution
-from ._deconvolution.total_variation import TVADMM, TotalVariationProblem, TVState
+from ._deconvolution.total_variation import TVADMM, TotalVariationProblem, TVState, variation_penalty
 from ._deconvolution.training import train
 from ._deconvolution.training_data import TrainingData
 from ._deconvolution.wavelets import OrthonormalWavelet
@@ -64,5 +64,6 @@ __all__ = [
     "richardson_lucy",
     "ssim",
     "train",
+    "variation_penalty",
     "wiener",
 ]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import surefoot as sf
 from surefoot._deconvolution.settling import LEFT
 from surefoot._deconvolution.total_variation import differences, differences_adjoint, lengths
-from surefoot._deconvolution.total_variation_prior import variation_penalty
 from surefoot.deconvolution import (
     TVADMM,
     Blur,
@@ -23,6 +22,7 @@ from surefoot.deconvolution import (
     TVState,
     ValidBlur,
     deblur,
+    variation_penalty,
 )
 
 Array = np.ndarray

@@ -21,6 +21,16 @@ FAINT = 1e-6
 """Of what a blur makes of 1: nothing was observed where it is less."""
 
 
+def variation_penalty(noise: float) -> float:
+    """λ = 0.8 σ^1.5 for white noise of standard deviation σ > 0, intensities 0..1: what restored training photographs best, for σ
+    from 0.002 to 0.05.
+
+    Raises:
+        ValueError: a noise that is not a positive number.
+    """
+    return 0.8 * positive("noise", noise) ** 1.5
+
+
 def differences(z: Tensor, dimensions: int = 2) -> Tensor:
     """Dz (..., 2, H, W) of z (..., H, W): periodic forward differences down the columns and along the rows.
 
@@ -50,7 +60,7 @@ class TotalVariationProblem(ObservedPicture):
     Args:
         observed: y (..., h, w), intensities of about 0..1; leading dimensions are batch and colour.
         blur: B with ``range`` (h, w), of the same dtype and device.
-        penalty: λ > 0.
+        penalty: λ > 0, such as ``variation_penalty(noise)``.
 
     Raises:
         TypeError: not an array of floats, or of another dtype or device than the blur.
@@ -218,9 +228,8 @@ class TVADMM(DeconvolutionSolver[TotalVariationProblem, TVState]):
         slopes = differences(z)
         v = slopes + state.multiplier / beta
         # μ⁺ is the part of βv inside the ball of radius λ, x⁺ what sticks out
-        inside = (problem.penalty / (beta * lengths(v))).clamp(max=1.0).unsqueeze(-3)
-        multiplier = beta * (inside * v)
-        return TVState(z, v - inside * v, multiplier, slopes, applications=state.applications + cost)
+        inside = v * (problem.penalty / (beta * lengths(v))).clamp(max=1.0).unsqueeze(-3)
+        return TVState(z, v - inside, beta * inside, slopes, applications=state.applications + cost)
 
     def gap(self, problem: TotalVariationProblem, state: TVState) -> DualityGap:
         """Bounds of the objective at z and of its optimum."""

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .._core.validate import positive, positive_integer
+from .._core.validate import positive_integer
 from .operators import Blur
 from .restored import Restored
 from .solver_prior import solved
-from .total_variation import TVADMM, TotalVariationProblem
+from .total_variation import TVADMM, TotalVariationProblem, variation_penalty
 
 BETA = 30.0
 """β over λ: fastest for training photographs with an unknown border, within a factor of 3 either way."""
 ITERATIONS = 150
-
-
-def variation_penalty(noise: float) -> float:
-    """λ = 0.8 σ^1.5 for white noise of standard deviation σ > 0, intensities 0..1: what restored training photographs best, for σ
-    from 0.002 to 0.05.
-
-    Raises:
-        ValueError: a noise that is not a positive number.
-    """
-    return 0.8 * positive("noise", noise) ** 1.5
 
 
 class TotalVariationPrior:

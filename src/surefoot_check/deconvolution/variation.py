@@ -36,12 +36,13 @@ class Variation(Picture):
     def constants(self, chosen: Mapping[str, float]) -> dict[str, Interval]:
         """b, ‖S‖ ≤ max M, ‖y‖, N and a."""
         pixels = float(len(self.pictures) * math.prod(self.domain))
+        longer, shorter = float(max(self.domain)), float(min(self.domain))
         lows, highs = zip(*(blur.gain for blur in self.blurs), strict=True)
         return {
             "constant_gain": (min(lows), min(highs)),
             "majorizer_excess": (0.0, self.excess),
             "pixels": (pixels, pixels),
-            "aspect": quotient_of((float(max(self.domain)),) * 2, float(min(self.domain))),
+            "aspect": quotient_of((longer, longer), shorter),
             "observed_norm": Approximation(self.observed).bounds(),
         }
 
