@@ -88,8 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument(
         "--data", type=Path, metavar="DIR", help="folder with levin_real_blur.npz and those of table 4"
     )
+    options.add_argument("--every", type=int, default=1, metavar="INT", help="take every so many-th photograph")
     report = Report(options, arguments)
-    pairs = photographs(None if report.smoke else report.options.data)
+    pairs = photographs(None if report.smoke else report.options.data)[:: max(1, report.options.every)]
     blurred = [aligned_psnr(pair.blurred, pair.sharp, border=BORDER) for pair in pairs]
     rows: list[list[object]] = [["-", "as it is", Shown(statistics.mean(blurred), "{:.2f}"), "-", "-", "-"]]
     for noise in LEVELS[:1] if report.smoke else LEVELS:

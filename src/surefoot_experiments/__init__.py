@@ -221,8 +221,8 @@ def reproduce(
         seed: of all random draws.
         data: directory with the files of the experiments that take one (docs/experiments.md); those
             absent are left out, and for implicit networks scikit-learn's digits 0 and 1 stand in where none is there.
-        weights: a trained network for the deconvolution table, as ``surefoot train deconvolution`` writes it; without one it
-            trains its own.
+        weights: a trained network for the deconvolution table, as ``surefoot train deconvolution`` writes it, or ``bundled``;
+            without one it trains its own.
 
     Raises:
         ValueError: an unknown name, ``data`` for an experiment that draws its own data, or ``weights`` where no network is used.

@@ -54,6 +54,7 @@ LEAST_NOISE = 0.01
 BORDER = 15
 """Pixels of a real photograph left out at each side, beside the 5 that the best shift needs."""
 LAYERS, FILTERS = 6, 32
+BUNDLED = "bundled"
 STEPS_CROP = 96
 """Pixels a side of the image on which step sizes are compared."""
 
@@ -85,7 +86,8 @@ def table4(
         steps, batch, patch: of the training, where no ``weights`` are given.
         unrolled: steps of the training of the paper's two networks, which is always done.
         data: directory with the files that ``deconvolution_data`` names.
-        weights: a network that ``LearnedDeconvolution.save`` wrote.
+        weights: a network that ``LearnedDeconvolution.save`` wrote; ``bundled`` for that of the package, which has seen the
+            pictures that take the place of ``data``.
     """
     given = deconvolution_data.load(data, seed)
     nets = {
@@ -96,7 +98,9 @@ def table4(
         net, training = LearnedDeconvolution(LAYERS, FILTERS, seed=seed), _training(given, steps, batch, patch)
         net = _trained(net, given, "supervised", steps, batch, patch, 3e-3, seed, cache, progress)
     else:
-        net, training = LearnedDeconvolution.load(weights).float(), f"weights from {weights.name}"
+        own = str(weights) == BUNDLED
+        net = (LearnedDeconvolution.bundled() if own else LearnedDeconvolution.load(weights)).float()
+        training = "weights that come with the package" if own else f"weights from {weights.name}"
     nets[LEARNED] = net
     extra = peers()
     base = {

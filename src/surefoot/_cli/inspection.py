@@ -100,8 +100,9 @@ class Reproduce:
     weights: Annotated[
         str | None,
         arg(
-            metavar="FILE",
-            help="A trained network for an experiment that takes one, as `surefoot train` writes net.safetensors.",
+            metavar="bundled|FILE",
+            help="A trained network for an experiment that takes one: 'bundled' for the one that comes with the package, or "
+            "net.safetensors of `surefoot train`.",
             help_behavior_hint="(default: trained briefly)",
         ),
     ] = None
