@@ -59,7 +59,7 @@ def inverses(net: LearnedDeconvolution, sharp: Tensor, observed: Tensor, blur: P
         )
     return Table(
         "learned network at 2 % noise with D-Minv in place of the exact inverse",
-        ("inverse", "largest |1 - ax|", "PSNR", "milliseconds of an inverse"),
+        ("inverse", "largest error of ax = 1", "PSNR", "milliseconds of an inverse"),
         tuple(rows),
     )
 
