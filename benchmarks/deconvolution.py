@@ -173,6 +173,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         other = results.get("unsupervised Wiener*")
         rows = [compared(name, found, other) for name, found in results.items()]
         note = f"{len(given)} problems of {size}x{size} pixels; processor milliseconds; *: scikit-image; UW: its unsupervised one"
+        if data is None:
+            note += "; the network was trained on these two photographs"
         report.table(border, columns, rows, note)
 
 
