@@ -195,11 +195,11 @@ def test_every_inequality_of_the_proof(name: str) -> None:
     """Fejér monotonicity less the change, and the sum of all changes below ‖w_0 - w*‖², from any start."""
     found, solver = problem(BLURS[name], 0.3), TVADMM(0.5)
     end = solver.start(found)
-    for _ in range(1200):
+    for _ in range(600):
         end = solver.step(found, end)
     state, total = random_state(found, 3), 0.0
     distance = first = float(solver.change(found, state, end))
-    for t in range(60):
+    for t in range(40):
         following = solver.step(found, state)
         moved, new = float(solver.change(found, state, following)), float(solver.change(found, following, end))
         assert new <= distance - (moved if t > 0 else 0.0) + 1e-9 * first
@@ -226,19 +226,18 @@ def test_multipliers_stay_in_their_balls_and_vanish_nowhere_else() -> None:
 
 
 def test_a_photograph_is_sharpened_to_a_small_gap() -> None:
-    blur = ValidBlur(kernel(9, 9), (64, 64))
-    sharp = photos(1, 64)
+    blur, sharp = PeriodicBlur(kernel(7, 7), (48, 48)), photos(1, 48)
     observed = noisy(blur, sharp, 0.01)
-    solved = TVADMM(0.02).solve(TotalVariationProblem(observed, blur, 1e-3), 200, tolerance=0.05)
-    assert float(solved.gap.relative) <= 0.05
-    before, after = ((v - blur.crop(sharp)).square().mean() for v in (observed, solved.image))
+    solved = TVADMM(0.02).solve(TotalVariationProblem(observed, blur, 1e-3), 100, tolerance=0.02)
+    assert float(solved.gap.relative) <= 0.02
+    before, after = ((v - sharp).square().mean() for v in (observed, solved.image))
     assert float(after) < 0.7 * float(before)
 
 
 def test_varying_weights_of_one_kernel_are_that_blur() -> None:
     one = PeriodicBlur(kernel(4, 3), (9, 8))
     same = SpatiallyVaryingBlur(kernel(4, 3)[None], torch.ones(1, 9, 8, dtype=DOUBLE), "periodic")
-    first, second = (TVADMM(0.1).solve(problem(blur), 400, tolerance=1e-6) for blur in (one, same))
+    first, second = (TVADMM(0.1).solve(problem(blur), 200, tolerance=1e-5) for blur in (one, same))
     assert float((first.image - second.image).abs().max()) < 2e-3
     assert float((first.gap.primal / second.gap.primal - 1.0).abs().max()) < 2e-6
 

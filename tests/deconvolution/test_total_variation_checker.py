@@ -13,7 +13,7 @@ import pytest
 import torch
 from deconvolution_pictures import DOUBLE, kernel, masked, varying
 from deconvolution_reference import change, differences, distance_squared, exactly
-from hand_made.deconvolution import BLURS, RUNS, VARIATION
+from hand_made.deconvolution import RUNS, VARIATION
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def enclosure(arrays: dict[str, Array], weights: dict[str, Array], level: Level 
     return float(lower or 0.0), float(upper)
 
 
-@pytest.mark.parametrize("name", BLURS)
+@pytest.mark.parametrize("name", ["periodic, a kernel for each picture", "valid", "varying, periodic", "masked, valid"])
 def test_good_runs_are_accepted(name: str, tmp_path: Path) -> None:
     RUNS[VARIATION + name](tmp_path / "run")
     report = check(tmp_path / "run")

@@ -102,16 +102,11 @@ def variation() -> dict[str, Callable[[], tuple[TVADMM, TotalVariationProblem]]]
         "varying, periodic": lambda: of(
             TVADMM(0.5), SpatiallyVaryingBlur(varying, weights(2, 4, 4), "periodic"), picture(4, 4)
         ),
-        "varying, valid": lambda: of(
-            TVADMM(0.5), SpatiallyVaryingBlur(varying, weights(2, 3, 4), "valid"), picture(3, 4)
-        ),
         "a kernel for each picture": lambda: of(TVADMM(0.5), several, picture(2, 4, 4)),
         "a start of one's own": lambda: of(StartedVariation(0.5), periodic, picture(5, 4)),
         "a start of one's own, valid": lambda: of(StartedVariation(0.3), valid, picture(2, *valid.range)),
         "small beta": lambda: of(TVADMM(1e-3), periodic, picture(5, 4)),
         "small penalty": lambda: of(TVADMM(0.5), valid, picture(*valid.range), 1e-7),
-        "large penalty": lambda: of(TVADMM(0.5), periodic, picture(5, 4), 30.0),
-        "dark": lambda: of(TVADMM(0.5), periodic, picture(5, 4, scale=1e-8)),
         "black": lambda: of(TVADMM(0.5), periodic, torch.zeros(5, 4, dtype=DOUBLE)),
         "masked": lambda: of(TVADMM(0.5), masked(periodic), picture(5, 4)),
         "one row": lambda: of(TVADMM(0.5), PeriodicBlur(kernel(1, 3), (1, 7)), picture(1, 7)),
