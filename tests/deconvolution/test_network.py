@@ -291,7 +291,7 @@ class Counting:
 
     def __init__(self, blur: Blur, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = self.depth = 0
-        for name in ("_forward", "_adjoint", "filtered", "solve"):
+        for name in ("forward", "adjoint", "filtered", "solve"):
             monkeypatch.setattr(blur, name, self._counted(getattr(blur, name)))
 
     def _counted(self, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
