@@ -141,6 +141,8 @@ def test_a_network_is_labelled_and_guarded(run, tmp_path: Path, k: Path) -> None
     outcome = run(*arguments, "--out", tmp_path / "a.png")
     assert outcome.code == 0 and "Heuristic" in outcome.out and "heuristic" in outcome.out
     assert "Certificate" not in outcome.out
+    record = run(*arguments[:-1], "bundled", "--out", tmp_path / "bundled.png", "--json").json
+    assert record["guarantee"] == "heuristic" and record["network_kept"]["of"] == 3
     with torch.no_grad():
         net.log_gradient.fill_(30.0)  # finite weights, useless pictures
         for layer in net.layers:

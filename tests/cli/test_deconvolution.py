@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -42,6 +43,18 @@ def copied(trained: Path, tmp_path: Path) -> Path:
 def weights(directory: Path) -> list[list[float]]:
     net = LearnedDeconvolution.load(directory / "net.safetensors")
     return [value.flatten().tolist() for value in net.state_dict().values()]
+
+
+def test_training_on_free_pictures_says_where_the_weights_come_from(run, tmp_path: Path) -> None:
+    pytest.importorskip("skimage")
+    outcome = run(
+        "train", "deconvolution", *SMALL, "--data", "free", "--epochs", "1", "--out", tmp_path / "run", "--quiet"
+    )
+    assert outcome.code == 0
+    found = json.loads((tmp_path / "run" / "network.json").read_text())
+    assert found["command"].startswith("surefoot train deconvolution --data free ") and "--seed 0" in found["command"]
+    assert found["weights_sha256"] == hashlib.sha256((tmp_path / "run" / "net.safetensors").read_bytes()).hexdigest()
+    assert len(found["pictures"]) == 11
 
 
 def test_train(run, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ class Fixed(LearnedDeconvolution):
         self.images = images
         self.double()
 
-    def forward(self, observed: Tensor, blur: object, noise: object) -> Tensor:
+    def forward(self, observed: Tensor, blur: object, noise: object, start: object = None) -> Tensor:
         return self.images
 
 

@@ -4,6 +4,7 @@ licence or in the public domain."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def grey(picture: Picture) -> np.ndarray:
 
         return luminance(load_sample_image(picture.name))
     try:
-        from skimage import data
+        data = import_module("skimage.data")
     except ImportError as error:
         raise ValueError("the free pictures need scikit-image, which is not installed here; install it") from error
     image: Any = getattr(data, picture.name)()
