@@ -16,14 +16,15 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import max_pool2d
+from torch.nn.functional import avg_pool2d, max_pool2d
 
 from .operators import Blur, multiply
 from .problem import extended
 from .wiener import differences
 
-SOLID = 3
-"""Pixels a side of the smallest square that counts as a highlight: noise above white is not solid."""
+SOLID = 4
+"""Of a pixel and the 8 around it, how many must be clipped for it to count: noise above white is not solid, but the trace of a
+small light is narrow."""
 GROWN = 3
 """Pixels around a highlight that are left out with it: they see much of what nothing is known of. Of 0 to 8, 2 and 3 are best."""
 ITERATIONS, RESTARTED = 20, 8
@@ -60,10 +61,8 @@ def clipped(photo: Tensor, step: float) -> Tensor:
     The white of a camera is not always that of its format, but always a value that many pixels share.
     """
     top = photo >= photo.max() - step
-    flat = top.to(torch.float32)
-    edge = SOLID // 2
-    inside = -max_pool2d(-flat, SOLID, stride=1, padding=edge)
-    return (max_pool2d(inside, SOLID, stride=1, padding=edge) > 0.0) & top
+    count = 9.0 * avg_pool2d(top.to(torch.float32), 3, stride=1, padding=1)
+    return top & (count > SOLID - 0.5)
 
 
 def highlights(observed: Tensor, clipped: Tensor, blur: Blur, noise: float) -> Highlights | None:
