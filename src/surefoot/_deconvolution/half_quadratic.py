@@ -35,8 +35,11 @@ WEIGHTS = (1.264, 0.734, 1.205, 1.44, 1.592)
 """Of the orders (0, 1), (0, 2), (1, 1), (1, 2), (2, 2): the prior is λ Σ_j weight_j ‖scale_j d_j ⊗ z‖ₚᵖ."""
 THRESHOLDS = (1.0437, 0.252, 0.1003, 0.0475, 0.0244, 0.0131, 0.0066)
 """Scaled differences below them become 0, stage by stage, at a noise of 0.01."""
-INNER = (10, 8, 6, 4, 3, 2, 2)
-"""Conjugate gradients of the stages, where z is not found by FFT: the first ones find what lies beyond the border."""
+NEGLIGIBLE = 1e-4
+"""A conjugate gradient step that lowers F_β by less than this share of the noise's variance at each pixel is the last of a stage:
+further ones change the PSNR of photographs by less than 0.05 dB."""
+INNER = 60
+"""At most so many conjugate gradient steps in a stage."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class HyperLaplacian:
 
     def penalty(self, noise: float) -> float:
         """λ for white noise of this standard deviation, intensities of 0..1: what restored training photographs best."""
-        return 1.1e-4 * (noise / 0.01) ** 1.71
+        return 1.1e-4 * math.exp(1.38 * (self.power - 0.7)) * (noise / 0.01) ** 1.71
 
     def solve(self, observed: Any, blur: Blur, noise: float) -> HalfQuadraticSolution:
         """Restore images.
@@ -109,13 +112,13 @@ class HyperLaplacian:
         # a kernel for each image of fewer pictures: as many restorations as kernels
         y = y.expand(*blur.adjoint(y).shape[:-2], *blur.range)
         roomy, seen = roomier(blur, y)
-        run = _Run(seen, roomy, self.power, self.penalty(noise))
+        run = _Run(seen, roomy, self.power, self.penalty(noise), NEGLIGIBLE * noise**2)
         values: list[Tensor] = []
         movements: list[Tensor] = []
-        for below, inner in zip(THRESHOLDS, INNER, strict=True):
+        for below in THRESHOLDS:
             before = run.z
             beta = (threshold(self.power) / (below * (noise / 0.01) ** 0.22)) ** (2.0 - self.power)
-            values.append(torch.stack(run.stage(beta, inner)))
+            values.append(torch.stack(run.stage(beta)))
             movements.append((run.z - before).square().mean((-2, -1)).sqrt())
         z = run.z[..., : blur.domain[0], : blur.domain[1]]
         status = RunStatus.MAX_ITERATIONS if bool(torch.isfinite(z).all()) else RunStatus.DIVERGED
@@ -145,7 +148,9 @@ def roomier(blur: Blur, y: Tensor) -> tuple[Blur, Tensor]:
 class _Run:
     """The iteration, at its last z and w."""
 
-    def __init__(self, y: Tensor, blur: Blur, power: float, penalty: float) -> None:
+    def __init__(self, y: Tensor, blur: Blur, power: float, penalty: float, negligible: float) -> None:
+        # by Parseval sums over frequencies are larger by the number of pixels
+        self.negligible = negligible * math.prod(blur.domain) ** 2
         self.y, self.blur, self.power = y, blur, power
         scales, weights = (y.new_tensor([values[j] for j in CLASSES]) for values in (SCALES, WEIGHTS))
         shape = (len(CLASSES), *[1] * y.ndim)
@@ -166,11 +171,8 @@ class _Run:
         self.roughness = _sums(self.w)
         self.applications = 1
 
-    def stage(self, beta: float, inner: int) -> list[Tensor]:
-        """Both half steps at this β; F_β before, between and after.
-
-        ``inner``: conjugate gradients where no FFT finds z.
-        """
+    def stage(self, beta: float) -> list[Tensor]:
+        """Both half steps at this β; F_β before, between and after."""
         betas = beta * self.stiffness
         coupling = self.penalties * betas
         smoothness = (coupling.flatten()[:, None, None] * self.responses).sum(0)
@@ -181,14 +183,14 @@ class _Run:
         apart = self.w - v
         values.append(self._value(apart, betas))
         pull = torch.fft.rfft2(adjoint_differences(apart.mul_(coupling)))
-        self._descend(pull + self.blur.to_spectrum(self.residual), smoothness, inner)
+        self._descend(pull + self.blur.to_spectrum(self.residual), smoothness)
         self.z = torch.fft.irfft2(self.transform, s=self.blur.domain)
         self.residual = self.y - self.blur.from_spectrum(self.transform)
         values.append(self._value(self.w - differences(self.z), betas))
         self.applications += 2
         return values
 
-    def _descend(self, left: Tensor, smoothness: Tensor, inner: int) -> None:
+    def _descend(self, left: Tensor, smoothness: Tensor) -> None:
         """Towards the minimum over z: by ``left`` = -∇F_β, all at once or by conjugate gradients preconditioned with M."""
         inverse = 1.0 / (self.blur.majorizer + smoothness)
         if self.blur.exact_majorizer:
@@ -197,18 +199,19 @@ class _Run:
             return
         weights = self.multiplicity * inverse
         direction, before = inverse * left, _total(weights * _power(left))
-        for count in range(1, inner + 1):
+        for _ in range(INNER):
             image = self.blur.to_spectrum(self.blur.from_spectrum(direction)) + smoothness * direction
             steepness = torch.view_as_real(direction).mul(torch.view_as_real(image)).sum(-1)
             # where nothing is left to descend, 0/0
             step = (before / _total(self.multiplicity * steepness)).nan_to_num_(0.0, 0.0, 0.0)
             self.transform = self.transform + step * direction
             self.applications += 3
-            if count < inner:
-                left = left - step * image
-                after = _total(weights * _power(left))
-                direction = inverse * left + (after / before).nan_to_num_(0.0, 0.0, 0.0) * direction
-                before = after
+            if not bool((0.5 * step * before > self.negligible).any()):
+                return
+            left = left - step * image
+            after = _total(weights * _power(left))
+            direction = inverse * left + (after / before).nan_to_num_(0.0, 0.0, 0.0) * direction
+            before = after
 
     def _value(self, apart: Tensor, betas: Tensor) -> Tensor:
         """F_β of each image, ``apart`` the difference of w and the differences of z."""
