@@ -6,7 +6,7 @@ from ._deconvolution.kernel_makers import airy_kernel, defocus_kernel, gaussian_
 from ._deconvolution.kernels import prepared_kernel
 from ._deconvolution.masked import MaskedBlur
 from ._deconvolution.metrics import aligned_psnr, best_shift, psnr, ssim
-from ._deconvolution.noise import estimate_noise
+from ._deconvolution.noise import NoiseEstimate, estimate_noise
 from ._deconvolution.operators import Blur, PeriodicBlur, SpatiallyVaryingBlur, ValidBlur, normalised_kernel
 from ._deconvolution.photo import Deblurred, deblur
 from ._deconvolution.poisson_tv import PoissonTVSolution, poisson_tv
@@ -31,6 +31,7 @@ __all__ = [
     "DualityGap",
     "InnerSolution",
     "MaskedBlur",
+    "NoiseEstimate",
     "OrthonormalWavelet",
     "PeriodicBlur",
     "PoissonTVSolution",

@@ -22,12 +22,12 @@ LUMINANCE = (
 """Table K.1, which most encoders scale by a quality of 1 to 100."""
 LARGEST = 121
 """Steps that are looked for."""
-BLOCKS, TRIED = 400, 150
-"""Blocks that the noise is estimated from, and that are tried for steps, spread over the picture."""
+BLOCKS = 400
+"""Blocks that are looked at, spread over the picture."""
 ROUNDING = 0.3
 """Standard deviation of a coefficient by the rounding of the pixels to whole levels."""
-ZERO = 1.5
-"""Coefficients below may be 0 before that rounding, and say nothing about the step."""
+ZERO = 2.5
+"""Coefficients below may be 0 before that rounding, which is not random in smooth parts, and say nothing about the step."""
 OUTLIERS = 0.02
 """Coefficients that fit no multiple: of pixels that were clipped or changed."""
 EVIDENCE = 30.0
@@ -63,7 +63,7 @@ def jpeg_of(levels: Tensor, clipped: Tensor) -> JPEG | None:
         return None
     for corner in dict.fromkeys(((0, 0), (_phase(levels.mT), _phase(levels)))):
         coefficients = _coefficients(levels[corner[0] :, corner[1] :], clipped[corner[0] :, corner[1] :])
-        gains = _gains(coefficients[:: max(1, len(coefficients) // TRIED)])
+        gains = _gains(coefficients)
         evidence, quality = _standard(gains)
         if evidence >= EVIDENCE:
             return JPEG(coefficients, table(quality), quality)
@@ -130,6 +130,6 @@ def _standard(gains: Tensor) -> tuple[float, int]:
 
 def _own(gains: Tensor) -> Tensor:
     """The likeliest step (8, 8) of each coefficient by itself; NaN where its values show none."""
-    largest, at = gains.max(1)
-    steps = torch.where(largest >= EACH, at.double() + 1.0, torch.nan)
+    largest, at = gains[:, LEAST:].max(1)  # of noise alone more values lie near 3 than near the ones after
+    steps = torch.where(largest >= EACH, at.double() + LEAST + 1.0, torch.nan)
     return steps.reshape(SIDE, SIDE)

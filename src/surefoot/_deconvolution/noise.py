@@ -34,9 +34,10 @@ CLIPPED = 0.5
 """Share of clipped pixels from which what is left may be unlike the picture."""
 FINE, MIDDLE, COARSE = (0.35, 1.0), (0.2, 0.35), (0.0, 0.3)
 """Cycles a pixel."""
-COARSER = 2.5
-"""Ratio of the noise in the middle frequencies to that in the finest from which it is not white. In simulated pictures detail
-makes it 1 to 2, in photographs of a shaken camera whose kernels were measured (Levin et al., CVPR 2009) it is 3.3 to 6."""
+COARSER, EVEN = 3.2, 1.7
+"""Ratio of the noise in the middle frequencies to that in the finest from which it is not white, and that of the lowest to the
+middle ones above which texture may be in it. In photographs of a shaken camera whose kernels were measured (Levin et al., CVPR
+2009) they are at least 3.47 and at most 1.66."""
 WIDE = 1.5
 """Ratio of the largest to the least level that explains the picture about as well."""
 
@@ -113,7 +114,8 @@ def estimate_noise(image: Any, kernel: Any = None) -> NoiseEstimate:
     windows = min(len(each.power) for each in seen)
     if windows < FEW_WINDOWS:
         reasons.append(f"the noise was seen in {windows} parts of the picture only")
-    level = max(_of_detail(seen, level, reasons), QUANTISATION if whole else 0.0)
+    least = QUANTISATION if whole else 0.0
+    level = max(_of_detail(seen, level, least, reasons), least)
     if level <= RANGE[0] / WHITE * 1.01:
         reasons.append(f"no noise can be seen; {level:.1g} is the least that is looked for")
     return NoiseEstimate(level, level, 0.0, None, tuple(reasons))
@@ -125,15 +127,17 @@ def _pooled(fits: list[Fit], reasons: list[str]) -> float:
     return math.sqrt(sum((fit.level / WHITE) ** 2 for fit in fits) / len(fits))
 
 
-def _of_detail(seen: list[Periodograms], level: float, reasons: list[str]) -> float:
+def _of_detail(seen: list[Periodograms], level: float, least: float, reasons: list[str]) -> float:
     """The level at the frequencies of what shall be restored, where noise is coarser than white: cameras smooth it, and errors of
     a measured kernel look like that."""
     if any(float(each.frequency.min()) > MIDDLE[0] for each in seen):
         return level  # windows that are too small to tell
     middle, fine = (_pooled([each.fit(*RANGE, band) for each in seen], []) for band in (MIDDLE, FINE))
-    if middle <= COARSER * fine:
+    if middle <= COARSER * max(fine, least):
         return level
     coarse = _pooled([each.fit(*RANGE, COARSE) for each in seen], [])
+    if coarse > EVEN * middle:
+        coarse = middle
     reasons.append(
         f"it is coarser than white noise ({fine:.2g} of white in the finest detail, {coarse:.2g} in what can be restored, which "
         "was taken), as where a camera smooths it, or the kernel is not quite that of the photo"
