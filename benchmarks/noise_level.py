@@ -24,7 +24,7 @@ from scipy.signal import fftconvolve
 from torch import Tensor
 
 from surefoot._deconvolution.training_kernels import shake_kernels
-from surefoot.deconvolution import estimate_noise
+from surefoot.deconvolution import defocus_kernel, estimate_noise, motion_kernel
 
 PEERS = ("scikit-image",)
 SIGMAS = (0.002, 0.05)
@@ -78,35 +78,10 @@ def photographs(data: Path | None) -> list[tuple[str, np.ndarray]]:
     return found
 
 
-def motion(length: float, degrees: float) -> np.ndarray:
-    """A straight path of ``length`` pixels, drawn with bilinear weights."""
-    half = math.ceil(length / 2.0)
-    kernel = np.zeros((2 * half + 1, 2 * half + 1))
-    angle = math.radians(degrees)
-    for t in np.linspace(-(length - 1.0) / 2.0, (length - 1.0) / 2.0, 16 * math.ceil(length) + 1):
-        row, column = half - t * math.sin(angle), half + t * math.cos(angle)
-        top, left = math.floor(row), math.floor(column)
-        for i in (0, 1):
-            for j in (0, 1):
-                weight = (1.0 - abs(row - top - i)) * (1.0 - abs(column - left - j))
-                if weight > 0.0:
-                    kernel[top + i, left + j] += weight
-    return kernel / kernel.sum()
-
-
 def diagonal(length: int, down: bool) -> np.ndarray:
     """Pixels on a diagonal only, as simple generators make them."""
     kernel = np.eye(length) / length
     return kernel if down else kernel[:, ::-1].copy()
-
-
-def defocus(radius: float) -> np.ndarray:
-    """A disc whose edge pixels are weighted by how much of them it covers."""
-    half, fine = math.ceil(radius), 8
-    axis = (np.arange((2 * half + 1) * fine) + 0.5) / fine - half - 0.5
-    inside = (axis[:, None] ** 2 + axis**2 <= radius**2).astype(float)
-    kernel = inside.reshape(2 * half + 1, fine, 2 * half + 1, fine).mean((1, 3))
-    return kernel / kernel.sum()
 
 
 def drawn_kernel(random: np.random.Generator, shakes: Sequence[np.ndarray]) -> tuple[str, np.ndarray]:
@@ -115,10 +90,10 @@ def drawn_kernel(random: np.random.Generator, shakes: Sequence[np.ndarray]) -> t
     if kind == "shake":
         return "shake", shakes[int(random.integers(len(shakes)))]
     if kind == "defocus":
-        return "defocus", defocus(random.uniform(1.0, 7.0))
+        return "defocus", defocus_kernel(random.uniform(1.0, 7.0)).numpy()
     if random.random() < 0.5:
         return "motion", diagonal(int(random.integers(5, 22)), bool(random.integers(2)))
-    return "motion", motion(random.uniform(5.0, 25.0), random.uniform(0.0, 180.0))
+    return "motion", motion_kernel(random.uniform(5.0, 25.0), random.uniform(0.0, 180.0)).numpy()
 
 
 def shake(data: Path | None, training: bool) -> list[np.ndarray]:
