@@ -20,7 +20,7 @@ KINDS = "k.npy, file.npz:NAME, k.png, k.tif, k.fits, or a text file with a row o
 
 
 def read_kernel(source: str) -> npt.NDArray[np.float64]:
-    """A matrix of numbers (kh, kw), as it is in the file: not divided by its sum.
+    """A matrix of numbers (kh, kw), or a grid (R, C, kh, kw) of them, as in the file: not divided by its sum.
 
     Args:
         source: ``k.npy``; ``file.npz`` with one array, or ``file.npz:NAME``; a grey picture in any format of photographs; or a
@@ -46,8 +46,10 @@ def read_kernel(source: str) -> npt.NDArray[np.float64]:
         array = _from_picture(kind.read(path, name).pixels, path)
     what = f"kernel {source}"
     kernel = real_array(array, what)
-    if kernel.ndim != 2:
-        raise DataError(f"{what} has shape {kernel.shape}; expected one kernel, (rows, columns)")
+    if kernel.ndim not in (2, 4):
+        raise DataError(
+            f"{what} has shape {kernel.shape}; expected one kernel, (rows, columns), or a grid (R, C, rows, columns) of them"
+        )
     return kernel
 
 

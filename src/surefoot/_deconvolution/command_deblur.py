@@ -68,7 +68,8 @@ class Deblur:
         arg(
             metavar="K",
             help="Blur kernel: k.npy, file.npz:NAME, a grey picture, a text file with a row of numbers per line, or a formula: "
-            f"{FORMS}. It is divided by its sum, trimmed and centred.",
+            f"{FORMS}. It is divided by its sum, trimmed and centred. An array (R, C, rows, columns) is a grid of kernels, "
+            "for a blur that varies over the photo.",
         ),
     ]
     out: Annotated[
@@ -185,7 +186,7 @@ def _deblur(options: Deblur) -> int:
     if kernel is None:
         kernel = torch.from_numpy(read_kernel(options.kernel))
     if options.turn_kernel:
-        kernel = kernel.flip(0, 1)
+        kernel = kernel.flip(-2, -1)
     net = None if options.weights is None else _network(options.weights)
     planned = plan(options.photos, options.kernel, options.out, paged=options.page, skip_existing=options.skip_existing)
     if planned.folder is None:

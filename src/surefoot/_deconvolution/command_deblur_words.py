@@ -89,7 +89,7 @@ def record(job: Job, picture: Picture, kernel_name: str, kernel: Tensor, deblurr
             "white": deblurred.form.white,
             "turned_upright": picture.turned,
         },
-        "kernel": {"file": kernel_name, "rows": kernel.shape[0], "columns": kernel.shape[1]},
+        "kernel": {"file": kernel_name, "rows": kernel.shape[-2], "columns": kernel.shape[-1]},
         "light": deblurred.light,
         "notices": list(deblurred.notices),
         "noise": deblurred.noise,

@@ -171,14 +171,18 @@ def fast_valid_blur(kernel: Tensor, shape: Shape) -> ValidBlur:
     """``ValidBlur.observing(kernel, shape)``, the kernel (kh, kw) with as many zeros around it as make the latent grid one of
     fast Fourier transforms: those of large prime factors take five times as long. The unknown border grows by some pixels.
     """
+    grown = fast_padded(kernel, shape)
+    return ValidBlur(grown, tuple(size + reach - 1 for size, reach in zip(shape, grown.shape, strict=True)))
+
+
+def fast_padded(kernel: Tensor, shape: Shape) -> Tensor:
+    """A kernel (..., kh, kw) with these zeros around it."""
     from scipy.fft import next_fast_len
 
     spans: list[int] = []
-    domain: list[int] = []
-    for size, observed in zip(kernel.shape, shape, strict=True):
+    for size, observed in zip(kernel.shape[-2:], shape, strict=True):
         fast: Any = next_fast_len(observed + size - 1, real=True)
         grown = fast - observed + 1
         before = grown // 2 - size // 2  # the middle stays where the blur is centred
         spans = [before, grown - size - before, *spans]
-        domain.append(fast)
-    return ValidBlur(pad(kernel, spans), tuple(domain))
+    return pad(kernel, spans)

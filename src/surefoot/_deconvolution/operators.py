@@ -396,7 +396,7 @@ class SpatiallyVaryingBlur(Blur):
             raise ValueError(f"kernels have shape {tuple(array.shape)}; pass a grid of them, {names}")
         weights = array.new_ones(())
         for count, size in zip(array.shape, shape, strict=False):
-            along = _interpolation(count, size, array)
+            along = interpolation(count, size, array)
             weights = torch.einsum("...,rp->...rp", weights, along)
         # (R, h, C, w) -> (R, C, h, w)
         order = [*range(0, weights.ndim, 2), *range(1, weights.ndim, 2)]
@@ -431,7 +431,7 @@ class SpatiallyVaryingBlur(Blur):
         return SpatiallyVaryingBlur(self.kernel.to(target), self.weights.to(target), self.boundary)
 
 
-def _interpolation(count: int, size: int, like: Tensor) -> Tensor:
+def interpolation(count: int, size: int, like: Tensor) -> Tensor:
     """Weights (count, size) of values at the centres of ``count`` equal parts of ``size`` pixels: linear, and they sum to 1."""
     pixels = torch.arange(size, dtype=like.dtype, device=like.device)
     position = ((pixels + 0.5) * count / size - 0.5).clamp(0.0, count - 1.0)

@@ -15,7 +15,8 @@ from .._core.status import RunStatus
 from .._core.validate import positive, positive_integer
 from .colour import mixed, unmixed
 from .highlights import clipped, highlights
-from .kernels import fast_valid_blur, prepared_kernel
+from .kernel_grid import prepared
+from .kernels import fast_valid_blur
 from .learned_prior import LearnedPrior
 from .light import AUTO, GAMMAS, LINEAR, SRGB, decode, decoding_slope, encode
 from .light_choice import light_of_photo
@@ -42,7 +43,7 @@ class Deblurred:
         image: (H, W) or (3, H, W), float32, where white is 1; clipped to the range of whole numbers if the photograph had those.
         residual: y - Bz, of the image's shape, float32, where white is 1: what the picture leaves unexplained. Noise alone
             where kernel and noise are right.
-        kernel: (kh, kw), float64, as it was used.
+        kernel: (kh, kw), float64, as it was used; of a grid its mean.
         noise: its standard deviation that was used, in linear light where ``light`` is ``"srgb"``.
         light: ``"srgb"`` where the photograph was decoded to linear light, else ``"linear"``; the image has the encoding of the
             photograph, the residual is in linear light.
@@ -129,7 +130,9 @@ def deblur(
     Args:
         photo: a PIL image, or an array or tensor: (H, W) grey, (3, H, W) or (H, W, 3) red, green, blue; uint8, uint16 or floats;
             at least 2 pixels a side.
-        kernel: (kh, kw), not negative, as a convolution; divided by its sum, trimmed and centred as ``prepared_kernel`` says.
+        kernel: (kh, kw), not negative, as a convolution; divided by its sum, trimmed and centred as ``prepared_kernel`` says. Or
+            a grid of them (R, C, kh, kw), for a blur that varies: each is that of the centre of its part of the photograph, and
+            between the centres they are interpolated; of a grid only the sums are changed.
         noise: standard deviation, positive, of linear light where ``gamma`` decodes to that; by default estimated from the
             photograph.
         prior: what is known of sharp photographs. ``"wavelet"``: sparse wavelet coefficients, by the linearised ADMM with fixed
@@ -155,7 +158,7 @@ def deblur(
     """
     begin = time.monotonic()
     given = photo_input(photo, white)
-    kernel, notices = prepared_kernel(kernel)
+    grid, kernel, notices = prepared(kernel, (given.intensities.shape[-2], given.intensities.shape[-1]))
     _check_fits(kernel, given.intensities.shape[-2:])
     light = _light(gamma, given, kernel)
     photo = decode(given.intensities) if light == SRGB else given.intensities
@@ -177,7 +180,8 @@ def deblur(
         if progress is not None:
             progress(done, len(parts))
         observed = part.cut(channels).double()
-        blur: Blur = fast_valid_blur(kernel, (observed.shape[1], observed.shape[2]))
+        inside = (observed.shape[1], observed.shape[2])
+        blur: Blur = fast_valid_blur(kernel, inside) if grid is None else grid.blur(part)
         bright = highlights(observed, part.cut(top), blur, level)
         if bright is not None:
             blur = MaskedBlur(blur, bright.mask)
