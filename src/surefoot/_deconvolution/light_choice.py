@@ -21,8 +21,9 @@ PART = 240
 """Pixels a side of the part in the middle that is looked at, at most."""
 NOISIER = 0.1
 """Weight of the logarithm of the ratio of noise levels beside that of total variations."""
-EVEN = 0.03
-"""The value that separates best; both by 144 blurred crops of BSD400 and scikit-image's pictures, of which it divides 97 %."""
+EVEN = -0.015
+"""The value that separates best: right for 97 % of 122 crops of BSD400 and scikit-image's pictures, blurred in either way by
+kernels of motion, camera shake, defocus and Gaussians, with a noise of 0.002 to 0.03; and for 95.6 % of 90 others."""
 
 
 def light_of_photo(samples: Tensor, kernel: Tensor, step: float) -> str:
