@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from surefoot_experiments.deconvolution_methods import (
     LD_MINV,
     LEARNED,
 )
-from surefoot_experiments.result import Experiment
+from surefoot_experiments.result import Experiment, Table
 
 TINY: dict[str, Any] = {
     "images": 1,
@@ -227,3 +228,58 @@ def test_reproduce_hands_on_data_and_weights(tmp_path: Path, monkeypatch: pytest
     assert (seen["data"], seen["weights"], seen["seed"], seen["images"]) == (tmp_path, tmp_path / "net", 3, 20)
     with pytest.raises(ValueError, match="takes no trained network"):
         surefoot_experiments.reproduce("two-layer/fig1", weights="net")
+
+
+# -- the page and the program ----------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+SINGLE = ("never more than", "everywhere")
+"""Of findings that take every image, which the page does not hold."""
+
+
+def page_tables() -> dict[tuple[str, ...], list[list[str]]]:
+    """The tables below the command of table 4, up to the next heading, by their columns."""
+    found: dict[tuple[str, ...], list[list[str]]] = {}
+    below = PAGE.split("surefoot reproduce deconvolution/table4")[1].split("\n###")[0]
+    for block in re.findall(r"(?:^\|.*\|\n)+", below, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines())
+        found[tuple(head)] = rows
+    return found
+
+
+def value(cell: str) -> Any:
+    try:
+        return float(cell.replace(",", ""))
+    except ValueError:
+        return None if cell == "–" else cell
+
+
+def test_the_page_decides_table_4_by_its_numbers() -> None:
+    tables = page_tables()
+    by_columns = {head: Table("", head, tuple(tuple(map(value, row)) for row in rows)) for head, rows in tables.items()}
+    (periodic,) = (t for t in by_columns.values() if "seconds in the paper" in t.columns)
+    (steps,) = (t for t in by_columns.values() if deconvolution_steps.REACHED in t.columns)
+    (inverses,) = (t for t in by_columns.values() if "milliseconds of an inverse" in t.columns)
+    records = [
+        {"setting": "periodic", "noise": float(str(row["noise"]).rstrip(" %")) / 100.0, "image": 0, "kernel": 0}
+        | {name: row[name] for name in ("method", "seconds", "iterations")}
+        | {"psnr": row["PSNR"]}
+        for row in periodic.records()
+    ]
+    told = {row[0]: row[2] for row in tables["claim", "measured", "", "why"]}
+    for finding in deconvolution_findings.findings(records, [], inverses, steps):
+        if not any(word in finding.claim for word in SINGLE):
+            verdict = {True: "agrees", False: "**differs**", None: "–"}[finding.agrees]
+            assert told[finding.claim] == verdict, finding
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_program_prints_the_psnr_of_the_page(shared_data: Path) -> None:
+    """To a tenth of a decibel: networks trained anew depend on rounding."""
+    found = surefoot_experiments.reproduce("deconvolution/table4", data=shared_data, weights="bundled")
+    (told,) = (rows for head, rows in page_tables().items() if "seconds in the paper" in head)
+    printed = {(str(row[0]), str(row[1])): row[2] for row in found.table("periodic border").rows}
+    for noise, method, quality, *_ in told:
+        if (noise, method) in printed or "scikit-image" not in method:
+            assert printed[noise, method] == pytest.approx(float(quality), abs=0.1), method
