@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 
-from surefoot._deconvolution.half_quadratic import HyperLaplacian
+from surefoot._deconvolution.automatic import automatic_prior
+from surefoot._deconvolution.half_quadratic import HyperLaplacian, adjoint_differences, differences, roomier
 from surefoot._deconvolution.shrinkage import shrink, shrunk
 from surefoot.deconvolution import Blur, PeriodicBlur, ValidBlur, gradient_wiener, psnr
 
@@ -62,3 +65,35 @@ def test_restores_photographs_better_than_a_wiener_filter(kind: type[PeriodicBlu
 def test_other_powers_are_refused(power: float) -> None:
     with pytest.raises(ValueError, match="power is"):
         HyperLaplacian(power)
+
+
+def test_total_variation_is_automatic_in_strong_noise_alone() -> None:
+    assert automatic_prior(0.01) == automatic_prior(0.05) == "hyper-laplacian"
+    assert automatic_prior(0.1) == "tv"
+
+
+def test_room_for_a_fast_transform_changes_what_is_observed_by_nothing() -> None:
+    blur = ValidBlur(kernel(5, 3), (53, 47))  # primes
+    z, y = torch.rand(54, 48, dtype=DOUBLE), torch.rand(blur.range, dtype=DOUBLE)
+    grown, seen = roomier(blur, y)
+    assert grown.domain == (54, 48)
+    rows, columns = blur.range
+    assert torch.equal(seen[:rows, :columns], y)
+    observed = grown.forward(z)
+    torch.testing.assert_close(observed[:rows, :columns], blur.forward(z[:53, :47]))
+    assert not bool(observed[rows:].any() or observed[:, columns:].any())
+
+
+def test_differences_and_their_adjoint() -> None:
+    z, w = torch.rand(2, 9, 7, dtype=DOUBLE), torch.rand(8, 2, 9, 7, dtype=DOUBLE)
+    torch.testing.assert_close((differences(z) * w).sum(), (z * adjoint_differences(w)).sum())
+    assert float(differences(torch.ones(5, 6, dtype=DOUBLE)).abs().max()) < 1e-15
+
+
+def test_audit_fails_where_a_value_rises() -> None:
+    blur = PeriodicBlur(kernel(5, 5), (24, 24))
+    solution = HyperLaplacian().solve(photos(1, 24), blur, 0.02)
+    assert solution.audit()
+    risen = solution.values.clone()
+    risen[2, 2] = 1.001 * risen[2, 1]
+    assert not replace(solution, values=risen).audit()

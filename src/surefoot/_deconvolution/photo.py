@@ -13,6 +13,7 @@ from torch import Tensor
 from .._core.certificate import Certificate
 from .._core.status import RunStatus
 from .._core.validate import positive, positive_integer
+from .automatic import automatic_prior
 from .colour import mixed, unmixed
 from .highlights import clipped, highlights
 from .kernel_grid import prepared
@@ -241,7 +242,7 @@ def _tile(method: Prior, observed: Tensor, blur: Blur, noise: float, gap: bool) 
 
 def _chosen(name: str, noise: float) -> str:
     """The prior by measured quality, where none was named."""
-    return "hyper-laplacian" if name == AUTOMATIC else name
+    return automatic_prior(noise) if name == AUTOMATIC else name
 
 
 def _objective_gap(latent: Tensor, observed: Tensor, blur: Blur, noise: float) -> float:
