@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from report import Report, Shown, parser
 
-from surefoot._deconvolution.priors import AUTOMATIC, PRIORS
+from surefoot._deconvolution.photo.priors import AUTOMATIC, PRIORS
 from surefoot.deconvolution import Deblurred, ValidBlur, aligned_psnr, deblur
 from surefoot.nn import LearnedDeconvolution
 from surefoot_experiments import deconvolution_data

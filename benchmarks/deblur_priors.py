@@ -16,7 +16,7 @@ import torch
 from report import Report, Shown, parser
 from torch import Tensor
 
-from surefoot._deconvolution.priors import Settings, prior
+from surefoot._deconvolution.photo.priors import Settings, prior
 from surefoot.deconvolution import ValidBlur, normalised_kernel, psnr
 from surefoot_experiments import deconvolution_data
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from surefoot._deconvolution.training_pictures import LUMINANCE
+from surefoot._deconvolution.learned.training_pictures import LUMINANCE
 from surefoot_experiments import deconvolution_data
 from surefoot_experiments.deconvolution_peers import blurred, transfer
 

@@ -22,7 +22,7 @@ from deblur_problems import PICTURES, SIZE, Image, Problem, half_quadratic, prob
 from report import Report, Shown, parser
 from torch import Tensor
 
-from surefoot._deconvolution.priors import PRIORS
+from surefoot._deconvolution.photo.priors import PRIORS
 from surefoot.deconvolution import (
     Blur,
     PeriodicBlur,

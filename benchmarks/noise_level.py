@@ -23,7 +23,7 @@ from report import Report, Shown, parser
 from scipy.signal import fftconvolve
 from torch import Tensor
 
-from surefoot._deconvolution.training_kernels import shake_kernels
+from surefoot._deconvolution.learned.training_kernels import shake_kernels
 from surefoot.deconvolution import defocus_kernel, estimate_noise, motion_kernel
 
 PEERS = ("scikit-image",)

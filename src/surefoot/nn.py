@@ -1,7 +1,7 @@
 """Networks with certificates."""
 
 from ._core.refusals import NotCertifiable
-from ._deconvolution.network import LearnedDeconvolution
+from ._deconvolution.learned.network import LearnedDeconvolution
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
 from ._feed_forward.residual import Residual

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot._deconvolution.training_data import TrainingData, read_arrays, tiled
-from surefoot._deconvolution.training_kernels import shake_kernels
-from surefoot._deconvolution.training_pictures import luminance
+from surefoot._deconvolution.learned.training_data import TrainingData, read_arrays, tiled
+from surefoot._deconvolution.learned.training_kernels import shake_kernels
+from surefoot._deconvolution.learned.training_pictures import luminance
 
 IMAGES, KERNELS, REAL = "bsd68_gray.npz", "levin_kernels.npz", "levin_real_blur.npz"
 COUNT = 8

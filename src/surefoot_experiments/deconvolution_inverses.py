@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surefoot._deconvolution.learned.network import LearnedDeconvolution, polynomial_inverse
+from surefoot._deconvolution.learned.training import parameters
 from surefoot._deconvolution.metrics import psnr
-from surefoot._deconvolution.network import LearnedDeconvolution, polynomial_inverse
 from surefoot._deconvolution.operators import PeriodicBlur, multiply
-from surefoot._deconvolution.training import parameters
 
 from .deconvolution_methods import D_MINV, LD_MINV
 from .result import Cell, Table

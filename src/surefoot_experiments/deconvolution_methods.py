@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from surefoot._deconvolution.admm import LADMM
-from surefoot._deconvolution.network import LearnedDeconvolution
+from surefoot._deconvolution.learned.network import LearnedDeconvolution
 from surefoot._deconvolution.operators import Blur
-from surefoot._deconvolution.priors import PRIORS, Settings, prior
+from surefoot._deconvolution.photo.priors import PRIORS, Settings, prior
 from surefoot._deconvolution.problem import DeconvolutionProblem, default_penalty
 from surefoot._deconvolution.wiener import gradient_wiener, wiener
 

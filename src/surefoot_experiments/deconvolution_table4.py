@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from surefoot._core import charts
+from surefoot._deconvolution.learned.network import LearnedDeconvolution
+from surefoot._deconvolution.learned.training import Loss, parameters, train
 from surefoot._deconvolution.metrics import aligned_psnr, psnr, ssim
-from surefoot._deconvolution.network import LearnedDeconvolution
-from surefoot._deconvolution.noise import estimate_noise
+from surefoot._deconvolution.noise.estimate import estimate_noise
 from surefoot._deconvolution.operators import Blur, PeriodicBlur, ValidBlur
 from surefoot._deconvolution.problem import DEFAULT_WAVELET
-from surefoot._deconvolution.training import Loss, parameters, train
 from surefoot_check.arrays import digest
 
 from . import deconvolution_data

@@ -19,7 +19,7 @@ from deconvolution_pictures import kernel, noisy, photos
 from PIL import Image
 
 from surefoot._data.pictures import Picture, read_picture, write_png
-from surefoot._deconvolution.priors import PRIORS
+from surefoot._deconvolution.photo.priors import PRIORS
 from surefoot.deconvolution import LADMM, ValidBlur
 from surefoot.nn import LearnedDeconvolution
 

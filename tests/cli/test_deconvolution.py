@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from surefoot._deconvolution import comparison, training
+from surefoot._deconvolution.learned import comparison, training
 from surefoot.cli import main
 from surefoot.nn import LearnedDeconvolution
 

@@ -20,7 +20,7 @@ import surefoot as sf
 from surefoot._cli import training
 from surefoot._cli.commands import modules
 from surefoot._core import io as files
-from surefoot._deconvolution import training as deconvolution
+from surefoot._deconvolution.learned import training as deconvolution
 from surefoot.cli import main
 from surefoot_check import Outcome, check
 

@@ -10,8 +10,8 @@ import torch
 from deconvolution_pictures import DOUBLE, noisy, photos
 
 from surefoot._deconvolution.half_quadratic import HyperLaplacian
-from surefoot._deconvolution.network import BUNDLED
-from surefoot._deconvolution.training_pictures import PICTURES, grey
+from surefoot._deconvolution.learned.network import BUNDLED
+from surefoot._deconvolution.learned.training_pictures import PICTURES, grey
 from surefoot.deconvolution import PeriodicBlur, TrainingData, ValidBlur, psnr, restore_checked
 from surefoot.nn import LearnedDeconvolution
 from surefoot_check.arrays import digest

@@ -8,8 +8,8 @@ import pytest
 import torch
 from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 
-from surefoot._deconvolution.automatic import automatic_prior
 from surefoot._deconvolution.half_quadratic import HyperLaplacian, adjoint_differences, differences, roomier
+from surefoot._deconvolution.photo.automatic import automatic_prior
 from surefoot._deconvolution.shrinkage import shrink, shrunk
 from surefoot.deconvolution import Blur, PeriodicBlur, ValidBlur, gradient_wiener, psnr
 

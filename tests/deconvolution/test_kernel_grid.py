@@ -10,8 +10,8 @@ import torch
 from deconvolution_pictures import DOUBLE, kernel, noisy, photos
 
 from surefoot import cli
-from surefoot._deconvolution.kernel_grid import KernelGrid
-from surefoot._deconvolution.tiles import tiles
+from surefoot._deconvolution.photo.kernel_grid import KernelGrid
+from surefoot._deconvolution.photo.tiles import tiles
 from surefoot.deconvolution import SpatiallyVaryingBlur, ValidBlur, deblur, psnr
 
 GRID = torch.stack([kernel(5, 5, seed) for seed in range(4)]).reshape(2, 2, 5, 5)

@@ -12,8 +12,8 @@ from deconvolution_pictures import DOUBLE, kernel, photos
 from torch import Tensor
 from torch.nn.functional import pad
 
-from surefoot._deconvolution.kernel_makers import kernel_by_formula
-from surefoot._deconvolution.kernels import fast_valid_blur
+from surefoot._deconvolution.photo.kernel_makers import kernel_by_formula
+from surefoot._deconvolution.photo.kernels import fast_valid_blur
 from surefoot.deconvolution import (
     PeriodicBlur,
     ValidBlur,

@@ -9,10 +9,10 @@ import torch
 from deconvolution_pictures import DOUBLE, kernel, noisy, photos
 from torch import Tensor
 
-from surefoot._deconvolution import safeguard
 from surefoot._deconvolution.half_quadratic import HyperLaplacian
+from surefoot._deconvolution.learned import safeguard
+from surefoot._deconvolution.learned.safeguard import continued
 from surefoot._deconvolution.masked import MaskedBlur
-from surefoot._deconvolution.safeguard import continued
 from surefoot.deconvolution import (
     LADMM,
     DeconvolutionProblem,

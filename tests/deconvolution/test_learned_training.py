@@ -14,11 +14,11 @@ import torch
 
 from surefoot._core import checkpoints
 from surefoot._core.io import RunDirectoryError
-from surefoot._deconvolution import training, training_data
-from surefoot._deconvolution.network import Penalised
-from surefoot._deconvolution.training import train
-from surefoot._deconvolution.training_data import TILE, TrainingData, embedded, tiled
-from surefoot._deconvolution.training_kernels import KERNEL, shake_kernels
+from surefoot._deconvolution.learned import training, training_data
+from surefoot._deconvolution.learned.network import Penalised
+from surefoot._deconvolution.learned.training import train
+from surefoot._deconvolution.learned.training_data import TILE, TrainingData, embedded, tiled
+from surefoot._deconvolution.learned.training_kernels import KERNEL, shake_kernels
 from surefoot._learning.run import TrainRun, TrainStatus
 from surefoot.deconvolution import DeconvolutionProblem, PeriodicBlur, default_penalty
 from surefoot.nn import LearnedDeconvolution

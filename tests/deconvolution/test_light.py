@@ -8,7 +8,7 @@ import torch
 from deconvolution_pictures import DOUBLE
 from torch import Tensor
 
-from surefoot._deconvolution.light import decode, decoding_slope, encode
+from surefoot._deconvolution.photo.light import decode, decoding_slope, encode
 from surefoot.deconvolution import ValidBlur, deblur, motion_kernel, psnr
 
 NOISE = 0.005

@@ -9,8 +9,8 @@ import torch
 from deconvolution_pictures import DOUBLE, kernel, photos
 from torch import Tensor
 
-from surefoot._deconvolution.highlights import clipped
 from surefoot._deconvolution.masked import filled
+from surefoot._deconvolution.photo.highlights import clipped
 from surefoot.deconvolution import MaskedBlur, ValidBlur, deblur, motion_kernel, prepared_kernel
 
 NOISE = 0.01

@@ -11,9 +11,9 @@ from deconvolution_pictures import DOUBLE, blurs, kernel, noisy, photos
 from torch import Tensor
 
 from surefoot._core.io import RunDirectoryError
-from surefoot._deconvolution import network
 from surefoot._deconvolution.half_quadratic import HyperLaplacian
-from surefoot._deconvolution.network import REFERENCE, polynomial_inverse
+from surefoot._deconvolution.learned import network
+from surefoot._deconvolution.learned.network import REFERENCE, polynomial_inverse
 from surefoot.deconvolution import (
     LADMM,
     Blur,

@@ -11,8 +11,8 @@ import torch
 from deconvolution_pictures import DOUBLE
 from torch import Tensor
 
-from surefoot._deconvolution.jpeg_steps import jpeg_of, table
-from surefoot._deconvolution.noise import QUANTISATION
+from surefoot._deconvolution.noise.estimate import QUANTISATION
+from surefoot._deconvolution.noise.jpeg_steps import jpeg_of, table
 from surefoot.deconvolution import PeriodicBlur, ValidBlur, deblur, estimate_noise
 
 DIAGONAL = torch.eye(9, dtype=DOUBLE) / 9.0

@@ -14,10 +14,10 @@ from deconvolution_pictures import DOUBLE, kernel, noisy
 from torch import Tensor
 
 from surefoot._core.status import RunStatus
-from surefoot._deconvolution import wavelet_prior
-from surefoot._deconvolution.colour import OPPONENT
-from surefoot._deconvolution.priors import PRIORS
-from surefoot._deconvolution.tiles import spans
+from surefoot._deconvolution.photo import wavelet_prior
+from surefoot._deconvolution.photo.colour import OPPONENT
+from surefoot._deconvolution.photo.priors import PRIORS
+from surefoot._deconvolution.photo.tiles import spans
 from surefoot.deconvolution import LADMM, PeriodicBlur, ValidBlur, aligned_psnr, deblur, default_penalty
 from surefoot.deconvolution import DeconvolutionProblem as Problem
 from surefoot.nn import LearnedDeconvolution

@@ -11,7 +11,7 @@ import torch
 from deconvolution_pictures import kernel
 from PIL import Image
 
-from surefoot._deconvolution.photo_input import photo_input
+from surefoot._deconvolution.photo.form import photo_input
 from surefoot.deconvolution import deblur
 
 RANDOM = np.random.default_rng(0)

@@ -8,8 +8,8 @@ from deconvolution_pictures import DOUBLE, blurs, counted, kernel, photos, stack
 from torch import Tensor
 
 from surefoot import RunStatus
-from surefoot._deconvolution.counts import Counts
-from surefoot._deconvolution.poisson_tv import _data_step, _Problem
+from surefoot._deconvolution.counts.model import Counts
+from surefoot._deconvolution.counts.poisson_tv import _data_step, _Problem
 from surefoot._deconvolution.total_variation import differences, differences_adjoint, lengths
 from surefoot.deconvolution import Blur, PeriodicBlur, ValidBlur, poisson_tv, psnr, richardson_lucy
 

@@ -10,7 +10,7 @@ from deconvolution_pictures import DOUBLE, blurs, counted, kernel, photos, stack
 from torch import Tensor
 
 from surefoot import RunStatus
-from surefoot._deconvolution.counts import Counts, expected_deviance
+from surefoot._deconvolution.counts.model import Counts, expected_deviance
 from surefoot.deconvolution import Blur, PeriodicBlur, ValidBlur, psnr, richardson_lucy
 
 BLURS = blurs() | stacks()

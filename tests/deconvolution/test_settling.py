@@ -10,8 +10,8 @@ from deconvolution_pictures import DOUBLE, kernel, noisy, photos
 from torch import Tensor
 
 from surefoot import RunStatus
+from surefoot._deconvolution.photo.wavelet_prior import WaveletPrior, detail_problem
 from surefoot._deconvolution.settling import GREY, LEFT, Settling
-from surefoot._deconvolution.wavelet_prior import WaveletPrior, detail_problem
 from surefoot.deconvolution import LADMM, PeriodicBlur, ValidBlur, deblur
 from surefoot.deconvolution import OrthonormalWavelet as Wavelet
 

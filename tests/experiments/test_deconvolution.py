@@ -12,7 +12,7 @@ import torch
 from deconvolution_pictures import photos
 
 import surefoot_experiments
-from surefoot._deconvolution.training import parameters
+from surefoot._deconvolution.learned.training import parameters
 from surefoot._learning.run import TrainRun, TrainStatus
 from surefoot.deconvolution import PeriodicBlur, ValidBlur, aligned_psnr, psnr
 from surefoot.nn import LearnedDeconvolution

@@ -43,7 +43,7 @@ from surefoot import cli
 from surefoot._cli import training
 from surefoot._cli.commands import modules
 from surefoot._core import checkpoints, trace
-from surefoot._deconvolution import training as deconvolution_training
+from surefoot._deconvolution.learned import training as deconvolution_training
 from surefoot._report import plots  # noqa: F401 - for the children
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 from surefoot_check import check

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 import surefoot as sf
 from surefoot._core.team import Memory, Message, team
-from surefoot._deconvolution.training import train as train_deconvolution
-from surefoot._deconvolution.training_data import TILE, TrainingData
-from surefoot._deconvolution.training_kernels import shake_kernels
+from surefoot._deconvolution.learned.training import train as train_deconvolution
+from surefoot._deconvolution.learned.training_data import TILE, TrainingData
+from surefoot._deconvolution.learned.training_kernels import shake_kernels
 from surefoot._lasso.lista import train_lista
 from surefoot._learning import shared_sum
 from surefoot._step_sizes.training_loss import ProblemTerms

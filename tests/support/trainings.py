@@ -15,8 +15,8 @@ from good_runs import nearly_fitted
 from safetensors.torch import load as load_tensors
 
 import surefoot as sf
-from surefoot._deconvolution import training as deconvolution
-from surefoot._deconvolution.training_data import TrainingData
+from surefoot._deconvolution.learned import training as deconvolution
+from surefoot._deconvolution.learned.training_data import TrainingData
 from surefoot.deconvolution import LADMM, DeconvolutionProblem, PeriodicBlur
 
 STEPS = 6

@@ -22,12 +22,12 @@ from .._cli.screen import Screen, count
 from .._core.io import write_json
 from .._learning.run import TrainStatus
 from .command_deblur import Deblur
-from .comparison import compared
-from .network import LearnedDeconvolution
-from .provenance import provenance
-from .training import train
-from .training_data import FREE, NOISE, TILE, TrainingData
-from .training_kernels import KERNEL
+from .learned.comparison import compared
+from .learned.network import LearnedDeconvolution
+from .learned.provenance import provenance
+from .learned.training import train
+from .learned.training_data import FREE, NOISE, TILE, TrainingData
+from .learned.training_kernels import KERNEL
 
 MORE = {"deblur": Deblur}
 """Commands beside ``train``."""

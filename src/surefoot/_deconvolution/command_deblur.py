@@ -29,12 +29,12 @@ from .command_deblur_files import Job, Plan, plan
 from .command_deblur_page import page
 from .command_deblur_words import outcome, record, show
 from .excerpt import Excerpt
-from .kernel_makers import FORMS, kernel_by_formula
-from .light import AUTO, GAMMAS
-from .network import LearnedDeconvolution
-from .photo import Deblurred, deblur
-from .priors import AUTOMATIC, POWER, PRIORS
-from .tiles import TILE
+from .learned.network import LearnedDeconvolution
+from .photo.deblur import Deblurred, deblur
+from .photo.kernel_makers import FORMS, kernel_by_formula
+from .photo.light import AUTO, GAMMAS
+from .photo.priors import AUTOMATIC, POWER, PRIORS
+from .photo.tiles import TILE
 
 BUNDLED = "bundled"
 """In the place of a file of weights."""

@@ -16,7 +16,7 @@ from .._report.markup import Markup, keys, numeric, paragraph, section, table, t
 from .._report.style import CSS
 from .command_deblur_words import GREY, assumptions, guarantee, outcome
 from .excerpt import Excerpt
-from .photo import Deblurred
+from .photo.deblur import Deblurred
 
 RESIDUAL = 4.0
 """Noise levels from grey to black, and to white, in the picture of the residual."""

@@ -10,8 +10,8 @@ from .._cli.screen import Screen, certificate_record, count, number
 from .._core.status import RunStatus
 from .._data.pictures import Picture
 from .command_deblur_files import Job
-from .light import LINEAR, SRGB
-from .photo import Deblurred
+from .photo.deblur import Deblurred
+from .photo.light import LINEAR, SRGB
 from .settling import LEFT
 
 GREY = 255.0

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .admm import LADMM, State
-from .half_quadratic import HyperLaplacian
-from .masked import MaskedBlur
+from ..admm import LADMM, State
+from ..half_quadratic import HyperLaplacian
+from ..masked import MaskedBlur
+from ..operators import Blur, PeriodicBlur, SpatiallyVaryingBlur
+from ..problem import DeconvolutionProblem, DualityGap, checked_image
 from .network import LearnedDeconvolution
-from .operators import Blur, PeriodicBlur, SpatiallyVaryingBlur
-from .problem import DeconvolutionProblem, DualityGap, checked_image
 
 MISFIT, EXCESS = 1.5, 1.15
 """Largest root mean square residual of a proposal over that of the fallback, and over the larger of that and the noise level, for

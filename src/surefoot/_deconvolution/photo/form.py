@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .._core.validate import as_tensor, positive
-from .._data.image_folder import read_pixels
-from .._data.pictures import like, plane_order
-from .problem import checked_image
+from ..._core.validate import as_tensor, positive
+from ..._data.image_folder import read_pixels
+from ..._data.pictures import like, plane_order
+from ..problem import checked_image
 
 RANGE = (-1.0, 2.0)
 """Floats outside are no noise around 0..1, but another unit, such as 0..255."""

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from .._core.certificate import Certificate
-from .._core.status import RunStatus
-from .operators import Blur
+from ..._core.certificate import Certificate
+from ..._core.status import RunStatus
+from ..operators import Blur
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .operators import Blur
-from .problem import extended
-from .shrinkage import shrink
-from .wiener import differences
+from ..operators import Blur
+from ..problem import extended
+from ..shrinkage import shrink
+from ..wiener import differences
 
 POWER = 2.0 / 3.0
 BETAS = (3.0, 12.0, 48.0, 192.0)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .._core.validate import as_tensor
-from .operators import SUM_TOLERANCE, Shape, ValidBlur, normalised_kernel
+from ..._core.validate import as_tensor
+from ..operators import SUM_TOLERANCE, Shape, ValidBlur, normalised_kernel
 
 FAINT = 1e-3
 """Of the largest entry: what a margin may hold at most."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .half_quadratic import HyperLaplacian
-from .operators import Blur
+from ..half_quadratic import HyperLaplacian
+from ..operators import Blur
 from .restored import Restored
 
 

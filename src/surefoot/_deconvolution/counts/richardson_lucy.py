@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.audit import Audit, line
-from .._core.status import RunStatus
-from .._core.validate import nonnegative, positive_integer
-from .counts import Counts
-from .operators import Blur
+from ..._core.audit import Audit, line
+from ..._core.status import RunStatus
+from ..._core.validate import nonnegative, positive_integer
+from ..operators import Blur
+from .model import Counts
 
 SHORTEST = 0.1
 """An extrapolation leaves each pixel at least so much of what the EM step made of it."""

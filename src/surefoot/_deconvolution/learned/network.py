@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, pixel_shuffle, pixel_unshuffle, softshrink
 
-from .._core.io import RunDirectoryError, reading, write_tensors
-from .._core.validate import integer, positive_integer
-from .operators import Blur, multiply, of_pictures
-from .problem import DEFAULT_WAVELET, checked_image, default_penalty
+from ..._core.io import RunDirectoryError, reading, write_tensors
+from ..._core.validate import integer, positive_integer
+from ..operators import Blur, multiply, of_pictures
+from ..problem import DEFAULT_WAVELET, checked_image, default_penalty
+from ..wavelets import OrthonormalWavelet
+from ..wiener import differences, restored
 from .warm_start import half_quadratic_start, start_applications
-from .wavelets import OrthonormalWavelet
-from .wiener import differences, restored
 
 HALF_QUADRATIC, GRADIENT_WIENER = "half-quadratic", "gradient-wiener"
 """Starts of the layers."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .._core.validate import positive_integer
-from .operators import Blur
+from ..._core.validate import positive_integer
+from ..operators import Blur
+from ..total_variation import TVADMM, TotalVariationProblem, variation_penalty
 from .restored import Restored
 from .solver_prior import solved
-from .total_variation import TVADMM, TotalVariationProblem, variation_penalty
 
 BETA = 30.0
 """β over λ: fastest for training photographs with an unknown border, within a factor of 3 either way."""

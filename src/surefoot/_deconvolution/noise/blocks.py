@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .jpeg_steps import JPEG, SIDE, cosines
-from .noise_mixture import Fit, most_likely, signals, spectra, strengths
+from .mixture import Fit, most_likely, signals, spectra, strengths
 
 MULTIPLES = 32
 """Multiples of a step that are told apart; larger coefficients only count as such."""

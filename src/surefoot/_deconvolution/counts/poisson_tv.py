@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.audit import Audit, line
-from .._core.status import RunStatus
-from .._core.validate import nonnegative, positive, positive_integer
-from .counts import Counts
-from .operators import Blur, image_norm
-from .problem import DualityGap
-from .total_variation import differences, differences_adjoint, lengths
-from .wiener import differences as laplacian
+from ..._core.audit import Audit, line
+from ..._core.status import RunStatus
+from ..._core.validate import nonnegative, positive, positive_integer
+from ..operators import Blur, image_norm
+from ..problem import DualityGap
+from ..total_variation import differences, differences_adjoint, lengths
+from ..wiener import differences as laplacian
+from .model import Counts
 
 DATA, SLOPES, POSITIVE = 0.1, 0.1, 0.01
 """Dual steps of the data, the slopes and the bound z ≥ 0, times the brightness: fewest iterations on training photographs."""

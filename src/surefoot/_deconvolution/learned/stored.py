@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .._learning.fit import INNER
-from .._learning.shared_sum import flat
+from ..._learning.fit import INNER
+from ..._learning.shared_sum import flat
 
 MOMENTS = {"exp_avg": "first", "exp_avg_sq": "second"}
 """Of torch's Adam, and of ours."""

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.validate import as_tensor, finite, positive
-from .operators import Blur, described, held, image_norm
-from .problem import checked_image
+from ..._core.validate import as_tensor, finite, positive
+from ..operators import Blur, described, held, image_norm
+from ..problem import checked_image
 
 LARGE = 30.0
 """From this mean on the series of the expected deviance is exact to 1e-4."""

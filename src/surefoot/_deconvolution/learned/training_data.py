@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core.validate import folder, positive_integer
-from .operators import Blur, PeriodicBlur, ValidBlur, normalised_kernel
+from ..._core.validate import folder, positive_integer
+from ..operators import Blur, PeriodicBlur, ValidBlur, normalised_kernel
 from .training_kernels import KERNEL, mixed_kernels
 from .training_pictures import free_pictures, luminance
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from .._core.validate import positive_integer
-from .admm import LADMM
-from .operators import Blur
-from .problem import DeconvolutionProblem, default_penalty, extended
+from ..._core.validate import positive_integer
+from ..admm import LADMM
+from ..operators import Blur
+from ..problem import DeconvolutionProblem, default_penalty, extended
 from .restored import Restored
 from .solver_prior import solved
 

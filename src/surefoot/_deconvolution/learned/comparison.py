@@ -6,12 +6,12 @@ import copy
 
 import torch
 
-from .admm import LADMM
-from .metrics import psnr
+from ..admm import LADMM
+from ..metrics import psnr
+from ..problem import DeconvolutionProblem, default_penalty
+from ..wiener import gradient_wiener
 from .network import LearnedDeconvolution
-from .problem import DeconvolutionProblem, default_penalty
 from .training_data import TrainingData
-from .wiener import gradient_wiener
 
 COMPARED = 16
 """Crops restored at each noise level."""

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from surefoot_check.arrays import digest
 
-from .._core.progress import progress_line
-from .._core.team import Message
-from .._core.validate import integer, positive_integer
-from .._learning.fit import Course, Objective, fit
-from .._learning.optimizers import Adam
-from .._learning.run import TrainRun
-from .._learning.shared_sum import SharedSum, Terms, assign, flat
+from ..._core.progress import progress_line
+from ..._core.team import Message
+from ..._core.validate import integer, positive_integer
+from ..._learning.fit import Course, Objective, fit
+from ..._learning.optimizers import Adam
+from ..._learning.run import TrainRun
+from ..._learning.shared_sum import SharedSum, Terms, assign, flat
 from .network import GRADIENT_WIENER, LearnedDeconvolution, Penalised
 from .stored import as_vectors
 from .training_data import NOISE, Batch, TrainingData

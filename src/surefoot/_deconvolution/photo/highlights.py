@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d
 
-from .operators import Blur, multiply
-from .problem import extended
-from .wiener import differences
+from ..operators import Blur, multiply
+from ..problem import extended
+from ..wiener import differences
 
 SOLID = 4
 """Of a pixel and the 8 around it, how many must be clipped for it to count: noise above white is not solid, but the trace of a

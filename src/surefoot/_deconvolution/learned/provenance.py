@@ -11,7 +11,7 @@ from typing import Any
 
 from surefoot_check.arrays import digest
 
-from .._learning.run import TrainRun
+from ..._learning.run import TrainRun
 from .training_pictures import PICTURES, grey
 
 PACKAGES = ("surefoot", "torch", "numpy", "scikit-learn", "scikit-image", "pillow")

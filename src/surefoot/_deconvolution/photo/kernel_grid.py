@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
-from .._core.validate import as_tensor
+from ..._core.validate import as_tensor
+from ..operators import SpatiallyVaryingBlur, interpolation, normalised_kernel
 from .kernels import fast_padded, prepared_kernel
-from .operators import SpatiallyVaryingBlur, interpolation, normalised_kernel
 from .tiles import Tile
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .._core.status import RunStatus
-from .network import LearnedDeconvolution
-from .operators import Blur
+from ..._core.status import RunStatus
+from ..learned.network import LearnedDeconvolution
+from ..learned.safeguard import restore_checked
+from ..operators import Blur
 from .restored import Prior, Restored
-from .safeguard import restore_checked
 
 
 class LearnedPrior:

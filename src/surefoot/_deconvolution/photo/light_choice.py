@@ -10,12 +10,12 @@ import math
 
 from torch import Tensor
 
-from .half_quadratic import HyperLaplacian
+from ..half_quadratic import HyperLaplacian
+from ..masked import MaskedBlur
+from ..noise.estimate import LEAST_SIDE, estimate_noise
+from ..operators import Blur, ValidBlur
 from .highlights import beside, clipped
 from .light import LINEAR, SRGB, decode, decoding_slope, encode
-from .masked import MaskedBlur
-from .noise import LEAST_SIDE, estimate_noise
-from .operators import Blur, ValidBlur
 
 PART = 240
 """Pixels a side of the part in the middle that is looked at, at most."""

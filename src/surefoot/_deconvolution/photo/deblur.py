@@ -10,25 +10,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from .._core.certificate import Certificate
-from .._core.status import RunStatus
-from .._core.validate import positive, positive_integer
+from ..._core.certificate import Certificate
+from ..._core.status import RunStatus
+from ..._core.validate import positive, positive_integer
+from ..learned.network import LearnedDeconvolution
+from ..masked import MaskedBlur
+from ..noise.estimate import LEAST_SIDE, estimate_noise
+from ..operators import Blur
+from ..problem import extended
 from .automatic import automatic_prior
 from .colour import mixed, unmixed
+from .form import Form, PhotoInput, photo_input
 from .highlights import clipped, highlights
 from .kernel_grid import prepared
 from .kernels import fast_valid_blur
 from .learned_prior import LearnedPrior
 from .light import AUTO, GAMMAS, LINEAR, SRGB, decode, decoding_slope, encode
 from .light_choice import light_of_photo
-from .masked import MaskedBlur
-from .network import LearnedDeconvolution
-from .noise import LEAST_SIDE, estimate_noise
-from .operators import Blur
-from .photo_input import Form, PhotoInput, photo_input
 from .priors import AUTOMATIC, POWER, Settings
 from .priors import prior as prior_named
-from .problem import extended
 from .restored import Prior, Restored
 from .tiles import TILE, tiles
 from .wavelet_prior import detail_problem

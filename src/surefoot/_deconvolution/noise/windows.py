@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .noise_mixture import Fit, most_likely, signals, spectra, strengths
+from .mixture import Fit, most_likely, signals, spectra, strengths
 
 SIDES = (32, 16, 8)
 """Pixels a side of a window; the largest of which a picture has enough is taken."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._core.validate import positive
+from ..._core.validate import positive
 from .kernels import prepared_kernel
 
 POINTS = 16

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .._core.status import RunStatus
-from .problem import ObservedPicture
+from ..._core.status import RunStatus
+from ..problem import ObservedPicture
+from ..settling import Settling
+from ..solver import AnySolver
+from ..system import certificate
 from .restored import Restored
-from .settling import Settling
-from .solver import AnySolver
-from .system import certificate
 
 
 def solved(solver: AnySolver, problem: ObservedPicture, iterations: int, tolerance: float) -> Restored:

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..operators import normalised_kernel
+from ..problem import checked_image
+from .blocks import noise_of_blocks
 from .jpeg_steps import JPEG, jpeg_of
-from .noise_blocks import noise_of_blocks
-from .noise_mixture import Fit
-from .noise_windows import SIDES, Periodograms
-from .operators import normalised_kernel
-from .problem import checked_image
+from .mixture import Fit
+from .windows import SIDES, Periodograms
 
 WHITE = 255.0
 QUANTISATION = 1.0 / (WHITE * math.sqrt(12.0))

@@ -1,0 +1,1 @@
+"""Pictures and stacks of counts, whose noise is that of Poisson."""

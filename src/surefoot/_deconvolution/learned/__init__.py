@@ -1,0 +1,1 @@
+"""The unrolled network: its training, its weights and its safeguard."""
