@@ -111,7 +111,7 @@ def test_borders_do_not_ring(name: str) -> None:
     border = torch.ones(82, 82, dtype=torch.bool)
     border[edge:-edge, edge:-edge] = False
     known, unknown, periodic = (db((image - truth)[:, border]) for image in (whole, found, wrapped))
-    assert unknown > known - 2.0  # part of what a pixel there was spread over is not seen
+    assert unknown > known - 2.2  # part of what a pixel there was spread over is not seen
     assert unknown > periodic + 5.0
     assert db((found - truth)[:, ~border]) > db((whole - truth)[:, ~border]) - 0.2
     assert unknown > db((found - truth)[:, ~border]) - 2.5  # not much worse than the centre
