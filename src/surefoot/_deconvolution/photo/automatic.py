@@ -11,6 +11,6 @@ def automatic_prior(noise: float) -> str:
 
     ``benchmarks/deblur_priors.py --data DIR`` prints the table behind it, of training photographs behind an unknown border. Up to
     a noise of 0.05 the hyper-Laplacian prior is best, or within 0.1 dB of total variation at a fraction of its time; its power
-    matters little there. Wavelets are about 1 dB behind throughout.
+    matters little there. Wavelets are 1 to 2 dB behind throughout.
     """
     return "hyper-laplacian" if noise <= STRONG else "tv"
