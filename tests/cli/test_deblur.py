@@ -125,6 +125,16 @@ def test_a_heuristic_says_what_was_checked(run, tmp_path: Path, k: Path) -> None
     assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
 
 
+def test_a_power_chooses_its_prior_in_strong_noise_too(run, tmp_path: Path, k: Path) -> None:
+    photo = saved(tmp_path / "in.png", picture((31, 40)))
+    arguments = ("deblur", photo, "--kernel", k, "--noise", "0.2", "--json")
+    methods = [
+        run(*arguments, "--out", tmp_path / f"{name}.png", *more).json["method"]
+        for name, more in (("a", ()), ("b", ("--power", "0.9")))
+    ]
+    assert methods == ["tv", "hyper-laplacian"]
+
+
 def test_turning_the_kernel(run, tmp_path: Path, k: Path) -> None:
     photo = saved(tmp_path / "in.png", picture((31, 40)))
     np.save(tmp_path / "turned.npy", np.load(k)[::-1, ::-1])
@@ -367,6 +377,7 @@ def test_nothing_is_overwritten(run, tmp_path: Path, k: Path) -> None:
         (("--out", "o.png", "--noise", "0"), "--noise is 0"),
         (("--out", "o.png", "--noise", "10"), "--noise is 10"),
         (("--out", "o.png", "--iterations", "0"), "--iterations is 0"),
+        (("--out", "o.png", "--iterations", "9"), "--iterations goes with --prior tv or wavelet"),
         (("--out", "o.png", "--weights", "none.safetensors"), "none.safetensors is missing"),
         (("--out", "o.png", "--noise", "1e-300", "--prior", "wavelet"), "too small for a penalty"),
         (("--out", "o.png", "--noise", "1e-200", "--prior", "wavelet"), "leaves the range of float64"),

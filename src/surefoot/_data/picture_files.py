@@ -43,7 +43,10 @@ FORMATS = (
     PictureFormat("PNG", (".png",), lambda path, _: read_picture(path), lambda picture, _: write_png(picture)),
     PictureFormat("JPEG", (".jpg", ".jpeg"), lambda path, _: read_picture(path), None, require=require_pillow),
     PictureFormat(
-        *("TIFF", (".tif", ".tiff"), lambda path, _: read_tiff(path), lambda picture, _: write_tiff(picture)),
+        "TIFF",
+        (".tif", ".tiff"),
+        lambda path, _: read_tiff(path),
+        lambda picture, _: write_tiff(picture),
         floats=True,
         require=require_tiff,
     ),

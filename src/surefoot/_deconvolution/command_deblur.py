@@ -39,6 +39,7 @@ from .photo.tiles import TILE
 BUNDLED = "bundled"
 """In the place of a file of weights."""
 WITH_POWER = "hyper-laplacian"
+"""The prior that --power chooses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,19 +113,20 @@ class Deblur:
         arg(
             metavar="NAME",
             help="What is known of sharp photographs. hyper-laplacian: restored best where it was measured, a heuristic. "
-            "tv, wavelet: solvers with a convergence theorem, which is evaluated for every tile. auto: the first.",
+            "tv, wavelet: solvers with a convergence theorem, which is evaluated for every tile. auto: the first, or tv in "
+            "strong noise.",
         ),
     ] = AUTOMATIC
     power: Annotated[
         float | None,
         arg(
             metavar="FLOAT",
-            help="p of the penalty |∇z|ᵖ of the prior hyper-laplacian, from 0.5 to 1.",
+            help="p of the penalty |d|ᵖ of differences d, from 0.5 to 1; it goes with the prior hyper-laplacian.",
             help_behavior_hint="(default: 2/3)",
         ),
     ] = None
     iterations: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: that of the prior)")] = None
-    """Iterations of the solver, at most."""
+    """Iterations of the solver, at most; it goes with the priors tv and wavelet."""
     gap: Annotated[
         bool,
         arg(
@@ -137,8 +139,8 @@ class Deblur:
         arg(
             metavar="bundled|FILE",
             help="A trained network beside the prior: 'bundled' for the one that comes with the package, or net.safetensors of "
-            "`surefoot train deconvolution`. No theorem covers what it proposes; where that fits the photo worse than the "
-            "prior's picture does, the prior decides.",
+            "`surefoot train deconvolution`. Its picture is averaged with the prior's; where it fits the photo worse, or is "
+            "rougher, the prior decides. No theorem covers it.",
             help_behavior_hint="(default: none)",
         ),
     ] = None
@@ -208,6 +210,8 @@ def _check(options: Deblur) -> None:
         raise ValueError(f"--gamma is {options.gamma!r}; pass one of {', '.join(GAMMAS)}")
     if options.iterations is not None:
         at_least_one("--iterations", options.iterations)
+        if options.prior in (AUTOMATIC, WITH_POWER):
+            raise ValueError("--iterations goes with --prior tv or wavelet; leave it out")
     at_least_one("--tile", options.tile)
     if options.noise is not None and not 0.0 < options.noise < 1.0:
         raise ValueError(f"--noise is {options.noise:g}; it must be above 0 and below 1, for example 0.01 for 1 %")
@@ -216,7 +220,7 @@ def _check(options: Deblur) -> None:
     if options.power is not None:
         if not 0.5 <= options.power <= 1.0:
             raise ValueError(f"--power is {options.power:g}; it must be from 0.5 to 1, such as 0.8")
-        if options.prior not in (AUTOMATIC, WITH_POWER) or options.weights is not None:
+        if options.prior not in (AUTOMATIC, WITH_POWER):
             raise ValueError(f"--power goes with --prior {WITH_POWER}; leave it out")
     if options.prior not in (AUTOMATIC, *PRIORS):
         raise ValueError(f"--prior is {options.prior!r}; pass one of {', '.join((AUTOMATIC, *PRIORS))}")
@@ -290,7 +294,7 @@ def _restored(options: Deblur, job: Job, kernel: Tensor, net: LearnedDeconvoluti
         picture.pixels,
         kernel,
         options.noise,
-        prior=options.prior,
+        prior=options.prior if options.power is None else WITH_POWER,
         power=POWER if options.power is None else options.power,
         net=net,
         iterations=options.iterations,

@@ -29,7 +29,7 @@ from .shrinkage import shrunk, threshold
 ROUNDING = 64.0
 """Units in the last place of F_β by which a computed value may rise and still count as not rising."""
 CLASSES = (0, 1, 0, 2, 3, 1, 3, 4)
-"""Which of SCALES and WEIGHTS belong to the differences (0, 1), (0, 2), (1, 0), … of orders (down, across)."""
+"""Which of SCALES and WEIGHTS belong to the differences (0, 1), (0, 2), (1, 0), … of orders (across, down)."""
 SCALES = (1.127, 0.861, 1.819, 1.663, 1.573)
 WEIGHTS = (1.264, 0.734, 1.205, 1.44, 1.592)
 """Of the orders (0, 1), (0, 2), (1, 1), (1, 2), (2, 2): the prior is λ Σ_j weight_j ‖scale_j d_j ⊗ z‖ₚᵖ."""

@@ -15,7 +15,7 @@ from .._core.validate import positive
 from .operators import Blur, image_norm, last_axes, multiply
 from .problem import DualityGap, ObservedPicture
 from .solver import ITERATE, DeconvolutionSolver, Iterate
-from .wiener import differences as laplacian
+from .wiener import laplacian
 
 FAINT = 1e-6
 """Of what a blur makes of 1: nothing was observed where it is less."""

@@ -48,10 +48,10 @@ def gradient_wiener(blur: Blur, observed: Any, noise: float, gradient: float = 0
     """
     y = checked_image("observed", observed)
     ratio = positive("noise", noise) / positive("gradient", gradient)
-    return restored(blur, blur.adjoint(y), ratio**2 * differences(blur.domain, y))
+    return restored(blur, blur.adjoint(y), ratio**2 * laplacian(blur.domain, y))
 
 
-def differences(shape: Shape, like: Tensor) -> Tensor:
+def laplacian(shape: Shape, like: Tensor) -> Tensor:
     """The multiplier Σ_i |d_i|² (..., H, W//2+1) of periodic forward differences; dtype and device as ``like``."""
     total = like.new_zeros(())
     for axis, size in enumerate(shape):

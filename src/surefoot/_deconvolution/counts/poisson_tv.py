@@ -16,7 +16,7 @@ from ..._core.validate import nonnegative, positive, positive_integer
 from ..operators import Blur, image_norm
 from ..problem import DualityGap
 from ..total_variation import differences, differences_adjoint, lengths
-from ..wiener import differences as laplacian
+from ..wiener import laplacian
 from .model import Counts
 
 DATA, SLOPES, POSITIVE = 0.1, 0.1, 0.01
@@ -25,8 +25,6 @@ MARGIN = 1e-8
 """Relative distance of the primal step from the largest one that the step condition admits."""
 CHECK_EVERY = 10
 """Iterations between two duality gaps, which cost about one iteration each."""
-
-
 NEAR, MISFIT, LIGHTER = 0.2, 1.02, 0.7
 """At that relative duality gap the misfit is known; above that discrepancy the default penalty is multiplied by the last."""
 

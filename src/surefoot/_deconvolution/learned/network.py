@@ -26,7 +26,7 @@ from ..._core.validate import integer, positive_integer
 from ..operators import Blur, multiply, of_pictures
 from ..problem import DEFAULT_WAVELET, checked_image, default_penalty
 from ..wavelets import OrthonormalWavelet
-from ..wiener import differences, restored
+from ..wiener import laplacian, restored
 from .warm_start import half_quadratic_start, start_applications
 
 HALF_QUADRATIC, GRADIENT_WIENER = "half-quadratic", "gradient-wiener"
@@ -81,8 +81,8 @@ class LearnedDeconvolution(nn.Module):
         filters: channels of the learned prior step; 0 for the paper's wavelet shrinkage.
         wavelet: an orthogonal wavelet of PyWavelets, for ``filters=0`` and for the objective of the unsupervised loss.
         inverse: ``None`` for the exact inverse, or (layers, order) of an LD-Minv in place of it.
-        start: what the layers begin with, "half-quadratic" (``HyperLaplacian``) or "gradient-wiener"; by default the first with
-            filters, the second without.
+        start: what the layers begin with, "half-quadratic" (``half_quadratic_start``) or "gradient-wiener"; by default the
+            first with filters, the second without.
         seed: of the initial filters.
 
     Raises:
@@ -193,7 +193,7 @@ class LearnedDeconvolution(nn.Module):
         ratio = (noise / self.log_gradient.exp()).square()
         # few steps of conjugate gradients where there is no exact inverse: the layers go on with the rest
         right = blur.adjoint(observed - mean)
-        return mean + restored(blur, right, ratio * differences(blur.domain, observed), 0.0, START_ITERATIONS)
+        return mean + restored(blur, right, ratio * laplacian(blur.domain, observed), 0.0, START_ITERATIONS)
 
     def inverse_error(self, blur: Blur, noise: float | Tensor) -> float:
         """Largest error |1 - ax| of the layers' inverses x of the eigenvalues a of αM + I: 0 for the exact inverse."""

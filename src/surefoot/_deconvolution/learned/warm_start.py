@@ -8,7 +8,7 @@ from torch import Tensor
 from ..operators import Blur
 from ..problem import extended
 from ..shrinkage import shrink
-from ..wiener import differences
+from ..wiener import laplacian
 
 POWER = 2.0 / 3.0
 BETAS = (3.0, 12.0, 48.0, 192.0)
@@ -27,7 +27,7 @@ def half_quadratic_start(observed: Tensor, blur: Blur, noise: Tensor) -> Tensor:
         blur: B.
         noise: its standard deviation, one for all or one for each image, (..., 1, 1).
     """
-    smoothness = differences(blur.domain, observed)
+    smoothness = laplacian(blur.domain, observed)
     z = extended(observed, blur)
     penalty = PENALTY * (noise / 0.01) ** PENALTY_POWER
     for beta in BETAS:

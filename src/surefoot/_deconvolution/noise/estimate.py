@@ -71,7 +71,7 @@ class NoiseEstimate:
 
 
 def estimate_noise(image: Any, kernel: Any = None) -> NoiseEstimate:
-    """The standard deviation of the white noise in a blurred picture, by maximum likelihood (``noise_mixture``).
+    """The standard deviation of the white noise in a blurred picture, by maximum likelihood (``mixture``).
 
     Where the blur has left nothing of the scene, and where the scene is flat, there is only noise; how much of either a picture
     has follows from its kernel and from the spectra of its parts. A picture decompressed from JPEG is known by its coefficients,

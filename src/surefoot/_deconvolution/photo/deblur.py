@@ -47,13 +47,13 @@ class Deblurred:
         kernel: (kh, kw), float64, as it was used; of a grid its mean.
         noise: its standard deviation that was used, in linear light where ``light`` is ``"srgb"``.
         light: ``"srgb"`` where the photograph was decoded to linear light, else ``"linear"``; the image has the encoding of the
-            photograph, the residual is in linear light.
-        estimated: whether that was estimated from the photograph.
-        notices: what was taken as white, what was changed about the kernel, and what that means.
+            photograph, the residual is of what was restored, decoded or not.
+        estimated: whether the noise was estimated from the photograph.
+        notices: what was taken as white, what was changed about the kernel, why the noise is unsure, and highlights left out.
         prior: what restored it, by name; ``"network"`` for a trained network.
         certificates: of the prior's theorem for each tile; none for a heuristic.
-        status: converged, max_iterations (with a network: of what restored in its place), or diverged (then at least one tile is
-            not restored); the worst of the tiles.
+        status: converged, settled, max_iterations, or diverged (then at least one tile is not restored); the worst of the tiles,
+            with a network that of the prior.
         tiles: how many parts the photograph was restored in.
         iterations: the most for a tile.
         gap: the largest relative duality gap of a tile's channels, a guaranteed bound of the objective's relative distance from
@@ -136,13 +136,15 @@ def deblur(
             between the centres they are interpolated; of a grid only the sums are changed.
         noise: standard deviation, positive, of linear light where ``gamma`` decodes to that; by default estimated from the
             photograph.
-        prior: what is known of sharp photographs. ``"wavelet"``: sparse wavelet coefficients, by the linearised ADMM with fixed
-            parameters, whose theorem ``deconvolution/ladmm`` is evaluated for every tile. ``"tv"``: small total variation, by
-            ADMM with the theorem ``deconvolution/tv``. ``"auto"``: the best by measured quality.
-        power: p of the hyper-Laplacian prior.
+        prior: what is known of sharp photographs. ``"hyper-laplacian"``: small powers of differences, by half-quadratic
+            splitting, a heuristic. ``"tv"``: small total variation, by ADMM, whose theorem ``deconvolution/tv`` is evaluated for
+            every tile. ``"wavelet"``: sparse wavelet coefficients, by the linearised ADMM with the theorem
+            ``deconvolution/ladmm``. ``"auto"``: by measured quality the first, in strong noise the second.
+        power: p of the hyper-Laplacian prior, from 0.5 to 1; the others have none.
         net: a trained network beside the prior. What it proposes is averaged with the prior's picture where it passes a test
             (``restore_checked``), else the prior decides: a heuristic, no theorem covers it.
-        iterations, tolerance: of the solver; the tolerance is one of the relative duality gap.
+        iterations: of the solver, at most; by default those of the prior. The hyper-Laplacian prior takes none.
+        tolerance: relative duality gap at which the solvers of ``"tv"`` and ``"wavelet"`` stop before they have settled.
         gamma: ``"srgb"``: samples are decoded to linear light first, where lenses and moving cameras blur, and encoded again at
             the end. ``"linear"``: they are proportional to light, or were blurred as they are, as in published test problems.
             ``"auto"``: linear for floats; else the one in which the kernel explains the photograph better.
@@ -155,7 +157,7 @@ def deblur(
     Raises:
         TypeError: arrays of another dtype.
         ValueError: another shape, NaN or infinite pixels, floats in another unit without a ``white``, a kernel that is negative
-            somewhere or larger than the photograph, an unknown prior, or numbers that are out of range.
+            somewhere or larger than the photograph, an unknown prior, ``iterations`` for one without, or numbers out of range.
     """
     begin = time.monotonic()
     given = photo_input(photo, white)

@@ -20,7 +20,7 @@ from torch.nn.functional import avg_pool2d, max_pool2d
 
 from ..operators import Blur, multiply
 from ..problem import extended
-from ..wiener import differences
+from ..wiener import laplacian
 
 SOLID = 4
 """Of a pixel and the 8 around it, how many must be clipped for it to count: noise above white is not solid, but the trace of a
@@ -90,7 +90,7 @@ def beside(clipped: Tensor) -> Tensor:
 
 def _estimated(y: Tensor, clipped: Tensor, blur: Blur, noise: float) -> Tensor:
     """The minimiser, nearly: (C, H, W)."""
-    smoothing = (noise / GRADIENT) ** 2 * differences(blur.domain, y)
+    smoothing = (noise / GRADIENT) ** 2 * laplacian(blur.domain, y)
     # both vanish where there is nothing to see: the floor only keeps 0/0 away
     inverse = 1.0 / (blur.majorizer + smoothing).clamp(min=torch.finfo(y.dtype).tiny)
     z = ahead = extended(y, blur)

@@ -11,9 +11,7 @@ from .restored import Restored
 
 
 class HyperLaplacianPrior:
-    """min ½‖Bz - y‖² + λ Σ|∇z|ᵖ, in float32: a heuristic, whose inner problems' values fall."""
-
-    certified = False
+    """min ½‖Bz - y‖² + Σ_j λ_j ‖d_j ⊗ z‖ₚᵖ (``half_quadratic``), in float32: a heuristic, whose inner problems' values fall."""
 
     def __init__(self, power: float) -> None:
         self._solver = HyperLaplacian(power)

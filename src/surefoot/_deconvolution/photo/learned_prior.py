@@ -17,8 +17,6 @@ class LearnedPrior:
     Where a proposal is refused the result is the prior's.
     """
 
-    certified = False
-
     def __init__(self, net: LearnedDeconvolution, prior: Prior) -> None:
         self._net, self._prior = net, prior
 

@@ -1,4 +1,4 @@
-"""Photographs as files hold them and as light adds up: the encoding of sRGB, and which of the two a blur acts on."""
+"""Photographs as files hold them and as light adds up: the encoding of sRGB."""
 
 from __future__ import annotations
 

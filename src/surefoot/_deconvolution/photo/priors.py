@@ -14,8 +14,8 @@ class Settings:
 
     Attributes:
         iterations: at most so many.
-        tolerance: of the relative duality gap.
-        power: p of |∇z|ᵖ.
+        tolerance: of the relative duality gap; the hyper-Laplacian prior has none.
+        power: p of the hyper-Laplacian prior; the others have none.
     """
 
     iterations: int | None

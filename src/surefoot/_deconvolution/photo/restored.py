@@ -46,11 +46,6 @@ class Restored:
 class Prior(Protocol):
     """Restores one tile after another."""
 
-    @property
-    def certified(self) -> bool:
-        """Whether a theorem is evaluated for every tile."""
-        ...
-
     def restore(self, observed: Tensor, blur: Blur, noise: float) -> Restored:
         """A tile's channels (C, h, w), float64, blurred by ``blur`` with white noise of standard deviation ``noise``."""
         ...

@@ -18,8 +18,6 @@ ITERATIONS = 150
 class TotalVariationPrior:
     """min ½‖Bz - y‖² + λ Σ‖∇z‖₂; ``deconvolution/tv`` is evaluated for every tile."""
 
-    certified = True
-
     def __init__(self, iterations: int | None, tolerance: float) -> None:
         self._iterations = ITERATIONS if iterations is None else positive_integer("iterations", iterations)
         self._tolerance = tolerance

@@ -25,8 +25,6 @@ class WaveletPrior:
     """min ½‖Bz - y‖² + λ‖W(z - s)‖₁, s the shading of the observed picture; ``deconvolution/ladmm`` is evaluated for every
     tile."""
 
-    certified = True
-
     def __init__(self, iterations: int | None, tolerance: float) -> None:
         self._iterations = ITERATIONS if iterations is None else positive_integer("iterations", iterations)
         self._tolerance = tolerance
