@@ -63,6 +63,38 @@ def test_smoke_size_runs(name: str, tmp_path: Path, capfd: pytest.CaptureFixture
         assert re.search(rf"peers: [^;]*{peer}" if version else rf"not installed: [^(]*{peer}", printed), printed
 
 
+def rows_of_the_page(heading: str) -> Iterator[list[str]]:
+    """The cells of the tables below a heading of the page on experiments."""
+    page = (FOLDER.parent / "docs" / "experiments.md").read_text()
+    for line in page.split(f"### {heading}\n")[1].split("\n###")[0].splitlines():
+        if line.startswith("| "):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("name", "arguments", "heading", "named"),
+    [
+        ("deconvolution", [], "Priors and peers", 1),
+        ("deblur_photographs", ["--every", "4"], "Photographs of a shaken camera", 2),
+    ],
+)
+def test_deblurring_gives_the_psnr_of_the_page(
+    name: str, arguments: list[str], heading: str, named: int, shared_data: Path, tmp_path: Path
+) -> None:
+    """To a twentieth of a decibel; rows of peers only where they are installed."""
+    file = tmp_path / "found.json"
+    importlib.import_module(name).main(["--data", str(shared_data), *arguments, "--json", str(file)])
+    rows = [row for table in strictly(file.read_text())["tables"] for row in table["rows"]]
+    found = [(row[:named], row[named]) for row in rows if row[0] != "-"]
+    told = [row for row in rows_of_the_page(heading) if row[: named - 1] != ["–"]]
+    for names in {tuple(names) for names, _ in found}:
+        measured = [quality for other, quality in found if tuple(other) == names]
+        quoted = [float(row[named]) for row in told if tuple(row[:named]) == names]
+        assert measured == pytest.approx(quoted, abs=0.05), names
+
+
 def test_commands_of_the_page_run_at_the_smoke_size(tmp_path: Path) -> None:
     """Those of one benchmark; that of all is what the other tests run, one by one."""
     found = re.findall(r"python benchmarks/(\w+)\.py(.*?)(?:#|$)", (FOLDER / "README.md").read_text(), re.MULTILINE)
