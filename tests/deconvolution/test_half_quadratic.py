@@ -97,3 +97,10 @@ def test_audit_fails_where_a_value_rises() -> None:
     risen = solution.values.clone()
     risen[2, 2] = 1.001 * risen[2, 1]
     assert not replace(solution, values=risen).audit()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+def test_rounding_of_a_flat_picture_is_no_rise(dtype: torch.dtype) -> None:
+    blur = ValidBlur.observing(kernel(3, 3), (24, 24)).to(dtype)
+    for brightness in (0.187, 0.3, 0.999, 1e3):
+        assert HyperLaplacian().solve(torch.full((24, 24), brightness, dtype=dtype), blur, 0.01).audit()

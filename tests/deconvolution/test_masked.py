@@ -102,3 +102,23 @@ def test_the_theorem_holds_without_the_highlights(prior: str) -> None:
     found, usual = deblur(seen, k, NOISE, prior=prior), deblur(dim, k, NOISE, prior=prior)
     assert found.certified and any("left out" in notice for notice in found.notices)
     assert error(found.image, scene, far) < 1.05 * error(usual.image, without, far)
+
+
+@pytest.mark.parametrize("brightness", [1.7, 1.0])
+def test_overexposed_parts_are_raised_and_white_ones_believed(brightness: float) -> None:
+    """A third of the picture: too much to leave out. At 1.7 times white it is raised; white with noise is not."""
+    scene = 0.5 * photos(1, 110)[0]
+    scene[20:70, 25:90] = brightness * (1.0 if brightness == 1.0 else 0.75 + 0.5 * photos(1, 110)[0][20:70, 25:90])
+    k = prepared_kernel(motion_kernel(9, 25))[0]
+    blur = ValidBlur(k, (110, 110))
+    light = blur.forward(scene)
+    light = light + NOISE * torch.randn(light.shape, generator=torch.Generator().manual_seed(5), dtype=DOUBLE)
+    seen = (light.clamp(0.0, 1.0) * 255.0).round().byte()
+    found = deblur(seen, k, NOISE)
+    raised = [notice for notice in found.notices if "brighter than white" in notice]
+    assert len(raised) == (brightness > 1.0)
+    below = blur.crop(scene) < 1.0
+    floats = seen.double() / 255.0 + 1e-6 * torch.rand(seen.shape, dtype=DOUBLE)  # nothing counts as clipped
+    usual = error(deblur(floats, k, NOISE).image, blur.crop(scene), below)
+    assert error(found.image, blur.crop(scene), below) < (0.8 if raised else 1.01) * usual
+    assert 0.3 < found.misfit < 1.3

@@ -50,6 +50,7 @@ class HalfQuadraticSolution:
         image: (..., h, w), the restored image under the observed picture; not clipped to 0..1.
         latent: (..., H, W), on the grid of latent images.
         values: (stages, 3, ...), float64: F_β of each image before a stage, and after each of its half steps.
+        scale: (...), float64: ‖y‖² of each image, against which rounding counts where F_β is nearly 0.
         movements: (stages, ...), root mean square change of each latent image in a stage, in intensities.
         status: max_iterations, or diverged: then something is not finite.
         iterations: stages, each a step over w and one over z.
@@ -59,6 +60,7 @@ class HalfQuadraticSolution:
     image: Tensor
     latent: Tensor
     values: Tensor
+    scale: Tensor
     movements: Tensor
     status: RunStatus
     iterations: int
@@ -66,9 +68,14 @@ class HalfQuadraticSolution:
 
     @property
     def largest_rise(self) -> float:
-        """The largest relative rise of F_β at a half step, over all images; at most 0 where it never rose."""
+        """The largest relative rise of F_β at a half step, over all images; at most 0 where it never rose.
+
+        A picture that is the same everywhere has F_β = 0, and what is computed is of the order of (ε‖y‖)²: so no value counts
+        as smaller than ε‖y‖², ε the unit in the last place.
+        """
         before, after = self.values[:, :-1], self.values[:, 1:]
-        return float(((after - before) / before.clamp(min=torch.finfo(torch.float64).tiny)).max())
+        least = (torch.finfo(self.latent.dtype).eps * self.scale).clamp(min=torch.finfo(torch.float64).tiny)
+        return float(((after - before) / before.maximum(least)).max())
 
     def audit(self) -> bool:
         """Whether F_β fell at each half step of each stage, up to rounding in the dtype of the picture."""
@@ -125,7 +132,14 @@ class HyperLaplacian:
         status = RunStatus.MAX_ITERATIONS if bool(torch.isfinite(z).all()) else RunStatus.DIVERGED
         image = blur.crop(z)
         return HalfQuadraticSolution(
-            image, z, torch.stack(values), torch.stack(movements), status, len(values), run.applications
+            image,
+            z,
+            torch.stack(values),
+            _sums(y.double().square()),
+            torch.stack(movements),
+            status,
+            len(values),
+            run.applications,
         )
 
 

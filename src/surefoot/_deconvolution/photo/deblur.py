@@ -14,7 +14,6 @@ from ..._core.certificate import Certificate
 from ..._core.status import RunStatus
 from ..._core.validate import positive, positive_integer
 from ..learned.network import LearnedDeconvolution
-from ..masked import MaskedBlur
 from ..noise.estimate import LEAST_SIDE, estimate_noise
 from ..operators import Blur
 from ..problem import extended
@@ -177,7 +176,7 @@ def deblur(
     parts = tiles((channels.shape[1], channels.shape[2]), (kernel.shape[0], kernel.shape[1]), tile)
     total, residual = (torch.zeros_like(channels, dtype=torch.float32) for _ in range(2))
     top = clipped(given.intensities.reshape(channels.shape), given.form.step)
-    hidden = torch.zeros(channels.shape[1:], dtype=torch.bool, device=channels.device)
+    hidden, raised = (torch.zeros(channels.shape[1:], dtype=torch.bool, device=channels.device) for _ in range(2))
     restored: list[Restored] = []
     for done, part in enumerate(parts):
         if progress is not None:
@@ -187,8 +186,10 @@ def deblur(
         blur: Blur = fast_valid_blur(kernel, inside) if grid is None else grid.blur(part)
         bright = highlights(observed, part.cut(top), blur, level)
         if bright is not None:
-            blur = MaskedBlur(blur, bright.mask)
+            observed, blur = bright.observed, bright.seen_by(blur)
             part.cut(hidden).logical_or_(~bright.mask)
+            if not bright.left_out:
+                part.cut(raised).logical_or_(bright.clipped.any(0))
         found = _tile(method, observed, blur, level, gap)
         shown = found.latent if bright is None else bright.shown(found.latent, blur)
         part.add(total, blur.crop(shown))
@@ -198,8 +199,7 @@ def deblur(
         progress(len(parts), len(parts))
     total = total.reshape(photo.shape)
     image = given.form.clipped(encode(total) if light == SRGB else total)
-    if bool(hidden.any()):
-        notices += (_highlights_notice(float(hidden.double().mean())),)
+    notices += _highlights_notices(float(hidden.double().mean()), float(raised.double().mean()))
     name = chosen if net is None else NETWORK
     return _summary(
         restored,
@@ -225,11 +225,20 @@ def _light(gamma: str, given: PhotoInput, kernel: Tensor) -> str:
     return light_of_photo(given.intensities, kernel, given.form.step) if given.form.whole else LINEAR
 
 
-def _highlights_notice(share: float) -> str:
-    return (
-        f"{100.0 * share:.2g} % of the pixels lie in or next to highlights brighter than white; they were left out, so that they "
-        "leave no stripes, and what is shown there is a guess"
-    )
+def _highlights_notices(hidden: float, raised: float) -> tuple[str, ...]:
+    """What was done about highlights, by the share of the pixels that were left out, and of those with samples raised."""
+    notices: list[str] = []
+    if hidden > 0.0:
+        notices.append(
+            f"{100.0 * hidden:.2g} % of the pixels lie in or next to highlights brighter than white; they were left out, so that "
+            "they leave no stripes, and what is shown there is a guess"
+        )
+    if raised > 0.0:
+        notices.append(
+            f"{100.0 * raised:.2g} % of the pixels are clipped, and their surroundings say that they were brighter than white; "
+            "how bright was estimated before the rest, so that they leave fewer stripes, and what is shown there is a guess"
+        )
+    return tuple(notices)
 
 
 def _tile(method: Prior, observed: Tensor, blur: Blur, noise: float, gap: bool) -> Restored:

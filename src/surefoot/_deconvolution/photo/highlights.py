@@ -7,6 +7,9 @@ is estimated by itself, from its surroundings and from what clipped pixels do sa
     min over z of ½ Σ_seen (Bz - y)² + ½ Σ_clipped max(0, y - Bz)² + c/2 ‖∇z‖²,
 
 which is convex, by the accelerated gradient method in the metric of its majorizer (Beck and Teboulle 2009).
+
+Lights in a dim scene, of which the estimate says far too little, are left out of the data term. Large parts that are a little
+brighter than white, such as an overexposed sky, are too much to leave out: clipped samples y become max(y, Bz).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, max_pool2d
 
+from ..masked import MaskedBlur
 from ..operators import Blur, multiply
 from ..problem import extended
 from ..wiener import laplacian
@@ -30,9 +34,15 @@ GROWN = 3
 ITERATIONS, RESTARTED = 20, 8
 GRADIENT = 0.09
 """Standard deviation of the differences of neighbouring pixels, as for the Wiener filter."""
-BRIGHTER, SHARE = 1.08, 0.5
-"""Where at least that share of the clipped pixels is that much brighter than white, leaving them out gains 4 dB and more; where
-it is less, as in a page of white paper, they are right as they are, and leaving them out loses as much."""
+BRIGHTER, SHARE = 1.08, 0.3
+"""Where at least that share of the clipped pixels is that much brighter than white, leaving them out gains 3 dB and more; where
+it is less, as in an overexposed sky, or a page of white paper, leaving them out loses as much."""
+RISEN = 2.0
+"""Noise levels, root mean square over the clipped samples, by which they are at least to be brighter: less is white as it is."""
+AROUND, MOST, NOISY = 5, 0.7, 0.08
+"""White as such has noise, of which half lies below: where more than ``NOISY`` of the samples are not at the top, of those whose
+square of ``AROUND`` pixels a side is at the top by more than ``MOST``, nothing was clipped but noise. Overexposed parts had at
+most 0.03, white ones 0.12 and more if noise was above half a step."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +50,25 @@ class Highlights:
     """What is known of them.
 
     Attributes:
-        mask: (h, w), bool, True for pixels that are to be believed.
+        observed: (C, h, w), the picture; clipped samples are raised to the estimate where none is left out.
+        clipped: (C, h, w), bool, the samples that are.
+        mask: (h, w), bool, True for pixels that are to be believed; everywhere, or not next to clipped samples.
         latent: (C, H, W), an estimate of the scene, of use where the mask is False.
     """
 
+    observed: Tensor
+    clipped: Tensor
     mask: Tensor
     latent: Tensor
+
+    @property
+    def left_out(self) -> bool:
+        """Whether they are, rather than raised."""
+        return not bool(self.mask.all())
+
+    def seen_by(self, blur: Blur) -> Blur:
+        """The blur of the pixels that are to be believed."""
+        return MaskedBlur(blur, self.mask) if self.left_out else blur
 
     def shown(self, latent: Tensor, blur: Blur) -> Tensor:
         """A restored scene (C, H, W) with the estimate where the mask is False, as far as it is brighter."""
@@ -76,10 +99,21 @@ def highlights(observed: Tensor, clipped: Tensor, blur: Blur, noise: float) -> H
     if not bool(clipped.any()):
         return None
     latent = _estimated(observed, clipped, blur, noise)
-    brighter = blur.forward(latent)[clipped] > BRIGHTER * observed[clipped]
-    if float(brighter.double().mean()) < SHARE:
+    estimated = blur.forward(latent)
+    raised = torch.where(clipped, observed.maximum(estimated), observed)
+    if float((raised - observed)[clipped].square().mean().sqrt()) < RISEN * noise:
         return None
-    return Highlights(~beside(clipped), latent)
+    brighter = estimated[clipped] > BRIGHTER * observed[clipped]
+    if float(brighter.double().mean()) >= SHARE:
+        return Highlights(observed, clipped, ~beside(clipped), latent)
+    return None if _noisy_white(observed) else Highlights(raised, clipped, torch.ones_like(clipped[0]), latent)
+
+
+def _noisy_white(photo: Tensor) -> bool:
+    """Whether the largest value of a picture (C, h, w) is that of white with noise; also JPEG makes such holes in highlights."""
+    top = photo == photo.max()
+    white = avg_pool2d(top.to(torch.float32), AROUND, stride=1, padding=AROUND // 2) > MOST
+    return float((~top & white).sum()) > NOISY * float(white.sum())
 
 
 def beside(clipped: Tensor) -> Tensor:
