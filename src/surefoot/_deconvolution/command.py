@@ -36,7 +36,7 @@ PROVENANCE = "network.json"
 """Beside the network, where it was trained on pictures that may be passed on."""
 LARGEST_SEED = 2**63 - 1 - 3
 """PyTorch takes 64 bits; the comparison counts three further."""
-NO_THEOREM = "no theorem covers trained weights; that of their fallback, fixed L-ADMM, is deconvolution/ladmm"
+NO_THEOREM = "no theorem covers trained weights; deblur averages with its prior, or leaves that to decide"
 
 
 @train_exits(failed="diverged", kept="a checkpoint of the training")

@@ -32,7 +32,7 @@ class Restoration:
     Attributes:
         latent: (..., H, W), on the grid of latent images; not clipped to 0..1.
         image: (..., h, w), under the observed picture.
-        accepted: (...,), whether the network's proposal was used.
+        accepted: (...,), whether the network's proposal was used, or averaged with the fallback by ``restore_checked``.
         residual: (...,), root mean square of y - Bz over the noise level, of what was returned.
         gap: bounds of the objective at what was returned and of its optimum; ``None`` for a heuristic safeguard.
         guarantee: "certified" or "heuristic".
@@ -53,9 +53,9 @@ class Restoration:
     def text(self) -> str:
         """What was returned and what that means."""
         total, kept = self.accepted.numel(), int(self.accepted.sum())
-        source = f"the network's proposal for {kept} of {total} images, else the fallback"
+        source = f"the network takes part in {kept} of {total} images, the fallback decides the others"
         if self.gap is None:
-            return f"{source}; heuristic: proposals were finite and as smooth and as near to the observation as the fallback"
+            return f"{source}; heuristic: its proposals are finite, and hardly rougher or further from the observation"
         worst = float(self.gap.relative.max())
         return (
             f"{source}; certified: every objective is within {worst:.2g} of its optimum, relative, whatever the weights"
