@@ -16,7 +16,7 @@ from .sizes import require_at_most
 
 LARGEST = 1 << 28
 """Bytes of a kernel's file."""
-KINDS = "k.npy, file.npz:NAME, k.png, k.tif, k.fits, or a text file with a row of numbers per line"
+KINDS = "k.npy, file.npz:NAME, k.png, k.tif, k.fits, a text file with a row of numbers per line, or motion:9,30"
 
 
 def read_kernel(source: str) -> npt.NDArray[np.float64]:

@@ -395,12 +395,12 @@ def _summary(screen: Screen, planned: Plan, done: Sequence[_Done]) -> None:
     for entry in done:
         found = entry.deblurred
         if found is None or entry.failed:
-            rows.append(("failed" if entry.failed else "skipped", entry.job.source, "", "", "", ""))
+            rows.append(("failed" if entry.failed else "skipped", entry.job.source, "", "", "", "", ""))
             continue
         gap = "" if found.gap is None else number(found.gap, 2)
         noise = number(found.noise, 2) + (" (est.)" if found.estimated else "")
-        rows.append(("done", entry.job.source, noise, found.prior, gap, f"{found.seconds:.1f}"))
-    screen.table(("", "photo", "noise", "prior", "duality gap", "seconds"), rows, numeric=(4, 5))
+        rows.append(("done", entry.job.source, found.light, noise, found.prior, gap, f"{found.seconds:.1f}"))
+    screen.table(("", "photo", "light", "noise", "prior", "duality gap", "seconds"), rows, numeric=(5, 6))
     notices = [(entry.job.source, notice) for entry in done if entry.deblurred for notice in entry.deblurred.notices]
     for notice in dict.fromkeys(notice for _, notice in notices):
         files = [source for source, said in notices if said == notice]

@@ -82,7 +82,7 @@ def _numbers(deblurred: Deblurred) -> Iterator[tuple[str, str, str]]:
     origin = "estimated from the photograph" if deblurred.estimated else "as it was given"
     yield "Noise", number(deblurred.noise, 3), f"of white, {origin}"
     yield "Prior", deblurred.prior, ""
-    yield "Misfit", number(deblurred.misfit, 3), "residual over noise; about 1 where kernel and noise are right"
+    yield "Misfit", number(deblurred.misfit, 3), "residual over noise; clearly above 1: kernel or noise are wrong"
     yield "Iterations", count(deblurred.iterations), f"{count(deblurred.applications)} products with the blur"
     if deblurred.gap is not None:
         objective = "of its objective" if deblurred.certificates else "of the wavelet objective"

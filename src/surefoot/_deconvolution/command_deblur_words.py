@@ -63,6 +63,7 @@ def assumptions(deblurred: Deblurred) -> list[str]:
     origin = "estimated from the photograph" if deblurred.estimated else "given"
     return [
         "The photograph is a sharp picture, convolved with the kernel, plus noise.",
+        f"Where it was blurred: {LIGHT[deblurred.light]}.",
         f"The noise is white, with standard deviation {number(deblurred.noise, 3)} of white ({origin}).",
         "Nothing is known of what lies beyond the border.",
         *(f"{notice[0].upper()}{notice[1:]}." for notice in deblurred.notices),
@@ -144,7 +145,7 @@ def show(screen: Screen, values: dict[str, Any], deblurred: Deblurred) -> None:
         "seconds": f"{deblurred.seconds:.1f}, {count(deblurred.tiles)} {'tile' if deblurred.tiles == 1 else 'tiles'}"
     }
     if values["out"] is not None:
-        items["residual"] = f"{number(deblurred.misfit, 2)} of the noise (about 1 where kernel and noise are right)"
+        items["residual"] = f"{number(deblurred.misfit, 2)} of the noise (clearly above 1: kernel or noise are wrong)"
         items["written"] = values["out"]
         items["before and after"] = values["before_after"]
         if values["page"] is not None:
@@ -188,7 +189,7 @@ def settled(deblurred: Deblurred) -> dict[str, str]:
     if deblurred.left is None:
         return {"settled": f"{moved}; too few iterations to say what is left"}
     still = "has settled" if deblurred.left <= LEFT else "has not settled"
-    more = f"about {number(GREY * deblurred.left, 2)} more is projected without the rim, no bound"
+    more = f"about {number(GREY * deblurred.left, 2)} of 255 is still to come without the rim (projected, no bound)"
     return {"settled": f"{moved}; it {still}: {more}"}
 
 
