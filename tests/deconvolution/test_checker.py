@@ -190,7 +190,7 @@ def test_convolutions_err_by_no_more_than_they_say(
     name=st.sampled_from(["haar", "db3", "coif2"]),
     inverse=st.booleans(),
 )
-@settings(max_examples=15)
+@settings(max_examples=8)
 @levels
 def test_wavelet_transforms_err_by_no_more_than_they_say(
     level: Level, data: st.DataObject, shape: tuple[int, int], name: str, inverse: bool

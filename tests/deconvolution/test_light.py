@@ -43,7 +43,7 @@ def photo(light: bool) -> tuple[np.ndarray, Tensor, Tensor]:
     """One of scikit-learn's photographs in 8 bits, blurred in linear light or as it is, with the kernel and the sharp samples."""
     from sklearn.datasets import load_sample_images
 
-    sharp = torch.from_numpy(load_sample_images().images[0][150:320, 60:240] / 255.0).movedim(-1, 0)
+    sharp = torch.from_numpy(load_sample_images().images[0][150:270, 60:190] / 255.0).movedim(-1, 0)
     kernel = motion_kernel(11, 20)
     scene = decode(sharp) if light else sharp
     blur = ValidBlur(kernel, tuple(scene.shape[1:]))
