@@ -180,3 +180,14 @@ def test_bad_arguments() -> None:
         estimate_noise(torch.ones(16, 16), -torch.ones(3, 3))
     with pytest.raises(TypeError, match="image"):
         estimate_noise("photo.png")
+
+
+def test_floats_beyond_black_and_white_are_not_clipped() -> None:
+    """Such as where a background was subtracted."""
+    noisy = blurred(DIAGONAL, 0.01) + 1e-4 * torch.rand(
+        120, 120, generator=torch.Generator().manual_seed(1), dtype=DOUBLE
+    )
+    usual = estimate_noise(noisy, DIAGONAL)
+    for offset in (-3.0, -0.3, 2.0):
+        moved = estimate_noise(noisy + offset, DIAGONAL)
+        assert moved.level == pytest.approx(usual.level, rel=1e-6) and moved.reasons == usual.reasons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from torch import Tensor
@@ -71,8 +72,13 @@ def assumptions(deblurred: Deblurred) -> list[str]:
 
 
 def share(gap: float) -> str:
-    """A relative gap as a share."""
-    return f"{100.0 * gap:.2g} %"
+    """A relative gap, which bounds from above, as a share that does, too."""
+    return f"{_rounded_up(100.0 * gap):.3g} %"
+
+
+def _rounded_up(bound: float) -> float:
+    """The least number of two digits that is not below."""
+    return float(Context(prec=2, rounding=ROUND_CEILING).create_decimal(bound))
 
 
 def record(job: Job, picture: Picture, kernel_name: str, kernel: Tensor, deblurred: Deblurred) -> dict[str, Any]:
@@ -175,7 +181,8 @@ def _show_certificate(screen: Screen, deblurred: Deblurred) -> None:
 
 
 def _where(gap: float) -> str:
-    known = f"its objective can fall by {share(gap)} more at most (relative duality gap {number(gap, 2)}, guaranteed)"
+    bound = number(_rounded_up(gap), 2)
+    known = f"its objective can fall by {share(gap)} more at most (relative duality gap {bound}, guaranteed)"
     if gap <= CLOSE:
         return known
     return f"{known}: that says little; with an unknown border the bound closes slowly (docs/theorems/deconvolution.md)"

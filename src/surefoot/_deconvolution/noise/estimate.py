@@ -98,7 +98,8 @@ def estimate_noise(image: Any, kernel: Any = None) -> NoiseEstimate:
     if blur.ndim != 2:
         raise ValueError(f"kernel has shape {tuple(blur.shape)}; pass one kernel, (rows, columns)")
     levels = WHITE * channels
-    clipped = (channels <= 0.0) | (channels >= 1.0)
+    # floats beyond are not: a background was subtracted, or white is no limit
+    clipped = (channels == 0.0) | ((channels - 1.0).abs() < 1e-6)
     whole = bool(((levels - levels.round()).abs() < 1e-3).all())
     reasons: list[str] = []
     share = float(clipped.double().mean())
