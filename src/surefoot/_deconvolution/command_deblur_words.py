@@ -64,7 +64,7 @@ def assumptions(deblurred: Deblurred) -> list[str]:
     origin = "estimated from the photograph" if deblurred.estimated else "given"
     return [
         "The photograph is a sharp picture, convolved with the kernel, plus noise.",
-        f"Where it was blurred: {LIGHT[deblurred.light]}.",
+        f"Light: {LIGHT[deblurred.light]}.",
         f"The noise is white, with standard deviation {number(deblurred.noise, 3)} of white ({origin}).",
         "Nothing is known of what lies beyond the border.",
         *(f"{notice[0].upper()}{notice[1:]}." for notice in deblurred.notices),
