@@ -24,6 +24,7 @@ from scipy.signal import fftconvolve
 from torch import Tensor
 
 from surefoot._deconvolution.learned.training_kernels import shake_kernels
+from surefoot._deconvolution.learned.training_pictures import luminance
 from surefoot.deconvolution import defocus_kernel, estimate_noise, motion_kernel
 
 PEERS = ("scikit-image",)
@@ -114,7 +115,7 @@ def cases(count: int, seed: int, data: Path | None = None, *, training: bool = F
         pool = crops if crops and random.random() < 0.6 else larger
         name, photo = pool[random.integers(len(pool))]
         if photo.ndim == 3 and random.random() < 0.5:
-            photo = np.rint(photo @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
+            photo = luminance(photo)
         blur, kernel = drawn_kernel(random, shakes)
         sigma = 0.0 if random.random() < 0.1 else float(np.exp(random.uniform(*np.log(SIGMAS))))
         file = str(random.choice(["8 bits", "16 bits", "JPEG"], p=[0.4, 0.1, 0.5]))

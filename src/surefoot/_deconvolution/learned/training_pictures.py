@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-LUMINANCE = np.array([0.299, 0.587, 0.114])
-"""Weights of red, green and blue (ITU-R BT.601)."""
+from ..noise.estimate import BRIGHTNESS
+
+LUMINANCE = np.array(BRIGHTNESS)
 REDUCTIONS = (1.0, 1.5, 2.2)
 """Factors by which photographs are made smaller: small ones are sharp to the pixel."""
 
