@@ -54,7 +54,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Experiment, Path]
     cache = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deconvolution_steps, "SHOWN", (20, 60))
-        patch.setattr("surefoot._deconvolution.training.VALIDATION", 2)
+        patch.setattr("surefoot._deconvolution.learned.training.VALIDATION", 2)
         return table.table4(**TINY, cache=cache), cache
 
 
