@@ -232,3 +232,10 @@ def test_formulas_name_kernels() -> None:
     assert found is not None
     torch.testing.assert_close(found, prepared_kernel(motion_kernel(9, 30))[0])
     assert kernel_by_formula("k.npy") is None and kernel_by_formula("file.npz:motion") is None
+
+
+def test_a_kernel_of_one_pixel_says_that_it_blurs_nothing() -> None:
+    for formula in ("defocus:1e-9", "gaussian:1e-9"):
+        k = kernel_by_formula(formula)
+        assert k is not None and k.shape == (1, 1)
+        assert prepared_kernel(k)[1] == ("the kernel is one pixel, which blurs nothing: only noise is taken away",)

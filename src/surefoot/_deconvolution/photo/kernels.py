@@ -66,6 +66,8 @@ def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
             f"{ready.shape[1]} (rows x columns)"
         )
     ready = ready / ready.sum()
+    if ready.numel() == 1:
+        notices.append("the kernel is one pixel, which blurs nothing: only noise is taken away")
     return ready, (*notices, *_placed(scaled, centred, sides, chosen))
 
 
