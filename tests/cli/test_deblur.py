@@ -25,7 +25,7 @@ from surefoot.deconvolution import LADMM, ValidBlur
 from surefoot.nn import LearnedDeconvolution
 
 NOISE = "0.01"
-FEW = ("--prior", "wavelet", "--noise", NOISE, "--iterations", "3")
+FEW = ("--gamma", "linear", "--prior", "wavelet", "--noise", NOISE, "--iterations", "3")
 
 
 @pytest.fixture
@@ -70,7 +70,19 @@ def test_writes_a_png_as_deep_as_the_photo(run, tmp_path: Path, k: Path, shape: 
 def test_json_says_everything(run, tmp_path: Path, k: Path) -> None:
     photo = saved(tmp_path / "in.png", picture((31, 40, 3)))
     record = run(
-        "deblur", photo, "--kernel", k, "--out", tmp_path / "o.png", "--prior", "wavelet", "--iterations", "3", "--json"
+        "deblur",
+        photo,
+        "--kernel",
+        k,
+        "--out",
+        tmp_path / "o.png",
+        "--gamma",
+        "linear",
+        "--prior",
+        "wavelet",
+        "--iterations",
+        "3",
+        "--json",
     ).json
     assert record["guarantee"] == "solver" and record["certificate"]["holds"] is True  # the gap is wide
     assert record["noise_estimated"] is True and 0.005 < record["noise"] < 0.02

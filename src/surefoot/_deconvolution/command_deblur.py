@@ -103,7 +103,8 @@ class Deblur:
         arg(
             metavar="NAME",
             help="srgb: samples are decoded to linear light first, where a camera blurs; linear: they are taken as they are, as "
-            "for raw data, or a picture that a program blurred; auto: linear for floats, else what explains the photo better.",
+            "for raw data, or a picture that a program blurred; auto: srgb for 8 bits, else linear, with a note where the photo "
+            "speaks against that.",
         ),
     ] = AUTO
     turn_kernel: Flag = False

@@ -25,7 +25,7 @@ from .kernel_grid import prepared
 from .kernels import fast_valid_blur
 from .learned_prior import LearnedPrior
 from .light import AUTO, GAMMAS, LINEAR, SRGB, decode, decoding_slope, encode
-from .light_choice import light_of_photo
+from .light_choice import doubt, light_of_file
 from .priors import AUTOMATIC, POWER, Settings
 from .priors import prior as prior_named
 from .restored import Prior, Restored
@@ -146,7 +146,7 @@ def deblur(
         tolerance: relative duality gap at which the solvers of ``"tv"`` and ``"wavelet"`` stop before they have settled.
         gamma: ``"srgb"``: samples are decoded to linear light first, where lenses and moving cameras blur, and encoded again at
             the end. ``"linear"``: they are proportional to light, or were blurred as they are, as in published test problems.
-            ``"auto"``: linear for floats; else the one in which the kernel explains the photograph better.
+            ``"auto"``: sRGB for samples of 8 bits, else linear, with a notice where the photograph speaks clearly against that.
         white: the sample that is white, which noise is relative to: by default 1 for floats, the largest of whole numbers;
             ``"auto"`` guesses for floats in another unit (``photo_input``).
         gap: measure the duality gap of the wavelet objective also at the picture of a heuristic.
@@ -162,7 +162,8 @@ def deblur(
     given = photo_input(photo, white)
     grid, kernel, notices = prepared(kernel, (given.intensities.shape[-2], given.intensities.shape[-1]))
     _check_fits(kernel, given.intensities.shape[-2:])
-    light = _light(gamma, given, kernel)
+    light, unclear = _light(gamma, given, kernel)
+    notices += unclear
     photo = decode(given.intensities) if light == SRGB else given.intensities
     level, doubts = _noise_level(given.intensities, kernel, noise, light)
     notices += doubts
@@ -216,13 +217,16 @@ def deblur(
     )
 
 
-def _light(gamma: str, given: PhotoInput, kernel: Tensor) -> str:
-    """What was said, or what is likely."""
+def _light(gamma: str, given: PhotoInput, kernel: Tensor) -> tuple[str, tuple[str, ...]]:
+    """What was said, or what is usual for such a file, with a notice where the photograph speaks clearly against that."""
     if gamma not in GAMMAS:
         raise ValueError(f"gamma is {gamma!r}; pass one of {', '.join(map(repr, GAMMAS))}")
     if gamma != AUTO:
-        return gamma
-    return light_of_photo(given.intensities, kernel, given.form.step) if given.form.whole else LINEAR
+        return gamma, ()
+    if not given.form.whole:
+        return LINEAR, ()
+    light = light_of_file(8 * given.form.dtype.itemsize)
+    return light, doubt(given.intensities, kernel, given.form.step, light)
 
 
 def _highlights_notices(hidden: float, raised: float) -> tuple[str, ...]:
