@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from io import BytesIO
 
+import numpy as np
 import pytest
 import torch
 from deconvolution_pictures import DOUBLE, kernel, photos
+from PIL import Image
 from torch import Tensor
 
 from surefoot._deconvolution.masked import filled
@@ -69,6 +72,18 @@ def test_highlights_leave_no_stripes_and_stay() -> None:
     assert error(striped.image, scene, far) > 2.0 * error(usual.image, without, far)
     assert all(float(found.image[r - 8 : r + 1, c - 9 : c].max()) > 0.95 for r, c in ((30, 40), (70, 100), (110, 50)))
     assert any("brighter than white" in notice for notice in found.notices)
+
+
+def test_highlights_of_a_jpeg_are_found_too() -> None:
+    """Compression makes holes in them."""
+    samples, k, scene, far = lights(15.0)
+    stream = BytesIO()
+    Image.fromarray(samples.numpy()).save(stream, "JPEG", quality=80)
+    pixels = np.asarray(Image.open(stream))
+    found = deblur(pixels, k, NOISE)
+    assert any("left out" in notice for notice in found.notices)
+    believed = deblur(pixels / 255.0, k, NOISE)  # of floats only those at the very top count
+    assert error(found.image, scene, far) < 0.5 * error(believed.image, scene, far)
 
 
 def test_white_that_is_no_highlight_is_believed() -> None:

@@ -29,6 +29,9 @@ from ..wiener import laplacian
 SOLID = 4
 """Of a pixel and the 8 around it, how many must be clipped for it to count: noise above white is not solid, but the trace of a
 small light is narrow."""
+NEAR, HOLES = 3, 10.0
+"""Pixels from a sample at the top, and steps below it, within which a sample counts as clipped. With one step, lights in a JPEG
+are hardly found: that costs up to 10 dB; without compression it makes no difference above 0.2 dB."""
 GROWN = 3
 """Pixels around a highlight that are left out with it: they see much of what nothing is known of. Of 0 to 8, 2 and 3 are best."""
 ITERATIONS, RESTARTED = 20, 8
@@ -79,11 +82,14 @@ class Highlights:
 
 
 def clipped(photo: Tensor, step: float) -> Tensor:
-    """Which samples (C, H, W) lie at the largest value of a photograph, or within ``step`` below it, in solid parts.
+    """Which samples (C, H, W) lie at the largest value of a photograph, or are part of a plateau of it, in solid parts.
 
-    The white of a camera is not always that of its format, but always a value that many pixels share.
+    The white of a camera is not always that of its format, but always a value that many pixels share. A plateau of a JPEG has
+    holes, up to ``HOLES`` of the photograph's steps deep.
     """
     top = photo >= photo.max() - step
+    near = max_pool2d(top.to(torch.float32), 2 * NEAR + 1, stride=1, padding=NEAR) > 0.0
+    top = near & (photo >= photo.max() - HOLES * step)
     count = 9.0 * avg_pool2d(top.to(torch.float32), 3, stride=1, padding=1)
     return top & (count > SOLID - 0.5)
 
