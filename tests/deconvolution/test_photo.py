@@ -276,7 +276,7 @@ def test_the_bundled_network_sharpens_more() -> None:
     images = [deblur(observed, k, NOISE, net=net) for net in (None, LearnedDeconvolution.bundled())]
     assert images[1].kept == (3, 3)
     prior, network = (db(found.image - blur.crop(sharp)) for found in images)
-    assert network > prior + 0.2
+    assert network > prior + 0.15  # a fifth of the mean is the network's
 
 
 @pytest.mark.parametrize("tile", [512, 64])
