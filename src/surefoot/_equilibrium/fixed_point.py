@@ -124,6 +124,7 @@ def solve(
     max_iterations: int,
     solver: Solver,
     affine: bool = False,
+    eps: float | None = None,
 ) -> tuple[Tensor, SolveInfo]:
     """z with z = g(z), and the record; the samples that fail keep their last finite iterate.
 
@@ -134,8 +135,11 @@ def solve(
         tolerance: wanted bound relative to ‖z‖, per sample; None: by dtype.
         max_iterations: most evaluations of g.
         affine: g(u) = start + J u, as in the backward, so that g(0) is known.
+        eps: rounding unit of one evaluation of g, where g computes more coarsely than in the dtype of ``start``; None: that
+            of the dtype.
     """
-    iteration = _Iteration(g, start, batch_dims, contraction, tolerance, solver, affine)
+    eps = torch.finfo(start.dtype).eps if eps is None else eps
+    iteration = _Iteration(g, start, batch_dims, contraction, tolerance, solver, affine, eps)
     while iteration.count < max_iterations and iteration.unfinished():
         iteration.step()
     return iteration.result()
@@ -153,6 +157,7 @@ class _Iteration:
         tolerance: float | None,
         solver: Solver,
         affine: bool,
+        eps: float,
     ) -> None:
         self.shape, self.batch = start.shape, start.shape[:batch_dims]
         samples = math.prod(self.batch)
@@ -160,7 +165,7 @@ class _Iteration:
         self.z = start.reshape(samples, math.prod(start.shape[batch_dims:])).clone()
         self.given, self.solver = contraction, solver
         self.tolerance = default_tolerance(start.dtype) if tolerance is None else tolerance
-        self.eps = torch.finfo(start.dtype).eps
+        self.eps = eps
         self.count = 0
         real = {"dtype": torch.float64, "device": start.device}
         self.code = torch.zeros(samples, dtype=torch.int8, device=start.device)
