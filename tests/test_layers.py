@@ -53,7 +53,7 @@ LAYERS = {
     "what those are made of": tuple(
         f"surefoot_check.{name}"
         for name in (
-            *("system", "descent", "linear_maps", "minibatch"),
+            *("system", "descent", "linear_maps", "minibatch", "near_a_fit"),
             *("completion", "problems", "statement", "numbers", "arrays"),
         )
     ),

@@ -22,6 +22,7 @@ from surefoot._feed_forward.directions import jacobian
 from surefoot._feed_forward.planner import whole_steps
 from surefoot_check import check
 from surefoot_check.feed_forward import enclosures, exact_fit
+from surefoot_check.near_a_fit.exact_fit import FASTEST
 from surefoot_check.verdict import Outcome
 
 B = "feed-forward/exact-fit"
@@ -102,7 +103,7 @@ def test_it_holds_where_descent_is_not_guaranteed_and_is_suggested_there(tmp_pat
     local = sf.certify(net, loss)
     assert not local.holds and f"sf.certify(net, loss, '{B}') holds" in local.suggestion
     certificate = sf.certify(net, loss, B)
-    assert certificate.holds and certificate.quantities["contraction"] > exact_fit.FASTEST
+    assert certificate.holds and certificate.quantities["contraction"] > FASTEST
     run = sf.descend(net, loss, certificate=certificate, tolerance=1e-20, directory=tmp_path, progress=False)
     assert run.status == "converged" and run.audit().holds
     for level in ("fast", "exact"):

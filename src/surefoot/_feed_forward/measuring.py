@@ -10,7 +10,7 @@ from surefoot_check.feed_forward import exact_fit, minimum, network
 from surefoot_check.feed_forward.enclosures import Measured as OfFit
 from surefoot_check.feed_forward.hessian import Curvature
 from surefoot_check.feed_forward.quantities import enclosed
-from surefoot_check.feed_forward.state import size
+from surefoot_check.near_a_fit.state import size
 from surefoot_check.statement import Theorem
 
 from .._core.certificate import evaluate, publish

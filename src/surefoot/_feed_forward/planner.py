@@ -12,7 +12,7 @@ from surefoot_check.feed_forward import exact_fit, local, minimum, sgd
 from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.lipschitz import symmetric_bend
 from surefoot_check.feed_forward.sharp import bend_matrix
-from surefoot_check.feed_forward.state import StateTheorem, size
+from surefoot_check.near_a_fit.state import StateTheorem, size
 from surefoot_check.numbers import Quantities
 from surefoot_check.rigor.bounds import Array
 from surefoot_check.statement import SLACK, Schedule, Segment

@@ -11,9 +11,9 @@ Reference: docs/theorems/feed-forward.md (Theorem C).
 
 from __future__ import annotations
 
+from ..near_a_fit.state import StateTheorem, size
 from ..numbers import Number, Quantities, sqrt
 from ..statement import Inequality
-from .state import StateTheorem, size
 
 DIRECTIONS: dict[str, str] = {
     "initial_gap": "upper",  # ½‖∇L(θ_0)‖²

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from ..minibatch import DIRECTIONS as OF_MINIBATCHES
 from ..minibatch import Minibatch
+from ..near_a_fit.local import DIRECTIONS as NEAR_A_FIT
+from ..near_a_fit.local import without_kinks
 from ..numbers import Quantities
 from ..statement import Inequality
-from . import local
+from .local import enough
 
-DIRECTIONS: dict[str, str] = {**OF_MINIBATCHES, "kink_margin": local.DIRECTIONS["kink_margin"]}
+DIRECTIONS: dict[str, str] = {**OF_MINIBATCHES, "kink_margin": NEAR_A_FIT["kink_margin"]}
 """Every base quantity and the direction in which its published value must err."""
 
 
@@ -28,7 +30,7 @@ class FeedForwardSGD(Minibatch):
     samples = "N"
 
     def conditions(self, q: Quantities) -> list[Inequality]:
-        return [*local.of_full_rank(q)[:1], *super().conditions(q), *local.without_kinks(q)]
+        return [enough(q), *super().conditions(q), *without_kinks(q)]
 
 
 THEOREM = FeedForwardSGD()
