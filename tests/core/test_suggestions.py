@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -290,6 +291,67 @@ def test_a_suggestion_that_is_followed_helps(name: str) -> None:
     again = {condition.name: condition for condition in after.conditions}.get(failed.name)
     # a hypothesis that is gone was that a quantity has no bound; else it holds now, or its sides are nearer by half
     assert again is None or again.holds or again.left - again.right < 0.5 * (failed.left - failed.right)
+
+
+def digits(rows: int = 40) -> tuple[Tensor, Tensor]:
+    """Zeros and ones, rows of norm 1."""
+    data = sf.data.load("digits").train()
+    assert isinstance(data.X, Tensor) and data.labels is not None
+    chosen = (data.labels < 2).nonzero()[:rows, 0]
+    return torch.nn.functional.normalize(data.X[chosen]), data.labels[chosen].to(DOUBLE)
+
+
+def nearly_parallel() -> tuple[Tensor, Tensor]:
+    inputs, targets = digits(20)
+    return torch.cat([inputs, inputs[:1] + 1e-6 * inputs[1:2]]), torch.cat([targets, 1.0 - targets[:1]])
+
+
+def uneven() -> tuple[Tensor, Tensor]:
+    inputs, targets = digits(20)
+    return torch.cat([inputs[:1] * 1e-6, inputs[1:]]), targets
+
+
+IMPLICIT: dict[str, tuple[tuple[Tensor, Tensor], Callable[..., sf.nn.ImplicitReLU]]] = {
+    "as many units as samples": (digits(), lambda: sf.nn.ImplicitReLU.paper(64, 40, 0.3)),
+    "fewer": (digits(), lambda: sf.nn.ImplicitReLU.paper(64, 30, 0.3)),
+    "no contraction": (digits(), lambda: sf.nn.ImplicitReLU.paper(64, 80, 1.2)),
+    "all units dead": (
+        digits(),
+        lambda: sf.nn.ImplicitReLU(torch.zeros(64, 80, dtype=DOUBLE), torch.eye(80, dtype=DOUBLE), normal(80), 0.3),
+    ),
+    "large output weights": (
+        digits(),
+        lambda: sf.nn.ImplicitReLU(normal(64, 80), torch.eye(80, dtype=DOUBLE), normal(80), 0.3),
+    ),
+    "rows that are nearly parallel": (nearly_parallel(), lambda: sf.nn.ImplicitReLU.paper(64, 60, 0.3)),
+    "a small row": (uneven(), lambda: sf.nn.ImplicitReLU.paper(64, 60, 0.3)),
+}
+
+
+@pytest.mark.parametrize("name", IMPLICIT)
+def test_following_the_suggestions_ends_with_a_certificate(name: str) -> None:
+    """Each is followed as it is printed, and the next one after it."""
+    (inputs, targets), make = IMPLICIT[name]
+    net = make()
+    followed: list[str] = []
+    while not (certificate := sf.certify(net, sf.SquaredLoss(inputs, targets))).holds:
+        said = certificate.suggestion
+        assert len(followed) < 3, followed
+        followed.append(said)
+        width = net.width
+        if found := re.search(r"a smaller gamma, such as (\S+)$", said):
+            net = sf.nn.ImplicitReLU(net.W, net.A, net.b, float(found[1]))
+        elif found := re.search(r"rows (\d+) and (\d+) of X are \S+ apart .* leave one of them out", said):
+            kept = [row for row in range(len(inputs)) if row != int(found[2])]
+            inputs, targets = inputs[kept], targets[kept]
+        elif "scale every row to norm 1" in said:
+            inputs = torch.nn.functional.normalize(inputs, eps=0.0)
+        elif "a larger width, 2 N or more" in said or "use a width of 2 N or more" in said:
+            width = 2 * max(len(inputs), width)
+            net = sf.nn.ImplicitReLU.paper(64, width, net.gamma)
+        else:
+            assert "sf.nn.ImplicitReLU.certifiable(X, y, width)" in said
+            net = sf.nn.ImplicitReLU.certifiable(inputs, targets, width)
 
 
 def test_training_is_not_suggested_where_it_cannot_help() -> None:

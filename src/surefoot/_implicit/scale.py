@@ -21,14 +21,13 @@ from .._core.validate import positive_integer
 from .._data.parallel_rows import parallel_rows
 from . import planner
 from .choices import TARGET, measure, step_choices
+from .row_rank import deficient
 
 LOOSE = 1.01
 """The count may exceed that of an infinite scale by this factor."""
 SMALLEST, LARGEST = -20, 60
 """log2 of the scales that are tried."""
 HALVINGS = 12
-UNEVEN = 1e3
-"""Rows whose sizes differ by more than this factor, its square in Z Zᵀ, are to be scaled before the width is blamed."""
 BACKOFF = 1.0 + 1e-3
 """The scale is enlarged by this, since the certificate is evaluated again on the rounded weights."""
 
@@ -79,16 +78,8 @@ def certifiable(loss: SampleLoss, W: Tensor) -> tuple[float, float]:
     base = measure(Samples(arrays["X"], arrays["Y"]), weights, spectral.THEOREM)
     missing = [name for name in spectral.THEOREM.base if name not in base]
     if missing or not base["node_min"] > base["kappa"]:
-        dead = int((Phi == 0.0).all(0).sum())
-        lengths = X.abs().amax(dim=1)
-        least, greatest = float(lengths.min()), float(lengths.max())
-        uneven = f"the rows differ in size, by a factor of {greatest / least:.3g}: scale every row to norm 1"
-        remedy = "use a larger width, or fewer or less similar samples"
-        raise NotCertifiable(
-            f"the features of the {len(X)} samples have no full row rank (smallest eigenvalue of Z Zᵀ: "
-            f"{base.get('node_min', 0.0):.3g}; {dead} of {m} units are 0 on all samples): "
-            + (uneven if greatest > UNEVEN * least else remedy)
-        )
+        Z = Phi / (1.0 - a)  # A = I
+        raise NotCertifiable(deficient(X, Z, base.get("node_min", 0.0)))
     exponent = _least_exponent(base)
     if exponent is None:
         raise NotCertifiable(

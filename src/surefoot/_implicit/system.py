@@ -34,6 +34,7 @@ from .network import ImplicitReLU
 from .norms import spectral_norm_upper
 from .planner import PLANS
 from .ranks import SharedEngine
+from .row_rank import deficient, nearest_rows
 from .share import Weights
 from .solvers import SolverMemory
 from .steps import RULES
@@ -88,7 +89,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
         quantities: Mapping[str, float],
     ) -> str:
         """Other data, width, γ, scale or theorem, where a hypothesis fails."""
-        return _suggestion(net, loss, theorem.id) if failed else ""
+        return _suggestion(net, loss, theorem.id, failed) if failed else ""
 
     def advice(self, net: ImplicitReLU, loss: SampleLoss, certificate: Certificate) -> str:
         """The spectrum of the features, the rows that are nearly parallel, and what lowers the count."""
@@ -194,25 +195,27 @@ def _slow(loss: SampleLoss, q: Mapping[str, float]) -> str:
     if "node_min" not in q:
         return "use the theorem implicit/spectral, which follows the spectrum of the features and needs far fewer iterations"
     text = f"the spectrum of Z Zᵀ reaches from {q['node_min']:.3g} to {q['node_max']:.3g}"
-    rows = loss.X / torch.linalg.vector_norm(loss.X, dim=1, keepdim=True)
-    cosines = (rows @ rows.T).fill_diagonal_(-1.0)
-    first, second = divmod(int(cosines.argmax()), len(rows))
+    first, second, cosine = nearest_rows(loss.X)
     return (
-        f"{text}; the nearest to parallel are rows {first} and {second} of X (cosine {float(cosines[first, second]):.6g}): "
+        f"{text}; the nearest to parallel are rows {first} and {second} of X (cosine {cosine:.6g}): "
         "whiten the inputs, or take fewer rows"
     )
 
 
-def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str) -> str:
+def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str, failed: Sequence[str]) -> str:
     """What would make the theorem hold."""
     N = len(loss.X)
-    if not net.gamma * spectral_norm_upper(net.A.detach()) < 1.0:
-        return "gamma |A| is not below 1: use a smaller gamma"
+    norm = spectral_norm_upper(net.A.detach())
+    if not net.gamma * norm < 1.0:
+        return f"gamma |A| is not below 1: use a smaller gamma, such as {0.5 / norm:.2g}"
     parallel = parallel_rows(loss.X)
     if parallel.text:
         return parallel.text
     if net.width < N:
         return f"width {net.width} is below the {N} samples: the features cannot have full row rank; use a width of 2 N or more"
+    if any("row rank" in name or "sigma_min(Z)" in name for name in failed):
+        Z = net.equilibrium(loss.X).Z
+        return deficient(loss.X, Z, float(torch.linalg.matrix_norm(Z, -2)) ** 2)
     if theorem in (implicit_measured.THEOREM.id, implicit_spectral.THEOREM.id):
         return (
             "the weights are too small for their features to stay put: sf.nn.ImplicitReLU.certifiable(X, y, width) chooses their "
