@@ -198,7 +198,10 @@ def run_here(line: str) -> None:
 
 DOCUMENTS = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "quickstart", "microscopy", "trained", "linalg", "scale", "checker")),
+    *(
+        f"docs/{name}.md"
+        for name in ("index", "quickstart", "microscopy", "trained", "linalg", "equilibrium", "scale", "checker")
+    ),
 ]
 
 
