@@ -1,30 +1,40 @@
 """Differentiable fixed points: z = g(z, *tensors) as one operation, with implicit derivatives of every order.
 
-With J = ∂g/∂z at the fixed point, the gradient v of a loss at z gives (∂g/∂tensors)ᵀ u, where u = v + Jᵀu. This u is
-itself a fixed point, of a map that depends on v, z and the tensors, so that the same construction differentiates it
-again.
+With J = ∂g/∂z at the fixed point, the gradient v of a loss at z gives (∂g/∂tensors)ᵀ u, where u = v + Jᵀu, and a
+direction ẋ of the tensors moves z along w = b + Jw, where b = ∂g/∂tensors ẋ. Each of u and w is itself a fixed point, of a
+map that depends on v or b, z and the tensors, so that the same construction differentiates it again, in either mode.
+
+Jw is the derivative, by u, of uᵀJ, which is linear in u: so a map needs no more than its backward, and nothing in it is
+evaluated again for each w. Torch's forward mode cannot be entered twice without ``torch.func``; this can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+
+_HIDDEN = 0.05  # relative difference of two numbers that are equal but for rounding, were it that of bfloat16
+
+Kind = Literal["forward", "backward", "tangent"]
+"""What is solved for: z = g(z), u = v + Jᵀu from v, or w = b + Jw from b."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to solve: ``solve(step, start, batch_dims, backward)`` finds z = step(z); ``backward`` for u = v + Jᵀu from v."""
+    """How to solve: ``solve(step, start, batch_dims, kind)`` finds z = step(z)."""
 
-    solve: Callable[[Callable[[Tensor], Tensor], Tensor, int, bool], Tensor]
+    solve: Callable[[Callable[[Tensor], Tensor], Tensor, int, Kind], Tensor]
     batch_dims: int
-    backward: bool = False
+    kind: Kind = "forward"
 
     def run(self, step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-        return self.solve(step, start, self.batch_dims, self.backward)
+        return self.solve(step, start, self.batch_dims, self.kind)
 
 
 class Map(Protocol):
@@ -62,6 +72,24 @@ class _Adjoint:
         return step
 
 
+class _Tangent:
+    """w ↦ b + Jw with J = ∂g/∂z at z; its tensors are b, z and those of g."""
+
+    def __init__(self, g: Map) -> None:
+        self.g = g
+
+    def __call__(self, w: Tensor, /, *tensors: Tensor) -> Tensor:
+        b, *arguments = tensors
+        return b + _push_forward(self.g, tuple(arguments), [0], [w])
+
+    def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
+        b, *arguments = (t.detach() for t in tensors)
+        # z first; the others for the check
+        linear = _Linear(self.g, tuple(arguments), [i for i, t in enumerate(arguments) if t.is_floating_point()])
+        linear.check()
+        return lambda w: b + linear(w)
+
+
 class _Batched:
     """g under ``torch.vmap``: a further dimension in front of z, and of the tensors with ``in_dims`` 0."""
 
@@ -81,8 +109,13 @@ class _Batched:
 
 def fixed_point(g: Map, settings: Settings, start: Tensor, *tensors: Tensor) -> Tensor:
     """z = g(z, *tensors), differentiable in the tensors any number of times."""
-    z = _Solve.apply(g, settings, start.detach(), *tensors)
-    return _Attach.apply(g, settings, z, *tensors) if torch.is_grad_enabled() else z
+    z = _Solve.apply(g, settings, start.detach(), *(t.detach() for t in tensors))
+    return _Attach.apply(g, settings, z, *tensors) if torch.is_grad_enabled() or in_forward_mode() else z
+
+
+def in_forward_mode() -> bool:
+    """Whether tensors may carry tangents; ``no_grad`` does not end that."""
+    return forward_ad._current_level >= 0
 
 
 def _pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], u: Tensor) -> list[Tensor]:
@@ -100,18 +133,80 @@ def _pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], u: Tens
     # without a transform: torch.func would refuse maps that plain autograd can differentiate
     again = torch.is_grad_enabled()
     with torch.enable_grad():
-        full = list(arguments) if again else [t.detach() for t in arguments]
+        full = list(arguments) if again or in_forward_mode() else [t.detach() for t in arguments]
         for i in wanted:
             # a new name, so that g's own path through other arguments does not count; after its transform has ended (the
             # function that torch.func.vjp returns), a tensor requires grad in name only, and its view does not
             view = full[i].view_as(full[i])
-            full[i] = view if view.requires_grad else view.detach().requires_grad_()
+            full[i] = view if view.requires_grad else view.requires_grad_()
         value = g(*full)
         if not value.requires_grad:
             return [torch.zeros_like(full[i]) for i in wanted]
         chosen = [full[i] for i in wanted]
         grads = torch.autograd.grad(value, chosen, u, create_graph=again, allow_unused=True)
     return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, grads, strict=True)]
+
+
+def _push_forward(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], tangents: list[Tensor]) -> Tensor:
+    """Σ ∂g/∂(wanted argument) · tangent, differentiable in the arguments and tangents where grad mode is on."""
+    if torch._C._are_functorch_transforms_active():
+        pull = torch.func.vjp(lambda u: _pull_back(g, arguments, wanted, u), torch.zeros_like(arguments[0]))[1]
+        with _second_derivatives():
+            return pull(tangents)[0]
+    return _Linear(g, arguments, wanted)(*tangents)
+
+
+class _Linear:
+    """The same as a map of the tangents, with the work that does not depend on them done once; not under a transform."""
+
+    def __init__(self, g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> None:
+        self.again = torch.is_grad_enabled()
+        like = arguments[0]
+        entries = torch.arange(like.numel(), dtype=like.dtype, device=like.device).view(like.shape)
+        with torch.enable_grad():
+            # any u serves that shows in check: the golden angle has no period
+            self.u = torch.cos(entries * 2.39996).requires_grad_()
+            self.pulled = _pull_back(g, arguments, wanted, self.u)
+
+    def __call__(self, *tangents: Tensor) -> Tensor:
+        """For the first of the wanted arguments, as many as there are tangents."""
+        pairs = [(p, t) for p, t in zip(self.pulled, tangents, strict=False) if p.requires_grad]
+        if not pairs:
+            return torch.zeros_like(self.u)
+        products, directions = zip(*pairs, strict=True)
+        with _second_derivatives():
+            (value,) = torch.autograd.grad(
+                products, self.u, directions, retain_graph=True, create_graph=self.again, allow_unused=True
+            )
+        return torch.zeros_like(self.u) if value is None else value
+
+    def check(self) -> None:
+        """‖Aᵀu‖² = uᵀAAᵀu, or the backward of f hides from autograd how it depends on u.
+
+        Raises:
+            RuntimeError: it does.
+        """
+        pulled = [p.detach() for p in self.pulled]
+        size = sum(float(p.double().square().sum()) for p in pulled)
+        seen = float((self.u * self(*pulled)).detach().double().sum())
+        if abs(seen - size) > _HIDDEN * size:
+            raise RuntimeError(
+                "forward mode differentiates the backward of f, and an operation in f has a backward that does not let "
+                "gradients through; write that with torch operations, or use reverse mode (backward, vjp, jacrev)"
+            )
+
+
+@contextlib.contextmanager
+def _second_derivatives() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error) not in (RuntimeError, NotImplementedError):
+            raise
+        raise RuntimeError(
+            f"forward mode differentiates the backward of f, which an operation in f does not allow ({error}); use reverse "
+            "mode (backward, vjp, jacrev)"
+        ) from error
 
 
 def _to_front(size: int, dim: int | None, tensor: Tensor) -> Tensor:
@@ -135,11 +230,10 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.mark_non_differentiable(output)
-        ctx.count = len(inputs)
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        return (None,) * ctx.count
+        raise AssertionError("its tensors are detached")
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, g: Map, settings: Settings, start: Tensor, *tensors: Tensor) -> Any:  # pyright: ignore
@@ -148,7 +242,7 @@ class _Solve(torch.autograd.Function):
 
 
 class _Attach(torch.autograd.Function):
-    """z as a function of the tensors: the gradient v goes to (∂g/∂tensors)ᵀ u with u = v + Jᵀu."""
+    """z as a function of the tensors: the gradient v goes to (∂g/∂tensors)ᵀ u with u = v + Jᵀu; a direction to w = b + Jw."""
 
     @staticmethod
     def forward(g: Map, settings: Settings, z: Tensor, *tensors: Tensor) -> Tensor:  # pyright: ignore
@@ -157,19 +251,29 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.g, ctx.settings, _, *tensors = inputs
+        ctx.set_materialize_grads(False)
         # the output, not the input z: the output is what depends on the tensors
         ctx.save_for_backward(output, *tensors)
+        ctx.save_for_forward(output, *tensors)
 
     @staticmethod
-    def backward(ctx: Any, v: Tensor) -> Any:  # pyright: ignore
+    def backward(ctx: Any, v: Tensor | None) -> Any:  # pyright: ignore
         z, *tensors = ctx.saved_tensors
-        settings = replace(ctx.settings, backward=True)
-        u = fixed_point(_Adjoint(ctx.g), settings, v, v, z, *tensors)
-        wanted = [i for i, t in enumerate(tensors, 1) if ctx.needs_input_grad[i + 2] and t.is_floating_point()]
         grads: list[Tensor | None] = [None] * len(tensors)
-        for i, grad in zip(wanted, _pull_back(ctx.g, (z, *tensors), wanted, u), strict=True):
-            grads[i - 1] = grad
+        if v is not None:
+            u = fixed_point(_Adjoint(ctx.g), replace(ctx.settings, kind="backward"), v, v, z, *tensors)
+            wanted = [i for i, t in enumerate(tensors, 1) if ctx.needs_input_grad[i + 2] and t.is_floating_point()]
+            for i, grad in zip(wanted, _pull_back(ctx.g, (z, *tensors), wanted, u), strict=True):
+                grads[i - 1] = grad
         return (None, None, None, *grads)
+
+    @staticmethod
+    def jvp(ctx: Any, *directions: Any) -> Any:  # pyright: ignore
+        z, *tensors = (forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors)
+        moved = {i: direction for i, direction in enumerate(directions[3:], 1) if direction is not None}
+        with forward_ad._set_fwd_grad_enabled(True):
+            b = _push_forward(ctx.g, (z, *tensors), list(moved), list(moved.values()))
+            return fixed_point(_Tangent(ctx.g), replace(ctx.settings, kind="tangent"), b, b, z, *tensors)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, g: Map, settings: Settings, z: Tensor, *tensors: Tensor) -> Any:  # pyright: ignore

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from .._core.validate import kind_of, nonnegative, positive_integer, unknown
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
-from .implicit_function import Settings, fixed_point
+from .implicit_function import Kind, Settings, fixed_point
 from .user_map import explicit
 
 OnFailure = Literal["raise", "warn", "return"]
 
 
 class EquilibriumError(RuntimeError):
-    """A forward or backward solve did not converge; ``info`` is its record."""
+    """A solve, of z or of a derivative, did not converge; ``info`` is its record."""
 
     def __init__(self, message: str, info: SolveInfo) -> None:
         super().__init__(message)
@@ -42,21 +42,22 @@ class EquilibriumLayer(nn.Module):
     """z = f(z, *x), solved to an error bound for each sample, and differentiated implicitly.
 
     The first ``batch_dims`` dimensions of z index samples, which f treats independently of each other; each stops on its
-    own bound. Memory does not grow with the iterations. Derivatives of every order (in reverse mode), ``torch.func.grad``,
-    ``vjp``, ``jacrev`` and ``vmap`` work where f allows them. Gradients reach x, the parameters of f and what f captures;
-    none flows to ``z0``, on which the equilibrium does not depend. ``info`` and ``backward_info`` are the records of the
-    latest solves. They bound the error of z, and of u = v + (∂f/∂z)ᵀu for the linearisation at that z.
+    own bound. Memory does not grow with the iterations. Derivatives of every order, in reverse and forward mode and mixed,
+    ``torch.func`` and ``vmap`` work where f allows them; forward mode differentiates the backward of f. Gradients reach x,
+    the parameters of f and what f captures; none flows to ``z0``, on which the equilibrium does not depend. ``info``,
+    ``backward_info`` and ``tangent_info`` are the records of the latest solves. They bound the error of z, of
+    u = v + (∂f/∂z)ᵀu, and of the derivative w = b + (∂f/∂z)w in forward mode, where the linearisation is at that z.
 
     Args:
         f: the map, a module or a function ``f(z, *x)`` that returns a tensor like z, always the same for the same arguments.
         contraction: q < 1 with ‖f(z, x) − f(z', x)‖ ≤ q ‖z − z'‖ for each sample. Then the error bounds are guarantees,
-            forward and backward; a q that the iterates refute is reported as ``not_contracting``. None: q is estimated from
+            those of derivatives too; a q that the iterates refute is reported as ``not_contracting``. None: q is estimated from
             the iterates, and so are the bounds.
         solver: ``plain``, ``anderson`` (safeguarded), or ``auto``: plain where that is fast, else Anderson.
         tolerance: wanted error bound relative to ‖z‖ of the sample; default 1e-12 in float64, 1e-5 in float32.
-        max_iterations: most evaluations of f in a forward, and of its vector-Jacobian product in a backward solve.
-        backward_tolerance: as ``tolerance``, for u.
-        on_failure: where a solve, forward or backward, does not converge: ``raise`` an ``EquilibriumError``, ``warn`` with
+        max_iterations: most evaluations of f, and in the solve of a derivative of its product with ∂f/∂z.
+        backward_tolerance: as ``tolerance``, for u and w.
+        on_failure: where a solve, of z or of a derivative, does not converge: ``raise`` an ``EquilibriumError``, ``warn`` with
             an ``EquilibriumWarning``, or only ``return`` the last iterate, with the failure in the record.
         state_shape: shape of z without the batch dimensions, where z is not shaped like the first x.
         batch_dims: how many leading dimensions index samples; 0 makes z one sample.
@@ -105,6 +106,7 @@ class EquilibriumLayer(nn.Module):
         self.batch_dims = batch_dims
         self.info: SolveInfo | None = None
         self.backward_info: SolveInfo | None = None
+        self.tangent_info: SolveInfo | None = None
 
     def extra_repr(self) -> str:
         """The settings, for ``print``."""
@@ -140,7 +142,7 @@ class EquilibriumLayer(nn.Module):
         return Settings(partial(self._solve, on_failure), self.batch_dims)
 
     def _solve(
-        self, on_failure: OnFailure, step: Callable[[Tensor], Tensor], start: Tensor, batch_dims: int, backward: bool
+        self, on_failure: OnFailure, step: Callable[[Tensor], Tensor], start: Tensor, batch_dims: int, kind: Kind
     ) -> Tensor:
         """Solve, record, and report a failure; more ``batch_dims`` than the layer's under vmap."""
         z, info = solve(
@@ -148,10 +150,10 @@ class EquilibriumLayer(nn.Module):
             start,
             batch_dims=batch_dims,
             contraction=self.contraction,
-            tolerance=self.backward_tolerance if backward else self.tolerance,
+            tolerance=self.tolerance if kind == "forward" else self.backward_tolerance,
             max_iterations=self.max_iterations,
             solver=self.solver,
-            affine=backward,
+            affine=kind != "forward",
         )
         if info.status in (SolveStatus.NOT_CONTRACTING, SolveStatus.MAX_ITERATIONS):
             if not torch.equal(step(z), step(z)):
@@ -159,12 +161,18 @@ class EquilibriumLayer(nn.Module):
                 info = replace(info, note=note)
             elif info.guaranteed and info.status is SolveStatus.NOT_CONTRACTING:
                 info = replace(info, note=f"the iterates contradict the given contraction={info.contraction}")
-        if backward:
+        if kind == "backward":
             self.backward_info = info
+        elif kind == "tangent":
+            self.tangent_info = info
         else:
             self.info = info
         if not info.converged and on_failure != "return":
-            subject = "the backward solve (the gradient would be wrong)" if backward else "z = f(z, *x)"
+            subject = {
+                "forward": "z = f(z, *x)",
+                "backward": "the backward solve (the gradient would be wrong)",
+                "tangent": "the solve of forward mode (the derivative would be wrong)",
+            }[kind]
             if info.status is SolveStatus.MAX_ITERATIONS:
                 advice = "raise max_iterations or the tolerance"
             elif info.status is SolveStatus.NON_FINITE:

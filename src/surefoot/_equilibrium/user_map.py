@@ -11,8 +11,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore
+from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+
+from .implicit_function import in_forward_mode
 
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 """For each module: its parameters are swapped in place while it is evaluated, so that one thread at a time may do so."""
@@ -77,7 +80,7 @@ def explicit(f: Callable[..., Tensor], start: Tensor, x: tuple[Any, ...]) -> tup
     tensors = [x[i] for i in places] + list(held.values())
     user = UserMap(f, x, places, list(held), [])
     transformed = torch._C._are_functorch_transforms_active()
-    if not (torch.is_grad_enabled() or transformed):
+    if not (torch.is_grad_enabled() or transformed or in_forward_mode()):
         return user, tensors
     captures = _Captures([start, *tensors])
     with torch.enable_grad(), captures:
@@ -131,8 +134,10 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 def _tracked(tensor: Tensor) -> bool:
-    """Whether autograd or a transform tracks it."""
-    return tensor.requires_grad or is_functorch_wrapped_tensor(tensor)
+    """Whether autograd, in either mode, or a transform tracks it."""
+    if tensor.requires_grad or is_functorch_wrapped_tensor(tensor):
+        return True
+    return in_forward_mode() and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 class _Captures(TorchFunctionMode):
