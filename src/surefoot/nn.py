@@ -4,6 +4,7 @@ from ._core.refusals import NotCertifiable
 from ._deconvolution.learned.network import LearnedDeconvolution
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
+from ._equilibrium.warm_start import WarmStart
 from ._feed_forward.residual import Residual
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus
 from ._implicit.network import ImplicitReLU, NotWellPosed
@@ -43,5 +44,6 @@ __all__ = [
     "SolverMemory",
     "StepSizeNet",
     "TwoLayerLinear",
+    "WarmStart",
     "Whitening",
 ]

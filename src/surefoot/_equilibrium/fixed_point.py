@@ -125,6 +125,7 @@ def solve(
     solver: Solver,
     affine: bool = False,
     eps: float | None = None,
+    first: Tensor | None = None,
 ) -> tuple[Tensor, SolveInfo]:
     """z with z = g(z), and the record; the samples that fail keep their last finite iterate.
 
@@ -137,9 +138,10 @@ def solve(
         affine: g(u) = start + J u, as in the backward, so that g(0) is known.
         eps: rounding unit of one evaluation of g, where g computes more coarsely than in the dtype of ``start``; None: that
             of the dtype.
+        first: first iterate where it is not ``start``, as in an affine solve that starts warm; not changed.
     """
     eps = torch.finfo(start.dtype).eps if eps is None else eps
-    iteration = _Iteration(g, start, batch_dims, contraction, tolerance, solver, affine, eps)
+    iteration = _Iteration(g, start, batch_dims, contraction, tolerance, solver, affine, eps, first)
     while iteration.count < max_iterations and iteration.unfinished():
         iteration.step()
     return iteration.result()
@@ -158,11 +160,13 @@ class _Iteration:
         solver: Solver,
         affine: bool,
         eps: float,
+        first: Tensor | None,
     ) -> None:
         self.shape, self.batch = start.shape, start.shape[:batch_dims]
         samples = math.prod(self.batch)
         self.g = g
-        self.z = start.reshape(samples, math.prod(start.shape[batch_dims:])).clone()
+        rows = start.reshape(samples, math.prod(start.shape[batch_dims:])).clone()
+        self.z = rows if first is None else first.reshape(rows.shape).clone()
         self.given, self.solver = contraction, solver
         self.tolerance = default_tolerance(start.dtype) if tolerance is None else tolerance
         self.eps = eps
@@ -178,7 +182,7 @@ class _Iteration:
         self.waiting = torch.zeros(samples, dtype=torch.int64, device=start.device)
         self.ratios = torch.full((samples, _RATIOS), math.nan, **real)
         # the last evaluation (z, g(z)); of an affine map that at 0 is known
-        self.last = (torch.zeros_like(self.z), self.z) if affine else None
+        self.last = (torch.zeros_like(rows), rows) if affine else None
         self.affine = affine
         self.anderson = _Anderson(self.z) if solver != "plain" else None
         mixing = solver == "anderson"

@@ -15,6 +15,7 @@ from .._core.validate import kind_of, nonnegative, positive_integer, unknown
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
 from .implicit_function import Kind, Settings, fixed_point
 from .user_map import explicit
+from .warm_start import BatchStart
 
 OnFailure = Literal["raise", "warn", "return"]
 
@@ -112,21 +113,23 @@ class EquilibriumLayer(nn.Module):
         """The settings, for ``print``."""
         return f"contraction={self.contraction}, solver={self.solver!r}, on_failure={self.on_failure!r}"
 
-    def forward(self, *x: Any, z0: Tensor | None = None) -> Tensor:
+    def forward(self, *x: Any, z0: Tensor | None = None, memory: BatchStart | None = None) -> Tensor:
         """The fixed point z (*batch, *state).
 
         Args:
             x: further arguments of f, tensors or anything else.
             z0: first iterate; default zeros with the batch of the first tensor in x.
+            memory: of a ``WarmStart``, what was found for these samples before, to start from instead; updated, by the first
+                ``backward`` too.
 
         Raises:
-            TypeError, ValueError: z0 or the value of f is of the wrong kind, shape, dtype or device, f changes an argument
-                in place, or its value has no gradient though x or a parameter requires one.
+            TypeError, ValueError: z0, memory or the value of f is of the wrong kind, shape, dtype or device, f changes an
+                argument in place, or its value has no gradient though x or a parameter requires one.
             EquilibriumError: a solve did not converge and ``on_failure`` is ``raise``; in a backward, from there.
         """
         start = self._start(x, z0)
         user, tensors = explicit(self.f, start, x)
-        return fixed_point(user, self._settings(self.on_failure), start, *tensors)
+        return fixed_point(user, self._settings(self.on_failure, memory), start, *tensors)
 
     def solve(self, *x: Any, z0: Tensor | None = None) -> Solution:
         """The fixed point without a gradient, and its record; never raises for a solve that did not converge."""
@@ -138,13 +141,20 @@ class EquilibriumLayer(nn.Module):
         assert self.info is not None
         return Solution(z, self.info)
 
-    def _settings(self, on_failure: OnFailure) -> Settings:
-        return Settings(partial(self._solve, on_failure), self.batch_dims)
+    def _settings(self, on_failure: OnFailure, memory: BatchStart | None = None) -> Settings:
+        return Settings(partial(self._solve, on_failure, memory), self.batch_dims)
 
     def _solve(
-        self, on_failure: OnFailure, step: Callable[[Tensor], Tensor], start: Tensor, batch_dims: int, kind: Kind
+        self,
+        on_failure: OnFailure,
+        memory: BatchStart | None,
+        step: Callable[[Tensor], Tensor],
+        start: Tensor,
+        batch_dims: int,
+        kind: Kind,
     ) -> Tensor:
         """Solve, record, and report a failure; more ``batch_dims`` than the layer's under vmap."""
+        first = None if memory is None else memory.first(start, batch_dims, kind)
         z, info = solve(
             step,
             start,
@@ -154,7 +164,10 @@ class EquilibriumLayer(nn.Module):
             max_iterations=self.max_iterations,
             solver=self.solver,
             affine=kind != "forward",
+            first=first,
         )
+        if memory is not None:
+            memory.keep(z, start, info.failed, kind)
         if info.status in (SolveStatus.NOT_CONTRACTING, SolveStatus.MAX_ITERATIONS):
             if not torch.equal(step(z), step(z)):
                 note = "f gives two values for the same arguments: dropout, noise, or batch statistics; use f.eval()"
