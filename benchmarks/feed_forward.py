@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import surefoot as sf
 from surefoot._core.registry import system_of
-from surefoot._feed_forward.directions import PseudoInverse, jacobian
+from surefoot._feed_forward.directions import inverse_at, jacobian
 from surefoot._feed_forward.system import FeedForwardSystem
 from surefoot_check import check
 from surefoot_check.feed_forward.enclosures import Measured
@@ -239,7 +239,7 @@ def finishes(report: Report, sizes: Sizes) -> None:
         assert isinstance(J, Tensor)
         r = loss.residual(at).reshape(-1)
         forms: dict[str, Callable[[], Tensor]] = {
-            "ours": lambda loss=loss, at=at, r=r: PseudoInverse.at(loss, at)(r),
+            "ours": lambda loss=loss, at=at, r=r: inverse_at(loss, at)(r),
             "gelsy": lambda J=J, r=r: torch.linalg.lstsq(J, r[:, None], driver="gelsy").solution[:, 0],
             "gels": lambda J=J, r=r: torch.linalg.lstsq(J, r[:, None], driver="gels").solution[:, 0],
         }

@@ -12,6 +12,7 @@ from ._core.completion import MatrixCompletion
 from ._core.descent import certify, descend
 from ._core.io import RunDirectoryError
 from ._core.losses import Loss, MatrixSensing, SquaredLoss
+from ._core.near_a_fit.watch import Watch, watch
 from ._core.registry import register
 from ._core.run import Run
 from ._core.softmax import SoftmaxRegression
@@ -19,7 +20,6 @@ from ._core.status import RunStatus
 from ._core.trace import Trace, audit
 from ._feed_forward.newton import newton
 from ._feed_forward.objective import TorchLoss
-from ._feed_forward.watch import Watch, watch
 from ._implicit.flow import Flow, gradient_flow
 
 __version__ = "0.1.0"

@@ -1,8 +1,9 @@
 """Step-size rules."""
 
+from ._core.near_a_fit.steps import GaussNewton, SimplifiedNewton
 from ._core.registry import rule_names as names
 from ._core.steps import Backtracking, BarzilaiBorwein, Constant, Polyak, StepRule
-from ._feed_forward.steps import GaussNewton, Newton, SimplifiedNewton
+from ._feed_forward.steps import Newton
 from ._implicit.steps import CertifiedConstant, WellPosed
 from ._linear_resnet.steps import Smooth
 from ._two_layer.steps import (

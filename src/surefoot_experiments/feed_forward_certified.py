@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from surefoot._feed_forward.training import METHODS
+from surefoot._core.near_a_fit.training import METHODS
 from surefoot_check.arrays import digest
 
 from .feed_forward_cases import FINISHED, NETWORKS, Kind, left_out, usable

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from surefoot._core.descent import certify
+from surefoot._core.near_a_fit.training import METHODS
 from surefoot._feed_forward.newton import newton
 from surefoot._feed_forward.objective import TorchLoss
 from surefoot._feed_forward.system import FeedForwardSystem
-from surefoot._feed_forward.training import METHODS
 from surefoot_check.arrays import digest
 from surefoot_check.feed_forward.hessian import Curvature
 from surefoot_check.feed_forward.network import Objective

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from surefoot._core.certificate import Certificate
 from surefoot._core.descent import certify, descend
 from surefoot._core.losses import SquaredLoss
-from surefoot._feed_forward.features import features, moved
-from surefoot._feed_forward.training import METHODS
-from surefoot._feed_forward.watch import margin
+from surefoot._core.near_a_fit.features import moved
+from surefoot._core.near_a_fit.training import METHODS
+from surefoot._core.near_a_fit.watch import margin
+from surefoot._feed_forward.features import features
 from surefoot_check.checker import check
 from surefoot_check.verdict import Outcome
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from surefoot._core.certificate import Certificate
 from surefoot._core.descent import certify, descend
 from surefoot._core.losses import SquaredLoss
-from surefoot._feed_forward.features import features, moved
+from surefoot._core.near_a_fit.features import moved
+from surefoot._feed_forward.features import features
 
 from .feed_forward_cases import digits
 from .feed_forward_runs import TARGET

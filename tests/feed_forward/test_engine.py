@@ -36,7 +36,7 @@ def test_a_turned_iterate_has_a_gradient_of_its_own() -> None:
     system = system_of(net)
     problem = system.problem(net, loss)
     here = Fit(problem, system.reduced(net, problem), system.reduced(net, problem))
-    turned = here.turned(here.gauss_newton)
+    turned = here.turned(here.newton_step(here.inverse))
     for name, of_other in turned.gradient.items():
         assert torch.equal(here.gradient[name], of_other)
     there = turned.after(0.5)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import surefoot as sf
+from surefoot._core.near_a_fit.planner import whole_steps
 from surefoot._core.registry import descendable_of
 from surefoot._feed_forward.directions import jacobian
-from surefoot._feed_forward.planner import whole_steps
 from surefoot_check import check
 from surefoot_check.feed_forward import enclosures, exact_fit
 from surefoot_check.near_a_fit.exact_fit import FASTEST
@@ -69,7 +69,7 @@ def test_the_iteration_at_its_sharp_example() -> None:
         q |= {"ball": 1.0, "N": 1, "k": 1, "p": 1}
         theorem = exact_fit.THEOREM
         assert all(condition.certain for condition in theorem.conditions(q))
-        found, segments = theorem.derived(q), whole_steps(q)
+        found, segments = theorem.derived(q), whole_steps(theorem, q)
         assert all(o.certain for o in theorem.obligations(q, segments)) and len(segments) == 1
         theta, residual, factor = 0.0, delta, 0.0
         for _ in range(3000):

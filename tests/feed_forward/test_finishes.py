@@ -13,8 +13,9 @@ from instances.feed_forward import families, with_windows
 from torch import Tensor, nn
 
 import surefoot as sf
+from surefoot._core.near_a_fit.pseudo_inverse import PseudoInverse, flat, parted
 from surefoot._core.registry import descendable_of
-from surefoot._feed_forward.directions import PseudoInverse, flat, hessian, jacobian, newton, parted
+from surefoot._feed_forward.directions import hessian, inverse_at, jacobian, newton
 from surefoot_check import check
 from surefoot_check.verdict import Outcome
 
@@ -63,7 +64,7 @@ def test_the_jacobian_of_rows_is_that_of_all(name: str) -> None:
     J = jacobian(loss, at)
     assert torch.allclose(J, torch.cat([whole[name].reshape(len(J), -1) for name in at], dim=1), atol=1e-14)
     r = normal(len(J), seed=7)
-    assert torch.allclose(PseudoInverse.at(loss, at)(r), inverse_of(J)(r), rtol=1e-9, atol=1e-12)
+    assert torch.allclose(inverse_at(loss, at)(r), inverse_of(J)(r), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("condition", [1e0, 1e4, 1e7, 1e10])

@@ -21,10 +21,10 @@ from mpmath import mpf
 from torch import Tensor, nn
 
 import surefoot as sf
+from surefoot._core.near_a_fit.planner import choose_ball, floor_step, schedule
 from surefoot._core.registry import system_of
 from surefoot._core.schedule import gap_at
 from surefoot._feed_forward.engine import distance
-from surefoot._feed_forward.planner import choose_ball, floor_step, schedule
 from surefoot_check import check
 from surefoot_check.feed_forward import enclosures, local
 from surefoot_check.feed_forward.activations import ACTIVATIONS
@@ -108,7 +108,7 @@ def test_the_exact_steps_keep_the_state_test_at_its_sharp_example() -> None:
     for r0 in (0.3, 0.45, 0.4999):
         q: dict[str, Any] = {"initial_gap": 0.5 * r0 * r0, "sigma_min_J": sigma, "norm_J": sigma, "lipschitz_J": bend}
         q |= {"ball": 1.0, "N": 1, "k": 1, "p": 1}
-        q |= floor_step(q)
+        q |= floor_step(local.THEOREM, q)
         assert all(condition.certain for condition in local.THEOREM.conditions(q))
         segments = schedule(local.THEOREM, q)
         theta = 0.0

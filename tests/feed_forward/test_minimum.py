@@ -20,9 +20,10 @@ from mpmath import mpf
 from torch import nn
 
 import surefoot as sf
+from surefoot._core.near_a_fit.planner import schedule
 from surefoot._core.registry import system_of
 from surefoot._core.schedule import gap_at
-from surefoot._feed_forward.planner import floor_step_of_minimum, schedule
+from surefoot._feed_forward.planner import floor_step_of_minimum
 from surefoot._feed_forward.system import FeedForwardSystem
 from surefoot_check import check
 from surefoot_check.feed_forward import minimum

@@ -14,9 +14,9 @@ from torch import nn
 import surefoot as sf
 from surefoot import _report
 from surefoot._core.io import RunDirectoryError
-from surefoot._feed_forward import watch as module
-from surefoot._feed_forward.features import moved
-from surefoot._feed_forward.history import History
+from surefoot._core.near_a_fit import watch as module
+from surefoot._core.near_a_fit.features import moved
+from surefoot._core.near_a_fit.history import History
 from surefoot._feed_forward.report import part
 from surefoot._report.facts import Facts
 from surefoot._report.wording import number
@@ -176,7 +176,7 @@ def test_the_history_is_kept_for_the_report_of_the_run_that_goes_on(tmp_path: Pa
         (
             {"net": sf.nn.TwoLayerLinear.gaussian(3, 1, 4)},
             TypeError,
-            "net is a TwoLayerLinear; sf.watch takes a torch.nn",
+            "net is a TwoLayerLinear; sf.watch takes torch.nn",
         ),
         ({"report": 5}, TypeError, "report is 5; pass a function"),
         ({"loss": 5}, TypeError, "loss is an int; pass sf.SquaredLoss"),

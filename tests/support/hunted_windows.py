@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import surefoot as sf
 from surefoot._core.measuring import stored
+from surefoot._core.near_a_fit.pseudo_inverse import flat, parted
 from surefoot._core.registry import system_of
-from surefoot._feed_forward.directions import flat, parted
 from surefoot_check.feed_forward import SYSTEM
 from surefoot_check.feed_forward.enclosures import Measured
 

@@ -312,6 +312,22 @@ class Stochastic(Descendable[Net, P]):
             raise ValueError(f"{theorem.id} is of {of}")
 
 
+class Watchable(Descendable[Net, P]):
+    """A system with theorems about states, however they were reached, which ``sf.watch`` evaluates along a training."""
+
+    @abstractmethod
+    def watched(self, loss: P) -> Theorem:
+        """The theorem that is evaluated."""
+
+    @abstractmethod
+    def features(self, net: Net, loss: P) -> Sequence[Tensor]:
+        """Those of each hidden layer on all rows of the loss, at the network's current weights."""
+
+    @abstractmethod
+    def objective(self, net: Net, loss: P) -> Tensor:
+        """What the training minimises less its least value, a scalar with derivatives in the network's own parameters."""
+
+
 def _below(limit: float) -> str:
     """A number of four digits just below a positive one."""
     return f"{limit * (1.0 - 5e-4):.4g}"
@@ -320,6 +336,7 @@ def _below(limit: float) -> str:
 AnyCertifiable = Certifiable[Any, Any]
 AnyDescendable = Descendable[Any, Any]
 AnyRecordable = Recordable[Any, Any]
+AnyWatchable = Watchable[Any, Any]
 
 PRODUCT_ROUNDING = 16 * torch.finfo(torch.float64).eps
 """Relative error, in Frobenius norm, granted to a product of layers against the product of their spectral norms."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -14,14 +15,14 @@ from tyro.conf import arg
 
 from surefoot_check.feed_forward import exact_fit, minimum
 from surefoot_check.feed_forward.activations import ACTIVATIONS
-from surefoot_check.text import counted
 
 from .._cli.built import Built, Question, at_least_one, check_seed
 from .._cli.options import Batched, Rows, certify_exits, train_exits
 from .._cli.rows import Table, held_out, inputs, load
 from .._cli.screen import Screen, number
 from .._cli.training import Certifying, Training
-from .._core.io import RunDirectoryError, read_json, read_tensors
+from .._cli.watched import LONGEST, Finish, check_rate, resumed, trained
+from .._core.io import RunDirectoryError, read_tensors
 from .._core.losses import Loss, SquaredLoss
 from .._core.run import Run
 from .loss import NetworkLoss
@@ -31,7 +32,6 @@ from .objective import NetworkObjective, TorchLoss
 from .steps import GaussNewton, Newton
 from .system import FeedForwardSystem
 from .training import fit
-from .watch import Watch
 
 NAMES = {ACTIVATIONS[code].name.lower().replace(" ", "-"): code for code in BY_CODE}
 """Codes of activations by their names on the command line."""
@@ -39,8 +39,6 @@ DEFAULTS = {False: (50, "100,100", 10_000), True: (200, "16", 2_000)}
 """Rows, hidden layers and steps of the optimiser: of an exact fit, and of a minimum, whose Hessian has an entry for each two
 weights, and to which Newton's method goes from there."""
 FINISHES = {rule.name: rule for rule in (GaussNewton, Newton)}
-LONGEST = 50
-"""Steps of a finish at most."""
 OF_LAYER = re.compile(r"[Wb][0-9]+|[0-9]+\.(weight|bias)")
 """Names of weights in files."""
 DECAY = 1e-3
@@ -173,40 +171,27 @@ class Train(Training, FeedForward):
     ] = "auto"
 
     def build(self) -> Built:
-        if self.learning_rate is not None and not 0.0 < self.learning_rate < math.inf:
-            raise ValueError(f"--learning-rate is {self.learning_rate}; it must be a positive number")
+        check_rate(self.learning_rate)
         steps = DEFAULTS[self.seeks_minimum][2] if self.optimizer_steps is None else self.optimizer_steps
         at_least_one("--optimizer-steps", steps)
         built = _built(self)
-        assert isinstance(built.net, nn.Sequential)
-        fits = isinstance(FeedForwardSystem().problem(built.net, built.loss), NetworkLoss)
+        net = built.net
+        assert isinstance(net, nn.Sequential)
+        fits = isinstance(FeedForwardSystem().problem(net, built.loss), NetworkLoss)
         goal = "gauss-newton" if fits else "newton"
         finish = {"auto": "none" if fits else goal}.get(self.finish, self.finish)
         for option, name in (("--finish", finish), ("--steps", self.steps)):
             if name in FINISHES and name != goal:
                 raise ValueError(f"{option} {name} does not go with --loss {self.loss}; take {option} {goal}")
-        if self.resume:  # what was trained before is where the run began
-            _put(built.net, Path(self.out) / "initial.safetensors")
-            stored = read_json(Path(self.out) / "config.json").get("data", {})
-            built.facts.update({name: stored[name] for name in ("trained", "finished") if name in stored})
-            return replace(built, shown=_shown(built.facts))
-        watch = None
-        if self.weights is None:
-            optimizer = {"auto": "lbfgs" if self.seeks_minimum else "adam"}.get(self.optimizer, self.optimizer)
-            watch = fit(built.net, built.loss, optimizer, self.learning_rate, steps, progress=not self.quiet)
-            built.facts["trained"] = _trained(watch, optimizer)
+        if self.resume:
+            return resumed(built, _shown, self.out, partial(_put, net))
+        optimizer = {"auto": "lbfgs" if self.seeks_minimum else "adam"}.get(self.optimizer, self.optimizer)
+        train = partial(fit, net, built.loss, optimizer, self.learning_rate, steps, progress=not self.quiet)
+        finishing = None
         if finish != "none":
-            norms = finished(built.net, built.loss, FINISHES[finish](), LONGEST)
-            built.facts["finished"] = _finished(finish, norms)
-            if watch is not None:
-                watch.iteration += len(norms) - 1
-                watch.look()
-        return replace(
-            built,
-            shown=_shown(built.facts),
-            advice=_advice(watch, finish, goal),
-            keep=None if watch is None else watch.save,
-        )
+            take = partial(finished, net, built.loss, FINISHES[finish]())
+            finishing = Finish(finish, take) if fits else Finish(finish, take, "gradient", whole=True)
+        return trained(built, _shown, None if self.weights is not None else train, optimizer, finishing, goal)
 
     def show(self, run: Run, screen: Screen) -> None:
         """How far above its value at the minimum the objective was where the run began."""
@@ -217,28 +202,6 @@ class Train(Training, FeedForward):
         screen.say(
             f"  minimum: {reached}the objective of the certified weights is at most {number(above)} above its value there"
         )
-
-
-def _trained(watch: Watch, optimizer: str) -> str:
-    """How a training went, for people."""
-    seen = watch.history[-1]
-    shares = ", ".join(number(share, 2) for share in seen.moved)
-    features = f"; features moved by {shares} of their norm" if shares else ""
-    return f"{watch.iteration:,} steps of {optimizer}, margin {number(seen.margin)} (a guarantee needs 1){features}"
-
-
-def _finished(finish: str, norms: list[float]) -> str:
-    """How the finish went, for people."""
-    what = "gradient" if finish == Newton.name else "residual"
-    return f"{counted(len(norms) - 1, 'step')} of {finish}, norm of the {what} {number(norms[0])} → {number(norms[-1])}"
-
-
-def _advice(watch: Watch | None, finish: str, goal: str) -> str:
-    """What to change where a training came on the way to a guarantee and not as far; empty for the suggestion itself."""
-    if watch is None or not watch.margin or watch.history[-1].holds:
-        return ""
-    other = f", or go on by --finish {goal}" if finish == "none" else ""
-    return f"the margin is {number(watch.margin)} and has to exceed 1: train longer with more --optimizer-steps{other}"
 
 
 def _built(options: FeedForward) -> Built:

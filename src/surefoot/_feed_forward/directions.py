@@ -5,8 +5,7 @@ In floats: what a step is good for is tested where it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from surefoot_check.feed_forward import SYSTEM as CHECKED
 from surefoot_check.feed_forward.enclosures import Measured
 
 from .._core.measuring import stored
+from .._core.near_a_fit.pseudo_inverse import PseudoInverse, flat, parted
 from .loss import NetworkLoss
 from .objective import NetworkObjective
 
@@ -23,23 +23,8 @@ ROWS = 2**24
 """Entries of the Jacobian that are computed at once, about."""
 COLUMNS = 2**20
 """The same of the Hessian, counted as rows of X times units: more are not faster."""
-SWEEPS = 2
-"""Of iterative refinement."""
-REFINED = 1e-6
-"""Relative size of the last correction of it, above which singular values are taken instead."""
 FLAT = 1e-10
 """Eigenvalues below this share of the largest are lifted to it."""
-
-
-def flat(parts: Weights) -> Tensor:
-    """All entries (p,), in the order of the names."""
-    return torch.cat([part.reshape(-1) for part in parts.values()])
-
-
-def parted(vector: Tensor, like: Weights) -> dict[str, Tensor]:
-    """The inverse of ``flat``."""
-    parts = vector.split([weight.numel() for weight in like.values()])
-    return {name: part.reshape(weight.shape) for part, (name, weight) in zip(parts, like.items(), strict=True)}
 
 
 def jacobian(loss: NetworkLoss, at: Weights) -> Tensor:
@@ -55,65 +40,20 @@ def jacobian(loss: NetworkLoss, at: Weights) -> Tensor:
     return torch.func.vmap(of_row, chunk_size=chunk)(*loss.merged).reshape(-1, p)
 
 
-class PseudoInverse:
-    """J⁺ of J (n, p), n ≤ p: by JJᵀ and iterative refinement; by singular values where the rank is not full, or nearly not.
-
-    Args:
-        gram: JJᵀ.
-        image: Jd of d (p,).
-        pulled: Jᵀx of x (n,).
-        matrix: J itself, which is formed only for its singular values.
-    """
-
-    def __init__(
-        self,
-        gram: Tensor,
-        image: Callable[[Tensor], Tensor],
-        pulled: Callable[[Tensor], Tensor],
-        matrix: Callable[[], Tensor],
-    ) -> None:
-        self._image, self._pulled, self._matrix = image, pulled, matrix
-        factor, failed = torch.linalg.cholesky_ex(gram)
-        self._factor = None if int(failed) else factor
-
-    @classmethod
-    def at(cls, loss: NetworkLoss, weights: Weights) -> PseudoInverse:
-        """That of the Jacobian of the residual at weights, of which JJᵀ is known layer by layer."""
-        gram = torch.from_numpy(Measured(*stored(CHECKED, loss, weights)).gram.value)
-        vector = flat(weights).detach().requires_grad_()
-        with torch.enable_grad():
-            r = loss.residual(parted(vector, weights)).reshape(-1)
-            x = torch.zeros_like(r, requires_grad=True)
-            (pulled,) = torch.autograd.grad(r, vector, x, create_graph=True)  # linear in x, with the derivative J
-        return cls(
-            gram.to(r.device),
-            lambda d: torch.autograd.grad(pulled, x, d, retain_graph=True)[0],
-            lambda x: torch.autograd.grad(r, vector, x, retain_graph=True)[0],
-            lambda: jacobian(loss, weights),
-        )
-
-    @cached_property
-    def _by_values(self) -> tuple[Tensor, Tensor, Tensor]:
-        U, s, Vh = torch.linalg.svd(self._matrix(), full_matrices=False)
-        kept = s > Vh.shape[1] * torch.finfo(s.dtype).eps * s.max()
-        return U[:, kept], s[kept], Vh[kept]
-
-    def __call__(self, r: Tensor) -> Tensor:
-        """J⁺r (p,): of least norm among those with the least ‖r - Jd‖."""
-        if self._factor is not None:
-            d = more = self._pulled(self._solved(r))
-            for _ in range(SWEEPS):
-                more = self._pulled(self._solved(r - self._image(d)))
-                d = d + more
-            if float(torch.linalg.vector_norm(more)) <= REFINED * float(torch.linalg.vector_norm(d)):
-                return d
-            self._factor = None
-        U, s, Vh = self._by_values
-        return Vh.T @ ((U.T @ r) / s)
-
-    def _solved(self, r: Tensor) -> Tensor:
-        assert self._factor is not None
-        return torch.cholesky_solve(r[:, None], self._factor)[:, 0]
+def inverse_at(loss: NetworkLoss, weights: Weights) -> PseudoInverse:
+    """That of the Jacobian of the residual at weights, of which JJᵀ is known layer by layer."""
+    gram = torch.from_numpy(Measured(*stored(CHECKED, loss, weights)).gram.value)
+    vector = flat(weights).detach().requires_grad_()
+    with torch.enable_grad():
+        r = loss.residual(parted(vector, weights)).reshape(-1)
+        x = torch.zeros_like(r, requires_grad=True)
+        (pulled,) = torch.autograd.grad(r, vector, x, create_graph=True)  # linear in x, with the derivative J
+    return PseudoInverse(
+        gram.to(r.device),
+        lambda d: torch.autograd.grad(pulled, x, d, retain_graph=True)[0],
+        lambda x: torch.autograd.grad(r, vector, x, retain_graph=True)[0],
+        lambda: jacobian(loss, weights),
+    )
 
 
 def hessian(loss: NetworkObjective, at: Weights) -> Tensor:

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from .._core.engine import AlignedEngine, Weights, WeightsIterate
+from .._core.near_a_fit.pseudo_inverse import PseudoInverse, flat, parted
 from .._core.steps import armijo_from_polyak
-from .directions import PseudoInverse, flat, hessian, newton, parted
+from .directions import hessian, inverse_at, newton
 from .loss import NetworkLoss
 from .objective import NetworkObjective
 
@@ -95,9 +96,13 @@ class Fit(Iterate):
         return self.loss.residual(self.at).reshape(-1)
 
     @cached_property
-    def gauss_newton(self) -> Weights:
-        """J⁺r: the least step to a fit of the linear model here."""
-        return parted(PseudoInverse.at(self.loss, self.at)(self.residual), self.at)
+    def inverse(self) -> PseudoInverse:
+        """J⁺ here."""
+        return inverse_at(self.loss, self.at)
+
+    def newton_step(self, inverse: PseudoInverse) -> Weights:
+        """J⁺r of the residual here with a J⁺, here or elsewhere: the least step to a fit of the linear model."""
+        return parted(inverse(self.residual), self.at)
 
 
 class Stationary(Iterate):
@@ -184,6 +189,25 @@ class Engine(AlignedEngine):
         """The gap that rounding alone can cause."""
         return self._resolution()
 
+    def require_fit(self, rule: str) -> None:
+        """Raise ``TypeError`` or ``ValueError`` where there is no exact fit for that rule to go to."""
+        if not isinstance(self.iterate, Fit):
+            raise TypeError(
+                f"steps={rule!r} needs a loss with an exact fit, sf.SquaredLoss(X, Y); of this training objective "
+                "use steps='newton'"
+            )
+        n, p = self.iterate.loss.merged[1].numel(), parameters(self)
+        if n > p:
+            raise ValueError(
+                f"steps={rule!r} needs at most as many outputs (rows times outputs of a row) as trained numbers, here {n} "
+                f"and {p}: there is no exact fit; minimise sf.TorchLoss(nn.MSELoss(), X, Y, weight_decay) by steps='newton'"
+            )
+
+    def inverse_at_start(self) -> PseudoInverse:
+        """J⁺ at the weights from which this engine started."""
+        assert isinstance(self._loss, NetworkLoss)
+        return inverse_at(self._loss, self.start)
+
     def turn(self, direction: Weights | None) -> None:
         """Take the next step against a direction, ``None`` for the gradient; those after it are along gradients again."""
         self.iterate = self.iterate.turned(direction)
@@ -197,3 +221,8 @@ class Engine(AlignedEngine):
         at = {name: weights[name].to(start.device) for name, start in self.start.items()}
         self.iterate = self._kind(self._loss, at, self.start)
         self.alignment = float(state["alignment"])
+
+
+def parameters(engine: Engine) -> int:
+    """How many numbers are trained."""
+    return sum(weight.numel() for weight in engine.iterate.at.values())

@@ -14,6 +14,7 @@ from surefoot_check.near_a_fit.state import size
 from surefoot_check.statement import Theorem
 
 from .._core.certificate import evaluate, publish
+from .._core.near_a_fit.planner import choose_ball
 from .._core.system import Measured
 from . import planner
 
@@ -44,7 +45,7 @@ def measured_at(at: OfFit | Curvature, theorem: Theorem) -> MeasuredAt:
     least = found.get("lambda_min_H" if theorem is minimum.THEOREM else "sigma_min_J", (0.0, 0.0))[0]
     if least > 0.0 and "initial_gap" in found:
         reached = least * found["newton_step"][1] if asked else size(found["initial_gap"][1])
-        choices = {"ball": planner.choose_ball(bend, least, reached)}
+        choices = {"ball": choose_ball(bend, least, reached)}
         found = enclosed(at, {**asked, **choices})
     sizes = network.sizes(at.problem, at.weights)
     return MeasuredAt(publish(found, CHECKED.directions), sizes, [choices], at=at)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import nn
 
 from .._core.losses import Loss
+from .._core.near_a_fit.finish import finish as finished
+from .._core.near_a_fit.steps import Turned
 from .._core.validate import kind_of, positive_integer
-from .engine import Engine
 from .loss import NetworkLoss
-from .steps import Newton, Turned
+from .steps import Newton
 from .system import FeedForwardSystem
 
 
@@ -38,28 +38,8 @@ def newton(net: nn.Sequential, loss: Any, steps: int = 50) -> list[float]:
 
 
 def finish(net: nn.Sequential, loss: Loss, rule: Turned, steps: int) -> list[float]:
-    """Steps of a rule, in place, until none helps or the gap is 0.
-
-    Returns:
-        √(2 gap) before every step and at the end: the norm of the residual, or of the gradient of an objective.
-
-    Raises:
-        TypeError, ValueError: a network or loss for which the rule is not made.
-    """
-    system = FeedForwardSystem()
-    problem = system.problem(net, loss)
+    """See ``_core.near_a_fit.finish.finish``; it goes on all rows."""
+    problem = FeedForwardSystem().problem(net, loss)
     if isinstance(problem, NetworkLoss):
-        problem.draws = None  # it goes on all rows
-    engine = system.engine(net, problem, "auto")
-    assert isinstance(engine, Engine)
-    rule.require(engine, system.name, system.rules)
-    rule.start(problem, None)
-    norms = [math.sqrt(2.0 * engine.iterate.gap)]
-    while len(norms) <= steps and norms[-1] > 0.0:
-        eta = rule.step(engine)
-        if eta == 0.0:
-            break
-        engine.move(eta)
-        norms.append(math.sqrt(2.0 * engine.iterate.gap))
-    system.write(net, problem, engine.weights())
-    return norms
+        problem.draws = None
+    return finished(net, problem, rule, steps)

@@ -3,34 +3,24 @@ have moved, and what the guarantee hangs on."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
 from surefoot_check.feed_forward.enclosures import Measured
 from surefoot_check.feed_forward.quantities import measured
 
+from .._core.near_a_fit.features import moved
 from .._report.facts import Facts
-from .._report.markup import Markup, figure, keys, paragraph, section
-from .._report.plots import BOUNDS, DASHES, FAINT, INK, RUN, iteration_axis, logarithmic, rendered
-from .._report.wording import count, number
+from .._report.markup import Markup, keys, section
+from .._report.training import shares, training
+from .._report.wording import number
 from .._report.write import Part
 from .engine import distance
-from .features import features, moved
-from .history import History, Seen
+from .features import features
 from .loss import NetworkLoss
 from .planner import bends
 from .system import FeedForwardSystem
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-HARDLY = 1e-2
-"""Features that moved by less than this part of their norm are as good as fixed."""
 LARGEST = 1000
 """Outputs on all rows up to which all singular values of the Jacobian are computed."""
 SMALLEST = 5
@@ -40,123 +30,11 @@ Item = tuple[str, str, str]
 
 
 def part(facts: Facts) -> Part:
-    """The sections on the training and on the weights; the first where ``sf.watch`` left its history in the directory, with a
-    plot."""
-    history = _history(facts)
-    if history is None:
+    """The sections on the training, where it was watched, and on the weights."""
+    before = training(facts)
+    if before is None:
         return Part(_place(facts), {})
-    png, svg = rendered("training", lambda: _figure(history.looks))
-    return Part(Markup(f"{_training(facts, history, svg)}\n{_place(facts)}"), {"training": png})
-
-
-def _history(facts: Facts) -> History | None:
-    """What was seen of the training; ``None`` where there is nothing, or it is of another problem."""
-    if facts.run.directory is None:
-        return None
-    history = History.read(facts.run.directory)
-    if history is None or not history.looks:
-        return None
-    arrays = facts.run.certificate.arrays
-    same = all(arrays.get(name) == hashed for name, hashed in history.problem.items())
-    return history if same else None
-
-
-# -- the training ------------------------------------------------------------------------------------------------------
-
-
-def _training(facts: Facts, history: History, drawing: str) -> Markup:
-    first, last = history.certified, history.looks[-1]
-    point = facts.words.points[history.theorem]
-    items: list[Item] = [
-        (
-            "First guarantee",
-            "none" if first is None else f"iteration {count(first.iteration)}",
-            f"of {point}; {count(len(history.looks))} looks, the last at iteration {count(last.iteration)}",
-        ),
-        ("Loss", number(last.loss), "at the last look, of all rows"),
-        ("Margin", number(last.margin), "at the last look; more than 1 is a guarantee"),
-        (
-            "Movement of the features",
-            _shares(last.moved),
-            "of their norm, by hidden layer, from the start of the training",
-        ),
-    ]
-    caption = (
-        "The training before this run, as sf.watch saw it: the loss; the margin, which a guarantee needs above 1 (looks with the "
-        "margin 0 are left out); and how far the features of each hidden layer have moved, relative to their norm. It was not "
-        "checked, apart from the weights that the run starts from."
-    )
-    return section("Training", paragraph(_sentence(first or last)), keys(items), figure(drawing, "training", caption))
-
-
-def _sentence(seen: Seen) -> str:
-    """What the movement means."""
-    when = "When the guarantee was found" if seen.holds else "At the last look"
-    if not seen.moved:
-        return f"{when}, no features could be measured: there is no hidden layer, or numbers were not finite."
-    said = f"{when}, the features had moved by {_shares(seen.moved)} of their norm"
-    if max(seen.moved) >= HARDLY:
-        return f"{said}: the features were trained, too, and the guarantee is about the trained ones."
-    return f"{said}: what was trained is in effect a linear readout of the initial features."
-
-
-def _shares(shares: Sequence[float]) -> str:
-    return ", ".join(number(share, 2) for share in shares) or "none"
-
-
-def _figure(looks: Sequence[Seen]) -> Figure:
-    from matplotlib.figure import Figure
-
-    drawn = Figure(figsize=(7.4, 7.2), layout="constrained")
-    above, middle, below = drawn.subplots(3, 1)
-    times = [seen.iteration for seen in looks]
-    first = next((seen.iteration for seen in looks if seen.holds), None)
-    marker = "o" if len(looks) < 30 else None
-    for axes, name, label, values in (
-        (above, "Loss of the training", "loss", [seen.loss for seen in looks]),
-        (middle, "Margin: how far from a guarantee", "margin", [seen.margin for seen in looks]),
-    ):
-        shown = [value if 0.0 < value < math.inf else math.nan for value in values]
-        axes.set_title(name)
-        axes.set_ylabel(label)
-        axes.plot(times, shown, color=RUN, linewidth=2.0, marker=marker, markersize=4)
-        seen = [value for value in shown if value > 0.0]
-        logarithmic(axes, [*seen, 1.0] if axes is middle else seen)
-        if not seen:
-            text = "0 at every look" if axes is middle else "not finite at any look"
-            axes.text(0.5, 0.3, text, transform=axes.transAxes, ha="center")
-    middle.axhline(1.0, color=FAINT, linestyle=":", linewidth=1.2)
-    below.set_title("Movement of the features")
-    below.set_ylabel("‖a − a₀‖ / ‖a₀‖")
-    for layer in range(max(len(seen.moved) for seen in looks)):
-        shares = [seen.moved[layer] if layer < len(seen.moved) else math.nan for seen in looks]
-        style = {"color": (RUN, *BOUNDS)[layer % 5], "linestyle": DASHES[layer % 4]}
-        below.plot(
-            times, shares, linewidth=1.8, label=f"hidden layer {layer + 1}", marker=marker, markersize=4, **style
-        )
-    if below.lines:
-        below.legend(loc="best")
-    below.set_ylim(0.0, 1.1 * max((share for seen in looks for share in seen.moved), default=0.0) or 1.0)
-    for axes in (above, middle, below):
-        _guaranteed_from(axes, first, axes is above)
-        iteration_axis(axes, times[-1])
-        axes.set_xlabel("step of the training" if axes is below else "")
-    return drawn
-
-
-def _guaranteed_from(axes: Axes, first: int | None, named: bool) -> None:
-    """A vertical line at the first guarantee."""
-    if first is None:
-        return
-    axes.axvline(first, color=BOUNDS[1], linewidth=1.4, linestyle=DASHES[1])
-    if named:
-        axes.annotate(
-            "guaranteed from here on", (first, 1.0), xycoords=("data", "axes fraction"), xytext=(-5, -12),
-            textcoords="offset points", ha="right", color=INK, fontsize=9,
-        )  # fmt: skip
-
-
-# -- the weights -------------------------------------------------------------------------------------------------------
+    return Part(Markup(f"{before.section}\n{_place(facts)}"), before.plots)
 
 
 def _place(facts: Facts) -> Markup:
@@ -180,11 +58,11 @@ def _of_problem(facts: Facts) -> list[Item]:
     net, loss = system.rebuild(run.certificate.problem["kind"], run.problem, run.initial)
     before = features(net, loss.X)
     system.write(net, loss, run.final)
-    shares = moved(before, features(net, loss.X))
+    found = moved(before, features(net, loss.X))
     items: list[Item] = []
-    if shares:
+    if found:
         items.append(
-            ("Movement of the features", _shares(shares), "during the run, relative to their norm, by hidden layer")
+            ("Movement of the features", shares(found), "during the run, relative to their norm, by hidden layer")
         )
     if isinstance(loss, NetworkLoss):
         at = measured(*system.stored_at(loss, run.initial))
@@ -207,9 +85,9 @@ def _costliest(at: Measured, radius: float) -> list[Item]:
     if not decomposed or len(decomposed[0][0]) < 2:
         return []
     _, vectors = min(decomposed, key=lambda found: float(found[0][-1]))
-    shares = [100.0 * float(share) for share in np.square(vectors[:, -1])]
-    layer = int(np.argmax(shares))
-    by_layer = ", ".join(f"{number(share, 2)} %" for share in shares)
+    parts = [100.0 * float(share) for share in np.square(vectors[:, -1])]
+    layer = int(np.argmax(parts))
+    by_layer = ", ".join(f"{number(share, 2)} %" for share in parts)
     return [
-        ("Layer that costs most in Λ", f"layer {layer + 1}", f"{number(shares[layer], 2)} % of Λ; by layer: {by_layer}")
+        ("Layer that costs most in Λ", f"layer {layer + 1}", f"{number(parts[layer], 2)} % of Λ; by layer: {by_layer}")
     ]

@@ -25,14 +25,15 @@ from .._core.certificate import Certificate
 from .._core.draws import Drawing
 from .._core.losses import Loss, SquaredLoss
 from .._core.measuring import stored
+from .._core.near_a_fit.audit import audit
 from .._core.refusals import SCALE, checkable
 from .._core.samples import SampleLoss, sample_loss
 from .._core.sgd import audit as audit_of_batches
-from .._core.system import Measured, Stochastic
+from .._core.system import Measured, Stochastic, Watchable
 from .._core.validate import holds_numbers, kind_of
 from . import minibatch, planner
-from .audit import audit
 from .engine import Engine
+from .features import features
 from .loss import NetworkLoss
 from .measuring import MeasuredAt, measured_at
 from .minimum import require_smooth, rounding, suggestion_for_minimum
@@ -47,7 +48,7 @@ FINISH = 'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps
 """What helps where a residual is too large."""
 
 
-class FeedForwardSystem(Stochastic[nn.Sequential, Trained]):
+class FeedForwardSystem(Stochastic[nn.Sequential, Trained], Watchable[nn.Sequential, Trained]):
     """Theorems, engine and rules of plain ``torch.nn.Sequential`` networks."""
 
     name = "feed-forward"
@@ -130,6 +131,19 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained]):
         else:
             why = "with more outputs than trained numbers there is no exact fit"
         return minimum.THEOREM, why
+
+    def watched(self, loss: Trained) -> Theorem:
+        """The usual one."""
+        return self.usual(loss)[0]
+
+    def features(self, net: nn.Sequential, loss: Trained) -> list[Tensor]:
+        """See ``features.features``."""
+        return features(net, loss.X)
+
+    def objective(self, net: nn.Sequential, loss: Trained) -> Tensor:
+        """The squared loss less its least value, or the training objective."""
+        found = {name: weight.double() for name, weight in weights_of(layers_of(net)).items()}
+        return loss.value({name: weight.flatten(1) if weight.ndim > 2 else weight for name, weight in found.items()})
 
     def stands_for(self, theorem: Theorem, loss: Trained) -> Theorem:
         """Itself, where the loss is one that it speaks of."""
@@ -282,7 +296,7 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained]):
         return 0.5 * error * error if math.isfinite(error) else 0.0
 
     def audit(self, trace: Rows, certificate: Certificate, resolution: float) -> Audit:
-        """See ``audit.audit``, of mini-batches ``_core.sgd.audit``."""
+        """See ``_core.near_a_fit.audit``, of mini-batches ``_core.sgd.audit``."""
         if certificate.theorem == self.of_batches:
             return audit_of_batches(trace, certificate, resolution)
         return audit(trace, certificate, resolution)

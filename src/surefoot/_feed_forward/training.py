@@ -3,108 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from surefoot_check.feed_forward import minimum
 
 from .._core.losses import Loss
-from .._core.progress import progress_line
-from .._core.registry import system_of
+from .._core.near_a_fit import training
+from .._core.near_a_fit.watch import Watch
 from .loss import NetworkLoss
-from .modules import layers_of, weights_of
 from .objective import TorchLoss
-from .watch import Watch
+from .system import FeedForwardSystem
 
 LOOKS = 10
 """At an objective with minima, whose Hessian costs much more than a step: so many looks along the training."""
 
 
-@dataclass(frozen=True)
-class Method:
-    """An optimiser of torch.
-
-    Attributes:
-        make: of parameters and a learning rate.
-        rate: the learning rate by default, of a squared loss summed over the rows.
-        mean_rate: that of a criterion's mean.
-        every: steps after which the weights are looked at.
-        steps: that one call takes.
-    """
-
-    make: Callable[[Iterator[nn.Parameter], float], torch.optim.Optimizer]
-    rate: float
-    mean_rate: float
-    every: int = 100
-    steps: int = 1
-
-
-def _lbfgs(parameters: Iterator[nn.Parameter], rate: float) -> torch.optim.Optimizer:
-    """Twenty steps a call: with one, torch allows its line search one evaluation."""
-    return torch.optim.LBFGS(
-        parameters, rate, 20, tolerance_grad=0.0, tolerance_change=0.0, history_size=50, line_search_fn="strong_wolfe"
-    )
-
-
-METHODS = {
-    "adam": Method(lambda parameters, rate: torch.optim.Adam(parameters, rate), 1e-3, 1e-3),
-    "lbfgs": Method(_lbfgs, 1.0, 1.0, 20, 20),
-    "sgd": Method(lambda parameters, rate: torch.optim.SGD(parameters, rate, momentum=0.9), 1e-4, 1e-1),
-}
-"""By the names of the command line."""
-
-
 def fit(
     net: nn.Sequential, loss: Loss, optimizer: str, rate: float | None, steps: int, progress: bool = False
 ) -> Watch:
-    """Train in place, on all rows, until a look at the weights finds a fit or a minimum guaranteed, for so many steps, or until
-    none lowers the loss.
-
-    Args:
-        net: float64.
-        loss: ½‖f(X) - Y‖², or ``sf.TorchLoss``.
-        optimizer: a key of ``METHODS``.
-        rate: its learning rate; by default that of ``METHODS``.
-        steps: limit on the steps.
-        progress: a progress line on a terminal.
-
-    Returns:
-        What watched it, with a look at the end.
-
-    Raises:
-        ValueError: the loss is not finite any more.
-    """
-    method, system = METHODS[optimizer], system_of(net)
-    problem, trained = system.problem(net, loss), weights_of(layers_of(net))
+    """See ``_core.near_a_fit.training.fit``; the rate is by default that of ``METHODS``."""
+    method, system = training.METHODS[optimizer], FeedForwardSystem()
     mean = isinstance(loss, TorchLoss) or (isinstance(loss, NetworkLoss) and loss.multiple != 1)
     usual = method.mean_rate if mean else method.rate
-    made = method.make(net.parameters(), usual if rate is None else rate)
-    calls, every = math.ceil(steps / method.steps), method.every
-    if system.usual(problem)[0] is minimum.THEOREM:
-        every = math.ceil(calls / LOOKS) * method.steps
-    watch, last = Watch(net, loss, every, 1.0, None, None), math.inf
-
-    def closure() -> float:
-        made.zero_grad()
-        value = problem.value(trained)
-        value.backward()
-        return float(value.detach())
-
-    with progress_line(progress, calls * method.steps, 0.0, 0.0) as show:
-        for _ in range(calls):
-            value = made.step(closure)
-            if not math.isfinite(value):
-                taken = f"after {watch.iteration} steps of {optimizer}"
-                raise ValueError(f"the loss is {value} {taken}; take a lower learning rate")
-            for _ in range(method.steps):
-                watch.step()
-            show(watch.iteration, value, made.param_groups[0]["lr"])
-            if watch.certified is not None or value == last:
-                break
-            last = value
-    if not watch.history or watch.history[-1].iteration < watch.iteration:
-        watch.look()
-    return watch
+    every = method.every
+    if system.watched(system.problem(net, loss)) is minimum.THEOREM:
+        every = math.ceil(math.ceil(steps / method.steps) / LOOKS) * method.steps
+    return training.fit(net, loss, optimizer, usual if rate is None else rate, steps, every, progress)

@@ -9,23 +9,24 @@ from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from surefoot_check.text import chance
 
-from .._core.certificate import Certificate, digests
-from .._core.descent import certify
-from .._core.draws import drawing
-from .._core.io import RunDirectoryError, make_folder, unused
-from .._core.losses import Loss
-from .._core.minibatch import DELTA
-from .._core.registry import system_of
-from .._core.sgd import stochastic
-from .._core.validate import folder, kind_of, positive_integer
-from .features import features, moved
+from ..certificate import Certificate, digests
+from ..descent import certify
+from ..draws import drawing
+from ..io import RunDirectoryError, make_folder, unused
+from ..losses import Loss
+from ..minibatch import DELTA
+from ..registry import SYSTEMS
+from ..sgd import stochastic
+from ..system import AnyWatchable, Watchable
+from ..validate import folder, kind_of, positive_integer
+from .features import moved
 from .history import History, Seen
-from .planner import STATES
-from .words import WORDS
+from .planner import about_states
 
 FITTED = ("a step in the mean is not too long", "no batch steps too far", "T steps")
 """How the conditions begin that step, growth and epochs are chosen to keep just so."""
@@ -44,7 +45,7 @@ class Watch:
 
     def __init__(
         self,
-        net: nn.Sequential,
+        net: nn.Module,
         loss: Loss,
         every: int,
         share: float,
@@ -58,15 +59,15 @@ class Watch:
             raise ValueError(f"share is {share!r}; it must be positive and at most 1")
         if report is not None and not callable(report):
             raise TypeError(f"report is {report!r}; pass a function that takes a line of text, or None")
-        self._system = system_of(net)
+        self._system = watchable_of(net)
         self._problem = self._system.problem(net, loss)
         if batch is not None:
             loss = self._problem = stochastic(net).drawn(net, loss, None, drawing(batch, delta))
         self._system.reduced(net, self._problem)
         self._directory = None if directory is None else _free(folder("directory", directory))
         self._net, self._loss, self._share, self._report = net, loss, float(share), report
-        self.theorem = self._system.usual(self._problem)[0].id
-        self._features = features(net, self._problem.X)
+        self.theorem = self._system.watched(self._problem).id
+        self._features = self._system.features(net, self._problem)
         self.iteration = 0
         self.certified: int | None = None
         self.certificate: Certificate | None = None
@@ -102,8 +103,9 @@ class Watch:
         """Look at the weights now, whatever it takes."""
         start = time.monotonic()
         certificate = certify(self._net, self._loss, self.theorem)
-        loss = float(self._problem.value(self._system.reduced(self._net, self._problem)))
-        shares = moved(self._features, features(self._net, self._problem.X))
+        with torch.no_grad():
+            loss = float(self._system.objective(self._net, self._problem))
+        shares = moved(self._features, self._system.features(self._net, self._problem))
         seconds = time.monotonic() - start
         self._spent += seconds
         self.certificate = certificate
@@ -114,7 +116,7 @@ class Watch:
         self._keep(Seen(self.iteration, loss, gap, found, shares, certificate.holds, seconds))
         if first and self._report is not None:
             self._report(
-                f"surefoot: from iteration {self.iteration} on {_guaranteed(certificate)} (margin {found:.3g})"
+                f"surefoot: from iteration {self.iteration} on {self._guaranteed(certificate)} (margin {found:.3g})"
             )
         return certificate
 
@@ -134,6 +136,17 @@ class Watch:
         if self._directory is not None:
             self.save(self._directory)
 
+    def _guaranteed(self, certificate: Certificate) -> str:
+        """What is guaranteed, and where, or how probably."""
+        point = self._system.words.points[certificate.theorem]
+        if certificate.radius is not None:
+            return f"{point} is guaranteed within {certificate.radius:.3g} of the weights"
+        q = certificate.quantities
+        return (
+            f"{point} is guaranteed with probability {chance(certificate.probability)}, by SGD with batches of {q['batch']:g} "
+            f"and the step {q['batch_step']:.3g} of the loss summed over a batch"
+        )
+
     def _affordable(self) -> bool:
         """Whether one more look like the last would stay within the share of the time."""
         if not self.history or self._share == 1.0:
@@ -149,34 +162,30 @@ def _free(directory: Path) -> Path:
     return directory
 
 
-def _guaranteed(certificate: Certificate) -> str:
-    """What is guaranteed, and where, or how probably."""
-    point = WORDS.points[certificate.theorem]
-    if certificate.radius is not None:
-        return f"{point} is guaranteed within {certificate.radius:.3g} of the weights"
-    q = certificate.quantities
-    return (
-        f"{point} is guaranteed with probability {chance(certificate.probability)}, by SGD with batches of {q['batch']:g} "
-        f"and the step {q['batch_step']:.3g} of the loss summed over a batch"
-    )
-
-
 def margin(certificate: Certificate) -> float:
     """m²/(2Λs) in the terms of the certificate's theorem, or the margin of the kinks if that is less; 0 where m has no positive
     bound. Of mini-batches the least ratio of the sides of a condition that step and epochs do not fit to a limit."""
-    q = certificate.quantities
-    if certificate.theorem not in STATES:
+    q, theorem = certificate.quantities, about_states(certificate.theorem)
+    if theorem is None:
         said = [c for c in certificate.conditions if not c.holds or not (c.margin is None or c.name.startswith(FITTED))]
         return min(0.0 if c.margin is None else 10.0**c.margin for c in said)
-    theorem = STATES[certificate.theorem]
     if theorem.bend not in q:
         return 0.0
     needed = 2.0 * q[theorem.bend] * q[theorem.start]
     return min(q[theorem.least] ** 2 / needed if needed > 0.0 else math.inf, q.get("kink_margin", math.inf))
 
 
+def watchable_of(net: object) -> AnyWatchable:
+    """The system of a network that can be watched; ``TypeError`` that lists such networks otherwise."""
+    known = [system for system in SYSTEMS if isinstance(system, Watchable)]
+    for system in known:
+        if isinstance(net, system.network):
+            return system
+    raise TypeError(f"net is {kind_of(net)}; sf.watch takes {' or '.join(s.network_name for s in known)}")
+
+
 def watch(
-    net: nn.Sequential,
+    net: nn.Module,
     loss: Loss,
     every: int = 100,
     *,
@@ -186,15 +195,15 @@ def watch(
     report: Callable[[str], object] | None = print,
     directory: str | Path | None = None,
 ) -> Watch:
-    """Watch the training of a plain network in a loop of one's own: from which iteration on is an exact fit guaranteed, or a
-    strict local minimum of the training objective?
+    """Watch the training of a plain or implicit network in a loop of one's own: from which iteration on is an exact fit
+    guaranteed, or a strict local minimum of the training objective?
 
     ``watch.step()`` goes after ``optimizer.step()``. The optimiser may be any, as may the batches: the certificate is about the
     weights, and the loss of all rows.
 
     Args:
-        net: a ``torch.nn.Sequential`` that ``sf.certify`` takes.
-        loss: ``sf.SquaredLoss`` of all rows, or ``sf.TorchLoss``, one's own training objective.
+        net: a ``torch.nn.Sequential`` that ``sf.certify`` takes, or ``sf.nn.ImplicitReLU``.
+        loss: ``sf.SquaredLoss`` of all rows, or of plain networks ``sf.TorchLoss``, one's own training objective.
         every: look at the weights every so many steps.
         batch: ask about mini-batch SGD with so many rows a batch: from which iteration on is it guaranteed to reach an exact fit,
             with probability 1 - ``delta``?
@@ -205,10 +214,8 @@ def watch(
             directory. Must not exist or be empty.
 
     Raises:
-        TypeError: a network or loss that is not supported; the network may be in float32.
+        TypeError: a network or loss that is not supported; a plain network may be in float32.
         ValueError: an argument out of range, or shapes that do not fit.
         RunDirectoryError: a directory that has a run already.
     """
-    if not isinstance(net, nn.Sequential):
-        raise TypeError(f"net is {kind_of(net)}; sf.watch takes a torch.nn.Sequential")
     return Watch(net, loss, every, share, report, directory, batch, delta)

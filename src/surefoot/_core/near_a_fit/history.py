@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .._core.io import WATCHED, RunDirectoryError, read_json, write_json
+from ..io import WATCHED, RunDirectoryError, read_json, write_json
 
 FORMAT = "surefoot-watch/1"
 

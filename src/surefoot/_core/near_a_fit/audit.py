@@ -1,12 +1,14 @@
-"""The audit of the theorems from recorded measurements."""
+"""The audit of theorems on an exact fit or a minimum nearby, from recorded measurements."""
 
 from __future__ import annotations
 
 import math
 
-from .._core.audit import Audit, Check, Lines, Rows, audited, each
-from .._core.certificate import Certificate
-from .planner import STATES
+from surefoot_check.near_a_fit.state import StateTheorem
+
+from ..audit import Audit, Check, Lines, Rows, audited, each
+from ..certificate import Certificate
+from .planner import about_states
 
 
 def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
@@ -14,7 +16,7 @@ def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
     everything else follows.
 
     Args:
-        trace: rows with the measurements of ``engine.Iterate``, and ``step`` in all but the last.
+        trace: rows with the measurements of an iterate, among them its distance to the start, and ``step`` in all but the last.
         certificate: bounds are audited only where it holds.
         resolution: the gap that rounding alone can cause.
     """
@@ -24,14 +26,14 @@ def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
         checks.append(
             ("the weights stay in the ball: D <= rho", each(trace, "distance", lambda distance: (distance, ball)))
         )
-        if certificate.theorem in STATES:
-            test = STATES[certificate.theorem].state
-            checks.append((f"the state test: {test}", _potential(trace, certificate, resolution)))
+        theorem = about_states(certificate.theorem)
+        if theorem is not None:
+            checks.append((f"the state test: {theorem.state}", _potential(theorem, trace, certificate, resolution)))
     return audited(certificate, trace, checks, resolution)
 
 
-def _potential(trace: Rows, certificate: Certificate, resolution: float) -> Lines:
-    q, theorem = certificate.quantities, STATES[certificate.theorem]
+def _potential(theorem: StateTheorem, trace: Rows, certificate: Certificate, resolution: float) -> Lines:
+    q = certificate.quantities
     limit = q[theorem.start] + math.sqrt(2.0 * resolution)
     for row in trace:
         if "distance" in row:
