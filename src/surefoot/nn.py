@@ -2,8 +2,9 @@
 
 from ._core.refusals import NotCertifiable
 from ._deconvolution.learned.network import LearnedDeconvolution
+from ._equilibrium.failures import EquilibriumError, EquilibriumWarning
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
-from ._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
+from ._equilibrium.layer import EquilibriumLayer
 from ._equilibrium.warm_start import WarmStart
 from ._feed_forward.residual import Residual
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus

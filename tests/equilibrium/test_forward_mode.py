@@ -9,7 +9,8 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call, hessian, jacfwd, jacrev, jvp, vmap
 
-from surefoot._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
+from surefoot._equilibrium.failures import EquilibriumError, EquilibriumWarning
+from surefoot._equilibrium.layer import EquilibriumLayer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from surefoot._equilibrium.failures import EquilibriumError, EquilibriumWarning
 from surefoot._equilibrium.fixed_point import SolveStatus
-from surefoot._equilibrium.layer import EquilibriumError, EquilibriumLayer, EquilibriumWarning
+from surefoot._equilibrium.layer import EquilibriumLayer
 
 
 def draw(*shape, seed=0, dtype=torch.float64):
@@ -506,7 +507,7 @@ def test_bad_options(options, error, match):
 def test_bad_arguments():
     with pytest.raises(TypeError, match="f is an int"):
         EquilibriumLayer(3)
-    with pytest.raises(TypeError, match="z0 is a list"):
+    with pytest.raises(TypeError, match=r"z0\[0\] is a float; pass a tensor"):
         EquilibriumLayer(cell)(X, z0=[0.0])
     with pytest.raises(ValueError, match="pass z0"):
         EquilibriumLayer(lambda z: z)()

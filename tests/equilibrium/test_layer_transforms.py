@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from surefoot._equilibrium.layer import EquilibriumError, EquilibriumLayer
+from surefoot._equilibrium.failures import EquilibriumError
+from surefoot._equilibrium.layer import EquilibriumLayer
 
 
 def draw(*shape, seed=0):

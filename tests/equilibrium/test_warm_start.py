@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from surefoot._equilibrium.layer import EquilibriumError, EquilibriumLayer
+from surefoot._equilibrium.failures import EquilibriumError
+from surefoot._equilibrium.layer import EquilibriumLayer
 from surefoot._equilibrium.warm_start import WarmStart
 
 WIDTH, SAMPLES = 6, 12

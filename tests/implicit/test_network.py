@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 import surefoot as sf
-from surefoot._equilibrium.layer import EquilibriumError
+from surefoot._equilibrium.failures import EquilibriumError
 from surefoot._implicit.equilibrium import EquilibriumStatus
 from surefoot._implicit.network import ImplicitReLU, NotWellPosed
 from surefoot._implicit.solvers import SolverMemory

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .._core.samples import SampleLoss
 from .._core.validate import as_tensor, finite, positive, positive_integer
-from .._equilibrium.layer import EquilibriumError
+from .._equilibrium.failures import EquilibriumError
 from . import adjoint
 from .adjoint import (
     Adjoint,
