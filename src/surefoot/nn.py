@@ -4,6 +4,7 @@ from ._core.refusals import NotCertifiable
 from ._deconvolution.learned.network import LearnedDeconvolution
 from ._equilibrium.failures import EquilibriumError, EquilibriumWarning
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
+from ._equilibrium.inexact import PhantomGradient
 from ._equilibrium.layer import EquilibriumLayer
 from ._equilibrium.warm_start import WarmStart
 from ._feed_forward.residual import Residual
@@ -37,6 +38,7 @@ __all__ = [
     "NotCertifiable",
     "NotWellPosed",
     "Orthogonal",
+    "PhantomGradient",
     "Residual",
     "SVDInfo",
     "SVDStatus",

@@ -30,7 +30,7 @@ def report(info: SolveInfo, on_failure: OnFailure, kind: Kind) -> None:
     Raises:
         EquilibriumError: with ``on_failure="raise"``.
     """
-    if info.converged or on_failure == "return":
+    if info.converged or not info.exact or on_failure == "return":
         return
     subject = {
         "forward": "z = f(z, *x)",

@@ -43,6 +43,7 @@ class SolveStatus(StrEnum):
     MAX_ITERATIONS = "max_iterations"
     NOT_CONTRACTING = "not_contracting"
     NON_FINITE = "non_finite"
+    TRUNCATED = "truncated"
 
     @property
     def text(self) -> str:
@@ -52,6 +53,7 @@ class SolveStatus(StrEnum):
             SolveStatus.MAX_ITERATIONS: "the tolerance was not reached",
             SolveStatus.NOT_CONTRACTING: "the map was not seen to contract",
             SolveStatus.NON_FINITE: "the map returned NaN or infinity",
+            SolveStatus.TRUNCATED: "inexact by choice",
         }[self]
 
 
@@ -88,6 +90,11 @@ class SolveInfo:
     def converged(self) -> bool:
         """Whether every sample converged."""
         return self.status is SolveStatus.CONVERGED
+
+    @property
+    def exact(self) -> bool:
+        """False for a derivative that was asked to be cut short (``PhantomGradient``)."""
+        return self.status is not SolveStatus.TRUNCATED
 
     @property
     def text(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from .._core.validate import kind_of, nonnegative, positive_integer, unknown
 from .failures import ON_FAILURE, OnFailure, report
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
 from .implicit_function import Kind, Settings, fixed_point
+from .inexact import PhantomGradient
 from .packing import Packing
 from .start import given, shapes, zeros
 from .user_map import explicit
@@ -54,6 +55,7 @@ class EquilibriumLayer(nn.Module):
         state_shape: shape of z without the batch dimensions, where z is not shaped like the first x. An integer or a sequence
             of integers is one shape; ``((5,), (3, 2))`` or ``{"fast": 5, "slow": (3, 2)}`` are shapes of several tensors.
         batch_dims: how many leading dimensions index samples; 0 makes z one sample.
+        gradient: ``implicit``, or a ``PhantomGradient``: derivatives inexact by choice.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or out of range.
@@ -71,6 +73,7 @@ class EquilibriumLayer(nn.Module):
         on_failure: OnFailure = "raise",
         state_shape: Any = None,
         batch_dims: int = 1,
+        gradient: Literal["implicit"] | PhantomGradient = "implicit",
     ) -> None:
         super().__init__()
         if not callable(f):
@@ -86,7 +89,10 @@ class EquilibriumLayer(nn.Module):
                 nonnegative(name, value)
         if isinstance(batch_dims, bool) or not isinstance(batch_dims, int) or batch_dims < 0:
             raise ValueError(f"batch_dims is {batch_dims!r}; it must be an integer of at least 0")
+        if gradient != "implicit" and not isinstance(gradient, PhantomGradient):
+            raise ValueError(f'gradient is {gradient!r}; pass "implicit" or sf.nn.PhantomGradient(steps, damping)')
         self.f = f
+        self.gradient: Literal["implicit"] | PhantomGradient = gradient
         self.contraction = contraction
         self.solver: Solver = solver
         self.tolerance, self.backward_tolerance = tolerance, backward_tolerance
@@ -145,26 +151,28 @@ class EquilibriumLayer(nn.Module):
         kind: Kind,
     ) -> Tensor:
         """Solve, record, and report a failure; more ``batch_dims`` than the layer's under vmap."""
-        first = None if memory is None else memory.first(start, batch_dims, kind)
-        z, info = solve(
-            step,
-            start,
-            batch_dims=batch_dims,
-            contraction=self.contraction,
-            tolerance=self.tolerance if kind == "forward" else self.backward_tolerance,
-            max_iterations=self.max_iterations,
-            solver=self.solver,
-            affine=kind != "forward",
-            first=first,
-        )
-        if memory is not None:
-            memory.keep(z, start, info.failed, kind)
+        if kind != "forward" and isinstance(self.gradient, PhantomGradient):
+            z, info = self.gradient.solve(step, start, batch_dims=batch_dims, contraction=self.contraction)
+        else:
+            z, info = solve(
+                step,
+                start,
+                batch_dims=batch_dims,
+                contraction=self.contraction,
+                tolerance=self.tolerance if kind == "forward" else self.backward_tolerance,
+                max_iterations=self.max_iterations,
+                solver=self.solver,
+                affine=kind != "forward",
+                first=None if memory is None else memory.first(start, batch_dims, kind),
+            )
+            if memory is not None:
+                memory.keep(z, start, info.failed, kind)
         if info.status in (SolveStatus.NOT_CONTRACTING, SolveStatus.MAX_ITERATIONS):
             if not torch.equal(step(z), step(z)):
                 note = "f gives two values for the same arguments: dropout, noise, or batch statistics; use f.eval()"
                 info = replace(info, note=note)
             elif info.guaranteed and info.status is SolveStatus.NOT_CONTRACTING:
-                info = replace(info, note=f"the iterates contradict the given contraction={info.contraction}")
+                info = replace(info, note=f"the iterates contradict the given contraction={self.contraction}")
         if kind == "backward":
             self.backward_info = info
         elif kind == "tangent":
