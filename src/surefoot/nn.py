@@ -5,6 +5,7 @@ from ._deconvolution.learned.network import LearnedDeconvolution
 from ._equilibrium.failures import EquilibriumError, EquilibriumWarning
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.inexact import PhantomGradient
+from ._equilibrium.jacobian import JacobianPenalty, JacobianSpectrum, jacobian_penalty, jacobian_spectrum
 from ._equilibrium.layer import EquilibriumLayer
 from ._equilibrium.warm_start import WarmStart
 from ._feed_forward.residual import Residual
@@ -29,6 +30,8 @@ __all__ = [
     "EquilibriumStatus",
     "EquilibriumWarning",
     "ImplicitReLU",
+    "JacobianPenalty",
+    "JacobianSpectrum",
     "LearnedDeconvolution",
     "LearnedInverse",
     "LearnedSVD",
@@ -49,4 +52,6 @@ __all__ = [
     "TwoLayerLinear",
     "WarmStart",
     "Whitening",
+    "jacobian_penalty",
+    "jacobian_spectrum",
 ]

@@ -55,21 +55,12 @@ class _Adjoint:
 
     def __call__(self, u: Tensor, /, *tensors: Tensor) -> Tensor:
         v, *arguments = tensors
-        return v + _pull_back(self.g, tuple(arguments), [0], u)[0]
+        return v + pull_back(self.g, tuple(arguments), [0])(u)[0]
 
     def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
-        v, z, *rest = tensors
-        with torch.enable_grad():
-            point = z.detach().requires_grad_()
-            value = self.g(point, *(t.detach() for t in rest))
-
-        def step(u: Tensor) -> Tensor:
-            if not value.requires_grad:  # g does not depend on z
-                return v
-            (product,) = torch.autograd.grad(value, point, u, retain_graph=True, allow_unused=True)
-            return v if product is None else v + product
-
-        return step
+        v, *arguments = tensors
+        pull = pull_back(self.g, tuple(arguments), [0])
+        return lambda u: v + pull(u)[0]
 
 
 class _Tangent:
@@ -85,7 +76,7 @@ class _Tangent:
     def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
         b, *arguments = (t.detach() for t in tensors)
         # z first; the others for the check
-        linear = _Linear(self.g, tuple(arguments), [i for i, t in enumerate(arguments) if t.is_floating_point()])
+        linear = LinearMap(self.g, tuple(arguments), [i for i, t in enumerate(arguments) if t.is_floating_point()])
         linear.check()
         return lambda w: b + linear(w)
 
@@ -118,8 +109,8 @@ def in_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
-def _pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], u: Tensor) -> list[Tensor]:
-    """uᵀ ∂g/∂(the wanted arguments), differentiable in the arguments and u where grad mode is on."""
+def pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> Callable[[Tensor], list[Tensor]]:
+    """u ↦ uᵀ ∂g/∂(the wanted arguments), differentiable in the arguments and u where grad mode is on; g is evaluated once."""
     if torch._C._are_functorch_transforms_active():
 
         def of_wanted(*chosen: Tensor) -> Tensor:
@@ -128,8 +119,8 @@ def _pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], u: Tens
                 full[i] = tensor
             return g(*full)
 
-        pull: Callable[[Tensor], Any] = torch.func.vjp(of_wanted, *(arguments[i] for i in wanted))[1]
-        return list(pull(u))
+        transposed: Callable[[Tensor], Any] = torch.func.vjp(of_wanted, *(arguments[i] for i in wanted))[1]
+        return lambda u: list(transposed(u))
     # without a transform: torch.func would refuse maps that plain autograd can differentiate
     again = torch.is_grad_enabled()
     with torch.enable_grad():
@@ -140,23 +131,27 @@ def _pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], u: Tens
             view = full[i].view_as(full[i])
             full[i] = view if view.requires_grad else view.requires_grad_()
         value = g(*full)
+    chosen = [full[i] for i in wanted]
+
+    def pull(u: Tensor) -> list[Tensor]:
         if not value.requires_grad:
-            return [torch.zeros_like(full[i]) for i in wanted]
-        chosen = [full[i] for i in wanted]
-        grads = torch.autograd.grad(value, chosen, u, create_graph=again, allow_unused=True)
-    return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, grads, strict=True)]
+            return [torch.zeros_like(t) for t in chosen]
+        grads = torch.autograd.grad(value, chosen, u, retain_graph=True, create_graph=again, allow_unused=True)
+        return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, grads, strict=True)]
+
+    return pull
 
 
 def _push_forward(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], tangents: list[Tensor]) -> Tensor:
     """Σ ∂g/∂(wanted argument) · tangent, differentiable in the arguments and tangents where grad mode is on."""
     if torch._C._are_functorch_transforms_active():
-        pull = torch.func.vjp(lambda u: _pull_back(g, arguments, wanted, u), torch.zeros_like(arguments[0]))[1]
+        pull = torch.func.vjp(lambda u: pull_back(g, arguments, wanted)(u), torch.zeros_like(arguments[0]))[1]
         with _second_derivatives():
             return pull(tangents)[0]
-    return _Linear(g, arguments, wanted)(*tangents)
+    return LinearMap(g, arguments, wanted)(*tangents)
 
 
-class _Linear:
+class LinearMap:
     """The same as a map of the tangents, with the work that does not depend on them done once; not under a transform."""
 
     def __init__(self, g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> None:
@@ -166,7 +161,7 @@ class _Linear:
         with torch.enable_grad():
             # any u serves that shows in check: the golden angle has no period
             self.u = torch.cos(entries * 2.39996).requires_grad_()
-            self.pulled = _pull_back(g, arguments, wanted, self.u)
+            self.pulled = pull_back(g, arguments, wanted)(self.u)
 
     def __call__(self, *tangents: Tensor) -> Tensor:
         """For the first of the wanted arguments, as many as there are tangents."""
@@ -263,7 +258,7 @@ class _Attach(torch.autograd.Function):
         if v is not None:
             u = fixed_point(_Adjoint(ctx.g), replace(ctx.settings, kind="backward"), v, v, z, *tensors)
             wanted = [i for i, t in enumerate(tensors, 1) if ctx.needs_input_grad[i + 2] and t.is_floating_point()]
-            for i, grad in zip(wanted, _pull_back(ctx.g, (z, *tensors), wanted, u), strict=True):
+            for i, grad in zip(wanted, pull_back(ctx.g, (z, *tensors), wanted)(u), strict=True):
                 grads[i - 1] = grad
         return (None, None, None, *grads)
 
