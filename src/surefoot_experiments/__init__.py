@@ -21,6 +21,8 @@ from .feed_forward_sgd import sgd as batches
 from .feed_forward_width import width
 from .implicit_certified import certificates, tradeoff
 from .implicit_figures import ALL, gammas, iterations, steps, widths
+from .implicit_initialisation import initialisation
+from .implicit_lemmas import lemmas
 from .inverse_figures import sweep
 from .inverse_tables import table1 as inverse_times
 from .inverse_tables import table2 as inverse_conditions
@@ -115,6 +117,8 @@ EXPERIMENTS: dict[str, _Entry] = {
         data=True,
         shared=False,
     ),
+    "implicit/lemmas": _Entry(lemmas, {"draws": 20}, shared=False),
+    "implicit/initialisation": _Entry(initialisation, {"widths": (100, 200, 400, 800), "draws": 5}, shared=False),
     "feed-forward/certified": _Entry(guaranteed_fits, {"networks": QUICK, "repeats": 1}, data=True, cache=True),
     "feed-forward/finish": _Entry(finish, {"networks": FINISHED[:7], "repeats": 1}, data=True, cache=True),
     "feed-forward/width": _Entry(width, {"repeats": 1}, shared=False),

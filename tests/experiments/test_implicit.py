@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from experiments_page import compare, section
 
 import surefoot as sf
 import surefoot_experiments
@@ -20,7 +22,10 @@ from surefoot_experiments import implicit_certified as certified
 from surefoot_experiments import implicit_certified_runs as drawn
 from surefoot_experiments import implicit_data as datasets
 from surefoot_experiments import implicit_figures as figures
+from surefoot_experiments import implicit_initialisation as initial
+from surefoot_experiments import implicit_lemmas as lemmas
 from surefoot_experiments import implicit_runs as runs
+from surefoot_experiments.implicit_lemmas_verdict import findings as lemma_findings
 from surefoot_experiments.implicit_runs import Setting, Training
 from surefoot_experiments.result import Experiment
 
@@ -55,7 +60,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_names() -> None:
     found = [name for name in surefoot_experiments.names() if name.startswith("implicit/")]
-    assert found == [*NAMES, "implicit/certificates", "implicit/tradeoff"]
+    assert found == [*NAMES, *(f"implicit/{part}" for part in ("certificates", "tradeoff", "lemmas", "initialisation"))]
 
 
 def test_data_are_refused_where_an_experiment_draws_its_own() -> None:
@@ -106,12 +111,25 @@ def test_finished_runs_are_kept_and_read_again(
 
 # -- the page and the program ----------------------------------------
 
-PAGE = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 
-def section(name: str) -> str:
-    """What the page has between the command of an experiment and the next one."""
-    return PAGE.split(f"surefoot reproduce {name} --out DIR")[1].split("surefoot reproduce")[0]
+def test_the_program_prints_the_page_of_initial_weights() -> None:
+    compare(surefoot_experiments.reproduce("implicit/initialisation"))
+
+
+@pytest.mark.slow
+def test_the_program_prints_the_page_of_lemmas() -> None:
+    compare(surefoot_experiments.reproduce("implicit/lemmas"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not SHARED.exists(), reason="the images are not beside the repository")
+@pytest.mark.parametrize("name", [*NAMES, "implicit/certificates"])
+def test_the_program_prints_the_page_of_images(name: str) -> None:
+    """Training runs amplify rounding, so that the last digits depend on it."""
+    compare(surefoot_experiments.reproduce(name, data=SHARED), relative=0.05, measured=0.2)
 
 
 @pytest.mark.parametrize("name", ["implicit/fig3", "implicit/fig5"])
@@ -291,6 +309,103 @@ def test_the_collapse_is_explained_by_the_largest_eigenvalue() -> None:
     assert finding.agrees is False
     assert "lambda_max(H) = 3000 (2/eta = 2000), ill_posed after 0 epochs; with eta = 0.0001" in finding.measured
     assert figures._collapse({"MNIST": {"a": made([0.25, 0.2]), "b": made([0.25, 0.1])}}).agrees is True
+
+
+# -- lemmas and initial weights ----------------------------------------
+
+
+def test_matrices_written_out_are_the_jacobian_of_the_outputs() -> None:
+    """Π, M and Z beside the derivatives of the unrolled map, which knows nothing of Kronecker products."""
+    draws = lemmas.instances(1, 0)
+    (small,) = draws["Gaussian, gamma0 = 0.5"]
+    weights = [w.clone().requires_grad_() for w in (small.W, small.A, small.b)]
+
+    def outputs(W: torch.Tensor, A: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        Phi = (small.X @ W).relu()
+        Z = Phi
+        for _ in range(80):
+            Z = (small.gamma * Z @ A + Phi).relu()
+        return Z @ b
+
+    jacobian = torch.autograd.functional.jacobian(outputs, tuple(weights))
+    for exact, written in zip(jacobian, (small.Pi, small.M, small.Z), strict=True):
+        columns = exact.mT.reshape(len(small.X), -1) if exact.ndim == 3 else exact
+        torch.testing.assert_close(written, columns, rtol=1e-8, atol=1e-8)
+
+
+def test_lemmas_are_right_or_wrong_as_the_errata_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lemmas, "POINTS", 5)
+    monkeypatch.setattr(lemmas, "gradient_flow", functools.partial(sf.gradient_flow, relative_tolerance=1e-7))
+    found = lemmas.lemmas(3, (1,))
+    wrong = [finding.claim for finding in found.findings if not finding.agrees]
+    assert len(wrong) == 2 and "(6)" in wrong[0] and "section 4.1" in wrong[1]
+    run = found.table(found.tables[-1].title).records()
+    assert [row["theorem"] for row in run] == ["4.2", "4.4"]
+    assert all(float(str(row["guaranteed / needed"])) > 2.0 for row in run)
+
+
+CHANGED = {
+    "largest |Z|_F / (Lemma 3.1)": (1.1, "Lemma 3.1"),
+    "least sigma(Q)": (0.01, "sigma_min(Q) >= 1 - gamma0"),
+    "(8), A": (1e-3, "gradients (7) to (9)"),
+    "(10), velocity": (1e-3, "Lemma 4.1"),
+    "least sigma_min(Pi) / corrected": (0.9, "1/(1 + gamma0)"),
+    "largest |Z_a - Z_b| / (16)": (1.1, "Lemma 4.3"),
+    "largest distance from Lemma 5.1": (1e-3, "Lemma 5.1"),
+    "least alpha0 (1+gamma0) / sigma_min(Phi)": (0.9, "Lemma 5.1"),
+    "largest loss / bound": (1.1, "Theorem 4.2"),
+    "sigma_min(Z) / (alpha0/2) at the end": (0.9, "Theorem 4.2"),
+}
+
+
+@pytest.fixture(scope="module")
+def lemma_tables() -> tuple[lemmas.Table, ...]:
+    drawn = lemmas.instances(2, 0)
+    run = ("4.2", 1, 1.0, 0.25, 4.0, 1.0, 0.9, 2.0), ("4.4", 1, 200, 25, 8.0, 1.0, 0.9, 2.0)
+    runs = lemmas.Table("runs", lemmas.RUN_COLUMNS, run)
+    parts = (lemmas.spectrum_of_Q, lemmas.lower_bounds, lemmas.gradients)
+    return *(part(drawn) for part in parts), lemmas.equilibria(2, 0), runs
+
+
+@pytest.mark.parametrize("column", CHANGED)
+def test_a_lemma_that_fails_is_said_to_differ(column: str, lemma_tables: tuple[lemmas.Table, ...]) -> None:
+    value, claim = CHANGED[column]
+    changed = tuple(_with(table, column, value) if column in table.columns else table for table in lemma_tables)
+    for tables, agrees in ((lemma_tables, True), (changed, False)):
+        (finding,) = (finding for finding in lemma_findings(tables) if claim in finding.claim)
+        assert finding.agrees is agrees
+
+
+def _with(table: lemmas.Table, column: str, value: float) -> lemmas.Table:
+    """The table with another number in the first row."""
+    first = [value if name == column else cell for name, cell in zip(table.columns, table.rows[0], strict=True)]
+    return dataclasses.replace(table, rows=(tuple(first), *table.rows[1:]))
+
+
+def test_the_limit_of_the_gram_matrix_is_the_mean_over_units() -> None:
+    X = initial.inputs(4, 0)
+    W = torch.randn(initial.INPUTS, 200_000, dtype=torch.float64, generator=generator())
+    Phi = (X @ W).relu()
+    torch.testing.assert_close(initial.limit_gram(X), Phi @ Phi.T / W.shape[1], rtol=0.0, atol=0.01)
+
+
+def test_the_sides_of_the_conditions_are_those_of_the_theorem() -> None:
+    """At a scale where the certificate of implicit/gd with C1 = C2 = C3 = 1 just holds, and just not."""
+    X, y = initial.inputs(5, 0), initial.labels(5)
+    W = torch.randn(initial.INPUTS, 20, dtype=torch.float64, generator=generator()) / 20**0.5
+    F, r = float(X.norm()), float(y.norm())
+    for scale in (1e2, 1e3, 1e4):
+        size = scale * float(torch.linalg.matrix_norm(W, 2))
+        Z = (X @ (scale * W)).relu() / (1.0 - 0.5 * size / (size + 1.0))
+        alpha = float(torch.linalg.svdvals(Z)[-1])
+        left = (alpha**2, alpha**3, alpha**2)
+        right = (16.0 * (size + 1.0) * F * r, 128.0 * F**2 * r, 128.0 * F**2)  # (21) to (23), γ0 = ½ and λ3 = 1
+        expected = [a / b for a, b in zip(left, right, strict=True)]
+        assert initial._scaled_ratios(X, y, scale * W) == pytest.approx(expected, rel=1e-9)
+
+
+def test_powers_of_the_width() -> None:
+    assert initial.power((10.0, 20.0, 40.0), (1.0, 2.0**0.5, 2.0)) == pytest.approx(0.5)
 
 
 # -- certificates ----------------------------------------

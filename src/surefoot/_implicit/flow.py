@@ -46,7 +46,7 @@ def gradient_flow(
     loss: Loss,
     times: Sequence[float] | Tensor,
     *,
-    method: str = "RK45",
+    method: str = "DOP853",
     relative_tolerance: float = 1e-11,
     absolute_tolerance: float = 1e-14,
     max_evaluations: int = 100_000,
@@ -58,11 +58,15 @@ def gradient_flow(
     until the evaluations run out: so it is soon after A = I, where half of U is 0 (the theorem ``implicit/flow`` takes for
     granted that the flow exists).
 
+    What comes out are points of a curve with an error that nothing bounds: the checker accepts no run of a flow, and a flow
+    writes none.
+
     Args:
         net: float64 weights.
         loss: ``sf.SquaredLoss(X, Y)``.
         times: increasing, from 0 or later.
-        method: of ``scipy.integrate.solve_ivp``; ``LSODA`` where the flow is stiff.
+        method: of ``scipy.integrate.solve_ivp``; the default is of order 8, which at these tolerances takes a third to a half
+            of the gradients that ``RK45`` takes; ``LSODA`` where the flow is stiff.
         relative_tolerance, absolute_tolerance: of the integrator, per step. The gap falls by orders of magnitude: an error
             that is small beside the weights need not be small beside a late gap.
         max_evaluations: limit on the gradients computed.
