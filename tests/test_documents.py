@@ -97,6 +97,8 @@ QUOTED = (
     Quoted("docs/quickstart.md", r"# ([\d,]+) in place of", "cert.iterations_to(1e-10)", 0.03),
     Quoted("docs/quickstart.md", r"# ([\d,]+) iterations, and", "run.iterations", 0.05),
     Quoted("docs/quickstart.md", r"and ([\d.]+): the weights moved", "run.moved"),
+    Quoted("docs/equilibrium.md", r"# (\d+) evaluation in the last epoch", "layer.info.iterations"),
+    Quoted("docs/equilibrium.md", r"# ([\d,]+): 64 states", "warm.bytes"),
     Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
 )
 
@@ -236,6 +238,7 @@ def prepared(document: str, settings: dict[str, str]) -> list[str]:
     return [replaced(replaced(line, filled), settings) for line in commands(document)]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # by torch's own forward mode
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_blocks_run_and_give_the_quoted_numbers(document: str) -> None:
     for line in prepared(document, SHORTER.get(document, {})):
