@@ -4,7 +4,7 @@ from ._core.refusals import NotCertifiable
 from ._deconvolution.learned.network import LearnedDeconvolution
 from ._equilibrium.failures import EquilibriumError, EquilibriumWarning
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
-from ._equilibrium.inexact import PhantomGradient
+from ._equilibrium.inexact import PhantomGradient, Trajectory
 from ._equilibrium.jacobian import JacobianPenalty, JacobianSpectrum, jacobian_penalty, jacobian_spectrum
 from ._equilibrium.layer import EquilibriumLayer
 from ._equilibrium.warm_start import WarmStart
@@ -49,6 +49,7 @@ __all__ = [
     "SolveStatus",
     "SolverMemory",
     "StepSizeNet",
+    "Trajectory",
     "TwoLayerLinear",
     "WarmStart",
     "Whitening",

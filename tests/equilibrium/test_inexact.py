@@ -93,7 +93,46 @@ def test_a_claimed_factor_that_the_steps_refute_is_an_error():
     assert math.isinf(float(layer.backward_info.error_bound))
 
 
+def test_a_trajectory_of_plain_steps():
+    layer = EquilibriumLayer(cell, solver="plain")
+    x = X.clone().requires_grad_()
+    found = layer.trajectory(x, W, evaluations=[1, 3, 4, 5000])
+    z, values = torch.zeros_like(X), []
+    for _ in range(4):
+        z = cell(z.detach(), x, W)  # the derivative is that of the last evaluation
+        values.append(z)
+    for state, true in zip(found.states, (values[0], values[2], values[3]), strict=False):
+        assert torch.equal(state, true)
+        (got,) = torch.autograd.grad(state.sum(), x, retain_graph=True)
+        assert torch.allclose(got, torch.autograd.grad(true.sum(), x)[0], rtol=1e-14)
+    assert found.evaluations == (1, 3, 4, layer.info.iterations + 1) and found.info is layer.info
+    assert torch.allclose(found.states[3], found.z, rtol=1e-11)
+    (exact,) = torch.autograd.grad(found.z.sum(), x, retain_graph=True)
+    assert torch.allclose(exact, torch.autograd.grad(EquilibriumLayer(cell)(x, W).sum(), x)[0], rtol=1e-9)
+    assert found.text.startswith("states of evaluation 1, 3, 4, ") and "inexact by choice" in found.text
+
+
+def test_a_trajectory_of_several_tensors_trains():
+    def pair(z, x, W):
+        a, b = z
+        return torch.tanh(b @ W + x), 0.5 * a
+
+    w = W.clone().requires_grad_()
+    layer = EquilibriumLayer(pair, state_shape=((3,), (3,)), solver="anderson")
+    found = layer.trajectory(X, w, evaluations=(2, 6))
+    loss = sum(a.square().sum() for a, _ in (*found.states, found.z))
+    loss.backward()
+    assert [b.shape for _, b in found.states] == [X.shape, X.shape] and w.grad.any()
+    gradient = torch.func.grad(lambda W: layer.trajectory(X, W, evaluations=[1]).states[0][0].sum())(W)
+    assert torch.equal(gradient, torch.zeros_like(W))  # the first evaluation is at b = 0
+    with pytest.raises(NotImplementedError, match=r"torch\.vmap"):
+        torch.vmap(lambda x: layer.trajectory(x, W, evaluations=[1]).z)(X[None])
+
+
 def test_arguments():
+    for evaluations, error in (([0], ValueError), ("12", TypeError), (3, TypeError)):
+        with pytest.raises(error, match="evaluations is"):
+            EquilibriumLayer(cell).trajectory(X, W, evaluations=evaluations)
     for steps, damping in ((0, 0.5), (2.5, 0.5), (5, 0.0), (5, 1.5)):
         with pytest.raises(ValueError, match=r"steps is|damping is"):
             sf.nn.PhantomGradient(steps, damping)

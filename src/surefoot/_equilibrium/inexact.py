@@ -1,15 +1,17 @@
-"""Derivatives that are inexact by choice: a few damped steps in place of a solve, with the bound of what is left out."""
+"""Inexact by choice: derivatives by a few damped steps, with a bound of what is left out, and states on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._core.validate import positive, positive_integer
 from .fixed_point import SolveInfo, SolveStatus, solve
+from .implicit_function import Kind, Settings
 
 
 @dataclass(frozen=True)
@@ -65,3 +67,65 @@ class PhantomGradient:
             info = replace(info, residual=length, error_bound=length * factor / (1.0 - factor))
         note = f"{self.steps} step(s) damped by {d:g} in place of a solve"
         return u, replace(info, status=SolveStatus.TRUNCATED, failed=torch.zeros_like(info.failed), note=note)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """States on the way to an equilibrium, for losses that look at them too.
+
+    Attributes:
+        states: f(zₙ, x), where zₙ is the iterate of the n-th evaluation of f, of whatever solver. Their derivatives are inexact:
+            those of that one evaluation, with zₙ as a constant.
+        evaluations: n of each state.
+        z: the equilibrium, differentiated as the layer does.
+        info: the record of its solve.
+    """
+
+    states: tuple[Any, ...]
+    evaluations: tuple[int, ...]
+    z: Any
+    info: SolveInfo
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        numbers = ", ".join(map(str, self.evaluations))
+        return f"states of evaluation {numbers}, their derivatives inexact by choice: of one evaluation; z: {self.info.text}"
+
+
+class Iterates:
+    """The iterates of chosen evaluations of f in one forward solve."""
+
+    def __init__(self, evaluations: Sequence[int]) -> None:
+        if isinstance(evaluations, str) or not isinstance(evaluations, Sequence):
+            raise TypeError(f"evaluations is {evaluations!r}; pass the numbers of evaluations, such as [1, 4]")
+        self.wanted = tuple(positive_integer("evaluations", n) for n in evaluations)
+        self.kept: dict[int, Tensor] = {}
+
+    def watch(self, settings: Settings) -> Settings:
+        """The same solver, watched."""
+
+        def watched(step: Callable[[Tensor], Tensor], start: Tensor, batch_dims: int, kind: Kind) -> Tensor:
+            if kind != "forward":
+                return settings.solve(step, start, batch_dims, kind)
+            if batch_dims != settings.batch_dims:
+                raise NotImplementedError(
+                    "trajectory keeps iterates, which torch.vmap cannot return; use batch dimensions"
+                )
+            count = 0
+
+            def counted(z: Tensor) -> Tensor:
+                nonlocal count
+                count += 1
+                if count in self.wanted:
+                    self.kept[count] = z.clone()
+                return step(z)
+
+            return settings.solve(counted, start, batch_dims, kind)
+
+        return replace(settings, solve=watched)
+
+    def of(self, info: SolveInfo, z: Tensor) -> tuple[list[Tensor], tuple[int, ...]]:
+        """The iterates and their numbers; z for those after the last evaluation, as the next."""
+        iterates = [self.kept[n] if n <= info.iterations else z.detach() for n in self.wanted]
+        return iterates, tuple(min(n, info.iterations + 1) for n in self.wanted)

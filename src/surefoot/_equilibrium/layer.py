@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,7 @@ from .._core.validate import kind_of, nonnegative, positive_integer, unknown
 from .failures import ON_FAILURE, OnFailure, report
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
 from .implicit_function import Kind, Settings, fixed_point
-from .inexact import PhantomGradient
+from .inexact import Iterates, PhantomGradient, Trajectory
 from .packing import Packing
 from .start import given, shapes, zeros
 from .user_map import explicit
@@ -137,6 +137,26 @@ class EquilibriumLayer(nn.Module):
             z = packing.unpack(fixed_point(user, settings, start, *tensors))
         assert self.info is not None
         return Solution(z, self.info)
+
+    def trajectory(self, *x: Any, evaluations: Sequence[int], z0: Any = None, **kwargs: Any) -> Trajectory:
+        """The fixed point, and states on the way to it.
+
+        Args:
+            x, z0, kwargs: as for the layer itself.
+            evaluations: numbers, from 1 on, of the evaluations of f whose values are the states; those after the last one give
+                that of one more.
+
+        Raises:
+            As the layer itself, and NotImplementedError under ``torch.vmap``.
+        """
+        packing, start = self._start(x, kwargs, z0)
+        user, tensors = explicit(self.f, packing, start, x, kwargs)
+        iterates = Iterates(evaluations)
+        z = fixed_point(user, iterates.watch(self._settings(self.on_failure)), start, *tensors)
+        assert self.info is not None
+        found, numbers = iterates.of(self.info, z)
+        states = tuple(packing.unpack(user(iterate, *tensors)) for iterate in found)
+        return Trajectory(states, numbers, packing.unpack(z), self.info)
 
     def _settings(self, on_failure: OnFailure, memory: BatchStart | None = None) -> Settings:
         return Settings(partial(self._solve, on_failure, memory), self.batch_dims)
