@@ -15,7 +15,7 @@ from torch import Tensor
 from . import checkpoints
 from . import trace as traces
 from .certificate import Certificate, digests, require_arrays
-from .engine import Engine
+from .engine import Anchored, Engine
 from .interrupts import StopRequest
 from .io import RunDirectoryError, read_json, read_tensors, run_directory, write_atomic, write_json
 from .plans import PLANS
@@ -416,6 +416,8 @@ class _Descent:
         self.recertified.append(offer)
         self.adopted.append(offer)
         self.rule.adopt(self.loss.reduced, offer.certificate)
+        if isinstance(self.engine, Anchored):
+            self.engine.anchor()
         self._checkpoint()  # again, now that the rule follows it
 
     def _finish(self, status: RunStatus, stopped_by: int | None) -> Run:

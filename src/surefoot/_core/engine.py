@@ -62,6 +62,15 @@ class Engine(Protocol):
         ...
 
 
+@runtime_checkable
+class Anchored(Protocol):
+    """An engine whose iterates measure how far they are from where the newest certificate began."""
+
+    def anchor(self) -> None:
+        """Measure from the current iterate on."""
+        ...
+
+
 class WeightsIterate:
     """Weights by name with their gap and its gradient, on first use: what the step rules that are no system's own ask for.
 

@@ -278,6 +278,10 @@ class Recordable(Descendable[Net, P]):
         asks for it."""
         return {}
 
+    def measure_since(self, net: Net, loss: P, first: Mapping[str, Tensor]) -> dict[str, float]:
+        """What a trace records that compares the current weights with those ``recorded`` in its first row."""
+        return {}
+
     @abstractmethod
     def gradient(self, net: Net, loss: P) -> dict[str, Tensor]:
         """The gradient of the loss in those recorded weights that are trained."""

@@ -129,6 +129,7 @@ class Trace:
         self.resolution = 0.0
         self._expected: dict[str, Tensor] | None = None
         self._trained: list[str] = []
+        self._first: dict[str, Tensor] = {}
         self._last: dict[str, Tensor] = {}
 
     def record(self, net: Any, step_size: float | None = None) -> None:
@@ -160,7 +161,8 @@ class Trace:
             size = sum(float((self._expected[k] ** 2).sum()) for k in self._trained)
             row["defect"] = math.sqrt(moved / size) if size > 0.0 else math.sqrt(moved)
             row |= system.measure_step(net, loss, self._last, self.rows[-1]["step"])
-        self._last = weights
+        self._last, self._first = weights, self._first or weights
+        row |= system.measure_since(net, loss, self._first)
         if step_size is not None:
             row["step"] = step_size
             gradient = system.gradient(net, loss)

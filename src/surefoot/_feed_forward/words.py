@@ -5,34 +5,20 @@ from __future__ import annotations
 from surefoot_check.feed_forward import exact_fit, local, minimum, sgd
 
 from .._core.minibatch_words import SYMBOLS
+from .._core.near_a_fit.words import SYMBOLS as NEAR_A_FIT
 from .._core.words import Words
 
 WORDS = Words(
     symbols={
+        **NEAR_A_FIT,
         **SYMBOLS,
         "initial_gap": (
             "½s₀²",
             "loss at these weights less its least value; of a minimum half the square of the norm of the gradient",
         ),
-        "sigma_min_J": ("σ₀", "smallest singular value of the Jacobian of all outputs in all weights"),
-        "norm_J": ("‖J₀‖", "largest singular value of the Jacobian at these weights"),
-        "lipschitz_J": ("Λ", "the Jacobian changes at most Λ times as much as the weights, on the ball"),
-        "kink_margin": (
-            "m",
-            "how often the change of a pre-activation on the ball fits into its distance to the nearest kink, at least",
-        ),
-        "ball": ("ρ", "radius of the ball of weights on which everything is bounded"),
-        "newton_step": ("‖J⁺r‖", "norm of the Newton step at these weights"),
-        "contraction": ("q", "the factor of the residual in a step of Newton's iteration with the first Jacobian"),
         "eta": (
             "η",
             "the floor step; of mini-batches the constant step, whose gradient is N/B times that of the batch",
-        ),
-        "r0": ("r₀", "bound of the norm of the residual at these weights"),
-        "sigma_star": ("σ*", "smallest singular value that the Jacobian keeps; the rate is proportional to its square"),
-        "radius": (
-            "ρ*",
-            "an exact fit, or the minimum, lies within this distance of these weights, and descent stays within it",
         ),
         "lambda_min_H": (
             "m₀",

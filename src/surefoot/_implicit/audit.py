@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
+from surefoot_check.implicit import exact_fit, local
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
 
 from .._core.audit import Audit, Check, Led, Lines, audited, constant_step, each, noise
 from .._core.certificate import Certificate
+from .._core.near_a_fit import audit as near_a_fit
 from .engine import LOWER
 
 Row = dict[str, float]
+NEAR_A_FIT = (local.THEOREM.id, exact_fit.THEOREM.id)
 OURS = (implicit_spectral.THEOREM.id, implicit_measured.THEOREM.id)
 
 
@@ -41,7 +44,9 @@ def audit(trace: list[Row], certificate: Certificate, resolution: float) -> Audi
             ("the output step is accurate: |h| <= tau |r|", _defect(steps, q)),
             ("one step: |r'| <= (1 - eta m) |r|", _contraction(trace, certificate, resolution)),
         ]
-    if guaranteed:
+    if certificate.theorem in NEAR_A_FIT:
+        checks += near_a_fit.checks(trace, certificate, resolution)
+    elif guaranteed:
         checks.append(constant_step(trace, certificate.schedule[0].step))
     return audited(certificate, trace, checks, resolution)
 

@@ -11,10 +11,12 @@ from typing import Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
+from .._core.near_a_fit.pseudo_inverse import PseudoInverse, parted
 from .._core.samples import SampleLoss
 from .._core.status import RunStatus
 from .._core.steps import armijo_from_polyak
-from .norms import LOOSE, NormWatch, accumulated, frobenius_upper, unit_roundoff
+from .jacobian import Jacobian
+from .norms import LOOSE, NormWatch, accumulated, frobenius_upper, spectral_norm_upper, unit_roundoff
 from .share import Share, Summary, Weights
 from .solvers import SolverMemory
 
@@ -37,6 +39,10 @@ class NetworkIterate(ABC):
     gamma: float
     norm_A: float
     residual_norm: float
+    start: Weights
+    """From where distances are measured; engines set it."""
+    turned: Weights | None = None
+    """What the next step is taken against, in place of the gradient."""
 
     @property
     @abstractmethod
@@ -89,6 +95,15 @@ class NetworkIterate(ABC):
         """‖∇‖_F²."""
         return self.gradient.squared
 
+    @property
+    def direction(self) -> Weights:
+        """What steps are taken against: the gradient, unless ``turned``."""
+        return self.gradient if self.turned is None else self.turned
+
+    def distance_after(self, eta: float) -> float:
+        """D of the weights after a step η: to those of the start."""
+        return self.at.after(eta, self.direction).distance(self.start)
+
     @cached_property
     def residual_error(self) -> float:
         """Bound on ‖r̂ - (Zb - Y)‖_F for the exact equilibrium Z: ω_r + ε‖b‖ (Lemma 5)."""
@@ -122,14 +137,14 @@ class NetworkIterate(ABC):
 
     def norm_after(self, eta: float) -> float:
         """Upper bound of ‖A‖ a step η on: ‖A‖ + η‖∂A‖_F."""
-        return (self.norm_A + eta * frobenius_upper(self.gradient.A)) * UPPER
+        return (self.norm_A + eta * frobenius_upper(self.direction.A)) * UPPER
 
     def trial(self, eta: float) -> float:
         """The gap after a step η; infinite where that may not be well posed."""
         norm = self.norm_after(eta)
         if not self.gamma * norm < 1.0:
             return math.inf
-        return 0.5 * self.residual_norm_at(self.at.after(eta, self.gradient), norm) ** 2
+        return 0.5 * self.residual_norm_at(self.at.after(eta, self.direction), norm) ** 2
 
     @cached_property
     def safe_step(self) -> float:
@@ -156,6 +171,15 @@ class Iterate(Share, NetworkIterate):
     def count(self) -> int:
         return len(self.residual)
 
+    @cached_property
+    def inverse(self) -> PseudoInverse:
+        """J⁺ here."""
+        return Jacobian(self).inverse()
+
+    def newton_step(self, inverse: PseudoInverse) -> Weights:
+        """J⁺r of the residual here with a J⁺, here or elsewhere: the least step to a fit of the linear model."""
+        return Weights(**parted(inverse(self.residual.reshape(-1)), vars(self.at)))
+
 
 AnyIterate = TypeVar("AnyIterate", bound=NetworkIterate)
 
@@ -167,23 +191,46 @@ class DescentEngine(Generic[AnyIterate]):
         A: of the first iterate.
         gamma: γ.
         begin: the first iterate, given an upper bound of ‖A‖.
+        resolution: the gap that rounding alone can cause, evaluated where it is asked for.
     """
 
     name = "weights"
     iterate: AnyIterate
 
-    def __init__(self, A: Tensor, gamma: float, begin: Callable[[float], AnyIterate]) -> None:
-        self._gamma = gamma
+    def __init__(
+        self,
+        A: Tensor,
+        gamma: float,
+        begin: Callable[[float], AnyIterate],
+        resolution: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._gamma, self._resolution = gamma, resolution
         self._watch = NormWatch(A)
         self.iterate = begin(self._watch.bound(A))
+        self.start, self._anchored = self.iterate.at, False
         self.alignment = 0.0
         self._step: dict[str, float] = {}
         self._record()
 
     def _record(self) -> None:
         """Complete the measurements with those that compare with the first iterate, and of the step that led here."""
-        moved = self.iterate.summary.movement
-        self.iterate.measurements.update({"feature_movement": moved, **self._step})
+        self.iterate.start = self.start
+        moved = {"feature_movement": self.iterate.summary.movement, "distance": self.iterate.at.distance(self.start)}
+        self.iterate.measurements.update({**moved, **self._step})
+
+    @cached_property
+    def resolution(self) -> float:
+        """The gap that rounding alone can cause."""
+        return self._resolution()
+
+    def anchor(self) -> None:
+        """Measure distances from here on."""
+        self.start, self._anchored = self.iterate.at, True
+        self._record()
+
+    def turn(self, direction: Weights | None) -> None:
+        """Take the next step against a direction, ``None`` for the gradient; those after it are along gradients again."""
+        self.iterate.turned = direction
 
     @property
     def failure(self) -> RunStatus | None:
@@ -198,13 +245,15 @@ class DescentEngine(Generic[AnyIterate]):
     def move(self, eta: float) -> None:
         """One step; ``alignment`` becomes the inner product of the gradients of the iterate left and the one reached."""
         before, gradient = self.iterate, self.iterate.gradient
-        weights = before.at.after(eta, gradient)
-        # a nearest number to a - t is no farther from a than 2|t|
-        self._step = {
-            "output_defect": before.output_defect(eta, weights.b),
-            "hidden_A": 2.0 * frobenius_upper(gradient.A) * UPPER,
-            "hidden_W": 2.0 * frobenius_upper(gradient.W) * UPPER,
-        }
+        weights = before.at.after(eta, before.direction)
+        self._step = {}
+        if before.turned is None:
+            # a nearest number to a - t is no farther from a than 2|t|
+            self._step = {
+                "output_defect": before.output_defect(eta, weights.b),
+                "hidden_A": 2.0 * frobenius_upper(gradient.A) * UPPER,
+                "hidden_W": 2.0 * frobenius_upper(gradient.W) * UPPER,
+            }
         self.iterate = before.after(weights, self._watch.bound(weights.A, 1.0 / self._gamma, LOOSE))
         self._step["feature_step"] = self.iterate.summary.step
         if self.failure is None:
@@ -228,6 +277,8 @@ class DescentEngine(Generic[AnyIterate]):
         numbers = {"alignment": self.alignment, "norm_A": self.iterate.norm_A}
         numbers |= {f"step.{name}": value for name, value in self._step.items()}
         state = {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
+        if self._anchored:
+            state |= {f"start.{name}": tensor for name, tensor in vars(self.start).items()}
         return state | self.iterate.state() | {f"watch.{name}": value for name, value in self._watch.state().items()}
 
     def restore(self, weights: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
@@ -236,6 +287,9 @@ class DescentEngine(Generic[AnyIterate]):
         self.iterate = self.iterate.restored(Weights.of(weights), float(state["norm_A"]), state)
         self.alignment = float(state["alignment"])
         self._step = {k.removeprefix("step."): float(v) for k, v in state.items() if k.startswith("step.")}
+        start = {k.removeprefix("start."): v for k, v in state.items() if k.startswith("start.")}
+        if start:
+            self.start, self._anchored = Weights.of(start), True
         self._record()
 
 
@@ -246,7 +300,27 @@ class WeightEngine(DescentEngine[Iterate]):
         loss: X (N, d), Y (N, p).
         weights: float64.
         gamma: γ.
+        resolution: see ``DescentEngine``.
     """
 
-    def __init__(self, loss: SampleLoss, weights: Weights, gamma: float) -> None:
-        super().__init__(weights.A, gamma, lambda norm_A: Iterate(loss, weights, gamma, norm_A, memory=SolverMemory()))
+    def __init__(
+        self, loss: SampleLoss, weights: Weights, gamma: float, resolution: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._loss = loss
+        super().__init__(weights.A, gamma, lambda norm_A: self._at(weights, norm_A), resolution)
+
+    def _at(self, weights: Weights, norm_A: float) -> Iterate:
+        return Iterate(self._loss, weights, self._gamma, norm_A, memory=SolverMemory())
+
+    def require_fit(self, rule: str) -> None:
+        """``ValueError`` where there are fewer weights than outputs on all rows."""
+        n, p = self._loss.Y.numel(), sum(weight.numel() for weight in vars(self.start).values())
+        if n > p:
+            raise ValueError(
+                f"steps={rule!r} needs at most as many outputs (rows times outputs of a row) as trained numbers, here {n} "
+                f"and {p}; use a larger width"
+            )
+
+    def inverse_at_start(self) -> PseudoInverse:
+        """J⁺ at the weights from which distances are measured."""
+        return self._at(self.start, spectral_norm_upper(self.start.A)).inverse

@@ -122,15 +122,34 @@ class ImplicitReLU(nn.Module):
         W is drawn in float64 and then rounded, so that float32 starts at the same weights. Randomness comes from ``generator``,
         or from a new one with seed 0.
         """
-        for name, value in (("inputs", inputs), ("width", width), ("outputs", outputs)):
-            positive_integer(name, value)
-        if generator is None:
-            generator = torch.Generator().manual_seed(0)
-        device = generator.device
-        W = torch.randn(inputs, width, generator=generator, dtype=torch.float64, device=device) / math.sqrt(width)
-        A = torch.eye(width, dtype=dtype, device=device)
-        b = torch.zeros((width,) if outputs == 1 else (width, outputs), dtype=dtype, device=device)
-        return cls(W.to(dtype), A, b, gamma)
+        _require_sizes(inputs, width, outputs)
+        W = _drawn(inputs, width, generator)[0] / math.sqrt(width)
+        A = torch.eye(width, dtype=dtype, device=W.device)
+        return cls(W.to(dtype), A, _no_outputs(width, outputs, dtype, W.device), gamma)
+
+    @classmethod
+    def gaussian(
+        cls,
+        inputs: int,
+        width: int,
+        gamma: float = 0.3,
+        *,
+        outputs: int = 1,
+        std: float = 0.5,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> ImplicitReLU:
+        """Weights from which features are learned: W ~ N(0, std²), A ~ N(0, std²/m) and b = 0, m = ``width``.
+
+        With A = I, as in ``paper``, the units that a row does not reach lie on a kink of relu at the start; here none does. With
+        b = 0 the first steps decide the outputs, so that W and A, and with them the features, follow: see ``sf.watch``.
+        ‖A‖ is about 2 std. Randomness comes from ``generator``, or from a new one with seed 0; float64 draws are rounded.
+        """
+        std = positive("std", std)
+        _require_sizes(inputs, width, outputs)
+        W, generator = _drawn(inputs, width, generator)
+        A = _drawn(width, width, generator)[0] * (std / math.sqrt(width))
+        return cls((std * W).to(dtype), A.to(dtype), _no_outputs(width, outputs, dtype, W.device), gamma)
 
     @classmethod
     def certifiable(cls, X: Tensor, y: Tensor, width: int, *, seed: int = 0) -> ImplicitReLU:
@@ -355,3 +374,21 @@ class ImplicitReLU(nn.Module):
         }
         message = f"{what} after {solution.iterations} evaluations: {status.text}; {hints[status]}"
         raise EquilibriumError(message, cast(Any, solution))
+
+
+def _require_sizes(inputs: int, width: int, outputs: int) -> None:
+    for name, value in (("inputs", inputs), ("width", width), ("outputs", outputs)):
+        positive_integer(name, value)
+
+
+def _drawn(rows: int, columns: int, generator: torch.Generator | None) -> tuple[Tensor, torch.Generator]:
+    """A standard normal matrix, float64, and the generator that drew it: that given, or a new one with seed 0."""
+    if generator is None:
+        generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(rows, columns, generator=generator, dtype=torch.float64, device=generator.device)
+    return drawn, generator
+
+
+def _no_outputs(width: int, outputs: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """b = 0."""
+    return torch.zeros((width,) if outputs == 1 else (width, outputs), dtype=dtype, device=device)

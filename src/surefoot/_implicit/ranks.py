@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cached_property, reduce
@@ -221,22 +221,38 @@ class SharedEngine(DescentEngine[SharedIterate], AbstractContextManager[Any]):
         weights: float64, on the CPU.
         gamma: γ.
         ranks: the team.
+        resolution: see ``DescentEngine``.
 
     Raises:
         RankLostError: a rank ended; so do the methods.
     """
 
-    def __init__(self, loss: SampleLoss, weights: Weights, gamma: float, ranks: Team) -> None:
+    def __init__(
+        self,
+        loss: SampleLoss,
+        weights: Weights,
+        gamma: float,
+        ranks: Team,
+        resolution: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._ranks, self._number = ranks, next(_numbers)
         try:
             super().__init__(
                 weights.A,
                 gamma,
                 lambda norm_A: SharedIterate.first(ranks, loss, weights, gamma, norm_A, self._number),
+                resolution,
             )
         except BaseException as error:
             self._forget(error)
             raise
+
+    def require_fit(self, rule: str) -> None:
+        """``TypeError``: such steps need all rows in one process."""
+        raise TypeError(
+            f"steps={rule!r} needs all rows in one process, here they are on {self._ranks.size} ranks; call it in one, or use "
+            "certified-bb"
+        )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         self._forget(error)

@@ -41,6 +41,10 @@ class Weights:
         """θ - η g."""
         return Weights(self.W - eta * gradient.W, self.A - eta * gradient.A, self.b - eta * gradient.b)
 
+    def distance(self, other: Weights) -> float:
+        """‖·‖_F of the difference of all weights together."""
+        return math.sqrt(self.after(1.0, other).squared)
+
     @property
     def squared(self) -> float:
         """‖·‖_F² of all weights together."""

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import Any
 
 from .._core.certificate import Certificate
+from .._core.near_a_fit.steps import CertifiedBB, Floor, GaussNewton, SimplifiedNewton
 from .._core.steps import SHARED_RULES, StepRule, make
 from .engine import DescentEngine
 
@@ -63,6 +64,6 @@ class WellPosed(StepRule):
 
 
 RULES: dict[str, type[StepRule]] = {
-    **{rule.name: rule for rule in (CertifiedConstant, WellPosed)},
+    **{rule.name: rule for rule in (CertifiedConstant, WellPosed, CertifiedBB, Floor, GaussNewton, SimplifiedNewton)},
     **SHARED_RULES,
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from surefoot_check.implicit import SYSTEM as CHECKED
 from surefoot_check.implicit import enclosures as rigorous
+from surefoot_check.implicit import local
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.statement import Theorem
@@ -98,9 +100,10 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
     def engine(self, net: ImplicitReLU, loss: SampleLoss, name: str) -> WeightEngine | SharedEngine:
         """The one engine: all weights. Where there are several ranks they share its rows, if these are on the CPU."""
         weights, ranks = Weights.of(self.reduced(net, loss)), team()
+        resolution = partial(_resolution, loss, weights, net.gamma)
         if ranks is None or loss.X.device.type != "cpu":
-            return WeightEngine(loss, weights, net.gamma)
-        return SharedEngine(loss, weights, net.gamma, ranks)
+            return WeightEngine(loss, weights, net.gamma, resolution)
+        return SharedEngine(loss, weights, net.gamma, ranks, resolution)
 
     def reduced(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
         """W (d, m), A (m, m), b (m, p) and γ (), as copies.
@@ -140,11 +143,19 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
 
     def resolution(self, net: ImplicitReLU, loss: SampleLoss) -> float:
         """Of the rounding of the residual, now and once the outputs have the size of the targets."""
-        iterate = self._iterate(net, loss)
-        size = float(torch.linalg.vector_norm(iterate.Z))
-        relative = iterate.equilibrium.error / size if size > 0.0 else 0.0
-        error = iterate.residual_error + relative * float(torch.linalg.vector_norm(loss.Y))
-        return 0.5 * error * error if math.isfinite(error) else 0.0
+        return _resolution(loss, Weights.of(self.reduced(net, loss)), net.gamma)
+
+    def watched(self, loss: SampleLoss) -> Theorem:
+        """``implicit/local``: the others speak of features that stay put."""
+        return local.THEOREM
+
+    def features(self, net: ImplicitReLU, loss: SampleLoss) -> list[Tensor]:
+        """The equilibrium (N, m)."""
+        return [net.equilibrium(loss.X).Z]
+
+    def objective(self, net: ImplicitReLU, loss: SampleLoss) -> Tensor:
+        """½‖f(X) - Y‖²."""
+        return 0.5 * (net(loss.X).reshape(loss.Y.shape) - loss.Y).square().sum()
 
     def recorded(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
         """The trained weights, and γ."""
@@ -157,6 +168,10 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
         norm = spectral_norm_upper(before["A"])
         last = Iterate(loss, Weights.of(before), net.gamma, norm, SolverMemory())
         return last.measured_step(step, last.after(Weights.of(self.reduced(net, loss)), net.norm_A()))
+
+    def measure_since(self, net: ImplicitReLU, loss: SampleLoss, first: Mapping[str, Tensor]) -> dict[str, float]:
+        """How far the weights moved."""
+        return {"distance": Weights.of(self.reduced(net, loss)).distance(Weights.of(first))}
 
     def gradient(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
         """The gradient in the trained weights, relu'(0) = 0."""
@@ -180,6 +195,14 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
 
 def _network(weights: Mapping[str, Tensor]) -> ImplicitReLU:
     return ImplicitReLU(weights["W"], weights["A"], weights["b"], float(weights["gamma"]))
+
+
+def _resolution(loss: SampleLoss, weights: Weights, gamma: float) -> float:
+    iterate = Iterate(loss, weights, gamma, spectral_norm_upper(weights.A), SolverMemory())
+    size = float(torch.linalg.vector_norm(iterate.Z))
+    relative = iterate.equilibrium.error / size if size > 0.0 else 0.0
+    error = iterate.residual_error + relative * float(torch.linalg.vector_norm(loss.Y))
+    return 0.5 * error * error if math.isfinite(error) else 0.0
 
 
 def _without_bound(net: ImplicitReLU, missing: list[str]) -> Condition:

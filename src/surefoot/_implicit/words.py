@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from surefoot_check.implicit import exact_fit, local
+
+from .._core.near_a_fit.words import SYMBOLS
 from .._core.words import Words
 
 WORDS = Words(
     symbols={
-        "initial_gap": ("½‖r₀‖²", "loss at the initial weights"),
+        **SYMBOLS,
+        "initial_gap": ("½‖r₀‖²", "loss at these weights"),
         "gamma": ("γ", "weight of the fixed-point equation"),
         "norm_X": ("‖X‖", "largest singular value of the inputs"),
         "frobenius_X": ("‖X‖_F", "Frobenius norm of the inputs"),
@@ -31,7 +35,7 @@ WORDS = Words(
         ),
         "tau": ("τ", "error that the output step may have, per unit of η‖r‖"),
         "delta": ("δ", "hidden steps may be 1 + δ times the bound of the gradient, for rounding"),
-        "eta": ("η", "the constant step"),
+        "eta": ("η", "the constant step; of implicit/local the floor step"),
         "f": ("f", "the features drift by at most fσ"),
         "rho": ("ρ", "A drifts by at most ρ"),
         "B": ("B", "largest norm of b during training"),
@@ -56,5 +60,6 @@ WORDS = Words(
     },
     problems={"samples": "squared loss"},
     engines={"weights": "the weights themselves"},
+    points={local.THEOREM.id: "an exact fit", exact_fit.THEOREM.id: "an exact fit"},
     targets=(1e-2, 1e-3, 1e-6),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from surefoot_check.near_a_fit.state import StateTheorem
 
@@ -20,16 +21,18 @@ def audit(trace: Rows, certificate: Certificate, resolution: float) -> Audit:
         certificate: bounds are audited only where it holds.
         resolution: the gap that rounding alone can cause.
     """
-    checks: list[Check] = []
-    if certificate.claim.of_iterations:
-        ball = certificate.quantities["ball"]
-        checks.append(
-            ("the weights stay in the ball: D <= rho", each(trace, "distance", lambda distance: (distance, ball)))
-        )
-        theorem = about_states(certificate.theorem)
-        if theorem is not None:
-            checks.append((f"the state test: {theorem.state}", _potential(theorem, trace, certificate, resolution)))
-    return audited(certificate, trace, checks, resolution)
+    return audited(certificate, trace, checks(trace, certificate, resolution), resolution)
+
+
+def checks(trace: Rows, certificate: Certificate, resolution: float) -> Iterator[Check]:
+    """Those of the theorems alone; see ``audit``."""
+    if not certificate.claim.of_iterations:
+        return
+    ball = certificate.quantities["ball"]
+    yield "the weights stay in the ball: D <= rho", each(trace, "distance", lambda distance: (distance, ball))
+    theorem = about_states(certificate.theorem)
+    if theorem is not None:
+        yield f"the state test: {theorem.state}", _potential(theorem, trace, certificate, resolution)
 
 
 def _potential(theorem: StateTheorem, trace: Rows, certificate: Certificate, resolution: float) -> Lines:
