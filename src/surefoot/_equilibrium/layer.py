@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.validate import kind_of, nonnegative, positive_integer, unknown
+from .contractive import Contractive
 from .failures import ON_FAILURE, OnFailure, report
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
 from .implicit_function import Kind, Settings, fixed_point
@@ -44,8 +45,8 @@ class EquilibriumLayer(nn.Module):
         f: the map, a module or a function ``f(z, *x, **kwargs)`` that returns a state like z, always the same for the same
             arguments.
         contraction: q < 1 with ‖f(z, x) − f(z', x)‖ ≤ q ‖z − z'‖ for each sample. Then the error bounds are guarantees,
-            those of derivatives too; a q that the iterates refute is reported as ``not_contracting``. None: q is estimated from
-            the iterates, and so are the bounds.
+            those of derivatives too; a q that the iterates refute is reported as ``not_contracting``. None: that of an f made
+            by ``contractive``, which is proved; else q is estimated from the iterates, and so are the bounds.
         solver: ``plain``, ``anderson`` (safeguarded), or ``auto``: plain where that is fast, else Anderson.
         tolerance: wanted error bound relative to ‖z‖ of the sample; default 1e-12 in float64, 1e-5 in float32.
         max_iterations: most evaluations of f, and in the solve of a derivative of its product with ∂f/∂z.
@@ -91,6 +92,13 @@ class EquilibriumLayer(nn.Module):
             raise ValueError(f"batch_dims is {batch_dims!r}; it must be an integer of at least 0")
         if gradient != "implicit" and not isinstance(gradient, PhantomGradient):
             raise ValueError(f'gradient is {gradient!r}; pass "implicit" or sf.nn.PhantomGradient(steps, damping)')
+        if isinstance(f, Contractive):
+            contraction = f.contraction if contraction is None else contraction
+            if f.batch_dims < batch_dims:
+                raise ValueError(
+                    f"f is a contraction for batch_dims={f.batch_dims}, and batch_dims is {batch_dims}; pass contractive(..., "
+                    f"batch_dims={batch_dims})"
+                )
         self.f = f
         self.gradient: Literal["implicit"] | PhantomGradient = gradient
         self.contraction = contraction
@@ -125,6 +133,7 @@ class EquilibriumLayer(nn.Module):
             EquilibriumError: a solve did not converge and ``on_failure`` is ``raise``; in a backward, from there.
         """
         packing, start = self._start(x, kwargs, z0)
+        kwargs = self._with_scale(packing.unpack(start), x, kwargs)
         user, tensors = explicit(self.f, packing, start, x, kwargs)
         return packing.unpack(fixed_point(user, self._settings(self.on_failure, memory), start, *tensors))
 
@@ -133,6 +142,7 @@ class EquilibriumLayer(nn.Module):
         settings = self._settings("return")
         with torch.no_grad():
             packing, start = self._start(x, kwargs, z0)
+            kwargs = self._with_scale(packing.unpack(start), x, kwargs)
             user, tensors = explicit(self.f, packing, start, x, kwargs)
             z = packing.unpack(fixed_point(user, settings, start, *tensors))
         assert self.info is not None

@@ -1,0 +1,88 @@
+"""A user's map made a contraction in its state, with a proved factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from .._core.validate import kind_of, positive
+from .lipschitz import lipschitz_bound
+
+_DOWN = 1.0 - 2.0**-30  # the quotient and the cast to double are rounded
+
+
+class Contractive(nn.Module):
+    """f(s z, *x) with s = min(1, factor/L), L the proved Lipschitz constant of f in z: what ``contractive`` returns.
+
+    Attributes:
+        module: f; its parameters are trained as they are, and the gradient goes through s as well.
+        contraction: the factor, a Lipschitz constant of this map in the Euclidean norm of a sample, in real arithmetic.
+        batch_dims: how many leading dimensions index samples.
+    """
+
+    def __init__(self, module: nn.Module, contraction: float, batch_dims: int) -> None:
+        super().__init__()
+        self.module, self.contraction, self.batch_dims = module, contraction, batch_dims
+
+    def extra_repr(self) -> str:
+        """The settings, for ``print``."""
+        return f"contraction={self.contraction}, batch_dims={self.batch_dims}"
+
+    def scale(self, z: Any, *x: Any, **kwargs: Any) -> Tensor:
+        """s () float64, differentiable in the parameters; z is a state of the shape wanted, whose values do not matter.
+
+        Raises:
+            NotCertifiable: an operation of f has no constant; see ``lipschitz_bound``.
+        """
+        bound = lipschitz_bound(self.module, z, *x, batch_dims=self.batch_dims, **kwargs)
+        return self.contraction * _DOWN / bound.clamp(min=self.contraction)
+
+    def forward(self, z: Any, *x: Any, state_scale: Tensor | None = None, **kwargs: Any) -> Any:
+        """f(s z, *x, **kwargs).
+
+        Args:
+            state_scale: s, if it was computed before for the same parameters, as ``EquilibriumLayer`` does once a solve.
+        """
+        scale = self.scale(z, *x, **kwargs) if state_scale is None else state_scale
+        return self.module(pytree.tree_map_only(Tensor, lambda leaf: _times(leaf, scale), z), *x, **kwargs)
+
+
+def contractive(module: nn.Module, contraction: float = 0.9, *, batch_dims: int = 1) -> Contractive:
+    """A user's map f(z, *x) as a contraction in z: ‖f̃(z, x) − f̃(z', x)‖ ≤ contraction · ‖z − z'‖ for each sample, proved.
+
+    f̃(z, x) = f(s z, x) with s = min(1, contraction/L), where L is ``lipschitz_bound`` of f. Any f whose L is at most the
+    contraction is unchanged, and of a cell φ(W z + U x + b) it is W that is scaled, to a norm within 1 % of the contraction. The
+    parameters are free: an optimiser may do with them what it likes, s follows them and has a gradient.
+
+    ``EquilibriumLayer`` takes the factor from it, so that its error bounds are guaranteed:
+
+        cell = sf.nn.contractive(Cell(), 0.9)
+        layer = sf.nn.EquilibriumLayer(cell)
+
+    The constant is that of the map in real arithmetic, with the weights as they are stored; the rounding of an evaluation is the
+    solver's ω. It is proved from the operations that f uses, once a solve: docs/equilibrium.md has them, and what is refused.
+
+    Args:
+        module: f; a module ``f(z, *x, **kwargs)``.
+        contraction: the factor, between 0 and 1.
+        batch_dims: how many leading dimensions of z index samples, as of the layer.
+
+    Raises:
+        TypeError, ValueError: an argument of the wrong kind or out of range. What f does is looked at when it is first evaluated.
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module is {kind_of(module)}; pass a module f(z, *x), whose parameters are known")
+    if positive("contraction", contraction) >= 1.0:
+        raise ValueError(f"contraction is {contraction!r}; a contraction has a factor below 1, such as 0.9")
+    if isinstance(batch_dims, bool) or not isinstance(batch_dims, int) or batch_dims < 0:
+        raise ValueError(f"batch_dims is {batch_dims!r}; it must be an integer of at least 0")
+    return Contractive(module, float(contraction), batch_dims)
+
+
+def _times(leaf: Tensor, scale: Tensor) -> Tensor:
+    # the cast may round up by half an ulp
+    eps = torch.finfo(leaf.dtype).eps
+    return leaf * (scale * (1.0 - eps)).to(leaf.dtype)

@@ -1,0 +1,143 @@
+"""A proved Lipschitz constant of a user's map in its state: what each of its operations can do to a distance, multiplied out.
+
+The map is evaluated once, and every operation of torch is seen. Each tensor either depends on the state, with a bound of how far
+it moves, sample by sample; or it comes from parameters and buffers alone, or from the arguments too. An operation on the first
+kind needs a rule, and a tensor of unknown origin is refused, so that nothing on the way is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils import _pytree as pytree
+
+from .._core.refusals import NotCertifiable
+from .._core.validate import kind_of
+from .lipschitz_rules import QUERIES, RULES
+from .lipschitz_values import FIXED, GIVEN, Values, mixed
+from .operator_norms import spectral_upper
+
+_ROUNDING = 1.0 + 2.0**-30  # all numbers are made of positive ones, by fewer than 2²⁰ roundings
+
+
+def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs: Any) -> Tensor:
+    """L with ‖f(z, *x) − f(z', *x)‖ ≤ L ‖z − z'‖ for all z, z' of this shape and each sample, in real arithmetic.
+
+    f is evaluated once, to see what it does; L holds for all states, does not depend on the values of x, and is differentiable in
+    the parameters of f.
+
+    Args:
+        f: a module ``f(z, *x, **kwargs)`` of operations that have a rule (docs/equilibrium.md lists them).
+        z: a state (*batch, *state), or a pytree of such tensors, whose norm is that of all entries of a sample.
+        batch_dims: how many leading dimensions index samples.
+
+    Returns:
+        () float64, rounded up.
+
+    Raises:
+        NotCertifiable: an operation has no Lipschitz constant, or none is known, or mixes samples; the message names it.
+        TypeError: f is no module, or z has no tensor.
+    """
+    if not isinstance(f, nn.Module):
+        raise TypeError(f"f is {kind_of(f)}; pass a module, whose parameters are known")
+    leaves, structure = pytree.tree_flatten(z)
+    if not leaves or not all(isinstance(leaf, Tensor) for leaf in leaves):
+        raise TypeError(f"z is {kind_of(z)}; pass a tensor, or tensors in tuples, lists or dictionaries")
+    # objects of their own, so that x may hold the same tensors
+    state = [leaf.detach().clone() for leaf in leaves]
+    values = Values(state, batch_dims)
+    for tensors, origin in ((_tensors((x, kwargs)), GIVEN), ([*f.parameters(), *f.buffers()], FIXED)):
+        for tensor in tensors:
+            values.stand(tensor, origin)
+    with _unchanged(f), _Trace(values):
+        value = f(pytree.tree_unflatten(state, structure), *x, **kwargs)
+    rows = [values.constants(tensor) for tensor in _tensors(value)]
+    if not rows:
+        raise NotCertifiable(f"f returns {kind_of(value)}; it must return a tensor, or tensors, like z")
+    matrix = torch.stack(rows)
+    return (matrix.reshape(()) if matrix.numel() == 1 else spectral_upper(matrix)) * _ROUNDING
+
+
+class _Trace(TorchFunctionMode):
+    """Sees every operation of torch, and keeps ``values``."""
+
+    def __init__(self, values: Values) -> None:
+        super().__init__()
+        self.values = values
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = _tensors((args, kwargs))
+        if not any(self.values.moves(tensor) for tensor in tensors):
+            origins = [self.values.known(tensor) for tensor in tensors]
+            value = func(*args, **kwargs)
+            results = _tensors(value)
+            # of an operation that returns nothing, the arguments are the results
+            for tensor in results or tensors:
+                self.values.stand(tensor, None if None in origins else max((*origins, FIXED)))  # pyright: ignore
+            return value
+        if func in QUERIES and sum(self.values.moves(tensor) for tensor in tensors) == 1:
+            value = func(*args, **kwargs)
+            for tensor in _tensors(value):
+                self.values.stand(tensor, FIXED)
+            return value
+        return self._moving(func, args, kwargs, tensors)
+
+    def _moving(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
+        """An operation on a tensor that depends on the state."""
+        values, name = self.values, resolve_name(func) or getattr(func, "__name__", str(func))
+        if func not in RULES or kwargs.get("out") is not None:
+            raise NotCertifiable(
+                f"{name} of a tensor that depends on z: no Lipschitz constant of it is known; use other operations, or give the "
+                "layer a contraction= of your own"
+            )
+        moving = [tensor for tensor in tensors if values.moves(tensor)]
+        for tensor in tensors:
+            values.constants(tensor)  # where it comes from must be known
+        with torch.no_grad():
+            value = func(*args, **kwargs)
+        counted = values.counting()
+        constants = RULES[func](values, name, value, args, kwargs)
+        if not counted.issuperset(map(id, moving)):
+            raise NotCertifiable(
+                f"{name} has a setting that depends on z: no Lipschitz constant of that is known; use a number"
+            )
+        for result in _tensors(value):
+            if not result.dtype.is_floating_point:
+                raise NotCertifiable(
+                    f"{name} makes {result.dtype} of a tensor that depends on z, in jumps; keep real numbers"
+                )
+            if result.shape[: len(values.batch)] != values.batch:
+                raise mixed(name)
+            values.move(result, constants)
+        return value
+
+
+@contextmanager
+def _unchanged(f: nn.Module) -> Iterator[None]:
+    """The evaluation leaves no trace in buffers, as running statistics of what depends on x alone."""
+    for name, module in f.named_modules():
+        if module.training and isinstance(module, _SpectralNorm):
+            raise NotCertifiable(
+                f"f.{name} is a spectral norm in training, whose weight changes at every evaluation; remove it, as norms are "
+                "bounded here"
+            )
+    held = [
+        (buffer, buffer.clone())
+        for module in f.modules()
+        if module.training
+        for buffer in module.buffers(recurse=False)
+    ]
+    yield
+    for buffer, copy in held:
+        buffer.data.copy_(copy)
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    return [value for value in pytree.tree_leaves(values) if isinstance(value, Tensor)]
