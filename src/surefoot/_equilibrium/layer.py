@@ -133,7 +133,6 @@ class EquilibriumLayer(nn.Module):
             EquilibriumError: a solve did not converge and ``on_failure`` is ``raise``; in a backward, from there.
         """
         packing, start = self._start(x, kwargs, z0)
-        kwargs = self._with_scale(packing.unpack(start), x, kwargs)
         user, tensors = explicit(self.f, packing, start, x, kwargs)
         return packing.unpack(fixed_point(user, self._settings(self.on_failure, memory), start, *tensors))
 
@@ -142,7 +141,6 @@ class EquilibriumLayer(nn.Module):
         settings = self._settings("return")
         with torch.no_grad():
             packing, start = self._start(x, kwargs, z0)
-            kwargs = self._with_scale(packing.unpack(start), x, kwargs)
             user, tensors = explicit(self.f, packing, start, x, kwargs)
             z = packing.unpack(fixed_point(user, settings, start, *tensors))
         assert self.info is not None

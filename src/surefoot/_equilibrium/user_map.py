@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .captures import Captures
+from .contractive import Contractive
 from .implicit_function import in_forward_mode
 from .packing import Packing, tensors_in
 
@@ -95,6 +96,9 @@ def explicit(
     held: dict[str, Tensor] = {}
     if isinstance(f, nn.Module):
         with _lock(f):
+            if isinstance(f, Contractive):
+                # once a solve, and an argument, so that gradients reach it as they reach x
+                kwargs = {**kwargs, "state_scale": f.scale(packing.unpack(start), *x, **kwargs)}
             held = {**dict(f.named_parameters()), **dict(f.named_buffers())}
     user = UserMap(f, packing, x, kwargs, list(held))
     tensors = [*tensors_in((x, dict(kwargs))), *held.values()]
