@@ -28,6 +28,7 @@ _STALL_LEVEL = 1e3  # ... where the residual is at most 1e3 eps ‖g(z)‖
 _NO_PROGRESS = 50  # evaluations without progress, above that level, that mean that g does not contract
 _DIVERGED = 1e6  # growth of the residual over its best value that means the same at once
 _FALSE_CLAIM = 1e-3  # relative excess of a measured ratio over the given contraction factor that refutes it
+_SMALL = 1e-140  # norms below, and above the inverse, are formed again from scaled entries
 _MEMORY = 5  # differences kept by Anderson's method
 _WARM_UP = 4  # evaluations before (and between) the decisions of "auto" ...
 _SLOW = 12.0  # ... for Anderson where plain iteration contracts but needs more further steps than this
@@ -404,5 +405,10 @@ class _Anderson:
 
 
 def _norm(rows: Tensor) -> Tensor:
-    """Euclidean norms (S,) in float64."""
-    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    """Euclidean norms (S,) in float64, also of rows whose squares leave its range."""
+    norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    if rows.dtype == torch.float64 and rows.numel() and not bool(((norms > _SMALL) & (norms < 1.0 / _SMALL)).all()):
+        largest = rows.abs().amax(1)
+        scale = torch.where((largest > 0.0) & largest.isfinite(), largest, 1.0)
+        norms = scale * torch.linalg.vector_norm(rows / scale[:, None], dim=1)
+    return norms
