@@ -140,5 +140,5 @@ def _map_at(
         dims = 1 if batch_dims is None else batch_dims
     packing = Packing(z, integer("batch_dims", dims, 0), "z")
     state = packing.pack(z)
-    user, tensors = explicit(f, packing, state.detach(), x, kwargs)
-    return user, state, tensors, dims
+    user, _ = explicit(f, packing, state.detach(), x, kwargs)
+    return user, state, user.tensors, dims

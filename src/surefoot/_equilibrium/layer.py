@@ -18,7 +18,7 @@ from .implicit_function import Kind, Settings, fixed_point
 from .inexact import Iterates, PhantomGradient, Trajectory
 from .packing import Packing
 from .start import given, shapes, zeros
-from .user_map import explicit
+from .user_map import UserMap, explicit
 from .warm_start import BatchStart
 
 
@@ -132,17 +132,12 @@ class EquilibriumLayer(nn.Module):
                 argument in place, or its value has no gradient though x or a parameter requires one.
             EquilibriumError: a solve did not converge and ``on_failure`` is ``raise``; in a backward, from there.
         """
-        packing, start = self._start(x, kwargs, z0)
-        user, tensors = explicit(self.f, packing, start, x, kwargs)
-        return packing.unpack(fixed_point(user, self._settings(self.on_failure, memory), start, *tensors))
+        return self._fixed_point(x, kwargs, z0, memory, self.on_failure)
 
     def solve(self, *x: Any, z0: Any = None, **kwargs: Any) -> Solution:
         """The fixed point without a gradient, and its record; never raises for a solve that did not converge."""
-        settings = self._settings("return")
         with torch.no_grad():
-            packing, start = self._start(x, kwargs, z0)
-            user, tensors = explicit(self.f, packing, start, x, kwargs)
-            z = packing.unpack(fixed_point(user, settings, start, *tensors))
+            z = self._fixed_point(x, kwargs, z0, None, "return")
         assert self.info is not None
         return Solution(z, self.info)
 
@@ -157,28 +152,50 @@ class EquilibriumLayer(nn.Module):
         Raises:
             As the layer itself, and NotImplementedError under ``torch.vmap``.
         """
-        packing, start = self._start(x, kwargs, z0)
-        user, tensors = explicit(self.f, packing, start, x, kwargs)
+        user, settings, start, _ = self._prepare(x, kwargs, z0, self.on_failure)
         iterates = Iterates(evaluations)
-        z = fixed_point(user, iterates.watch(self._settings(self.on_failure)), start, *tensors)
+        z = fixed_point(user, iterates.watch(settings), start, *user.tensors)
+        user.finish(z)
         assert self.info is not None
         found, numbers = iterates.of(self.info, z)
-        states = tuple(packing.unpack(user(iterate, *tensors)) for iterate in found)
-        return Trajectory(states, numbers, packing.unpack(z), self.info)
+        states = tuple(user.packing.unpack(user(iterate, *user.tensors)) for iterate in found)
+        return Trajectory(states, numbers, user.packing.unpack(z), self.info)
 
-    def _settings(self, on_failure: OnFailure, memory: BatchStart | None = None) -> Settings:
-        return Settings(partial(self._solve, on_failure, memory), self.batch_dims)
+    def _fixed_point(
+        self, x: tuple[Any, ...], kwargs: dict[str, Any], z0: Any, memory: BatchStart | None, on_failure: OnFailure
+    ) -> Any:
+        user, settings, _, first = self._prepare(x, kwargs, z0, on_failure, memory)
+        z = fixed_point(user, settings, first, *user.tensors)
+        user.finish(z)
+        return user.packing.unpack(z)
+
+    def _prepare(
+        self,
+        x: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        z0: Any,
+        on_failure: OnFailure,
+        memory: BatchStart | None = None,
+    ) -> tuple[UserMap, Settings, Tensor, Tensor]:
+        """The map, how to solve it, z0, and where the first evaluation led from there."""
+        packing, start = self._start(x, kwargs, z0)
+        user, first = explicit(self.f, packing, start, x, kwargs)
+        # samples that depend on each other are one
+        batch_dims = 0 if user.couples else self.batch_dims
+        return user, Settings(partial(self._solve, on_failure, memory, user), batch_dims), start, first
 
     def _solve(
         self,
         on_failure: OnFailure,
         memory: BatchStart | None,
+        user: UserMap,
         step: Callable[[Tensor], Tensor],
         start: Tensor,
         batch_dims: int,
         kind: Kind,
     ) -> Tensor:
         """Solve, record, and report a failure; more ``batch_dims`` than the layer's under vmap."""
+        samples = batch_dims + self.batch_dims if user.couples else batch_dims
         if kind != "forward" and isinstance(self.gradient, PhantomGradient):
             z, info = self.gradient.solve(step, start, batch_dims=batch_dims, contraction=self.contraction)
         else:
@@ -191,13 +208,13 @@ class EquilibriumLayer(nn.Module):
                 max_iterations=self.max_iterations,
                 solver=self.solver,
                 affine=kind != "forward",
-                first=None if memory is None else memory.first(start, batch_dims, kind),
+                first=None if memory is None else memory.first(start, samples, kind),
             )
             if memory is not None:
-                memory.keep(z, start, info.failed, kind)
+                memory.keep(z, start, info.failed.expand(start.shape[:samples]), kind)
         if info.status in (SolveStatus.NOT_CONTRACTING, SolveStatus.MAX_ITERATIONS):
             if not torch.equal(step(z), step(z)):
-                note = "f gives two values for the same arguments: dropout, noise, or batch statistics; use f.eval()"
+                note = "f gives two values for the same arguments: noise that is not from torch's own generators, or a state"
                 info = replace(info, note=note)
             elif info.guaranteed and info.status is SolveStatus.NOT_CONTRACTING:
                 info = replace(info, note=f"the iterates contradict the given contraction={self.contraction}")

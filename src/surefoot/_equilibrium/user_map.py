@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
-from .captures import Captures
+from .captures import Captures, equal, version
 from .contractive import Contractive
 from .implicit_function import in_forward_mode
-from .packing import Packing, tensors_in
+from .packing import Packing
+from .surroundings import Surroundings
 
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 """For each module: its parameters are swapped in place while it is evaluated, so that one thread at a time may do so."""
@@ -25,40 +27,41 @@ _GUARD = threading.Lock()
 class UserMap:
     """(z, *tensors) ↦ f(z, *x, **kwargs), with z and the value packed, and the value checked.
 
-    The tensors are those in x and kwargs, then the parameters and buffers of f, then what else f captures.
+    The tensors are those in x and kwargs, then the parameters and buffers of f, then what else f captures. Buffers that f
+    changes, such as running statistics, are copied for each evaluation: within a solve they stay what they were.
     """
 
     def __init__(
-        self, f: Callable[..., Any], packing: Packing, x: tuple[Any, ...], kwargs: Mapping[str, Any], held: list[str]
+        self,
+        f: Callable[..., Any],
+        packing: Packing,
+        x: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        device: torch.device,
     ) -> None:
-        self.f, self.packing, self.names = f, packing, held
-        leaves, self.structure = pytree.tree_flatten((x, dict(kwargs)))
-        self.places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        # the tensors come as arguments
-        self.leaves = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self.f, self.packing = f, packing
+        self.leaves, self.structure = pytree.tree_flatten((x, dict(kwargs)))
+        self.places = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
+        arguments = [self.leaves[i] for i in self.places]
+        for place in self.places:
+            self.leaves[place] = None  # comes as an argument
+        self.held: dict[str, Tensor] = {}
+        self.buffers: list[str] = []
+        self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if isinstance(f, nn.Module):
+            self.lock = _lock(f)
+            _refuse_ranks(f)
+            with self.lock:
+                buffers = dict(f.named_buffers())
+                self.held, self.buffers = {**dict(f.named_parameters()), **buffers}, list(buffers)
+        self.tensors = [*arguments, *self.held.values()]
+        self.surroundings = Surroundings(device)
+        self.changing: list[str] = []
+        self.couples = False
         self.captured: list[Tensor] = []
 
     def __call__(self, z: Tensor, *tensors: Tensor) -> Tensor:
-        leaves = self.leaves.copy()
-        count, end = len(self.places), len(self.places) + len(self.names)
-        for place, tensor in zip(self.places, tensors[:count], strict=True):
-            leaves[place] = tensor
-        x, kwargs = pytree.tree_unflatten(leaves, self.structure)
-        inference = torch.is_inference_mode_enabled()  # no versions there
-        watched = [] if inference else [z, *tensors[:count]]
-        versions = [t._version for t in watched]
-        state = self.packing.unpack(z.clone() if inference else z)
-        given = {id(old): new for old, new in zip(self.captured, tensors[end:], strict=True)}
-        same = all(new is old for old, new in zip(self.captured, tensors[end:], strict=True))
-        with contextlib.nullcontext() if same else Captures((*tensors_in(state), *tensors), given):
-            value = self._evaluate(dict(zip(self.names, tensors[count:end], strict=True)), (state, *x), kwargs)
-        for i, (tensor, version) in enumerate(zip(watched, versions, strict=True)):
-            if tensor._version != version:
-                what = "z" if i == 0 else self._name(self.places[i - 1])
-                raise ValueError(
-                    f"f changes its argument {what} in place; use operations without underscore, or clone it"
-                )
-        return self.packing.pack_value(value, z)
+        return self._evaluate(z, tensors)[0]
 
     def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
         """z ↦ f(z, *x) without gradients."""
@@ -69,11 +72,91 @@ class UserMap:
 
         return step
 
-    def _evaluate(self, held: dict[str, Tensor], arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if isinstance(self.f, nn.Module):
-            with _lock(self.f):
-                return torch.func.functional_call(self.f, held, arguments, kwargs)
-        return self.f(*arguments, **kwargs)
+    def discover(self, start: Tensor) -> Tensor:
+        """The value at ``start``, from the first evaluation, which finds what f captures, changes and couples.
+
+        Raises:
+            ValueError: f changes what it captures, or a buffer that requires grad.
+        """
+        fresh = {name: _counted(self.held[name]) for name in self.buffers}
+        versions = {name: version(buffer) for name, buffer in fresh.items()}
+        count = len(self.places)
+        tensors = [*self.tensors[:count], *(fresh.get(name, held) for name, held in self.held.items())]
+        captures = Captures([start, *tensors])
+        with captures:
+            value, after = self._evaluate(start, tensors)
+        captures.check()
+        changed = {
+            name
+            for name, buffer in fresh.items()
+            if after[name] is not buffer or version(buffer) != versions[name] or not equal(buffer, self.held[name])
+        }
+        # all of a module's: the first evaluation may have left one as it was by chance, such as a mean of zeros
+        owners = {name.rpartition(".")[0] for name in changed}
+        self.changing = [name for name in self.buffers if name.rpartition(".")[0] in owners]
+        for name in self.changing:
+            if self.held[name].requires_grad:
+                raise ValueError(
+                    f"the buffer {name} of f requires grad, but f changes it; make it a parameter, or detach it"
+                )
+        self.couples = captures.couples
+        self.captured = list(captures.found.values())
+        kept = {name: self.held[name].clone() for name in self.changing}  # for the backward, as they are now
+        self.tensors = [
+            *self.tensors[:count],
+            *(kept.get(name, held) for name, held in self.held.items()),
+            *self.captured,
+        ]
+        return value
+
+    def finish(self, z: Tensor) -> None:
+        """Update the buffers that f changes, by one evaluation at the fixed point."""
+        if not self.changing:
+            return
+        with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
+            after = self._evaluate(z.detach(), self.tensors)[1]
+            for name in self.changing:
+                buffer, updated = self.held[name], after[name]
+                if updated.shape == buffer.shape and updated.dtype == buffer.dtype:
+                    buffer.copy_(updated)
+                else:
+                    assert isinstance(self.f, nn.Module)
+                    owner, _, leaf = name.rpartition(".")
+                    setattr(self.f.get_submodule(owner), leaf, updated)
+
+    def _evaluate(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The value, and the parameters and buffers after it."""
+        leaves = self.leaves.copy()
+        count, end = len(self.places), len(self.places) + len(self.held)
+        for place, tensor in zip(self.places, tensors[:count], strict=True):
+            leaves[place] = tensor
+        x, kwargs = pytree.tree_unflatten(leaves, self.structure)
+        inference = torch.is_inference_mode_enabled()  # no versions there
+        watched = [] if inference else [z, *tensors[:count]]
+        versions = [t._version for t in watched]
+        given = dict(zip(map(id, self.captured), tensors[end:], strict=True))
+        same = all(new is old for old, new in zip(self.captured, tensors[end:], strict=True))
+
+        def call() -> tuple[Any, dict[str, Tensor]]:
+            state = self.packing.unpack(z.clone() if inference else z)
+            held = dict(zip(self.held, tensors[count:end], strict=True))
+            for name in self.changing:
+                held[name] = held[name].detach().clone()
+            known = (*pytree.tree_leaves(state), *tensors, *held.values())
+            with contextlib.nullcontext() if same else Captures(known, given):
+                if isinstance(self.f, nn.Module):
+                    return torch.func.functional_call(self.f, held, (state, *x), kwargs), held
+                return self.f(state, *x, **kwargs), held
+
+        with self.lock:
+            value, after = self.surroundings.evaluate(call)
+        for i, (tensor, before) in enumerate(zip(watched, versions, strict=True)):
+            if tensor._version != before:
+                what = "z" if i == 0 else self._name(self.places[i - 1])
+                raise ValueError(
+                    f"f changes its argument {what} in place; use operations without underscore, or clone it"
+                )
+        return self.packing.pack_value(value, z), after
 
     def _name(self, place: int) -> str:
         """What the user calls a leaf of x or kwargs: ``x[0]['fine']``."""
@@ -86,40 +169,51 @@ class UserMap:
 
 def explicit(
     f: Callable[..., Any], packing: Packing, start: Tensor, x: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[UserMap, list[Tensor]]:
-    """f as a ``UserMap``, and its tensors; f is evaluated once, at ``start``, to find what it captures.
+) -> tuple[UserMap, Tensor]:
+    """f as a ``UserMap``, and its value at ``start``, where it was evaluated once: the first step of a solve.
 
     Raises:
-        ValueError: x or a parameter requires grad but f's value does not.
+        ValueError: x or a parameter requires grad but f's value does not; f changes an argument or what it captures.
         TypeError, ValueError: f's value is not like ``start``.
     """
-    held: dict[str, Tensor] = {}
-    if isinstance(f, nn.Module):
+    if isinstance(f, Contractive):
         with _lock(f):
-            if isinstance(f, Contractive):
-                # once a solve, and an argument, so that gradients reach it as they reach x
-                kwargs = {**kwargs, "state_scale": f.scale(packing.unpack(start), *x, **kwargs)}
-            held = {**dict(f.named_parameters()), **dict(f.named_buffers())}
-    user = UserMap(f, packing, x, kwargs, list(held))
-    tensors = [*tensors_in((x, dict(kwargs))), *held.values()]
+            # once a solve, and an argument, so that gradients reach it as they reach x
+            kwargs = {**kwargs, "state_scale": f.scale(packing.unpack(start), *x, **kwargs)}
+    user = UserMap(f, packing, x, kwargs, start.device)
     transformed = torch._C._are_functorch_transforms_active()
-    if not (torch.is_grad_enabled() or transformed or in_forward_mode()):
-        return user, tensors
-    captures = Captures([start, *tensors])
-    with torch.enable_grad(), captures:
-        value = user(start, *tensors)
-    if not transformed and not value.requires_grad and any(t.requires_grad for t in tensors):
+    tracked = torch.is_grad_enabled() or transformed or in_forward_mode()
+    with torch.set_grad_enabled(tracked):
+        value = user.discover(start)
+    if tracked and not transformed and not value.requires_grad and any(t.requires_grad for t in user.tensors):
         raise ValueError(
             "x or a parameter of f requires grad, but f(z, *x) does not: f detaches its value, runs under no_grad, or uses "
             "none of them; let f keep the graph, or call the layer under torch.no_grad() if no gradient is wanted"
         )
-    user.captured = list(captures.found.values())
-    tensors = tensors + user.captured
-    if torch._C._len_torch_function_stack():
+    if tracked and torch._C._len_torch_function_stack():
         # inside another layer's f: that layer replaces what f captures operation by operation, and so sees these too
         with torch.enable_grad():
-            tensors = [t.view_as(t) for t in tensors]
-    return user, tensors
+            user.tensors = [t.view_as(t) for t in user.tensors]
+    value = value.detach()
+    return user, torch.where(value.isfinite(), value, start)
+
+
+def _refuse_ranks(f: nn.Module) -> None:
+    """Ranks would wait for each other in evaluations that some of them do not make."""
+    shared = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if shared and any(isinstance(module, nn.SyncBatchNorm) and module.training for module in f.modules()):
+        raise ValueError(
+            "f has a SyncBatchNorm in training mode, which makes the ranks wait for each other at every evaluation, but their "
+            "solves take different numbers of them; use BatchNorm or GroupNorm in f, or put it into eval()"
+        )
+
+
+def _counted(buffer: Tensor) -> Tensor:
+    """A copy of which torch counts the changes, as it does not of what is made in inference mode."""
+    if not torch.is_inference_mode_enabled():
+        return buffer.clone()
+    with torch.inference_mode(False):
+        return buffer.clone()
 
 
 def _lock(f: nn.Module) -> threading.RLock:
