@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call, hessian, jacfwd, jacrev, jvp, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from surefoot._equilibrium.failures import EquilibriumError, EquilibriumWarning
 from surefoot._equilibrium.layer import EquilibriumLayer
@@ -96,6 +97,21 @@ def test_vmap_over_and_under_forward_mode():
     assert_close(vmap(tangent)(weights, directions), true)
     assert layer.tangent_info.residual.shape == (2, 2)
     assert_close(jvp(lambda w: vmap(layer, (None, 0))(X, w), (weights,), (directions,))[1], true)
+
+
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node:UserWarning")  # by torch itself
+def test_linearize_and_recorded_graphs():
+    layer = EquilibriumLayer(cell)
+    value, tangent = torch.func.linearize(layer, X, W)
+    assert_close(value, unrolled(X, W))
+    for directions in ((DX, DW), (2.0 * DX, -DW)):
+        assert_close(tangent(*directions), jvp(unrolled, (X, W), directions)[1])
+    batch = vmap(tangent)(torch.stack([DX, 2.0 * DX]), torch.stack([DW, -DW]))
+    assert_close(batch[1], tangent(2.0 * DX, -DW))
+    gradient = torch.func.grad(lambda W: layer(X, W).pow(3).sum())
+    assert_close(torch.func.linearize(gradient, W)[1](DW), jvp(gradient, (W,), (DW,))[1])
+    graph = make_fx(layer)(X, W)
+    assert_close(graph(X + 1.0, 0.5 * W), unrolled(X + 1.0, 0.5 * W))
 
 
 @pytest.mark.parametrize("grad_mode", [True, False])

@@ -13,11 +13,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+from .tracing import one_node
 
 _HIDDEN = 0.05  # relative difference of two numbers that are equal but for rounding, were it that of bfloat16
 
@@ -220,7 +223,10 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(g: Map, settings: Settings, start: Tensor, *tensors: Tensor) -> Tensor:  # pyright: ignore
-        return settings.run(g.at(*tensors), start)
+        def run(start: Tensor, *tensors: Tensor) -> Tensor:
+            return settings.run(g.at(*tensors), start)
+
+        return one_node(run, partial(_Solve.apply, g, settings), start, *tensors)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
