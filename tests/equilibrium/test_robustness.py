@@ -108,3 +108,27 @@ def test_numbers_of_classes_as_input() -> None:
     z.sum().backward()
     assert z.shape == (3, 6) and z.dtype == torch.float32
     assert cell.words.weight.grad is not None
+
+
+def half(z: Tensor, x: Tensor) -> Tensor:
+    return 0.5 * z + x
+
+
+@pytest.mark.parametrize("memory", [3, sf.nn.WarmStart(4)])
+def test_a_memory_that_is_none_of_a_batch_is_refused(memory: object) -> None:
+    with pytest.raises(TypeError, match=r"memory is .*; pass warm\[index\]"):
+        sf.nn.EquilibriumLayer(half)(X, memory=memory)
+
+
+def test_an_input_that_is_no_state_asks_for_the_shape() -> None:
+    layer = sf.nn.EquilibriumLayer(lambda z, x: 0.5 * z + x["values"])
+    inputs = {"values": X, "count": 3}
+    with pytest.raises(TypeError, match=r"x\[0\]\['count'\] is an int, and z is .* pass state_shape"):
+        layer(inputs)
+    torch.testing.assert_close(layer(inputs, z0=torch.zeros_like(X)), 2.0 * X)
+
+
+def test_a_map_that_drifts_away_shows_no_factor() -> None:
+    info = sf.nn.EquilibriumLayer(lambda z, x: z + x).solve(X).info
+    assert info.status is sf.nn.SolveStatus.NOT_CONTRACTING
+    assert "no contraction factor was measured" in info.text and "nan" not in info.text

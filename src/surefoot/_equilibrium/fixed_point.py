@@ -109,7 +109,10 @@ class SolveInfo:
         kind = "guaranteed" if self.guaranteed else "estimated"
         parts.append(f"{self.iterations} evaluations ({self.solver})")
         parts.append(f"largest residual {worst:.3g}, {kind} error at most {bound:.3g}")
-        parts.append(f"{'given' if self.guaranteed else 'estimated'} contraction factor {self.contraction:.4g}")
+        if math.isnan(self.contraction):
+            parts.append("no contraction factor was measured")
+        else:
+            parts.append(f"{'given' if self.guaranteed else 'estimated'} contraction factor {self.contraction:.4g}")
         if self.rounding_limited:
             parts.append("the tolerance is below what the rounding of the map allows")
         if self.note:

@@ -178,6 +178,10 @@ class EquilibriumLayer(nn.Module):
         memory: BatchStart | None = None,
     ) -> tuple[UserMap, Settings, Tensor, Tensor]:
         """The map, how to solve it, z0, and where the first evaluation led from there."""
+        if memory is not None and not isinstance(memory, BatchStart):
+            raise TypeError(
+                f"memory is {kind_of(memory)}; pass warm[index], of a WarmStart and the numbers of the samples"
+            )
         packing, start = self._start(x, kwargs, z0)
         user, first = explicit(self.f, packing, start, x, kwargs)
         # samples that depend on each other are one

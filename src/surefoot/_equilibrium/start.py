@@ -79,10 +79,14 @@ def zeros(
     def of_shape(shape: Shape) -> Tensor:
         return torch.zeros_like(first, dtype=dtype).new_zeros((*first.shape[:batch_dims], *shape))
 
-    def of_leaf(leaf: Any) -> Any:
-        return torch.zeros_like(leaf, dtype=dtype) if isinstance(leaf, Tensor) else leaf
+    def of_leaf(leaf: Tensor) -> Tensor:
+        return torch.zeros_like(leaf, dtype=dtype)
 
     if state_shape is None:
+        for path, leaf in pytree.tree_leaves_with_path(model):
+            if not isinstance(leaf, Tensor):
+                what = f"{like}{pytree.keystr(path)} is {kind_of(leaf)}"
+                raise TypeError(f"{what}, and z is to be shaped like {like}; pass state_shape or z0")
         packing = Packing(z0 := pytree.tree_map(of_leaf, model), batch_dims, like)
     else:
         packing = Packing(z0 := pytree.tree_map(of_shape, state_shape, is_leaf=_is_shape), batch_dims)
