@@ -98,6 +98,8 @@ QUOTED = (
     Quoted("docs/quickstart.md", r"# ([\d,]+) iterations, and", "run.iterations", 0.05),
     Quoted("docs/quickstart.md", r"and ([\d.]+): the weights moved", "run.moved"),
     Quoted("docs/equilibrium.md", r"# (\d+) evaluation in the last epoch", "layer.info.iterations"),
+    Quoted("docs/equilibrium.md", r"# True ([\d.]+)", "proved.info.guaranteed * proved.info.contraction"),
+    Quoted("docs/equilibrium.md", r"# (\d+), however many", "regularised.net[1].num_batches_tracked"),
     Quoted("docs/equilibrium.md", r"# ([\d,]+): 64 states", "warm.bytes"),
     Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
 )
