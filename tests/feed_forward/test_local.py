@@ -28,10 +28,10 @@ from surefoot._feed_forward.engine import distance
 from surefoot_check import check
 from surefoot_check.feed_forward import enclosures, local
 from surefoot_check.feed_forward.activations import ACTIVATIONS
-from surefoot_check.feed_forward.lipschitz import is_below
 from surefoot_check.feed_forward.network import Network
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.rigor.exact import EXACT
+from surefoot_check.rigor.pivots import is_below
 from surefoot_check.verdict import Outcome
 
 F64 = torch.float64

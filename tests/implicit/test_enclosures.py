@@ -22,6 +22,7 @@ from surefoot_check.arrays import FormatError, digest
 from surefoot_check.checker import check
 from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
+from surefoot_check.implicit.quantities import base_quantities
 from surefoot_check.problems import Samples
 from surefoot_check.rigor.gram import cheap_norm, extreme_bounds, norm_bounds
 from surefoot_check.verdict import Outcome
@@ -139,7 +140,7 @@ def test_no_enclosure_where_the_map_need_not_contract() -> None:
     weights["gamma"] = weights["gamma"] * 1.01
     assert rigorous.equilibrium(problem, weights).error == math.inf
     assert rigorous.gap_upper(problem, weights) == math.inf
-    assert "initial_gap" not in rigorous.base_quantities(problem, weights, {})
+    assert "initial_gap" not in base_quantities(problem, weights, {})
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ def test_zero_matrix() -> None:
 @pytest.mark.parametrize("name", INSTANCES)
 def test_base_quantities_contain_the_exact_ones(name: str) -> None:
     problem, weights = INSTANCES[name]()
-    found = rigorous.base_quantities(problem, weights, {})
+    found = base_quantities(problem, weights, {})
     with mpmath.workdps(DIGITS):
         Z = mpmath.svd_r(exact_equilibrium(problem, weights), compute_uv=False)
         matrices = {"X": problem.X, "A": weights["A"], "W": weights["W"], "b": weights["b"]}
@@ -246,7 +247,7 @@ def test_another_eigendecomposition_confirms_the_published_masses(seed: int) -> 
     choices = {"node_min": node_min, "node_max": node_max}
     published = publish(chosen_by.widened(at.base_quantities(choices), choices), DIRECTIONS)
     order = g.permutation(30)
-    other = rigorous.base_quantities(Samples(problem.X[order], problem.Y[order]), weights, choices)
+    other = base_quantities(Samples(problem.X[order], problem.Y[order]), weights, choices)
     for name in ("kappa", "initial_gap", *MASSES):
         assert published[name] >= other[name][1], name
     assert node_max > 3e6 * node_min  # hard enough
@@ -259,7 +260,7 @@ def test_another_eigendecomposition_confirms_the_published_masses(seed: int) -> 
 )
 def test_there_are_no_masses_at_absurd_nodes(node_min: float, node_max: float) -> None:
     problem, weights = drawn(0, 4, 3, 6)
-    found = rigorous.base_quantities(problem, weights, {"node_min": node_min, "node_max": node_max})
+    found = base_quantities(problem, weights, {"node_min": node_min, "node_max": node_max})
     assert "initial_gap" in found
     assert "kappa" not in found and not found.keys() & set(MASSES)
 
@@ -274,12 +275,10 @@ def test_the_largest_admissible_entries_do_not_overflow() -> None:
         "gamma": weights["gamma"] / 1e24,
     }
     rigorous.read_weights(weights, problem, "file")
-    found = rigorous.base_quantities(problem, weights, {})
+    found = base_quantities(problem, weights, {})
     assert "initial_gap" in found and found["sigma_min_Z"][0] > 0.0
     node_min, node_max = chosen_by.nodes(rigorous.Measured(problem, weights))
-    assert (
-        set(MASSES) <= rigorous.base_quantities(problem, weights, {"node_min": node_min, "node_max": node_max}).keys()
-    )
+    assert set(MASSES) <= base_quantities(problem, weights, {"node_min": node_min, "node_max": node_max}).keys()
 
 
 # -- run directories ---------------------------------------------------------------------------------------------------

@@ -16,31 +16,28 @@ from typing import Any
 
 import numpy as np
 
-from ..rigor.approximation import Approximation, least_solution
+from ..near_a_fit.kinks import least_margin
+from ..near_a_fit.measuring import NearAFit
+from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix, ball, frobenius
-from ..rigor.bounds import Array, NotFiniteError, up, witnesses
-from ..rigor.gram import symmetric_extremes
-from ..rigor.intervals import Interval, bounded, root_down
+from ..rigor.bounds import Array, NotFiniteError, up
+from ..rigor.intervals import Interval, bounded
+from ..rigor.pivots import PRECISION, largest_eigenvalue
 from .batches import Batches
 from .groups import Groups
-from .layer import WIDEST, Layer
-from .lipschitz import LayerBounds, is_below, symmetric_bend
+from .layer import Layer
+from .lipschitz import LayerBounds, symmetric_bend
 from .network import Network, moving_kinks
 from .shared import exact_maximum, layer_of
 from .sharp import bend_matrix
 from .sharp_centre import Centre
 
-EIGENVALUE = 1e-13
-"""Relative distance at which an eigenvalue of a few numbers is tried to be bounded; doubled until it is."""
-PRECISION = 128
-"""Bits of the ball arithmetic of the bound of Λ."""
 
-
-class Measured:
+class Measured(NearAFit):
     """What the base quantities are computed from; each part is measured once, when it is needed."""
 
     def __init__(self, problem: Network, weights: Mapping[str, Array]) -> None:
-        self.problem, self.weights = problem, weights
+        self.problem, self.weights, self.level = problem, weights, problem.level
         self.layers: list[Layer] = []
         outputs, every = [Approximation(problem.X)], {**problem.frozen, **weights}
         for number, kind in enumerate(problem.layers, 1):
@@ -54,12 +51,6 @@ class Measured:
     def residual(self) -> Approximation:
         """√(cm)(f(x) - ȳ) (G, k) of the G groups of m equal rows x: f(X) - Y where all differ and the loss is no multiple."""
         return self.problem.groups.residual(self.layers[-1].before)
-
-    @cached_property
-    def gap(self) -> float:
-        """Upper bound of the loss less its least value."""
-        norm = self.residual.norm()
-        return up(0.5 * norm * norm, 2)
 
     @cached_property
     def backward(self) -> list[tuple[Approximation, Approximation]]:
@@ -96,19 +87,6 @@ class Measured:
             if layer.kind.parameters
         )
         return reduce(add, parts)
-
-    @cached_property
-    def singular_values(self) -> tuple[Interval, Interval]:
-        """Enclosures of σ_n(J), 0 where J has more rows than columns, and of ‖J‖."""
-        least, largest = symmetric_extremes(self.gram.value, self.problem.level, self.gram.error)
-        roots = ((root_down(low), up(math.sqrt(max(0.0, high)))) for low, high in (least, largest))
-        return next(roots), next(roots)
-
-    @cached_property
-    def newton_step(self) -> float:
-        """Upper bound of ‖J⁺r‖; infinite where there is none."""
-        column = Approximation(self.residual.value.reshape(-1, 1), self.residual.error)
-        return least_solution(self.gram, column, self.singular_values[0][0], self.problem.level)
 
     @cached_property
     def bounds(self) -> list[LayerBounds]:
@@ -171,9 +149,8 @@ class Measured:
         return found
 
     def kink_margin(self, radius: float) -> Interval:
-        """Enclosure of the least of them: 0 is below it where nothing else is known to be."""
-        least = min(float(margins.min()) for margins in self.kink_margins(radius) if margins is not None)
-        return (least if math.isfinite(least) else 0.0), WIDEST
+        """Enclosure of the least of them."""
+        return least_margin(*(margins for margins in self.kink_margins(radius) if margins is not None))
 
     def batches(self, size: float) -> Batches | None:
         """Mini-batches of so many rows of X; ``None`` where it has not as many, or equal ones, which are merged in J."""
@@ -182,22 +159,15 @@ class Measured:
             return None
         return Batches(self.gram, self.singular_values, self.lipschitz, k, int(size), self.problem.level)
 
+    def on_ball(self, radius: float) -> dict[str, Interval]:
+        found: dict[str, Interval] = {"lipschitz_J": (0.0, self.lipschitz(radius))}
+        return found | ({"kink_margin": self.kink_margin(radius)} if any(moving_kinks(self.problem)) else {})
+
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
-        """Enclosures of the base quantities; those of the ball where ``quantities`` has its radius, ``ball``,
-        ``newton_step`` where it has one, and those of batches where it has their size, ``batch``."""
-        least, largest = self.singular_values
-        found: dict[str, Interval] = {"initial_gap": (0.0, self.gap), "sigma_min_J": least, "norm_J": largest}
-        if "newton_step" in quantities:
-            found["newton_step"] = 0.0, self.newton_step
-        radius = quantities.get("ball", math.nan)
-        if radius >= 0.0:
-            found["lipschitz_J"] = 0.0, self.lipschitz(radius)
-            if any(moving_kinks(self.problem)):
-                found["kink_margin"] = self.kink_margin(radius)
+        """Those of batches, too, where ``quantities`` has their size, ``batch``."""
+        found = super().base_quantities(quantities)
         batches = self.batches(quantities["batch"]) if "batch" in quantities else None
-        if batches is not None:
-            found |= batches.base_quantities(quantities)
-        return bounded(found)
+        return found if batches is None else found | bounded(batches.base_quantities(quantities))
 
 
 def _add(parts: dict[int, Approximation], number: int, part: Approximation) -> None:
@@ -216,25 +186,6 @@ def bend(centre: Centre, radius: float) -> float:
 def has_sharper_bound(problem: Network) -> bool:
     """Whether Lemma 3 speaks of all of its layers: plain dense ones, and at least two."""
     return len(problem.layers) > 1 and problem.plain
-
-
-def largest_eigenvalue(S: list[list[Any]]) -> float:
-    """Upper bound of the largest eigenvalue of a symmetric matrix of balls, none negative; infinite where there is none."""
-    computed = np.array([[float(x) for x in row] for row in S])
-    if not np.isfinite(computed).all():
-        return math.inf
-    if all(x == 0 for row in S for x in row):  # not of ``computed``, in which small ones vanish
-        return 0.0
-    values = witnesses(np.linalg.eigvalsh, computed)
-    if values is None:
-        return math.inf
-    largest, slack = float(values[0][-1]), EIGENVALUE
-    while slack < 1.0:
-        bound = up(largest * (1.0 + slack), 2)
-        if is_below(S, ball(bound)):
-            return bound
-        slack *= 2.0
-    return math.inf
 
 
 def gap_exact(problem: Network, weights: Mapping[str, Array]) -> tuple[Any, Any]:

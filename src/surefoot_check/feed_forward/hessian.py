@@ -24,7 +24,8 @@ from ..rigor.bounds import ETA, UNIT_ROUNDOFF, Array, frobenius_upper, up
 from ..rigor.exact import softmax
 from ..rigor.gram import symmetric_extremes
 from ..rigor.intervals import Interval, bounded
-from .enclosures import PRECISION, Measured, has_sharper_bound, largest_eigenvalue
+from ..rigor.pivots import PRECISION, largest_eigenvalue
+from .enclosures import Measured, has_sharper_bound
 from .gradient import half_square
 from .layer import Layer
 from .lipschitz import along, norm, symmetric

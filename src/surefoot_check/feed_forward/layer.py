@@ -7,11 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
+from ..near_a_fit.kinks import WIDEST, fits
 from ..rigor.approximation import Approximation
-from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, up
-from ..rigor.gram import cheap_norm, norm_bounds
+from ..rigor.bounds import Array, Level, array_up, up
+from ..rigor.gram import gram_of, norm_bounds
 from ..rigor.intervals import TINY
-from ..rigor.many_norms import spectral_norms
+from ..rigor.many_norms import norms_of_rows, spectral_norms
 from .groups import Groups
 from .lipschitz import LayerBounds
 from .network import DEEPEST, LayerKind
@@ -20,8 +21,6 @@ from .smooth import bends
 
 COUNTED = 16 * DEEPEST
 """Of bounds of changes, whose terms are all positive, so that relative errors add up: at most 16 operations a layer."""
-WIDEST = 1e300
-"""Above every margin."""
 
 
 class Layer:
@@ -135,7 +134,7 @@ class Layer:
         if not kinks:
             return np.full_like(z.value, WIDEST)
         distance = np.min([np.abs(z.value - kink) for kink in kinks], axis=0)
-        return fits(distance, z.error, moved * radius)
+        return fits(distance, z.error, moved * radius, COUNTED)
 
     def values(self, groups: Groups, behind: Approximation, back: Approximation) -> LayerValues:
         """What the sharper lemma asks of the layer; ∂f/∂a of its outputs and ∂f/∂z (G k, outputs) as in ``Measured.backward``."""
@@ -158,20 +157,3 @@ class Layer:
             columns=array_up(np.sqrt(squares) + behind.error, behind_by_row.shape[1] + 5),
             back=array_up(spectral_norms(back_by_row, self.level) + back.error, 1),
         )
-
-
-def fits(distance: Array, error: float, moved: Array) -> Array:
-    """Lower bounds of how often a change fits into a distance, which is a difference of floats that err by that in all."""
-    bound = array_up(moved, COUNTED) + TINY
-    return np.maximum(distance * (1.0 - 4.0 * UNIT_ROUNDOFF) - error, 0.0) / bound * (1.0 - 16.0 * UNIT_ROUNDOFF)
-
-
-def norms_of_rows(A: Array) -> Array:
-    """Upper bounds of the norms of the rows."""
-    return array_up(np.sqrt((A * A).sum(axis=1) + TINY * A.shape[1]), A.shape[1] + 4)
-
-
-def gram_of(A: Approximation, level: Level) -> Approximation:
-    """AAᵀ."""
-    G, error = level.signed_gram(A.value)
-    return Approximation(G, up(error + A.error * (2.0 * cheap_norm(A.value) + A.error), 5))

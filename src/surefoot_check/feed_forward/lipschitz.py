@@ -110,18 +110,3 @@ def symmetric_bend(layers: Sequence[LayerBounds], radius: Number) -> Matrix:
     """½(M_L + M_Lᵀ), whose largest eigenvalue is Λ; its entries are not negative."""
     *_, (_, _, M) = along(layers, radius)
     return symmetric(M)
-
-
-def is_below(S: list[list[Any]], bound: Any) -> bool:
-    """Whether the largest eigenvalue of a symmetric matrix is certainly below: bound·I - S has positive pivots."""
-    count = len(S)
-    rest = [[(bound if i == j else 0.0 * bound) - S[i][j] for j in range(count)] for i in range(count)]
-    for k in range(count):
-        pivot = rest[k][k]
-        if not pivot > 0:
-            return False
-        for i in range(k + 1, count):
-            factor = rest[i][k] / pivot
-            for j in range(k + 1, count):
-                rest[i][j] = rest[i][j] - factor * rest[k][j]
-    return True

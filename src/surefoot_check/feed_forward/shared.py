@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..near_a_fit.kinks import WIDEST, fits
 from ..rigor.approximation import Approximation
 from ..rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_up, frobenius_upper, gamma, up
-from ..rigor.gram import norm_bounds
+from ..rigor.gram import gram_of, norm_bounds
+from ..rigor.many_norms import norms_of_rows
 from .geometry import Geometry, gathered
 from .groups import Groups
-from .layer import WIDEST, Layer, fits, gram_of, norms_of_rows
+from .layer import COUNTED, Layer
 from .lipschitz import LayerBounds
 from .network import LayerKind
 
@@ -153,7 +155,7 @@ class Maximum(Layer):
         each = np.where(self._still, 0.0, gathered(entries, self._places))
         both = each + self._of_winners(each)
         gaps = self._gaps
-        leads = fits(np.where(np.isinf(gaps), 0.0, gaps), up(2.0 * self.inputs.error), both * radius)
+        leads = fits(np.where(np.isinf(gaps), 0.0, gaps), up(2.0 * self.inputs.error), both * radius, COUNTED)
         return np.minimum(np.where(np.isinf(gaps), WIDEST, leads).min(axis=2), super().margins(entries, moved, radius))
 
 

@@ -21,10 +21,9 @@ import numpy as np
 from ..rigor.approximation import Approximation
 from ..rigor.balls import ball, float_above
 from ..rigor.bounds import Array, NotFiniteError, array_up, up
-from ..rigor.many_norms import weighted_norms
+from ..rigor.many_norms import norms_of_rows, weighted_norms
 from .enclosures import Measured, bend
 from .groups import Groups
-from .layer import norms_of_rows
 from .network import Objective
 from .sharp_centre import Centre
 from .smooth import bends

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ..near_a_fit.local import DIRECTIONS as NEAR_A_FIT
 from ..system import System, zero
-from . import constants, enclosures, gd, measured, spectral
+from . import constants, gd, measured, quantities, spectral
 
 SYSTEM = System(
     name="implicit",
     theorems=(spectral.THEOREM, measured.THEOREM, gd.THEOREM),
-    directions=constants.DIRECTIONS,
-    enclosures=enclosures,
+    directions={**constants.DIRECTIONS, **NEAR_A_FIT},
+    enclosures=quantities,
     least=zero,
 )

@@ -9,7 +9,7 @@ float64 iterate is a witness, and its distance to Z is bounded by the residual o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..problems import LARGEST_PRODUCT, Samples, one_of
 from ..rigor.approximation import Approximation
 from ..rigor.balls import arb_matrix, ball, frobenius
 from ..rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, frobenius_upper, gamma, up
-from ..rigor.gram import cheap_norm, extreme_bounds, norm_bounds
+from ..rigor.gram import cheap_norm, extreme_bounds, gram_of, norm_bounds
 from ..rigor.intervals import TINY, Interval, around, bounded
 from .constants import MASSES, NODES, node_places
 
@@ -59,40 +59,63 @@ def sizes(problem: Samples, weights: Mapping[str, Array]) -> dict[str, int | boo
     return {"N": N, "d": d, "m": len(weights["A"]), "p": p}
 
 
-def equilibrium(problem: Samples, weights: Mapping[str, Array], norm_A: float | None = None) -> Approximation:
-    """Z (N, m); the error is infinite where γ‖A‖ < 1 is not certain. ``norm_A``: an upper bound of ‖A‖, found if not
-    given."""
+def relu(U: Array) -> Array:
+    """Exact, and 1-Lipschitz."""
+    return np.maximum(U, 0.0)
+
+
+def rectified(U: Approximation) -> Approximation:
+    """The same of an array with its error."""
+    return Approximation(relu(U.value), U.error)
+
+
+def equilibrium(problem: Samples, weights: Mapping[str, Array]) -> Approximation:
+    """Z (N, m); the error is infinite where γ‖A‖ < 1 is not certain."""
     A, scale, level = weights["A"], float(weights["gamma"]), problem.level
-    features, features_error = level.product(problem.X, weights["W"])
-    Phi = Approximation(np.maximum(features, 0.0), features_error)  # relu is exact, and 1-Lipschitz
-    q = up(scale * (cheap_norm(A) if norm_A is None else norm_A))
-    if norm_A is None and not q < 0.9:
+    q = up(scale * cheap_norm(A))
+    if not q < 0.9:
         q = up(scale * norm_bounds(A, level)[1])
+    return rectified(argument(A, rectified(driving(problem, weights)), scale, q, relu, level))
+
+
+def driving(problem: Samples, weights: Mapping[str, Array]) -> Approximation:
+    """XW (N, m)."""
+    return Approximation(*problem.level.product(problem.X, weights["W"]))
+
+
+def argument(
+    A: Array, offset: Approximation, scale: float, q: float, cut: Callable[[Array], Array], level: Level
+) -> Approximation:
+    """The solution of U = γ cut(U) A + ``offset``; the error is infinite where q < 1 is not certain.
+
+    Args:
+        scale: γ.
+        q: upper bound of γ‖A‖.
+        cut: of each entry by itself, exact and 1-Lipschitz.
+    """
     if not q < 1.0:
-        return Approximation(Phi.value, math.inf)
-    Z = _iterate(A, Phi.value, scale)
+        return Approximation(offset.value, math.inf)
+    Z = _iterate(A, offset.value, scale, cut)
     product = _times(Z, A, level)
-    if not np.isfinite(scale * product.value + Phi.value).all():
-        return Approximation(Phi.value, math.inf)
-    argument = product.times(scale) + Phi
-    following = Approximation(np.maximum(argument.value, 0.0))
-    # one more evaluation moves the witness by this, and is itself off by the rounding of the argument
-    change = (following - Approximation(Z)).norm()
-    return Approximation(following.value, up(up(q * change + argument.error, 2) / down(1.0 - q), 2))
+    if not np.isfinite(scale * product.value + offset.value).all():
+        return Approximation(offset.value, math.inf)
+    found = product.times(scale) + offset
+    # the witness is moved by this in one more evaluation, which is itself off by the rounding of the argument
+    change = (Approximation(cut(found.value)) - Approximation(Z)).norm()
+    return Approximation(found.value, up(up(q * change + found.error, 2) / down(1.0 - q), 2))
 
 
-def _iterate(A: Array, Phi: Array, scale: float) -> Array:
-    """A witness of the equilibrium: the map with its diagonal solved for while that contracts, then the map
-    itself."""
+def _iterate(A: Array, offset: Array, scale: float, cut: Callable[[Array], Array]) -> Array:
+    """A witness of cut(U): the map with its diagonal solved for while that contracts, then the map itself."""
     diagonal = np.diag(A).copy()
     solved = 1.0 - scale * diagonal  # positive: |a_jj| ≤ ‖A‖
     rest = A - np.diag(diagonal)
-    Z = Phi / solved
+    Z = cut(offset) / solved
     if not rest.any():
         return Z
     split, last = True, math.inf
     for _ in range(LIMIT):
-        following = np.maximum(scale * (Z @ (rest if split else A)) + Phi, 0.0)
+        following = cut(scale * (Z @ (rest if split else A)) + offset)
         if split:
             following /= solved
         change = float(np.linalg.norm(following - Z))
@@ -171,9 +194,25 @@ class Measured:
         return norm_bounds(self.weights["A"], self.problem.level)
 
     @cached_property
+    def contraction(self) -> float:
+        """Upper bound of γ‖A‖."""
+        return up(float(self.weights["gamma"]) * self.norm_A[1])
+
+    @cached_property
+    def drive(self) -> Approximation:
+        """XW (N, m)."""
+        return driving(self.problem, self.weights)
+
+    @cached_property
+    def argument(self) -> Approximation:
+        """γZA + relu(XW) (N, m), of which relu is Z."""
+        offset, scale = rectified(self.drive), float(self.weights["gamma"])
+        return argument(self.weights["A"], offset, scale, self.contraction, relu, self.problem.level)
+
+    @cached_property
     def Z(self) -> Approximation:
         """The equilibrium (N, m)."""
-        return equilibrium(self.problem, self.weights, self.norm_A[1])
+        return rectified(self.argument)
 
     @cached_property
     def residual(self) -> Approximation:
@@ -183,9 +222,7 @@ class Measured:
     @cached_property
     def gram(self) -> Approximation:
         """Z Zᵀ (N, N), exactly symmetric, error included that of Z."""
-        Z, level = self.Z.value, self.problem.level
-        G, error = level.signed_gram(Z, np.ones(Z.shape[1]))
-        return Approximation(G, up(error + self.Z.error * (2.0 * frobenius_upper(Z) + self.Z.error), 5))
+        return gram_of(self.Z, self.problem.level)
 
     @cached_property
     def eigenvectors(self) -> tuple[Array, Array]:
@@ -255,10 +292,3 @@ class Measured:
         enclosures["norm_W"] = norm_bounds(weights["W"], level)
         enclosures["frobenius_X"] = Approximation(problem.X).bounds()
         return bounded(enclosures)
-
-
-def base_quantities(
-    problem: Samples, weights: Mapping[str, Array], quantities: Mapping[str, float]
-) -> dict[str, Interval]:
-    """Enclosures of the quantities in ``constants.DIRECTIONS``."""
-    return Measured(problem, weights).base_quantities(quantities)

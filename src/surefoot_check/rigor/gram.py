@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .approximation import Approximation
 from .bounds import (
     FAST,
     UNIT_ROUNDOFF,
@@ -80,6 +81,12 @@ def cheap_norm(A: Array) -> float:
     one_norm = up(float(magnitudes.sum(axis=0).max(initial=0.0)), rows)
     infinity = up(float(magnitudes.sum(axis=1).max(initial=0.0)), columns)
     return min(up(math.sqrt(one_norm) * math.sqrt(infinity), 3), frobenius_upper(A))
+
+
+def gram_of(A: Approximation, level: Level) -> Approximation:
+    """AAᵀ, exactly symmetric."""
+    G, error = level.signed_gram(A.value)
+    return Approximation(G, up(error + A.error * (2.0 * cheap_norm(A.value) + A.error), 5))
 
 
 def extreme_bounds(A: Array, level: Level = FAST) -> tuple[Interval, Interval]:

@@ -27,6 +27,11 @@ def frobenius_norms(A: Array) -> Array:
     return array_up(np.sqrt(np.einsum("ijk,ijk->i", A, A) + TINY * size), size + 4)
 
 
+def norms_of_rows(A: Array) -> Array:
+    """Upper bounds of the norms of the rows."""
+    return array_up(np.sqrt((A * A).sum(axis=1) + TINY * A.shape[1]), A.shape[1] + 4)
+
+
 def spectral_norms(A: Array, level: Level) -> Array:
     """Upper bounds (m,) of the spectral norms of A (m, rows, columns), which is finite."""
     B = A if A.shape[1] <= A.shape[2] else A.transpose(0, 2, 1)
