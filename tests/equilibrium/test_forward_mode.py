@@ -99,6 +99,49 @@ def test_vmap_over_and_under_forward_mode():
     assert_close(jvp(lambda w: vmap(layer, (None, 0))(X, w), (weights,), (directions,))[1], true)
 
 
+def test_a_derivative_under_vmap_evaluates_f_once():
+    calls = []
+
+    def counted(z, x, W):
+        calls.append(None)
+        return cell(z, x, W)
+
+    layer = EquilibriumLayer(counted)
+    layer(X, W)
+    forward = len(calls)
+    for jacobian in (jacrev, jacfwd):
+        calls.clear()
+        jacobian(layer, 1)(X, W)
+        assert len(calls) <= forward + 3
+
+
+def pair(z, x, W):
+    return {"a": torch.tanh(z["b"] @ W + x), "b": 0.5 * z["a"].sin()[:, :1].expand(-1, 2) + x}
+
+
+def test_a_state_of_several_tensors():
+    layer = EquilibriumLayer(pair, state_shape={"a": 2, "b": 2})
+
+    def solved(x, W):
+        z = layer(x, W)
+        return z["a"] * z["b"]
+
+    def true(x, W):
+        z = {"a": x, "b": x}
+        for _ in range(40):
+            z = pair(z, x, W)
+        return z["a"] * z["b"]
+
+    x = X[:1]
+    for transform in (
+        lambda f: jvp(f, (x, W), (DX[:1], DW))[1],
+        lambda f: jacfwd(f, 1)(x, W),
+        lambda f: hessian(lambda W: f(x, W).sum())(W),
+        lambda f: vmap(lambda w: jvp(lambda x: f(x, w), (x,), (DX[:1],))[1])(torch.stack([W, -W])),
+    ):
+        assert_close(transform(solved), transform(true), 1e-9)
+
+
 @pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node:UserWarning")  # by torch itself
 def test_linearize_and_recorded_graphs():
     layer = EquilibriumLayer(cell)

@@ -214,8 +214,18 @@ def _to_front(size: int, dim: int | None, tensor: Tensor) -> Tensor:
 def _batch(info: Any, in_dims: Any, g: Map, settings: Settings, tensors: Any) -> tuple[Map, Settings, list[Any]]:
     """The map, settings and tensors of a call under vmap, as one call with a further batch dimension."""
     moved = [t if dim is None else t.movedim(dim, 0) for t, dim in zip(tensors, in_dims, strict=True)]
-    dims = tuple(None if dim is None else 0 for dim in in_dims)
-    return _Batched(g, dims, info.randomness), replace(settings, batch_dims=settings.batch_dims + 1), moved
+    dims = [None if dim is None else 0 for dim in in_dims]
+    kinds: list[type[_Adjoint] | type[_Tangent]] = []
+    while isinstance(g, _Adjoint | _Tangent):
+        # samples do not interact: it is the adjoint or tangent of the batched map, which is evaluated once in a solve
+        for i in (2 * len(kinds), 2 * len(kinds) + 1):
+            moved[i], dims[i] = moved[i] if dims[i] == 0 else _to_front(info.batch_size, None, moved[i]), 0
+        kinds.append(type(g))
+        g = g.g
+    g = _Batched(g, tuple(dims[2 * len(kinds) :]), info.randomness)
+    for kind in reversed(kinds):
+        g = kind(g)
+    return g, replace(settings, batch_dims=settings.batch_dims + 1), moved
 
 
 class _Solve(torch.autograd.Function):
