@@ -1,10 +1,12 @@
-"""Smooth upper bounds of norms of matrices and convolutions: never below the norm, and close to it."""
+"""Upper bounds, with derivatives, of the norms of matrices and convolutions: never below the norm, and close to it."""
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from surefoot._equilibrium.operator_norms import convolution_upper, spectral_upper
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
 
 def draw(*shape, seed=0, dtype=torch.float64):
@@ -25,6 +27,8 @@ MATRICES = {
     "half": draw(8, 8).half(),
     "complex": draw(6, 9, dtype=torch.complex128),
     "orthogonal": torch.linalg.qr(draw(64, 64))[0],
+    "larger": draw(180, 150),
+    "larger and orthogonal": torch.linalg.qr(draw(150, 150))[0],
     "rank one": draw(7, 1) @ draw(1, 7, seed=1),
     "far apart": torch.diag(torch.logspace(0, -300, 9, dtype=torch.float64)),
     "nilpotent": torch.diag(torch.ones(8, dtype=torch.float64), 1),
@@ -43,12 +47,8 @@ def test_the_bound_of_a_matrix(name):
     )
     bound = spectral_upper(A)
     assert bound.dtype == torch.float64
-    # 1e-12: of the singular values that torch computes, too
-    assert true * (1.0 - 1e-12) <= bound <= true * 1.0125
-
-
-def test_random_matrices_are_bounded_closely():
-    assert spectral_upper(draw(30, 30)) <= norm(draw(30, 30)) * (1.0 + 1e-5)
+    # 1e-12 for the singular values that torch computes
+    assert true * (1.0 - 1e-12) <= bound <= true * (1.0 + 1e-8)
 
 
 def test_zeros_nothing_and_nan():
@@ -62,10 +62,29 @@ def test_zeros_nothing_and_nan():
     assert not spectral_upper(torch.tensor([[1.0, torch.inf]])).isfinite()
 
 
-def test_derivatives_at_equal_singular_values():
-    A = torch.linalg.qr(draw(4, 4))[0].requires_grad_()
+@pytest.mark.parametrize("shape", [(4, 4), (2, 3), (3, 2)])
+def test_derivatives_of_every_kind(shape):
+    A = draw(*shape).requires_grad_()
     assert torch.autograd.gradcheck(spectral_upper, A)
     assert torch.autograd.gradgradcheck(spectral_upper, A)
+    assert torch.autograd.gradcheck(lambda A: torch.func.jacrev(spectral_upper)(A), A)
+    H = torch.func.jacfwd(torch.func.grad(spectral_upper))(A.detach())
+    assert torch.allclose(torch.func.hessian(spectral_upper)(A.detach()), H)
+
+
+def test_the_derivative_at_equal_singular_values_is_that_of_one():
+    A = torch.linalg.qr(draw(4, 4))[0].requires_grad_()
+    (gradient,) = torch.autograd.grad(spectral_upper(A), A)
+    singular = torch.linalg.svdvals(gradient)
+    assert torch.allclose(singular, torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64), atol=1e-6)
+    assert float((gradient * A).sum().detach()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_the_derivative_of_a_large_matrix():
+    A = draw(200, 150)
+    U, _, Vh = torch.linalg.svd(A)
+    gradient = torch.func.grad(spectral_upper)(A)
+    assert torch.allclose(gradient, torch.outer(U[:, 0], Vh[0]), atol=1e-6)
 
 
 def test_batches_and_vmap():
@@ -113,7 +132,7 @@ def test_the_bound_of_a_convolution(channels, kernel, stride, groups, dilation, 
     # the reach of zeros is a part of the convolution on the whole plane; a torus has some of its frequencies
     assert between <= bound
     assert around <= bound
-    assert bound <= (1.08 if len(sizes) > 1 else 1.02) * around
+    assert bound <= (1.08 if len(sizes) > 1 else 1.025) * around
 
 
 @pytest.mark.parametrize("seed", range(3))
