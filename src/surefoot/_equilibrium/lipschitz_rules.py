@@ -348,7 +348,14 @@ def _same(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: d
 
 
 def _cast(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    return known.constants(args[0])
+    """Into a dtype that is as fine: what rounds more than an evaluation of z's dtype would falsify the bound of a solve."""
+    z = args[0]
+    if value.is_floating_point() and torch.finfo(value.dtype).eps > torch.finfo(z.dtype).eps:
+        raise NotCertifiable(
+            f"{name} rounds a tensor that depends on z from {z.dtype} to {value.dtype}, which no bound of a solve allows for; "
+            "keep the dtype of z"
+        )
+    return known.constants(z)
 
 
 def _expand(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
