@@ -191,8 +191,11 @@ def test_reverse_mode_over_and_under_dual_tensors():
 def test_gradcheck_in_both_modes():
     inputs = (X[:1].clone().requires_grad_(), W.clone().requires_grad_())
     layer = EquilibriumLayer(cell)
-    assert torch.autograd.gradcheck(layer, inputs, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(layer, inputs, check_fwd_over_rev=True, check_rev_over_rev=True)
+    torch.manual_seed(0)
+    assert torch.autograd.gradcheck(layer, inputs, check_forward_ad=True, fast_mode=True, rtol=1e-5)
+    assert torch.autograd.gradgradcheck(
+        layer, inputs, check_fwd_over_rev=True, check_rev_over_rev=True, fast_mode=True, rtol=1e-5
+    )
 
 
 class Cell(nn.Module):
@@ -225,7 +228,7 @@ def test_captured_tensors_and_nested_layers():
     assert_close(jacfwd(captured)(W), jacfwd(lambda W: unrolled(X, W))(W))
 
     inner = EquilibriumLayer(lambda y, z, x: torch.tanh(0.1 * y + 0.4 * z + x))
-    outer = EquilibriumLayer(lambda z, x: 0.3 * inner(z.flip(-1), x))
+    outer = EquilibriumLayer(lambda z, x: 0.1 * inner(z.flip(-1), x))
     x, dx, h = X[:1], DX[:1], 1e-5
     gradient = torch.func.grad(lambda x: outer(x).pow(3).sum())
     moved = (gradient(x + h * dx) - gradient(x - h * dx)) / (2 * h)
