@@ -114,6 +114,7 @@ def in_forward_mode() -> bool:
 
 def pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> Callable[[Tensor], list[Tensor]]:
     """u ↦ uᵀ ∂g/∂(the wanted arguments), differentiable in the arguments and u where grad mode is on; g is evaluated once."""
+    again = torch.is_grad_enabled()
     if torch._C._are_functorch_transforms_active():
 
         def of_wanted(*chosen: Tensor) -> Tensor:
@@ -124,25 +125,31 @@ def pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> Calla
 
         transposed: Callable[[Tensor], Any] = torch.func.vjp(of_wanted, *(arguments[i] for i in wanted))[1]
         return lambda u: list(transposed(u))
-    # without a transform: torch.func would refuse maps that plain autograd can differentiate
-    again = torch.is_grad_enabled()
+    value, chosen = _graph(g, arguments, wanted)
+    return lambda u: _gradients(value, chosen, u, again=again)
+
+
+def _graph(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> tuple[Tensor, list[Tensor]]:
+    """The value of g and the wanted arguments that it was evaluated at, in plain autograd.
+
+    ``torch.func`` would refuse maps that this can differentiate.
+    """
+    keep = torch.is_grad_enabled() or in_forward_mode()
     with torch.enable_grad():
-        full = list(arguments) if again or in_forward_mode() else [t.detach() for t in arguments]
+        full = list(arguments) if keep else [t.detach() for t in arguments]
         for i in wanted:
             # a new name, so that g's own path through other arguments does not count; after its transform has ended (the
             # function that torch.func.vjp returns), a tensor requires grad in name only, and its view does not
             view = full[i].view_as(full[i])
             full[i] = view if view.requires_grad else view.requires_grad_()
-        value = g(*full)
-    chosen = [full[i] for i in wanted]
+        return g(*full), [full[i] for i in wanted]
 
-    def pull(u: Tensor) -> list[Tensor]:
-        if not value.requires_grad:
-            return [torch.zeros_like(t) for t in chosen]
-        grads = torch.autograd.grad(value, chosen, u, retain_graph=True, create_graph=again, allow_unused=True)
-        return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, grads, strict=True)]
 
-    return pull
+def _gradients(value: Tensor, chosen: list[Tensor], u: Tensor, *, again: bool) -> list[Tensor]:
+    if not (value.requires_grad and chosen):
+        return [torch.zeros_like(t) for t in chosen]
+    grads = torch.autograd.grad(value, chosen, u, retain_graph=True, create_graph=again, allow_unused=True)
+    return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, grads, strict=True)]
 
 
 def _push_forward(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], tangents: list[Tensor]) -> Tensor:
@@ -270,12 +277,20 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, v: Tensor | None) -> Any:  # pyright: ignore
         z, *tensors = ctx.saved_tensors
+        if v is None:
+            return (None,) * (len(tensors) + 3)
+        settings = replace(ctx.settings, kind="backward")
+        wanted = [i for i, t in enumerate(tensors, 1) if ctx.needs_input_grad[i + 2] and t.is_floating_point()]
+        if torch.is_grad_enabled() or in_forward_mode() or torch._C._are_functorch_transforms_active():
+            u = fixed_point(_Adjoint(ctx.g), settings, v, v, z, *tensors)
+            found = pull_back(ctx.g, (z, *tensors), wanted)(u)
+        else:  # of a gradient that is not differentiated itself, one evaluation of g serves all
+            value, (point, *chosen) = _graph(ctx.g, (z, *tensors), [0, *wanted])
+            u = settings.run(lambda u: v + _gradients(value, [point], u, again=False)[0], v)
+            found = _gradients(value, chosen, u, again=False)
         grads: list[Tensor | None] = [None] * len(tensors)
-        if v is not None:
-            u = fixed_point(_Adjoint(ctx.g), replace(ctx.settings, kind="backward"), v, v, z, *tensors)
-            wanted = [i for i, t in enumerate(tensors, 1) if ctx.needs_input_grad[i + 2] and t.is_floating_point()]
-            for i, grad in zip(wanted, pull_back(ctx.g, (z, *tensors), wanted)(u), strict=True):
-                grads[i - 1] = grad
+        for i, grad in zip(wanted, found, strict=True):
+            grads[i - 1] = grad
         return (None, None, None, *grads)
 
     @staticmethod
