@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from .implicit_function import in_forward_mode
 from .packing import tensors_in
+from .uncompiled import uncompiled
 
 
 class Captures(TorchFunctionMode):
@@ -31,6 +33,16 @@ class Captures(TorchFunctionMode):
         self.untracked: dict[int, tuple[Tensor, int | None, Tensor | None]] = {}
         self.couples = False
         """Whether f has the batch statistics of a batch norm in it, so that samples depend on each other."""
+
+    def __enter__(self) -> Captures:
+        self._outer = contextlib.ExitStack()
+        self._outer.enter_context(uncompiled())
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._outer.close()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

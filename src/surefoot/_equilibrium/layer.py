@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from .._core.validate import kind_of, nonnegative, positive_integer, unknown
 from .contractive import Contractive
@@ -16,6 +17,7 @@ from .failures import ON_FAILURE, OnFailure, report
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
 from .implicit_function import Kind, Settings, fixed_point
 from .inexact import Iterates, PhantomGradient, Trajectory
+from .numbering import number_of
 from .packing import Packing
 from .start import given, shapes, zeros
 from .user_map import UserMap, explicit
@@ -108,13 +110,38 @@ class EquilibriumLayer(nn.Module):
         self.on_failure: OnFailure = on_failure
         self.state_shape = None if state_shape is None else shapes(state_shape)
         self.batch_dims = batch_dims
-        self.info: SolveInfo | None = None
-        self.backward_info: SolveInfo | None = None
-        self.tangent_info: SolveInfo | None = None
+        self.number = number_of(self)
+        self._records: dict[Kind, SolveInfo] = {}
 
     def extra_repr(self) -> str:
         """The settings, for ``print``."""
         return f"contraction={self.contraction}, solver={self.solver!r}, on_failure={self.on_failure!r}"
+
+    def __setstate__(self, state: Any) -> None:  # of a copy
+        super().__setstate__(state)
+        self.number = number_of(self)
+
+    @property
+    def info(self) -> SolveInfo | None:
+        """Of the latest solve for z."""
+        return self._record("forward")
+
+    @property
+    def backward_info(self) -> SolveInfo | None:
+        """Of the latest solve of a backward."""
+        return self._record("backward")
+
+    @property
+    def tangent_info(self) -> SolveInfo | None:
+        """Of the latest solve of forward mode."""
+        return self._record("tangent")
+
+    def _record(self, kind: Kind) -> SolveInfo | None:
+        if torch.compiler.is_compiling():
+            from .compiled import record
+
+            return record(self._records, kind)
+        return self._records.get(kind)
 
     def forward(self, *x: Any, z0: Any = None, memory: BatchStart | None = None, **kwargs: Any) -> Any:
         """The fixed point z, of the structure of z0.
@@ -132,7 +159,19 @@ class EquilibriumLayer(nn.Module):
                 argument in place, or its value has no gradient though x or a parameter requires one.
             EquilibriumError: a solve did not converge and ``on_failure`` is ``raise``; in a backward, from there.
         """
+        if torch.compiler.is_compiling():
+            from .compiled import in_graph, outside
+
+            packing, start = self._start(x, kwargs, z0)
+            leaves = in_graph(self, packing.unpack(start), x, kwargs) if memory is None else None
+            if leaves is None:
+                return outside(self.forward, x, {**kwargs, "z0": z0, "memory": memory})
+            return pytree.tree_unflatten(leaves, packing.structure)
         return self._fixed_point(x, kwargs, z0, memory, self.on_failure)
+
+    def closed(self, x: tuple[Any, ...], kwargs: dict[str, Any], z0: Any) -> Any:
+        """The same in an operation of a compiled graph, which knows of no tensor but those in x, kwargs and f."""
+        return self._fixed_point(x, kwargs, z0, None, self.on_failure, closed=True)
 
     def solve(self, *x: Any, z0: Any = None, **kwargs: Any) -> Solution:
         """The fixed point without a gradient, and its record; never raises for a solve that did not converge."""
@@ -162,9 +201,21 @@ class EquilibriumLayer(nn.Module):
         return Trajectory(states, numbers, user.packing.unpack(z), self.info)
 
     def _fixed_point(
-        self, x: tuple[Any, ...], kwargs: dict[str, Any], z0: Any, memory: BatchStart | None, on_failure: OnFailure
+        self,
+        x: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        z0: Any,
+        memory: BatchStart | None,
+        on_failure: OnFailure,
+        closed: bool = False,
     ) -> Any:
         user, settings, _, first = self._prepare(x, kwargs, z0, on_failure, memory)
+        if closed and user.captured:
+            raise RuntimeError(
+                "f uses a tensor that requires grad and is neither an argument, a parameter nor a buffer of f, and whose "
+                "gradient a compiled graph would lose; register it in f, pass it as x, or call the layer in a function with the "
+                "decorator torch.compiler.disable"
+            )
         z = fixed_point(user, settings, first, *user.tensors)
         user.finish(z)
         return user.packing.unpack(z)
@@ -222,12 +273,7 @@ class EquilibriumLayer(nn.Module):
                 info = replace(info, note=note)
             elif info.guaranteed and info.status is SolveStatus.NOT_CONTRACTING:
                 info = replace(info, note=f"the iterates contradict the given contraction={self.contraction}")
-        if kind == "backward":
-            self.backward_info = info
-        elif kind == "tangent":
-            self.tangent_info = info
-        else:
-            self.info = info
+        self._records[kind] = info
         report(info, on_failure, kind)
         return z
 

@@ -49,7 +49,7 @@ class UserMap:
         self.buffers: list[str] = []
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         if isinstance(f, nn.Module):
-            self.lock = _lock(f)
+            self.lock = lock_of(f)
             _refuse_ranks(f)
             with self.lock:
                 buffers = dict(f.named_buffers())
@@ -177,7 +177,7 @@ def explicit(
         TypeError, ValueError: f's value is not like ``start``.
     """
     if isinstance(f, Contractive):
-        with _lock(f):
+        with lock_of(f):
             # once a solve, and an argument, so that gradients reach it as they reach x
             kwargs = {**kwargs, "state_scale": f.scale(packing.unpack(start), *x, **kwargs)}
     user = UserMap(f, packing, x, kwargs, start.device)
@@ -216,6 +216,6 @@ def _counted(buffer: Tensor) -> Tensor:
         return buffer.clone()
 
 
-def _lock(f: nn.Module) -> threading.RLock:
+def lock_of(f: nn.Module) -> threading.RLock:
     with _GUARD:
         return _LOCKS.setdefault(f, threading.RLock())
