@@ -12,6 +12,7 @@ from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.implicit.constants import DIRECTIONS, MASSES, NODES, node_places
 from surefoot_check.implicit.enclosures import Measured
+from surefoot_check.implicit.quantities import enclosed
 from surefoot_check.problems import Samples
 from surefoot_check.rigor.bounds import UNIT_ROUNDOFF
 from surefoot_check.rigor.intervals import Interval
@@ -42,7 +43,7 @@ def measure(problem: Samples, weights: Mapping[str, Any], statement: Theorem) ->
             return {}
         low, high = nodes(features)
         chosen = {"node_min": low, "node_max": high}
-    published = publish(widened(features.base_quantities(chosen), chosen), DIRECTIONS)
+    published = publish(widened(enclosed(features, chosen), chosen), DIRECTIONS)
     return {name: published[name] for name in statement.base if name in published} | chosen
 
 

@@ -10,7 +10,12 @@ from ..rigor.intervals import Interval
 from .enclosures import FIXED, Measured, gap_exact, gap_upper, load_problem, read_weights, sizes
 from .jacobian import Jacobian
 
-__all__ = ["FIXED", "base_quantities", "gap_exact", "gap_upper", "load_problem", "read_weights", "sizes"]
+__all__ = ["FIXED", "base_quantities", "enclosed", "gap_exact", "gap_upper", "load_problem", "read_weights", "sizes"]
+
+
+def enclosed(at: Measured | Jacobian, quantities: Mapping[str, float]) -> dict[str, Interval]:
+    """Enclosures from what was measured."""
+    return at.base_quantities(quantities)
 
 
 def base_quantities(
@@ -18,5 +23,4 @@ def base_quantities(
 ) -> dict[str, Interval]:
     """Enclosures of the quantities in the ``DIRECTIONS`` of the theorems: of those near a fit where there is the radius of a
     ball."""
-    measured = Jacobian if "ball" in quantities else Measured
-    return measured(problem, weights).base_quantities(quantities)
+    return enclosed((Jacobian if "ball" in quantities else Measured)(problem, weights), quantities)

@@ -13,6 +13,7 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
+from .implicit_jacobian import of_jacobian
 from .reference import UNIT, Array, Matrix, Reference, exact, frobenius, norm, of_norms, root_of_squares
 
 Arrays = Mapping[str, Array]
@@ -49,6 +50,8 @@ def quantities(kind: object, problem: Arrays, weights: Arrays, published: Mappin
         nodes = _Nodes(mpf(published["node_min"]), mpf(published["node_max"]))
         rounding = error * (2 * size + error) + 4096 * UNIT * size**2
         references |= nodes.quantities(list(values), vectors.T * r, rounding, moved)
+    if "ball" in published:
+        references |= of_jacobian(problem, weights, Z, error, moved, mpf(published["ball"]))
     return references
 
 

@@ -13,8 +13,8 @@ from enclosed import Array, Stored, certified
 import surefoot as sf
 from surefoot._implicit import choices
 from surefoot._implicit.choices import measure
-from surefoot_check.implicit import enclosures as rigorous
 from surefoot_check.implicit import spectral as implicit_spectral
+from surefoot_check.implicit.quantities import enclosed
 from surefoot_check.problems import Samples
 
 Arrays = dict[str, Array]
@@ -22,7 +22,7 @@ Arrays = dict[str, Array]
 
 def shared(name: str) -> Callable[..., dict[str, tuple[float, float]]] | None:
     """Where all of them are enclosed."""
-    return rigorous.Measured.base_quantities
+    return enclosed
 
 
 def _drawn(seed: int, N: int = 3, d: int = 3, m: int = 6, p: int = 2, contraction: float = 0.6) -> Arrays:
