@@ -120,8 +120,16 @@ def minimum(
     table = Table(
         "certified minima",
         (
-            *("objective", "certified", "lambda_min", "prototype's", "Lambda_3, first", "Lambda_3", "prototype's two"),
-            *("|grad| needed", "prototype's need", "|grad| reached", "radius", "kappa", "checker"),
+            *(
+                "objective",
+                "certified",
+                "lambda_min at least",
+                "prototype's",
+                "Lambda_3, first",
+                "Lambda_3",
+                "prototype's two",
+            ),
+            *("|grad| needed", "prototype's need", "|grad| at most", "radius", "kappa", "checker"),
         ),
         tuple(_row(case, found) for case, found in draws),
     )
@@ -138,7 +146,8 @@ def minimum(
             "objective": "mean over the rows of the cross-entropy or of ½‖f - y‖², and decay/2 ‖θ‖² of all weights and biases",
             "training": f"L-BFGS from torch's initial weights, at most {CALLS * METHODS['lbfgs'].steps} steps, then Newton's",
             "|grad| needed": "the largest norm of the gradient that the certificate would admit there",
-            "kappa": "‖H‖ on the ball over the least eigenvalue that is kept",
+            "lambda_min, |grad|": "proved bounds at the minimum reached; Lambda_3 is one by name",
+            "kappa": "bound of ‖H‖ on the ball over the least eigenvalue that is kept",
             "checker": "draws whose certificate it accepts at level fast, in a run of one step",
             "repeats": f"{repeats}; medians over them",
         },

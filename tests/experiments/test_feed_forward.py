@@ -190,8 +190,8 @@ def test_minima_are_certified_and_kinks_refused() -> None:
     experiment = minima.minimum(small, 1)
     for record in experiment.table("certified minima").records():
         assert record["certified"] == record["checker"] == "1 of 1"
-        assert isinstance(record["|grad| reached"], float) and isinstance(record["|grad| needed"], float)
-        assert record["|grad| reached"] < record["|grad| needed"]
+        assert isinstance(record["|grad| at most"], float) and isinstance(record["|grad| needed"], float)
+        assert record["|grad| at most"] < record["|grad| needed"]
     assert [finding.agrees for finding in experiment.findings] == [True] * 3
     assert "ReLU" in experiment.findings[2].measured
 
@@ -296,7 +296,7 @@ def test_minima_on_the_page_need_larger_gradients_than_are_reached() -> None:
     assert [row["objective"] for row in found] == [case.label for case in minima.CASES]
     for row in found:
         assert row["certified"] == row["checker"] == "3 of 3"
-        assert shown(row["!grad! reached"]) < shown(row["!grad! needed"])
+        assert shown(row["!grad! at most"]) < shown(row["!grad! needed"])
         assert shown(row["Lambda_3"]) <= shown(row["Lambda_3, first"])
     assert [claim[""] for claim in claims] == ["agrees"] * 3
 
