@@ -7,13 +7,11 @@ kind needs a rule, and a tensor of unknown origin is refused, so that nothing on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import contextlib
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils import _pytree as pytree
 
@@ -29,8 +27,8 @@ _ROUNDING = 1.0 + 2.0**-30  # all numbers are made of positive ones, by fewer th
 def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs: Any) -> Tensor:
     """L with ‖f(z, *x) − f(z', *x)‖ ≤ L ‖z − z'‖ for all z, z' of this shape and each sample, in real arithmetic.
 
-    f is evaluated once, to see what it does; L holds for all states, does not depend on the values of x, and is differentiable in
-    the parameters of f.
+    f is evaluated once, to see what it does. L holds for all states, does not depend on the values of x, and is differentiable in
+    the parameters of f. Of weights with a random mask it is that of the numbers that the next evaluation draws.
 
     Args:
         f: a module ``f(z, *x, **kwargs)`` of operations that have a rule (docs/equilibrium.md lists them).
@@ -52,11 +50,13 @@ def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs
     # objects of their own, so that x may hold the same tensors
     state = [leaf.detach().clone() for leaf in leaves]
     values = Values(state, batch_dims)
-    for tensors, origin in ((_tensors((x, kwargs)), GIVEN), ([*f.parameters(), *f.buffers()], FIXED)):
+    buffers = {name: buffer.clone() for name, buffer in f.named_buffers()}  # f may update running statistics
+    for tensors, origin in ((_tensors((x, kwargs)), GIVEN), ([*f.parameters(), *buffers.values()], FIXED)):
         for tensor in tensors:
             values.stand(tensor, origin)
-    with _unchanged(f), _Trace(values):
-        value = f(pytree.tree_unflatten(state, structure), *x, **kwargs)
+    arguments = (pytree.tree_unflatten(state, structure), *x)
+    with _same_draws(state[0].device), _Trace(values):
+        value = torch.func.functional_call(f, buffers, arguments, kwargs)
     rows = [values.constants(tensor) for tensor in _tensors(value)]
     if not rows:
         raise NotCertifiable(f"f returns {kind_of(value)}; it must return a tensor, or tensors, like z")
@@ -75,7 +75,7 @@ class _Trace(TorchFunctionMode):
         kwargs = kwargs or {}
         tensors = _tensors((args, kwargs))
         if not any(self.values.moves(tensor) for tensor in tensors):
-            origins = [self.values.known(tensor) for tensor in tensors]
+            origins = [] if func in QUERIES and len(tensors) == 1 else [self.values.known(tensor) for tensor in tensors]
             value = func(*args, **kwargs)
             results = _tensors(value)
             # of an operation that returns nothing, the arguments are the results
@@ -119,24 +119,11 @@ class _Trace(TorchFunctionMode):
         return value
 
 
-@contextmanager
-def _unchanged(f: nn.Module) -> Iterator[None]:
-    """The evaluation leaves no trace in buffers, as running statistics of what depends on x alone."""
-    for name, module in f.named_modules():
-        if module.training and isinstance(module, _SpectralNorm):
-            raise NotCertifiable(
-                f"f.{name} is a spectral norm in training, whose weight changes at every evaluation; remove it, as norms are "
-                "bounded here"
-            )
-    held = [
-        (buffer, buffer.clone())
-        for module in f.modules()
-        if module.training
-        for buffer in module.buffers(recurse=False)
-    ]
-    yield
-    for buffer, copy in held:
-        buffer.data.copy_(copy)
+def _same_draws(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """Leaves torch's generators as they were, so that the next evaluation draws the same numbers, as of a mask on weights."""
+    if device.type in ("cpu", "meta"):
+        return torch.random.fork_rng([])
+    return torch.random.fork_rng([device], device_type=device.type)
 
 
 def _tensors(values: Any) -> list[Tensor]:

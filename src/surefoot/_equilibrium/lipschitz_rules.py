@@ -342,6 +342,7 @@ def _normalised(scale_at: int, eps_at: int) -> Rule:
 
 def _same(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """Entries as they are, in the order of their samples, which their shape shows."""
+    _looked_at(known, args)
     if value.dtype != args[0].dtype:
         raise NotCertifiable(f"{name} reads numbers as others, by their bits; use .to(dtype)")
     return known.constants(args[0])
@@ -350,6 +351,7 @@ def _same(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: d
 def _cast(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """Into a dtype that is as fine: what rounds more than an evaluation of z's dtype would falsify the bound of a solve."""
     z = args[0]
+    _looked_at(known, args)
     if value.is_floating_point() and torch.finfo(value.dtype).eps > torch.finfo(z.dtype).eps:
         raise NotCertifiable(
             f"{name} rounds a tensor that depends on z from {z.dtype} to {value.dtype}, which no bound of a solve allows for; "
@@ -358,8 +360,23 @@ def _cast(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: d
     return known.constants(z)
 
 
+def _looked_at(known: Values, args: tuple[Any, ...]) -> None:
+    """Of the arguments behind the first the operation uses shapes, dtypes and devices alone."""
+    for other in args[1:]:
+        known.constants(other)
+
+
 def _expand(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    _looked_at(known, args)
     return known.constants(args[0]) * _aligned(known, name, value, args[0])
+
+
+def _repeat(known: Values, name: str, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    repeats = _argument(args, kwargs, 1, "repeats")
+    if not isinstance(repeats, int):
+        raise NotCertifiable(f"{name} with a tensor of repeats has no rule; pass a number")
+    _others(known, name, args[0], _argument(args, kwargs, 2, "dim"))
+    return known.constants(args[0]) * math.sqrt(repeats)
 
 
 def _others(known: Values, name: str, z: Tensor, dims: Any) -> list[int]:
@@ -530,6 +547,7 @@ def _table() -> dict[Any, Rule]:
     put(_same, T.contiguous, T.clone, torch.clone, T.detach, torch.detach, F.pixel_shuffle, F.pixel_unshuffle)
     put(_cast, T.to, T.float, T.double, T.half, T.bfloat16, T.type_as, T.type)
     put(_expand, T.expand, T.expand_as, torch.broadcast_to, T.broadcast_to, T.repeat)
+    put(_repeat, torch.repeat_interleave, T.repeat_interleave)
     put(_dims, torch.transpose, T.transpose, torch.swapaxes, T.swapaxes, torch.movedim, T.movedim, torch.flip, T.flip)
     put(_permute, torch.permute, T.permute)
     put(_transposed, *(getattr(T, name).__get__ for name in ("T", "mT")))
@@ -564,7 +582,16 @@ QUERIES = frozenset(
             Tensor.is_complex,
         ),
         *(torch.is_floating_point, torch.is_complex, torch.numel, Tensor.is_contiguous, Tensor.element_size),
-        *(torch.zeros_like, torch.ones_like, torch.full_like, Tensor.new_zeros, Tensor.new_ones, Tensor.new_full),
+        *(
+            torch.zeros_like,
+            torch.ones_like,
+            torch.full_like,
+            torch.rand_like,
+            torch.randn_like,
+            Tensor.new_zeros,
+            Tensor.new_ones,
+            Tensor.new_full,
+        ),
     )
 )
 """What says nothing of the entries of a tensor."""
