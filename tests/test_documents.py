@@ -140,6 +140,7 @@ SHORTER = {
         "--hidden 50,50 --samples 30": "--hidden 30 --samples 6",
         "--hidden 8 --out": "--hidden 3 --samples 20 --out",
     },
+    "docs/equilibrium.md": {"fullgraph=True": 'fullgraph=True, backend="eager"'},
     "docs/trained.md": {
         "--samples 60 --hidden 4": "--samples 20 --hidden 3",
     },
