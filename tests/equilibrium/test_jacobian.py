@@ -96,6 +96,24 @@ def test_radius_and_norm_of_each_sample():
     assert not norm.requires_grad
 
 
+def test_coupled_samples_have_one_spectrum():
+    class Coupled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4).double()
+
+        def forward(self, z, x):
+            return torch.tanh(0.5 * self.norm(z @ W.T) + x)
+
+    coupled = Coupled()
+    kept = coupled.norm.running_mean.clone()
+    radius, size = sf.nn.jacobian_spectrum(coupled, Z, X, iterations=200, generator=generator())
+    assert torch.equal(coupled.norm.running_mean, kept)
+    matrix = torch.autograd.functional.jacobian(lambda z: coupled(z, X), Z).reshape(Z.numel(), -1)
+    assert torch.allclose(size, torch.linalg.matrix_norm(matrix, 2), rtol=1e-6)
+    assert torch.allclose(radius, torch.linalg.eigvals(matrix).abs().max(), rtol=0.02)
+
+
 def test_a_false_claim_is_seen():
     layer = EquilibriumLayer(lambda z, x: torch.tanh(1.2 * z.roll(1, -1)) + x, contraction=0.9, on_failure="return")
     assert float(sf.nn.jacobian_spectrum(layer, torch.zeros_like(X), X).norm.max()) == pytest.approx(1.2)

@@ -28,7 +28,7 @@ class JacobianPenalty(NamedTuple):
 
 
 class JacobianSpectrum(NamedTuple):
-    """Estimates of each sample (*batch), by power iteration.
+    """Estimates of each sample (*batch), by power iteration; where f couples samples, as batch norm does, of all together.
 
     Attributes:
         radius: of the spectral radius: the growth of the powers of J. At an equilibrium, plain iteration from nearby needs it
@@ -109,6 +109,7 @@ def jacobian_spectrum(
         user, state, tensors, dims = _map_at(f, z, x, kwargs, batch_dims)
         pull, push = pull_back(user, (state, *tensors), [0]), LinearMap(user, (state, *tensors), [0])
         push.check()
+        dims = 0 if user.couples else dims
 
         def unit(w: Tensor) -> tuple[Tensor, Tensor]:
             length = torch.linalg.vector_norm(w.reshape(*w.shape[:dims], -1), dim=-1)
