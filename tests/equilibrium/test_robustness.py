@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -132,3 +135,48 @@ def test_a_map_that_drifts_away_shows_no_factor() -> None:
     info = sf.nn.EquilibriumLayer(lambda z, x: z + x).solve(X).info
     assert info.status is sf.nn.SolveStatus.NOT_CONTRACTING
     assert "no contraction factor was measured" in info.text and "nan" not in info.text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_options_in_any_mixture_solve_and_differentiate_alike(seed: int) -> None:
+    """Beside the unrolled map: bounds that are guaranteed hold, and gradients are its gradients."""
+    choice = random.Random(seed)
+    batch, q = choice.choice([(1,), (3,), (2, 2)]), choice.choice([0.05, 0.5, 0.9])
+    activation = choice.choice([torch.tanh, torch.relu, lambda z: z])
+    W = normal(5, 5, seed=seed)
+    W = (q * W / torch.linalg.matrix_norm(W, 2)).requires_grad_()
+    x = normal(*batch, 5, seed=seed + 1).requires_grad_()
+    several = choice.random() < 0.5
+
+    def alone(z: Tensor, x: Tensor, W: Tensor) -> Tensor:
+        return activation(z @ W + x)
+
+    def together(z: dict[str, Tensor], x: Tensor, W: Tensor) -> dict[str, Tensor]:
+        return {"first": alone(z["first"], x, W), "second": q * torch.sin(z["second"])}  # side by side: the same factor
+
+    f: Callable[..., Any] = together if several else alone
+    start: Any = {"first": x.detach(), "second": x.detach()} if several else x.detach()
+    layer = sf.nn.EquilibriumLayer(
+        f,
+        solver=choice.choice(["auto", "plain", "anderson"]),
+        batch_dims=len(batch),
+        contraction=q,
+        tolerance=choice.choice([None, 1e-9]),
+        backward_tolerance=1e-12,
+    )
+    arguments: dict[str, Any] = {"z0": start} if several or choice.random() < 0.5 else {}
+    if choice.random() < 0.5:
+        samples = torch.arange(x.shape[:-1].numel()).reshape(batch)
+        warm = sf.nn.WarmStart(samples.numel())
+        layer(x, W, memory=warm[samples], **arguments)
+        arguments["memory"] = warm[samples]
+    z, exact = layer(x, W, **arguments), start
+    for _ in range(400):
+        exact = f(exact, x, W)
+    found, true = (torch.cat(list(s.values()), -1) if isinstance(s, dict) else s for s in (z, exact))
+    assert layer.info is not None and layer.info.guaranteed
+    rounding = 1e-14 * torch.linalg.vector_norm(true, dim=-1)  # of the unrolled map
+    assert (torch.linalg.vector_norm(found - true, dim=-1) <= layer.info.error_bound + rounding).all()
+    pairs = zip(*(torch.autograd.grad(s.pow(3).sum(), (x, W)) for s in (found, true)), strict=True)
+    for ours, theirs in pairs:
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
