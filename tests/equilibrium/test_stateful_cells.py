@@ -252,6 +252,9 @@ def test_transforms():
     true = seeded_grad(lambda x: torch.autograd.grad(layer(x := x.clone().requires_grad_()).pow(3).sum(), x)[0])
     assert_close([seeded_grad(torch.func.grad(lambda x: layer(x).pow(3).sum()))], [true])
     assert_close([seeded_grad(lambda x: torch.func.vjp(layer, x)[1](3.0 * layer_at(layer, x) ** 2)[0])], [true])
+    columns = torch.func.jacfwd(lambda x: layer(x).pow(3).sum(), randomness="same")
+    rows = torch.func.jacrev(lambda x: layer(x).pow(3).sum(), chunk_size=1)
+    assert_close([seeded_grad(columns), seeded_grad(rows)], [true, true])
     copies = X.expand(3, 6, 4)
     with pytest.raises(RuntimeError, match="random operation while in randomness error mode"):
         torch.vmap(layer)(copies)

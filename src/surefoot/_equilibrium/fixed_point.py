@@ -26,6 +26,8 @@ from .samples import Evaluation, Mask, Reals, Samples
 Solver = Literal["auto", "plain", "anderson"]
 SOLVERS: tuple[Solver, ...] = ("auto", "plain", "anderson")
 
+_COARSE = 1e-5  # rounding units above are those of half precisions, ...
+_ACCEPTED = 0.5  # ... where by default the most that rounding may leave of the bound is half of ‖z‖
 _EXTREME = 1e-120  # norms of g(z) below, and above the inverse, are formed from scaled entries
 
 _FIRST_LOOK = 4  # evaluations after which "auto" considers mixing...
@@ -59,7 +61,8 @@ def solve(
         g: the map, on tensors of the shape of ``start``; samples (the first ``batch_dims`` dimensions) do not interact.
         start: first iterate (*batch, *state), float64 or float32; not changed.
         contraction: Lipschitz constant q < 1 of g in the Euclidean norm of a sample; None estimates it from the iterates.
-        tolerance: wanted bound relative to ‖z‖, per sample; None: by dtype.
+        tolerance: wanted bound relative to ‖z‖, per sample; None: by dtype, or where ``eps`` is that of a half precision, as
+            small as rounding allows if that is at most a half.
         max_iterations: most evaluations of g.
         affine: g(u) = start + J u, as in the backward, so that g(0) is known.
         eps: rounding unit of one evaluation of g, where g computes more coarsely than in the dtype of ``start``; None: that
@@ -67,11 +70,12 @@ def solve(
         first: first iterate where it is not ``start``, as in an affine solve that starts warm; not changed.
     """
     eps = torch.finfo(start.dtype).eps if eps is None else eps
-    tolerance = default_tolerance(start.dtype) if tolerance is None else tolerance
-    samples = Samples(
-        math.prod(start.shape[:batch_dims]), contraction, tolerance, eps, affine or contraction is not None
-    )
-    iteration = _Iteration(g, start, first, batch_dims, samples, solver, affine)
+    coarse, accepted = eps > _COARSE, None
+    if tolerance is None:
+        tolerance, accepted = (eps, _ACCEPTED) if coarse else (default_tolerance(start.dtype), None)
+    count, informed = math.prod(start.shape[:batch_dims]), affine or contraction is not None
+    samples = Samples(count, contraction, tolerance, eps, accepted, informed)
+    iteration = _Iteration(g, start, first, batch_dims, samples, solver, affine, coarse)
     while iteration.count < max_iterations and math.isfinite(samples.next):
         iteration.step(max_iterations)
     return iteration.result()
@@ -89,6 +93,7 @@ class _Iteration:
         samples: Samples,
         solver: Solver,
         affine: bool,
+        coarse: bool,
     ) -> None:
         self.shape, self.batch = start.shape, start.shape[:batch_dims]
         rows = start.reshape(len(samples.code), math.prod(start.shape[batch_dims:]))
@@ -100,6 +105,7 @@ class _Iteration:
         self.news: list[Evaluation] = []  # since the last judgement
         # the last evaluation (z, g(z)); of an affine map that at 0 is known
         self.last = (torch.zeros_like(rows), rows) if affine else None
+        self.exact = rows if affine and coarse else None  # what is added to J u in the dtype of the iterates
         self.before: Tensor | None = None  # its residual, where z is its g(z), but for finished samples
         self.stay: Tensor | None = None  # finished samples (S, 1), if there are any
         self.auto = solver == "auto"
@@ -132,7 +138,8 @@ class _Iteration:
             self.z = following if self.stay is None else torch.where(self.stay, z, following)
             return
         mixed = None if self.anderson is None else self.anderson.mixed
-        solved, lost = samples.judge(self.count, self.news, self.norm(g), mixed, looking or ending)
+        rounded = None if self.exact is None else self.norm(g - self.exact)
+        solved, lost = samples.judge(self.count, self.news, self.norm(g), rounded, mixed, looking or ending)
         self.news = []
         self._direct()
         active = samples.active
@@ -174,7 +181,11 @@ class _Iteration:
             return
         entries = torch.arange(z.shape[1], dtype=z.dtype, device=z.device)
         direction = torch.cos(entries * 2.39996)  # the golden angle: no period, all signs
-        length = self.samples.eps**0.5 * torch.where(self.norm(z) > 0.0, self.norm(z), 1.0) / self.norm(direction[None])
+        length = (
+            self.samples.eps ** (1 / 3)
+            * torch.where(self.norm(z) > 0.0, self.norm(z), 1.0)
+            / self.norm(direction[None])
+        )
         beside = z + torch.where(self._mask(blind), length, 0.0).to(z.dtype)[:, None] * direction
         ratio = self.norm(self.evaluate(beside) - g) / self.norm(beside - z)
         self.samples.probed(ratio.cpu().numpy(), blind)

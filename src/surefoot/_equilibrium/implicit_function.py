@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .surroundings import without_autocast
 from .tracing import one_node
 
 _HIDDEN = 0.05  # relative difference of two numbers that are equal but for rounding, were it that of bfloat16
@@ -281,13 +282,14 @@ class _Attach(torch.autograd.Function):
             return (None,) * (len(tensors) + 3)
         settings = replace(ctx.settings, kind="backward")
         wanted = [i for i, t in enumerate(tensors, 1) if ctx.needs_input_grad[i + 2] and t.is_floating_point()]
-        if torch.is_grad_enabled() or in_forward_mode() or torch._C._are_functorch_transforms_active():
-            u = fixed_point(_Adjoint(ctx.g), settings, v, v, z, *tensors)
-            found = pull_back(ctx.g, (z, *tensors), wanted)(u)
-        else:  # of a gradient that is not differentiated itself, one evaluation of g serves all
-            value, (point, *chosen) = _graph(ctx.g, (z, *tensors), [0, *wanted])
-            u = settings.run(lambda u: v + _gradients(value, [point], u, again=False)[0], v)
-            found = _gradients(value, chosen, u, again=False)
+        with without_autocast(v.device):
+            if torch.is_grad_enabled() or in_forward_mode() or torch._C._are_functorch_transforms_active():
+                u = fixed_point(_Adjoint(ctx.g), settings, v, v, z, *tensors)
+                found = pull_back(ctx.g, (z, *tensors), wanted)(u)
+            else:  # of a gradient that is not differentiated itself, one evaluation of g serves all
+                value, (point, *chosen) = _graph(ctx.g, (z, *tensors), [0, *wanted])
+                u = settings.run(lambda u: v + _gradients(value, [point], u, again=False)[0], v)
+                found = _gradients(value, chosen, u, again=False)
         grads: list[Tensor | None] = [None] * len(tensors)
         for i, grad in zip(wanted, found, strict=True):
             grads[i - 1] = grad
@@ -297,7 +299,7 @@ class _Attach(torch.autograd.Function):
     def jvp(ctx: Any, *directions: Any) -> Any:  # pyright: ignore
         z, *tensors = (forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors)
         moved = {i: direction for i, direction in enumerate(directions[3:], 1) if direction is not None}
-        with forward_ad._set_fwd_grad_enabled(True):
+        with forward_ad._set_fwd_grad_enabled(True), without_autocast(z.device):
             b = _push_forward(ctx.g, (z, *tensors), list(moved), list(moved.values()))
             return fixed_point(_Tangent(ctx.g), replace(ctx.settings, kind="tangent"), b, b, z, *tensors)
 

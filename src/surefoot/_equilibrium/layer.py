@@ -43,14 +43,19 @@ class EquilibriumLayer(nn.Module):
     u = v + (∂f/∂z)ᵀu, and of the derivative w = b + (∂f/∂z)w in forward mode, where the linearisation is at that z; all in
     the Euclidean norm of a sample, over all entries of all its tensors.
 
+    For a forward and its backward f is one map: what torch's generators draw in it (dropout, noise) and the autocast that it
+    runs under are held, and buffers that it updates (running statistics) are updated once, at the equilibrium. Batch norm in
+    training mode makes the batch one sample. Where f computes in float16 or bfloat16, z is solved in float32.
+
     Args:
-        f: the map, a module or a function ``f(z, *x, **kwargs)`` that returns a state like z, always the same for the same
-            arguments.
+        f: the map, a module or a function ``f(z, *x, **kwargs)`` that returns a state like z, but for such draws and buffers the
+            same for the same arguments.
         contraction: q < 1 with ‖f(z, x) − f(z', x)‖ ≤ q ‖z − z'‖ for each sample. Then the error bounds are guarantees,
             those of derivatives too; a q that the iterates refute is reported as ``not_contracting``. None: that of an f made
             by ``contractive``, which is proved; else q is estimated from the iterates, and so are the bounds.
         solver: ``plain``, ``anderson`` (safeguarded), or ``auto``: plain where that is fast, else Anderson.
-        tolerance: wanted error bound relative to ‖z‖ of the sample; default 1e-12 in float64, 1e-5 in float32.
+        tolerance: wanted error bound relative to ‖z‖ of the sample; default 1e-12 in float64, 1e-5 in float32, and where f
+            computes in float16 or bfloat16 what rounding allows.
         max_iterations: most evaluations of f, and in the solve of a derivative of its product with ∂f/∂z.
         backward_tolerance: as ``tolerance``, for u and w.
         on_failure: where a solve, of z or of a derivative, does not converge: ``raise`` an ``EquilibriumError``, ``warn`` with
@@ -263,6 +268,7 @@ class EquilibriumLayer(nn.Module):
                 max_iterations=self.max_iterations,
                 solver=self.solver,
                 affine=kind != "forward",
+                eps=user.eps,
                 first=None if memory is None else memory.first(start, samples, kind),
             )
             if memory is not None:
@@ -274,6 +280,9 @@ class EquilibriumLayer(nn.Module):
             elif info.guaranteed and info.status is SolveStatus.NOT_CONTRACTING:
                 info = replace(info, note=f"the iterates contradict the given contraction={self.contraction}")
         self._records[kind] = info
+        if kind != "forward" and info.status is SolveStatus.NON_FINITE and user.half:
+            # what torch.amp.GradScaler waits for: it scales losses until gradients overflow, and leaves such steps out
+            return torch.where(info.failed.view(*info.failed.shape, *(1,) * (z.ndim - batch_dims)), torch.nan, z)
         report(info, on_failure, kind)
         return z
 

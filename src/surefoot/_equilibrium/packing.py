@@ -11,12 +11,14 @@ from torch.utils import _pytree as pytree
 
 from .._core.validate import kind_of
 
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
 
 class Packing:
     """States of the structure of z0: a tensor, or a pytree of tensors with the same batch dimensions.
 
     A single tensor is not packed and keeps its shape. Several become (*batch, D), so that a sample is one vector, with one
-    Euclidean norm.
+    Euclidean norm. Packed states of float16 and bfloat16 are float32.
 
     Args:
         z0: the structure; its numbers do not matter.
@@ -24,7 +26,7 @@ class Packing:
         name: what errors call z0.
 
     Raises:
-        TypeError: a leaf is no dense tensor, is not in float32 or float64, or is in another dtype than the first.
+        TypeError: a leaf is no dense tensor of real numbers, or is in another dtype than the first.
         ValueError: no leaf; or a leaf has too few dimensions, another batch or another device than the first.
     """
 
@@ -41,17 +43,21 @@ class Packing:
         leaves: list[Tensor] = [leaf for _, leaf in paths]
         self.shapes = [tuple(leaf.shape[batch_dims:]) for leaf in leaves]
         self.sizes = [math.prod(shape) for shape in self.shapes]
+        self.dtype = leaves[0].dtype
+        self.solved = torch.float64 if self.dtype == torch.float64 else torch.float32
+        """The dtype of packed states."""
 
     def pack(self, state: Any) -> Tensor:
         """The tensor of a state of this structure (not checked)."""
         if self.single:
-            return state
+            return state.to(self.solved)
         b = self.batch_dims
         leaves = zip(pytree.tree_leaves(state), self.sizes, strict=True)
-        return torch.cat([leaf.reshape(*leaf.shape[:b], size) for leaf, size in leaves], -1)
+        return torch.cat([leaf.reshape(*leaf.shape[:b], size) for leaf, size in leaves], -1).to(self.solved)
 
     def unpack(self, z: Tensor) -> Any:
-        """The state of a tensor: views of it."""
+        """The state of a tensor, as f takes it: views, or casts, of it."""
+        z = z.to(self.dtype)
         if self.single:
             return z
         leaves, end = [], 0
@@ -60,15 +66,16 @@ class Packing:
             end += size
         return pytree.tree_unflatten(leaves, self.structure)
 
-    def pack_value(self, value: Any, z: Tensor) -> Tensor:
-        """The tensor of what f returned for the packed z.
+    def pack_value(self, value: Any, z: Tensor, autocast: torch.dtype | None) -> Tensor:
+        """The tensor of what f returned for the packed z; under autocast its tensors may be coarser than the state.
 
         Raises:
             TypeError, ValueError: it is not a state like z.
         """
+        dtypes = (self.dtype,) if autocast is None else (self.dtype, autocast, torch.float32)
         if self.single:
-            self._check(value, "", z.shape, z)
-            return value
+            self._check(value, "", z.shape, z.device, dtypes)
+            return self.pack(value)
         try:
             leaves = self.structure.flatten_up_to(value)
         except ValueError:
@@ -78,10 +85,12 @@ class Packing:
                 f"f(z, *x) returned {_outline(value)}; it must return a state like z: {_outline(self.unpack(z))}"
             )
         for leaf, name, shape in zip(leaves, self.names, self.shapes, strict=True):
-            self._check(leaf, name, (*z.shape[:-1], *shape), z)
+            self._check(leaf, name, (*z.shape[:-1], *shape), z.device, dtypes)
         return self.pack(pytree.tree_unflatten(leaves, self.structure))
 
-    def _check(self, value: Any, name: str, shape: tuple[int, ...], z: Tensor) -> None:
+    def _check(
+        self, value: Any, name: str, shape: tuple[int, ...], device: torch.device, dtypes: tuple[torch.dtype, ...]
+    ) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"f(z, *x) returned {_outline(value)}; it must return one tensor like z")
         if value.shape != shape:
@@ -89,14 +98,14 @@ class Packing:
                 f"f(z, *x){name} has shape {tuple(value.shape)} but z{name} has {tuple(shape)}; they must agree: pass "
                 "state_shape or z0 if z is not shaped like the first x"
             )
-        if value.dtype != z.dtype:
+        if value.dtype not in dtypes:
             raise TypeError(
-                f"f(z, *x){name} has dtype {_plain(value.dtype)} but z{name} has {_plain(z.dtype)}; cast x or f so that "
-                "they agree, without autocast"
+                f"f(z, *x){name} has dtype {_plain(value.dtype)} but z{name} has {_plain(self.dtype)}; cast x or f so that "
+                "they agree, or put autocast around the layer and not into f"
             )
-        if value.device != z.device:
+        if value.device != device:
             raise ValueError(
-                f"f(z, *x){name} is on {value.device} but z{name} is on {z.device}; move f and x to one device"
+                f"f(z, *x){name} is on {value.device} but z{name} is on {device}; move f and x to one device"
             )
 
 
@@ -113,10 +122,10 @@ def _check_leaf(name: str, leaf: Any, batch_dims: int, first: Any, first_name: s
         raise TypeError(f"{name} is a sparse tensor; pass x.to_dense()")
     if leaf.ndim < batch_dims:
         raise ValueError(f"{name} has shape {tuple(leaf.shape)}; it needs {batch_dims} batch dimension(s)")
-    if leaf.dtype not in (torch.float64, torch.float32):
+    if leaf.dtype not in _DTYPES:
         raise TypeError(
-            f"{name} has dtype {_plain(leaf.dtype)}, too coarse or not real: an equilibrium is solved in float32 or float64; "
-            "pass x.float() (and f.float()), and cast the result"
+            f"{name} has dtype {_plain(leaf.dtype)}; a state holds real numbers, in float64, float32, bfloat16 or float16: pass "
+            "x.float(), or z0"
         )
     if leaf.shape[:batch_dims] != first.shape[:batch_dims]:
         raise ValueError(

@@ -24,7 +24,7 @@ _TRUSTED = 32.0  # a Lipschitz ratio is measured only over steps of at least 32 
 _DISTINCT = 8.0  # ... and where its distance from 1 is at least 8 times what rounding can change
 _RATIOS = 5  # latest Lipschitz ratios that make the estimate of q
 _STALLED = 10  # evaluations without progress that mean stagnation at the rounding level ...
-_STALL_LEVEL = 1e3  # ... where the residual is at most 1e3 eps ‖g(z)‖
+_STALL_LEVEL = 1e3  # ... where the residual is at most 1e3 eps ‖g(z)‖, but no more than half of the digits
 _NO_PROGRESS = 50  # evaluations without progress, above that level, that mean that g does not contract
 _DIVERGED = 1e6  # growth of the residual over its best value that means the same at once
 _FALSE_CLAIM = 1e-3  # relative excess of a measured ratio over the given contraction factor that refutes it
@@ -60,8 +60,11 @@ class Samples:
         next: the evaluation at which some sample is due; infinite where all are finished.
     """
 
-    def __init__(self, count: int, given: float | None, tolerance: float, eps: float, informed: bool) -> None:
+    def __init__(
+        self, count: int, given: float | None, tolerance: float, eps: float, accepted: float | None, informed: bool
+    ) -> None:
         self.given, self.tolerance, self.eps = given, tolerance, eps
+        self._accepted = eps**0.5 if accepted is None else accepted
         self.code = np.zeros(count, dtype=np.int8)
         self.residual = np.full(count, math.inf)
         self.bound = np.full(count, math.inf)
@@ -93,14 +96,20 @@ class Samples:
 
     def at_rounding(self, residual: Reals, size: Reals) -> Mask:
         """Whether a residual is at the level where it may stagnate."""
-        return residual <= _STALL_LEVEL * self.eps * size
+        return residual <= min(_STALL_LEVEL * self.eps, self.eps**0.5) * size
 
     def probed(self, ratio: Reals, blind: Mask) -> None:
         """Take a Lipschitz ratio beside the start as q of the blind samples, until steps show one."""
         self.q = np.where(blind & np.isfinite(ratio), ratio, self.q)
 
     def judge(
-        self, count: int, news: list[Evaluation], size: Tensor, mixed: Tensor | None, everyone: bool
+        self,
+        count: int,
+        news: list[Evaluation],
+        size: Tensor,
+        rounded: Tensor | None,
+        mixed: Tensor | None,
+        everyone: bool,
     ) -> tuple[Mask, Mask]:
         """Decide about the samples that are due after evaluation ``count``.
 
@@ -108,6 +117,7 @@ class Samples:
             count: evaluations so far.
             news: those since the last judgement.
             size: ‖g(z)‖.
+            rounded: norm of what an evaluation rounds with ``eps``, where that is a part of g(z); None: g(z).
             mixed: whether z came from mixing (then NaN is no failure: such a z is taken back); None: nowhere.
             everyone: whether all are due, as the solve ends here, or may change its method.
 
@@ -117,12 +127,15 @@ class Samples:
         rows = [
             *(number for evaluation in news for number in evaluation),
             size,
+            size if rounded is None else rounded,
             size if mixed is None else mixed.to(size),
         ]
-        *numbers, sizes, came = torch.stack(rows).cpu().numpy()
+        *numbers, sizes, parts, came = torch.stack(rows).cpu().numpy()
         steps, changes, residuals = (np.stack(numbers[i::3]) for i in range(3))
         with np.errstate(all="ignore"):
-            return self._judge(count, steps, changes, residuals, sizes, None if mixed is None else came > 0.0, everyone)
+            rounding = self.rounding(parts)
+            mask = None if mixed is None else came > 0.0
+            return self._judge(count, steps, changes, residuals, sizes, rounding, mask, everyone)
 
     def _judge(
         self,
@@ -131,10 +144,11 @@ class Samples:
         changes: Reals,
         residuals: Reals,
         size: Reals,
+        rounding: Reals,
         mixed: Mask | None,
         everyone: bool,
     ) -> tuple[Mask, Mask]:
-        residual, rounding = residuals[-1], self.rounding(size)
+        residual = residuals[-1]
         due = self.active if everyone else self.active & (self._due <= count)
         self._progress(count, residuals)
         self._steps = np.concatenate((self._steps, steps))[-_RATIOS:]
@@ -148,9 +162,9 @@ class Samples:
         bound = np.where(np.isnan(self.q) & (residual == 0.0), rounding, bound)
         # a sample whose fixed point is 0 has no scale of its own: a tiny part of its first residual serves
         wanted = self.tolerance * (size + self.eps**0.5 * self._first)
-        # below 2 ω/(1 − q) steps are lost in rounding, which is accepted up to half of the digits
-        half = self.eps**0.5 * size
-        target = np.maximum(wanted, np.where(contracts, np.minimum(2.0 * rounding / gap, half), 0.0))
+        # below 2 ω/(1 − q) steps are lost in rounding, which is accepted up to a share of ‖g(z)‖
+        accepted = self._accepted * size
+        target = np.maximum(wanted, np.where(contracts, np.minimum(2.0 * rounding / gap, accepted), 0.0))
         finite = np.isfinite(residual + size)
         usable = due & finite
         solved = usable & (bound <= target)
@@ -171,7 +185,7 @@ class Samples:
         for mask, code in (
             (solved, CONVERGED),
             (stalled, STAGNATED),
-            (stalled & (bound > np.maximum(wanted, half)), UNRESOLVED),
+            (stalled & (bound > np.maximum(wanted, accepted)), UNRESOLVED),
             (hopeless & usable & ~solved & ~stalled, NOT_CONTRACTING),
             (lost, NON_FINITE),
         ):

@@ -67,12 +67,16 @@ class Surroundings:
         )
 
     def _autocast(self) -> contextlib.AbstractContextManager[object]:
-        if self.autocast is None and _autocast(self.device) is None:
-            return contextlib.nullcontext()
+        if self.autocast is None:
+            return without_autocast(self.device)
         # a weight that no_grad has put into the cache would have no gradient
-        return torch.autocast(
-            self.device.type, dtype=self.autocast, enabled=self.autocast is not None, cache_enabled=False
-        )
+        return torch.autocast(self.device.type, dtype=self.autocast, cache_enabled=False)
+
+
+def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """For derivatives, whose operations compute as those that they belong to, wherever ``backward`` is called."""
+    on = _autocast(device) is not None
+    return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()
 
 
 def _autocast(device: torch.device) -> torch.dtype | None:

@@ -63,6 +63,24 @@ class UserMap:
     def __call__(self, z: Tensor, *tensors: Tensor) -> Tensor:
         return self._evaluate(z, tensors)[0]
 
+    @property
+    def eps(self) -> float:
+        """The rounding unit of an evaluation; that of the coarsest dtype in it, for the half precisions their unit roundoff."""
+        eps = max(torch.finfo(dtype).eps for dtype in self._dtypes())
+        return eps if eps == torch.finfo(self.packing.solved).eps else eps / 2
+
+    @property
+    def half(self) -> bool:
+        """Whether an evaluation overflows where float32 does not."""
+        return torch.float16 in self._dtypes()
+
+    def _dtypes(self) -> list[torch.dtype]:
+        """In which f computes."""
+        autocast = self.surroundings.autocast
+        if autocast is None or self.packing.dtype == torch.float64:  # which it leaves alone
+            return [self.packing.dtype]
+        return [self.packing.dtype, autocast]
+
     def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
         """z ↦ f(z, *x) without gradients."""
 
@@ -156,7 +174,7 @@ class UserMap:
                 raise ValueError(
                     f"f changes its argument {what} in place; use operations without underscore, or clone it"
                 )
-        return self.packing.pack_value(value, z), after
+        return self.packing.pack_value(value, z, self.surroundings.autocast), after
 
     def _name(self, place: int) -> str:
         """What the user calls a leaf of x or kwargs: ``x[0]['fine']``."""
