@@ -194,7 +194,7 @@ class EquilibriumLayer(nn.Module):
                 that of one more.
 
         Raises:
-            As the layer itself, and NotImplementedError under ``torch.vmap``.
+            NotImplementedError: under ``torch.vmap``; the others are those of the layer itself.
         """
         user, settings, start, _ = self._prepare(x, kwargs, z0, self.on_failure)
         iterates = Iterates(evaluations)
