@@ -126,7 +126,7 @@ def test_the_program_prints_the_page_of_lemmas() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(not SHARED.exists(), reason="the images are not beside the repository")
-@pytest.mark.parametrize("name", [*NAMES, "implicit/certificates"])
+@pytest.mark.parametrize("name", [*NAMES, "implicit/certificates", "implicit/tradeoff"])
 def test_the_program_prints_the_page_of_images(name: str) -> None:
     """Training runs amplify rounding, so that the last digits depend on it."""
     compare(surefoot_experiments.reproduce(name, data=SHARED), relative=0.05, measured=0.2)
