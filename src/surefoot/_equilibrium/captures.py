@@ -13,8 +13,8 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from .implicit_function import in_forward_mode
 from .packing import tensors_in
+from .products import in_forward_mode
 from .uncompiled import uncompiled
 
 

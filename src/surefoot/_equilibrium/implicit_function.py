@@ -3,27 +3,22 @@
 With J = ∂g/∂z at the fixed point, the gradient v of a loss at z gives (∂g/∂tensors)ᵀ u, where u = v + Jᵀu, and a
 direction ẋ of the tensors moves z along w = b + Jw, where b = ∂g/∂tensors ẋ. Each of u and w is itself a fixed point, of a
 map that depends on v or b, z and the tensors, so that the same construction differentiates it again, in either mode.
-
-Jw is the derivative, by u, of uᵀJ, which is linear in u: so a map needs no more than its backward, and nothing in it is
-evaluated again for each w. Torch's forward mode cannot be entered twice without ``torch.func``; this can.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .products import LinearMap, Map, gradients, graph, in_forward_mode, pull_back, push_forward
 from .surroundings import without_autocast
 from .tracing import one_node
-
-_HIDDEN = 0.05  # relative difference of two numbers that are equal but for rounding, were it that of bfloat16
 
 Kind = Literal["forward", "backward", "tangent"]
 """What is solved for: z = g(z), u = v + Jᵀu from v, or w = b + Jw from b."""
@@ -39,16 +34,6 @@ class Settings:
 
     def run(self, step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
         return self.solve(step, start, self.batch_dims, self.kind)
-
-
-class Map(Protocol):
-    """g(z, *tensors), differentiable in all of them."""
-
-    def __call__(self, z: Tensor, /, *tensors: Tensor) -> Tensor: ...
-
-    def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
-        """z ↦ g(z, *tensors) without gradients, with the work that does not depend on z done once."""
-        ...
 
 
 class _Adjoint:
@@ -75,7 +60,7 @@ class _Tangent:
 
     def __call__(self, w: Tensor, /, *tensors: Tensor) -> Tensor:
         b, *arguments = tensors
-        return b + _push_forward(self.g, tuple(arguments), [0], [w])
+        return b + push_forward(self.g, tuple(arguments), [0], [w])
 
     def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
         b, *arguments = (t.detach() for t in tensors)
@@ -106,113 +91,6 @@ def fixed_point(g: Map, settings: Settings, start: Tensor, *tensors: Tensor) -> 
     """z = g(z, *tensors), differentiable in the tensors any number of times."""
     z = _Solve.apply(g, settings, start.detach(), *(t.detach() for t in tensors))
     return _Attach.apply(g, settings, z, *tensors) if torch.is_grad_enabled() or in_forward_mode() else z
-
-
-def in_forward_mode() -> bool:
-    """Whether tensors may carry tangents; ``no_grad`` does not end that."""
-    return forward_ad._current_level >= 0
-
-
-def pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> Callable[[Tensor], list[Tensor]]:
-    """u ↦ uᵀ ∂g/∂(the wanted arguments), differentiable in the arguments and u where grad mode is on; g is evaluated once."""
-    again = torch.is_grad_enabled()
-    if torch._C._are_functorch_transforms_active():
-
-        def of_wanted(*chosen: Tensor) -> Tensor:
-            full = list(arguments)
-            for i, tensor in zip(wanted, chosen, strict=True):
-                full[i] = tensor
-            return g(*full)
-
-        transposed: Callable[[Tensor], Any] = torch.func.vjp(of_wanted, *(arguments[i] for i in wanted))[1]
-        return lambda u: list(transposed(u))
-    value, chosen = _graph(g, arguments, wanted)
-    return lambda u: _gradients(value, chosen, u, again=again)
-
-
-def _graph(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> tuple[Tensor, list[Tensor]]:
-    """The value of g and the wanted arguments that it was evaluated at, in plain autograd.
-
-    ``torch.func`` would refuse maps that this can differentiate.
-    """
-    keep = torch.is_grad_enabled() or in_forward_mode()
-    with torch.enable_grad():
-        full = list(arguments) if keep else [t.detach() for t in arguments]
-        for i in wanted:
-            # a new name, so that g's own path through other arguments does not count; after its transform has ended (the
-            # function that torch.func.vjp returns), a tensor requires grad in name only, and its view does not
-            view = full[i].view_as(full[i])
-            full[i] = view if view.requires_grad else view.requires_grad_()
-        return g(*full), [full[i] for i in wanted]
-
-
-def _gradients(value: Tensor, chosen: list[Tensor], u: Tensor, *, again: bool) -> list[Tensor]:
-    if not (value.requires_grad and chosen):
-        return [torch.zeros_like(t) for t in chosen]
-    grads = torch.autograd.grad(value, chosen, u, retain_graph=True, create_graph=again, allow_unused=True)
-    return [torch.zeros_like(t) if grad is None else grad for t, grad in zip(chosen, grads, strict=True)]
-
-
-def _push_forward(g: Map, arguments: tuple[Tensor, ...], wanted: list[int], tangents: list[Tensor]) -> Tensor:
-    """Σ ∂g/∂(wanted argument) · tangent, differentiable in the arguments and tangents where grad mode is on."""
-    if torch._C._are_functorch_transforms_active():
-        pull = torch.func.vjp(lambda u: pull_back(g, arguments, wanted)(u), torch.zeros_like(arguments[0]))[1]
-        with _second_derivatives():
-            return pull(tangents)[0]
-    return LinearMap(g, arguments, wanted)(*tangents)
-
-
-class LinearMap:
-    """The same as a map of the tangents, with the work that does not depend on them done once; not under a transform."""
-
-    def __init__(self, g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> None:
-        self.again = torch.is_grad_enabled()
-        like = arguments[0]
-        entries = torch.arange(like.numel(), dtype=like.dtype, device=like.device).view(like.shape)
-        with torch.enable_grad():
-            # any u serves that shows in check: the golden angle has no period
-            self.u = torch.cos(entries * 2.39996).requires_grad_()
-            self.pulled = pull_back(g, arguments, wanted)(self.u)
-
-    def __call__(self, *tangents: Tensor) -> Tensor:
-        """For the first of the wanted arguments, as many as there are tangents."""
-        pairs = [(p, t) for p, t in zip(self.pulled, tangents, strict=False) if p.requires_grad]
-        if not pairs:
-            return torch.zeros_like(self.u)
-        products, directions = zip(*pairs, strict=True)
-        with _second_derivatives():
-            (value,) = torch.autograd.grad(
-                products, self.u, directions, retain_graph=True, create_graph=self.again, allow_unused=True
-            )
-        return torch.zeros_like(self.u) if value is None else value
-
-    def check(self) -> None:
-        """‖Aᵀu‖² = uᵀAAᵀu, or the backward of f hides from autograd how it depends on u.
-
-        Raises:
-            RuntimeError: it does.
-        """
-        pulled = [p.detach() for p in self.pulled]
-        size = sum(float(p.double().square().sum()) for p in pulled)
-        seen = float((self.u * self(*pulled)).detach().double().sum())
-        if abs(seen - size) > _HIDDEN * size:
-            raise RuntimeError(
-                "forward mode differentiates the backward of f, and an operation in f has a backward that does not let "
-                "gradients through; write that with torch operations, or use reverse mode (backward, vjp, jacrev)"
-            )
-
-
-@contextlib.contextmanager
-def _second_derivatives() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        if type(error) not in (RuntimeError, NotImplementedError):
-            raise
-        raise RuntimeError(
-            f"forward mode differentiates the backward of f, which an operation in f does not allow ({error}); use reverse "
-            "mode (backward, vjp, jacrev)"
-        ) from error
 
 
 def _to_front(size: int, dim: int | None, tensor: Tensor) -> Tensor:
@@ -287,9 +165,9 @@ class _Attach(torch.autograd.Function):
                 u = fixed_point(_Adjoint(ctx.g), settings, v, v, z, *tensors)
                 found = pull_back(ctx.g, (z, *tensors), wanted)(u)
             else:  # of a gradient that is not differentiated itself, one evaluation of g serves all
-                value, (point, *chosen) = _graph(ctx.g, (z, *tensors), [0, *wanted])
-                u = settings.run(lambda u: v + _gradients(value, [point], u, again=False)[0], v)
-                found = _gradients(value, chosen, u, again=False)
+                value, (point, *chosen) = graph(ctx.g, (z, *tensors), [0, *wanted])
+                u = settings.run(lambda u: v + gradients(value, [point], u, again=False)[0], v)
+                found = gradients(value, chosen, u, again=False)
         grads: list[Tensor | None] = [None] * len(tensors)
         for i, grad in zip(wanted, found, strict=True):
             grads[i - 1] = grad
@@ -300,7 +178,7 @@ class _Attach(torch.autograd.Function):
         z, *tensors = (forward_ad.unpack_dual(t).primal for t in ctx.saved_tensors)
         moved = {i: direction for i, direction in enumerate(directions[3:], 1) if direction is not None}
         with forward_ad._set_fwd_grad_enabled(True), without_autocast(z.device):
-            b = _push_forward(ctx.g, (z, *tensors), list(moved), list(moved.values()))
+            b = push_forward(ctx.g, (z, *tensors), list(moved), list(moved.values()))
             return fixed_point(_Tangent(ctx.g), replace(ctx.settings, kind="tangent"), b, b, z, *tensors)
 
     @staticmethod

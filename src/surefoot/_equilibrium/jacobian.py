@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from .._core.validate import integer, positive_integer
-from .implicit_function import LinearMap, pull_back
 from .layer import EquilibriumLayer
 from .packing import Packing
+from .products import LinearMap, pull_back
 from .user_map import UserMap, explicit
 
 

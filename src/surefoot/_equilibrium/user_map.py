@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 from .captures import Captures, equal, version
 from .contractive import Contractive
-from .implicit_function import in_forward_mode
 from .packing import Packing
+from .products import in_forward_mode
 from .surroundings import Surroundings
 
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
