@@ -80,6 +80,21 @@ def test_steps_approach_the_exact_gradient_at_the_stated_rate():
     assert errors[1] <= rate * errors[0] and errors[2] <= rate * errors[1]
 
 
+def test_bounds_know_the_precision_of_the_cell():
+    x, v = X.clone().requires_grad_(), torch.ones_like(X)
+    (coarse,) = torch.autograd.grad(phantom(30, 1.0, contraction=0.8)(x.bfloat16(), W.bfloat16()), x, v.bfloat16())
+    layer = phantom(30, 1.0, contraction=0.8)
+    with torch.autocast("cpu", torch.bfloat16):
+        z = layer(x.float(), W.float())
+    (gradient,) = torch.autograd.grad(z, x, v.float())
+    (exact,) = torch.autograd.grad(EquilibriumLayer(cell)(x, W), x, v)
+    unit = torch.finfo(torch.bfloat16).eps
+    for got in (coarse, gradient):
+        assert 0.1 * unit < float((got - exact).norm() / exact.norm()) < 4.0 * unit
+    bound = layer.backward_info.error_bound / exact.norm(dim=1)
+    assert bool((bound > unit).all()) and bool((bound < 50.0 * unit).all())
+
+
 def test_a_claimed_factor_that_the_steps_refute_is_an_error():
     layer = EquilibriumLayer(
         lambda z, x: 0.9 * z.sin() + x,  # contracts by 0.02 at z = 1.55, where the solve stays

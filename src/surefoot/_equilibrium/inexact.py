@@ -45,7 +45,13 @@ class PhantomGradient:
             raise ValueError(f"damping is {self.damping!r}; it must be a number above 0 and at most 1")
 
     def solve(
-        self, step: Callable[[Tensor], Tensor], start: Tensor, *, batch_dims: int, contraction: float | None
+        self,
+        step: Callable[[Tensor], Tensor],
+        start: Tensor,
+        *,
+        batch_dims: int,
+        contraction: float | None,
+        eps: float | None,
     ) -> tuple[Tensor, SolveInfo]:
         """u_K and its record, for ``step(u)`` = ``start`` + Jᵀu or + Ju."""
         d = self.damping
@@ -59,6 +65,7 @@ class PhantomGradient:
             max_iterations=self.steps - 1,
             solver="plain",
             affine=True,
+            eps=eps,
         )
         if info.status is not SolveStatus.MAX_ITERATIONS:  # a failure; or already exact
             return u, info

@@ -257,7 +257,9 @@ class EquilibriumLayer(nn.Module):
         """Solve, record, and report a failure; more ``batch_dims`` than the layer's under vmap."""
         samples = batch_dims + self.batch_dims if user.couples else batch_dims
         if kind != "forward" and isinstance(self.gradient, PhantomGradient):
-            z, info = self.gradient.solve(step, start, batch_dims=batch_dims, contraction=self.contraction)
+            z, info = self.gradient.solve(
+                step, start, batch_dims=batch_dims, contraction=self.contraction, eps=user.eps
+            )
         else:
             z, info = solve(
                 step,
