@@ -52,6 +52,13 @@ def implicit(path: Path, seed: int = 0) -> None:
     )
 
 
+def nearly_fitted_implicit(seed: int = 0, p: int = 2) -> tuple[sf.nn.ImplicitReLU, sf.SquaredLoss]:
+    """An implicit network that is far from its start, whatever that was, and targets on three rows that it nearly fits."""
+    W, A, b = normal(4, 9, seed=seed), normal(9, 9, seed=seed + 1) / 6.0, normal(9, p, seed=seed + 2)
+    net, X = sf.nn.ImplicitReLU(W, A, b, 0.5), normal(3, 4, seed=seed + 3)
+    return net, sf.SquaredLoss(X, net(X).detach() + 1e-6 * normal(3, p, seed=seed + 4))
+
+
 def sequential(*modules: nn.Module, seed: int = 0) -> nn.Sequential:
     """The modules in a row, in float64, with Gaussian weights of standard deviation 1/√inputs."""
     net = nn.Sequential(*modules).double()

@@ -12,7 +12,7 @@ import numpy as np
 import step_sizes_reference as reference
 import tamper
 from draws import normal
-from good_runs import deconvolution, near_a_minimum, nearly_fitted, total_variation
+from good_runs import deconvolution, near_a_minimum, nearly_fitted, nearly_fitted_implicit, total_variation
 from instances.two_layer import prescribed_families
 
 import surefoot as sf
@@ -43,6 +43,8 @@ def _resnet(name: str, path: Path) -> None:
 
 
 def _implicit(name: str, path: Path) -> None:
+    if name in ("local", "exact-fit"):
+        return _descend(*nearly_fitted_implicit(1), f"implicit/{name}", path)
     X, y = normal(6, 5, seed=0), normal(6, seed=1)
     X = X / X.norm(dim=1, keepdim=True)
     net = sf.nn.ImplicitReLU.certifiable(X, y, 24, seed=0)
@@ -88,7 +90,7 @@ def _inverse(name: str, path: Path) -> None:
 
 OTHERS: dict[str, Callable[[Path], None]] = {
     **{f"linear-resnet {name}": partial(_resnet, name) for name in ("gd", "local", "far", "sgd-local")},
-    **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd")},
+    **{f"implicit {name}": partial(_implicit, name) for name in ("spectral", "measured", "gd", "local", "exact-fit")},
     **{f"feed-forward {name}": partial(_feed_forward, name) for name in ("local", "exact-fit", "minimum", "sgd")},
     **{f"step-sizes {name}": partial(step_sizes, name) for name in STEP_SIZES},
     **{f"inverse {name}": partial(_inverse, name) for name in ("interval", "order")},

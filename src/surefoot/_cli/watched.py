@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from surefoot_check.text import counted
 
-from .._core.io import read_json
+from .._core.io import read_json, read_tensors
 from .._core.near_a_fit.watch import Watch
 from .built import Built
 from .screen import number
@@ -34,6 +36,25 @@ class Finish:
     take: Callable[[int], list[float]]
     towards: str = "residual"
     whole: bool = False
+
+
+def weights_of_file(path: Path) -> dict[str, Tensor]:
+    """The arrays of ``--weights``.
+
+    Raises:
+        ValueError: it does not exist, or may be a pickle.
+        RunDirectoryError: it cannot be read.
+    """
+    if path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
+        raise ValueError(
+            f"{path} may hold a pickle, which is never read; convert it once: import torch; from safetensors.torch import "
+            f"save_file; save_file(torch.load({str(path)!r}, weights_only=True), {str(path.with_suffix('.safetensors'))!r})"
+        )
+    if not path.exists():
+        raise ValueError(
+            f"--weights {path}: no such file; give a safetensors file of the network's state_dict, or of a run"
+        )
+    return read_tensors(path)
 
 
 def check_rate(rate: float | None) -> None:

@@ -375,6 +375,7 @@ class _Descent:
         seen = self.recertified[-1].iteration if self.recertified else 0
         if self.certify_every and self.iteration > seen and self.iteration % self.certify_every == 0:
             self._recertify(first)
+            row |= iterate.measurements  # distances are measured from here on, if that is followed
         if due.due(self.iteration):
             self._checkpoint()
         eta = self.rule.step(self.engine)

@@ -21,8 +21,8 @@ from .._cli.options import Batched, Rows, certify_exits, train_exits
 from .._cli.rows import Table, held_out, inputs, load
 from .._cli.screen import Screen, number
 from .._cli.training import Certifying, Training
-from .._cli.watched import LONGEST, Finish, check_rate, resumed, trained
-from .._core.io import RunDirectoryError, read_tensors
+from .._cli.watched import LONGEST, Finish, check_rate, resumed, trained, weights_of_file
+from .._core.io import RunDirectoryError
 from .._core.losses import Loss, SquaredLoss
 from .._core.run import Run
 from .loss import NetworkLoss
@@ -292,16 +292,7 @@ def _network(widths: list[int], activation: str, seed: int) -> nn.Sequential:
 
 def _put(net: nn.Sequential, path: Path) -> None:
     """The weights of a file into a network: those of its state_dict, or of the files of a run."""
-    if path.suffix in (".pt", ".pth", ".bin", ".ckpt"):
-        raise ValueError(
-            f"{path} may hold a pickle, which is never read; convert it once: import torch; from safetensors.torch import "
-            f"save_file; save_file(torch.load({str(path)!r}, weights_only=True), {str(path.with_suffix('.safetensors'))!r})"
-        )
-    if not path.exists():
-        raise ValueError(
-            f"--weights {path}: no such file; give a safetensors file of the network's state_dict, or of a run"
-        )
-    stored, places = read_tensors(path), weights_of(layers_of(net))
+    stored, places = weights_of_file(path), weights_of(layers_of(net))
     names = dict(zip(places, (name for name, _ in net.named_parameters()), strict=True))
     found: dict[str, Any] = {ours: stored.get(theirs, stored.get(ours)) for ours, theirs in names.items()}
     for name, place in places.items():

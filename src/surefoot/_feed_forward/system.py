@@ -26,6 +26,7 @@ from .._core.draws import Drawing
 from .._core.losses import Loss, SquaredLoss
 from .._core.measuring import stored
 from .._core.near_a_fit.audit import audit
+from .._core.near_a_fit.words import FINISH
 from .._core.refusals import SCALE, checkable
 from .._core.samples import SampleLoss, sample_loss
 from .._core.sgd import audit as audit_of_batches
@@ -44,8 +45,6 @@ from .steps import RULES
 from .words import WORDS
 
 Trained = NetworkLoss | NetworkObjective
-FINISH = 'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps'
-"""What helps where a residual is too large."""
 
 
 class FeedForwardSystem(Stochastic[nn.Sequential, Trained], Watchable[nn.Sequential, Trained]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from surefoot_check.implicit import exact_fit, local
 from surefoot_check.implicit import measured as implicit_measured
 from surefoot_check.implicit import spectral as implicit_spectral
 
@@ -13,9 +12,9 @@ from .._core.audit import Audit, Check, Led, Lines, audited, constant_step, each
 from .._core.certificate import Certificate
 from .._core.near_a_fit import audit as near_a_fit
 from .engine import LOWER
+from .near import NEAR_A_FIT
 
 Row = dict[str, float]
-NEAR_A_FIT = (local.THEOREM.id, exact_fit.THEOREM.id)
 OURS = (implicit_spectral.THEOREM.id, implicit_measured.THEOREM.id)
 
 

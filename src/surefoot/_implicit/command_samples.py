@@ -287,6 +287,7 @@ def shown(facts: Mapping[str, Any]) -> dict[str, str]:
         "network": facts["network"],
         "contraction": f"γ‖A‖ at most {number(facts['contraction'])} (below 1: the equilibrium exists)",
     }
+    items |= {name: facts[name] for name in ("trained", "finished") if facts.get(name)}
     if facts["dead_units"]:
         items["dead units"] = f"{count(facts['dead_units'])} of {count(facts['width'])} are 0 on every row"
     return items

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 
 from surefoot_check.implicit import constants as shared
-from surefoot_check.implicit import gd, measured, paper, spectral
+from surefoot_check.implicit import exact_fit, gd, local, measured, paper, spectral
 from surefoot_check.implicit.spectral import FARTHEST, Model
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment
 
+from .._core.near_a_fit.planner import plans
 from .._core.plans import OWN_STEP, Plan, chosen_step
 from .._core.schedule import gap_at
 from . import flow_theorem
@@ -326,6 +327,7 @@ def flow_rate(q: Quantities) -> Schedule:
 
 PLANS = (
     Plan(spectral.THEOREM, spectral_schedule, spectral_choices, largest=chosen_step),
+    *plans(local.THEOREM, exact_fit.THEOREM),
     Plan(measured.THEOREM, measured_rate, measured_choices, largest=chosen_step),
     Plan(gd.THEOREM, gd_rate, gd_choices, largest=chosen_step),
     Plan(

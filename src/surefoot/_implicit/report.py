@@ -11,15 +11,20 @@ from .._core.registry import system_named
 from .._report.facts import Facts
 from .._report.markup import Markup, figure, keys, paragraph, section
 from .._report.plots import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
+from .._report.training import training
 from .._report.wording import count, number
 from .._report.write import Part
 from .equilibrium import dead_units
+from .near import NEAR_A_FIT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HARDLY = 1e-2
 """Features that moved by less than this part of their norm are as good as fixed."""
+
+MEANING = "the certificate is about these weights, trained as they are: an exact fit near them, not a readout of random features"
+"""Of the theorems near a fit."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,10 @@ def part(facts: Facts) -> Part | None:
     if movement is None:
         return None
     png, svg = plot(movement)
-    return Part(features(facts, movement, svg), {"features": png})
+    own, before = features(facts, movement, svg), training(facts)
+    if before is None:
+        return Part(own, {"features": png})
+    return Part(Markup(f"{before.section}\n{own}"), {**before.plots, "features": png})
 
 
 def features_of(facts: Facts) -> Features | None:
@@ -106,6 +114,8 @@ def features(facts: Facts, shown: Features, drawing: str) -> Markup:
 
 def _sentence(facts: Facts, moved: float) -> str:
     share = f"The features moved by at most {number(moved, 3)} of their norm"
+    if facts.run.certificate.theorem in NEAR_A_FIT:
+        return f"{share} in this run, which began near an exact fit, however far they had moved before: {MEANING}."
     if moved >= HARDLY:
         return f"{share}: this run trained the features, too."
     if facts.in_force:

@@ -21,17 +21,19 @@ from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.losses import Loss
 from .._core.measuring import stored
+from .._core.near_a_fit.words import FINISH
 from .._core.plans import OWN_STEP
 from .._core.problems import loss_of
 from .._core.refusals import SCALE, checkable
 from .._core.samples import SampleLoss, sample_loss
-from .._core.system import Measured, Recordable
+from .._core.system import Measured, Recordable, Watchable
 from .._core.team import team
 from .._core.validate import network_weight
 from .._data.parallel_rows import parallel_rows
 from .audit import audit
 from .choices import TARGET, measure, step_choices
 from .engine import Iterate, WeightEngine
+from .near import NEAR_A_FIT, MeasuredAt, measured_near, suggestion_near
 from .network import ImplicitReLU
 from .norms import spectral_norm_upper
 from .planner import PLANS
@@ -43,7 +45,7 @@ from .steps import RULES
 from .words import WORDS
 
 
-class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
+class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss], Watchable[ImplicitReLU, SampleLoss]):
     """Theorems, engine and rules of infinite-depth ReLU networks."""
 
     name = "implicit"
@@ -67,6 +69,8 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
         """Of the features at the current weights, with the steps to try."""
         with checkable("the network or the data is", SCALE):
             problem, weights = stored(CHECKED, loss, self.reduced(net, loss))
+            if theorem.id in NEAR_A_FIT:
+                return _posed(net, measured_near(problem, weights, theorem), theorem)
             sizes = rigorous.sizes(problem, weights)
             base = measure(problem, weights, theorem)
         missing = [name for name in theorem.base if name not in base]
@@ -77,6 +81,8 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
 
     def measured_for_step(self, net: ImplicitReLU, loss: SampleLoss, theorem: Theorem, step: float) -> Measured:
         """The same with that step in place of those to try."""
+        if theorem.id in NEAR_A_FIT:
+            return super().measured_for_step(net, loss, theorem, step)
         measured = self.measured(net, loss, theorem)
         kept = {name: value for name, value in measured.choices[0].items() if name != "eta"}
         return replace(measured, choices=[{**kept, OWN_STEP: step}])
@@ -91,7 +97,7 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss]):
         quantities: Mapping[str, float],
     ) -> str:
         """Other data, width, γ, scale or theorem, where a hypothesis fails."""
-        return _suggestion(net, loss, theorem.id, failed) if failed else ""
+        return _suggestion(net, loss, theorem, measured, failed, quantities) if failed else ""
 
     def advice(self, net: ImplicitReLU, loss: SampleLoss, certificate: Certificate) -> str:
         """The spectrum of the features, the rows that are nearly parallel, and what lowers the count."""
@@ -225,7 +231,22 @@ def _slow(loss: SampleLoss, q: Mapping[str, float]) -> str:
     )
 
 
-def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str, failed: Sequence[str]) -> str:
+def _posed(net: ImplicitReLU, measured: MeasuredAt, theorem: Theorem) -> Measured:
+    """The same, where the theorem can be evaluated; else with the condition that says why not."""
+    missing = [name for name in theorem.base if name not in measured.published]
+    if not missing or measured.published.get("sigma_min_J") == 0.0:
+        return measured
+    return replace(measured, missing=_without_bound(net, missing))
+
+
+def _suggestion(
+    net: ImplicitReLU,
+    loss: SampleLoss,
+    theorem: Theorem,
+    measured: Measured,
+    failed: Sequence[str],
+    quantities: Mapping[str, float],
+) -> str:
     """What would make the theorem hold."""
     N = len(loss.X)
     norm = spectral_norm_upper(net.A.detach())
@@ -234,14 +255,23 @@ def _suggestion(net: ImplicitReLU, loss: SampleLoss, theorem: str, failed: Seque
     parallel = parallel_rows(loss.X)
     if parallel.text:
         return parallel.text
+    if isinstance(measured, MeasuredAt):
+        return suggestion_near(theorem, measured, failed, quantities)
+    of_features = theorem in (implicit_measured.THEOREM, implicit_spectral.THEOREM)
+    if of_features and bool(net.b.any()):
+        return (
+            "the weights are trained, and this theorem asks for features that stay put: of trained ones ask "
+            f"sf.certify(net, loss, {local.THEOREM.id!r}), which needs a small residual; {FINISH}"
+        )
     if net.width < N:
         return f"width {net.width} is below the {N} samples: the features cannot have full row rank; use a width of 2 N or more"
     if any("row rank" in name or "sigma_min(Z)" in name for name in failed):
         Z = net.equilibrium(loss.X).Z
         return deficient(loss.X, Z, float(torch.linalg.matrix_norm(Z, -2)) ** 2)
-    if theorem in (implicit_measured.THEOREM.id, implicit_spectral.THEOREM.id):
+    if of_features:
         return (
             "the weights are too small for their features to stay put: sf.nn.ImplicitReLU.certifiable(X, y, width) chooses their "
-            "scale, gamma and the step (training does not: the theorem asks for a small b, and b grows)"
+            "scale, gamma and the step; or train them, and ask of trained weights sf.certify(net, loss, "
+            f"{local.THEOREM.id!r})"
         )
     return "use the theorem implicit/spectral, whose conditions are weaker by many orders of magnitude"

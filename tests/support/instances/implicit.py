@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -13,6 +14,7 @@ from enclosed import Array, Stored, certified
 import surefoot as sf
 from surefoot._implicit import choices
 from surefoot._implicit.choices import measure
+from surefoot_check.implicit import exact_fit, local
 from surefoot_check.implicit import spectral as implicit_spectral
 from surefoot_check.implicit.quantities import enclosed
 from surefoot_check.problems import Samples
@@ -121,6 +123,25 @@ def families() -> dict[str, Callable[[], Arrays]]:
     }
 
 
+def _fitted(seed: int, p: int, error: float, **shape: Any) -> Arrays:
+    """Targets that the network nearly fits."""
+    arrays = _drawn(seed, p=p, **shape)
+    X, W, A, b = (torch.from_numpy(arrays[name]) for name in "XWAb")
+    outputs = sf.nn.ImplicitReLU(W, A, b, float(arrays["gamma"]))(X).detach().numpy().reshape(len(X), p)
+    return arrays | {"Y": outputs + error * np.random.default_rng(seed).standard_normal((len(X), p))}
+
+
+def near_a_fit() -> dict[str, Callable[[], Arrays]]:
+    """Those of the theorems that speak of a fit nearby."""
+    return {
+        "near a fit": lambda: _fitted(20, 2, 1e-6),
+        "near a fit, one output": lambda: _fitted(21, 1, 1e-5, m=8),
+        "near a fit, three outputs": lambda: _fitted(22, 3, 1e-7, N=2),
+        "near a fit, contraction near 1": lambda: _fitted(23, 1, 1e-9, contraction=0.99),
+        "at a fit": lambda: _fitted(24, 1, 0.0),
+    }
+
+
 def _around(first: float, last: float, values: list[float]) -> Arrays:
     """Samples whose features are orthogonal, of squared norms ``first``, ``values`` and ``last``."""
     m = len(values) + 2
@@ -161,7 +182,8 @@ def instances(theorem: str) -> dict[str, Callable[[], Stored]]:
         X, Y, W, A, b = (torch.from_numpy(arrays[name]) for name in "XYWAb")
         return certified(sf.nn.ImplicitReLU(W, A, b, float(arrays["gamma"])), sf.SquaredLoss(X, Y), theorem)
 
-    builders = {name: lambda b=build: make(b) for name, build in families().items()}
+    near = near_a_fit() if theorem in (local.THEOREM.id, exact_fit.THEOREM.id) else {}
+    builders = {name: lambda b=build: make(b) for name, build in {**near, **families()}.items()}
     if theorem != implicit_spectral.THEOREM.id:
         return builders
     # evaluating this theorem takes long and changes nothing of what is measured

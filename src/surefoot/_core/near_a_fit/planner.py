@@ -54,7 +54,10 @@ def choose_ball(bend: Callable[[float], float], sigma: float, r0: float) -> floa
         if rho <= before * (1.0 + 1e-9):
             return _enlarged(bend, sigma, r0, rho)
     smallest = bend(0.0)
-    return min(r0 / sigma, 0.5 * sigma / smallest) if smallest > 0.0 else r0 / sigma
+    rho = min(r0 / sigma, 0.5 * sigma / smallest) if smallest > 0.0 else r0 / sigma
+    while smallest < math.inf and bend(rho) == math.inf:
+        rho *= 0.5
+    return rho
 
 
 def _enlarged(bend: Callable[[float], float], sigma: float, r0: float, rho: float) -> float:

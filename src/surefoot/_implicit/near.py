@@ -1,0 +1,93 @@
+"""``implicit/local`` and ``implicit/exact-fit``: what they are evaluated at, and what helps where they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from surefoot_check.implicit import SYSTEM as CHECKED
+from surefoot_check.implicit import enclosures, exact_fit, local
+from surefoot_check.implicit.jacobian import Jacobian
+from surefoot_check.implicit.quantities import enclosed
+from surefoot_check.problems import Samples
+from surefoot_check.statement import Theorem
+
+from .._core.certificate import evaluate, publish
+from .._core.near_a_fit.measuring import on_the_least_ball
+from .._core.near_a_fit.words import FINISH
+from .._core.system import Measured
+
+NEAR_A_FIT = (local.THEOREM.id, exact_fit.THEOREM.id)
+"""The theorems that hold at any iterate, however far the features have moved."""
+ARGUMENTS = "γzA + φ", "xW"
+"""Of the two relus."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredAt(Measured):
+    """The same, with what it comes from, so that nothing is measured twice.
+
+    Attributes:
+        at: all that is known at the weights.
+    """
+
+    at: Jacobian
+
+    def holds(self, theorem: Theorem) -> bool:
+        """Whether the other theorem holds at the same weights."""
+        there = measured_at(self.at, theorem)
+        if not set(theorem.base) <= set(there.published):
+            return False
+        return all(c.certain for c in evaluate(theorem, {**there.published, **there.choices[0], **there.sizes})[1])
+
+
+def measured_near(problem: Samples, weights: Mapping[str, Any], theorem: Theorem) -> MeasuredAt:
+    """Of the Jacobian of all outputs at the weights, and its change on the least ball that will do."""
+    return measured_at(Jacobian(problem, weights), theorem)
+
+
+def measured_at(at: Jacobian, theorem: Theorem) -> MeasuredAt:
+    """The same of what is known."""
+    found, choices = on_the_least_ball(theorem, partial(enclosed, at), at.lipschitz)
+    sizes = enclosures.sizes(at.at.problem, at.at.weights)
+    return MeasuredAt(publish(found, CHECKED.directions), sizes, [choices], at=at)
+
+
+def suggestion_near(
+    theorem: Theorem, measured: MeasuredAt, failed: Sequence[str], quantities: Mapping[str, float]
+) -> str:
+    """What would make a theorem near a fit hold."""
+    if any("parameters" in name or "row rank" in name for name in failed):
+        return "the Jacobian of all outputs has no full row rank: use a larger width, or fewer or less similar samples"
+    other = exact_fit.THEOREM if theorem is local.THEOREM else None
+    also = ""
+    if other is not None and measured.holds(other):
+        also = (
+            f"; an exact fit is near already, to which Newton's steps lead: sf.certify(net, loss, {other.id!r}) holds"
+        )
+    if any("kink" in name for name in failed):
+        return f"train on: {_nearest_kink(measured.at, quantities['ball'])}; {FINISH}{also}"
+    what, now, needed = "residual", quantities["r0"], quantities["sigma_min_J"] ** 2
+    if theorem is exact_fit.THEOREM:
+        what, now, needed = "Newton step", quantities["newton_step"], quantities["sigma_min_J"]
+    enough = min(needed / (2.0 * quantities["lipschitz_J"]), now)
+    return (
+        f"train on, with any optimiser, until the norm of the {what} is about {enough:.3g} (now {now:.3g}), and certify again; "
+        f"{FINISH}{also}"
+    )
+
+
+def _nearest_kink(at: Jacobian, ball: float) -> str:
+    """Which argument of a relu is nearest to 0, beside its change on the ball."""
+    margins = at.kink_margins(ball)
+    which = int(np.argmin([float(margin.min()) for margin in margins]))
+    row, unit = np.unravel_index(int(margins[which].argmin()), margins[which].shape)
+    value = float(margins[which][row, unit])
+    return (
+        f"nearest to a kink is {ARGUMENTS[which]} of row {row}, unit {unit}, whose distance to it is {value:.3g} of what may be "
+        "passed in the ball; a residual smaller by that factor will do"
+    )
