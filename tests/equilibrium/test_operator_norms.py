@@ -164,6 +164,18 @@ def test_the_derivative_of_a_convolution():
     assert torch.autograd.gradcheck(lambda w: convolution_upper(w, (2,), 1), weight)
 
 
+def test_convolutions_under_transforms():
+    weights = draw(3, 2, 1, 3, 2)
+
+    def bound(weight):
+        return convolution_upper(weight, (1, 1), 2)
+
+    assert torch.allclose(torch.vmap(bound)(weights), torch.stack([bound(weight) for weight in weights]), rtol=1e-12)
+    gradients = torch.stack([torch.func.grad(bound)(weight) for weight in weights])
+    assert torch.allclose(torch.vmap(torch.func.grad(bound))(weights), gradients, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(torch.vmap(torch.func.jacfwd(bound))(weights), gradients, rtol=1e-9, atol=1e-12)
+
+
 def test_extreme_convolutions():
     weight = draw(2, 2, 3, 3)
     assert float(convolution_upper(0.0 * weight, (1, 1), 1)) <= 1e-150

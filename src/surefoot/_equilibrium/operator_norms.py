@@ -157,8 +157,8 @@ def convolution_upper(weight: Tensor, stride: Sequence[int], groups: int) -> Ten
     taps = taps * scale
     with torch.no_grad():
         largest, group, angle = _largest(taps.detach(), cosines, sines)
-    chosen = taps.index_select(0, group[None])
-    symbol = torch.complex(*((chosen @ table.index_select(1, angle[None]))[0, ..., 0] for table in (cosines, sines)))
+    chosen = taps.index_select(0, group)
+    symbol = torch.complex(*((chosen @ table.index_select(1, angle))[0, ..., 0] for table in (cosines, sines)))
     bound = spectral_upper(symbol)
     # a constant factor in most cases, so that the bound is as smooth as the norm
     bound = bound * torch.where(bound > 0.0, largest / bound, 1.0).clamp(min=1.0 + _ROUGH).detach()
@@ -206,7 +206,7 @@ def _symbol_error(taps: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _largest(taps: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Upper bound of the norms of all symbols, and the group and the angle of one that is near the largest.
+    """Upper bound of the norms of all symbols, and the group and the angle (1,) of one that is near the largest.
 
     In float32 where that costs little. Entries of taps are at most about 1.
     """
@@ -230,14 +230,14 @@ def _largest(taps: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tens
             v = gram @ _unit(v)
         # power iteration finds some that may be the largest, and eigvalsh which of them is
         few = torch.linalg.vector_norm(v, dim=(-2, -1)).topk(min(_FEW, len(gram))).indices
-        value, index = torch.linalg.eigvalsh(gram[few])[:, -1].clamp(min=0.0).max(0)
+        value, index = torch.linalg.eigvalsh(gram.index_select(0, few))[:, -1].clamp(min=0.0).max(0)
         shift, _ = _certified(gram, value.expand(len(gram)), _ROUGH_SHIFTS)
         size = frobenius(H)
         bounds.append(torch.fmin(up((shift + _gram_error(H, size)).sqrt()), size).amax())
         values.append(value)
         # matrices are in the order of the groups
-        place, count = few[index], len(angles)
-        places.append(torch.stack([place // count, angles[place % count]]))
-    group, angle = torch.stack(places)[torch.stack(values).argmax()]
+        place, count = few.index_select(0, index[None]), len(angles)
+        places.append(torch.cat([place // count, angles.index_select(0, place % count)]))
+    group, angle = torch.stack(places).index_select(0, torch.stack(values).argmax()[None]).unbind(1)
     bound = up(torch.stack(bounds).amax() + _symbol_error(taps, dtype))
     return torch.where(finite, bound, torch.nan), group, angle
