@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -107,10 +108,14 @@ QUOTED = (
 
 def run_python(document: str, settings: dict[str, str]) -> None:
     """Run the blocks in the current folder, with other settings, and compare what they quote."""
-    names: dict[str, Any] = {"__name__": "__main__"} | given(document)
+    main = ModuleType("__main__")  # where the compiler looks up what a function of the document uses
+    names = vars(main)
+    names |= given(document)
     quoted = [number for number in QUOTED if number.document == document]
     for index, block in enumerate(replaced(block, settings) for block in blocks(document, "python")):
-        exec(compile(block, f"{document}, block {index}", "exec"), names)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "__main__", main)
+            exec(compile(block, f"{document}, block {index}", "exec"), names)
         for number in [number for number in quoted if re.search(number.pattern, block)]:
             said = float(re.findall(number.pattern, block)[0].replace(",", ""))
             assert float(eval(number.value, names)) == pytest.approx(said, rel=number.relative), number

@@ -6,6 +6,7 @@ from ._equilibrium.contractive import Contractive, contractive
 from ._equilibrium.failures import EquilibriumError, EquilibriumWarning
 from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.inexact import PhantomGradient, Trajectory
+from ._equilibrium.inference import EquilibriumInference
 from ._equilibrium.jacobian import JacobianPenalty, JacobianSpectrum, jacobian_penalty, jacobian_spectrum
 from ._equilibrium.layer import EquilibriumLayer
 from ._equilibrium.lipschitz import lipschitz_bound
@@ -29,6 +30,7 @@ __all__ = [
     "Contractive",
     "Equilibrium",
     "EquilibriumError",
+    "EquilibriumInference",
     "EquilibriumLayer",
     "EquilibriumStatus",
     "EquilibriumWarning",

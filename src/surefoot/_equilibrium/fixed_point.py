@@ -100,7 +100,7 @@ class _Iteration:
         self.g, self.samples = g, samples
         self.z = rows.clone() if first is None else first.reshape(rows.shape).clone()
         self.safe = self.z  # where g was finite, or the start
-        self.norm = _norm
+        self.norm = norm
         self.count = 0
         self.news: list[Evaluation] = []  # since the last judgement
         # the last evaluation (z, g(z)); of an affine map that at 0 is known
@@ -268,12 +268,12 @@ class _Iteration:
         return self.z.view(self.shape), info
 
 
-def _norm(rows: Tensor) -> Tensor:
+def norm(rows: Tensor) -> Tensor:
     """Euclidean norms (S,) in float64."""
     return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
 
 
-def _norm_scaled(rows: Tensor) -> Tensor:
+def scaled_norm(rows: Tensor) -> Tensor:
     """The same of rows whose squares leave the range of float64."""
     largest = rows.abs().amax(1)
     scale = torch.where((largest > 0.0) & largest.isfinite(), largest, 1.0)
@@ -283,7 +283,7 @@ def _norm_scaled(rows: Tensor) -> Tensor:
 def _norm_for(rows: Tensor) -> Callable[[Tensor], Tensor]:
     """The cheaper of both that serves rows of the size of these."""
     if rows.dtype != torch.float64:
-        return _norm
-    norms = _norm(rows)
+        return norm
+    norms = norm(rows)
     beyond = ~((norms > _EXTREME) & (norms < 1.0 / _EXTREME))
-    return _norm_scaled if bool(beyond.any()) and bool((rows != 0.0).any(1)[beyond].any()) else _norm
+    return scaled_norm if bool(beyond.any()) and bool((rows != 0.0).any(1)[beyond].any()) else norm

@@ -17,6 +17,7 @@ from .failures import ON_FAILURE, OnFailure, report
 from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
 from .implicit_function import Kind, Settings, fixed_point
 from .inexact import Iterates, PhantomGradient, Trajectory
+from .inference import infer
 from .numbering import number_of
 from .packing import Packing
 from .start import given, shapes, zeros
@@ -164,6 +165,8 @@ class EquilibriumLayer(nn.Module):
                 argument in place, or its value has no gradient though x or a parameter requires one.
             EquilibriumError: a solve did not converge and ``on_failure`` is ``raise``; in a backward, from there.
         """
+        if torch.compiler.is_exporting():
+            return self._exported(x, kwargs, z0)
         if torch.compiler.is_compiling():
             from .compiled import in_graph, outside
 
@@ -173,6 +176,33 @@ class EquilibriumLayer(nn.Module):
                 return outside(self.forward, x, {**kwargs, "z0": z0, "memory": memory})
             return pytree.tree_unflatten(leaves, packing.structure)
         return self._fixed_point(x, kwargs, z0, memory, self.on_failure)
+
+    def infer(self, x: tuple[Any, ...], kwargs: dict[str, Any], z0: Any) -> tuple[Any, Tensor, Tensor]:
+        """What ``EquilibriumInference`` returns."""
+        packing, start = self._start(x, kwargs, z0)
+        z, bound, converged = infer(
+            self.f,
+            packing,
+            start,
+            x,
+            kwargs,
+            batch_dims=self.batch_dims,
+            contraction=self.contraction,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+        )
+        return packing.unpack(z), bound, converged
+
+    def _exported(self, x: tuple[Any, ...], kwargs: dict[str, Any], z0: Any) -> Any:
+        """z in a graph of ``torch.export``, in which a failure is an assertion that fails."""
+        if torch.is_grad_enabled():
+            raise RuntimeError("an exported layer solves and has no gradients; export it under torch.no_grad()")
+        if self.on_failure == "warn":
+            raise ValueError('an exported layer cannot warn; set on_failure to "raise" or "return"')
+        z, _, converged = self.infer(x, kwargs, z0)
+        if self.on_failure == "raise":
+            torch.ops.aten._assert_async.msg(converged.all(), "z = f(z, *x) did not converge for each sample")
+        return z
 
     def closed(self, x: tuple[Any, ...], kwargs: dict[str, Any], z0: Any) -> Any:
         """The same in an operation of a compiled graph, which knows of no tensor but those in x, kwargs and f."""

@@ -19,15 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_ROUNDING = 4.0  # ω = 4 eps ‖g(z)‖: a handful of roundings per entry; what f does beyond shows as stagnation
-_TRUSTED = 32.0  # a Lipschitz ratio is measured only over steps of at least 32 ω ...
-_DISTINCT = 8.0  # ... and where its distance from 1 is at least 8 times what rounding can change
-_RATIOS = 5  # latest Lipschitz ratios that make the estimate of q
-_STALLED = 10  # evaluations without progress that mean stagnation at the rounding level ...
-_STALL_LEVEL = 1e3  # ... where the residual is at most 1e3 eps ‖g(z)‖, but no more than half of the digits
-_NO_PROGRESS = 50  # evaluations without progress, above that level, that mean that g does not contract
-_DIVERGED = 1e6  # growth of the residual over its best value that means the same at once
-_FALSE_CLAIM = 1e-3  # relative excess of a measured ratio over the given contraction factor that refutes it
+ROUNDING = 4.0  # ω = 4 eps ‖g(z)‖: a handful of roundings per entry; what f does beyond shows as stagnation
+TRUSTED = 32.0  # a Lipschitz ratio is measured only over steps of at least 32 ω ...
+DISTINCT = 8.0  # ... and where its distance from 1 is at least 8 times what rounding can change
+RATIOS = 5  # latest Lipschitz ratios that make the estimate of q
+STALLED = 10  # evaluations without progress that mean stagnation at the rounding level ...
+STALL_LEVEL = 1e3  # ... where the residual is at most 1e3 eps ‖g(z)‖, but no more than half of the digits
+NO_PROGRESS = 50  # evaluations without progress, above that level, that mean that g does not contract
+DIVERGED = 1e6  # growth of the residual over its best value that means the same at once
+FALSE_CLAIM = 1e-3  # relative excess of a measured ratio over the given contraction factor that refutes it
 _AHEAD, _MOST = 0.75, 8  # share of the evaluations to go, and most, until a sample is judged again; mixed: ...
 _AHEAD_MIXED, _MOST_MIXED = 0.5, 2  # ... as its rate changes from one evaluation to the next
 
@@ -79,7 +79,7 @@ class Samples:
         self._best = np.full(count, math.inf)
         self._improved = np.zeros(count)  # the evaluation at which the best residual was measured
         self._due = np.ones(count)
-        self._steps = self._changes = np.full((_RATIOS, count), math.nan)
+        self._steps = self._changes = np.full((RATIOS, count), math.nan)
 
     @property
     def active(self) -> Mask:
@@ -88,15 +88,15 @@ class Samples:
 
     def rounding(self, size: Reals) -> Reals:
         """ω where ‖g(z)‖ is ``size``."""
-        return _ROUNDING * self.eps * size
+        return ROUNDING * self.eps * size
 
     def blind(self, residual: Reals, size: Reals) -> Mask:
         """Whether a start is so near its fixed point that the next step shows no ratio."""
-        return residual <= 2.0 * _TRUSTED * self.rounding(size)
+        return residual <= 2.0 * TRUSTED * self.rounding(size)
 
     def at_rounding(self, residual: Reals, size: Reals) -> Mask:
         """Whether a residual is at the level where it may stagnate."""
-        return residual <= min(_STALL_LEVEL * self.eps, self.eps**0.5) * size
+        return residual <= min(STALL_LEVEL * self.eps, self.eps**0.5) * size
 
     def probed(self, ratio: Reals, blind: Mask) -> None:
         """Take a Lipschitz ratio beside the start as q of the blind samples, until steps show one."""
@@ -151,8 +151,8 @@ class Samples:
         residual = residuals[-1]
         due = self.active if everyone else self.active & (self._due <= count)
         self._progress(count, residuals)
-        self._steps = np.concatenate((self._steps, steps))[-_RATIOS:]
-        self._changes = np.concatenate((self._changes, changes))[-_RATIOS:]
+        self._steps = np.concatenate((self._steps, steps))[-RATIOS:]
+        self._changes = np.concatenate((self._changes, changes))[-RATIOS:]
         refuted = self._measure(due, rounding, mixed)
 
         gap = 1.0 - self.q
@@ -170,14 +170,14 @@ class Samples:
         solved = usable & (bound <= target)
 
         waiting = count - self._improved
-        stalled = usable & ~solved & contracts & (waiting >= _STALLED) & self.at_rounding(self._best, size)
+        stalled = usable & ~solved & contracts & (waiting >= STALLED) & self.at_rounding(self._best, size)
         # there the residual itself is rounding
         bound = np.where(stalled, (self.q * residual + np.maximum(rounding, residual)) / gap, bound)
         self.residual = np.where(due, residual, self.residual)
         self.bound = np.where(usable, bound, self.bound)
         self.limited = np.where(usable, (solved | stalled) & (bound > wanted), self.limited)
 
-        hopeless = (waiting >= _NO_PROGRESS) | (residual > _DIVERGED * np.maximum(self._best, rounding)) | refuted
+        hopeless = (waiting >= NO_PROGRESS) | (residual > DIVERGED * np.maximum(self._best, rounding)) | refuted
         hopeless |= (residual <= rounding) & (gap <= 0.0)  # but without a bound
         lost = due & ~finite if mixed is None else due & ~finite & ~mixed
         if not self.active.all():
@@ -208,13 +208,13 @@ class Samples:
         """Estimate q of the samples that are due, from the latest ratios; or whether these contradict the given one."""
         steps, changes = self._steps, self._changes
         ratios = changes / steps
-        trusted = (steps > _TRUSTED * rounding) & (np.abs(steps - changes) > _DISTINCT * rounding) & (ratios < math.inf)
+        trusted = (steps > TRUSTED * rounding) & (np.abs(steps - changes) > DISTINCT * rounding) & (ratios < math.inf)
         ratios = np.where(trusted, ratios, 0.0)
         estimate = ratios.max(0)
         self.expanding = estimate >= 1.0
         if self.given is not None:
             # over a step of at least 32 ω, rounding changes a ratio by at most 2/32
-            return estimate > self.given * (1.0 + _FALSE_CLAIM) + 2.0 / _TRUSTED
+            return estimate > self.given * (1.0 + FALSE_CLAIM) + 2.0 / TRUSTED
         if self.expanding.any():
             # a non-normal map contracts in the long run only: the mean over the window shows it
             mean = np.exp(np.log(ratios).mean(0))
