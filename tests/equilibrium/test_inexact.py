@@ -58,6 +58,7 @@ def test_the_record_says_what_is_left_out(contraction, steps, damping):
     (exact,) = torch.autograd.grad(EquilibriumLayer(cell)(x, W), x, v)
     info = layer.backward_info
     assert layer.info.converged and layer.info.exact
+    assert f"PhantomGradient(steps={steps}, damping={damping})" in repr(layer)
     assert not info.exact and not info.converged and info.status == "truncated" and not info.failed.any()
     assert info.iterations == steps - 1
     assert info.text.startswith("inexact by choice") and f"{steps} step(s) damped by {damping:g}" in info.text

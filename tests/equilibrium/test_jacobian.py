@@ -55,6 +55,16 @@ def test_gradients_of_the_penalty():
     assert torch.allclose(functional, true[1], rtol=1e-12, atol=1e-14)
 
 
+def test_the_penalty_under_vmap():
+    weights = torch.stack([W, 2.0 * W])
+
+    def diagonal(w):
+        return sf.nn.jacobian_penalty(lambda z: z.sin() * w.diagonal(), Z).value
+
+    got = torch.vmap(torch.func.grad(diagonal), randomness="different")(weights)
+    assert torch.allclose(got, torch.stack([torch.func.grad(diagonal)(w) for w in weights]), rtol=1e-12, atol=1e-14)
+
+
 class Cell(nn.Module):
     def __init__(self):
         super().__init__()

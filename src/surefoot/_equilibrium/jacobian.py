@@ -60,7 +60,7 @@ def jacobian_penalty(
         z: where: a state of f, usually the equilibrium; a tensor or a pytree of tensors, float32 or float64.
         x: the further arguments of f.
         samples: how many v are drawn.
-        generator: draws them.
+        generator: draws them, on the device of z; default torch's own.
         batch_dims: how many leading dimensions of z index samples; default those of the layer, or 1.
         kwargs: keyword arguments of f.
 
@@ -74,9 +74,8 @@ def jacobian_penalty(
     with torch.set_grad_enabled(torch.is_grad_enabled() and tracked):
         pull = pull_back(user, (state, *tensors), [0])
         for _ in range(samples):
-            signs = torch.empty(state.shape, dtype=state.dtype, device=state.device)
-            signs.bernoulli_(generator=generator).mul_(2.0).sub_(1.0)
-            (pulled,) = pull(signs)
+            signs = torch.randint(2, state.shape, generator=generator, dtype=state.dtype, device=state.device)
+            (pulled,) = pull(2.0 * signs - 1.0)
             sizes.append(pulled.square().reshape(*state.shape[:dims], -1).sum(-1))
         draws = torch.stack(sizes)
     spread = draws.detach().var(0) if samples > 1 else draws.detach() * torch.nan
@@ -116,7 +115,7 @@ def jacobian_spectrum(
             scale = torch.where(length > 0.0, length, 1.0).view(*length.shape, *(1,) * (w.ndim - dims))
             return w / scale, length
 
-        first, _ = unit(torch.empty_like(state).normal_(generator=generator))
+        first, _ = unit(torch.randn(state.shape, generator=generator, dtype=state.dtype, device=state.device))
         w, lengths = first, []
         for _ in range(iterations):
             w, length = unit(pull(w)[0])

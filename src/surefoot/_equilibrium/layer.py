@@ -121,7 +121,8 @@ class EquilibriumLayer(nn.Module):
 
     def extra_repr(self) -> str:
         """The settings, for ``print``."""
-        return f"contraction={self.contraction}, solver={self.solver!r}, on_failure={self.on_failure!r}"
+        settings = f"contraction={self.contraction}, solver={self.solver!r}, on_failure={self.on_failure!r}"
+        return settings if self.gradient == "implicit" else f"{settings}, gradient={self.gradient}"
 
     def __setstate__(self, state: Any) -> None:  # of a copy
         super().__setstate__(state)
