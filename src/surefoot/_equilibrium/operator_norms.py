@@ -200,8 +200,9 @@ def _frequencies(taps: Sequence[int], device: torch.device) -> tuple[Tensor, Ten
 
 
 def _symbol_error(taps: Tensor, dtype: torch.dtype) -> Tensor:
-    """Bound of the error of each symbol, from taps (groups, outputs, inputs, taps): two products, with numbers within 4 ulp."""
-    gamma = 2.0 * (product_rounding(taps.shape[-1] + 2, dtype) + 4.0 * torch.finfo(dtype).eps)
+    """Bound of the error of each symbol, from taps (groups, outputs, inputs, taps): of two products, and of cos and sin."""
+    # a phase is below 1000, and right within 4 roundings
+    gamma = 2.0 * (product_rounding(taps.shape[-1] + 2, dtype) + 4.0 * torch.finfo(dtype).eps + 2.0**-40)
     return gamma * taps.shape[-1] ** 0.5 * frobenius(taps.flatten(1)[None])[0]
 
 
