@@ -81,8 +81,8 @@ def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[
 
 def _autocast(device: torch.device) -> torch.dtype | None:
     """The dtype to which operations are cast; None without autocast."""
-    on = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
-    return torch.get_autocast_dtype(device.type) if on else None
+    known = device.type in ("cpu", "cuda") or torch.amp.is_autocast_available(device.type)
+    return torch.get_autocast_dtype(device.type) if known and torch.is_autocast_enabled(device.type) else None
 
 
 def _states(device: torch.device) -> list[Tensor]:

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
@@ -42,7 +43,7 @@ class UserMap:
         self.f, self.packing = f, packing
         self.leaves, self.structure = pytree.tree_flatten((x, dict(kwargs)))
         self.places = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Tensor)]
-        arguments = [self.leaves[i] for i in self.places]
+        self.arguments: list[Tensor] = [self.leaves[i] for i in self.places]
         for place in self.places:
             self.leaves[place] = None  # comes as an argument
         self.held: dict[str, Tensor] = {}
@@ -54,14 +55,16 @@ class UserMap:
             with self.lock:
                 buffers = dict(f.named_buffers())
                 self.held, self.buffers = {**dict(f.named_parameters()), **buffers}, list(buffers)
-        self.tensors = [*arguments, *self.held.values()]
+        self.tensors = [*self.arguments, *self.held.values()]
         self.surroundings = Surroundings(device)
         self.changing: list[str] = []
         self.couples = False
         self.captured: list[Tensor] = []
+        self.open = True
+        """During the forward; later f may hold other tensors."""
 
     def __call__(self, z: Tensor, *tensors: Tensor) -> Tensor:
-        return self._evaluate(z, tensors)[0]
+        return self._bind(tensors)(z)[0]
 
     @property
     def eps(self) -> float:
@@ -84,9 +87,11 @@ class UserMap:
     def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
         """z ↦ f(z, *x) without gradients."""
 
+        evaluate = self._bind(tensors, self._own(tensors))
+
         def step(z: Tensor) -> Tensor:
             with torch.no_grad():
-                return self(z, *tensors)
+                return evaluate(z)[0]
 
         return step
 
@@ -98,11 +103,10 @@ class UserMap:
         """
         fresh = {name: _counted(self.held[name]) for name in self.buffers}
         versions = {name: version(buffer) for name, buffer in fresh.items()}
-        count = len(self.places)
-        tensors = [*self.tensors[:count], *(fresh.get(name, held) for name, held in self.held.items())]
+        tensors = [*self.arguments, *(fresh.get(name, held) for name, held in self.held.items())]
         captures = Captures([start, *tensors])
         with captures:
-            value, after = self._evaluate(start, tensors)
+            value, after = self._bind(tensors)(start)
         captures.check()
         changed = {
             name
@@ -121,18 +125,19 @@ class UserMap:
         self.captured = list(captures.found.values())
         kept = {name: self.held[name].clone() for name in self.changing}  # for the backward, as they are now
         self.tensors = [
-            *self.tensors[:count],
+            *self.arguments,
             *(kept.get(name, held) for name, held in self.held.items()),
             *self.captured,
         ]
         return value
 
     def finish(self, z: Tensor) -> None:
-        """Update the buffers that f changes, by one evaluation at the fixed point."""
+        """End the forward: update the buffers that f changes, by one evaluation at the fixed point."""
+        self.open = False
         if not self.changing:
             return
         with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
-            after = self._evaluate(z.detach(), self.tensors)[1]
+            after = self._bind(self.tensors)(z.detach())[1]
             for name in self.changing:
                 buffer, updated = self.held[name], after[name]
                 if updated.shape == buffer.shape and updated.dtype == buffer.dtype:
@@ -142,39 +147,54 @@ class UserMap:
                     owner, _, leaf = name.rpartition(".")
                     setattr(self.f.get_submodule(owner), leaf, updated)
 
-    def _evaluate(self, z: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """The value, and the parameters and buffers after it."""
+    def _bind(
+        self, tensors: Sequence[Tensor], own: bool = False
+    ) -> Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]:
+        """The map of z: to the value, and the parameters and buffers after it; ``own``: the tensors are those of f itself."""
         leaves = self.leaves.copy()
         count, end = len(self.places), len(self.places) + len(self.held)
         for place, tensor in zip(self.places, tensors[:count], strict=True):
             leaves[place] = tensor
         x, kwargs = pytree.tree_unflatten(leaves, self.structure)
+        nested = any(not child.is_leaf() for group in self.structure.children() for child in group.children())
+        bound = dict(zip(self.held, tensors[count:end], strict=True))
+        captured = tensors[end:]
+        given = dict(zip(map(id, self.captured), captured, strict=True))
+        same = own or all(new is old for old, new in zip(self.captured, captured, strict=True))
         inference = torch.is_inference_mode_enabled()  # no versions there
-        watched = [] if inference else [z, *tensors[:count]]
-        versions = [t._version for t in watched]
-        given = dict(zip(map(id, self.captured), tensors[end:], strict=True))
-        same = all(new is old for old, new in zip(self.captured, tensors[end:], strict=True))
+        watched = () if inference else tensors[:count]
 
-        def call() -> tuple[Any, dict[str, Tensor]]:
-            state = self.packing.unpack(z.clone() if inference else z)
-            held = dict(zip(self.held, tensors[count:end], strict=True))
-            for name in self.changing:
-                held[name] = held[name].detach().clone()
-            known = (*pytree.tree_leaves(state), *tensors, *held.values())
-            with contextlib.nullcontext() if same else Captures(known, given):
-                if isinstance(self.f, nn.Module):
-                    return torch.func.functional_call(self.f, held, (state, *x), kwargs), held
-                return self.f(state, *x, **kwargs), held
+        def evaluate(z: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            def call() -> tuple[Any, dict[str, Tensor]]:
+                state = self.packing.unpack(z.clone() if inference else z)
+                # containers of their own for each evaluation, which f may change
+                arguments, named = pytree.tree_unflatten(leaves, self.structure) if nested else (x, kwargs)
+                held = bound.copy()
+                for name in self.changing:
+                    held[name] = held[name].detach().clone()
+                known = () if same else (*pytree.tree_leaves(state), *tensors, *held.values())
+                with contextlib.nullcontext() if same else Captures(known, given):
+                    if own or not isinstance(self.f, nn.Module):
+                        return self.f(state, *arguments, **named), held
+                    return torch.func.functional_call(self.f, held, (state, *arguments), named), held
 
-        with self.lock:
-            value, after = self.surroundings.evaluate(call)
-        for i, (tensor, before) in enumerate(zip(watched, versions, strict=True)):
-            if tensor._version != before:
-                what = "z" if i == 0 else self._name(self.places[i - 1])
-                raise ValueError(
-                    f"f changes its argument {what} in place; use operations without underscore, or clone it"
-                )
-        return self.packing.pack_value(value, z, self.surroundings.autocast), after
+            versions = [] if inference else [z._version, *(t._version for t in watched)]
+            with self.lock:
+                value, after = self.surroundings.evaluate(call)
+            for i, before in enumerate(versions):
+                if (watched[i - 1] if i else z)._version != before:
+                    what = self._name(self.places[i - 1]) if i else "z"
+                    raise ValueError(
+                        f"f changes its argument {what} in place; use operations without underscore, or clone it"
+                    )
+            return self.packing.pack_value(value, z, self.surroundings.autocast), after
+
+        return evaluate
+
+    def _own(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these are the tensors of f, during the forward, so that f can be called as it is."""
+        own = (*self.arguments, *self.held.values(), *self.captured)
+        return self.open and all(_alike(a, b) for a, b in zip(tensors, own, strict=True))
 
     def _name(self, place: int) -> str:
         """What the user calls a leaf of x or kwargs: ``x[0]['fine']``."""
@@ -224,6 +244,21 @@ def _refuse_ranks(f: nn.Module) -> None:
             "f has a SyncBatchNorm in training mode, which makes the ranks wait for each other at every evaluation, but their "
             "solves take different numbers of them; use BatchNorm or GroupNorm in f, or put it into eval()"
         )
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same numbers in memory."""
+    if a is b:
+        return True
+    if is_functorch_wrapped_tensor(a) or is_functorch_wrapped_tensor(b):
+        return False
+    return (
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and a.stride() == b.stride()
+        and a.storage_offset() == b.storage_offset()
+        and a.untyped_storage()._cdata == b.untyped_storage()._cdata
+    )
 
 
 def _counted(buffer: Tensor) -> Tensor:
