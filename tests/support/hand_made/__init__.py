@@ -7,11 +7,12 @@ that ``tests/check/conftest.py`` writes.
 
 from types import ModuleType
 
-from . import deconvolution, feed_forward, inverse, linear_resnet, step_sizes
+from . import deconvolution, feed_forward, implicit, inverse, linear_resnet, step_sizes
 
 CORPORA: dict[str, ModuleType] = {
     "linear-resnet": linear_resnet,
     "feed-forward": feed_forward,
+    "implicit": implicit,
     "step-sizes": step_sizes,
     "inverse": inverse,
     "deconvolution": deconvolution,
