@@ -10,7 +10,6 @@ leaves, and mixes where that pays.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from . import samples as codes
-from .anderson import Anderson
+from .anderson import Anderson, cost, part_left
 from .records import SolveInfo, SolveStatus
 from .samples import Evaluation, Mask, Reals, Samples
 
@@ -33,8 +32,6 @@ _EXTREME = 1e-120  # norms of g(z) below, and above the inverse, are formed from
 _FIRST_LOOK = 4  # evaluations after which "auto" considers mixing...
 _LOOK_AGAIN = 3  # ... and after three times as many
 _TRAIL = 3  # plain steps that it considers: two differences show both of a pair of eigenvalues ±λ
-_MIXED_COST, _MIXED_CALLS, _SMALL = 1.4, 3.0, 4000.0
-"""Cost of a mixed step in plain ones: 1.4, and where calls of torch take longer than their work 3/(1 + entries/4000) more."""
 
 
 def default_tolerance(dtype: torch.dtype) -> float:
@@ -110,9 +107,10 @@ class _Iteration:
         self.stay: Tensor | None = None  # finished samples (S, 1), if there are any
         self.auto = solver == "auto"
         self.look = _FIRST_LOOK if self.auto else 0
-        self.trail: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=_TRAIL)
+        self.trail: list[tuple[Tensor, Tensor, Tensor]] = []  # g, F and residual before a look
         self.mixing = np.full(len(samples.code), solver == "anderson")
-        self.anderson = Anderson(rows, self._mask(self.mixing)) if solver == "anderson" else None
+        self.anderson = Anderson(rows, self._mask(self.mixing), samples.eps) if solver == "anderson" else None
+        self.origin: Tensor | None = None  # where those of "auto" began to mix
         self.barred = np.zeros(len(samples.code), dtype=bool)  # "auto" stays with plain steps
         self.used_anderson = solver == "anderson"
 
@@ -141,7 +139,7 @@ class _Iteration:
         rounded = None if self.exact is None else self.norm(g - self.exact)
         solved, lost = samples.judge(self.count, self.news, self.norm(g), rounded, mixed, looking or ending)
         self.news = []
-        self._direct()
+        reverted = self._direct()
         active = samples.active
         following = g
         if active.any() and not ending:
@@ -157,6 +155,8 @@ class _Iteration:
                 following = torch.where(self._mask(standing)[:, None], z, following)
             if lost.any():
                 following = torch.where(self._mask(lost)[:, None], self.safe, following)
+        if self.origin is not None and reverted.any():
+            following = torch.where(self._mask(reverted)[:, None], self.origin, following)
         self.safe = z if self.anderson is None or self.anderson.g is None else self.anderson.g
         self.z = following
 
@@ -192,48 +192,66 @@ class _Iteration:
 
     def _following(self, g: Tensor, F: Tensor, residual: Tensor) -> Tensor:
         """The next iterates, but for finished samples."""
-        if self.anderson is not None:
-            return self.anderson.next(g, F, residual)
         if self.look - _TRAIL < self.count <= self.look:
             self.trail.append((g, F, residual))
+        if self.anderson is not None:
+            return self.anderson.next(g, F, residual)
         self.before = residual
         return g
 
-    def _direct(self) -> None:
-        """After a judgement: what mixes, and what it has to reach."""
+    def _direct(self) -> Mask:
+        """After a judgement: what mixes, and what it has to reach; and which samples go back to where they began to mix.
+
+        Mixing goes along what contracts least. It can leave a map that contracts in the long run only, or find its fixed
+        point without a factor that bounds the error, where plain steps show one.
+        """
+        samples, failed = self.samples, np.zeros_like(self.mixing)
         if self.anderson is None:
-            return
-        self.anderson.allowed = torch.from_numpy(0.5 + 0.5 * np.fmin(self.samples.q, 1.0)).to(self.z.device)
-        leaving = self.mixing & self.samples.expanding
-        if self.auto and leaving.any():
-            # Anderson's method can leave a map that contracts in the long run only, where plain steps converge
-            self.barred |= leaving
-            self.mixing &= ~leaving
-            self.anderson.mixing = self._mask(self.mixing)
+            return failed
+        if self.auto:
+            leaving = self.mixing & samples.expanding
+            if samples.given is None:
+                failed = ~self.barred & self.mixing & (samples.code == codes.NOT_CONTRACTING)
+            if failed.any():
+                samples.revive(failed, self.count)
+            if (leaving | failed).any():
+                self.barred |= leaving | failed
+                self.mixing &= ~self.barred
+                self.anderson.mixing = self._mask(self.mixing)
+        self.anderson.allowed = torch.from_numpy(0.5 + 0.5 * np.fmin(samples.q, 1.0)).to(self.z.device)
+        return failed
 
     def _consider(self, following: Tensor) -> Tensor:
         """Let the samples mix for which that pays: those whose latest residuals leave a small part of the last one."""
         self.look *= _LOOK_AGAIN
-        trail, self.trail = list(self.trail), deque(maxlen=_TRAIL)
-        samples, anderson = self.samples, self.anderson
-        cost = _MIXED_COST + _MIXED_CALLS / (1.0 + self.z.numel() / _SMALL)
+        trail, self.trail = self.trail, []
+        samples = self.samples
+        # once some mix, that is paid for
+        mixed = cost(*self.z.shape) if self.anderson is None else 1.0
         open_to = samples.active & ~samples.expanding & ~self.barred & ~self.mixing
-        if not (open_to & (samples.remaining > 2.0 * cost)).any():
+        remaining = np.where(samples.active, samples.remaining, 0.0)
+        if not (open_to & (remaining > 2.0 * mixed)).any():
             return following
+        with np.errstate(all="ignore"):
+            faster = 1.0 + np.log(part_left([F for _, F, _ in trail])) / np.log(samples.rate)
+        gain = open_to & (faster > 1.0) & (remaining > 0.0)
+        # the slowest sample decides how long the batch takes
+        after = np.where(gain, remaining / faster, remaining)
+        if not gain.any() or mixed * (1.0 + after.max()) >= remaining.max():
+            return following
+        anderson = self.anderson
         if anderson is None:
-            anderson = Anderson(self.z, self._mask(self.mixing))
+            anderson = Anderson(self.z, self._mask(self.mixing), samples.eps)
             for evaluation in trail:
                 anderson.remember(*evaluation)
-        weights = anderson.weights()
-        with np.errstate(all="ignore"):
-            faster = 1.0 + np.log(anderson.left(weights).cpu().numpy()) / np.log(samples.rate)
-            pays = open_to & (cost * (1.0 + samples.remaining / faster) < samples.remaining)
-        if not pays.any():
-            return following
         self.anderson, self.before, self.used_anderson = anderson, None, True
-        self.mixing |= pays
+        self.mixing |= gain
+        self.origin = (
+            following if self.origin is None else torch.where(self._mask(gain)[:, None], following, self.origin)
+        )
+        samples.hasten(self.count)
         anderson.mixing = self._mask(self.mixing)
-        return anderson.mix(weights, anderson.mixed | self._mask(pays))
+        return anderson.mix(anderson.weights(), anderson.mixed | self._mask(gain))
 
     def result(self) -> tuple[Tensor, SolveInfo]:
         samples, code = self.samples, self.samples.code

@@ -149,7 +149,8 @@ class Samples:
         everyone: bool,
     ) -> tuple[Mask, Mask]:
         residual = residuals[-1]
-        due = self.active if everyone else self.active & (self._due <= count)
+        finite = np.isfinite(residual + size)
+        due = self.active & ((self._due <= count) | ~finite | everyone)
         self._progress(count, residuals)
         self._steps = np.concatenate((self._steps, steps))[-RATIOS:]
         self._changes = np.concatenate((self._changes, changes))[-RATIOS:]
@@ -165,7 +166,6 @@ class Samples:
         # below 2 ω/(1 − q) steps are lost in rounding, which is accepted up to a share of ‖g(z)‖
         accepted = self._accepted * size
         target = np.maximum(wanted, np.where(contracts, np.minimum(2.0 * rounding / gap, accepted), 0.0))
-        finite = np.isfinite(residual + size)
         usable = due & finite
         solved = usable & (bound <= target)
 
@@ -224,6 +224,20 @@ class Samples:
             estimate = np.where(mixed & (estimate < 1.0) & (self.q < 1.0), np.maximum(estimate, self.q), estimate)
         self.q = np.where(due & trusted.any(0), estimate, self.q)
         return False
+
+    def hasten(self, count: int) -> None:
+        """Judge soon after evaluation ``count``, as the method changes."""
+        self._due = np.minimum(self._due, count + _MOST_MIXED)
+        self.next = min(self.next, count + _MOST_MIXED)
+
+    def revive(self, failed: Mask, count: int) -> None:
+        """Take samples that have failed as new, from another iterate."""
+        self.code[failed] = ACTIVE
+        self._best[failed], self._improved[failed] = math.inf, count
+        self._steps[:, failed] = math.nan
+        self.q[failed] = math.nan
+        self._due[failed] = count + _MOST_MIXED
+        self.next = min(self.next, count + _MOST_MIXED)
 
     def _reopen(self, far: Mask) -> None:
         """Take up finished samples that others have moved, where f couples samples after all."""
