@@ -42,7 +42,9 @@ def pass_over(layer, warm, seed):
 
 @pytest.mark.parametrize("dtype", [None, torch.float32])
 def test_after_a_small_step_a_warm_epoch_is_cheaper_and_gives_the_same(dtype):
-    layer, warm = EquilibriumLayer(Cell(), contraction=0.81), WarmStart(SAMPLES, dtype=dtype)
+    # mixing in six dimensions is so fast that a start matters little
+    layer = EquilibriumLayer(Cell(), contraction=0.81, solver="plain")
+    warm = WarmStart(SAMPLES, dtype=dtype)
     pass_over(layer, warm, 0)
     with torch.no_grad():
         layer.f.W.mul_(1.0001)

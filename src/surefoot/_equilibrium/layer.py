@@ -54,7 +54,7 @@ class EquilibriumLayer(nn.Module):
         contraction: q < 1 with ‖f(z, x) − f(z', x)‖ ≤ q ‖z − z'‖ for each sample. Then the error bounds are guarantees,
             those of derivatives too; a q that the iterates refute is reported as ``not_contracting``. None: that of an f made
             by ``contractive``, which is proved; else q is estimated from the iterates, and so are the bounds.
-        solver: ``plain``, ``anderson`` (safeguarded), or ``auto``: plain where that is fast, else Anderson.
+        solver: ``plain``, ``anderson`` (safeguarded), or ``auto``: plain until residuals show that mixing pays.
         tolerance: wanted error bound relative to ‖z‖ of the sample; default 1e-12 in float64, 1e-5 in float32, and where f
             computes in float16 or bfloat16 what rounding allows.
         max_iterations: most evaluations of f, and in the solve of a derivative of its product with ∂f/∂z.
