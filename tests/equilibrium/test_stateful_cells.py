@@ -15,6 +15,8 @@ from surefoot._equilibrium.failures import EquilibriumError
 from surefoot._equilibrium.layer import EquilibriumLayer
 from surefoot._equilibrium.warm_start import WarmStart
 
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
 D = torch.float64
 
 
@@ -289,7 +291,6 @@ def test_an_ensemble_with_batch_norm_by_vmap():
         assert_close(stacked, [dict(single.named_buffers())[name] for single in singles])
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_forward_mode_with_batch_norm_and_dropout():
     layer = EquilibriumLayer(seeded(CELLS["batch norm and dropout"]))
     dx, h = draw(6, 4, seed=9), 1e-6
