@@ -18,9 +18,9 @@ ROUNDING = 1e-6
 
 def section(name: str) -> str:
     """What the page has between the command of an experiment and the next one, or the next heading."""
-    return re.split(
-        r"surefoot reproduce|^#", PAGE.split(f"surefoot reproduce {name} ")[1], maxsplit=1, flags=re.MULTILINE
-    )[0]
+    begin = re.search(rf"^surefoot reproduce {name}\b", PAGE, re.MULTILINE)
+    assert begin is not None, name
+    return re.split(r"^surefoot reproduce|^#", PAGE[begin.end() :], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def tables(name: str) -> list[list[dict[str, str]]]:
