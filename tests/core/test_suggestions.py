@@ -332,11 +332,11 @@ IMPLICIT: dict[str, tuple[tuple[Tensor, Tensor], Callable[..., sf.nn.ImplicitReL
 def test_following_the_suggestions_ends_with_a_certificate(name: str) -> None:
     """Each is followed as it is printed, and the next one after it."""
     (inputs, targets), make = IMPLICIT[name]
-    net = make()
+    net, theorem = make(), None
     followed: list[str] = []
-    while not (certificate := sf.certify(net, sf.SquaredLoss(inputs, targets))).holds:
+    while not (certificate := sf.certify(net, sf.SquaredLoss(inputs, targets), theorem)).holds:
         said = certificate.suggestion
-        assert len(followed) < 3, followed
+        assert len(followed) < 6, followed
         followed.append(said)
         width = net.width
         if found := re.search(r"a smaller gamma, such as (\S+)$", said):
@@ -349,6 +349,13 @@ def test_following_the_suggestions_ends_with_a_certificate(name: str) -> None:
         elif "a larger width, 2 N or more" in said or "use a width of 2 N or more" in said:
             width = 2 * max(len(inputs), width)
             net = sf.nn.ImplicitReLU.paper(64, width, net.gamma)
+        elif "draw W anew, such as torch.randn(d, m) / m**0.5" in said:
+            net = sf.nn.ImplicitReLU(normal(64, width) / width**0.5, net.A, net.b, net.gamma)
+        elif "draw A at random, such as torch.randn(m, m) / (2 * m**0.5)" in said:
+            net = sf.nn.ImplicitReLU(net.W, normal(width, width) / (2 * width**0.5), net.b, net.gamma)
+        elif 'sf.descend(net, loss, steps="gauss-newton")' in said:
+            theorem = "implicit/local"
+            sf.descend(net, sf.SquaredLoss(inputs, targets), steps="gauss-newton", max_iterations=5)
         else:
             assert "sf.nn.ImplicitReLU.certifiable(X, y, width)" in said
             net = sf.nn.ImplicitReLU.certifiable(inputs, targets, width)

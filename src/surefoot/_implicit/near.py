@@ -61,8 +61,10 @@ def suggestion_near(
     theorem: Theorem, measured: MeasuredAt, failed: Sequence[str], quantities: Mapping[str, float]
 ) -> str:
     """What would make a theorem near a fit hold."""
-    if any("parameters" in name or "row rank" in name for name in failed):
-        return "the Jacobian of all outputs has no full row rank: use a larger width, or fewer or less similar samples"
+    if any("parameters" in name for name in failed):
+        return "there are fewer parameters than outputs on all samples: use a larger width, or fewer samples"
+    if any("row rank" in name for name in failed):
+        return f"no full row rank of the Jacobian of all outputs is certain: {_without_rank(measured.at)}"
     other = exact_fit.THEOREM if theorem is local.THEOREM else None
     also = ""
     if other is not None and measured.holds(other):
@@ -79,6 +81,19 @@ def suggestion_near(
         f"train on, with any optimiser, until the norm of the {what} is about {enough:.3g} (now {now:.3g}), and certify again; "
         f"{FINISH}{also}"
     )
+
+
+def _without_rank(at: Jacobian) -> str:
+    """Why, and what to do."""
+    if not bool((at.at.Z.value > 0.0).any()):
+        return "every unit is 0 on all samples; draw W anew, such as torch.randn(d, m) / m**0.5"
+    zeros = sum(int((np.abs(part.value) <= part.error).sum()) for part in (at.at.argument, at.at.drive))
+    if zeros:
+        return (
+            f"{zeros} arguments of relu are 0 as far as rounding can tell, as at A = I those of units that are 0 on all "
+            "samples are and remain, and a kink has no Jacobian; draw A at random, such as torch.randn(m, m) / (2 * m**0.5), and train"
+        )
+    return "use a larger width, or fewer or less similar samples"
 
 
 def _nearest_kink(at: Jacobian, ball: float) -> str:
