@@ -91,7 +91,8 @@ def _without_rank(at: Jacobian) -> str:
     if zeros:
         return (
             f"{zeros} arguments of relu are 0 as far as rounding can tell, as at A = I those of units that are 0 on all "
-            "samples are and remain, and a kink has no Jacobian; draw A at random, such as torch.randn(m, m) / (2 * m**0.5), and train"
+            "samples are and remain, and a kink has no Jacobian; draw A at random, such as torch.randn(m, m) / (2 * m**0.5), "
+            "and train"
         )
     return "use a larger width, or fewer or less similar samples"
 
