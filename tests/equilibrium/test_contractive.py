@@ -206,8 +206,9 @@ class Maps(nn.Module):
 CELLS = {"plain": (Plain, (6,), (3,)), "deep": (Deep, (5,), (5,)), "maps": (Maps, (2, 4, 4), (2, 4, 4))}
 
 
-@pytest.mark.parametrize("name", CELLS)
-@pytest.mark.parametrize("size", [1e-150, 1.0, 1e3])
+@pytest.mark.parametrize(
+    ("name", "size"), [("plain", 1e-150), *((name, size) for name in CELLS for size in (1.0, 1e3))]
+)
 def test_training_against_the_factor_finds_no_violation(name, size):
     """Gradient ascent on the ratio, over two states and all weights."""
     make, shape, inputs = CELLS[name]
@@ -220,7 +221,7 @@ def test_training_against_the_factor_finds_no_violation(name, size):
     a, b = (draw(4, *shape, seed=seed).requires_grad_() for seed in (8, 9))
     optimizer = torch.optim.Adam([{"params": [a, b], "lr": 0.1}, {"params": f.parameters(), "lr": 0.03 * size}])
     best = 0.0
-    for _ in range(25):
+    for _ in range(20):
         optimizer.zero_grad()
         ratio = (f(a, x) - f(b, x)).flatten(1).norm(dim=1) / (a - b).flatten(1).norm(dim=1)
         best = max(best, float(ratio.detach().max()))
@@ -244,8 +245,8 @@ def test_a_contraction_is_left_as_it_is():
     f, z, x = Plain(), draw(2, 6), draw(2, 3)
     with torch.no_grad():
         f.W.weight.mul_(0.5 / torch.linalg.matrix_norm(f.W.weight, 2))
-    assert torch.allclose(contractive(f, 0.9)(z, x), f(z, x), rtol=1e-8)
-    assert float(contractive(f, 0.9).scale(z, x).detach()) == pytest.approx(1.0 - 2.0**-30, rel=1e-15)
+    assert torch.equal(contractive(f, 0.9)(z, x), f(z, x))
+    assert float(contractive(f, 0.9).scale(z, x).detach()) == 1.0
 
 
 def test_weights_of_zero_and_nan():
@@ -290,6 +291,10 @@ def test_the_constant_is_proved_once_a_solve(monkeypatch):
     layer(draw(4, 3)).sum().backward()
     assert len(calls) == 1
     assert layer.info.iterations > 5
+    x = draw(4, 3)
+    scale = layer.f.scale(draw(4, 6), x)
+    assert torch.equal(layer(x, state_scale=scale), layer(x))
+    assert len(calls) == 3
 
 
 def loss(layer, x):

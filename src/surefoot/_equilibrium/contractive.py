@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .._core.validate import kind_of, positive
 from .lipschitz import lipschitz_bound
 
-_DOWN = 1.0 - 2.0**-30  # the quotient and the cast to double are rounded
+_DOWN = 1.0 - 2.0**-22  # the quotient is rounded, and s to float32 where z is coarser than float64
 
 
 class Contractive(nn.Module):
@@ -38,24 +37,26 @@ class Contractive(nn.Module):
             NotCertifiable: an operation of f has no constant; see ``lipschitz_bound``.
         """
         bound = lipschitz_bound(self.module, z, *x, batch_dims=self.batch_dims, **kwargs)
-        return self.contraction * _DOWN / bound.clamp(min=self.contraction)
+        largest = self.contraction * _DOWN
+        return largest / bound.clamp(min=largest)
 
     def forward(self, z: Any, *x: Any, state_scale: Tensor | None = None, **kwargs: Any) -> Any:
         """f(s z, *x, **kwargs).
 
         Args:
-            state_scale: s, if it was computed before for the same parameters, as ``EquilibriumLayer`` does once a solve.
+            state_scale: s, if it was computed before for the same parameters, as ``EquilibriumLayer`` does once a solve unless
+                it is passed: ``layer(x, state_scale=s)``, where parameters no longer change.
         """
         scale = self.scale(z, *x, **kwargs) if state_scale is None else state_scale
-        return self.module(pytree.tree_map_only(Tensor, lambda leaf: _times(leaf, scale), z), *x, **kwargs)
+        return self.module(pytree.tree_map_only(Tensor, lambda leaf: leaf * scale, z), *x, **kwargs)
 
 
 def contractive(module: nn.Module, contraction: float = 0.9, *, batch_dims: int = 1) -> Contractive:
     """A user's map f(z, *x) as a contraction in z: ‖f̃(z, x) − f̃(z', x)‖ ≤ contraction · ‖z − z'‖ for each sample, proved.
 
     f̃(z, x) = f(s z, x) with s = min(1, contraction/L), where L is ``lipschitz_bound`` of f. Any f whose L is at most the
-    contraction is unchanged, and of a cell φ(W z + U x + b) it is W that is scaled, to a norm within 1 % of the contraction. The
-    parameters are free: an optimiser may do with them what it likes, s follows them and has a gradient.
+    contraction is unchanged, and of a cell φ(W z + U x + b) it is W that is scaled, to the norm contraction over the slope of φ.
+    The parameters are free: an optimiser may do with them what it likes, s follows them and has a gradient.
 
     ``EquilibriumLayer`` takes the factor from it, so that its error bounds are guaranteed:
 
@@ -80,9 +81,3 @@ def contractive(module: nn.Module, contraction: float = 0.9, *, batch_dims: int 
     if isinstance(batch_dims, bool) or not isinstance(batch_dims, int) or batch_dims < 0:
         raise ValueError(f"batch_dims is {batch_dims!r}; it must be an integer of at least 0")
     return Contractive(module, float(contraction), batch_dims)
-
-
-def _times(leaf: Tensor, scale: Tensor) -> Tensor:
-    # the cast may round up by half an ulp
-    eps = torch.finfo(leaf.dtype).eps
-    return leaf * (scale * (1.0 - eps)).to(leaf.dtype)

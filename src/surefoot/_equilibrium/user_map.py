@@ -214,7 +214,7 @@ def explicit(
         ValueError: x or a parameter requires grad but f's value does not; f changes an argument or what it captures.
         TypeError, ValueError: f's value is not like ``start``.
     """
-    if isinstance(f, Contractive):
+    if isinstance(f, Contractive) and "state_scale" not in kwargs:
         with lock_of(f):
             # once a solve, and an argument, so that gradients reach it as they reach x
             kwargs = {**kwargs, "state_scale": f.scale(packing.unpack(start), *x, **kwargs)}
