@@ -4,12 +4,12 @@ from ._core.refusals import NotCertifiable
 from ._deconvolution.learned.network import LearnedDeconvolution
 from ._equilibrium.contractive import Contractive, contractive
 from ._equilibrium.failures import EquilibriumError, EquilibriumWarning
-from ._equilibrium.fixed_point import SolveInfo, SolveStatus
 from ._equilibrium.inexact import PhantomGradient, Trajectory
 from ._equilibrium.inference import EquilibriumInference
 from ._equilibrium.jacobian import JacobianPenalty, JacobianSpectrum, jacobian_penalty, jacobian_spectrum
 from ._equilibrium.layer import EquilibriumLayer
 from ._equilibrium.lipschitz import lipschitz_bound
+from ._equilibrium.records import SolveInfo, SolveStatus
 from ._equilibrium.warm_start import WarmStart
 from ._feed_forward.residual import Residual
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Literal
 
-from .fixed_point import SolveInfo, SolveStatus
 from .implicit_function import Kind
+from .records import SolveInfo, SolveStatus
 
 OnFailure = Literal["raise", "warn", "return"]
 ON_FAILURE: tuple[OnFailure, ...] = ("raise", "warn", "return")

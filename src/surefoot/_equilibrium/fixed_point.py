@@ -110,7 +110,8 @@ class _Iteration:
         self.trail: list[tuple[Tensor, Tensor, Tensor]] = []  # g, F and residual before a look
         self.mixing = np.full(len(samples.code), solver == "anderson")
         self.anderson = Anderson(rows, self._mask(self.mixing), samples.eps) if solver == "anderson" else None
-        self.origin: Tensor | None = None  # where those of "auto" began to mix
+        self.detour = np.zeros(len(samples.code), dtype=bool)  # those of "auto" that mixed ...
+        self.origin: Tensor | None = None  # ... and where they began to, for one return
         self.barred = np.zeros(len(samples.code), dtype=bool)  # "auto" stays with plain steps
         self.used_anderson = solver == "anderson"
 
@@ -211,9 +212,10 @@ class _Iteration:
         if self.auto:
             leaving = self.mixing & samples.expanding
             if samples.given is None:
-                failed = ~self.barred & self.mixing & (samples.code == codes.NOT_CONTRACTING)
+                failed = self.detour & (samples.code == codes.NOT_CONTRACTING)
             if failed.any():
                 samples.revive(failed, self.count)
+                self.detour &= ~failed
             if (leaving | failed).any():
                 self.barred |= leaving | failed
                 self.mixing &= ~self.barred
@@ -246,6 +248,7 @@ class _Iteration:
                 anderson.remember(*evaluation)
         self.anderson, self.before, self.used_anderson = anderson, None, True
         self.mixing |= gain
+        self.detour |= gain
         self.origin = (
             following if self.origin is None else torch.where(self._mask(gain)[:, None], following, self.origin)
         )

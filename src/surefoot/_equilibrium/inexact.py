@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from .._core.validate import positive, positive_integer
-from .fixed_point import SolveInfo, SolveStatus, solve
+from .fixed_point import solve
 from .implicit_function import Kind, Settings
+from .records import SolveInfo, SolveStatus
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from torch.utils import _pytree as pytree
 from .._core.validate import kind_of, nonnegative, positive_integer, unknown
 from .contractive import Contractive
 from .failures import ON_FAILURE, OnFailure, report
-from .fixed_point import SOLVERS, SolveInfo, Solver, SolveStatus, solve
+from .fixed_point import SOLVERS, Solver, solve
 from .implicit_function import Kind, Settings, fixed_point
 from .inexact import Iterates, PhantomGradient, Trajectory
 from .inference import infer
 from .numbering import number_of
 from .packing import Packing
+from .records import SolveInfo, SolveStatus
 from .start import given, shapes, zeros
 from .user_map import UserMap, explicit
 from .warm_start import BatchStart
