@@ -114,6 +114,7 @@ def test_bounds_of_the_gap_contain_it(system: str, level: enclosed.Level) -> Non
         "linear-resnet/local",
         "feed-forward/local",
         pytest.param("feed-forward/minimum", marks=pytest.mark.slow),
+        pytest.param("implicit/local", marks=pytest.mark.slow),
     ],
 )
 def test_methods_for_large_arrays(theorem: str, monkeypatch: pytest.MonkeyPatch) -> None:
