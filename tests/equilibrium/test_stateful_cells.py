@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -192,6 +193,38 @@ def test_eval_changes_and_draws_nothing(name):
     assert layer.info.error_bound.shape == (6,)
     assert torch.equal(torch.get_rng_state(), state)
     assert_close(cell.buffers(), before, 0.0)
+
+
+@pytest.mark.parametrize("name", ["dropout", "batch norm"])
+def test_a_backward_is_that_of_the_forward_after_eval(name):
+    layer = EquilibriumLayer(seeded(CELLS[name]))
+    x = X.clone().requires_grad_()
+    loss = layer(x).pow(3).sum()
+    (true,) = torch.autograd.grad(loss, x, retain_graph=True)
+    layer.eval()
+    (got,) = torch.autograd.grad(loss, x)
+    assert torch.equal(got, true)
+    assert not any(module.training for module in layer.modules())
+
+
+def test_what_a_graph_holds_can_be_offloaded():
+    cell = seeded(CELLS["batch norm"])
+    stored = []
+
+    def pack(tensor):
+        stored.append(tensor.detach().clone())
+        return len(stored) - 1
+
+    x = X.clone().requires_grad_()
+    made = 2.0 * x
+    alive = weakref.ref(made)
+    with torch.autograd.graph.saved_tensors_hooks(
+        pack, lambda i: stored[i].requires_grad_(stored[i].is_floating_point())
+    ):
+        z = EquilibriumLayer(cell)(made)
+    del made
+    assert alive() is None
+    assert z.requires_grad
 
 
 def test_masks_differ_from_call_to_call_and_two_calls_share_a_graph():

@@ -230,11 +230,12 @@ class EquilibriumLayer(nn.Module):
         """
         user, settings, start, _ = self._prepare(x, kwargs, z0, self.on_failure)
         iterates = Iterates(evaluations)
-        z = fixed_point(user, iterates.watch(settings), start, *user.tensors)
+        tensors = user.tensors
+        z = fixed_point(user, iterates.watch(settings), start, *tensors)
         user.finish(z)
         assert self.info is not None
         found, numbers = iterates.of(self.info, z)
-        states = tuple(user.packing.unpack(user(iterate, *user.tensors)) for iterate in found)
+        states = tuple(user.packing.unpack(user(iterate, *tensors)) for iterate in found)
         return Trajectory(states, numbers, user.packing.unpack(z), self.info)
 
     def _fixed_point(

@@ -34,6 +34,8 @@ class SolveStatus(StrEnum):
 class SolveInfo:
     """What a solve did. Tensors have the shape of the batch dimensions, and are float64 (bool for ``failed``).
 
+    Where f has a batch norm in training mode, the batch is one sample, and they have no dimensions.
+
     Attributes:
         status: the worst of the samples'.
         iterations: evaluations of the map.

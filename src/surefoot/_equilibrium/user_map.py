@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -48,6 +48,7 @@ class UserMap:
             self.leaves[place] = None  # comes as an argument
         self.held: dict[str, Tensor] = {}
         self.buffers: list[str] = []
+        self.modes: list[tuple[nn.Module, bool]] = []
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         if isinstance(f, nn.Module):
             self.lock = lock_of(f)
@@ -55,13 +56,15 @@ class UserMap:
             with self.lock:
                 buffers = dict(f.named_buffers())
                 self.held, self.buffers = {**dict(f.named_parameters()), **buffers}, list(buffers)
+            self.modes = [(module, module.training) for module in f.modules()]
+        self.names = list(self.held)
         self.tensors = [*self.arguments, *self.held.values()]
         self.surroundings = Surroundings(device)
         self.changing: list[str] = []
         self.couples = False
         self.captured: list[Tensor] = []
         self.open = True
-        """During the forward; later f may hold other tensors."""
+        """During the forward; later f may hold other tensors, and its graph alone keeps these."""
 
     def __call__(self, z: Tensor, *tensors: Tensor) -> Tensor:
         return self._bind(tensors)(z)[0]
@@ -133,31 +136,30 @@ class UserMap:
 
     def finish(self, z: Tensor) -> None:
         """End the forward: update the buffers that f changes, by one evaluation at the fixed point."""
-        self.open = False
-        if not self.changing:
-            return
-        with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
-            after = self._bind(self.tensors)(z.detach())[1]
-            for name in self.changing:
-                buffer, updated = self.held[name], after[name]
-                if updated.shape == buffer.shape and updated.dtype == buffer.dtype:
-                    buffer.copy_(updated)
-                else:
-                    assert isinstance(self.f, nn.Module)
-                    owner, _, leaf = name.rpartition(".")
-                    setattr(self.f.get_submodule(owner), leaf, updated)
+        if self.changing:
+            with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False), self.lock:
+                after = self._bind(self.tensors)(z.detach())[1]
+                for name in self.changing:
+                    buffer, updated = self.held[name], after[name]
+                    if updated.shape == buffer.shape and updated.dtype == buffer.dtype:
+                        buffer.copy_(updated)
+                    else:
+                        assert isinstance(self.f, nn.Module)
+                        owner, _, leaf = name.rpartition(".")
+                        setattr(self.f.get_submodule(owner), leaf, updated)
+        self.open, self.tensors, self.arguments, self.held = False, [], [], {}
 
     def _bind(
         self, tensors: Sequence[Tensor], own: bool = False
     ) -> Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]:
         """The map of z: to the value, and the parameters and buffers after it; ``own``: the tensors are those of f itself."""
         leaves = self.leaves.copy()
-        count, end = len(self.places), len(self.places) + len(self.held)
+        count, end = len(self.places), len(self.places) + len(self.names)
         for place, tensor in zip(self.places, tensors[:count], strict=True):
             leaves[place] = tensor
         x, kwargs = pytree.tree_unflatten(leaves, self.structure)
         nested = any(not child.is_leaf() for group in self.structure.children() for child in group.children())
-        bound = dict(zip(self.held, tensors[count:end], strict=True))
+        bound = dict(zip(self.names, tensors[count:end], strict=True))
         captured = tensors[end:]
         given = dict(zip(map(id, self.captured), captured, strict=True))
         same = own or all(new is old for old, new in zip(self.captured, captured, strict=True))
@@ -176,7 +178,8 @@ class UserMap:
                 with contextlib.nullcontext() if same else Captures(known, given):
                     if own or not isinstance(self.f, nn.Module):
                         return self.f(state, *arguments, **named), held
-                    return torch.func.functional_call(self.f, held, (state, *arguments), named), held
+                    with _training(self.modes):
+                        return torch.func.functional_call(self.f, held, (state, *arguments), named), held
 
             versions = [] if inference else [z._version, *(t._version for t in watched)]
             with self.lock:
@@ -244,6 +247,19 @@ def _refuse_ranks(f: nn.Module) -> None:
             "f has a SyncBatchNorm in training mode, which makes the ranks wait for each other at every evaluation, but their "
             "solves take different numbers of them; use BatchNorm or GroupNorm in f, or put it into eval()"
         )
+
+
+@contextlib.contextmanager
+def _training(modes: list[tuple[nn.Module, bool]]) -> Iterator[None]:
+    """Modules as they were: in a backward they may have been put into ``eval()`` since the forward."""
+    moved = [(module, module.training) for module, training in modes if module.training != training]
+    for module, training in moved:
+        module.training = not training
+    try:
+        yield
+    finally:
+        for module, training in moved:
+            module.training = training
 
 
 def _alike(a: Tensor, b: Tensor) -> bool:
