@@ -167,6 +167,15 @@ def test_dual_tensors(grad_mode):
     assert_close(captured, jvp(lambda w: unrolled(X, w), (W,), (DW,))[1])
 
 
+def test_solve_has_no_tangent():
+    layer = EquilibriumLayer(cell)
+    with forward_ad.dual_level():
+        z = layer.solve(forward_ad.make_dual(X, DX), W).z
+        assert forward_ad.unpack_dual(z).tangent is None
+    assert not jvp(lambda x: layer.solve(x, W).z, (X,), (DX,))[1].any()
+    assert layer.tangent_info is None
+
+
 def test_reverse_mode_over_and_under_dual_tensors():
     x, w = X.clone().requires_grad_(), W.clone().requires_grad_()
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from .._core.validate import kind_of, nonnegative, positive_integer, unknown
@@ -212,7 +213,7 @@ class EquilibriumLayer(nn.Module):
 
     def solve(self, *x: Any, z0: Any = None, **kwargs: Any) -> Solution:
         """The fixed point without a gradient, and its record; never raises for a solve that did not converge."""
-        with torch.no_grad():
+        with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
             z = self._fixed_point(x, kwargs, z0, None, "return")
         assert self.info is not None
         return Solution(z, self.info)

@@ -29,7 +29,7 @@ class Map(Protocol):
 
 def in_forward_mode() -> bool:
     """Whether tensors may carry tangents; ``no_grad`` does not end that."""
-    return forward_ad._current_level >= 0
+    return forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
 
 
 def pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> Callable[[Tensor], list[Tensor]]:
