@@ -20,7 +20,7 @@ from ..problems import Samples
 from ..rigor.approximation import Approximation
 from ..rigor.balls import ball, float_above
 from ..rigor.bounds import Array, array_up, down, frobenius_upper, up
-from ..rigor.gram import extreme_bounds, gram_of, norm_bounds
+from ..rigor.gram import extreme_bounds, gram_of, norm_bounds, symmetric_extremes
 from ..rigor.intervals import Interval
 from ..rigor.many_norms import norms_of_rows, spectral_norms
 from ..rigor.pivots import PRECISION, largest_eigenvalue
@@ -30,7 +30,7 @@ from .lipschitz import Centre, stays_in_range, stretch, symmetric_bend
 OPERATIONS = 64
 """Of a bound of a change, at most."""
 LARGEST = 1 << 33
-"""Multiplications up to which the response of each row of X is bounded by itself, else by 1/(1 - γ‖A‖)."""
+"""Multiplications up to which the response of each row of X is bounded by itself, else all of them at once."""
 
 
 class Jacobian(NearAFit):
@@ -89,17 +89,24 @@ class Jacobian(NearAFit):
     @cached_property
     def responses(self) -> Array:
         """Upper bounds (N,) of ‖(I - γD_iAᵀ)⁻¹D_i‖, which is 1/σ_min(I - γA_i) of the rows and columns of active units."""
-        most = up(1.0 / down(1.0 - self.at.contraction))
-        found = np.full(len(self.X), most)
+        most = _reciprocal(1.0 - self.at.contraction)
         if sum(int(count) ** 3 for count in self.active.sum(axis=1)) > LARGEST:
-            return found
+            return np.full(len(self.X), min(most, self._response))
+        found = np.full(len(self.X), most)
         for row, active in enumerate(self.active):
             part = Approximation(self.A[np.ix_(active, active)]).times(self.gamma)
             M = Approximation(np.eye(len(part.value))) - part
-            least = down(extreme_bounds(M.value, self.level)[0][0] - M.error) if active.any() else most
-            if least > 0.0:
-                found[row] = min(most, up(1.0 / least))
+            if active.any():
+                found[row] = min(most, _reciprocal(extreme_bounds(M.value, self.level)[0][0] - M.error))
         return found
+
+    @property
+    def _response(self) -> float:
+        """Upper bound of all of them, 1/(1 - γω) with the largest eigenvalue ω of ½(A + Aᵀ): v = γD_iAᵀv + D_iw has
+        ‖v‖² = γvᵀAᵀv + vᵀw."""
+        both = Approximation(self.A) + Approximation(self.A.T)
+        largest = 0.5 * symmetric_extremes(both.value, self.level, both.error)[1][1]
+        return _reciprocal(1.0 - up(self.gamma * largest))
 
     @cached_property
     def centre(self) -> Centre:
@@ -152,6 +159,12 @@ class Jacobian(NearAFit):
     def base_quantities(self, quantities: Mapping[str, float]) -> dict[str, Interval]:
         """None where γ‖A‖ < 1 is not certain."""
         return super().base_quantities(quantities) if math.isfinite(self.at.Z.error) else {}
+
+
+def _reciprocal(difference: float) -> float:
+    """Upper bound of 1/x of a computed difference x; infinite where that is not certainly positive."""
+    least = down(difference)
+    return up(1.0 / least) if least > 0.0 else math.inf
 
 
 def _unsure(A: Approximation) -> np.ndarray:
