@@ -359,6 +359,54 @@ def test_uncertified_run_takes_safe_steps(run, tmp_path: Path) -> None:
     assert "this run trained the features, too" in page
 
 
+MOVING = ["--theorem", "implicit/local", "--data", "digits", "--classes", "0,1", "--samples", "8", "--width", "40"]
+
+
+def test_a_network_is_trained_until_a_fit_is_guaranteed_wherever_its_features_have_gone(run, tmp_path: Path) -> None:
+    """Trained by Adam, watched, finished, descended, audited, reported and checked; resumed from where the run began."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    arguments = ["train", SYSTEM, *MOVING, "--optimizer-steps", "40"]
+    outcome = run(*arguments, "--out", whole, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    record, result = outcome.json, outcome.json["result"]
+    assert (record["certificate"]["theorem"], record["certificate"]["status"]) == ("implicit/local", "holds")
+    assert (result["status"], result["certified"], result["rule"]) == ("converged", True, "certified-bb")
+    assert record["problem"]["trained"].startswith("40 steps of adam, margin ")
+    assert " of gauss-newton, norm of the residual" in record["problem"]["finished"]
+    page, looks = (whole / "report.html").read_text(), json.loads((whole / "watch.json").read_text())["looks"]
+    assert looks[-1]["holds"] and looks[-1]["moved"][0] > 0.1 and not any(seen["holds"] for seen in looks[:-1])
+    assert "the features were trained, too, and the guarantee is about the trained ones" in page
+    assert "linear readout" not in page and "not a readout of random features" in page
+    assert f"iteration {looks[-1]['iteration']}" in page
+    assert run("check", whole).code == 0
+    assert run(*arguments, "--max-iterations", "5", "--out", cut, "--quiet").code == 0
+    resumed = run("train", SYSTEM, "--out", cut, "--resume", "--max-iterations", "10000", "--json")
+    assert resumed.code == 0 and resumed.json["problem"]["finished"] == record["problem"]["finished"]
+    assert (cut / "trace.jsonl").read_text() == (whole / "trace.jsonl").read_text()
+    certified = run("certify", SYSTEM, *MOVING, "--weights", whole / "initial.safetensors", "--json")
+    assert certified.code == 0
+    assert certified.json["certificate"]["quantities"] == record["certificate"]["quantities"]
+
+
+def test_initial_weights_of_a_training_are_not_certified_and_say_what_to_do(run) -> None:
+    outcome = run("certify", SYSTEM, *MOVING)
+    assert outcome.code == 1 and "train on" in outcome.out and "A ~ N(0, 1/4m)" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--optimizer", "adam"), "--optimizer and --finish go with --theorem implicit/local or implicit/exact-fit"),
+        ((*MOVING[:2], "--learning-rate", "0"), "--learning-rate is 0.0; it must be a positive number"),
+        ((*MOVING[:2], "--optimizer-steps", "0"), "--optimizer-steps is 0; it must be at least 1"),
+        ((*MOVING[:2], "--weights", "none.safetensors"), "--weights none.safetensors: no such file"),
+    ],
+)
+def test_bad_options_of_a_training_are_refused(run, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    outcome = run(*small(tmp_path / "run", *options))
+    assert outcome.code == 2 and message in outcome.err
+
+
 @pytest.mark.parametrize(
     ("gamma", "step", "status", "kept"),
     [

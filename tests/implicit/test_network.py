@@ -462,3 +462,17 @@ def test_memory_is_public() -> None:
     memory = sf.nn.SolverMemory()
     net(torch.ones(2, 4, dtype=torch.float64), memory)
     assert memory.Z is not None and memory.Z.shape == (2, 12)
+
+
+def test_a_matrix_that_contracts_too_little_is_scaled_down() -> None:
+    net = sf.nn.ImplicitReLU.gaussian(3, 8, 0.3)
+    before = net.A.detach().clone()
+    assert not net.contract_() and torch.equal(net.A, before)
+    with torch.no_grad():
+        net.A.mul_(10.0)
+    assert net.contract_(0.9) and net.gamma * float(torch.linalg.matrix_norm(net.A.detach(), 2)) == pytest.approx(
+        0.9, rel=1e-6
+    )
+    for limit in (0.0, 1.0, True):
+        with pytest.raises(ValueError, match="it must lie strictly between 0 and 1"):
+            net.contract_(limit)

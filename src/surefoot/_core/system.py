@@ -327,6 +327,9 @@ class Watchable(Descendable[Net, P]):
     def features(self, net: Net, loss: P) -> Sequence[Tensor]:
         """Those of each hidden layer on all rows of the loss, at the network's current weights."""
 
+    def restrain(self, net: Net) -> None:
+        """Bring the network back to where it is defined, after a step of an optimiser that knows nothing of that."""
+
     @abstractmethod
     def objective(self, net: Net, loss: P) -> Tensor:
         """What the training minimises less its least value, a scalar with derivatives in the network's own parameters."""

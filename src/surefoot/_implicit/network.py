@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from numbers import Real
 from typing import Any, cast
 
 import torch
@@ -203,6 +204,23 @@ class ImplicitReLU(nn.Module):
     def set_extra_state(self, state: Any) -> None:
         """Take γ from a state dict; ``ValueError`` where it is no positive number."""
         self.gamma = positive("gamma", float(state))
+
+    def contract_(self, limit: float = 0.95) -> bool:
+        """Scale A down, in place, where γ‖A‖ exceeds the limit; whether it did.
+
+        For after a step of an optimiser, which knows nothing of γ‖A‖ < 1: below 1 the equilibrium exists, well below 1 it is
+        found in few iterations.
+
+        Raises:
+            ValueError: a limit that does not lie strictly between 0 and 1.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, Real) or not 0.0 < limit < 1.0:
+            raise ValueError(f"limit is {limit!r}; it must lie strictly between 0 and 1")
+        contraction = self.gamma * self.norm_A()
+        if contraction > limit:
+            with torch.no_grad():
+                self.A.mul_(limit / contraction)
+        return contraction > limit
 
     def norm_A(self) -> float:
         """Upper bound of ‖A‖, rounding included."""

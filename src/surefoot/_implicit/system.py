@@ -159,6 +159,10 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss], Watchable[ImplicitReL
         """The equilibrium (N, m)."""
         return [net.equilibrium(loss.X).Z]
 
+    def restrain(self, net: ImplicitReLU) -> None:
+        """See ``ImplicitReLU.contract_``."""
+        net.contract_()
+
     def objective(self, net: ImplicitReLU, loss: SampleLoss) -> Tensor:
         """½‖f(X) - Y‖²."""
         return 0.5 * (net(loss.X).reshape(loss.Y.shape) - loss.Y).square().sum()

@@ -87,6 +87,7 @@ def fit(
             if not math.isfinite(value):
                 taken = f"after {watch.iteration} steps of {optimizer}"
                 raise ValueError(f"the loss is {value} {taken}; take a lower learning rate")
+            system.restrain(net)
             for _ in range(method.steps):
                 watch.step()
             show(watch.iteration, value, made.param_groups[0]["lr"])
