@@ -8,7 +8,7 @@ from ._equilibrium.inexact import PhantomGradient, Trajectory
 from ._equilibrium.inference import EquilibriumInference
 from ._equilibrium.jacobian import JacobianPenalty, JacobianSpectrum, jacobian_penalty, jacobian_spectrum
 from ._equilibrium.layer import EquilibriumLayer
-from ._equilibrium.lipschitz import lipschitz_bound
+from ._equilibrium.lipschitz.bound import lipschitz_bound
 from ._equilibrium.records import SolveInfo, SolveStatus
 from ._equilibrium.warm_start import WarmStart
 from ._feed_forward.residual import Residual

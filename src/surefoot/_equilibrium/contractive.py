@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .._core.validate import kind_of, positive
-from .lipschitz import lipschitz_bound
+from .lipschitz.bound import lipschitz_bound
 
 _DOWN = 1.0 - 2.0**-22  # the quotient is rounded, and s to float32 where z is coarser than float64
 

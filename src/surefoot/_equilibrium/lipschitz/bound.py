@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils import _pytree as pytree
 
-from .._core.refusals import NotCertifiable
-from .._core.validate import kind_of
-from .lipschitz_rules import QUERIES, RULES
-from .lipschitz_values import FIXED, GIVEN, Values, mixed
-from .operator_norms import spectral_upper
+from ..._core.refusals import NotCertifiable
+from ..._core.validate import kind_of
+from .call import Call
+from .norms import spectral_upper
+from .table import QUERIES, RULES
+from .values import FIXED, GIVEN, Values, mixed
 
 _ROUNDING = 1.0 + 2.0**-30  # all numbers are made of positive ones, by fewer than 2²⁰ roundings
 
@@ -103,7 +104,7 @@ class _Trace(TorchFunctionMode):
         with torch.no_grad():
             value = func(*args, **kwargs)
         counted = values.counting()
-        constants = RULES[func](values, name, value, args, kwargs)
+        constants = RULES[func](Call(values, name, value, args, kwargs))
         if not counted.issuperset(map(id, moving)):
             raise NotCertifiable(
                 f"{name} has a setting that depends on z: no Lipschitz constant of that is known; use a number"

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .._linalg.arguments import double_dtype
-from .._linalg.norms import frobenius, product_rounding, up
-from .._linalg.operator import may_branch
+from ..._linalg.arguments import double_dtype
+from ..._linalg.norms import frobenius, product_rounding, up
+from ..._linalg.operator import may_branch
 
 GRID = 0.01
 """Relative looseness that the grid of frequencies of a convolution may add."""

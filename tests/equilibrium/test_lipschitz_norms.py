@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from surefoot._equilibrium.operator_norms import convolution_upper, spectral_upper
+from surefoot._equilibrium.lipschitz.norms import convolution_upper, spectral_upper
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 

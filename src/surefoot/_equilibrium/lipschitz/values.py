@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._core.refusals import NotCertifiable
+from ..._core.refusals import NotCertifiable
 
 FIXED, GIVEN = 0, 1
 """Origins of a tensor that does not depend on the state: parameters and buffers alone, or arguments as well."""
@@ -108,8 +107,3 @@ def mixed(name: str) -> NotCertifiable:
         f"{name} mixes the leading dimensions of z, which index samples; use it on the others, or pass batch_dims=0 where z is "
         "one sample"
     )
-
-
-def spread(part: Tensor, whole: Tensor) -> float:
-    """By how much broadcasting lengthens a tensor: the root of how often each entry is there."""
-    return math.sqrt(whole.numel() / part.numel()) if part.numel() else 1.0
