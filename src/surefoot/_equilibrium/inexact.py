@@ -58,7 +58,7 @@ class PhantomGradient:
         d = self.damping
         factor = None if contraction is None else 1.0 - d * (1.0 - contraction)
         u, info = solve(
-            lambda u: (1.0 - d) * u + d * step(u),
+            lambda u: torch.lerp(u, step(u), d),
             d * start,
             batch_dims=batch_dims,
             contraction=factor,
