@@ -10,6 +10,7 @@ leaves, and mixes where that pays.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
@@ -29,8 +30,8 @@ _COARSE = 1e-5  # rounding units above are those of half precisions, ...
 _ACCEPTED = 0.5  # ... where by default the most that rounding may leave of the bound is half of ‖z‖
 _EXTREME = 1e-120  # norms of g(z) below, and above the inverse, are formed from scaled entries
 
-_FIRST_LOOK = 4  # evaluations after which "auto" considers mixing...
-_LOOK_AGAIN = 3  # ... and after three times as many
+_FIRST_LOOK = 4  # evaluations after which "auto" considers mixing ...
+_LOOK_AGAIN = 3  # ... and at a judgement after three times as many
 _TRAIL = 3  # plain steps that it considers: two differences show both of a pair of eigenvalues ±λ
 
 
@@ -106,8 +107,8 @@ class _Iteration:
         self.before: Tensor | None = None  # its residual, where z is its g(z), but for finished samples
         self.stay: Tensor | None = None  # finished samples (S, 1), if there are any
         self.auto = solver == "auto"
-        self.look = _FIRST_LOOK if self.auto else 0
-        self.trail: list[tuple[Tensor, Tensor, Tensor]] = []  # g, F and residual before a look
+        self.look = _FIRST_LOOK  # the evaluation from which "auto" considers mixing
+        self.trail: deque[tuple[Tensor, Tensor, Tensor]] = deque(maxlen=_TRAIL)  # g, F and residual before a look
         self.mixing = np.full(len(samples.code), solver == "anderson")
         self.anderson = Anderson(rows, self._mask(self.mixing), samples.eps) if solver == "anderson" else None
         self.detour = np.zeros(len(samples.code), dtype=bool)  # those of "auto" that mixed ...
@@ -131,7 +132,7 @@ class _Iteration:
             self._probe(z, g, residual)
         self.last, self.before = (z, g), None
 
-        looking, ending = self.count == self.look, self.count >= most
+        looking, ending = self.count == _FIRST_LOOK and self.auto, self.count >= most
         if not (looking or ending or self.count >= samples.next):
             following = self._following(g, F, residual)
             self.z = following if self.stay is None else torch.where(self.stay, z, following)
@@ -145,7 +146,7 @@ class _Iteration:
         following = g
         if active.any() and not ending:
             following = self._following(g, F, residual)
-            if looking:
+            if self.auto and self.count >= self.look:
                 following = self._consider(following)
         self.stay = None if active.all() else self._mask(~active)[:, None]
         if self.stay is not None:
@@ -193,7 +194,7 @@ class _Iteration:
 
     def _following(self, g: Tensor, F: Tensor, residual: Tensor) -> Tensor:
         """The next iterates, but for finished samples."""
-        if self.look - _TRAIL < self.count <= self.look:
+        if self.auto and self.count > self.look - _TRAIL:
             self.trail.append((g, F, residual))
         if self.anderson is not None:
             return self.anderson.next(g, F, residual)
@@ -225,8 +226,9 @@ class _Iteration:
 
     def _consider(self, following: Tensor) -> Tensor:
         """Let the samples mix for which that pays: those whose latest residuals leave a small part of the last one."""
-        self.look *= _LOOK_AGAIN
-        trail, self.trail = self.trail, []
+        self.look = _LOOK_AGAIN * self.count
+        trail = list(self.trail)
+        self.trail.clear()
         samples = self.samples
         # once some mix, that is paid for
         mixed = cost(*self.z.shape) if self.anderson is None else 1.0

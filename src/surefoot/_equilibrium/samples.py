@@ -169,29 +169,31 @@ class Samples:
         usable = due & finite
         solved = usable & (bound <= target)
 
-        waiting = count - self._improved
-        stalled = usable & ~solved & contracts & (waiting >= STALLED) & self.at_rounding(self._best, size)
-        # there the residual itself is rounding
-        bound = np.where(stalled, (self.q * residual + np.maximum(rounding, residual)) / gap, bound)
         self.residual = np.where(due, residual, self.residual)
         self.bound = np.where(usable, bound, self.bound)
-        self.limited = np.where(usable, (solved | stalled) & (bound > wanted), self.limited)
-
-        hopeless = (waiting >= NO_PROGRESS) | (residual > DIVERGED * np.maximum(self._best, rounding)) | refuted
-        hopeless |= (residual <= rounding) & (gap <= 0.0)  # but without a bound
-        lost = due & ~finite if mixed is None else due & ~finite & ~mixed
+        self.limited = np.where(usable, solved & (bound > wanted), self.limited)
         if not self.active.all():
             self._reopen((residual + rounding) / gap > 4.0 * target)
-        for mask, code in (
-            (solved, CONVERGED),
-            (stalled, STAGNATED),
-            (stalled & (bound > np.maximum(wanted, accepted)), UNRESOLVED),
-            (hopeless & usable & ~solved & ~stalled, NOT_CONTRACTING),
-            (lost, NON_FINITE),
-        ):
-            self.code[mask] = code
+        self.code[solved] = CONVERGED
+        lost = due & ~finite if mixed is None else due & ~finite & ~mixed
+        self.code[lost] = NON_FINITE
+
+        waiting = count - self._improved
+        hopeless = (waiting >= NO_PROGRESS) | (residual > DIVERGED * np.maximum(self._best, rounding)) | refuted
+        hopeless |= (residual <= rounding) & (gap <= 0.0)  # but without a bound
+        troubled = usable & ~solved & (hopeless | (waiting >= STALLED))
+        if troubled.any():
+            stalled = troubled & contracts & (waiting >= STALLED) & self.at_rounding(self._best, size)
+            # there the residual itself is rounding
+            bound = np.where(stalled, (self.q * residual + np.maximum(rounding, residual)) / gap, bound)
+            self.bound = np.where(stalled, bound, self.bound)
+            self.limited |= stalled & (bound > wanted)
+            self.code[stalled] = STAGNATED
+            self.code[stalled & (bound > np.maximum(wanted, accepted))] = UNRESOLVED
+            self.code[troubled & hopeless & ~stalled] = NOT_CONTRACTING
+            solved |= stalled
         self._plan(count, due, bound / target, mixed is not None)
-        return solved | stalled, lost
+        return solved, lost
 
     def _progress(self, count: int, residuals: Reals) -> None:
         """The best residual and when it was measured, and the latest rate."""
