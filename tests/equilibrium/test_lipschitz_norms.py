@@ -29,6 +29,7 @@ MATRICES = {
     "orthogonal": torch.linalg.qr(draw(64, 64))[0],
     "larger": draw(180, 150),
     "larger and orthogonal": torch.linalg.qr(draw(150, 150))[0],
+    "large and of low rank": draw(200, 3) @ draw(3, 150),
     "rank one": draw(7, 1) @ draw(1, 7, seed=1),
     "far apart": torch.diag(torch.logspace(0, -300, 9, dtype=torch.float64)),
     "nilpotent": torch.diag(torch.ones(8, dtype=torch.float64), 1),

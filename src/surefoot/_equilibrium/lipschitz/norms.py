@@ -20,7 +20,7 @@ from ..._linalg.operator import may_branch
 
 GRID = 0.01
 """Relative looseness that the grid of frequencies of a convolution may add."""
-_SHIFTS = (1e-9, 1e-5, 1e-2)  # above λ, relative: for one that eigh found, Lanczos, Lanczos in a cluster
+_SHIFTS = (1e-9, 1e-5, 1e-3, 1e-2)  # above λ, relative: for one that eigh found, Lanczos, Lanczos in a cluster
 _ROUGH_SHIFTS = (2e-3, 2e-2, 1e-1)  # for the largest of many
 _ROUGH = 4e-3  # by how much a bound by the first of them, in float32, may exceed the norm
 _DENSE = 128  # up to this size eigh is faster than Lanczos' steps ...
@@ -115,8 +115,9 @@ def _eigenpair(gram: Tensor) -> tuple[Tensor, Tensor]:
         basis.append(_unit(vector))
         vector = gram @ basis[-1]
     Q = torch.cat(basis, -1)
-    values, vectors = torch.linalg.eigh(Q.mH @ (gram @ Q))
-    return values[..., -1].clamp(min=0.0), _unit(Q @ vectors[..., -1:])
+    v = _unit(Q @ torch.linalg.eigh(Q.mH @ (gram @ Q)).eigenvectors[..., -1:])
+    # unlike the Ritz value it is never above, however orthogonal Q is
+    return (v.mH @ (gram @ v)).real[..., 0, 0].clamp(min=0.0), v
 
 
 def _start(gram: Tensor) -> Tensor:
