@@ -31,7 +31,8 @@ _ACCEPTED = 0.5  # ... where by default the most that rounding may leave of the 
 _EXTREME = 1e-120  # norms of g(z) below, and above the inverse, are formed from scaled entries
 
 _FIRST_LOOK = 4  # evaluations after which "auto" considers mixing ...
-_LOOK_AGAIN = 3  # ... and at a judgement after three times as many
+_LOOK_AGAIN = 3  # ... and at a judgement after three times as many, ...
+_WORTH = 4.0  # ... where there is more to go than four mixed steps cost
 _TRAIL = 3  # plain steps that it considers: two differences show both of a pair of eigenvalues ±λ
 
 
@@ -234,7 +235,7 @@ class _Iteration:
         mixed = cost(*self.z.shape) if self.anderson is None else 1.0
         open_to = samples.active & ~samples.expanding & ~self.barred & ~self.mixing
         remaining = np.where(samples.active, samples.remaining, 0.0)
-        if not (open_to & (remaining > 2.0 * mixed)).any():
+        if not (open_to & (remaining > _WORTH * mixed)).any():
             return following
         with np.errstate(all="ignore"):
             faster = 1.0 + np.log(part_left([F for _, F, _ in trail])) / np.log(samples.rate)
