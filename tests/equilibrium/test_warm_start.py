@@ -44,7 +44,7 @@ def pass_over(layer, warm, seed):
 def test_after_a_small_step_a_warm_epoch_is_cheaper_and_gives_the_same(dtype):
     # mixing in six dimensions is so fast that a start matters little
     layer = EquilibriumLayer(Cell(), contraction=0.81, solver="plain")
-    warm = WarmStart(SAMPLES, dtype=dtype)
+    warm = WarmStart(SAMPLES, dtype=dtype, backward=True)
     pass_over(layer, warm, 0)
     with torch.no_grad():
         layer.f.W.mul_(1.0001)
@@ -58,7 +58,7 @@ def test_after_a_small_step_a_warm_epoch_is_cheaper_and_gives_the_same(dtype):
 def test_warm_bounds_hold():
     layer, warm = (
         EquilibriumLayer(Cell(), contraction=0.81, tolerance=1e-3, backward_tolerance=1e-3),
-        WarmStart(SAMPLES),
+        WarmStart(SAMPLES, backward=True),
     )
     for scale in (1.0, 1.01):
         with torch.no_grad():
@@ -78,7 +78,7 @@ def test_warm_bounds_hold():
 
 
 def test_a_false_contraction_factor_is_refuted_from_a_warm_start_too():
-    layer, warm = EquilibriumLayer(Cell(), max_iterations=60), WarmStart(SAMPLES)
+    layer, warm = EquilibriumLayer(Cell(), max_iterations=60), WarmStart(SAMPLES, backward=True)
     layer(X, memory=warm[:]).sum().backward()
     with torch.no_grad():
         layer.f.W.mul_(4.0)
@@ -90,11 +90,11 @@ def test_a_false_contraction_factor_is_refuted_from_a_warm_start_too():
 
 
 def test_the_first_solve_of_a_sample_starts_from_z0():
-    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES)
+    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES, backward=True)
     true = layer.solve(X).z
     layer(X, z0=true, memory=warm[:])
     assert layer.info.iterations <= 3  # of which one measures the contraction
-    warm = WarmStart(SAMPLES)
+    warm = WarmStart(SAMPLES, backward=True)
     layer(X[:6], memory=warm[:6])
     cold = layer.info.iterations
     layer(X[:6], memory=warm[6:])
@@ -102,7 +102,7 @@ def test_the_first_solve_of_a_sample_starts_from_z0():
 
 
 def test_only_the_first_backward_of_a_call_is_kept():
-    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES)
+    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES, backward=True)
     x = X.clone().requires_grad_()
     (first,) = torch.autograd.grad(layer(x, memory=warm[:]).pow(3).sum(), x, create_graph=True)
     kept = warm.d.values.clone()
@@ -116,7 +116,7 @@ def test_only_the_first_backward_of_a_call_is_kept():
 
 def test_memory_is_bounded_and_can_be_coarse_or_left_out():
     layer = EquilibriumLayer(Cell())
-    for options, size in (({}, 8 + 8), ({"dtype": torch.bfloat16}, 2 + 2), ({"backward": False}, 8)):
+    for options, size in (({}, 8), ({"dtype": torch.bfloat16}, 2), ({"backward": True}, 8 + 8)):
         warm = WarmStart(SAMPLES, **options)
         assert warm.bytes == 0
         for _ in range(2):
@@ -136,15 +136,15 @@ def test_a_start_that_the_coarse_dtype_cannot_hold_is_left_out():
 
 
 def test_a_restart_goes_on_with_the_same_starts(tmp_path):
-    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES)
+    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES, backward=True)
     layer(X[:5], memory=warm[:5]).sum().backward()
     torch.save(warm.state_dict(), tmp_path / "warm.pt")
-    again = WarmStart(SAMPLES)
+    again = WarmStart(SAMPLES, backward=True)
     again.load_state_dict(torch.load(tmp_path / "warm.pt"))
     for a, b in ((warm.z, again.z), (warm.d, again.d)):
         assert torch.equal(a.values, b.values)
         assert torch.equal(a.known, b.known)
-    again.load_state_dict(WarmStart(SAMPLES).state_dict())
+    again.load_state_dict(WarmStart(SAMPLES, backward=True).state_dict())
     assert again.bytes == 0
     with pytest.raises(ValueError, match="12 samples"):
         WarmStart(3).load_state_dict(warm.state_dict())
@@ -152,7 +152,7 @@ def test_a_restart_goes_on_with_the_same_starts(tmp_path):
 
 @pytest.mark.parametrize("shape", [(), (4, 3)])
 def test_any_number_of_batch_dimensions(shape):
-    layer, warm = EquilibriumLayer(Cell(), batch_dims=len(shape)), WarmStart(SAMPLES)
+    layer, warm = EquilibriumLayer(Cell(), batch_dims=len(shape)), WarmStart(SAMPLES, backward=True)
     index = torch.arange(SAMPLES).flip(0)[: 12 if shape else 1].view(shape)
     for _ in range(2):
         z = layer(X[index], memory=warm[index])
@@ -163,7 +163,7 @@ def test_any_number_of_batch_dimensions(shape):
 
 
 def test_a_sample_may_be_one_number():
-    layer, warm = EquilibriumLayer(lambda z, x: 0.5 * z + x), WarmStart(3)
+    layer, warm = EquilibriumLayer(lambda z, x: 0.5 * z + x), WarmStart(3, backward=True)
     x = torch.tensor([1.0, 2.0, 0.0], dtype=torch.float64, requires_grad=True)
     for _ in range(2):
         layer(x, memory=warm[:]).sum().backward()
@@ -171,7 +171,7 @@ def test_a_sample_may_be_one_number():
 
 
 def test_what_is_wrong_is_said():
-    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES)
+    layer, warm = EquilibriumLayer(Cell()), WarmStart(SAMPLES, backward=True)
     with pytest.raises(ValueError, match="one number for each sample"):
         layer(X, memory=warm[:3])
     with pytest.raises(ValueError, match="under vmap"):

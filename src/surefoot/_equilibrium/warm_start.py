@@ -59,14 +59,15 @@ class WarmStart:
     """The latest equilibria of a layer for the samples of a data set, from which its next solves start.
 
     ``layer(x, memory=warm[index])`` starts from, and then keeps, the equilibria of the samples with these numbers; its first
-    ``backward`` does the same with the adjoint. Failed samples keep what they had. It is no part of the layer, whose
+    ``backward`` does so with the adjoint where told. Failed samples keep what they had. It is no part of the layer, whose
     ``state_dict`` does not hold it.
 
     Args:
-        samples: size of the data set. Memory: samples × state for the forward solves, and the same again once a backward was run.
+        samples: size of the data set. Memory: samples × state.
         dtype: of what is kept; default that of the state. A coarser one costs an evaluation or two, and no accuracy.
         device: of what is kept; default that of the state.
-        backward: whether backward solves start warm, too.
+        backward: whether backward solves start warm, too, at as much memory again. It pays where both weights and loss change
+            little from epoch to epoch, as in the end of a training; with large steps v itself is the better start.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class WarmStart:
         *,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
-        backward: bool = True,
+        backward: bool = False,
     ) -> None:
         self.samples = positive_integer("samples", samples)
         if dtype is not None and not dtype.is_floating_point:
