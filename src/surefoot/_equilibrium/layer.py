@@ -153,12 +153,12 @@ class EquilibriumLayer(nn.Module):
         return self._records.get(kind)
 
     def forward(self, *x: Any, z0: Any = None, memory: BatchStart | None = None, **kwargs: Any) -> Any:
-        """The fixed point z, of the structure of z0.
+        """The fixed point z, of the structure and dtype of z0.
 
         Args:
             x: further arguments of f: tensors, pytrees of tensors, or anything else.
             z0: first iterate, a tensor (*batch, *state) or a pytree of such; default zeros with the batch of the first
-                tensor in x.
+                tensor in x, and the dtype of the first with a floating one, else of the parameters.
             memory: of a ``WarmStart``, what was found for these samples before, to start from instead; updated, by the first
                 ``backward`` too.
             kwargs: keyword arguments of f, which cannot be called ``z0`` or ``memory``.
