@@ -68,9 +68,9 @@ def test_values_gradients_and_bounds(dtype, how, norm, given):
     true = unroll(reference, exact_x)
     error, size = (z.detach().double() - true.detach()).norm(dim=1), true.detach().norm(dim=1)
     assert (error <= info.error_bound).all()
-    assert float((error / size).max()) <= 8 * unit  # seen: 3.5
+    assert float((error / size).max()) <= 3 * unit  # seen: 1.5
     # the bound is what the precision allows, 4 u / (1 - q), and what the last step left
-    assert float((info.error_bound / size).max()) <= 2.2 * 4 * unit / (1 - info.contraction)
+    assert float((info.error_bound / size).max()) <= 1.5 * 4 * unit / (1 - info.contraction)
     assert info.rounding_limited
 
     v = torch.randn(6, SIZE, generator=torch.Generator().manual_seed(3))
@@ -81,7 +81,7 @@ def test_values_gradients_and_bounds(dtype, how, norm, given):
     leaves = [(x, exact_x), *zip(cell.parameters(), reference.parameters(), strict=True)]
     for leaf, exact in leaves:
         assert leaf.grad.dtype is leaf.dtype
-        assert float((leaf.grad.double() - exact.grad).norm() / exact.grad.norm()) <= 8 * unit  # seen: 3.2
+        assert float((leaf.grad.double() - exact.grad).norm() / exact.grad.norm()) <= 3 * unit  # seen: 1.5
 
 
 @pytest.mark.parametrize("how", ["autocast", "own dtype"])
@@ -98,7 +98,7 @@ def test_double_backward(how):
         got = second(layer, cell.parameters(), x)
     true = second(lambda x: unroll(reference, x, 60), reference.parameters(), x.double())
     for a, b in zip(got, true, strict=True):
-        assert float((a.double() - b).norm() / b.norm()) <= 0.06  # seen: 0.025
+        assert float((a.double() - b).norm() / b.norm()) <= 0.03  # seen: 0.013
 
 
 def test_the_context_of_the_forward_holds_in_the_backward():

@@ -26,8 +26,7 @@ from .samples import Evaluation, Mask, Reals, Samples
 Solver = Literal["auto", "plain", "anderson"]
 SOLVERS: tuple[Solver, ...] = ("auto", "plain", "anderson")
 
-_COARSE = 1e-5  # rounding units above are those of half precisions, ...
-_ACCEPTED = 0.5  # ... where by default the most that rounding may leave of the bound is half of ‖z‖
+_ACCEPTED = 0.5  # the bound that rounding may leave in half precision by default, relative to ‖z‖
 _EXTREME = 1e-120  # norms of g(z) below, and above the inverse, are formed from scaled entries
 
 _FIRST_LOOK = 4  # evaluations after which "auto" considers mixing ...
@@ -69,7 +68,7 @@ def solve(
         first: first iterate where it is not ``start``, as in an affine solve that starts warm; not changed.
     """
     eps = torch.finfo(start.dtype).eps if eps is None else eps
-    coarse, accepted = eps > _COARSE, None
+    coarse, accepted = eps > codes.COARSE, None
     if tolerance is None:
         tolerance, accepted = (eps, _ACCEPTED) if coarse else (default_tolerance(start.dtype), None)
     count, informed = math.prod(start.shape[:batch_dims]), affine or contraction is not None

@@ -25,6 +25,11 @@ DISTINCT = 8.0  # ... and where its distance from 1 is at least 8 times what rou
 RATIOS = 5  # latest Lipschitz ratios that make the estimate of q
 STALLED = 10  # evaluations without progress that mean stagnation at the rounding level ...
 STALL_LEVEL = 1e3  # ... where the residual is at most 1e3 eps ‖g(z)‖, but no more than half of the digits
+COARSE = 1e-5  # rounding units above are those of half precisions
+RESOLVED, RESOLVED_COARSE = (
+    2.0,
+    1.25,
+)  # ω/(1 − q) that are as good as rounding allows; the latter where every digit counts
 NO_PROGRESS = 50  # evaluations without progress, above that level, that mean that g does not contract
 DIVERGED = 1e6  # growth of the residual over its best value that means the same at once
 FALSE_CLAIM = 1e-3  # relative excess of a measured ratio over the given contraction factor that refutes it
@@ -65,6 +70,7 @@ class Samples:
     ) -> None:
         self.given, self.tolerance, self.eps = given, tolerance, eps
         self._accepted = eps**0.5 if accepted is None else accepted
+        self._resolved = RESOLVED_COARSE if eps > COARSE else RESOLVED
         self.code = np.zeros(count, dtype=np.int8)
         self.residual = np.full(count, math.inf)
         self.bound = np.full(count, math.inf)
@@ -163,9 +169,9 @@ class Samples:
         bound = np.where(np.isnan(self.q) & (residual == 0.0), rounding, bound)
         # a sample whose fixed point is 0 has no scale of its own: a tiny part of its first residual serves
         wanted = self.tolerance * (size + self.eps**0.5 * self._first)
-        # below 2 ω/(1 − q) steps are lost in rounding, which is accepted up to a share of ‖g(z)‖
+        # below so many ω/(1 − q) steps are lost in rounding, which is accepted up to a share of ‖g(z)‖
         accepted = self._accepted * size
-        target = np.maximum(wanted, np.where(contracts, np.minimum(2.0 * rounding / gap, accepted), 0.0))
+        target = np.maximum(wanted, np.where(contracts, np.minimum(self._resolved * rounding / gap, accepted), 0.0))
         usable = due & finite
         solved = usable & (bound <= target)
 
