@@ -57,6 +57,8 @@ MODULES = (
     lambda c, w: nn.Conv2d(c, 2, 3, padding=1, padding_mode="circular"),
     lambda c, w: nn.Conv2d(c, 2, 3, padding=1, padding_mode="circular", stride=2),
     lambda c, w: nn.Conv2d(c, 3, 2, padding=2, dilation=2),
+    lambda c, w: nn.Conv2d(c, 2, 2, padding=2, dilation=2, stride=2),
+    lambda c, w: nn.ConvTranspose2d(c, 2, 2, dilation=(3, 2), stride=(2, 2)),
     lambda c, w: nn.Conv2d(c, c, 3, padding=1, groups=c),
     lambda c, w: nn.ConvTranspose2d(c, 2, 3, stride=2),
     lambda c, w: nn.Linear(w, 3),

@@ -116,6 +116,10 @@ CONVOLUTIONS = [
     ((2, 2), (2, 4), (2, 1), 1, 1, (10, 10)),
     ((3, 2), (3, 1), (3, 1), 1, 1, (15, 6)),
     ((2, 2), (3, 3), (1, 1), 1, 2, (9, 9)),
+    ((2, 2), (3, 3), (2, 2), 1, 2, (18, 18)),
+    ((3, 2), (2, 2), (2, 3), 1, 3, (18, 18)),
+    ((3, 2), (3,), (4,), 1, 2, (72,)),
+    ((3, 2), (3,), (2,), 1, 3, (72,)),
     ((3, 2), (1, 1), (1, 1), 1, 1, (5, 5)),
     ((3, 2), (7,), (1,), 1, 1, (60,)),
     ((3, 2), (2,), (1,), 1, 1, (60,)),
@@ -127,7 +131,7 @@ CONVOLUTIONS = [
 @pytest.mark.parametrize(("channels", "kernel", "stride", "groups", "dilation", "sizes"), CONVOLUTIONS)
 def test_the_bound_of_a_convolution(channels, kernel, stride, groups, dilation, sizes):
     weight = draw(channels[0], channels[1] // groups, *kernel)
-    bound = convolution_upper(weight, stride, groups)
+    bound = convolution_upper(weight, stride, [dilation] * len(sizes), groups)
     between = norm(matrix(weight, sizes, stride, groups, dilation, around=False))
     around = norm(matrix(weight, sizes, stride, groups, dilation, around=True))
     # the reach of zeros is a part of the convolution on the whole plane; a torus has some of its frequencies
@@ -139,7 +143,7 @@ def test_the_bound_of_a_convolution(channels, kernel, stride, groups, dilation, 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_map_size_exceeds_the_bound(seed):
     weight = draw(2, 2, 3, 3, seed=seed)
-    bound = convolution_upper(weight, (1, 1), 1)
+    bound = convolution_upper(weight, (1, 1), (1, 1), 1)
     for size in (1, 2, 3, 5, 8):
         assert norm(matrix(weight, (size, size), (1, 1), 1, 1, around=False)) <= bound
         assert norm(matrix(weight, (size + 2, size + 3), (1, 1), 1, 1, around=True)) <= bound
@@ -155,21 +159,21 @@ def test_a_symbol_with_its_maximum_between_angles():
             torch.stack([torch.stack([c, s]), torch.stack([-s, c])]),
         )
         weight = torch.stack([first, torch.zeros(2, 2, dtype=torch.float64), last], -1)
-        bound = convolution_upper(weight, (1,), 1)
+        bound = convolution_upper(weight, (1,), (1,), 1)
         assert 2.0 <= bound <= 2.0 * 1.02
 
 
 def test_the_derivative_of_a_convolution():
     weight = draw(2, 2, 3).requires_grad_()
-    assert torch.autograd.gradcheck(lambda w: convolution_upper(w, (1,), 1), weight)
-    assert torch.autograd.gradcheck(lambda w: convolution_upper(w, (2,), 1), weight)
+    assert torch.autograd.gradcheck(lambda w: convolution_upper(w, (1,), (1,), 1), weight)
+    assert torch.autograd.gradcheck(lambda w: convolution_upper(w, (2,), (1,), 1), weight)
 
 
 def test_convolutions_under_transforms():
     weights = draw(3, 2, 1, 3, 2)
 
     def bound(weight):
-        return convolution_upper(weight, (1, 1), 2)
+        return convolution_upper(weight, (1, 1), (1, 1), 2)
 
     assert torch.allclose(torch.vmap(bound)(weights), torch.stack([bound(weight) for weight in weights]), rtol=1e-12)
     gradients = torch.stack([torch.func.grad(bound)(weight) for weight in weights])
@@ -179,6 +183,8 @@ def test_convolutions_under_transforms():
 
 def test_extreme_convolutions():
     weight = draw(2, 2, 3, 3)
-    assert float(convolution_upper(0.0 * weight, (1, 1), 1)) <= 1e-150
-    assert torch.allclose(convolution_upper(1e140 * weight, (1, 1), 1), 1e140 * convolution_upper(weight, (1, 1), 1))
-    assert not convolution_upper(weight * torch.nan, (1, 1), 1).isfinite()
+    assert float(convolution_upper(0.0 * weight, (1, 1), (1, 1), 1)) <= 1e-150
+    assert torch.allclose(
+        convolution_upper(1e140 * weight, (1, 1), (1, 1), 1), 1e140 * convolution_upper(weight, (1, 1), (1, 1), 1)
+    )
+    assert not convolution_upper(weight * torch.nan, (1, 1), (1, 1), 1).isfinite()

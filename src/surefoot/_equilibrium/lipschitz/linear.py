@@ -45,19 +45,21 @@ def convolution(count: int) -> Rule:
     def rule(call: Call) -> Tensor:
         z = call.get(0, "input")
         W = call.weight(call.get(1, "weight"))
+        transposed = "transpose" in call.name
         stride = sizes_of(call.get(3, "stride", 1), count)
+        dilation = sizes_of(call.get(7 if transposed else 5, "dilation", 1), count)
         groups = int(call.get(6, "groups", 1))
         if call.moves(call.get(2, "bias")):
             raise NotCertifiable(f"{call.name} has a bias that depends on z; add it behind the convolution")
         call.maps(z, count)
         torus = call.known.around(z)
-        if torus is not None and "transpose" not in call.name and not any(padding(call, count)):
+        if torus is not None and not transposed and not any(padding(call, count)):
             constants, sizes = torus
             # each position of the torus at most once; steps must go around it evenly to keep phases apart
             once = zip(call.value.shape[-count:], stride, sizes, strict=True)
             if len(sizes) == count and all((places - 1) * step < size for places, step, size in once):
                 even = all(size % step == 0 for size, step in zip(sizes, stride, strict=True))
-                return constants * convolution_upper(W, stride if even else [1] * count, groups)
-        return call.constants(z) * convolution_upper(W, stride, groups)
+                return constants * convolution_upper(W, stride if even else [1] * count, dilation, groups)
+        return call.constants(z) * convolution_upper(W, stride, dilation, groups)
 
     return rule

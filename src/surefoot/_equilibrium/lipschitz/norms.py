@@ -135,23 +135,26 @@ def _beside(x: Tensor, v: Tensor) -> Tensor:
     return x - v * (v.mH @ x)
 
 
-def convolution_upper(weight: Tensor, stride: Sequence[int], groups: int) -> Tensor:
-    """Upper bound of the norm of z ↦ conv(z, weight), of maps of any size, of any dilation, padded by zeros or around a torus.
+def convolution_upper(weight: Tensor, stride: Sequence[int], dilation: Sequence[int], groups: int) -> Tensor:
+    """Upper bound of the norm of z ↦ conv(z, weight), of maps of any size, padded by zeros or around a torus.
 
     The transposed convolution with this weight has the same norm. On maps over ℤᵈ the convolution is multiplication by its
     symbol P(θ) = Σ_t W_t exp(i t·θ), so that its norm is max ‖P(θ)‖ over θ; maps with zeros around them are a part of those
     over ℤᵈ, and a torus has some of the θ. With steps of s it is a convolution without steps, of the phases of the map as
-    channels. On a grid of N angles ‖P‖ is at least cos(πd/N) of its maximum, d = (K − 1)/2 for K taps: docs/equilibrium.md.
+    channels. A dilation without a common divisor with s permutes the phases and the θ, which changes no norm; with the divisor g
+    it is a convolution of every g-th position, in steps of s/g. On a grid of N angles ‖P‖ is at least cos(πd/N) of its maximum,
+    d = (K − 1)/2 for K taps: docs/equilibrium.md.
 
     Args:
         weight: (outputs, inputs over groups, *kernel), as of ``torch.nn.functional.conv2d``.
-        stride: in each dimension of the kernel.
+        stride, dilation: in each dimension of the kernel.
         groups: of channels.
 
     Returns:
         () float64.
     """
-    taps = _phases(weight.double(), stride).reshape(groups, weight.shape[0] // groups, -1, *_taps(weight, stride))
+    steps = [step // math.gcd(step, apart) for step, apart in zip(stride, dilation, strict=True)]
+    taps = _phases(weight.double(), steps).reshape(groups, weight.shape[0] // groups, -1, *_taps(weight, steps))
     cosines, sines, loose = _frequencies(taps.shape[3:], weight.device)
     taps = taps.flatten(3)
     scale = _scale(taps, (0, 1, 2, 3))
