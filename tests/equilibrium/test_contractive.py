@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import surefoot as sf
-from surefoot.nn import EquilibriumLayer, NotCertifiable, contractive, lipschitz_bound
+from surefoot.nn import EquilibriumInference, EquilibriumLayer, NotCertifiable, contractive, lipschitz_bound
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
@@ -294,7 +294,10 @@ def test_the_constant_is_proved_once_a_solve(monkeypatch):
     x = draw(4, 3)
     scale = layer.f.scale(draw(4, 6), x)
     assert torch.equal(layer(x, state_scale=scale), layer(x))
-    assert len(calls) == 3
+    half = 0.5 * scale.detach()
+    (z, *_), found = EquilibriumInference(layer.eval())(x, state_scale=half), layer(x, state_scale=half)
+    assert torch.allclose(z, found, rtol=1e-9) and not torch.allclose(z, layer(x), rtol=1e-2)
+    assert len(calls) == 4
 
 
 def loss(layer, x):

@@ -5,9 +5,12 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 import surefoot as sf
 from surefoot._equilibrium.layer import EquilibriumLayer
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
 
 def draw(*shape, seed=0):
@@ -122,6 +125,19 @@ def test_coupled_samples_have_one_spectrum():
     matrix = torch.autograd.functional.jacobian(lambda z: coupled(z, X), Z).reshape(Z.numel(), -1)
     assert torch.allclose(size, torch.linalg.matrix_norm(matrix, 2), rtol=1e-6)
     assert torch.allclose(radius, torch.linalg.eigvals(matrix).abs().max(), rtol=0.02)
+
+
+def test_the_spectrum_has_no_derivatives():
+    def sizes(z):
+        return sf.nn.jacobian_spectrum(cell, z, X, W, generator=generator()).norm
+
+    for transformed in (torch.func.grad(lambda z: sizes(z).sum()), torch.vmap(sizes), torch.func.jacfwd(sizes)):
+        with pytest.raises(RuntimeError, match="cannot run inside a transform"):
+            transformed(Z)
+    with forward_ad.dual_level():
+        norm = sizes(forward_ad.make_dual(Z, Z))
+        assert forward_ad.unpack_dual(norm).tangent is None
+        assert torch.equal(norm, sizes(Z))
 
 
 def test_a_false_claim_is_seen():

@@ -127,6 +127,12 @@ def test_memory_is_bounded_and_can_be_coarse_or_left_out():
     assert not any("memory" in name or "warm" in name for name in layer.state_dict())
 
 
+def test_what_a_memory_shows():
+    warm = WarmStart(SAMPLES)
+    EquilibriumLayer(Cell())(X[:2], memory=warm[:2])
+    assert repr(warm) == f"WarmStart({SAMPLES} samples, known: 2 z, 0 d, {8 * SAMPLES * WIDTH} bytes)"
+
+
 def test_a_start_that_the_coarse_dtype_cannot_hold_is_left_out():
     layer, warm = EquilibriumLayer(lambda z, x: 0.5 * z + x), WarmStart(2, dtype=torch.float16)
     x = torch.tensor([[1e6], [1.0]], dtype=torch.float64)

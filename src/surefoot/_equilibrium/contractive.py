@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from .._core.validate import kind_of, positive
+from .._core.validate import integer, kind_of, positive
 from .lipschitz.bound import lipschitz_bound
 
 _DOWN = 1.0 - 2.0**-22  # the quotient is rounded, and s to float32 where z is coarser than float64
@@ -39,6 +40,10 @@ class Contractive(nn.Module):
         bound = lipschitz_bound(self.module, z, *x, batch_dims=self.batch_dims, **kwargs)
         largest = self.contraction * _DOWN
         return largest / bound.clamp(min=largest)
+
+    def with_scale(self, z: Any, x: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The keyword arguments for all evaluations of a solve: with s, computed here unless it was passed."""
+        return {**kwargs} if "state_scale" in kwargs else {**kwargs, "state_scale": self.scale(z, *x, **kwargs)}
 
     def forward(self, z: Any, *x: Any, state_scale: Tensor | None = None, **kwargs: Any) -> Any:
         """f(s z, *x, **kwargs).
@@ -78,6 +83,4 @@ def contractive(module: nn.Module, contraction: float = 0.9, *, batch_dims: int 
         raise TypeError(f"module is {kind_of(module)}; pass a module f(z, *x), whose parameters are known")
     if positive("contraction", contraction) >= 1.0:
         raise ValueError(f"contraction is {contraction!r}; a contraction has a factor below 1, such as 0.9")
-    if isinstance(batch_dims, bool) or not isinstance(batch_dims, int) or batch_dims < 0:
-        raise ValueError(f"batch_dims is {batch_dims!r}; it must be an integer of at least 0")
-    return Contractive(module, float(contraction), batch_dims)
+    return Contractive(module, float(contraction), integer("batch_dims", batch_dims, 0))

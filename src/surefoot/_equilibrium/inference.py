@@ -55,8 +55,7 @@ def infer(
             "f computes in a half precision; pass float32 and leave autocast, as the bound here is that of float32"
         )
     if isinstance(f, Contractive):
-        # here, as it is the same for every evaluation
-        kwargs = {**kwargs, "state_scale": f.scale(packing.unpack(start), *x, **kwargs)}
+        kwargs = f.with_scale(packing.unpack(start), x, kwargs)
     batch = start.shape[:batch_dims]
     rows = start.reshape(math.prod(batch), math.prod(start.shape[batch_dims:])).clone()
     solve = _Solve(contraction, default_tolerance(start.dtype) if tolerance is None else tolerance, start.dtype)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .._core.validate import integer, positive_integer
 from .layer import EquilibriumLayer
@@ -102,9 +103,15 @@ def jacobian_spectrum(
 
     Raises:
         TypeError, ValueError: an argument, or the value of f, is of the wrong kind, shape, dtype or device.
+        RuntimeError: inside a transform of ``torch.func``.
     """
     integer("iterations", iterations, 2)
-    with torch.no_grad():
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(
+            "jacobian_spectrum has no derivatives and cannot run inside a transform of torch.func; call it outside, with a batch "
+            "in place of vmap"
+        )
+    with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
         user, state, tensors, dims = _map_at(f, z, x, kwargs, batch_dims)
         pull, push = pull_back(user, (state, *tensors), [0]), LinearMap(user, (state, *tensors), [0])
         push.check()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
-from .._core.validate import kind_of, nonnegative, positive_integer, unknown
+from .._core.validate import integer, kind_of, nonnegative, positive_integer, unknown
 from .contractive import Contractive
 from .failures import ON_FAILURE, OnFailure, report
 from .fixed_point import SOLVERS, Solver, solve
@@ -98,8 +98,7 @@ class EquilibriumLayer(nn.Module):
         for name, value in (("tolerance", tolerance), ("backward_tolerance", backward_tolerance)):
             if value is not None:
                 nonnegative(name, value)
-        if isinstance(batch_dims, bool) or not isinstance(batch_dims, int) or batch_dims < 0:
-            raise ValueError(f"batch_dims is {batch_dims!r}; it must be an integer of at least 0")
+        batch_dims = integer("batch_dims", batch_dims, 0)
         if gradient != "implicit" and not isinstance(gradient, PhantomGradient):
             raise ValueError(f'gradient is {gradient!r}; pass "implicit" or sf.nn.PhantomGradient(steps, damping)')
         if isinstance(f, Contractive):

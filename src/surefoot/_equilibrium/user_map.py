@@ -217,10 +217,10 @@ def explicit(
         ValueError: x or a parameter requires grad but f's value does not; f changes an argument or what it captures.
         TypeError, ValueError: f's value is not like ``start``.
     """
-    if isinstance(f, Contractive) and "state_scale" not in kwargs:
+    if isinstance(f, Contractive):
         with lock_of(f):
-            # once a solve, and an argument, so that gradients reach it as they reach x
-            kwargs = {**kwargs, "state_scale": f.scale(packing.unpack(start), *x, **kwargs)}
+            # an argument, so that gradients reach it as they reach x
+            kwargs = f.with_scale(packing.unpack(start), x, kwargs)
     user = UserMap(f, packing, x, kwargs, start.device)
     transformed = torch._C._are_functorch_transforms_active()
     tracked = torch.is_grad_enabled() or transformed or in_forward_mode()

@@ -85,6 +85,10 @@ class WarmStart:
         self.backward = backward
         self.clear()
 
+    def __repr__(self) -> str:
+        known = ", ".join(f"{int(rows.known.sum())} {name}" for name, rows in self._parts())
+        return f"WarmStart({self.samples} samples, known: {known}, {self.bytes:,} bytes)"
+
     def clear(self) -> None:
         """Forget everything: the next solves start from zero."""
         self.z, self.d = (_Rows(self.samples, self.dtype, self.device) for _ in range(2))

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ..._core.refusals import NotCertifiable
 from ..._core.validate import kind_of
+from ..packing import tensors_in
 from .call import Call
 from .norms import spectral_upper
 from .table import QUERIES, RULES
@@ -52,13 +53,13 @@ def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs
     state = [leaf.detach().clone() for leaf in leaves]
     values = Values(state, batch_dims)
     buffers = {name: buffer.clone() for name, buffer in f.named_buffers()}  # f may update running statistics
-    for tensors, origin in ((_tensors((x, kwargs)), GIVEN), ([*f.parameters(), *buffers.values()], FIXED)):
+    for tensors, origin in ((tensors_in((x, kwargs)), GIVEN), ([*f.parameters(), *buffers.values()], FIXED)):
         for tensor in tensors:
             values.stand(tensor, origin)
     arguments = (pytree.tree_unflatten(state, structure), *x)
     with _same_draws(state[0].device), _Trace(values):
         value = torch.func.functional_call(f, buffers, arguments, kwargs)
-    rows = [values.constants(tensor) for tensor in _tensors(value)]
+    rows = [values.constants(tensor) for tensor in tensors_in(value)]
     if not rows:
         raise NotCertifiable(f"f returns {kind_of(value)}; it must return a tensor, or tensors, like z")
     matrix = torch.stack(rows)
@@ -74,18 +75,18 @@ class _Trace(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors = _tensors((args, kwargs))
+        tensors = tensors_in((args, kwargs))
         if not any(self.values.moves(tensor) for tensor in tensors):
             origins = [] if func in QUERIES and len(tensors) == 1 else [self.values.known(tensor) for tensor in tensors]
             value = func(*args, **kwargs)
-            results = _tensors(value)
+            results = tensors_in(value)
             # of an operation that returns nothing, the arguments are the results
             for tensor in results or tensors:
                 self.values.stand(tensor, None if None in origins else max((*origins, FIXED)))  # pyright: ignore
             return value
         if func in QUERIES and sum(self.values.moves(tensor) for tensor in tensors) == 1:
             value = func(*args, **kwargs)
-            for tensor in _tensors(value):
+            for tensor in tensors_in(value):
                 self.values.stand(tensor, FIXED)
             return value
         return self._moving(func, args, kwargs, tensors)
@@ -109,7 +110,7 @@ class _Trace(TorchFunctionMode):
             raise NotCertifiable(
                 f"{name} has a setting that depends on z: no Lipschitz constant of that is known; use a number"
             )
-        for result in _tensors(value):
+        for result in tensors_in(value):
             if not result.dtype.is_floating_point:
                 raise NotCertifiable(
                     f"{name} makes {result.dtype} of a tensor that depends on z, in jumps; keep real numbers"
@@ -125,7 +126,3 @@ def _same_draws(device: torch.device) -> contextlib.AbstractContextManager[None]
     if device.type in ("cpu", "meta"):
         return torch.random.fork_rng([])
     return torch.random.fork_rng([device], device_type=device.type)
-
-
-def _tensors(values: Any) -> list[Tensor]:
-    return [value for value in pytree.tree_leaves(values) if isinstance(value, Tensor)]
