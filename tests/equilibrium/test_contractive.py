@@ -459,6 +459,7 @@ REFUSED = {
     "layer norm": (lambda m, z, x: F.layer_norm(z, (3,)), "eps=1"),
     "approximate gelu": (lambda m, z, x: F.gelu(z, approximate="tanh"), "approximate='none'"),
     "jumping softplus": (lambda m, z, x: F.softplus(z), "threshold=40"),
+    "a torus cropped first": (lambda m, z, x: F.pad(z, (2, -1), mode="circular"), "negative padding"),
     "bilinear": (lambda m, z, x: F.interpolate(z[:, None], scale_factor=2, mode="linear")[:, 0], "nearest"),
     "a setting": (lambda m, z, x: torch.add(z, z, alpha=z.shape[0] * z[0, 0]), "z"),
     "a filled value": (lambda m, z, x: torch.full_like(z, z[:, 0].sum()), "batch_dims=0"),

@@ -110,9 +110,11 @@ def pad(call: Call) -> Tensor:
     mode = call.get(2, "mode", "constant")
     if len(pad) // 2 > z.ndim - len(call.batch):
         raise call.mixed()
+    if mode != "constant" and min(pad) < 0:
+        raise NotCertifiable(f"{call.name} with mode={mode!r} and a negative padding has no rule; use slices to crop")
     copies = 1
     for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
-        before, behind, size = max(before, 0), max(behind, 0), z.shape[-1 - i]
+        size = z.shape[-1 - i]
         if mode == "circular":
             copies *= -(-(size + before + behind) // size)
         elif mode == "replicate":
