@@ -33,6 +33,11 @@ class Call:
         return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
 
     @property
+    def first(self) -> Any:
+        """The first argument."""
+        return self.get(0, "input")
+
+    @property
     def batch(self) -> torch.Size:
         """The leading dimensions of the state, which index samples."""
         return self.known.batch
@@ -96,6 +101,14 @@ class Call:
         if any(d < len(self.batch) for d in found):
             raise self.mixed()
         return found
+
+    def as_fine(self, z: Tensor) -> None:
+        """What rounds more than an evaluation in the dtype of z does would falsify the bound of a solve."""
+        if self.value.is_floating_point() and torch.finfo(self.value.dtype).eps > torch.finfo(z.dtype).eps:
+            raise NotCertifiable(
+                f"{self.name} rounds a tensor that depends on z from {z.dtype} to {self.value.dtype}, which no bound of a solve "
+                "allows for; keep the dtype of z"
+            )
 
     def looked_at(self) -> None:
         """Of the arguments behind the first the operation uses shapes, dtypes and devices alone."""

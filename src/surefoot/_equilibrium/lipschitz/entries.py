@@ -18,7 +18,7 @@ def sloped(slope: Callable[..., float], *names: str) -> Rule:
     """An activation of this largest slope, given these of its arguments behind the first."""
 
     def rule(call: Call) -> Tensor:
-        z = call.get(0, "input")
+        z = call.first
         given = [call.get(place, key) for place, key in enumerate(names, 1)]
         if any(isinstance(item, Tensor) for item in given):
             raise NotCertifiable(f"{call.name} has a tensor as a setting; pass a number")
@@ -50,7 +50,7 @@ def gelu(approximate: str = "none") -> float:
 
 
 def softplus(call: Call) -> Tensor:
-    z, threshold = call.get(0, "input"), float(call.get(2, "threshold", 20.0))
+    z, threshold = call.first, float(call.get(2, "threshold", 20.0))
     # above the threshold torch returns z: a jump of at most exp(−threshold)/β, beside a value of threshold/β
     if math.exp(-threshold) > threshold * torch.finfo(z.dtype).eps / 2:
         raise NotCertifiable(
@@ -62,7 +62,7 @@ def softplus(call: Call) -> Tensor:
 
 def prelu(call: Call) -> Tensor:
     slope = call.weight(call.get(1, "weight"))
-    return call.constants(call.get(0, "input")) * slope.abs().amax().clamp(min=1.0)
+    return call.constants(call.first) * slope.abs().amax().clamp(min=1.0)
 
 
 def clamp(call: Call) -> Tensor:
@@ -71,7 +71,7 @@ def clamp(call: Call) -> Tensor:
 
 
 def dropout(call: Call) -> Tensor:
-    z, p = call.get(0, "input"), float(call.get(1, "p", 0.5))
+    z, p = call.first, float(call.get(1, "p", 0.5))
     training = call.get(2, "training", True)
     factor = 1.0 / (1.0 - p) if training and p < 1.0 else 1.0
     call.keep(z, factor)

@@ -10,7 +10,7 @@ from .norms import convolution_upper, spectral_upper
 
 
 def linear(call: Call) -> Tensor:
-    z, bias = call.get(0, "input"), call.get(2, "bias")
+    z, bias = call.first, call.get(2, "bias")
     W = call.weight(call.get(1, "weight"))
     if z.ndim <= len(call.batch):
         raise call.mixed()
@@ -22,7 +22,7 @@ def linear(call: Call) -> Tensor:
 
 def matmul(call: Call) -> Tensor:
     """z @ W on the last dimension, W @ z on the one before it."""
-    first, second = call.get(0, "input"), call.get(1, "other")
+    first, second = call.first, call.get(1, "other")
     if call.name.endswith("__rmatmul__"):
         first, second = second, first
     left = call.moves(first)
@@ -43,7 +43,7 @@ def padding(call: Call, count: int) -> list[int]:
 
 def convolution(count: int) -> Rule:
     def rule(call: Call) -> Tensor:
-        z = call.get(0, "input")
+        z = call.first
         W = call.weight(call.get(1, "weight"))
         transposed = "transpose" in call.name
         stride = sizes_of(call.get(3, "stride", 1), count)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..._core.refusals import NotCertifiable
@@ -18,42 +17,37 @@ _MOST_COPIES = 16  # of an entry in each dimension: 1/16, and what is above it, 
 def same(call: Call) -> Tensor:
     """Entries as they are, in the order of their samples, which their shape shows."""
     call.looked_at()
-    if call.value.dtype != call.args[0].dtype:
+    if call.value.dtype != call.first.dtype:
         raise NotCertifiable(f"{call.name} reads numbers as others, by their bits; use .to(dtype)")
-    return call.constants(call.args[0])
+    return call.constants(call.first)
 
 
 def cast(call: Call) -> Tensor:
-    """Into a dtype that is as fine: what rounds more than an evaluation of z's dtype would falsify the bound of a solve."""
-    z = call.args[0]
+    """Into a dtype that is as fine."""
     call.looked_at()
-    if call.value.is_floating_point() and torch.finfo(call.value.dtype).eps > torch.finfo(z.dtype).eps:
-        raise NotCertifiable(
-            f"{call.name} rounds a tensor that depends on z from {z.dtype} to {call.value.dtype}, which no bound of a solve "
-            "allows for; keep the dtype of z"
-        )
-    return call.constants(z)
+    call.as_fine(call.first)
+    return call.constants(call.first)
 
 
 def expand(call: Call) -> Tensor:
     call.looked_at()
-    return call.constants(call.args[0]) * call.spread(call.args[0])
+    return call.constants(call.first) * call.spread(call.first)
 
 
 def repeat(call: Call) -> Tensor:
     repeats = call.get(1, "repeats")
     if not isinstance(repeats, int):
         raise NotCertifiable(f"{call.name} with a tensor of repeats has no rule; pass a number")
-    call.others(call.args[0], call.get(2, "dim"))
-    return call.constants(call.args[0]) * math.sqrt(repeats)
+    call.others(call.first, call.get(2, "dim"))
+    return call.constants(call.first) * math.sqrt(repeats)
 
 
 def along(place: int, key: str = "dim", default: Any = 0) -> Rule:
     """Some of the entries, or all in another order along dimensions."""
 
     def rule(call: Call) -> Tensor:
-        call.others(call.args[0], call.get(place, key, default))
-        return call.constants(call.args[0])
+        call.others(call.first, call.get(place, key, default))
+        return call.constants(call.first)
 
     return rule
 
@@ -62,23 +56,23 @@ def dims(call: Call) -> Tensor:
     """All arguments are dimensions, which change places or direction."""
     names = [key for key in ("dim0", "dim1", "axis0", "axis1", "source", "destination", "dims") if key in call.kwargs]
     for dims in (*call.args[1:], *(call.kwargs[key] for key in names)):
-        call.others(call.args[0], dims)
-    return call.constants(call.args[0])
+        call.others(call.first, dims)
+    return call.constants(call.first)
 
 
 def permute(call: Call) -> Tensor:
     dims = call.kwargs.get(
         "dims", call.args[1] if len(call.args) == 2 and not isinstance(call.args[1], int) else call.args[1:]
     )
-    if [d % call.args[0].ndim for d in dims][: len(call.batch)] != list(range(len(call.batch))):
+    if [d % call.first.ndim for d in dims][: len(call.batch)] != list(range(len(call.batch))):
         raise call.mixed()
-    return call.constants(call.args[0])
+    return call.constants(call.first)
 
 
 def transposed(call: Call) -> Tensor:
     """.T and .mT"""
-    call.others(call.args[0], None if ".T." in call.name else (-2, -1))
-    return call.constants(call.args[0])
+    call.others(call.first, None if ".T." in call.name else (-2, -1))
+    return call.constants(call.first)
 
 
 def index(call: Call) -> Tensor:
@@ -106,7 +100,7 @@ def cat(call: Call) -> Tensor:
 
 
 def pad(call: Call) -> Tensor:
-    z, pad = call.get(0, "input"), call.get(1, "pad")
+    z, pad = call.first, call.get(1, "pad")
     mode = call.get(2, "mode", "constant")
     if len(pad) // 2 > z.ndim - len(call.batch):
         raise call.mixed()
@@ -127,7 +121,7 @@ def pad(call: Call) -> Tensor:
 
 
 def nearest(call: Call) -> Tensor:
-    z, mode = call.get(0, "input"), call.get(3, "mode", "nearest")
+    z, mode = call.first, call.get(3, "mode", "nearest")
     times = [new / size for new, size in zip(call.value.shape[2:], z.shape[2:], strict=True)]
     # torch's float32 index is right for these
     if mode not in ("nearest", "nearest-exact") or any(t not in range(1, _MOST_COPIES + 1) for t in times):

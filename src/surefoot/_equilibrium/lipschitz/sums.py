@@ -12,7 +12,7 @@ from .call import Call
 
 def added(call: Call) -> Tensor:
     """a + alpha b, and a − alpha b."""
-    first, second = call.get(0, "input"), call.get(1, "other")
+    first, second = call.first, call.get(1, "other")
     alpha = abs(float(call.kwargs.get("alpha", 1.0)))
     total = call.zero
     for part, factor in ((first, 1.0), (second, alpha)):
@@ -25,7 +25,7 @@ def reversed_difference(call: Call) -> Tensor:
 
 
 def product(call: Call) -> Tensor:
-    first, second = call.get(0, "input"), call.get(1, "other")
+    first, second = call.first, call.get(1, "other")
     z, factor = (first, second) if call.moves(first) else (second, first)
     largest = call.weight(factor).abs()
     largest = largest.amax() if largest.numel() else largest.sum()
@@ -33,7 +33,7 @@ def product(call: Call) -> Tensor:
 
 
 def quotient(call: Call) -> Tensor:
-    z, divisor = call.get(0, "input"), call.get(1, "other")
+    z, divisor = call.first, call.get(1, "other")
     if call.kwargs.get("rounding_mode") is not None or not call.moves(z):
         raise NotCertifiable(f"{call.name} rounds, or divides by a tensor that depends on z: no Lipschitz constant")
     least = call.weight(divisor).abs()
@@ -45,7 +45,7 @@ def extreme(call: Call) -> Tensor:
     second = call.get(1, "other")
     if not isinstance(second, Tensor):
         raise NotCertifiable(f"{call.name} with a dimension has no rule; torch.amax and torch.amin have one")
-    return call.stacked([call.get(0, "input"), second])
+    return call.stacked([call.first, second])
 
 
 def where(call: Call) -> Tensor:
@@ -59,7 +59,7 @@ def masked_fill(call: Call) -> Tensor:
     mask = call.get(1, "mask")
     if call.moves(mask):
         raise NotCertifiable(f"{call.name} has a mask that depends on z, and may jump; use an activation")
-    return call.stacked([call.args[0], call.get(2, "value")])
+    return call.stacked([call.first, call.get(2, "value")])
 
 
 def lerp(call: Call) -> Tensor:

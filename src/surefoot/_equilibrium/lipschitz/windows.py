@@ -14,7 +14,7 @@ _LEAST_EPS = 0.01  # of a normalisation: it multiplies by up to 10
 
 def windows(call: Call, count: int) -> tuple[Tensor, int, int]:
     """z, the entries of a window, and how many windows an entry is in at most."""
-    z, kernel = call.get(0, "input"), sizes_of(call.get(1, "kernel_size"), count)
+    z, kernel = call.first, sizes_of(call.get(1, "kernel_size"), count)
     stride = call.get(2, "stride")
     stride = kernel if stride is None or stride == () or stride == [] else sizes_of(stride, count)
     call.maps(z, count)
@@ -47,7 +47,7 @@ def avg_pool(count: int) -> Rule:
 
 
 def batch_norm(call: Call) -> Tensor:
-    z, variance, scale = call.get(0, "input"), call.get(2, "running_var"), call.get(3, "weight")
+    z, variance, scale = call.first, call.get(2, "running_var"), call.get(3, "weight")
     if call.get(5, "training", False):
         raise NotCertifiable(
             f"{call.name} uses statistics of the batch, which couple its samples; put the module into eval mode"
@@ -63,7 +63,7 @@ def normalised(scale_at: int, eps_at: int) -> Rule:
     """u ↦ u/√(‖u‖²/n + ε) has the slope 1/√ε at 0, and smaller ones elsewhere."""
 
     def rule(call: Call) -> Tensor:
-        z, eps = call.get(0, "input"), call.get(eps_at, "eps", 1e-5)
+        z, eps = call.first, call.get(eps_at, "eps", 1e-5)
         if eps is None or eps < _LEAST_EPS:
             raise NotCertifiable(
                 f"{call.name} with eps={eps} has slopes up to 1/√eps, which leaves nothing of the state; pass eps=1, or at least "
@@ -81,13 +81,15 @@ def normalised(scale_at: int, eps_at: int) -> Rule:
 
 
 def softmax(call: Call) -> Tensor:
-    z = call.get(0, "input")
+    z = call.first
+    call.as_fine(z)
     call.others(z, call.get(1, "dim"))
     return call.constants(z) * 0.5
 
 
 def total(call: Call) -> Tensor:
-    z = call.args[0]
+    z = call.first
+    call.as_fine(z)
     dims = call.others(z, call.get(1, "dim"))
     count = math.prod(z.shape[d] for d in dims)
     return call.constants(z) * (math.sqrt(count) if call.name.endswith("sum") else 1.0 / math.sqrt(max(count, 1)))
