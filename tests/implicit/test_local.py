@@ -4,6 +4,7 @@ failures."""
 from __future__ import annotations
 
 import copy
+import math
 from functools import cache
 from pathlib import Path
 
@@ -189,6 +190,40 @@ def test_without_full_row_rank_or_an_equilibrium_it_says_so() -> None:
         net.A.mul_(10.0)
     lost = sf.certify(net, loss, LOCAL)
     assert not lost.holds and "gamma |A| is not below 1" in lost.suggestion
+    with pytest.raises(sf.nn.NotWellPosed, match="use gamma below"):
+        sf.descend(net, loss, "gauss-newton", 1, certificate=lost, progress=False)
+
+
+def test_a_training_that_loses_the_equilibrium_is_seen_by_a_watch() -> None:
+    net, loss = trained()
+    watch = sf.watch(net, loss, every=1, share=1.0, report=None)
+    with torch.no_grad():
+        net.A.mul_(10.0)
+    certificate = watch.step()
+    assert certificate is not None and not certificate.holds and "gamma |A| is not below 1" in certificate.suggestion
+    assert watch.history[-1].loss == math.inf and watch.margin == 0.0
+    with torch.no_grad():
+        net.A.mul_(0.1)
+    found = watch.step()
+    assert found is not None and found.holds and watch.history[-1].loss < 1e-6
+
+
+def test_units_on_their_kinks_are_said_to_stay_there() -> None:
+    """At A = I and b = 0, where the Jacobian has full row rank: a smaller residual would not help."""
+    X, Y = data()
+    A, b = torch.eye(20, dtype=torch.float64), torch.zeros(20, dtype=torch.float64)
+    net = sf.nn.ImplicitReLU(normal(4, 20, seed=1), A, b, 0.3)
+    failed = sf.certify(net, sf.SquaredLoss(X, Y), LOCAL)
+    assert any("row rank" in c.name and c.holds for c in failed.conditions)
+    assert "arguments of relu are 0" in failed.suggestion and "residual" not in failed.suggestion
+
+
+def test_arrays_that_would_fill_the_memory_are_refused() -> None:
+    many = torch.arange(1.0, 20001.0, dtype=torch.float64)[:, None]
+    one = torch.ones(1, 1, dtype=torch.float64)
+    net = sf.nn.ImplicitReLU(one, one, one, 0.5)
+    with pytest.raises(ValueError, match=r"the Gram matrix of the Jacobian would have 400,000,000 .*use fewer rows"):
+        sf.certify(net, sf.SquaredLoss(many, many), LOCAL)
 
 
 def test_digits_are_certified_after_their_features_moved() -> None:

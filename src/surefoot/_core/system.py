@@ -334,6 +334,11 @@ class Watchable(Descendable[Net, P]):
     def objective(self, net: Net, loss: P) -> Tensor:
         """What the training minimises less its least value, a scalar with derivatives in the network's own parameters."""
 
+    def value(self, net: Net, loss: P) -> float:
+        """The same as a number; infinite where a training has left what the network is defined on."""
+        with torch.no_grad():
+            return float(self.objective(net, loss))
+
 
 def _below(limit: float) -> str:
     """A number of four digits just below a positive one."""

@@ -72,6 +72,9 @@ def suggestion_near(
             f"; an exact fit is near already, to which Newton's steps lead: sf.certify(net, loss, {other.id!r}) holds"
         )
     if any("kink" in name for name in failed):
+        zeros = sum(int((margins == 0.0).sum()) for margins in measured.at.kink_margins(quantities["ball"]))
+        if zeros:
+            return f"{_on_kinks(zeros)}{also}"
         return f"train on: {_nearest_kink(measured.at, quantities['ball'])}; {FINISH}{also}"
     what, now, needed = "residual", quantities["r0"], quantities["sigma_min_J"] ** 2
     if theorem is exact_fit.THEOREM:
@@ -89,12 +92,17 @@ def _without_rank(at: Jacobian) -> str:
         return "every unit is 0 on all samples; draw W anew, such as torch.randn(d, m) / m**0.5"
     zeros = sum(int((np.abs(part.value) <= part.error).sum()) for part in (at.at.argument, at.at.drive))
     if zeros:
-        return (
-            f"{zeros} arguments of relu are 0 as far as rounding can tell, as at A = I those of units that are 0 on all "
-            "samples are and remain, and a kink has no Jacobian; draw A at random, such as torch.randn(m, m) / (2 * m**0.5), "
-            "and train"
-        )
+        return _on_kinks(zeros)
     return "use a larger width, or fewer or less similar samples"
+
+
+def _on_kinks(zeros: int) -> str:
+    """Where no training moves them away."""
+    return (
+        f"{zeros} arguments of relu are 0 as far as rounding can tell, as at A = I those of units that are 0 on all "
+        "samples are and remain, and a kink has no Jacobian; draw A at random, such as torch.randn(m, m) / (2 * m**0.5), "
+        "and train"
+    )
 
 
 def _nearest_kink(at: Jacobian, ball: float) -> str:

@@ -34,7 +34,7 @@ from .audit import audit
 from .choices import TARGET, measure, step_choices
 from .engine import Iterate, WeightEngine
 from .near import NEAR_A_FIT, MeasuredAt, measured_near, suggestion_near
-from .network import ImplicitReLU
+from .network import ImplicitReLU, NotWellPosed
 from .norms import spectral_norm_upper
 from .planner import PLANS
 from .ranks import SharedEngine
@@ -104,8 +104,14 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss], Watchable[ImplicitReL
         return _slow(loss, certificate.quantities)
 
     def engine(self, net: ImplicitReLU, loss: SampleLoss, name: str) -> WeightEngine | SharedEngine:
-        """The one engine: all weights. Where there are several ranks they share its rows, if these are on the CPU."""
+        """The one engine: all weights. Where there are several ranks they share its rows, if these are on the CPU.
+
+        Raises:
+            NotWellPosed: γ‖A‖ ≥ 1.
+        """
         weights, ranks = Weights.of(self.reduced(net, loss)), team()
+        if not net.gamma * net.norm_A() < 1.0:
+            raise NotWellPosed(net.gamma, net.norm_A())
         resolution = partial(_resolution, loss, weights, net.gamma)
         if ranks is None or loss.X.device.type != "cpu":
             return WeightEngine(loss, weights, net.gamma, resolution)
@@ -166,6 +172,10 @@ class ImplicitSystem(Recordable[ImplicitReLU, SampleLoss], Watchable[ImplicitReL
     def objective(self, net: ImplicitReLU, loss: SampleLoss) -> Tensor:
         """½‖f(X) - Y‖²."""
         return 0.5 * (net(loss.X).reshape(loss.Y.shape) - loss.Y).square().sum()
+
+    def value(self, net: ImplicitReLU, loss: SampleLoss) -> float:
+        """The same; infinite where γ‖A‖ is not below 1."""
+        return super().value(net, loss) if net.gamma * net.norm_A() < 1.0 else math.inf
 
     def recorded(self, net: ImplicitReLU, loss: SampleLoss) -> dict[str, Tensor]:
         """The trained weights, and γ."""

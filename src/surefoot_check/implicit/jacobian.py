@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import TooLargeError
 from ..near_a_fit.kinks import WIDEST, fits, least_margin
 from ..near_a_fit.measuring import NearAFit
-from ..problems import Samples
+from ..problems import LARGEST_PRODUCT, Samples
 from ..rigor.approximation import Approximation
 from ..rigor.balls import ball, float_above
 from ..rigor.bounds import Array, array_up, down, frobenius_upper, up
@@ -34,9 +35,14 @@ LARGEST = 1 << 33
 
 
 class Jacobian(NearAFit):
-    """What the base quantities are computed from; each part is measured once, when it is needed."""
+    """What the base quantities are computed from; each part is measured once, when it is needed. ``TooLargeError`` for arrays of
+    which a few numbers would fill the memory."""
 
     def __init__(self, problem: Samples, weights: Mapping[str, Array]) -> None:
+        outputs, m = problem.Y.size, len(weights["A"])
+        for what, entries in (("the Gram matrix of the Jacobian", outputs**2), ("its adjoints", outputs * m)):
+            if entries > LARGEST_PRODUCT:
+                raise TooLargeError(f"{what} would have {entries:,} entries; at most {LARGEST_PRODUCT:,} are computed")
         self.at, self.level = Measured(problem, weights), problem.level
         self.X, self.A, self.b = problem.X, weights["A"], weights["b"]
         self.gamma, self.outputs = float(weights["gamma"]), weights["b"].shape[1]

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from surefoot_check.text import chance
@@ -40,7 +39,8 @@ class Watch:
         iteration: how often ``step`` was called.
         certified: the first iteration at which an exact fit, or a strict local minimum, was guaranteed; ``None`` before.
         certificate: the newest certificate; ``None`` before the first look.
-        history: all looks. One at weights that are not finite has no certificate, an infinite gap and the margin 0.
+        history: all looks. One at weights that are not finite has no certificate, an infinite gap and the margin 0; one where
+            the equilibrium is lost has an infinite loss and the margin 0.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class Watch:
         """Call this once after every step of the optimiser. Every so many calls it looks at the weights, and returns the
         certificate then; a look that would take more than the given share of the time is left out.
 
-        A training that diverged, so that weights are not finite, is no error: the look says so, and there is no certificate.
+        A training that diverged, so that weights are not finite, or whose equilibrium is lost (γ‖A‖ ≥ 1), is no error: the look
+        says so, and nothing is guaranteed.
 
         Raises:
             TypeError, ValueError: as ``sf.certify``, at a look.
@@ -103,8 +104,7 @@ class Watch:
         """Look at the weights now, whatever it takes."""
         start = time.monotonic()
         certificate = certify(self._net, self._loss, self.theorem)
-        with torch.no_grad():
-            loss = float(self._system.objective(self._net, self._problem))
+        loss = self._system.value(self._net, self._problem)
         shares = moved(self._features, self._system.features(self._net, self._problem))
         seconds = time.monotonic() - start
         self._spent += seconds
