@@ -176,7 +176,7 @@ def test_the_history_is_kept_for_the_report_of_the_run_that_goes_on(tmp_path: Pa
         (
             {"net": sf.nn.TwoLayerLinear.gaussian(3, 1, 4)},
             TypeError,
-            "net is a TwoLayerLinear; sf.watch takes torch.nn",
+            "net is a TwoLayerLinear; sf.watch takes sf.nn.ImplicitReLU or torch.nn",
         ),
         ({"report": 5}, TypeError, "report is 5; pass a function"),
         ({"loss": 5}, TypeError, "loss is an int; pass sf.SquaredLoss"),
