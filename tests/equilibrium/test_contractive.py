@@ -433,8 +433,9 @@ REFUSED = {
     "a branch": (lambda m, z, x: z if z.sum() > 0 else -z, "mixes the leading dimensions"),
     "an entry": (lambda m, z, x: z * z[0, 0].item(), "mixes the leading dimensions"),
     "a comparison": (lambda m, z, x: torch.where(z > 0, z, 0.0), "gt"),
-    "a coarser dtype": (lambda m, z, x: z.float().double(), "rounds a tensor that depends on z from torch.float64"),
+    "a coarser dtype": (lambda m, z, x: z.float().double(), "rounds a tensor that depends on z to torch.float32"),
     "a coarser sum": (lambda m, z, x: z.sum(1, keepdim=True, dtype=torch.float32), "rounds a tensor that depends on z"),
+    "a coarser softmax": (lambda m, z, x: torch.softmax(z, 1, dtype=torch.bfloat16), "bfloat16"),
     "integers": (lambda m, z, x: z.to(torch.int64).double(), "int64"),
     "rounding": (lambda m, z, x: z.round(), "round"),
     "bits": (lambda m, z, x: z.view(torch.int64).double(), "bits"),
@@ -455,6 +456,7 @@ REFUSED = {
     "samples reshaped": (lambda m, z, x: z.reshape(3, 2), "batch_dims=0"),
     "samples broadcast": (lambda m, z, x: z[:, :2] + z[:, 0], "batch_dims=0"),
     "samples as channels": (lambda m, z, x: F.conv1d(z, m.k), "batch_dims=0"),
+    "samples in a row": (lambda m, z, x: z.roll(1, []), "batch_dims=0"),
     "samples rolled": (lambda m, z, x: z.roll(1), "batch_dims=0"),
     "batch norm": (lambda m, z, x: F.batch_norm(z, None, None, training=True), "eval mode"),
     "layer norm": (lambda m, z, x: F.layer_norm(z, (3,)), "eps=1"),
@@ -463,6 +465,7 @@ REFUSED = {
     "a torus cropped first": (lambda m, z, x: F.pad(z, (2, -1), mode="circular"), "negative padding"),
     "bilinear": (lambda m, z, x: F.interpolate(z[:, None], scale_factor=2, mode="linear")[:, 0], "nearest"),
     "a setting": (lambda m, z, x: torch.add(z, z, alpha=z.shape[0] * z[0, 0]), "z"),
+    "a number between": (lambda m, z, x: torch.add(z, 5.0, z), "alpha by its name"),
     "a filled value": (lambda m, z, x: torch.full_like(z, z[:, 0].sum()), "batch_dims=0"),
     "attention": (
         lambda m, z, x: F.scaled_dot_product_attention(z[:, None], z[:, None], z[:, None])[:, 0],
@@ -479,6 +482,40 @@ def test_what_is_refused(name):
         lipschitz_bound(
             f, torch.zeros(2, 3, dtype=torch.float64), draw(3, 3)[:2] if name != "weights of x" else draw(3, 3)
         )
+
+
+ONE_SAMPLE = {
+    "mean over an axis": (lambda z: z.mean(axis=0), 3**-0.5),
+    "sum over none, which is all": (lambda z: z.sum([]), 6**0.5),
+    "difference from a multiple": (lambda z: torch.rsub(z, z, alpha=3), 4.0),
+}
+
+
+@pytest.mark.parametrize("name", ONE_SAMPLE)
+def test_other_names_and_forms_of_arguments(name):
+    function, constant = ONE_SAMPLE[name]
+    bound = lipschitz_bound(Map(lambda m, z: function(z)), draw(3, 2), batch_dims=0)
+    assert float(bound) == pytest.approx(constant, rel=1e-8)
+
+
+def test_each_place_of_a_tensor_counts():
+    f = Map(lambda m, z: F.layer_norm(z, (3,), None, z, 1.0))
+    with pytest.raises(NotCertifiable, match="setting"):
+        lipschitz_bound(f, draw(3), batch_dims=0)
+    twice = Map(lambda m, z: F.linear(z, m.W, z), W=torch.eye(3, dtype=torch.float64))
+    assert lipschitz_bound(twice, draw(2, 3)).item() == pytest.approx(2.0, rel=1e-8)
+
+
+def test_autocast_inside_rounds_more_than_the_state():
+    def inside(m, z):
+        with torch.autocast("cpu", torch.bfloat16):
+            return z @ m.W
+
+    f, z = Map(inside, W=torch.eye(3)), torch.ones(2, 3)
+    with pytest.raises(NotCertifiable, match="bfloat16"):
+        lipschitz_bound(f, z)
+    with torch.autocast("cpu", torch.bfloat16):  # of which the solve knows
+        assert lipschitz_bound(f, z).item() == pytest.approx(1.0, rel=1e-8)
 
 
 def test_one_sample_may_do_what_samples_may_not():

@@ -57,7 +57,7 @@ def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs
         for tensor in tensors:
             values.stand(tensor, origin)
     arguments = (pytree.tree_unflatten(state, structure), *x)
-    with _same_draws(state[0].device), _Trace(values):
+    with _same_draws(state[0].device), _Trace(values, state):
         value = torch.func.functional_call(f, buffers, arguments, kwargs)
     rows = [values.constants(tensor) for tensor in tensors_in(value)]
     if not rows:
@@ -69,9 +69,10 @@ def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs
 class _Trace(TorchFunctionMode):
     """Sees every operation of torch, and keeps ``values``."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, leaves: list[Tensor]) -> None:
         super().__init__()
         self.values = values
+        self.unit = _unit(leaves)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -99,6 +100,8 @@ class _Trace(TorchFunctionMode):
                 f"{name} of a tensor that depends on z: no Lipschitz constant of it is known; use other operations, or give the "
                 "layer a contraction= of your own"
             )
+        args, kwargs = self._apart(args, kwargs)
+        tensors = tensors_in((args, kwargs))
         moving = [tensor for tensor in tensors if values.moves(tensor)]
         for tensor in tensors:
             values.constants(tensor)  # where it comes from must be known
@@ -115,10 +118,37 @@ class _Trace(TorchFunctionMode):
                 raise NotCertifiable(
                     f"{name} makes {result.dtype} of a tensor that depends on z, in jumps; keep real numbers"
                 )
+            if torch.finfo(result.dtype).eps > self.unit:
+                raise NotCertifiable(
+                    f"{name} rounds a tensor that depends on z to {result.dtype}, which no bound of a solve allows for; keep the "
+                    "dtype of z"
+                )
             if result.shape[: len(values.batch)] != values.batch:
                 raise mixed(name)
             values.move(result, constants)
         return value
+
+    def _apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, with a tensor of its own for each place of one that moves, so that a rule has to ask for each."""
+        seen: set[int] = set()
+
+        def distinct(tensor: Tensor) -> Tensor:
+            if id(tensor) in seen and self.values.moves(tensor):
+                alias = tensor.detach()
+                self.values.move(alias, self.values.constants(tensor))
+                return alias
+            seen.add(id(tensor))
+            return tensor
+
+        return pytree.tree_map_only(Tensor, distinct, (args, kwargs))
+
+
+def _unit(leaves: list[Tensor]) -> float:
+    """The rounding unit of an evaluation: that of the dtypes of the state, and of the autocast around it."""
+    dtypes, kind = {leaf.dtype for leaf in leaves if leaf.is_floating_point()}, leaves[0].device.type
+    if torch.float64 not in dtypes and torch.is_autocast_enabled(kind):
+        dtypes.add(torch.get_autocast_dtype(kind))
+    return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
 def _same_draws(device: torch.device) -> contextlib.AbstractContextManager[None]:

@@ -29,7 +29,8 @@ class Call:
     kwargs: dict[str, Any]
 
     def get(self, place: int, name: str, default: Any = None) -> Any:
-        """An argument, by its place or its name."""
+        """An argument, by its place or its name; ``axis`` is torch's other name of ``dim``."""
+        name = "axis" if name == "dim" and "axis" in self.kwargs else name
         return self.args[place] if len(self.args) > place else self.kwargs.get(name, default)
 
     @property
@@ -96,19 +97,11 @@ class Call:
 
     def others(self, z: Tensor, dims: Any) -> list[int]:
         """These dimensions, which must be none of samples."""
-        dims = range(z.ndim) if dims is None or dims == () else [dims] if isinstance(dims, int) else dims
+        dims = [dims] if isinstance(dims, int) else dims or range(z.ndim)  # none are all
         found = [d % z.ndim for d in dims]
         if any(d < len(self.batch) for d in found):
             raise self.mixed()
         return found
-
-    def as_fine(self, z: Tensor) -> None:
-        """What rounds more than an evaluation in the dtype of z does would falsify the bound of a solve."""
-        if self.value.is_floating_point() and torch.finfo(self.value.dtype).eps > torch.finfo(z.dtype).eps:
-            raise NotCertifiable(
-                f"{self.name} rounds a tensor that depends on z from {z.dtype} to {self.value.dtype}, which no bound of a solve "
-                "allows for; keep the dtype of z"
-            )
 
     def looked_at(self) -> None:
         """Of the arguments behind the first the operation uses shapes, dtypes and devices alone."""

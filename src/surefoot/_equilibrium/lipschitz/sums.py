@@ -12,6 +12,8 @@ from .call import Call
 
 def added(call: Call) -> Tensor:
     """a + alpha b, and a − alpha b."""
+    if len(call.args) > 2:
+        raise NotCertifiable(f"{call.name} of three arguments has no rule; pass alpha by its name")
     first, second = call.first, call.get(1, "other")
     alpha = abs(float(call.kwargs.get("alpha", 1.0)))
     total = call.zero
@@ -21,7 +23,8 @@ def added(call: Call) -> Tensor:
 
 
 def reversed_difference(call: Call) -> Tensor:
-    return added(replace(call, args=call.args[:2]))
+    """b − alpha a"""
+    return added(replace(call, args=(call.get(1, "other"), call.first, *call.args[2:])))
 
 
 def product(call: Call) -> Tensor:

@@ -82,14 +82,12 @@ def normalised(scale_at: int, eps_at: int) -> Rule:
 
 def softmax(call: Call) -> Tensor:
     z = call.first
-    call.as_fine(z)
     call.others(z, call.get(1, "dim"))
     return call.constants(z) * 0.5
 
 
 def total(call: Call) -> Tensor:
     z = call.first
-    call.as_fine(z)
     dims = call.others(z, call.get(1, "dim"))
     count = math.prod(z.shape[d] for d in dims)
     return call.constants(z) * (math.sqrt(count) if call.name.endswith("sum") else 1.0 / math.sqrt(max(count, 1)))
