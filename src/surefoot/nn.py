@@ -3,13 +3,13 @@
 from ._core.refusals import NotCertifiable
 from ._deconvolution.learned.network import LearnedDeconvolution
 from ._equilibrium.contractive import Contractive, contractive
+from ._equilibrium.derivatives.inexact import PhantomGradient, Trajectory
 from ._equilibrium.failures import EquilibriumError, EquilibriumWarning
-from ._equilibrium.inexact import PhantomGradient, Trajectory
-from ._equilibrium.inference import EquilibriumInference
+from ._equilibrium.graphs.inference import EquilibriumInference
 from ._equilibrium.jacobian import JacobianPenalty, JacobianSpectrum, jacobian_penalty, jacobian_spectrum
 from ._equilibrium.layer import EquilibriumLayer
 from ._equilibrium.lipschitz.bound import lipschitz_bound
-from ._equilibrium.records import SolveInfo, SolveStatus
+from ._equilibrium.solver.records import SolveInfo, SolveStatus
 from ._equilibrium.warm_start import WarmStart
 from ._feed_forward.residual import Residual
 from ._implicit.equilibrium import Equilibrium, EquilibriumStatus

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from surefoot._equilibrium import compiled
 from surefoot._equilibrium.failures import EquilibriumError
+from surefoot._equilibrium.graphs import compiled
 from surefoot._equilibrium.layer import EquilibriumLayer
 from surefoot._equilibrium.warm_start import WarmStart
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from surefoot._equilibrium.contractive import contractive
-from surefoot._equilibrium.inference import EquilibriumInference
+from surefoot._equilibrium.graphs.inference import EquilibriumInference
 from surefoot._equilibrium.layer import EquilibriumLayer
 
 SIZE = 5

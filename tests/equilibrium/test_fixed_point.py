@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from surefoot._equilibrium.fixed_point import SOLVERS, solve
-from surefoot._equilibrium.records import SolveStatus
+from surefoot._equilibrium.solver.fixed_point import SOLVERS, solve
+from surefoot._equilibrium.solver.records import SolveStatus
 
 
 def draw(*shape, seed=0):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from surefoot._equilibrium.failures import EquilibriumError, EquilibriumWarning
-from surefoot._equilibrium.fixed_point import SolveStatus
 from surefoot._equilibrium.layer import EquilibriumLayer
+from surefoot._equilibrium.solver.fixed_point import SolveStatus
 
 
 def draw(*shape, seed=0, dtype=torch.float64):

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from surefoot._equilibrium.failures import EquilibriumError
-from surefoot._equilibrium.fixed_point import SolveStatus
 from surefoot._equilibrium.layer import EquilibriumLayer
+from surefoot._equilibrium.solver.fixed_point import SolveStatus
 
 HALF = [torch.bfloat16, torch.float16]
 UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}

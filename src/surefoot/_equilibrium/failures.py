@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Literal
 
-from .implicit_function import Kind
-from .records import SolveInfo, SolveStatus
+from .derivatives.implicit_function import Kind
+from .solver.records import SolveInfo, SolveStatus
 
 OnFailure = Literal["raise", "warn", "return"]
 ON_FAILURE: tuple[OnFailure, ...] = ("raise", "warn", "return")

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._core.validate import integer, positive_integer
+from .cell.packing import Packing
+from .cell.user_map import UserMap, explicit
+from .derivatives.products import LinearMap, pull_back
 from .layer import EquilibriumLayer
-from .packing import Packing
-from .products import LinearMap, pull_back
-from .user_map import UserMap, explicit
 
 
 class JacobianPenalty(NamedTuple):

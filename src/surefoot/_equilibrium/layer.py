@@ -13,17 +13,17 @@ from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from .._core.validate import integer, kind_of, nonnegative, positive_integer, unknown
+from .cell.packing import Packing
+from .cell.start import given, shapes, zeros
+from .cell.user_map import UserMap, explicit
 from .contractive import Contractive
+from .derivatives.implicit_function import Kind, Settings, fixed_point
+from .derivatives.inexact import Iterates, PhantomGradient, Trajectory
 from .failures import ON_FAILURE, OnFailure, report
-from .fixed_point import SOLVERS, Solver, solve
-from .implicit_function import Kind, Settings, fixed_point
-from .inexact import Iterates, PhantomGradient, Trajectory
-from .inference import infer
-from .numbering import number_of
-from .packing import Packing
-from .records import SolveInfo, SolveStatus
-from .start import given, shapes, zeros
-from .user_map import UserMap, explicit
+from .graphs.inference import infer
+from .graphs.numbering import number_of
+from .solver.fixed_point import SOLVERS, Solver, solve
+from .solver.records import SolveInfo, SolveStatus
 from .warm_start import BatchStart
 
 
@@ -146,7 +146,7 @@ class EquilibriumLayer(nn.Module):
 
     def _record(self, kind: Kind) -> SolveInfo | None:
         if torch.compiler.is_compiling():
-            from .compiled import record
+            from .graphs.compiled import record
 
             return record(self._records, kind)
         return self._records.get(kind)
@@ -170,7 +170,7 @@ class EquilibriumLayer(nn.Module):
         if torch.compiler.is_exporting():
             return self._exported(x, kwargs, z0)
         if torch.compiler.is_compiling():
-            from .compiled import in_graph, outside
+            from .graphs.compiled import in_graph, outside
 
             packing, start = self._start(x, kwargs, z0)
             leaves = in_graph(self, packing.unpack(start), x, kwargs) if memory is None else None

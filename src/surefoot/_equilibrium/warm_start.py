@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .._core.validate import positive_integer
-from .implicit_function import Kind
+from .derivatives.implicit_function import Kind
 
 
 class _Rows:

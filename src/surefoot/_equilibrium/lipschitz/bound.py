@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ..._core.refusals import NotCertifiable
 from ..._core.validate import kind_of
-from ..packing import tensors_in
+from ..cell.packing import tensors_in
 from .call import Call
 from .norms import spectral_upper
 from .table import QUERIES, RULES

@@ -14,11 +14,10 @@ from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
+from ..contractive import Contractive
 from .captures import Captures, equal, version
-from .contractive import Contractive
 from .packing import Packing
-from .products import in_forward_mode
-from .surroundings import Surroundings
+from .surroundings import Surroundings, in_forward_mode
 
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 """For each module: its parameters are swapped in place while it is evaluated, so that one thread at a time may do so."""

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from .packing import tensors_in
-from .products import in_forward_mode
+from .surroundings import in_forward_mode
 from .uncompiled import uncompiled
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .._core.validate import kind_of
+from ..._core.validate import kind_of
 
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from ..cell.surroundings import in_forward_mode
 
 _HIDDEN = 0.05  # relative difference of two numbers that are equal but for rounding, were it that of bfloat16
 
@@ -25,11 +26,6 @@ class Map(Protocol):
     def at(self, *tensors: Tensor) -> Callable[[Tensor], Tensor]:
         """z ↦ g(z, *tensors) without gradients, with the work that does not depend on z done once."""
         ...
-
-
-def in_forward_mode() -> bool:
-    """Whether tensors may carry tangents; ``no_grad`` does not end that."""
-    return forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
 
 
 def pull_back(g: Map, arguments: tuple[Tensor, ...], wanted: list[int]) -> Callable[[Tensor], list[Tensor]]:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .products import LinearMap, Map, gradients, graph, in_forward_mode, pull_back, push_forward
-from .surroundings import without_autocast
+from ..cell.surroundings import in_forward_mode, without_autocast
+from .products import LinearMap, Map, gradients, graph, pull_back, push_forward
 from .tracing import one_node
 
 Kind = Literal["forward", "backward", "tangent"]

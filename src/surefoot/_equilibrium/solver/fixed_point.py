@@ -181,15 +181,8 @@ class _Iteration:
         blind = self.samples.blind(residual.cpu().numpy(), self.norm(g).cpu().numpy())
         if not blind.any():
             return
-        entries = torch.arange(z.shape[1], dtype=z.dtype, device=z.device)
-        direction = torch.cos(entries * 2.39996)  # the golden angle: no period, all signs
-        length = (
-            self.samples.eps ** (1 / 3)
-            * torch.where(self.norm(z) > 0.0, self.norm(z), 1.0)
-            / self.norm(direction[None])
-        )
-        beside = z + torch.where(self._mask(blind), length, 0.0).to(z.dtype)[:, None] * direction
-        ratio = self.norm(self.evaluate(beside) - g) / self.norm(beside - z)
+        other = torch.where(self._mask(blind)[:, None], beside(z, self.norm(z), self.samples.eps), z)
+        ratio = self.norm(self.evaluate(other) - g) / self.norm(other - z)
         self.samples.probed(ratio.cpu().numpy(), blind)
 
     def _following(self, g: Tensor, F: Tensor, residual: Tensor) -> Tensor:
@@ -294,6 +287,14 @@ class _Iteration:
 def norm(rows: Tensor) -> Tensor:
     """Euclidean norms (S,) in float64."""
     return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+
+
+def beside(rows: Tensor, norms: Tensor, eps: float) -> Tensor:
+    """Points at the distance eps^⅓ from the rows, relative to their norms (1 where that is 0)."""
+    entries = torch.arange(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    direction = torch.cos(entries * 2.39996)  # the golden angle: no period, all signs
+    length = eps ** (1 / 3) * torch.where(norms > 0.0, norms, 1.0) / norm(direction[None])
+    return rows + length.to(rows.dtype)[:, None] * direction
 
 
 def scaled_norm(rows: Tensor) -> Tensor:

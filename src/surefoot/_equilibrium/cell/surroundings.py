@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 Value = TypeVar("Value")
 
@@ -77,6 +78,11 @@ def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[
     """For derivatives, whose operations compute as those that they belong to, wherever ``backward`` is called."""
     on = _autocast(device) is not None
     return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()
+
+
+def in_forward_mode() -> bool:
+    """Whether tensors may carry tangents; ``no_grad`` does not end that."""
+    return forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
 
 
 def _autocast(device: torch.device) -> torch.dtype | None:

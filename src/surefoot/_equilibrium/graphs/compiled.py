@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from .fixed_point import SolveInfo
-from .implicit_function import Kind
+from ..cell.user_map import lock_of
+from ..derivatives.implicit_function import Kind
+from ..solver.records import SolveInfo
 from .numbering import LAYERS, Layer
-from .user_map import lock_of
 
 _KEYS = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 _GRAPHS: dict[int, tuple[list[Tensor], list[Tensor]]] = {}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .._core.validate import kind_of, positive_integer
+from ..._core.validate import kind_of, positive_integer
 from .packing import Packing, tensors_in
 
 Shape = tuple[int, ...]

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core.validate import positive, positive_integer
-from .fixed_point import solve
+from ..._core.validate import positive, positive_integer
+from ..solver.fixed_point import solve
+from ..solver.records import SolveInfo, SolveStatus
 from .implicit_function import Kind, Settings
-from .records import SolveInfo, SolveStatus
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from . import samples as rule
-from .contractive import Contractive
-from .fixed_point import default_tolerance, norm, scaled_norm
-from .packing import Packing
+from ..cell.packing import Packing
+from ..contractive import Contractive
+from ..solver import samples as rule
+from ..solver.fixed_point import beside, default_tolerance, norm, scaled_norm
 
 
 class _State(NamedTuple):
@@ -138,10 +138,8 @@ class _Solve:
         """q beside a start that is so near its fixed point that no step shows it; NaN elsewhere."""
         value = g(z)
         blind = _norm(value - z) <= 2.0 * rule.TRUSTED * rule.ROUNDING * self.eps * _norm(value)
-        direction = torch.cos(torch.arange(z.shape[1], dtype=z.dtype, device=z.device) * 2.39996)
-        length = self.eps ** (1 / 3) * torch.where(_norm(z) > 0.0, _norm(z), 1.0) / _norm(direction[None])
-        beside = z + length.to(z.dtype)[:, None] * direction
-        ratio = _norm(g(beside) - value) / _norm(beside - z)
+        other = beside(z, _norm(z), self.eps)
+        ratio = _norm(g(other) - value) / _norm(other - z)
         return torch.where(blind & ratio.isfinite(), ratio, math.nan)
 
     def step(self, now: _State, g: Tensor) -> _State:

@@ -1,0 +1,1 @@
+"""Layers in graphs of ``torch.compile`` and ``torch.export``."""
