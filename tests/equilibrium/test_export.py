@@ -79,7 +79,7 @@ def test_it_gives_what_plain_steps_of_the_layer_give(case):
 
 
 def test_a_program_has_the_values_of_the_model_for_any_batch(tmp_path):
-    model = nn.Sequential(nn.Linear(SIZE, SIZE).double(), EquilibriumLayer(Cell(), contraction=0.81)).eval()
+    model = nn.Sequential(nn.Linear(SIZE, SIZE).double(), EquilibriumLayer(contractive(Steep()))).eval()
     with torch.no_grad():
         program = torch.export.export(model, (X,), dynamic_shapes=({0: torch.export.Dim("batch")},))
         torch.export.save(program, tmp_path / "model.pt2")

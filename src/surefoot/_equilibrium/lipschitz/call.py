@@ -73,7 +73,9 @@ class Call:
             return 1.0
         if self.batch and part.ndim != self.value.ndim:
             raise self.mixed()
-        return math.sqrt(self.value.numel() / part.numel()) if part.numel() else 1.0
+        shape = (*(1,) * (self.value.ndim - part.ndim), *part.shape)
+        # sizes that are equal cancel here, as an exported program knows no number of samples
+        return math.sqrt(math.prod(new / old for new, old in zip(self.value.shape, shape, strict=True) if new != old))
 
     def stacked(self, parts: Sequence[Any]) -> Tensor:
         """The constants of a value each of whose changes is one of those of the parts, which stand side by side."""
