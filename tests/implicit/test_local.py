@@ -84,6 +84,13 @@ def test_an_exact_fit_is_near_where_descent_is_not_yet_guaranteed() -> None:
     assert run.certified and run.audit().holds and run.iterations <= certificate.iterations_to(1e-12)
 
 
+@pytest.mark.parametrize("rule", ["certified-constant", "well-posed"])
+def test_newtons_step_is_no_step_along_the_gradient(rule: str) -> None:
+    net, loss = trained()
+    run = sf.descend(net, loss, rule, 3, 0.0, certificate=sf.certify(net, loss, EXACT), progress=False)
+    assert run.rows[-1]["gap"] < run.rows[0]["gap"] and not run.certified
+
+
 def test_a_loop_of_ones_own_is_watched() -> None:
     X, Y = data()
     net, loss, said = sf.nn.ImplicitReLU.gaussian(4, 20), sf.SquaredLoss(X, Y), []

@@ -13,14 +13,16 @@ from .engine import DescentEngine
 
 
 class CertifiedConstant(StepRule):
-    """The step of the certificate; the default. Armijo's rule from Polyak's step while no certificate holds."""
+    """The step of the certificate; the default. Armijo's rule from Polyak's step while none holds that speaks of such steps."""
 
     name = "certified-constant"
     needs = frozenset({"safe_step"})
     certified_by = frozenset({"implicit/spectral", "implicit/measured", "implicit/gd"})
 
     def start(self, loss: Any, certificate: Certificate | None) -> None:
-        self._eta = certificate.step_size if certificate is not None and certificate.holds else None
+        self._eta = None
+        if certificate is not None and certificate.holds and self.certifies(certificate):
+            self._eta = certificate.step_size
 
     def step(self, engine: DescentEngine[Any]) -> float:
         return engine.iterate.safe_step if self._eta is None else self._eta
