@@ -178,6 +178,8 @@ def test_the_output_has_a_gradient_exactly_where_it_can():
         assert not layer(X.clone().requires_grad_()).requires_grad
     with torch.inference_mode():
         assert torch.equal(layer(X), layer.solve(X).z)
+        features = X.clone()
+    assert torch.equal(layer(features), layer(X))
 
 
 def test_double_backward_is_that_of_the_unroll():

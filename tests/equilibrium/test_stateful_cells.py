@@ -425,6 +425,15 @@ def test_a_function_that_changes_what_it_captures_is_refused(grad):
     EquilibriumLayer(functions[0])(X)
 
 
+def test_what_f_captures_and_changes_before_the_backward_is_an_error():
+    factor = torch.tensor(0.5, dtype=D)
+    x = X.clone().requires_grad_()
+    z = EquilibriumLayer(lambda z, x: factor * torch.tanh(z) + x)(x)
+    factor.mul_(0.5)
+    with pytest.raises(RuntimeError, match="that f captures was changed"):
+        z.sum().backward()
+
+
 def test_a_buffer_that_changes_and_requires_grad_is_refused():
     layer = EquilibriumLayer(seeded(CELLS["average in place"]))
     buffers = {"f.mean": torch.ones(4, dtype=D, requires_grad=True)}

@@ -191,3 +191,14 @@ def test_what_is_wrong_is_said():
         WarmStart(3, dtype=torch.int64)
     with pytest.raises(ValueError, match="samples"):
         WarmStart(0)
+
+
+def test_a_memory_outlives_inference_mode():
+    layer = EquilibriumLayer(Cell())
+    with torch.inference_mode():
+        warm = WarmStart(SAMPLES)
+        layer(X, memory=warm[:])
+    cold = layer.info
+    layer(X, memory=warm[:]).sum().backward()
+    assert cold is not None and layer.info is not None
+    assert layer.info.iterations < cold.iterations // 2

@@ -22,7 +22,8 @@ class _Rows:
 
     def __init__(self, samples: int, dtype: torch.dtype | None, device: torch.device | None) -> None:
         self.dtype, self.device = dtype, device
-        self.known = torch.zeros(samples, dtype=torch.bool)
+        with torch.inference_mode(False):  # kept beyond it
+            self.known = torch.zeros(samples, dtype=torch.bool)
         self.values: Tensor | None = None
 
     def at(self, index: Tensor, otherwise: Tensor) -> Tensor:
@@ -38,7 +39,8 @@ class _Rows:
         """Take over rows (count, *state) where they are finite in the dtype of the memory."""
         if self.values is None:
             shape = (len(self.known), *rows.shape[1:])
-            self.values = torch.zeros(shape, dtype=self.dtype or rows.dtype, device=self.device or rows.device)
+            with torch.inference_mode(False):
+                self.values = torch.zeros(shape, dtype=self.dtype or rows.dtype, device=self.device or rows.device)
         self._check(rows.shape[1:], self.values)
         rows = rows.to(self.values)
         finite = rows.reshape(len(rows), math.prod(rows.shape[1:])).isfinite().all(1)

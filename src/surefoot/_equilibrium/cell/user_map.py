@@ -62,6 +62,8 @@ class UserMap:
         self.changing: list[str] = []
         self.couples = False
         self.captured: list[Tensor] = []
+        self.constants: list[tuple[Tensor, int | None]] = []
+        """What else f captures, which has no gradient, with the versions in the forward."""
         self.open = True
         """During the forward; later f may hold other tensors, and its graph alone keeps these."""
 
@@ -125,6 +127,7 @@ class UserMap:
                 )
         self.couples = captures.couples
         self.captured = list(captures.found.values())
+        self.constants = [(tensor, before) for tensor, before, _ in captures.untracked.values()]
         kept = {name: self.held[name].clone() for name in self.changing}  # for the backward, as they are now
         self.tensors = [
             *self.arguments,
@@ -166,6 +169,14 @@ class UserMap:
         watched = () if inference else tensors[:count]
 
         def evaluate(z: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            for tensor, before in self.constants:
+                if version(tensor) != before:
+                    raise RuntimeError(
+                        f"a tensor of shape {tuple(tensor.shape)} that f captures was changed in place after the forward, so "
+                        "that a derivative would be that of another map; make it a buffer of f or pass it as x, or change it "
+                        "after the backward"
+                    )
+
             def call() -> tuple[Any, dict[str, Tensor]]:
                 state = self.packing.unpack(z.clone() if inference else z)
                 # containers of their own for each evaluation, which f may change
@@ -180,11 +191,11 @@ class UserMap:
                     with _training(self.modes):
                         return torch.func.functional_call(self.f, held, (state, *arguments), named), held
 
-            versions = [] if inference else [z._version, *(t._version for t in watched)]
+            versions = [] if inference else [version(z), *(version(t) for t in watched)]
             with self.lock:
                 value, after = self.surroundings.evaluate(call)
             for i, before in enumerate(versions):
-                if (watched[i - 1] if i else z)._version != before:
+                if version(watched[i - 1] if i else z) != before:
                     what = self._name(self.places[i - 1]) if i else "z"
                     raise ValueError(
                         f"f changes its argument {what} in place; use operations without underscore, or clone it"
