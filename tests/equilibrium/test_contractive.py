@@ -421,6 +421,11 @@ class Escape(torch.autograd.Function):
         return gradient
 
 
+def hidden(h, other=None):
+    with torch._C.DisableTorchFunction():
+        return h.mul_(5.0) if other is None else h.copy_(other)
+
+
 ELSEWHERE = torch.ones(3, dtype=torch.float64)
 REFUSED = {
     "two factors": (lambda m, z, x: z * z, "multiplies two tensors that depend on z"),
@@ -447,6 +452,8 @@ REFUSED = {
     "in place with a slope": (lambda m, z, x: F.leaky_relu(2.0 * z, -3.0, inplace=True), "inplace=False"),
     "out": (lambda m, z, x: torch.add(z, 1.0, out=torch.empty(2, 3).double()), "add"),
     "a hidden tensor": (lambda m, z, x: z + ELSEWHERE, "register it as a buffer"),
+    "a hidden change": (lambda m, z, x: hidden(torch.tanh(z)), "changed in place"),
+    "a hidden copy": (lambda m, z, x: hidden(torch.zeros_like(z), z), "changed in place"),
     "a hidden way": (lambda m, z, x: Escape.apply(z), "register it as a buffer"),
     "samples summed": (lambda m, z, x: z + z.sum(0, keepdim=True), "batch_dims=0"),
     "samples exchanged": (lambda m, z, x: z[[1, 0]], "may repeat entries"),
@@ -496,6 +503,19 @@ def test_other_names_and_forms_of_arguments(name):
     function, constant = ONE_SAMPLE[name]
     bound = lipschitz_bound(Map(lambda m, z: function(z)), draw(3, 2), batch_dims=0)
     assert float(bound) == pytest.approx(constant, rel=1e-8)
+
+
+def test_views_of_what_changed_in_place_go_on():
+    def f(m, z):
+        h = torch.tanh(z)
+        first, second = h.chunk(2, 1)
+        F.relu(first, inplace=True)
+        b = torch.zeros(4, dtype=torch.float64)
+        half = b[:2]
+        b.add_(1.0)
+        return torch.cat([first * half, second], 1) + h * b
+
+    assert lipschitz_bound(Map(f), draw(2, 4)).item() == pytest.approx(1.0 + 2.0**0.5, rel=1e-8)
 
 
 def test_each_place_of_a_tensor_counts():

@@ -21,7 +21,7 @@ from ..cell.packing import tensors_in
 from .call import Call
 from .norms import spectral_upper
 from .table import QUERIES, RULES
-from .values import FIXED, GIVEN, Values, mixed
+from .values import FIXED, GIVEN, Values, mixed, version
 
 _ROUNDING = 1.0 + 2.0**-30  # all numbers are made of positive ones, by fewer than 2²⁰ roundings
 
@@ -79,7 +79,7 @@ class _Trace(TorchFunctionMode):
         tensors = tensors_in((args, kwargs))
         if not any(self.values.moves(tensor) for tensor in tensors):
             origins = [] if func in QUERIES and len(tensors) == 1 else [self.values.known(tensor) for tensor in tensors]
-            value = func(*args, **kwargs)
+            value = self._value(func, args, kwargs, tensors)
             results = tensors_in(value)
             # of an operation that returns nothing, the arguments are the results
             for tensor in results or tensors:
@@ -91,6 +91,14 @@ class _Trace(TorchFunctionMode):
                 self.values.stand(tensor, FIXED)
             return value
         return self._moving(func, args, kwargs, tensors)
+
+    def _value(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
+        versions = [version(tensor) for tensor in tensors]
+        value = func(*args, **kwargs)
+        for tensor, before in zip(tensors, versions, strict=True):
+            if version(tensor) != before:
+                self.values.changed(tensor)
+        return value
 
     def _moving(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Any:
         """An operation on a tensor that depends on the state."""
@@ -106,7 +114,7 @@ class _Trace(TorchFunctionMode):
         for tensor in tensors:
             values.constants(tensor)  # where it comes from must be known
         with torch.no_grad():
-            value = func(*args, **kwargs)
+            value = self._value(func, args, kwargs, tensors)
         counted = values.counting()
         constants = RULES[func](Call(values, name, value, args, kwargs))
         if not counted.issuperset(map(id, moving)):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._core.refusals import NotCertifiable
+from ..cell import captures
 
 FIXED, GIVEN = 0, 1
 """Origins of a tensor that does not depend on the state: parameters and buffers alone, or arguments as well."""
@@ -29,6 +30,7 @@ class Values:
         self._still: dict[int, tuple[Tensor, int]] = {}
         self._around: dict[int, tuple[Tensor, Tensor, tuple[int, ...]]] = {}
         self._counted: set[int] = set()
+        self._versions = {id(t): version(t) for t in state}
 
     def moves(self, value: Any) -> bool:
         """Whether it is a tensor that depends on the state."""
@@ -38,6 +40,7 @@ class Values:
         """How far it moves at most, for each tensor of the state that moves by 1; zeros for numbers."""
         if self.moves(value):
             self._counted.add(id(value))
+            self._unchanged(value)
             return self._moving[id(value)][1]
         if isinstance(value, Tensor):
             self.origin(value)
@@ -45,7 +48,25 @@ class Values:
 
     def known(self, tensor: Tensor) -> int | None:
         """The origin of a tensor that does not move; None where it is not known."""
-        return self._still.get(id(tensor), (tensor, None))[1]
+        origin = self._still.get(id(tensor), (tensor, None))[1]
+        if origin is not None:
+            self._unchanged(tensor)
+        return origin
+
+    def _unchanged(self, tensor: Tensor) -> None:
+        if version(tensor) != self._versions[id(tensor)]:
+            raise NotCertifiable(
+                f"a tensor of shape {tuple(tensor.shape)} was changed in place by what is no operation of torch that can be "
+                "seen, such as compiled code; use operations without underscore"
+            )
+
+    def changed(self, tensor: Tensor) -> None:
+        """An operation that was seen changed it in place, and its views with it."""
+        with torch._C.DisableTorchFunction():
+            place = tensor.untyped_storage()._cdata
+            for other, _ in (*self._moving.values(), *self._still.values()):
+                if other.untyped_storage()._cdata == place:
+                    self._versions[id(other)] = version(other)
 
     def origin(self, tensor: Tensor) -> int:
         """The same, or an error."""
@@ -75,6 +96,7 @@ class Values:
     def move(self, tensor: Tensor, constants: Tensor) -> None:
         """It depends on the state."""
         self._moving[id(tensor)] = (tensor, constants)
+        self._versions[id(tensor)] = version(tensor)
         self._still.pop(id(tensor), None)
 
     def wrap(self, tensor: Tensor, constants: Tensor, sizes: tuple[int, ...]) -> None:
@@ -98,7 +120,14 @@ class Values:
         if origin is None:
             self._still.pop(id(tensor), None)
         else:
+            self._versions.setdefault(id(tensor), version(tensor))
             self._still[id(tensor)] = (tensor, max(origin, self.known(tensor) or FIXED))
+
+
+def version(tensor: Tensor) -> int | None:
+    """How often it was changed in place; a trace around this one does not see the question."""
+    with torch._C.DisableTorchFunction():
+        return captures.version(tensor)
 
 
 def mixed(name: str) -> NotCertifiable:
