@@ -207,7 +207,7 @@ class EquilibriumLayer(nn.Module):
         return z
 
     def closed(self, x: tuple[Any, ...], kwargs: dict[str, Any], z0: Any) -> Any:
-        """The same in an operation of a compiled graph, which knows of no tensor but those in x, kwargs and f."""
+        """z inside an operation of a compiled graph, which knows of no tensor but those in x, kwargs and f."""
         return self._fixed_point(x, kwargs, z0, None, self.on_failure, closed=True)
 
     def solve(self, *x: Any, z0: Any = None, **kwargs: Any) -> Solution:
