@@ -30,6 +30,7 @@ from memory_cases import (
     feed_forward_certify,
     implicit_certify,
     implicit_descend,
+    implicit_local_certify,
     inverse_train,
     ladmm,
     learned_forward,
@@ -153,6 +154,13 @@ CASES = (
         implicit_certify("spectral"),
         {"N": 6, "d": 4, "m": 20},
         ({"N": 300, "d": 10, "m": 800}, {"N": 1000, "d": 10, "m": 200}),
+    ),
+    Case(
+        "implicit: certify, local",
+        "max(9 m^2 + 3 N m, 8.6 N^2 + 8.4 N m)",
+        implicit_local_certify,
+        {"N": 6, "d": 4, "m": 20},
+        ({"N": 100, "d": 10, "m": 800}, {"N": 600, "d": 10, "m": 600}, {"N": 1000, "d": 10, "m": 200}),
     ),
     Case(
         "implicit: descend",

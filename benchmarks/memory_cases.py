@@ -105,6 +105,16 @@ def implicit_certify(theorem: str) -> Callable[[Sizes], Work]:
     return prepare
 
 
+def implicit_local_certify(s: Sizes) -> Work:
+    """With output weights as after a training, and targets that it nearly fits."""
+    net, (_, loss) = sf.nn.ImplicitReLU.gaussian(s["d"], s["m"]), implicit(s)
+    assert loss.samples is not None
+    net.b.data = normal(s["m"], seed=3) / s["m"] ** 0.5
+    X = loss.samples[0]
+    near = sf.SquaredLoss(X, net(X).detach() + 1e-10 * normal(s["N"], seed=4))
+    return lambda: sf.certify(net, near, "implicit/local")
+
+
 def implicit_descend(s: Sizes) -> Work:
     net, loss = implicit(s)
     certificate = sf.certify(net, loss, "implicit/measured")
