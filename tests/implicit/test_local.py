@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from functools import cache
 from pathlib import Path
 
@@ -173,18 +174,32 @@ def test_following_the_suggestion_of_the_default_theorem_ends_with_a_certificate
     assert sf.certify(net, loss, LOCAL).holds
 
 
-def test_a_kink_that_is_too_near_is_named() -> None:
-    net, loss = trained(finished=False)
-    failed = sf.certify(net, loss, LOCAL)
+def test_a_kink_that_is_too_near_is_named_with_the_residual_that_will_do() -> None:
+    """Where the residual alone would do; at the residual that is said there is a certificate."""
+    net, loss = trained()
+    X = data()[0]
+    f = net(X).detach()[:, None]
+    r = torch.nn.functional.normalize(normal(5, 1, seed=4), dim=0)
+    q = sf.certify(net, loss, LOCAL).quantities
+    size = 0.01 * q["sigma_min_J"] ** 2 / (2.0 * q["lipschitz_J"])
+    failed = sf.certify(net, sf.SquaredLoss(X, f + size * r), LOCAL)
+    assert [c.name for c in failed.conditions if not c.holds] == [
+        "(5): no pre-activation reaches a kink in the ball: margin > 1"
+    ]
     assert "train on: nearest to a kink is" in failed.suggestion and "is a finish of a few steps" in failed.suggestion
+    found = re.search(r"to it is (\S+) of what may be passed", failed.suggestion)
+    assert found is not None
+    assert sf.certify(net, sf.SquaredLoss(X, f + 0.99 * float(found[1]) * size * r), LOCAL).holds
 
 
 def test_a_residual_that_is_too_large_is_said_with_the_size_that_will_do() -> None:
     net, _ = trained()
     X, Y = data()
     failed = sf.certify(net, sf.SquaredLoss(X, 30.0 * Y), LOCAL)
-    assert any("residual is small" in c.name for c in failed.conditions if not c.holds)
-    assert "train on" in failed.suggestion
+    assert {"residual", "kink"} <= {
+        word for c in failed.conditions if not c.holds for word in re.findall(r"\w+", c.name)
+    }
+    assert "train on, with any optimiser, until the norm of the residual is about" in failed.suggestion
 
 
 def test_without_full_row_rank_or_an_equilibrium_it_says_so() -> None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from surefoot_check.feed_forward import SYSTEM as CHECKED
-from surefoot_check.feed_forward import exact_fit, network
+from surefoot_check.feed_forward import network
 from surefoot_check.feed_forward.enclosures import Measured as OfFit
 from surefoot_check.feed_forward.hessian import Curvature
 from surefoot_check.feed_forward.quantities import enclosed
 from surefoot_check.statement import Theorem
 
-from .._core.certificate import evaluate, publish
+from .._core.certificate import publish
 from .._core.near_a_fit.measuring import on_the_least_ball
 from .._core.system import Measured
 from . import planner
@@ -27,13 +27,6 @@ class MeasuredAt(Measured):
     """
 
     at: OfFit | Curvature
-
-    def holds(self, theorem: Theorem) -> bool:
-        """Whether another theorem on the same kind of problem holds at the same weights."""
-        there = measured_at(self.at, theorem)
-        if theorem is exact_fit.THEOREM and "newton_step" not in there.published:
-            return False
-        return all(c.certain for c in evaluate(theorem, {**there.published, **there.choices[0], **there.sizes})[1])
 
 
 def measured_at(at: OfFit | Curvature, theorem: Theorem) -> MeasuredAt:

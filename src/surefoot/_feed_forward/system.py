@@ -26,7 +26,7 @@ from .._core.draws import Drawing
 from .._core.losses import Loss, SquaredLoss
 from .._core.measuring import stored
 from .._core.near_a_fit.audit import audit
-from .._core.near_a_fit.words import FINISH
+from .._core.near_a_fit.suggestions import FINISH, near_already, nearer, past_the_kink, too_far
 from .._core.refusals import SCALE, checkable
 from .._core.samples import SampleLoss, sample_loss
 from .._core.sgd import audit as audit_of_batches
@@ -204,20 +204,13 @@ class FeedForwardSystem(Stochastic[nn.Sequential, Trained], Watchable[nn.Sequent
         assert isinstance(measured, MeasuredAt) and isinstance(measured.at, rigorous.Measured)
         if any("full row rank" in name for name in failed):
             return _nearest_kink(net, measured.at, 0.0) or without_rank(loss, int(measured.sizes["p"]))
-        if any("kink" in name for name in failed):
-            return _nearest_kink(net, measured.at, quantities["ball"]) + _also(theorem, measured)
-        if failed and theorem is sgd.THEOREM:
+        kinked = any("kink" in name for name in failed) and not too_far(failed)
+        if theorem is sgd.THEOREM and failed and not kinked:
             return minibatch.suggestion(failed, quantities, FINISH)
-        if failed:
-            what, now, needed = "residual", quantities["r0"], quantities["sigma_min_J"] ** 2
-            if theorem is exact_fit.THEOREM:
-                what, now, needed = "Newton step", quantities["newton_step"], quantities["sigma_min_J"]
-            return (
-                f"train on, with any optimiser, until the norm of the {what} is about "
-                f"{min(needed / (2.0 * quantities['lipschitz_J']), now):.3g} (now {now:.3g}), and certify again; "
-                f"{FINISH}{_also(theorem, measured)}"
-            )
-        return ""
+        if not failed:
+            return ""
+        said = _nearest_kink(net, measured.at, quantities["ball"]) if kinked else nearer(theorem, quantities)
+        return said + near_already(exact_fit.THEOREM, theorem, partial(measured_at, measured.at))
 
     def advice(self, net: nn.Sequential, loss: Trained, certificate: Certificate) -> str:
         """The spectrum of the Jacobian or the Hessian, and what lowers the count."""
@@ -368,14 +361,4 @@ def _nearest_kink(net: nn.Sequential, at: rigorous.Measured, ball: float) -> str
     where = f"layer {number}, row {row} of X, unit {unit}{maximum}"
     if value == 0.0:
         return f"{where} lies on a kink (or nearer than rounding): train on, or use a smooth activation such as GELU"
-    return (
-        f"train on: nearest to a kink is {where}, whose distance to it is {value:.3g} of what may be passed in the ball; "
-        f"a residual smaller by that factor will do; {FINISH}"
-    )
-
-
-def _also(theorem: Theorem, measured: MeasuredAt) -> str:
-    """Whether there is a fit where descent to it is not guaranteed."""
-    if theorem is exact_fit.THEOREM or not measured.holds(exact_fit.THEOREM):
-        return ""
-    return f"; an exact fit is near already, to which Newton's steps lead: sf.certify(net, loss, {exact_fit.THEOREM.id!r}) holds"
+    return past_the_kink(where, value)

@@ -27,12 +27,13 @@ from .._core.near_a_fit.training import METHODS, fit
 from .._core.refusals import NotCertifiable
 from .._core.run import Run
 from .._core.samples import SampleLoss
+from .._report.training import HARDLY
 from .command_samples import Drawn, load_samples
 from .command_samples import shown as shown_of_implicit
 from .equilibrium import dead_units
 from .near import NEAR_A_FIT
 from .network import ImplicitReLU
-from .report import HARDLY, MEANING
+from .report import MEANING
 from .system import ImplicitSystem
 
 LOOKS = 10

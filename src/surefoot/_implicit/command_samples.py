@@ -47,7 +47,7 @@ class Drawn(Source):
             help="unit scales every row to norm 1, as the paper does; standardise and whiten act on columns, by the drawn "
             "rows: to mean 0 and variance 1, or to principal axes of variance 1 (certified in the fewest iterations, but "
             "useless on held-out rows where there are more columns than rows); raw takes the rows as they are. "
-            "auto is standardise, or unit with --gamma."
+            "auto is standardise, or unit with --gamma, --weights, or a theorem of weights whose features have moved."
         ),
     ] = "auto"
     targets: Annotated[

@@ -16,9 +16,9 @@ from surefoot_check.implicit.quantities import enclosed
 from surefoot_check.problems import Samples
 from surefoot_check.statement import Theorem
 
-from .._core.certificate import evaluate, publish
+from .._core.certificate import publish
 from .._core.near_a_fit.measuring import on_the_least_ball
-from .._core.near_a_fit.words import FINISH
+from .._core.near_a_fit.suggestions import near_already, nearer, past_the_kink, too_far
 from .._core.system import Measured
 
 NEAR_A_FIT = (local.THEOREM.id, exact_fit.THEOREM.id)
@@ -36,13 +36,6 @@ class MeasuredAt(Measured):
     """
 
     at: Jacobian
-
-    def holds(self, theorem: Theorem) -> bool:
-        """Whether the other theorem holds at the same weights."""
-        there = measured_at(self.at, theorem)
-        if not set(theorem.base) <= set(there.published):
-            return False
-        return all(c.certain for c in evaluate(theorem, {**there.published, **there.choices[0], **there.sizes})[1])
 
 
 def measured_near(problem: Samples, weights: Mapping[str, Any], theorem: Theorem) -> MeasuredAt:
@@ -65,25 +58,17 @@ def suggestion_near(
         return "there are fewer parameters than outputs on all samples: use a larger width, or fewer samples"
     if any("row rank" in name for name in failed):
         return f"no full row rank of the Jacobian of all outputs is certain: {_without_rank(measured.at)}"
-    other = exact_fit.THEOREM if theorem is local.THEOREM else None
-    also = ""
-    if other is not None and measured.holds(other):
-        also = (
-            f"; an exact fit is near already, to which Newton's steps lead: sf.certify(net, loss, {other.id!r}) holds"
-        )
-    if any("kink" in name for name in failed):
-        zeros = sum(int((margins == 0.0).sum()) for margins in measured.at.kink_margins(quantities["ball"]))
-        if zeros:
-            return f"{_on_kinks(zeros)}{also}"
-        return f"train on: {_nearest_kink(measured.at, quantities['ball'])}; {FINISH}{also}"
-    what, now, needed = "residual", quantities["r0"], quantities["sigma_min_J"] ** 2
-    if theorem is exact_fit.THEOREM:
-        what, now, needed = "Newton step", quantities["newton_step"], quantities["sigma_min_J"]
-    enough = min(needed / (2.0 * quantities["lipschitz_J"]), now)
-    return (
-        f"train on, with any optimiser, until the norm of the {what} is about {enough:.3g} (now {now:.3g}), and certify again; "
-        f"{FINISH}{also}"
+    kinked = any("kink" in name for name in failed)
+    zeros = (
+        sum(int((margins == 0.0).sum()) for margins in measured.at.kink_margins(quantities["ball"])) if kinked else 0
     )
+    if zeros:
+        said = _on_kinks(zeros)
+    elif kinked and not too_far(failed):
+        said = _nearest_kink(measured.at, quantities["ball"])
+    else:
+        said = nearer(theorem, quantities)
+    return said + near_already(exact_fit.THEOREM, theorem, partial(measured_at, measured.at))
 
 
 def _without_rank(at: Jacobian) -> str:
@@ -110,8 +95,4 @@ def _nearest_kink(at: Jacobian, ball: float) -> str:
     margins = at.kink_margins(ball)
     which = int(np.argmin([float(margin.min()) for margin in margins]))
     row, unit = np.unravel_index(int(margins[which].argmin()), margins[which].shape)
-    value = float(margins[which][row, unit])
-    return (
-        f"nearest to a kink is {ARGUMENTS[which]} of row {row}, unit {unit}, whose distance to it is {value:.3g} of what may be "
-        "passed in the ball; a residual smaller by that factor will do"
-    )
+    return past_the_kink(f"{ARGUMENTS[which]} of row {row}, unit {unit}", float(margins[which][row, unit]))

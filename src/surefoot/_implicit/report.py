@@ -11,7 +11,7 @@ from .._core.registry import system_named
 from .._report.facts import Facts
 from .._report.markup import Markup, figure, keys, paragraph, section
 from .._report.plots import BOUNDS, DASHES, FAINT, RUN, iteration_axis, logarithmic, rendered
-from .._report.training import training
+from .._report.training import HARDLY, training
 from .._report.wording import count, number
 from .._report.write import Part
 from .equilibrium import dead_units
@@ -19,9 +19,6 @@ from .near import NEAR_A_FIT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-HARDLY = 1e-2
-"""Features that moved by less than this part of their norm are as good as fixed."""
 
 MEANING = "the certificate is about these weights, trained as they are: an exact fit near them, not a readout of random features"
 """Of the theorems near a fit."""

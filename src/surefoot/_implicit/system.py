@@ -21,7 +21,7 @@ from .._core.audit import Audit
 from .._core.certificate import Certificate, Condition
 from .._core.losses import Loss
 from .._core.measuring import stored
-from .._core.near_a_fit.words import FINISH
+from .._core.near_a_fit.suggestions import FINISH
 from .._core.plans import OWN_STEP
 from .._core.problems import loss_of
 from .._core.refusals import SCALE, checkable

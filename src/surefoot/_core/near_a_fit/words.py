@@ -1,7 +1,4 @@
-"""Symbols and meanings of the quantities of the theorems on an exact fit nearby, and what helps where they fail."""
-
-FINISH = 'sf.descend(net, loss, steps="gauss-newton") is a finish of a few steps'
-"""What helps where a residual is too large."""
+"""Symbols and meanings of the quantities of the theorems on an exact fit nearby."""
 
 SYMBOLS: dict[str, tuple[str, str]] = {
     "sigma_min_J": ("σ₀", "smallest singular value of the Jacobian of all outputs in all weights"),
