@@ -14,7 +14,11 @@ from surefoot._equilibrium.layer import EquilibriumLayer
 from surefoot._equilibrium.warm_start import WarmStart
 
 # torch says it once a process, of a tensor that its compiler looks at
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
+    # the compiler's own use, where it is imported first
+    pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"),
+]
 SIZE = 4
 
 
