@@ -526,6 +526,13 @@ def test_each_place_of_a_tensor_counts():
     assert lipschitz_bound(twice, draw(2, 3)).item() == pytest.approx(2.0, rel=1e-8)
 
 
+def test_autocast_does_not_round_the_constant_of_a_convolution():
+    f, z = nn.Conv2d(3, 3, 3, padding=1), torch.ones(2, 3, 5, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = lipschitz_bound(f, z)
+    assert torch.equal(rounded, lipschitz_bound(f, z))
+
+
 def test_autocast_inside_rounds_more_than_the_state():
     def inside(m, z):
         with torch.autocast("cpu", torch.bfloat16):

@@ -28,7 +28,7 @@ class Surroundings:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.autocast = _autocast(device)
+        self.autocast = autocast_dtype(device)
         self.before: list[Tensor] | None = None
         self.after: list[Tensor] = []
         self.random = True
@@ -39,7 +39,7 @@ class Surroundings:
         Raises:
             RuntimeError: it drew other random numbers than the first.
         """
-        with self._autocast():
+        with self.autocast_dtype():
             if self.before is None:
                 before = _states(self.device)
                 value = f()
@@ -67,7 +67,7 @@ class Surroundings:
             "draw from torch's generators meanwhile; draw them outside and pass them as x, or call eval()"
         )
 
-    def _autocast(self) -> contextlib.AbstractContextManager[object]:
+    def autocast_dtype(self) -> contextlib.AbstractContextManager[object]:
         if self.autocast is None:
             return without_autocast(self.device)
         # a weight that no_grad has put into the cache would have no gradient
@@ -76,7 +76,7 @@ class Surroundings:
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """For derivatives, whose operations compute as those that they belong to, wherever ``backward`` is called."""
-    on = _autocast(device) is not None
+    on = autocast_dtype(device) is not None
     return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()
 
 
@@ -85,7 +85,7 @@ def in_forward_mode() -> bool:
     return forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
 
 
-def _autocast(device: torch.device) -> torch.dtype | None:
+def autocast_dtype(device: torch.device) -> torch.dtype | None:
     """The dtype to which operations are cast; None without autocast."""
     known = device.type in ("cpu", "cuda") or torch.amp.is_autocast_available(device.type)
     return torch.get_autocast_dtype(device.type) if known and torch.is_autocast_enabled(device.type) else None

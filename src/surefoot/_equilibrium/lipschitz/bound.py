@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from ..._core.refusals import NotCertifiable
 from ..._core.validate import kind_of
 from ..cell.packing import tensors_in
+from ..cell.surroundings import autocast_dtype, without_autocast
 from .call import Call
 from .norms import spectral_upper
 from .table import QUERIES, RULES
@@ -29,8 +30,9 @@ _ROUNDING = 1.0 + 2.0**-30  # all numbers are made of positive ones, by fewer th
 def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs: Any) -> Tensor:
     """L with ‖f(z, *x) − f(z', *x)‖ ≤ L ‖z − z'‖ for all z, z' of this shape and each sample, in real arithmetic.
 
-    f is evaluated once, to see what it does. L holds for all states, does not depend on the values of x, and is differentiable in
-    the parameters of f. Of weights with a random mask it is that of the numbers that the next evaluation draws.
+    f is evaluated once, to see what it does. L holds for all states, and for all values of x but where f makes numbers or branches
+    of them in Python (then for this x). It is differentiable in the parameters of f. Of weights with a random mask it is that of
+    the numbers that the next evaluation draws.
 
     Args:
         f: a module ``f(z, *x, **kwargs)`` of operations that have a rule (docs/equilibrium.md lists them).
@@ -116,7 +118,8 @@ class _Trace(TorchFunctionMode):
         with torch.no_grad():
             value = self._value(func, args, kwargs, tensors)
         counted = values.counting()
-        constants = RULES[func](Call(values, name, value, args, kwargs))
+        with without_autocast(values.zero.device):
+            constants = RULES[func](Call(values, name, value, args, kwargs))
         if not counted.issuperset(map(id, moving)):
             raise NotCertifiable(
                 f"{name} has a setting that depends on z: no Lipschitz constant of that is known; use a number"
@@ -153,9 +156,9 @@ class _Trace(TorchFunctionMode):
 
 def _unit(leaves: list[Tensor]) -> float:
     """The rounding unit of an evaluation: that of the dtypes of the state, and of the autocast around it."""
-    dtypes, kind = {leaf.dtype for leaf in leaves if leaf.is_floating_point()}, leaves[0].device.type
-    if torch.float64 not in dtypes and torch.is_autocast_enabled(kind):
-        dtypes.add(torch.get_autocast_dtype(kind))
+    dtypes, autocast = {leaf.dtype for leaf in leaves if leaf.is_floating_point()}, autocast_dtype(leaves[0].device)
+    if autocast is not None and torch.float64 not in dtypes:
+        dtypes.add(autocast)
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
