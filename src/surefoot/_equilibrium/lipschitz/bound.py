@@ -30,8 +30,8 @@ _ROUNDING = 1.0 + 2.0**-30  # all numbers are made of positive ones, by fewer th
 def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs: Any) -> Tensor:
     """L with ‖f(z, *x) − f(z', *x)‖ ≤ L ‖z − z'‖ for all z, z' of this shape and each sample, in real arithmetic.
 
-    f is evaluated once, to see what it does. L holds for all states, and for all values of x but where f makes numbers or branches
-    of them in Python (then for this x). It is differentiable in the parameters of f. Of weights with a random mask it is that of
+    f is evaluated once, to see what it does. L holds for all states, and for all values of x but where f makes numbers or
+    branches of them in Python (then for this x). It is differentiable in the parameters of f. Of weights with a random mask it is that of
     the numbers that the next evaluation draws.
 
     Args:
