@@ -19,6 +19,7 @@ from ..._core.refusals import NotCertifiable
 from ..._core.validate import kind_of
 from ..cell.packing import tensors_in
 from ..cell.surroundings import autocast_dtype, without_autocast
+from ..cell.uncompiled import uncompiled
 from .call import Call
 from .norms import spectral_upper
 from .table import QUERIES, RULES
@@ -31,8 +32,8 @@ def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs
     """L with ‖f(z, *x) − f(z', *x)‖ ≤ L ‖z − z'‖ for all z, z' of this shape and each sample, in real arithmetic.
 
     f is evaluated once, to see what it does. L holds for all states, and for all values of x but where f makes numbers or
-    branches of them in Python (then for this x). It is differentiable in the parameters of f. Of weights with a random mask it is that of
-    the numbers that the next evaluation draws.
+    branches of them in Python (then for this x). It is differentiable in the parameters of f. Of weights with a random
+    mask it is that of the numbers that the next evaluation draws.
 
     Args:
         f: a module ``f(z, *x, **kwargs)`` of operations that have a rule (docs/equilibrium.md lists them).
@@ -59,7 +60,7 @@ def lipschitz_bound(f: nn.Module, z: Any, *x: Any, batch_dims: int = 1, **kwargs
         for tensor in tensors:
             values.stand(tensor, origin)
     arguments = (pytree.tree_unflatten(state, structure), *x)
-    with _same_draws(state[0].device), _Trace(values, state):
+    with uncompiled(), _same_draws(state[0].device), _Trace(values, state):
         value = torch.func.functional_call(f, buffers, arguments, kwargs)
     rows = [values.constants(tensor) for tensor in tensors_in(value)]
     if not rows:
