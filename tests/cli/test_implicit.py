@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import surefoot as sf
 from surefoot._implicit.command import Train
@@ -391,6 +392,15 @@ def test_a_network_is_trained_until_a_fit_is_guaranteed_wherever_its_features_ha
 def test_initial_weights_of_a_training_are_not_certified_and_say_what_to_do(run) -> None:
     outcome = run("certify", SYSTEM, *MOVING)
     assert outcome.code == 1 and "train on" in outcome.out and "A ~ N(0, 1/4m)" in outcome.out
+
+
+def test_gamma_of_weights_in_a_file_is_that_of_their_state_dict(run, tmp_path: Path) -> None:
+    net = sf.nn.ImplicitReLU.gaussian(64, 16, 0.2, generator=torch.Generator().manual_seed(0))
+    save_file(net.state_dict(), file := tmp_path / "weights.safetensors")
+    outcome = run("certify", SYSTEM, *MOVING, "--weights", file, "--json")
+    assert outcome.json["problem"]["gamma"] == 0.2
+    refused = run("certify", SYSTEM, *MOVING, "--weights", file, "--gamma", "0.3")
+    assert refused.code == 2 and "--gamma is 0.3 and that of" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -334,3 +334,13 @@ def test_a_failure_in_one_leaf_fails_the_sample():
     x = torch.tensor([[1.0], [0.1]]).double()
     with pytest.raises(EquilibriumError, match=r"1 of 2 samples failed, the first at index \(0,\)"):
         EquilibriumLayer(f, state_shape=((1,), (1,)))(x)
+
+
+def test_a_state_that_was_not_named_is_suggested_where_f_takes_another() -> None:
+    def two(z, x):
+        fine, coarse = z
+        return 0.5 * fine + x, 0.5 * coarse
+
+    with pytest.raises(ValueError, match="not enough values") as caught:
+        EquilibriumLayer(two)(torch.ones(1, 3))
+    assert any("pass state_shape or z0" in note for note in caught.value.__notes__)

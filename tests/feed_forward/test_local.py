@@ -194,7 +194,7 @@ def failing(net: nn.Sequential, X: Tensor, error: float) -> sf.Certificate:
 def test_a_residual_that_is_too_large_says_how_far_to_train() -> None:
     net, X = sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 1), seed=1), normal(3, 2, seed=1)
     certificate = failing(net, X, 1.0)
-    assert "train on, with any optimiser, until the norm of the residual is about" in certificate.suggestion
+    assert "train on with any optimiser, until the norm of the residual is about" in certificate.suggestion
     needed = float(certificate.suggestion.split("about ")[1].split(" ")[0])
     direction = normal(3, 1, seed=9)
     Y = net(X).detach() + 0.5 * needed * direction / direction.norm()

@@ -199,7 +199,7 @@ def test_a_residual_that_is_too_large_is_said_with_the_size_that_will_do() -> No
     assert {"residual", "kink"} <= {
         word for c in failed.conditions if not c.holds for word in re.findall(r"\w+", c.name)
     }
-    assert "train on, with any optimiser, until the norm of the residual is about" in failed.suggestion
+    assert "train on with any optimiser, until the norm of the residual is about" in failed.suggestion
 
 
 def test_without_full_row_rank_or_an_equilibrium_it_says_so() -> None:

@@ -272,7 +272,15 @@ class EquilibriumLayer(nn.Module):
                 f"memory is {kind_of(memory)}; pass warm[index], of a WarmStart and the numbers of the samples"
             )
         packing, start = self._start(x, kwargs, z0)
-        user, first = explicit(self.f, packing, start, x, kwargs)
+        try:
+            user, first = explicit(self.f, packing, start, x, kwargs)
+        except Exception as error:
+            if z0 is None and self.state_shape is None:
+                shape = tuple(start.shape)
+                error.add_note(
+                    f"z is a tensor {shape}, like the first x; pass state_shape or z0 if f takes another state"
+                )
+            raise
         # samples that depend on each other are one
         batch_dims = 0 if user.couples else self.batch_dims
         return user, Settings(partial(self._solve, on_failure, memory, user), batch_dims), start, first

@@ -70,7 +70,7 @@ class Implicit(Drawn, Question):
         str | None,
         arg(
             metavar="FILE",
-            help="Weights of the network: W, A and b of a safetensors file of its state_dict, with --gamma, or of a run.",
+            help="Weights of the network: a safetensors file of its state_dict, or of a run, such as RUN/final.safetensors.",
             help_behavior_hint="(default: drawn)",
         ),
     ] = None
@@ -244,9 +244,13 @@ def _of_file(path: Path, gamma: float | None) -> ImplicitReLU:
     missing = [name for name in ("W", "A", "b") if name not in stored]
     if missing:
         raise RunDirectoryError(f"{path}: {missing[0]} is not among {', '.join([*stored][:6])}")
-    if gamma is None and "gamma" not in stored:
-        raise ValueError(f"{path} has no gamma, which no state_dict holds; give it by --gamma")
-    return ImplicitReLU(stored["W"], stored["A"], stored["b"], float(stored["gamma"]) if gamma is None else gamma)
+    held = stored.get("gamma", stored.get("_extra_state"))  # of a run, or of a state_dict
+    own = gamma if held is None else float(held)
+    if own is None:
+        raise ValueError(f"{path} has no gamma; give it by --gamma")
+    if gamma is not None and gamma != own:
+        raise ValueError(f"--gamma is {gamma:g} and that of {path} is {own:g}; leave --gamma out")
+    return ImplicitReLU(stored["W"], stored["A"], stored["b"], own)
 
 
 def _put(net: ImplicitReLU, path: Path) -> None:

@@ -44,7 +44,8 @@ class NotWellPosed(ValueError):
         self.largest_gamma = 1.0 / norm_A
         super().__init__(
             f"gamma is {gamma:.6g} and ‖A‖ = {norm_A:.6g}, so that gamma‖A‖ = {gamma * norm_A:.6g}; it must be below 1 for the "
-            f"equilibrium to exist: use gamma below {self.largest_gamma:.6g}, or scale A by {0.99 / (gamma * norm_A):.3g}"
+            f"equilibrium to exist: use gamma below {self.largest_gamma:.6g}, or scale A by {0.99 / (gamma * norm_A):.3g}, as "
+            "net.contract_() does after a step of an optimiser"
         )
 
 

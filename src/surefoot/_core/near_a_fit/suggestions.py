@@ -26,8 +26,8 @@ def nearer(theorem: Theorem, q: Mapping[str, float]) -> str:
         what, now, needed = "Newton step", q["newton_step"], q["sigma_min_J"]
     enough = min(needed / (2.0 * q["lipschitz_J"]), now)
     return (
-        f"train on, with any optimiser, until the norm of the {what} is about {enough:.3g} (now {now:.3g}), and certify again; "
-        f"{FINISH}"
+        f"finish, or train on with any optimiser, until the norm of the {what} is about {enough:.3g} (now {now:.3g}), and "
+        f"certify again; {FINISH}"
     )
 
 
@@ -39,8 +39,8 @@ def past_the_kink(where: str, margin: float) -> str:
         margin: how often its change on the ball fits into its distance to the kink.
     """
     return (
-        f"train on: nearest to a kink is {where}, whose distance to it is {margin:.3g} of what may be passed in the ball; a "
-        f"residual smaller by that factor will do; {FINISH}"
+        f"finish, or train on: nearest to a kink is {where}, whose distance to it is {margin:.3g} of what may be passed in the "
+        f"ball; a residual smaller by that factor will do where the weights are now, and training may move others there; {FINISH}"
     )
 
 

@@ -41,9 +41,9 @@ class SolveInfo:
         iterations: evaluations of the map.
         residual: ‖g(z) − z‖ of each sample, at its last evaluation.
         error_bound: bound on the distance to the fixed point; ``inf`` where the map was not seen to contract.
-        contraction: the factor q behind the bound: the given one, else the largest estimate over the batch (NaN: none).
-        guaranteed: whether q was given. Then the bound is a guarantee (as far as q is right, and one evaluation rounds by
-            no more than 4 eps ‖g(z)‖ or the level where the residual stagnated); else it is an estimate.
+        contraction: the factor q behind the bound: the given or proved one, else the largest estimate over the batch (NaN: none).
+        guaranteed: whether q was given, or proved by ``contractive``. Then the bound is a guarantee (as far as q is right, and
+            one evaluation rounds by no more than 4 eps ‖g(z)‖ or the level where the residual stagnated); else it is an estimate.
         rounding_limited: some bound exceeds the tolerance because the dtype resolves no more.
         failed: the samples that did not converge.
         solver: ``plain`` or ``anderson`` (in ``auto``, whether Anderson's method was needed).
@@ -86,7 +86,7 @@ class SolveInfo:
         if math.isnan(self.contraction):
             parts.append("no contraction factor was measured")
         else:
-            parts.append(f"{'given' if self.guaranteed else 'estimated'} contraction factor {self.contraction:.4g}")
+            parts.append(f"{'' if self.guaranteed else 'estimated '}contraction factor {self.contraction:.4g}")
         if self.rounding_limited:
             parts.append("the tolerance is below what the rounding of the map allows")
         if self.note:
