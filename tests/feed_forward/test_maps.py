@@ -381,7 +381,7 @@ def test_losses_have_rows() -> None:
 
 def test_a_kink_of_a_maximum_is_named() -> None:
     net = NETWORKS["maxima"]()
-    suggestion = sf.certify(net, data(net, 1e-2)).suggestion
+    suggestion = sf.certify(net, data(net, 5e-3)).suggestion
     assert (
         "nearest to a kink is layer 2, row" in suggestion
         and "(of MaxPool2d: where its largest entry changes)" in suggestion
