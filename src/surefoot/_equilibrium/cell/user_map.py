@@ -296,5 +296,6 @@ def _counted(buffer: Tensor) -> Tensor:
 
 
 def lock_of(f: nn.Module) -> threading.RLock:
+    """That of a module, made when it is asked for first."""
     with _GUARD:
         return _LOCKS.setdefault(f, threading.RLock())

@@ -40,16 +40,19 @@ def activation(code: int) -> Callable[..., float]:
 
 
 def number(value: float) -> Callable[..., float]:
+    """The same slope for every dtype and setting."""
     return lambda *_: value
 
 
 def gelu(approximate: str = "none") -> float:
+    """The largest slope of the exact GELU; of its approximation none is proved."""
     if approximate != "none":
         raise NotCertifiable(f"GELU with approximate={approximate!r} has no proved constant; use approximate='none'")
     return activation(5)()
 
 
 def softplus(call: Call) -> Tensor:
+    """1, where the threshold of torch's form is no jump beyond rounding."""
     z, threshold = call.first, float(call.get(2, "threshold", 20.0))
     # above the threshold torch returns z: a jump of at most exp(−threshold)/β, beside a value of threshold/β
     if math.exp(-threshold) > threshold * torch.finfo(z.dtype).eps / 2:
@@ -61,6 +64,7 @@ def softplus(call: Call) -> Tensor:
 
 
 def prelu(call: Call) -> Tensor:
+    """The largest slope, of which that of the positive side is 1."""
     slope = call.weight(call.get(1, "weight"))
     return call.constants(call.first) * slope.abs().amax().clamp(min=1.0)
 
@@ -71,6 +75,7 @@ def clamp(call: Call) -> Tensor:
 
 
 def dropout(call: Call) -> Tensor:
+    """What is kept is divided by its share; the mask is held during a solve."""
     z, p = call.first, float(call.get(1, "p", 0.5))
     training = call.get(2, "training", True)
     factor = 1.0 / (1.0 - p) if training and p < 1.0 else 1.0

@@ -10,6 +10,7 @@ from .norms import convolution_upper, spectral_upper
 
 
 def linear(call: Call) -> Tensor:
+    """‖W‖."""
     z, bias = call.first, call.get(2, "bias")
     W = call.weight(call.get(1, "weight"))
     if z.ndim <= len(call.batch):
@@ -37,11 +38,14 @@ def matmul(call: Call) -> Tensor:
 
 
 def padding(call: Call, count: int) -> list[int]:
+    """Per dimension; of the modes by name whether there is any."""
     given = call.get(4, "padding", 0)
     return [int(given != "valid")] if isinstance(given, str) else sizes_of(given, count)
 
 
 def convolution(count: int) -> Rule:
+    """The rule of so many dimensions: the bound of Lemma 2 of docs/equilibrium.md, transposed or not."""
+
     def rule(call: Call) -> Tensor:
         z = call.first
         W = call.weight(call.get(1, "weight"))

@@ -29,11 +29,13 @@ def cast(call: Call) -> Tensor:
 
 
 def expand(call: Call) -> Tensor:
+    """√ of how often an entry is repeated."""
     call.looked_at()
     return call.constants(call.first) * call.spread(call.first)
 
 
 def repeat(call: Call) -> Tensor:
+    """√ of how often each entry is repeated."""
     repeats = call.get(1, "repeats")
     if not isinstance(repeats, int):
         raise NotCertifiable(f"{call.name} with a tensor of repeats has no rule; pass a number")
@@ -60,6 +62,7 @@ def dims(call: Call) -> Tensor:
 
 
 def permute(call: Call) -> Tensor:
+    """1, where the batch stays in front."""
     dims = call.kwargs.get(
         "dims", call.args[1] if len(call.args) == 2 and not isinstance(call.args[1], int) else call.args[1:]
     )
@@ -75,6 +78,7 @@ def transposed(call: Call) -> Tensor:
 
 
 def index(call: Call) -> Tensor:
+    """1: what is taken is taken once."""
     z, index = call.args
     index = index if isinstance(index, tuple) else (index,)
     if not all(item is None or item is Ellipsis or isinstance(item, (int, slice)) for item in index):
@@ -91,6 +95,7 @@ def index(call: Call) -> Tensor:
 
 
 def cat(call: Call) -> Tensor:
+    """√ of the sum of the squares of the parts' constants."""
     call.others(call.value, call.get(1, "dim", 0))
     total = call.zero
     for part in call.get(0, "tensors"):
@@ -99,6 +104,7 @@ def cat(call: Call) -> Tensor:
 
 
 def pad(call: Call) -> Tensor:
+    """Constant: 1; else √ of how often an entry can be repeated."""
     z, pad = call.first, call.get(1, "pad")
     mode = call.get(2, "mode", "constant")
     if len(pad) // 2 > z.ndim - len(call.batch):
@@ -120,6 +126,7 @@ def pad(call: Call) -> Tensor:
 
 
 def nearest(call: Call) -> Tensor:
+    """√ of how often an entry is repeated, by whole factors."""
     z, mode = call.first, call.get(3, "mode", "nearest")
     times = [new / size for new, size in zip(call.value.shape[2:], z.shape[2:], strict=True)]
     # torch's float32 index is right for these

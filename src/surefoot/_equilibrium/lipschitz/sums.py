@@ -28,6 +28,7 @@ def reversed_difference(call: Call) -> Tensor:
 
 
 def product(call: Call) -> Tensor:
+    """The largest entry of the factor that does not depend on z."""
     first, second = call.first, call.get(1, "other")
     z, factor = (first, second) if call.moves(first) else (second, first)
     largest = call.weight(factor).abs()
@@ -36,6 +37,7 @@ def product(call: Call) -> Tensor:
 
 
 def quotient(call: Call) -> Tensor:
+    """1 over the least entry of the divisor, which does not depend on z."""
     z, divisor = call.first, call.get(1, "other")
     if call.kwargs.get("rounding_mode") is not None or not call.moves(z):
         raise NotCertifiable(f"{call.name} rounds, or divides by a tensor that depends on z: no Lipschitz constant")
@@ -45,6 +47,7 @@ def quotient(call: Call) -> Tensor:
 
 
 def extreme(call: Call) -> Tensor:
+    """Entry by entry one of the two: that of both, stacked."""
     second = call.get(1, "other")
     if not isinstance(second, Tensor):
         raise NotCertifiable(f"{call.name} with a dimension has no rule; torch.amax and torch.amin have one")
@@ -52,6 +55,7 @@ def extreme(call: Call) -> Tensor:
 
 
 def where(call: Call) -> Tensor:
+    """Entry by entry one of the two, by a condition that does not depend on z."""
     condition, *parts = (call.get(place, key) for place, key in enumerate(("condition", "input", "other")))
     if call.moves(condition):
         raise NotCertifiable(f"{call.name} chooses by a condition that depends on z, and may jump; use an activation")
@@ -59,6 +63,7 @@ def where(call: Call) -> Tensor:
 
 
 def masked_fill(call: Call) -> Tensor:
+    """Entry by entry what was there, or the value."""
     mask = call.get(1, "mask")
     if call.moves(mask):
         raise NotCertifiable(f"{call.name} has a mask that depends on z, and may jump; use an activation")
@@ -66,6 +71,7 @@ def masked_fill(call: Call) -> Tensor:
 
 
 def lerp(call: Call) -> Tensor:
+    """The sum of both, each by its largest share."""
     first, second, share = (call.get(i, key) for i, key in enumerate(("input", "end", "weight")))
     share = call.weight(share)
     total = call.zero

@@ -23,6 +23,8 @@ def windows(call: Call, count: int) -> tuple[Tensor, int, int]:
 
 
 def max_pool(count: int) -> Rule:
+    """The rule of so many dimensions: √ of how many windows an entry lies in."""
+
     def rule(call: Call) -> Tensor:
         z, _, overlaps = windows(call, count)
         if set(sizes_of(call.get(4, "dilation", 1), count)) != {1} or isinstance(call.value, tuple):
@@ -33,6 +35,8 @@ def max_pool(count: int) -> Rule:
 
 
 def avg_pool(count: int) -> Rule:
+    """The rule of so many dimensions: the mean of a window has 1/√entries, and an entry lies in several."""
+
     def rule(call: Call) -> Tensor:
         z, entries, overlaps = windows(call, count)
         padded = any(sizes_of(call.get(3, "padding", 0), count))
@@ -47,6 +51,7 @@ def avg_pool(count: int) -> Rule:
 
 
 def batch_norm(call: Call) -> Tensor:
+    """The largest |scale|/√(variance + ε), of statistics that are not of the batch."""
     z, variance, scale = call.first, call.get(2, "running_var"), call.get(3, "weight")
     if call.get(5, "training", False):
         raise NotCertifiable(
@@ -81,12 +86,14 @@ def normalised(scale_at: int, eps_at: int) -> Rule:
 
 
 def softmax(call: Call) -> Tensor:
+    """½: the Jacobian is diag(p) − ppᵀ."""
     z = call.first
     call.others(z, call.get(1, "dim"))
     return call.constants(z) * 0.5
 
 
 def total(call: Call) -> Tensor:
+    """Of n entries √n, of their mean 1/√n."""
     z = call.first
     dims = call.others(z, call.get(1, "dim"))
     count = math.prod(z.shape[d] for d in dims)
