@@ -48,6 +48,7 @@ MAX_REPLAYED_BYTES = 1 << 30
 """… and all of them for a replay."""
 ELSEWHERE = "surefoot-problem/1"
 """Format of problem.json, which stands for the arrays of a large problem."""
+CERTIFICATE = "certificate.json"
 FINAL = "final.safetensors"
 MAX_DECLARATION_BYTES = 1 << 20
 MAX_TRACE_BYTES = 32 << 20
@@ -84,6 +85,23 @@ def _exactly(record: Mapping[str, object], names: set[str], what: str) -> None:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What a certificate file holds: an object of any format, and the file's sha256."""
+
+    record: dict[str, object]
+    sha256: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> Content:
+        """Read a file once: what is hashed is what was read."""
+        content = read_bytes(path, MAX_CERTIFICATE_BYTES)
+        record = parse_json(content, str(path))
+        if not isinstance(record, dict):
+            raise FormatError("certificate: not an object")
+        return cls(cast("dict[str, object]", record), hashlib.sha256(content).digest())
+
+
+@dataclass(frozen=True)
 class _Opened:
     """A certificate's record, the system and the theorem that it names, and the file's sha256."""
 
@@ -93,13 +111,9 @@ class _Opened:
     sha256: bytes
 
 
-def _open(path: Path, systems: Mapping[str, System]) -> _Opened:
+def _open(content: Content, systems: Mapping[str, System]) -> _Opened:
     """A certificate of one of these systems; its theorem must be one that can give a guarantee."""
-    content = read_bytes(path, MAX_CERTIFICATE_BYTES)  # once: what is hashed is what was read
-    record = parse_json(content, str(path))
-    if not isinstance(record, dict):
-        raise FormatError("certificate: not an object")
-    record = cast("dict[str, object]", record)
+    record = content.record
     if record.get("format") not in FORMATS:
         raise FormatError(f"certificate: format {record.get('format')!r} is not one of {', '.join(FORMATS)}")
     name = record.get("theorem")
@@ -110,7 +124,7 @@ def _open(path: Path, systems: Mapping[str, System]) -> _Opened:
     version = _field(record, "theorem_version", int)
     if version != theorem.version or record.get("system") != system.name:
         raise FormatError("certificate: theorem version or system does not match the theorem")
-    return _Opened(record, system, theorem, hashlib.sha256(content).digest())
+    return _Opened(record, system, theorem, content.sha256)
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,7 @@ class Certificate:
     @classmethod
     def read(cls, path: Path, systems: Mapping[str, System]) -> Certificate:
         """Read a certificate that claims a guarantee by a theorem, of one of the systems, that can give one."""
-        return cls._of(_open(path, systems), path.name)
+        return cls._of(_open(Content.read(path), systems), path.name)
 
     @classmethod
     def _of(cls, opened: _Opened, name: str) -> Certificate:
@@ -187,14 +201,14 @@ class Heading:
     certificate: Certificate | None
 
     @classmethod
-    def read(cls, path: Path, systems: Mapping[str, System]) -> Heading:
-        """Read a first certificate that holds, or says that its hypotheses fail and claims nothing."""
-        opened = _open(path, systems)
+    def of(cls, content: Content, name: str, systems: Mapping[str, System]) -> Heading:
+        """A first certificate, of the file ``name``, that holds, or says that its hypotheses fail and claims nothing."""
+        opened = _open(content, systems)
         record, named = opened.record, (opened.system, opened.theorem)
         if (record.get("status"), record.get("claims")) == ("fails", []):
             _exactly({"conclusion": None, **record}, FIELDS, "certificate")  # it concludes nothing
             return cls(*named, _field(record, "problem", dict).get("kind"), opened.sha256, None)
-        certificate = Certificate._of(opened, path.name)
+        certificate = Certificate._of(opened, name)
         return cls(*named, certificate.kind, opened.sha256, certificate)
 
 
@@ -348,7 +362,7 @@ class StoredWeights:
 def later_certificates(path: Path) -> dict[int, Path]:
     """The files of the certificates along the way by their iterations, in this order; each starts after 0."""
     sizes = files_named(path, "certificate", ".json", MAX_LATER_CERTIFICATES)
-    sizes.pop("certificate.json", None)
+    sizes.pop(CERTIFICATE, None)
     if sum(sizes.values()) > MAX_LATER_BYTES:
         raise FormatError(f"{path}: the later certificates have more than {MAX_LATER_BYTES} bytes; certify less often")
     files = {_start_of(path / name): path / name for name in sizes}

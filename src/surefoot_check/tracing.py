@@ -14,7 +14,7 @@ from typing import Any
 from .arrays import FormatError
 from .checker import PRECISION
 from .rigor.balls import ball
-from .run_files import Certificate
+from .run_files import CERTIFICATE, Certificate
 from .statement import Inequality, Relation, Segment, Theorem
 from .system import System
 
@@ -113,7 +113,7 @@ def graph_of(path: Path, systems: Mapping[str, System]) -> dict[str, Any]:
     """
     import flint
 
-    certificate = Certificate.read(path / "certificate.json" if path.is_dir() else path, systems)
+    certificate = Certificate.read(path / CERTIFICATE if path.is_dir() else path, systems)
     try:
         with flint.ctx.workprec(PRECISION):
             return _traced(certificate, certificate.theorem, Graph())

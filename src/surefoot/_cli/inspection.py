@@ -131,10 +131,17 @@ def run_check(options: Check) -> int:
 
 def run_report(options: Report) -> int:
     """``surefoot report``."""
+    from .._report.formats import writer_of
     from .training import write_report
 
-    _refuse_without_trajectory(Path(options.directory))
-    path = write_report(options.directory, options.data)
+    write = writer_of(Path(options.directory))
+    if write is None:
+        _refuse_without_trajectory(Path(options.directory))
+        path = write_report(options.directory, options.data)
+    elif options.data is not None:
+        raise ValueError(f"{options.directory} holds its arrays itself, if any; leave out --data")
+    else:
+        path = write(Path(options.directory))
     for file in (path, *sorted((path.parent / "plots").glob("*.png"))):
         print(visible(str(file)))
     return Exit.YES
