@@ -273,5 +273,5 @@ def test_directories(run, trained: Path, tmp_path: Path) -> None:
 
 def test_the_fresh_problems_are_others() -> None:
     options = command.Train(out="run", size="4x6", problems=2)
-    first, fresh = (command._draw(options, seed) for seed in (0, 1))
+    first, fresh = (options.draw(seed) for seed in (0, 1))
     assert not bool((first.M == fresh.M).any())

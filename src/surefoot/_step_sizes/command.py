@@ -19,7 +19,6 @@ from .._cli import learned, training
 from .._cli.built import at_least_one
 from .._cli.errors import Exit, message_of
 from .._cli.learned import Out, Resume
-from .._cli.matrices import matrix_size
 from .._cli.options import Flag, Json, KeepProblem, Quiet, certify_exits, train_exits
 from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json
 from .._core.certificate import Certificate
@@ -28,7 +27,8 @@ from .._core.io import RunDirectoryError, write_atomic
 from .._core.run import Run
 from .._core.status import RunStatus
 from .._learning.run import TrainRun, TrainStatus
-from .._problems import Lasso, LeastSquares, Logistic, Problems
+from .._problems import Problems
+from .command_problems import RandomProblems
 from .compare import Comparison, Row, compare
 from .network import StepSizeNet
 from .training import train as train_network
@@ -36,30 +36,14 @@ from .training import train as train_network
 TABLE = "comparison.txt"
 STAGE = "solving"
 """Directories and files of ``train``, beside those of the run on the fresh problems, which is written to ``STAGE`` first."""
-LAMBDA = 0.1
 RANGE = (0.0, 2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepSizes:
+class StepSizes(RandomProblems):
     """Which problems, which network, which theorem."""
 
     system: ClassVar[str] = "step-sizes"
-    problem: Annotated[
-        Literal["least-squares", "lasso", "logistic"],
-        arg(
-            help="Random problems: ½‖Mx - y‖²; the same + λ‖x‖₁, y = Mx̂ + noise with a sparse x̂; or logistic regression "
-            "+ λ‖x‖₁. M is Gaussian, with columns of norm 1 but for logistic."
-        ),
-    ] = "least-squares"
-    size: Annotated[str, arg(metavar="ROWSxCOLUMNS")] = "20x32"
-    """Rows and columns of each M."""
-    problems: Annotated[int, arg(metavar="INT")] = 32
-    """Number of problems in a batch."""
-    lam: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
-        None
-    )
-    """Weight λ of the l1 penalty."""
     range: Annotated[
         str | None,
         arg(
@@ -142,7 +126,7 @@ def _certify(options: Certify) -> int:
     """``surefoot certify step-sizes``."""
     screen = Screen(silent=options.json)
     net = _network(options, 1.0)
-    problems = _draw(options, options.seed)
+    problems = options.draw(options.seed)
     certificate = certify(net, problems, options.theorem)
     facts = _facts(options, net, problems)
     _show_problem(screen, facts)
@@ -160,7 +144,7 @@ def _train(options: Train, held: ExitStack) -> int:
     _check(options)
     learned.check(options)
     net = _network(options, 1.0 if options.expansion is None else options.expansion)
-    problems, fresh = _draw(options, options.seed), _draw(options, options.seed + 1)
+    problems, fresh = options.draw(options.seed), options.draw(options.seed + 1)
     certificate = certify(net, fresh, options.theorem)
     facts = _facts(options, net, problems)
     _show_problem(screen, facts)
@@ -223,23 +207,6 @@ def _train(options: Train, held: ExitStack) -> int:
 
 
 # -- from options to problems and network ----------------------------------------------------------------------------
-
-
-def _draw(options: StepSizes, seed: int) -> Problems:
-    """A batch of problems; the seed says which."""
-    rows, columns = matrix_size(options.size)
-    at_least_one("--problems", options.problems)
-    if options.seed < 0:
-        raise ValueError(f"--seed is {options.seed}; it must be at least 0")
-    if options.problem == "least-squares":
-        if options.lam is not None:
-            raise ValueError("--lam belongs to --problem lasso and logistic; leave it out, or choose one of them")
-        return LeastSquares.random(options.problems, rows, columns, seed=seed)
-    lam = LAMBDA if options.lam is None else options.lam
-    if not 0.0 < lam < math.inf:
-        raise ValueError(f"--lam is {lam:g}; it must be positive and finite")
-    kind = Lasso if options.problem == "lasso" else Logistic
-    return kind.random(options.problems, rows, columns, lam=lam, seed=seed)
 
 
 def _network(options: StepSizes, expansion: float) -> StepSizeNet:
@@ -316,14 +283,8 @@ def _solve(options: Train, net: StepSizeNet, fresh: Problems, certificate: Certi
 
 def _facts(options: StepSizes, net: StepSizeNet, problems: Problems) -> dict[str, Any]:
     """Plain values."""
-    penalised = not isinstance(problems, LeastSquares)
     return {
-        "data": f"{problems.count} random {options.problem} problems, {problems.rows}x{problems.columns}",
-        "kind": options.problem,
-        "problems": problems.count,
-        "rows": problems.rows,
-        "columns": problems.columns,
-        "lam": (LAMBDA if options.lam is None else options.lam) if penalised else None,
+        **options.described(problems),
         "seed": options.seed,
         "range": list(net.range),
         "widths": list(net.widths),

@@ -1,0 +1,67 @@
+"""Options that draw random problems, and what is said of these."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from tyro.conf import arg
+
+from .._cli.built import at_least_one
+from .._cli.matrices import matrix_size
+from .._problems import Lasso, LeastSquares, Logistic, Problems
+
+LAMBDA = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomProblems:
+    """Which problems."""
+
+    problem: Annotated[
+        Literal["least-squares", "lasso", "logistic"],
+        arg(
+            help="Random problems: ½‖Mx - y‖²; the same + λ‖x‖₁, y = Mx̂ + noise with a sparse x̂; or logistic regression "
+            "+ λ‖x‖₁. M is Gaussian, with columns of norm 1 but for logistic."
+        ),
+    ] = "least-squares"
+    size: Annotated[str, arg(metavar="ROWSxCOLUMNS")] = "20x32"
+    """Rows and columns of each M."""
+    problems: Annotated[int, arg(metavar="INT")] = 32
+    """Number of problems in a batch."""
+    lam: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1 with lasso and logistic)")] = (
+        None
+    )
+    """Weight λ of the l1 penalty."""
+
+    def draw(self, seed: int, size: str | None = None) -> Problems:
+        """A batch of problems; the seed says which. Of another ``size``, if given."""
+        rows, columns = matrix_size(self.size if size is None else size)
+        at_least_one("--problems", self.problems)
+        if seed < 0:
+            raise ValueError(f"--seed is {seed}; it must be at least 0")
+        if self.problem == "least-squares":
+            if self.lam is not None:
+                raise ValueError("--lam belongs to --problem lasso and logistic; leave it out, or choose one of them")
+            return LeastSquares.random(self.problems, rows, columns, seed=seed)
+        if not 0.0 < self.penalty < math.inf:
+            raise ValueError(f"--lam is {self.penalty:g}; it must be positive and finite")
+        kind = Lasso if self.problem == "lasso" else Logistic
+        return kind.random(self.problems, rows, columns, lam=self.penalty, seed=seed)
+
+    @property
+    def penalty(self) -> float:
+        """λ, where there is a penalty."""
+        return LAMBDA if self.lam is None else self.lam
+
+    def described(self, problems: Problems) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "data": f"{problems.count} random {self.problem} problems, {problems.rows}x{problems.columns}",
+            "kind": self.problem,
+            "problems": problems.count,
+            "rows": problems.rows,
+            "columns": problems.columns,
+            "lam": None if isinstance(problems, LeastSquares) else self.penalty,
+        }
