@@ -62,12 +62,15 @@ def command() -> Any:
 
 
 def _by_system(kind: type, of_systems: Mapping[str, ModuleType]) -> type:
-    """The command whose ``system`` is one of those that have it."""
+    """The command whose ``system`` is one of those that have it, or a name in the ``MORE_`` forms of a module."""
     forms = {
         name: (getattr(module, kind.__name__), None)
         for name, module in of_systems.items()
         if hasattr(module, kind.__name__)
     }
+    for module in of_systems.values():
+        more = getattr(module, f"MORE_{kind.__name__.upper()}", {})
+        forms |= {name: (form, None) for name, form in more.items()}
     made = make_dataclass(kind.__name__, [("system", _union(forms))], bases=(kind,), frozen=True, kw_only=True)
     made.__doc__ = kind.__doc__
     return made

@@ -14,10 +14,10 @@ from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind
 from .._core.run import Run, large
 from .._core.status import RunStatus
+from .document import document
 from .facts import Facts, gap_of
 from .guarantee import guarantee
 from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict
-from .style import CSS
 from .wording import (
     SCORES,
     by_family,
@@ -71,15 +71,11 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
         _settings(facts),
         _check(facts),
     ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n"
-        f"<footer>surefoot {text(version)}. Gap: {text(facts.words.gap)} "
-        f"({text(number(run.certificate.optimal_value, 6))}). Numbers are rounded for reading; "
-        f"{code('certificate.json')} holds them exactly.</footer>\n</body>\n</html>\n"
+    foot = (
+        f"surefoot {text(version)}. Gap: {text(facts.words.gap)} ({text(number(run.certificate.optimal_value, 6))}). "
+        f"Numbers are rounded for reading; {code('certificate.json')} holds them exactly."
     )
+    return document(title, "\n".join(part for part in parts if part), Markup(foot))
 
 
 def _subject(facts: Facts) -> Markup:
