@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from . import layers
 from .rigor.bounds import Level
 from .verdict import Report
 
 Verifier = Callable[[Path, Mapping[str, object], Level, Report], None]
 
-VERIFIERS: dict[str, Verifier] = {}
+VERIFIERS: dict[str, Verifier] = {"surefoot-layers/1": layers.verify}
 """By the format's name."""
 
 
