@@ -5,6 +5,7 @@ from ._lasso.lista import train_lista, violations
 from ._learning.run import TrainRun, TrainStatus
 from ._problems import Lasso, LeastSquares, Logistic, Problems
 from ._step_sizes.compare import Comparison, compare
+from ._step_sizes.schedules import Schedule, schedule
 from ._step_sizes.training import train
 from ._step_sizes.unrolled import Solution
 
@@ -16,10 +17,12 @@ __all__ = [
     "LeastSquares",
     "Logistic",
     "Problems",
+    "Schedule",
     "Solution",
     "TrainRun",
     "TrainStatus",
     "compare",
+    "schedule",
     "train",
     "train_lista",
     "violations",

@@ -19,6 +19,7 @@ from .._problems.batch import proximal_step
 from .._problems.lasso import Lasso
 from .._problems.least_squares import LeastSquares
 from .._problems.logistic import Logistic
+from .schedules import SCHEDULES, Schedule
 
 Method = Callable[[Any, int], Iterator[Tensor]]
 """The iterates x_0 = 0, x_1 … (N, d), at least T+1 of them, from the problems it is for and T."""
@@ -43,13 +44,16 @@ def names(problems: Problems) -> tuple[str, ...]:
     """The baselines that these problems admit, the reference first.
 
     Least squares: "GD 1/β", "GD 1.5/β", "GD 1.98/β", "GD 2/(β+β0)" with β = max β_p and β0 = min β0_p; "GD 1/β_p"; "Nesterov",
-    "FISTA" and "strongly convex Nesterov", with 1/β_p as well; "CGLS"; "LSQR". The two that need β0 > 0 are left out where it is
-    not certified.
+    "FISTA" and "strongly convex Nesterov", with 1/β_p as well; the schedules for T steps; "CGLS"; "LSQR". The three that need
+    β0 > 0 are left out where it is not certified.
 
-    LASSO: "ISTA 1/β"; "ISTA 1/β_p", "FISTA" and "restarted FISTA", with 1/β_p; in float64 on the CPU "scikit-learn Lasso" (sweeps
-    of coordinate descent) and, if installed, "skglm" (iterations of its working set).
+    LASSO: "ISTA 1/β"; "ISTA 1/β_p", "FISTA" and "restarted FISTA", with 1/β_p; the schedules; in float64 on the CPU "scikit-learn
+    Lasso" (sweeps of coordinate descent) and, if installed, "skglm" (iterations of its working set).
 
-    Logistic regression: "ISTA 1/β"; "ISTA 1/β_p" and "FISTA".
+    Logistic regression: "ISTA 1/β"; "ISTA 1/β_p" and "FISTA"; the schedules.
+
+    Schedules are those of ``SCHEDULES`` that something is proved of on these problems. Another T is another schedule, not the
+    same one cut off.
     """
     return tuple(_methods(problems))
 
@@ -91,6 +95,8 @@ def _methods(problems: Problems) -> dict[str, Method]:
     }
     if isinstance(problems, Lasso):
         methods["restarted FISTA"] = partial(fista, restart=True)
+    methods |= _schedules(problems)
+    if isinstance(problems, Lasso):
         methods["scikit-learn Lasso"] = scikit_learn_lasso
         if find_spec("skglm") is not None:
             methods["skglm"] = skglm_lasso
@@ -112,9 +118,17 @@ def _least_squares_methods(problems: LeastSquares) -> dict[str, Method]:
     methods["FISTA"] = fista
     if beta0 > 0.0:
         methods["strongly convex Nesterov"] = strongly_convex_nesterov
+    methods |= _schedules(problems)
     methods["CGLS"] = cgls
     methods["LSQR"] = lsqr
     return methods
+
+
+def _schedules(problems: Problems) -> dict[str, Method]:
+    def method(kind: type[Schedule]) -> Method:
+        return lambda problems, iterations: kind(iterations).iterates(problems)
+
+    return {name: method(kind) for name, kind in SCHEDULES.items() if kind.refusal(problems) is None}
 
 
 def gradient_descent(problems: Problems, iterations: int, *, step: Tensor) -> Iterator[Tensor]:
