@@ -48,7 +48,7 @@ LAYERS = {
     "linear algebra, data": ("surefoot._linalg", "surefoot._data"),
     "core": ("surefoot._core",),
     "the checker's program": ("surefoot_check.__main__",),
-    "the checker's work, and its list of systems": ("surefoot_check",),
+    "the checker's work, and its lists": ("surefoot_check", "surefoot_check.step_sizes.layers"),
     "its systems": tuple(f"surefoot_check.{folder}" for folder in FOLDERS),
     "what those are made of": tuple(
         f"surefoot_check.{name}"
@@ -65,7 +65,9 @@ SHARED = (
     "surefoot.cli",
     "surefoot_check",
 )
-"""They import no room and name no system, apart from the rooms and the list inside ``surefoot_check``."""
+"""They import no room and name no system, apart from the rooms and the lists inside ``surefoot_check``."""
+LISTS = {"surefoot_check.systems", "surefoot_check.formats"}
+"""Of systems, and of the formats of other certificates, by which their rooms are found."""
 EXEMPT = frozenset({"surefoot._cli.demo"})
 """Of shared rooms: a program about one system."""
 
@@ -146,7 +148,7 @@ def room(module: str) -> str:
 def shared(module: str) -> bool:
     """Whether a module is of a shared room."""
     inside = any(_within(module, entry) for entry in SHARED)
-    return inside and not room(module) and module not in EXEMPT | {"surefoot_check.systems"}
+    return inside and not room(module) and module not in EXEMPT | LISTS
 
 
 def rooms_crossed() -> list[tuple[str, str]]:

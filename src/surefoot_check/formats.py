@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from . import layers
 from .rigor.bounds import Level
+from .step_sizes import layers
 from .verdict import Report
 
 Verifier = Callable[[Path, Mapping[str, object], Level, Report], None]

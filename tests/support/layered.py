@@ -11,13 +11,14 @@ from tamper import safetensors
 
 from surefoot.learned import Lasso, LeastSquares, Logistic
 from surefoot_check.arrays import digest, read_safetensors
-from surefoot_check.layers.constants import constants
-from surefoot_check.layers.one_layer import layer, point
-from surefoot_check.layers.problems import Problems
-from surefoot_check.layers.sectors import pseudo_angle
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.statement import SLACK
 from surefoot_check.step_sizes.enclosures import load_problem
+from surefoot_check.step_sizes.layers.constants import constants
+from surefoot_check.step_sizes.layers.entrywise import Enclosed
+from surefoot_check.step_sizes.layers.one_layer import first_point, prove
+from surefoot_check.step_sizes.layers.problems import Problems
+from surefoot_check.step_sizes.layers.sectors import angle
 
 Array = np.ndarray
 Files = dict[str, dict[str, Array]]
@@ -29,50 +30,48 @@ BATCHES = {
 }
 
 
-def trained(kind: str, depth: int = 3, sectors: int = 4) -> Files:
-    """The arrays of a small directory, by file."""
+def trained(kind: str, depth: int = 3, sectors: int = 3) -> Files:
+    """The arrays of a small directory, by file; the layers look ahead where the problems are least squares."""
     batch = BATCHES[kind]()
     stored = {name: array.numpy() for name, array in batch.arrays().items()}
     beta = batch.smoothness.numpy() * (1.0 + 1e-8)
     problems = Problems(load_problem(batch.kind, stored), beta, FAST)
-    boundaries = np.arange(1, sectors) * 4.0 / sectors
-    at = point(problems, np.zeros((batch.count, batch.columns)))
-    xs, weights, every, zs = [at.x], [], [], []
-    for _ in range(depth):
-        gradient = at.gradient.value[:, :, 0]
-        places = np.searchsorted(boundaries, pseudo_angle(at.x, gradient), side="right")
-        steps = problems.steps(at.x[:, :, None], at.gradient, GRID).value
-        w = _best(problems, steps, places, sectors)
-        at = point(problems, (w[places] * steps).sum(axis=2))
-        lam = problems.lam[:, None]
-        slope = at.gradient.value[:, :, 0] + problems.l2[:, None] * at.x
-        zs.append(np.where(at.x != 0.0, np.sign(at.x) * lam, np.clip(-slope, -lam, lam)))
-        xs, weights, every = [*xs, at.x], [*weights, w], [*every, places]
-    iterates = {"x": np.array(xs), "sectors": np.array(every, dtype=np.int64), "z": np.array(zs)}
-    if not problems.batch.proximal:
-        del iterates["z"]
-    layers = {"grid": GRID, "boundaries": boundaries, "weights": np.array(weights), "beta": beta}
-    return {"problem": stored, "layers": {**layers, "range": GRID[[0, -1]]}, "iterates": iterates}
+    schedule = np.linspace(1.0, 1.8, depth)
+    boundaries = np.arange(1, sectors) * 2.0 / sectors
+    x = np.zeros((batch.count, batch.columns))
+    xs, weights, every = [x], [], []
+    for t in range(depth):
+        at = first_point(problems, x, schedule[:0])
+        places = np.searchsorted(boundaries, angle(x, at.gradient.value[:, :, 0] / beta[:, None]), side="right")
+        steps = problems.steps(x[:, :, None], at.gradient, GRID).value
+        w = _best(problems, steps, places, sectors, schedule[t + 1 :] if kind == "least-squares" else schedule[:0])
+        x = (w[places] * steps).sum(axis=2)
+        xs, weights, every = [*xs, x], [*weights, w], [*every, places]
+    layers = {"grid": GRID, "boundaries": boundaries, "weights": np.array(weights), "beta": beta, "schedule": schedule}
+    return {
+        "problem": stored,
+        "layers": layers,
+        "iterates": {"x": np.array(xs), "sectors": np.array(every, dtype=np.uint8)},
+    }
 
 
-def _best(problems: Problems, steps: Array, places: Array, sectors: int) -> Array:
-    """Weights (K, m) better than the best constant, of which the first step of projected gradient starts."""
+def _best(problems: Problems, steps: Array, places: Array, sectors: int, rest: Array) -> Array:
+    """The best of some weights (K, m), among them those of constants: of projected gradient from the best constant."""
 
-    def objective(w: Array) -> float:
-        at = point(problems, (w[places] * steps).sum(axis=2))
-        return at.objective[1]
+    def value(w: Array) -> float:
+        return first_point(problems, (w[places] * steps).sum(axis=2), rest).value[1]
 
     count = steps.shape[2]
-    corners = [np.tile(row, (sectors, 1)) for row in np.eye(count)]
-    w = best = min(corners, key=objective)
-    size = float((np.square(problems.batch.M @ steps).sum(axis=1)).sum())
-    for _ in range(60):
-        at = point(problems, (w[places] * steps).sum(axis=2))
-        slope = at.gradient.value[:, :, 0] + problems.l2[:, None] * at.x + problems.lam[:, None] * np.sign(at.x)
+    best = w = min((np.tile(row, (sectors, 1)) for row in np.eye(count)), key=value)
+    size = float(np.square(problems.batch.M @ steps).sum())
+    for _ in range(40):
+        x = Enclosed.exactly((w[places] * steps).sum(axis=2)[:, :, None])
+        carried = problems.carried(problems.residual(x), np.concatenate([rest, rest]))
+        slope = (problems.gradient(carried) + Enclosed.exactly(problems.l2) * x).value + problems.lam * np.sign(x.value)
         downhill = np.zeros_like(w)
-        np.add.at(downhill, places.ravel(), (slope[:, :, None] * steps).reshape(-1, count))
+        np.add.at(downhill, places.ravel(), (slope * steps).reshape(-1, count))
         w = _on_simplices(w - downhill / size)
-        best = min(best, w, key=objective)
+        best = min(best, w, key=value)
     return best
 
 
@@ -87,45 +86,47 @@ def _on_simplices(v: Array) -> Array:
 
 def certificate(files: Files, kind: str) -> dict[str, Any]:
     """The record that the checker's own bounds make of the arrays, with slack."""
-    layers, iterates = files["layers"], files["iterates"]
+    layers, x = files["layers"], files["iterates"]["x"]
     batch = load_problem(BATCHES[kind]().kind, files["problem"])
-    problems = Problems(batch, layers["beta"], FAST)
-    at = point(problems, iterates["x"][0])
-    first, facts = at.objective[1], []
+    problems, schedule, ahead = Problems(batch, layers["beta"], FAST), layers["schedule"], kind == "least-squares"
+    at = first = first_point(problems, x[0], schedule if ahead else schedule[:0])
+    facts = []
     depth, sectors, count = layers["weights"].shape
     for t, w in enumerate(layers["weights"]):
-        z = iterates["z"][t] if "z" in iterates else None
-        proved = layer(problems, problems, at, iterates["x"][t + 1], layers["grid"], w, iterates["sectors"][t], z)
+        rest = schedule[t + 1 :] if ahead else schedule[:0]
+        proved = prove(problems, problems, at, x[t + 1], GRID, w, files["iterates"]["sectors"][t], rest)
         at = proved.after
-        low, high = at.objective
-        published = {
-            "objective": high * (1.0 + SLACK),
-            "best_constant": min(value for value, _ in proved.constants) * (1.0 - SLACK),
-            "lower_bound": low - proved.gap - SLACK * high,
-            "gap": proved.gap * (1.0 + SLACK),
-        }
-        facts.append({name: float(value).hex() for name, value in published.items()})
-    least = constants(problems, iterates["x"][0], depth, layers["grid"])
-    step = layers["grid"][int(np.argmin([value for value, _ in least.objectives]))]
+        value, lower = at.value[1] * (1.0 + SLACK), at.value[0] - proved.gap - SLACK * at.value[1]
+        published = {"objective": at.objective[1] * (1.0 + SLACK), "value": value, "lower": lower}
+        facts.append(_hexadecimal({**published, "gap": (value - lower) * (1.0 + SLACK)}))
+    least = constants(problems, x[0], depth, GRID)
     conclusion = {
-        "initial": first * (1.0 + SLACK),
+        "start": first.objective[1] * (1.0 + SLACK),
         "final": at.objective[1] * (1.0 + SLACK),
+        "schedule": first.value[1] * (1.0 + SLACK),
         "constant": least.least() * (1.0 - SLACK),
-        "step": step,
+        "step": GRID[int(np.argmin([value for value, _ in least.objectives]))],
     }
-    sizes = {"N": batch.count, "b": batch.rows, "d": batch.columns, "T": depth, "K": sectors, "m": count}
+    sizes = {"problems": batch.count, "rows": batch.rows, "columns": batch.columns, "layers": depth, "trained": depth}
     return {
         "format": "surefoot-layers/1",
-        "problem": {"kind": batch.kind, **sizes},
-        "arrays": hashes(files),
+        "kind": batch.kind,
+        "sizes": {**sizes, "sectors": sectors, "steps": count},
+        "range": [float(end).hex() for end in GRID[[0, -1]]],
+        "ahead": ahead,
         "layers": facts,
-        "conclusion": {name: float(value).hex() for name, value in conclusion.items()},
+        "conclusion": _hexadecimal(conclusion),
+        "sha256": hashes(files),
     }
 
 
-def hashes(files: Files) -> dict[str, str]:
+def _hexadecimal(numbers: dict[str, float]) -> dict[str, str]:
+    return {name: float(value).hex() for name, value in numbers.items()}
+
+
+def hashes(files: Files) -> dict[str, dict[str, str]]:
     """Of every array."""
-    return {f"{file}/{name}": digest(array) for file, arrays in files.items() for name, array in arrays.items()}
+    return {file: {name: digest(array) for name, array in arrays.items()} for file, arrays in files.items()}
 
 
 def write(directory: Path, files: Files, record: dict[str, Any]) -> None:

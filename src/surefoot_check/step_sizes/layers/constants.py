@@ -1,7 +1,7 @@
-"""The objective after T steps of one constant P, from below: for the P of a grid, of least squares for all between its ends.
+"""The objective after T steps of one constant P, from below: for the P of a grid, of least squares for all in the range.
 
-A proximal step with Pβ1 ≤ 2β is nonexpansive, so that the errors of single steps add up. Of least squares the objective after
-T steps, φ(P) = ½Σ_p‖(I - (P/β_p)M_pM_pᵀ)^T r_p‖², is convex in P, with φ'(P) = -TΣ_p⟨g_T, g_{T-1}⟩/β_p for the gradients g at
+A proximal step with Pβ1 ≤ 2β does not expand, so that the errors of single steps add up. Of least squares the objective after T
+steps, φ(P) = ½Σ_p‖(I - (P/β_p)M_pM_pᵀ)^T r_p‖², is convex in P, with φ'(P) = -TΣ_p⟨g_T, g_{T-1}⟩/β_p for the gradients g at
 the last two iterates: between two points it lies above both tangents.
 """
 
@@ -13,10 +13,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..rigor.balls import float_below, rational
-from ..rigor.bounds import Array, array_down, array_up
-from ..rigor.intervals import TINY, Interval
-from ..step_sizes.batches import LeastSquaresBatch
+from ...rigor.balls import float_below, rational
+from ...rigor.bounds import Array, array_down, array_up
+from ...rigor.intervals import Interval
+from ..batches import LeastSquaresBatch
 from .entrywise import Enclosed, total
 from .problems import Problems
 
@@ -30,13 +30,12 @@ class Constants:
     slopes: list[Interval] | None
 
     def least(self) -> float:
-        """At most the objective for every P of the grid, or between its ends."""
+        """At most the objective for every one of the steps, or of least squares for every P between the first and the last."""
         lows = [low for low, _ in self.objectives]
-        if self.slopes is None:
+        if self.slopes is None or len(lows) == 1:
             return min(lows)
         points = list(zip(self.steps.tolist(), lows, self.slopes, strict=True))
-        between = [_above_tangents(a, b) for a, b in pairwise(points)]
-        return max(0.0, min([*between, *(lows if len(points) == 1 else [])]))
+        return max(0.0, min(_above_tangents(a, b) for a, b in pairwise(points)))
 
 
 def constants(problems: Problems, start: Array, count: int, steps: Array) -> Constants:
@@ -44,23 +43,20 @@ def constants(problems: Problems, start: Array, count: int, steps: Array) -> Con
     X = np.repeat(start[:, :, None], len(steps), axis=2)
     off = np.zeros((len(X), 1, len(steps)))  # Euclidean distance of the true iterates from X
 
-    def gradient() -> Enclosed:
-        at = Enclosed(X, np.broadcast_to(off, X.shape))
-        return problems.gradient(problems.image(at))
+    def here() -> Enclosed:
+        return Enclosed(X, np.broadcast_to(off, X.shape))
 
-    slopes = None
+    before = None
     for iteration in range(count):
-        moved = problems.steps(X, problems.gradient(problems.image(Enclosed.exactly(X))), steps)
+        moved = problems.steps(X, problems.gradient(problems.residual(Enclosed.exactly(X))), steps)
         if iteration == count - 1 and isinstance(problems.batch, LeastSquaresBatch):
-            slopes = gradient()
-        X = moved.value
-        local = np.sqrt(np.square(moved.radius).sum(axis=1, keepdims=True) + TINY)
-        off = array_up(off + array_up(local, X.shape[1] + 4), 1)
-    at = Enclosed(X, np.broadcast_to(off, X.shape))
-    objectives = problems.objectives(at, problems.image(at))
-    if slopes is None:
+            before = problems.gradient(problems.residual(here()))
+        X, off = moved.value, array_up(off + moved.spread(), 1)
+    residual = problems.residual(here())
+    objectives = problems.objectives(here(), residual)
+    if before is None:
         return Constants(steps, objectives, None)
-    products = gradient() * slopes * Enclosed.exactly(np.full((1, 1, 1), float(count)))
+    products = problems.gradient(residual) * before * Enclosed.exactly(np.full((1, 1, 1), float(count)))
     terms = products.quotient(problems.beta[:, None, None])
     sums = total(array_down(terms.value - terms.radius, 1), array_up(terms.value + terms.radius, 1))
     return Constants(steps, objectives, [(-high, -low) for low, high in sums])

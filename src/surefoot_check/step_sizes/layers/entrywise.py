@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..rigor.bounds import ETA, FAST, UNIT_ROUNDOFF, Array, Level, array_down, array_up, gamma
-from ..rigor.functions import evaluated
-from ..rigor.intervals import TINY, Interval
+from ...rigor.bounds import ETA, FAST, UNIT_ROUNDOFF, Array, Level, array_down, array_up, gamma
+from ...rigor.functions import evaluated
+from ...rigor.intervals import TINY, Interval
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,14 @@ class Enclosed:
         radius = np.abs(self.value) * other.radius + (np.abs(other.value) + other.radius) * self.radius
         return self._rounded(self.value * other.value, radius, 5)
 
-    def last(self) -> Enclosed:
-        """The last column."""
-        return Enclosed(self.value[..., -1:], self.radius[..., -1:])
+    def column(self, k: int) -> Enclosed:
+        """One column, as a matrix of one."""
+        return Enclosed(self.value[..., k, None], self.radius[..., k, None])
+
+    def beside(self, other: Enclosed) -> Enclosed:
+        """The columns of both."""
+        values, radii = (self.value, other.value), (self.radius, other.radius)
+        return Enclosed(np.concatenate(values, axis=-1), np.concatenate(radii, axis=-1))
 
     def signed(self, signs: Array) -> Enclosed:
         """Times numbers of magnitude 1, exactly."""
@@ -55,6 +60,15 @@ class Enclosed:
         """sign(x) max(|x| - threshold, 0), which moves no more than both arguments do."""
         size = np.maximum(np.abs(self.value) - threshold.value, 0.0)
         return self._rounded(np.copysign(size, self.value), self.radius + threshold.radius, 1)
+
+    def magnitude(self) -> Enclosed:
+        """Of each entry."""
+        return Enclosed(np.abs(self.value), self.radius)
+
+    def spread(self) -> Array:
+        """Upper bounds of the Euclidean norms of the columns of the radii, (N, 1, k) of (N, r, k)."""
+        terms = self.radius.shape[1]
+        return array_up(np.sqrt(array_up(np.square(self.radius).sum(axis=1, keepdims=True) + TINY, terms + 4)), 1)
 
     def magnitudes(self) -> tuple[Array, Array]:
         """Bounds of the magnitudes of the entries."""
