@@ -126,7 +126,9 @@ def _hexadecimal(numbers: dict[str, float]) -> dict[str, str]:
 
 def hashes(files: Files) -> dict[str, dict[str, str]]:
     """Of every array."""
-    return {file: {name: digest(array) for name, array in arrays.items()} for file, arrays in files.items()}
+    return {
+        f"{file}.safetensors": {name: digest(array) for name, array in arrays.items()} for file, arrays in files.items()
+    }
 
 
 def write(directory: Path, files: Files, record: dict[str, Any]) -> None:

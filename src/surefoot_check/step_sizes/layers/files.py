@@ -109,7 +109,9 @@ def read(directory: Path, record: Mapping[str, object], level: Level) -> Stored:
     published = record["layers"]
     if not isinstance(published, list) or len(published) != len(layers["weights"]):
         raise FormatError("certificate: layers is not a list with an entry for each layer")
-    hashes = {file: {name: digest(array) for name, array in arrays.items()} for file, arrays in files.items()}
+    hashes = {
+        f"{file}.safetensors": {name: digest(array) for name, array in arrays.items()} for file, arrays in files.items()
+    }
     return Stored(
         batch=batch,
         range=(low, high),

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...rigor.balls import ball
 from ...rigor.bounds import FAST, UNIT_ROUNDOFF, Level, down, up
 from ...rigor.intervals import Interval, quotient_of
 from ...statement import Inequality
@@ -98,7 +97,7 @@ class _Layers:
         self.objectives = Tally("the objective is at most the published one")
         self.values = Tally("what the layer lowers is at most the published value")
         self.lower = Tally("no layer of one step in each sector goes below the published lower bound")
-        self.gaps = Tally("the published gap is at least value - lower bound")
+        self.gaps = Tally("the published gap is at least the value less the lower bound, rounded to nearest")
 
     def check(self) -> None:
         """All of them."""
@@ -160,8 +159,8 @@ class _Layers:
         bound, least = down(after.value[0] - proved.gap), min(high for _, high in proved.constants)
         detail = f"{digits(facts.lower)} <= {digits(bound)}"
         self.lower.add(t, facts.lower <= bound, facts.lower > least, detail)
-        apart = Inequality("", ball(facts.value) - ball(facts.lower), "<=", ball(facts.gap))
-        self.gaps.add(t, apart.certain, apart.opposite.certain, f"{digits(apart.left)} <= {digits(apart.right)}")
+        apart = facts.value - facts.lower
+        self.gaps.at_most(t, (apart, apart), facts.gap)
 
 
 def _check_constants(stored: Stored, problems: Problems, report: Report) -> None:
