@@ -1,5 +1,6 @@
 """Learned solvers: batches of problems, training of step sizes and of LISTA, a learned LASSO solver, and the baselines."""
 
+from ._holdout import HoldoutCertificate, ShiftTest, certify_holdout, problems_needed
 from ._lasso.learned_solver import LassoSolution, LassoSolver
 from ._lasso.lista import train_lista, violations
 from ._learning.run import TrainRun, TrainStatus
@@ -11,6 +12,7 @@ from ._step_sizes.unrolled import Solution
 
 __all__ = [
     "Comparison",
+    "HoldoutCertificate",
     "Lasso",
     "LassoSolution",
     "LassoSolver",
@@ -18,10 +20,13 @@ __all__ = [
     "Logistic",
     "Problems",
     "Schedule",
+    "ShiftTest",
     "Solution",
     "TrainRun",
     "TrainStatus",
+    "certify_holdout",
     "compare",
+    "problems_needed",
     "schedule",
     "train",
     "train_lista",

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from . import holdout
 from .rigor.bounds import Level
 from .step_sizes import layers
 from .verdict import Report
 
 Verifier = Callable[[Path, Mapping[str, object], Level, Report], None]
 
-VERIFIERS: dict[str, Verifier] = {"surefoot-layers/1": layers.verify}
+VERIFIERS: dict[str, Verifier] = {holdout.FORMAT: holdout.verify, "surefoot-layers/1": layers.verify}
 """By the format's name."""
 
 

@@ -53,3 +53,18 @@ def progress_line(enabled: bool, total: int, start_gap: float, target: float) ->
         yield update
         if latest is not None:
             draw(*latest)
+
+
+@contextlib.contextmanager
+def counted_line(enabled: bool, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A line that says how many of ``total`` are done, as the context is told; silent where stderr is not a terminal."""
+    if not enabled or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

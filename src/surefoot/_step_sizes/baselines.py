@@ -24,6 +24,12 @@ from .schedules import SCHEDULES, Schedule
 Method = Callable[[Any, int], Iterator[Tensor]]
 """The iterates x_0 = 0, x_1 … (N, d), at least T+1 of them, from the problems it is for and T."""
 
+BY_THE_BATCH = {
+    **dict.fromkeys(("GD 1/β", "GD 1.5/β", "GD 1.98/β", "GD 2/(β+β0)"), "GD 1/β_p"),
+    "ISTA 1/β": "ISTA 1/β_p",
+}
+"""Baselines whose steps in one problem depend on the others of its batch, each with one whose steps do not."""
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -64,10 +70,15 @@ def trace(name: str, problems: Problems, iterations: int) -> Trace:
     Raises:
         TypeError, ValueError: no baseline of these problems, or iterations not an integer ≥ 0.
     """
+    return follow(method(name, problems), problems, iterations)
+
+
+def method(name: str, problems: Problems) -> Method:
+    """The baseline ``name``; ``TypeError``, ``ValueError`` where it is none of these problems."""
     methods = _methods(problems)
     if name not in methods:
         raise unknown("baseline", name, tuple(methods))
-    return follow(methods[name], problems, iterations)
+    return methods[name]
 
 
 def follow(method: Method, problems: Problems, iterations: int) -> Trace:

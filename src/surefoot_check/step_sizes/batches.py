@@ -95,6 +95,10 @@ class Batch(Problem, ABC):
         return [squared(*bounds) for bounds in self.smallest_singular]
 
     @abstractmethod
+    def objective(self, p: int, x: Array) -> Interval:
+        """Enclosure of F_p(x)."""
+
+    @abstractmethod
     def gap_bound(self, p: int, x: Array) -> float:
         """Rigorous upper bound of objective - optimal value of problem p at x (d,)."""
 
@@ -120,6 +124,9 @@ class LeastSquaresBatch(Batch):
         columns = self.Y[:, :, None], self.optimum[:, :, None]
         each = zip(self.M, *columns, self.smallest_singular, self.norms, strict=True)
         return [LeastSquares(*arrays, self.level, interpolates=True) for arrays in each]
+
+    def objective(self, p: int, x: Array) -> Interval:
+        return _half_square(Approximation(self.Y[p]) - self.image(p, x))
 
     def gap_bound(self, p: int, x: Array) -> float:
         return self._systems[p].gap_upper(Approximation(x[:, None]))
@@ -147,7 +154,6 @@ class PenalisedBatch(Batch):
         """Lower bounds of the strong convexity of the smooth parts."""
 
     def objective(self, p: int, x: Array) -> Interval:
-        """Enclosure of F_p(x)."""
         if self.level is FAST:
             return self._objective(p, x)
         value = self._objective_ball(p, x)
@@ -271,10 +277,8 @@ class LassoBatch(PenalisedBatch):
         return Approximation(self.Y[p]) - self.image(p, x)
 
     def _objective(self, p: int, x: Array) -> Interval:
-        residual = self._residual_vector(p, x)
-        low, high = self._penalty(p, x)
-        least, most = around(residual.bounds(), residual.error)
-        return max(0.0, down(down(0.5 * least * least, 2) + low)), up(up(0.5 * most * most, 2) + high)
+        loss, penalty = _half_square(self._residual_vector(p, x)), self._penalty(p, x)
+        return max(0.0, down(loss[0] + penalty[0])), up(loss[1] + penalty[1])
 
     def _residual(self, p: int, x: Array) -> Array:
         return self._residual_vector(p, x).value
@@ -373,6 +377,12 @@ class LogisticBatch(PenalisedBatch):
     def _dual_loss_ball(self, p: int, point: Array) -> Any:
         inner = [ball(float(t)) for t in point if 0.0 < t < 1.0]
         return -sum((t * t.log() + (1 - t) * (-t).log1p() for t in inner), ball(0.0))
+
+
+def _half_square(v: Approximation) -> Interval:
+    """Enclosure of ½‖v‖²."""
+    low, high = around(v.bounds(), v.error)
+    return max(0.0, down(0.5 * low * low, 2)), up(0.5 * high * high, 2)
 
 
 def _smallest_singular_value(M: Array, level: Level) -> Interval:

@@ -1,0 +1,11 @@
+"""How many iterations a solver needs on most problems of a distribution: certificates from counts on held-out problems.
+
+``targets`` says when a problem is solved, ``solvers`` how a solver is followed, ``counting`` counts, ``bounds`` computes what
+follows from counts, ``certificate`` holds and stores it, ``shift`` tests whether new problems are like the held-out ones.
+"""
+
+from .certificate import HoldoutCertificate
+from .certify import certify_holdout, problems_needed
+from .shift import ShiftTest
+
+__all__ = ["HoldoutCertificate", "ShiftTest", "certify_holdout", "problems_needed"]

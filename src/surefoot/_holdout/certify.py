@@ -1,0 +1,158 @@
+"""``certify_holdout`` and ``problems_needed``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from surefoot_check.arrays import FormatError
+from surefoot_check.holdout import binomial
+from surefoot_check.holdout.record import LIMIT, MOST, MOST_BYTES, Record
+from surefoot_check.step_sizes.enclosures import load_problem
+
+from .._core.validate import integer, kind_of, nonnegative, number, unknown
+from .._problems import Problems
+from .bounds import evaluate, precision
+from .certificate import HoldoutCertificate, digests
+from .counting import Counter
+from .solvers import identity
+from .targets import RelativeTo
+
+
+def certify_holdout(
+    solver: Any,
+    problems: Any,
+    *,
+    gap: float,
+    relative_to: RelativeTo | None = "optimum",
+    coverage: float = 0.99,
+    confidence: float = 0.99,
+    iterations: int = 1000,
+    keep_solutions: bool = False,
+    name: str | None = None,
+    progress: bool = True,
+) -> HoldoutCertificate:
+    """How many iterations the solver needs on most problems of a distribution, from its counts on n problems of it.
+
+    T is the number of iterations until a problem's gap is at most ``gap``, infinite where that is not within the limit. With
+    probability at least ``confidence`` over the draw of the held-out problems, at least the share ``coverage`` of all problems of
+    their distribution have T ≤ k. k is the r-th smallest of the n counts, r the least rank with
+    P(Bin(n, coverage) ≤ r - 1) ≥ ``confidence``; whatever the distribution, ties included (docs/theorems/holdout.md). T is the
+    first iteration with that gap; a method that is not monotone may lose it again.
+
+    It rests on what counts cannot show (``HoldoutCertificate.hypotheses``): the held-out problems are exchangeable with those to
+    come, nothing of the solver was chosen with them, and the solver treats each problem by itself. One that looks across the
+    batch, such as a step size from the largest norm of all matrices, breaks the second half of that, and no count is then the
+    problem's own; the baselines that do are refused.
+
+    Args:
+        solver: for a batch: an object with ``solve(problems, iterations)`` whose result has a ``trajectory`` (T+1, N, d) or
+            ``objectives`` (T+1, N), such as ``sf.nn.StepSizeNet``, ``LassoSolver``, ``sf.nn.LISTA``; the name of a baseline, such
+            as "FISTA" (``compare`` lists them); or a function of (problems, iterations) that returns the iterates x_0, x_1 …,
+            each (N, d), as a tensor, a list or a generator. For other problems: a function of one problem that returns its
+            count, an int, or ``None`` where it fails.
+        problems: n held-out problems, in the order in which they were drawn: a batch, which is solved in blocks, or a sequence of
+            any objects.
+        gap: what F - F* must be at most, as a share of what ``relative_to`` says. A problem counts as solved where that is
+            certain up to rounding: F* is bounded from below by the gap bound of a reference minimiser. Only recorded for objects.
+        relative_to: "optimum": F - F* ≤ gap F*; "start": F - F* ≤ gap (F(0) - F*); ``None``: F - F* ≤ gap.
+        coverage: the share of problems, in (0, 1).
+        confidence: in (0, 1).
+        iterations: the limit, at least 0. Layered solvers end with their last layer.
+        keep_solutions: of a batch, also store the problems and the solution of each at its count, so that the checker proves the
+            gaps (claim L2).
+        name: what the solver is called; by default its name, or that of its class.
+        progress: whether to show a line on a terminal.
+
+    Raises:
+        TypeError: a solver, problems or results of a kind that is not known.
+        ValueError: arguments out of range; too few problems (``problems_needed`` says how many); a gap relative to 0; a baseline
+            whose steps depend on the batch.
+        RuntimeError: reference minimisers were not found.
+    """
+    gap, limit = nonnegative("gap", gap), integer("iterations", iterations, 0)
+    coverage, confidence = share("coverage", coverage), share("confidence", confidence)
+    if limit > LIMIT:
+        raise ValueError(f"iterations is {limit}; it must be at most {LIMIT}")
+    if relative_to not in ("optimum", "start", None):
+        raise unknown("relative_to", relative_to, ("optimum", "start", "None"))
+    batch = problems if isinstance(problems, Problems) else None
+    count = len(problems) if hasattr(problems, "__len__") else None
+    if count is not None:
+        _enough(count, coverage, confidence)
+    if keep_solutions and batch is not None:
+        _storable(batch)
+    called, sha256 = identity(solver, name)
+    counted = Counter(solver, gap, relative_to, limit).count(problems, keep=keep_solutions, progress=progress)
+    _enough(len(counted.counts), coverage, confidence)
+    arrays: dict[str, dict[str, Tensor]] = {"counts": {"counts": counted.counts}}
+    if counted.arrays is not None and counted.solutions is not None:
+        assert batch is not None
+        arrays |= {"problems": counted.arrays, "solutions": {"x": counted.solutions}}
+        try:
+            load_problem(batch.kind, {name: value.numpy() for name, value in counted.arrays.items()})
+        except FormatError as error:
+            raise ValueError(f"keep_solutions: the checker refuses such problems ({error}); leave it out") from error
+    fields = evaluate(
+        counted.counts.numpy(),
+        solver=called,
+        gap=gap,
+        relative_to="user" if batch is None else relative_to or "nothing",
+        limit=limit,
+        coverage=coverage,
+        confidence=confidence,
+    )
+    record = Record(
+        solver_sha256=sha256,
+        kind="objects" if batch is None else batch.kind,
+        rows=None if batch is None else batch.rows,
+        columns=None if batch is None else batch.columns,
+        claims=("L1", "L2") if "solutions" in arrays else ("L1",),
+        arrays=digests(arrays),
+        **fields,
+    )
+    return HoldoutCertificate(record, counted.counts, arrays, solver)
+
+
+def problems_needed(coverage: float = 0.99, confidence: float = 0.99) -> int:
+    """How many held-out problems ``certify_holdout`` needs: the least n with coverageⁿ ≤ 1 - confidence, 459 by default. With so
+    few, all must be solved, and k is the largest count; more of them leave room for some that are slow.
+
+    Raises:
+        TypeError, ValueError: no numbers in (0, 1), or more than 10¹⁵ problems.
+    """
+    coverage, confidence = share("coverage", coverage), share("confidence", confidence)
+    with precision():
+        return binomial.problems_needed(coverage, confidence)
+
+
+def share(name: str, value: Any) -> float:
+    """``value`` as a float in (0, 1); ``TypeError`` or ``ValueError`` otherwise."""
+    wanted = "a number between 0 and 1, such as 0.99"
+    result = number(name, value, wanted)
+    if not 0.0 < result < 1.0:
+        raise ValueError(f"{name} is {value!r}; it must be {wanted}")
+    return result
+
+
+def _enough(count: int, coverage: float, confidence: float) -> None:
+    """``ValueError`` where so many problems can give no statement, before they are solved."""
+    needed = problems_needed(coverage, confidence)
+    if count < needed:
+        raise ValueError(
+            f"problems are {count:,}; a coverage of {coverage!r} with confidence {confidence!r} needs at least {needed:,}, all "
+            "of them solved: pass more problems, or ask for less coverage or confidence"
+        )
+    if count > MOST:
+        raise ValueError(f"problems are {count:,}; at most {MOST:,} are counted")
+
+
+def _storable(batch: Problems) -> None:
+    """``ValueError`` where a file of the problems would be too large for the checker."""
+    size = 8 * batch.M.numel()
+    if size > MOST_BYTES // 2:
+        raise ValueError(
+            f"keep_solutions: the matrices have {size:,} bytes, and the checker reads files of {MOST_BYTES:,}: hold out fewer "
+            f"problems, or leave it out ({kind_of(batch)})"
+        )

@@ -1,0 +1,39 @@
+"""The table of a certificate."""
+
+from __future__ import annotations
+
+from surefoot_check.holdout.record import Record
+from surefoot_check.holdout.statement import HYPOTHESES, percent_below
+from surefoot_check.holdout.verify import ORDER_LEVEL
+
+SHARES = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
+"""Of the held-out problems, at which the table shows the curve."""
+
+
+def table(record: Record) -> str:
+    """See ``HoldoutCertificate.table``."""
+    lines = [f"{record.status}: {record.statement}", ""]
+    if record.iterations is None:
+        lines.insert(
+            1, f"{record.failures} of {record.count} problems are not solved within {record.limit:,} iterations."
+        )
+    header = ("iterations", "solved", "coverage at least", "at all counts at once")
+    rows: list[tuple[str, ...]] = [header]
+    for share in SHARES:
+        point = next((p for p in record.curve if p.problems >= share * record.count), None)
+        if point is not None:
+            cells = (
+                f"{point.iterations:,}",
+                f"{point.problems} of {record.count}",
+                percent_below(point.pointwise),
+                percent_below(point.simultaneous),
+            )
+            if cells != rows[-1]:
+                rows.append(cells)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
+    lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines += ["", "It rests on:", *(f"- {text}" for text in HYPOTHESES)]
+    order = f"The order of the held-out problems: p = {record.order_test:.3g}"
+    if record.order_test < ORDER_LEVEL:
+        order += "; their counts depend on it, so that they are not exchangeable: do not rely on the statement"
+    return "\n".join([*lines, "", f"{order}."])
