@@ -14,7 +14,7 @@ from surefoot_check.arrays import digest, read_safetensors
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.statement import SLACK
 from surefoot_check.step_sizes.enclosures import load_problem
-from surefoot_check.step_sizes.layers.constants import constants
+from surefoot_check.step_sizes.layers.constants import after_steps, least_between
 from surefoot_check.step_sizes.layers.entrywise import Enclosed
 from surefoot_check.step_sizes.layers.one_layer import first_point, prove
 from surefoot_check.step_sizes.layers.problems import Problems
@@ -36,7 +36,7 @@ def trained(kind: str, depth: int = 3, sectors: int = 3) -> Files:
     stored = {name: array.numpy() for name, array in batch.arrays().items()}
     beta = batch.smoothness.numpy() * (1.0 + 1e-8)
     problems = Problems(load_problem(batch.kind, stored), beta, FAST)
-    schedule = np.linspace(1.0, 1.8, depth)
+    schedule = np.linspace(1.0, 1.8, depth)[:, None]
     boundaries = np.arange(1, sectors) * 2.0 / sectors
     x = np.zeros((batch.count, batch.columns))
     xs, weights, every = [x], [], []
@@ -47,7 +47,13 @@ def trained(kind: str, depth: int = 3, sectors: int = 3) -> Files:
         w = _best(problems, steps, places, sectors, schedule[t + 1 :] if kind == "least-squares" else schedule[:0])
         x = (w[places] * steps).sum(axis=2)
         xs, weights, every = [*xs, x], [*weights, w], [*every, places]
-    layers = {"grid": GRID, "boundaries": boundaries, "weights": np.array(weights), "beta": beta, "schedule": schedule}
+    layers = {
+        "grid": GRID,
+        "boundaries": boundaries,
+        "weights": np.array(weights),
+        "beta": beta,
+        "schedule": schedule[:, 0],
+    }
     return {
         "problem": stored,
         "layers": layers,
@@ -88,7 +94,11 @@ def certificate(files: Files, kind: str) -> dict[str, Any]:
     """The record that the checker's own bounds make of the arrays, with slack."""
     layers, x = files["layers"], files["iterates"]["x"]
     batch = load_problem(BATCHES[kind]().kind, files["problem"])
-    problems, schedule, ahead = Problems(batch, layers["beta"], FAST), layers["schedule"], kind == "least-squares"
+    problems, schedule, ahead = (
+        Problems(batch, layers["beta"], FAST),
+        layers["schedule"][:, None],
+        kind == "least-squares",
+    )
     at = first = first_point(problems, x[0], schedule if ahead else schedule[:0])
     facts = []
     depth, sectors, count = layers["weights"].shape
@@ -99,13 +109,15 @@ def certificate(files: Files, kind: str) -> dict[str, Any]:
         value, lower = at.value[1] * (1.0 + SLACK), at.value[0] - proved.gap - SLACK * at.value[1]
         published = {"objective": at.objective[1] * (1.0 + SLACK), "value": value, "lower": lower}
         facts.append(_hexadecimal({**published, "gap": (value - lower) * (1.0 + SLACK)}))
-    least = constants(problems, x[0], depth, GRID)
+    values = [low for low, _ in after_steps(problems, x[0], np.tile(GRID, (depth, 1)))]
+    best = min(values) if batch.proximal else least_between(problems, x[0], depth, GRID)
+    reached = after_steps(problems, x[0], schedule)[0][1]
     conclusion = {
         "start": first.objective[1] * (1.0 + SLACK),
         "final": at.objective[1] * (1.0 + SLACK),
-        "schedule": first.value[1] * (1.0 + SLACK),
-        "constant": least.least() * (1.0 - SLACK),
-        "step": GRID[int(np.argmin([value for value, _ in least.objectives]))],
+        "schedule": reached * (1.0 + SLACK),
+        "constant": best * (1.0 - SLACK),
+        "step": GRID[int(np.argmin(values))],
     }
     sizes = {"problems": batch.count, "rows": batch.rows, "columns": batch.columns, "layers": depth, "trained": depth}
     return {

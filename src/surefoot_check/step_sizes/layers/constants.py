@@ -1,13 +1,12 @@
-"""The objective after T steps of one constant P, from below: for the P of a grid, of least squares for all in the range.
+"""The objective after T steps that are the same for all coordinates: of one constant P, and of a schedule.
 
-A proximal step with Pβ1 ≤ 2β does not expand, so that the errors of single steps add up. Of least squares the objective after T
-steps, φ(P) = ½Σ_p‖(I - (P/β_p)M_pM_pᵀ)^T r_p‖², is convex in P, with φ'(P) = -TΣ_p⟨g_T, g_{T-1}⟩/β_p for the gradients g at
-the last two iterates: between two points it lies above both tangents.
+A step with Pβ1 ≤ 2β does not expand, so that the errors of single steps add up. Of least squares the objective after T steps of
+one P, φ(P) = ½Σ_p‖(I - (P/β_p)M_pM_pᵀ)^T r_p‖², is convex in P, with φ'(P) = -TΣ_p⟨g_T, g_{T-1}⟩/β_p for the gradients g at the
+last two iterates: between two points it lies above both tangents.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
@@ -16,50 +15,35 @@ import numpy as np
 from ...rigor.balls import float_below, rational
 from ...rigor.bounds import Array, array_down, array_up
 from ...rigor.intervals import Interval
-from ..batches import LeastSquaresBatch
 from .entrywise import Enclosed, total
 from .problems import Problems
 
 
-@dataclass(frozen=True)
-class Constants:
-    """Objectives after T steps of each P, and of least squares the slopes of the objective in P."""
-
-    steps: Array
-    objectives: list[Interval]
-    slopes: list[Interval] | None
-
-    def least(self) -> float:
-        """At most the objective for every one of the steps, or of least squares for every P between the first and the last."""
-        lows = [low for low, _ in self.objectives]
-        if self.slopes is None or len(lows) == 1:
-            return min(lows)
-        points = list(zip(self.steps.tolist(), lows, self.slopes, strict=True))
-        return max(0.0, min(_above_tangents(a, b) for a, b in pairwise(points)))
-
-
-def constants(problems: Problems, start: Array, count: int, steps: Array) -> Constants:
-    """Of ``count`` ≥ 1 steps from ``start`` (N, d), with each P of ``steps`` (k,), which increase."""
-    X = np.repeat(start[:, :, None], len(steps), axis=2)
-    off = np.zeros((len(X), 1, len(steps)))  # Euclidean distance of the true iterates from X
-
-    def here() -> Enclosed:
-        return Enclosed(X, np.broadcast_to(off, X.shape))
-
-    before = None
-    for iteration in range(count):
-        moved = problems.steps(X, problems.gradient(problems.residual(Enclosed.exactly(X))), steps)
-        if iteration == count - 1 and isinstance(problems.batch, LeastSquaresBatch):
-            before = problems.gradient(problems.residual(here()))
+def after_steps(problems: Problems, start: Array, steps: Array) -> list[Interval]:
+    """Enclosures (k) of the objective after the steps P (T, k) from ``start`` (N, d)."""
+    at = Enclosed.exactly(np.repeat(start[:, :, None], steps.shape[1], axis=2))
+    if not problems.batch.proximal:
+        return problems.objectives(at, problems.carried(problems.residual(at), steps))
+    X, off = at.value, np.zeros((len(start), 1, 1))
+    for P in steps:
+        moved = problems.steps(X, problems.gradient(problems.residual(Enclosed.exactly(X))), P)
         X, off = moved.value, array_up(off + moved.spread(), 1)
-    residual = problems.residual(here())
-    objectives = problems.objectives(here(), residual)
-    if before is None:
-        return Constants(steps, objectives, None)
-    products = problems.gradient(residual) * before * Enclosed.exactly(np.full((1, 1, 1), float(count)))
-    terms = products.quotient(problems.beta[:, None, None])
-    sums = total(array_down(terms.value - terms.radius, 1), array_up(terms.value + terms.radius, 1))
-    return Constants(steps, objectives, [(-high, -low) for low, high in sums])
+    at = Enclosed(X, np.broadcast_to(off, X.shape))
+    return problems.objectives(at, problems.residual(at))
+
+
+def least_between(problems: Problems, start: Array, count: int, points: Array) -> float:
+    """At most the objective of least squares after ``count`` ≥ 1 steps with any one P between the first of ``points``, which
+    increase, and the last."""
+    at = Enclosed.exactly(np.repeat(start[:, :, None], len(points), axis=2))
+    before = problems.carried(problems.residual(at), np.tile(points, (count - 1, 1)))
+    after = problems.carried(before, points[None])
+    products = problems.gradient(after) * problems.gradient(before)
+    terms = (products * Enclosed.exactly(np.full((1, 1, 1), float(count)))).quotient(problems.beta[:, None, None])
+    falls = total(array_down(terms.value - terms.radius, 1), array_up(terms.value + terms.radius, 1))
+    lows = [low for low, _ in problems.objectives(at, after)]
+    tangents = [(P, low, (-b, -a)) for P, low, (a, b) in zip(points.tolist(), lows, falls, strict=True)]
+    return max(0.0, min(lows[0], *(_above_tangents(a, b) for a, b in pairwise(tangents))))
 
 
 def _above_tangents(a: tuple[float, float, Interval], b: tuple[float, float, Interval]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...rigor.bounds import ETA, FAST, UNIT_ROUNDOFF, Array, Level, array_down, array_up, gamma
-from ...rigor.functions import evaluated
+from ...rigor.functions import RELATIVE, evaluated
 from ...rigor.intervals import TINY, Interval
 
 
@@ -78,7 +78,8 @@ class Enclosed:
     def function(self, name: str, steepest: float, level: Level) -> Enclosed:
         """A function of ``rigor.functions`` of the entries, with slopes of at most that magnitude."""
         at = evaluated(name, self.value, level)
-        return Enclosed(at.value, array_up(steepest * self.radius + at.error, 2))
+        error = RELATIVE * np.abs(at.value) + TINY if level is FAST else at.error
+        return Enclosed(at.value, array_up(steepest * self.radius + error, 4))
 
 
 def product(A: Array, X: Enclosed, level: Level) -> Enclosed:

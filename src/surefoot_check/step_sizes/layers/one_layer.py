@@ -45,8 +45,8 @@ class Proved:
     """What is proved of a layer."""
 
     after: Point
-    constants: list[Interval]
-    """J after the steps of the grid, each for all coordinates."""
+    constant: float
+    """At least J after the best of the steps of the grid, each for all coordinates."""
     gap: float
     """At least J after it less J after the layer of any one grid point in each sector."""
     rounding: float
@@ -80,7 +80,7 @@ def prove(
     Args:
         rough: the problems at level fast.
         sectors: (N, d).
-        rest: the steps of the schedule that follow, of J; none where J is F.
+        rest: the steps P (n, 1) of the schedule that follow, of J; none where J is F.
     """
     steps = problems.steps(before.x[:, :, None], before.gradient, grid)
     output = in_floats = _mixed(steps, weights[sectors])
@@ -99,7 +99,7 @@ def prove(
     slope = problems.gradient(problems.carried(carried.column(-1), rest)) if len(rest) else after.gradient
     return Proved(
         after=after,
-        constants=constants,
+        constant=min(high for _, high in constants),
         gap=_gap(problems, x[:, :, None], slope, steps, sectors, len(weights)),
         rounding=up(most - least),
         distance=float(array_up(np.abs(x - output.value) + output.radius, 3).max()),

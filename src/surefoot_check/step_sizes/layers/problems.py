@@ -89,7 +89,7 @@ class Problems:
         return Enclosed(lengths, array_up(UNIT_ROUNDOFF * lengths + TINY, 2))
 
     def carried(self, residual: Enclosed, rest: Array) -> Enclosed:
-        """The residual of least squares after steps with each P of ``rest``; of other problems there are none.
+        """The residual of least squares after the steps P (T, k or 1) of ``rest``; of other problems there are none.
 
         r⁺ = r - (P/β)M Mᵀr does not expand where Pβ1 ≤ 2β, so that the errors of the steps add up.
         """
@@ -98,6 +98,6 @@ class Problems:
         off, r = residual.spread(), residual.value
         for P in rest:
             back = product(self.batch.M, self.gradient(Enclosed.exactly(r)), self.level)
-            moved = Enclosed.exactly(r) - self.lengths(P[None]) * back
+            moved = Enclosed.exactly(r) - self.lengths(P) * back
             off, r = array_up(off + moved.spread(), 1), moved.value
         return Enclosed(r, np.broadcast_to(off, r.shape))

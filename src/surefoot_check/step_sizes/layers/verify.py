@@ -18,7 +18,7 @@ from ...rigor.intervals import Interval, quotient_of
 from ...statement import Inequality
 from ...text import counted
 from ...verdict import Outcome, Report, digits
-from .constants import constants
+from .constants import after_steps, least_between
 from .files import FORMAT, Facts, Stored, read
 from .one_layer import PRODUCER, Point, Proved, first_point, prove
 from .problems import Problems
@@ -93,7 +93,6 @@ class _Layers:
         self.sectors = Tally("coordinates are in their sectors, up to the rounding of float64")
         self.falls = Tally("the objective does not increase, up to rounding")
         self.continues = Tally("a layer is at least as good as the step of the schedule, up to rounding")
-        self.constants = Tally("a layer is at least as good as each constant step of the grid, up to rounding")
         self.objectives = Tally("the objective is at most the published one")
         self.values = Tally("what the layer lowers is at most the published value")
         self.lower = Tally("no layer of one step in each sector goes below the published lower bound")
@@ -102,12 +101,14 @@ class _Layers:
     def check(self) -> None:
         """All of them."""
         stored, claims = self.stored, self.stored.conclusion
-        schedule = stored.schedule
+        schedule = stored.schedule[:, None]
         at = first_point(self.problems, stored.x[0], schedule if stored.ahead else schedule[:0])
         distances, roundings, gaps = [], [], []
+        start = float(np.abs(stored.x[0]).max())
+        self.report.add("L2", "the start is 0", Outcome.REJECT if start else Outcome.ACCEPT)
         self._conclude("the first objective is at most the published one", at.objective, claims.start)
-        if stored.ahead:
-            self._conclude("that of the schedule is at most the published one", at.value, claims.schedule)
+        (reached,) = after_steps(self.problems, stored.x[0], schedule)
+        self._conclude("that of the schedule is at most the published one", reached, claims.schedule)
         for t, facts in enumerate(stored.facts):
             rest = schedule[t + 1 :] if stored.ahead else schedule[:0]
             layer = stored.weights[t], stored.sectors[t]
@@ -124,7 +125,6 @@ class _Layers:
         self.falls.close(self.report, f"by {max(roundings):.3g} at most")
         if stored.ahead:
             self.continues.close(self.report, f"by {max(roundings):.3g} at most")
-        self.constants.close(self.report, f"by {max(roundings):.3g} at most")
         self.objectives.close(self.report)
         self.values.close(self.report)
         self.lower.close(self.report)
@@ -136,14 +136,13 @@ class _Layers:
         self.report.add("L2", name, tally.outcome, f"{digits(value[1])} <= {digits(claim)}")
 
     def _compare(self, t: int, before: Point, proved: Proved) -> None:
-        """The iterate with the layer, with the iterate before it, and with constant steps from there."""
+        """The iterate with the layer, and with the iterate before it."""
         stored, after = self.stored, proved.after
         self.outputs.add(t, proved.as_computed, not proved.as_computed, f"an entry is {proved.distance:.3g} away")
         wrong = self._outside(before, stored.sectors[t])
         self.sectors.add(t, wrong == 0, wrong > 0, f"{counted(wrong, 'coordinate')} not")
         self.falls.at_most(t, after.objective, up(before.objective[1] + proved.rounding))
         self.continues.at_most(t, after.value, up(before.value[1] + proved.rounding))
-        self.constants.at_most(t, after.value, up(min(low for low, _ in proved.constants) + proved.rounding))
 
     def _outside(self, at: Point, sectors: NDArray[np.uint8]) -> int:
         """How many coordinates are not in their sectors."""
@@ -156,26 +155,30 @@ class _Layers:
         after = proved.after
         self.objectives.at_most(t, after.objective, facts.objective)
         self.values.at_most(t, after.value, facts.value)
-        bound, least = down(after.value[0] - proved.gap), min(high for _, high in proved.constants)
+        bound = down(after.value[0] - proved.gap)
         detail = f"{digits(facts.lower)} <= {digits(bound)}"
-        self.lower.add(t, facts.lower <= bound, facts.lower > least, detail)
+        self.lower.add(t, facts.lower <= bound, facts.lower > proved.constant, detail)
         apart = facts.value - facts.lower
         self.gaps.at_most(t, (apart, apart), facts.gap)
 
 
 def _check_constants(stored: Stored, problems: Problems, report: Report) -> None:
     """The best constant step, and whether the layers are as good."""
-    claim, depth = stored.conclusion, stored.depth
-    every = not stored.batch.proximal
-    step = min(max(claim.step, stored.range[0]), stored.range[1])
-    steps = np.unique([*stored.range, *stored.grid, step]) if every else stored.grid
-    found = constants(problems, stored.x[0], depth, steps)
-    which = f"any one P from {steps[0]:g} to {steps[-1]:g}" if every else "any one P of the grid"
-    bound, most = found.least(), min(high for _, high in found.objectives)
-    outcome = Outcome.ACCEPT if claim.constant <= bound else Outcome.UNDECIDED
+    claim, depth, (low, high) = stored.conclusion, stored.depth, stored.range
+    grid, which = stored.grid, "any one P of the grid"
+    if not stored.batch.proximal:
+        grid, which = (
+            np.unique([low, high, *grid, min(max(claim.step, low), high)]),
+            f"any one P from {low:g} to {high:g}",
+        )
+    found = after_steps(problems, stored.x[0], np.tile(grid, (depth, 1)))
+    least, most = (min(ends) for ends in zip(*found, strict=True))
+    if not stored.batch.proximal:
+        least = least_between(problems, stored.x[0], depth, grid)
+    outcome = Outcome.ACCEPT if claim.constant <= least else Outcome.UNDECIDED
     outcome = Outcome.REJECT if claim.constant > most else outcome
     name = f"{counted(depth, 'step')} with {which} go no lower than the published best"
-    report.add("L2", name, outcome, f"{digits(claim.constant)} <= {digits(bound)}")
+    report.add("L2", name, outcome, f"{digits(claim.constant)} <= {digits(least)}")
     if claim.final <= claim.constant:
         name = f"the layers go at least as low as {counted(depth, 'step')} with {which}"
         report.add("L2", name, Outcome.ACCEPT, f"{digits(claim.final)} <= {digits(claim.constant)}")
