@@ -53,6 +53,8 @@ class Report:
     level: str = FAST.name
     modules: tuple[str, ...] = ()
     """Of other people's systems, named by whoever asked for the check; their code was run."""
+    itemised: bool = False
+    """Whether each line of L2 says something else, so that accepted ones are shown one by one; those of checkpoints are not."""
     lines: list[Line] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -113,7 +115,7 @@ def lines(report: Report, verbose: bool = False) -> Iterator[str]:
     for claim, group in groupby(report.lines, key=lambda line: line.claim):
         members = list(group)
         accepted = sum(line.outcome is Outcome.ACCEPT for line in members)
-        short = claim not in ("L1", "L3") and accepted > 1 and not verbose
+        short = claim not in ("L1", "L3") and accepted > 1 and not (verbose or report.itemised)
         if short:
             what = "stored weights lie under the guaranteed bound" if claim == "L2" else "checks"
             yield str(Line(claim, f"{accepted} {what}", Outcome.ACCEPT))

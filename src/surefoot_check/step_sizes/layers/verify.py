@@ -55,6 +55,7 @@ class Tally:
 def verify(directory: Path, record: Mapping[str, object], level: Level, report: Report) -> None:
     """Add the checks of a directory, and what they leave open, to the report."""
     report.theorem = FORMAT.partition("/")[0].removeprefix("surefoot-")
+    report.itemised = True
     stored = read(directory, record, level)
     agree = Outcome.ACCEPT if stored.hashes_agree else Outcome.REJECT
     report.add("L1", "the arrays are those of the certificate (sha256)", agree)
