@@ -87,6 +87,7 @@ def test_names() -> None:
         "strongly convex Nesterov",
         "silver",
         "OGM",
+        "subgame-perfect",
         "Chebyshev",
         "CGLS",
         "LSQR",

@@ -17,6 +17,7 @@ from surefoot._step_sizes.schedules import SCHEDULES
 from surefoot._step_sizes.schedules.ogm import momenta
 from surefoot._step_sizes.schedules.schedule import a_priori_radius
 from surefoot._step_sizes.schedules.silver import silver_steps
+from surefoot._step_sizes.schedules.subgame_perfect import SubgamePerfect, _Memory, _weights
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, schedule
 
 F64 = torch.float64
@@ -126,6 +127,67 @@ def test_random_problems_stay_below(name: str, kind: int, seed: int, count: int)
     assert bool((gaps <= found.bound(problems, distance) + slack).all())
     assert bool((distance <= a_priori_radius(problems) * (1.0 + 1e-6)).all())
     assert bool((found.bound(problems, distance) <= found.bound(problems) * (1.0 + 1e-6)).all())
+
+
+# -- the subgame-perfect method --------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 6))
+def test_weights_are_the_largest_that_are_admissible(seed: int, dimension: int, count: int) -> None:
+    """The conditions of Karush, Kuhn and Tucker of max w·y, ½‖Cy‖² ≤ b·y, y ≥ 0."""
+    generator = torch.Generator().manual_seed(seed)
+    columns = torch.randn(1, count, dimension + count, dtype=F64, generator=generator)
+    w, b = (torch.rand(1, count, dtype=F64, generator=generator) + shift for shift in (0.1, -0.3))
+    b[0, 0] = 1.0
+    y = _weights(columns, w, b)[0]
+    K = columns[0] @ columns[0].T
+    assert float(b[0] @ y) == pytest.approx(0.5 * float(y @ K @ y), rel=1e-9)
+    positive = y > 0.0
+    slope = K @ y - b[0]
+    mu = float((slope[positive] / w[0, positive]).mean())
+    assert mu > 0.0
+    torch.testing.assert_close(slope[positive], mu * w[0, positive], rtol=1e-7, atol=1e-9)
+    assert bool((slope[~positive] >= mu * w[0, ~positive] - 1e-9).all())
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 25))
+def test_every_inequality_of_the_proof_holds(seed: int, count: int) -> None:
+    problems = draw(0, seed)
+    best = problems.optimum()
+    value = problems.optimal_value / problems.smoothness
+    memory = _Memory(problems)
+    tau = psi = torch.full((2,), 2.0, dtype=F64)
+    x = z = torch.zeros_like(best)
+    for t in range(count):
+        memory.add(x, tau, psi, z)
+        held = memory.tau[:, 0] * (memory.values[:, 0] - value) + memory.squares[:, 0]
+        allowed = 1e-9 * (memory.squares[:, 0] + best.square().sum(1))
+        assert bool((held <= (memory.z[:, 0] * best).sum(1) + allowed).all())
+        free, z, base = memory.best()
+        assert bool((free >= tau).all())
+        psi = 1.0 + (1.0 + 2.0 * free).sqrt()
+        tau = free + psi
+        assert bool((tau >= 2.0 * momenta(t + 2)[-2] ** 2 * (1.0 - 1e-12)).all())
+        x = (free[:, None] * base + psi[:, None] * z) / tau[:, None]
+
+
+def test_what_the_subgame_perfect_run_proves() -> None:
+    problems = LeastSquares.random(8, 20, 32, seed=4)
+    distance = problems.optimum().norm(dim=1)
+    for found in (SubgamePerfect(1), SubgamePerfect(40)):
+        after = found.bound_after(problems, distance)
+        assert bool((problems.gap(found.solve(problems).solution) <= after).all())
+        assert bool((after <= found.bound(problems, distance)).all())
+        assert bool((found.bound_after(problems) <= found.bound(problems)).all())
+    assert bool((after < 0.3 * found.bound(problems, distance)).all())
+
+
+def test_on_the_worst_function_of_ogm_the_subgame_perfect_method_is_done_at_once() -> None:
+    problems = LeastSquares(torch.ones(1, 1, 1, dtype=F64), torch.ones(1, 1, dtype=F64))
+    gaps = {name: float(trace(name, problems, 4).gaps[-1]) for name in ("OGM", "subgame-perfect")}
+    assert gaps["subgame-perfect"] < 1e-6 * gaps["OGM"]
 
 
 # -- as baselines and by themselves ----------------------
