@@ -12,8 +12,9 @@ import torch
 from surefoot._lasso.learned_solver import LassoSolver
 from surefoot._lasso.lista import LISTA
 from surefoot._step_sizes.baselines import Trace, names, trace
-from surefoot._step_sizes.compare import Comparison, compare, improvement, learned_trace
+from surefoot._step_sizes.compare import Comparison, compare, improvement, learned_trace, resolution
 from surefoot._step_sizes.network import StepSizeNet
+from surefoot._step_sizes.rates import proved_bound
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
 
 F64 = torch.float64
@@ -67,6 +68,41 @@ def test_measures_by_hand() -> None:
             assert found.worse == pytest.approx(sum(worse[part]) / count)
             assert found.gap == pytest.approx(sum(gaps[part]) / count, rel=1e-9)
             assert found.curves.shape == (count, 13)
+
+
+def test_proved_bounds() -> None:
+    comparison = with_fresh()
+    problems = small()
+    for row in comparison.rows:
+        assert row.fresh is not None
+        for part in (row.training, row.fresh):
+            assert part.gap <= part.bound, row.method
+    distance = problems.optimum().norm(dim=1)
+    for name in ("GD 1/β", "silver", "Chebyshev"):
+        bound = proved_bound(name, problems, 12, distance)
+        assert bound is not None
+        assert comparison[name].training.bound == pytest.approx(float((bound + resolution(problems)).mean()))
+    # the range (.5, 1.5) has the rate of a step of .5/β_p
+    kept = (1.0 - 0.5 * problems.strong_convexity / problems.smoothness) ** 24
+    expected = float((problems.gap(problems.start()) * kept).mean())
+    assert comparison["StepSizeNet"].training.bound == pytest.approx(expected, rel=1e-6)
+    assert "proved" in comparison.table().splitlines()[2]
+
+
+def test_what_is_not_proved_has_no_bound() -> None:
+    problems = Lasso.random(2, 8, 12)
+    rows = compare(problems, 5, {"ours": LassoSolver(), "range": constant_step(0.5, 1.5)}).rows
+    without = [row.method for row in rows if math.isnan(row.training.bound)]
+    assert without == [
+        "restarted FISTA",
+        "scikit-learn Lasso",
+        *(["skglm"] * ("skglm" in names(problems))),
+        "ours",
+        "range",
+    ]
+    beyond = compare(small(), 5, constant_step(0.5, 2.5))["StepSizeNet"]
+    assert math.isnan(beyond.training.bound)
+    assert " - " in compare(problems, 5, LassoSolver()).table().splitlines()[-1]
 
 
 def test_rows() -> None:
@@ -148,7 +184,7 @@ def test_left_out_is_said() -> None:
 
 def test_table() -> None:
     lines = with_fresh().table().splitlines()
-    assert lines[0].startswith("T = 12; improvement over GD 1/β") and lines[1].split() == [
+    assert lines[0].startswith("T = 12; F - F* and its proved bound, improvement over GD 1/β") and lines[1].split() == [
         "training",
         "3",
         "fresh",

@@ -98,12 +98,10 @@ def _methods(problems: Problems) -> dict[str, Method]:
         return _least_squares_methods(problems)
     if not isinstance(problems, Lasso | Logistic):
         raise TypeError(f"problems is {kind_of(problems)}; pass sf.learned.LeastSquares, Lasso or Logistic")
-    common = torch.full_like(problems.smoothness, problems.common_smoothness)
     methods: dict[str, Method] = {
-        "ISTA 1/β": partial(gradient_descent, step=1.0 / common),
-        "ISTA 1/β_p": partial(gradient_descent, step=1.0 / problems.smoothness),
-        "FISTA": fista,
+        name: partial(gradient_descent, step=step) for name, step in constant_steps(problems).items()
     }
+    methods["FISTA"] = fista
     if isinstance(problems, Lasso):
         methods["restarted FISTA"] = partial(fista, restart=True)
     methods |= _schedules(problems)
@@ -115,24 +113,29 @@ def _methods(problems: Problems) -> dict[str, Method]:
 
 
 def _least_squares_methods(problems: LeastSquares) -> dict[str, Method]:
-    ones = torch.ones_like(problems.smoothness)
-    beta, beta0 = problems.common_smoothness, float(problems.strong_convexity.min())
     methods: dict[str, Method] = {
-        "GD 1/β": partial(gradient_descent, step=ones / beta),
-        "GD 1.5/β": partial(gradient_descent, step=1.5 * ones / beta),
-        "GD 1.98/β": partial(gradient_descent, step=1.98 * ones / beta),
+        name: partial(gradient_descent, step=step) for name, step in constant_steps(problems).items()
     }
-    if beta0 > 0.0:
-        methods["GD 2/(β+β0)"] = partial(gradient_descent, step=2.0 * ones / (beta + beta0))
-    methods["GD 1/β_p"] = partial(gradient_descent, step=1.0 / problems.smoothness)
     methods["Nesterov"] = nesterov
     methods["FISTA"] = fista
-    if beta0 > 0.0:
+    if bool((problems.strong_convexity > 0.0).all()):
         methods["strongly convex Nesterov"] = strongly_convex_nesterov
     methods |= _schedules(problems)
     methods["CGLS"] = cgls
     methods["LSQR"] = lsqr
     return methods
+
+
+def constant_steps(problems: Problems) -> dict[str, Tensor]:
+    """The step sizes (N,) float64 of the baselines that take one step size only, by their names."""
+    ones, beta = torch.ones_like(problems.smoothness), problems.common_smoothness
+    if not isinstance(problems, LeastSquares):
+        return {"ISTA 1/β": ones / beta, "ISTA 1/β_p": 1.0 / problems.smoothness}
+    steps = {"GD 1/β": ones / beta, "GD 1.5/β": 1.5 * ones / beta, "GD 1.98/β": 1.98 * ones / beta}
+    beta0 = float(problems.strong_convexity.min())
+    if beta0 > 0.0:
+        steps["GD 2/(β+β0)"] = 2.0 * ones / (beta + beta0)
+    return steps | {"GD 1/β_p": 1.0 / problems.smoothness}
 
 
 def _schedules(problems: Problems) -> dict[str, Method]:

@@ -361,7 +361,7 @@ def _comparison_record(comparison: Comparison) -> dict[str, Any]:
 
 
 def _row_record(row: Row) -> dict[str, Any]:
-    measures = ("gap", "improvement", "mean_improvement", "products", "worse")
+    measures = ("gap", "bound", "improvement", "mean_improvement", "products", "worse")
     return {
         "method": row.method,
         "learned": row.learned,

@@ -12,14 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from surefoot_check.step_sizes import constants as shared
+
 from .._core.io import write_atomic
 from .._core.validate import kind_of, positive_integer
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
-from .._problems import Lasso, Problems
+from .._problems import Lasso, LeastSquares, Problems
 from .baselines import Trace, names, trace
 from .network import StepSizeNet
-from .smoothness import Smoothness
+from .rates import proved_bound
+from .smoothness import Smoothness, smoothness_of
 from .training_loss import Fresh
 
 Learned = StepSizeNet | LassoSolver | UnrolledISTA
@@ -38,6 +41,8 @@ class Measures:
         mean_improvement: mean over t = 1 … T.
         products: with M or Mᵀ, mean over problems; NaN where they are not known.
         worse: share of all problems where F_p(x_T) is above that of the reference by more than ``resolution``.
+        bound: mean over all problems of the proved bound of F_p(x_T) - F_p*, with the distance to the reference minimiser, and of
+            ``resolution``; NaN where nothing is proved. Of a learned method it is what its range of steps guarantees.
         curves: mean gaps by iteration of each set (sets, T+1) float64.
     """
 
@@ -46,6 +51,7 @@ class Measures:
     mean_improvement: float
     products: float
     worse: float
+    bound: float
     curves: Tensor
 
 
@@ -97,7 +103,7 @@ class Comparison:
     def table(self) -> str:
         """The rows as text."""
         sets = len(self.rows[0].fresh.curves) if self.rows[0].fresh else 0
-        head = ["method", "products", "mean F - F*", "improves", "mean t<=T", "worse"]
+        head = ["method", "products", "mean F - F*", "proved", "improves", "mean t<=T", "worse"]
         lines = [head + head[2:] * bool(sets)]
         for row in self.rows:
             name = f"{row.method} (learned)" if row.learned else row.method
@@ -105,10 +111,13 @@ class Comparison:
             lines.append([name, products, *_cells(row.training), *(_cells(row.fresh) if row.fresh else [])])
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         text = [_aligned(line, widths) for line in lines]
-        title = f"T = {self.iterations}; improvement over {self.reference} in F - F*, and share of problems where worse"
+        title = (
+            f"T = {self.iterations}; F - F* and its proved bound, improvement over {self.reference} in F - F*, and share of "
+            "problems where worse"
+        )
         if sets:
             start = widths[0] + widths[1] + 4
-            training = sum(widths[2:6]) + 6
+            training = sum(widths[2:7]) + 8
             text.insert(
                 0, " " * start + "training".center(training) + "  " + _fresh_sets(sets).center(training).rstrip()
             )
@@ -194,8 +203,9 @@ def compare(
             traces = [learned_trace(learned[name], batch, iterations, smoothness) for batch in batches]
         else:
             traces = [trace(name, batch, iterations) for batch in batches]
-        training = _measures(traces[:1], references[:1], batches[:1])
-        others = _measures(traces[1:], references[1:], batches[1:]) if len(batches) > 1 else None
+        bounds = [_proved(learned.get(name, name), batch, iterations, smoothness) for batch in batches]
+        training = _measures(traces[:1], references[:1], batches[:1], bounds[:1])
+        others = _measures(traces[1:], references[1:], batches[1:], bounds[1:]) if len(batches) > 1 else None
         rows.append(Row(name, name in learned, training, others))
     return Comparison(tuple(rows), iterations, _left_out(problems, admitted))
 
@@ -242,7 +252,33 @@ def _by_name(net: Any) -> dict[str, Learned]:
     return named
 
 
-def _measures(traces: Sequence[Trace], references: Sequence[Trace], batches: Sequence[Problems]) -> Measures:
+def _proved(method: Learned | str, problems: Problems, iterations: int, smoothness: Smoothness) -> Tensor:
+    """Bounds (N,) of F_p(x_T) - F_p* and what rounding may add; NaN where none is known."""
+    radius = problems.optimum().norm(dim=1)
+    none = torch.full_like(radius, torch.nan)
+    if isinstance(method, str):
+        bound = proved_bound(method, problems, iterations, radius)
+    else:
+        bound = _guaranteed(method, problems, iterations, smoothness)
+    return none if bound is None else bound + resolution(problems)
+
+
+def _guaranteed(method: Learned, problems: Problems, iterations: int, smoothness: Smoothness) -> Tensor | None:
+    """By ``step-sizes/monotone`` and ``/rate``, for whatever weights."""
+    if not isinstance(method, StepSizeNet) or not isinstance(problems, LeastSquares):
+        return None
+    beta = smoothness_of(problems, smoothness)
+    ratios = torch.stack([problems.smoothness / beta, problems.strong_convexity / beta], 1).tolist()
+    parts = [shared.advance({"smoothness_ratio": s, "convexity_ratio": c}, method.low, method.high) for s, c in ratios]
+    kept = 1.0 - torch.tensor(parts, dtype=torch.float64, device=beta.device)
+    if method.high > 2.0 or bool((kept > 1.0).any()):
+        return None
+    return problems.gap(problems.start()) * kept ** (2 * iterations)
+
+
+def _measures(
+    traces: Sequence[Trace], references: Sequence[Trace], batches: Sequence[Problems], bounds: Sequence[Tensor]
+) -> Measures:
     """Over the sets."""
     improvements, above, finals = [], [], []
     for taken, reference, batch in zip(traces, references, batches, strict=True):
@@ -256,6 +292,7 @@ def _measures(traces: Sequence[Trace], references: Sequence[Trace], batches: Seq
         mean_improvement=float(ratios[:, 1:].mean()),
         products=float(torch.stack([taken.products[-1] for taken in traces]).mean()),
         worse=float(torch.cat(above).double().mean()),
+        bound=float(torch.cat([*bounds]).mean()),
         curves=torch.stack([taken.gaps.mean(1) for taken in traces]),
     )
 
@@ -275,7 +312,8 @@ def improvement(gaps: Tensor, reference: Tensor) -> Tensor:
 
 def _left_out(problems: Problems, admitted: Sequence[str]) -> tuple[str, ...]:
     if problems.kind == "least-squares-batch" and "GD 2/(β+β0)" not in admitted:
-        return ("GD 2/(β+β0) and strongly convex Nesterov, as β0 > 0 is not certified: a matrix has deficient rank",)
+        missing = "GD 2/(β+β0), strongly convex Nesterov and Chebyshev"
+        return (f"{missing}, as β0 > 0 is not certified: a matrix has deficient rank",)
     return ()
 
 
@@ -287,6 +325,7 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
 def _cells(measured: Measures) -> list[str]:
     return [
         f"{measured.gap:.2e}",
+        "-" if math.isnan(measured.bound) else f"{measured.bound:.2e}",
         _percent(measured.improvement),
         _percent(measured.mean_improvement),
         f"{100.0 * measured.worse:.0f} %",
