@@ -105,7 +105,7 @@ def test_detached_gradient_is_another_run() -> None:
 
 def test_stationary_start_stalls() -> None:
     """All units dead: the gradient is 0, so there is no direction to search along."""
-    net = StepSizeNet([torch.zeros(3, 2), torch.ones(1, 3)])
+    net = StepSizeNet([torch.zeros(3, 2, dtype=torch.float64), torch.ones(1, 3, dtype=torch.float64)])
     run = train(net, problems(), "armijo", epochs=5, iterations=3)
     assert run.status is TrainStatus.STALLED and run.epochs == 0
 

@@ -31,16 +31,19 @@ def matrices(count: int, rows: int, columns: int, generator: torch.Generator, *,
 
 
 def spread(matrix: Any, targets: Any, count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """M (N, b, d), one matrix seen N times, and Y (N, b): the columns of ``targets``, or ``count`` images of Gaussian x̂."""
-    matrix = real("matrix", matrix, 2)
+    """M (N, b, d), one matrix seen N times, and Y (N, b): the columns of ``targets``, or ``count`` images of Gaussian x̂.
+
+    Both in the dtype of the matrix, to which ``targets`` are rounded.
+    """
+    matrix = real("matrix", matrix, 2).to(as_tensor("matrix", matrix).dtype)  # single precision stays
     if targets is None:
         x = torch.randn(
             positive_integer("count", count), matrix.shape[1], generator=generator_of(seed), dtype=torch.float64
         )
-        Y = x.to(matrix.device) @ matrix.T
+        Y = x.to(matrix) @ matrix.T
     else:
         targets = as_tensor("targets", targets)
-        Y = real("targets", targets[:, None] if targets.ndim == 1 else targets, 2).T
+        Y = real("targets", targets[:, None] if targets.ndim == 1 else targets, 2).T.to(matrix)
         if Y.shape[1] != matrix.shape[0]:
             raise ValueError(
                 f"matrix has {matrix.shape[0]} rows and targets {Y.shape[1]}; each column of targets needs one number per row"

@@ -62,7 +62,8 @@ class LeastSquares(Problems):
     def from_matrix(cls, matrix: Any, targets: Any = None, *, count: int = 1, seed: int = 0) -> Self:
         """One matrix (b, d), as ``sf.data.load`` reads from a .mtx file or a table, for all problems.
 
-        Each column of ``targets`` (b,) or (b, N) is a problem; without targets Y = M x̂ for ``count`` Gaussian x̂.
+        Each column of ``targets`` (b,) or (b, N) is a problem; without targets Y = M x̂ for ``count`` Gaussian x̂. The problems are
+        of the dtype of the matrix, float64 or float32.
         """
         return cls(*spread(matrix, targets, count, seed))
 

@@ -26,6 +26,8 @@ from .smoothness import Smoothness, smoothness_of
 from .training_loss import Fresh
 
 Learned = StepSizeNet | LassoSolver | UnrolledISTA
+ROUNDING = 1e-12
+"""Two evaluations of the same iteration differ by less of a gap."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Measures:
         improvement: at T.
         mean_improvement: mean over t = 1 … T.
         products: with M or Mᵀ, mean over problems; NaN where they are not known.
-        worse: share of all problems where F_p(x_T) is above that of the reference by more than ``resolution``.
+        worse: share of all problems where F_p(x_T) is above that of the reference by more than ``resolution`` and
+            ``ROUNDING`` of it.
         bound: mean over all problems of the proved bound of F_p(x_T) - F_p*, with the distance to the reference minimiser, and of
             ``resolution``; NaN where nothing is proved. Of a learned method it is what its range of steps guarantees.
         curves: mean gaps by iteration of each set (sets, T+1) float64.
@@ -283,7 +286,7 @@ def _measures(
     improvements, above, finals = [], [], []
     for taken, reference, batch in zip(traces, references, batches, strict=True):
         improvements.append(improvement(taken.gaps.sum(1), reference.gaps.sum(1)))
-        above.append(taken.gaps[-1] > reference.gaps[-1] + resolution(batch))
+        above.append(taken.gaps[-1] > reference.gaps[-1] * (1.0 + ROUNDING) + resolution(batch))
         finals.append(taken.gaps[-1])
     ratios = torch.stack(improvements)
     return Measures(

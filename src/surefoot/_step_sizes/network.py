@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from numbers import Real
@@ -13,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from .._core.io import reading, write_tensors
-from .._core.validate import finite, integer, kind_of, positive_integer, real
+from .._core.validate import as_tensor, finite, integer, kind_of, positive_integer, real
 from .._problems import Problems
+from . import inference
 from .smoothness import Smoothness
 from .unrolled import Evaluator, Solution, solve
 
@@ -25,7 +27,8 @@ class StepSizeNet(nn.Module):
     The step it proposes is x_i - (P/β) g_i. Whatever the weights, P lies in [low, high].
 
     Args:
-        weights: W_1 (n_1, 2), W_2 (n_2, n_1) …, W_L (1, n_{L-1}), at least two.
+        weights: W_1 (n_1, 2), W_2 (n_2, n_1) …, W_L (1, n_{L-1}), at least two. The network is float32 if all of them are, and
+            float64 otherwise; its problems are of its dtype.
         low: 0 ≤ low < high.
         high: at most 2 for the theorems to speak of the network; others are refused when a certificate is asked for.
 
@@ -39,6 +42,8 @@ class StepSizeNet(nn.Module):
     def __init__(self, weights: Sequence[Any], low: float = 0.0, high: float = 2.0) -> None:
         super().__init__()
         layers = [real(f"weights[{index}]", W, 2) for index, W in enumerate(weights)]
+        if all(as_tensor(f"weights[{index}]", W).dtype == torch.float32 for index, W in enumerate(weights)):
+            layers = [W.float() for W in layers]  # single precision stays
         shapes = [tuple(W.shape) for W in layers]
         if (
             len(layers) < 2
@@ -117,7 +122,7 @@ class StepSizeNet(nn.Module):
     def steps(self, z: Tensor) -> Tensor:
         """P = low + (high - low) σ(z), never outside the range by rounding; a z that is NaN, which finite weights and inputs give
         only by overflow, counts as 0."""
-        z = torch.where(z.isnan(), 0.0, z)
+        z = z.nan_to_num(0.0, math.inf, -math.inf)
         return (self.low + (self.high - self.low) * torch.sigmoid(z)).clamp(self.low, self.high)
 
     def steps_derivative(self, z: Tensor) -> Tensor:
@@ -156,6 +161,9 @@ class StepSizeNet(nn.Module):
         """
         check_net(self)
         check_problems(self, problems)
+        weights = self.matrices
+        if inference.admits(weights, problems):
+            return inference.solve(weights, self.range, problems, iterations, start, smoothness, trajectory=trajectory)
         return solve(self, problems, iterations, start, smoothness, trajectory=trajectory)
 
     def save(self, path: str | Path) -> None:
@@ -173,7 +181,7 @@ class StepSizeNet(nn.Module):
         with reading(path, "step-size network") as stored:
             low, high = stored.pop("range").tolist()
             layers = [stored[f"W{index}"] for index in range(1, len(stored) + 1)]
-            return cls(layers, low, high).to(layers[0].dtype)
+            return cls(layers, low, high)
 
 
 class Dense:

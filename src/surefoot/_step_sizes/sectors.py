@@ -48,7 +48,7 @@ class Table:
         _check_weights(W1, W2, W3)
         self._like = (W1.detach(), W2.detach(), W3.detach())
         # by powers of two, so exactly: no product of weights overflows, and none is lost that matters beside the others
-        (first, e1), (second, e2), (third, e3) = (_scaled(W) for W in self._like)
+        (first, e1), (second, e2), (third, e3) = (scaled(W) for W in self._like)
         self._exponents = (e1, e2, e3)
         a, b = first[:, 0], first[:, 1]
         live = np.flatnonzero((a != 0) | (b != 0))
@@ -71,9 +71,16 @@ class Table:
         rows = kernels.spread(slopes, self._rays, keys.size, self._switches, where[1], step)
         bins = 1 << math.ceil(math.log2(4 * keys.size))
         self._starts = kernels.bins(np.concatenate([positions[chosen], where[0]])[picked], bins)
-        host = _Lookup(torch.from_numpy(keys), torch.from_numpy(np.ldexp(rows, e1 + e2 + e3)))
+        folded, self.factor = _folded(rows, e1 + e2 + e3)
+        host = _Lookup(torch.from_numpy(keys), torch.from_numpy(folded))
         self._lookups = {torch.device("cpu"): host}
         self._host = host
+
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For compiled searches: boundary keys, how many of them lie before each bin, and rows: slopes without ``factor``
+        squared, which is 1 unless slopes overflow."""
+        return self._host.keys.numpy(), self._starts, self._host.rows.numpy()
 
     def evaluate(self, x: Tensor, g: Tensor) -> Tensor:
         """z at the points (x, g), two tensors of one shape; same shape, dtype and device. NaN where an input is not finite.
@@ -83,12 +90,12 @@ class Table:
         """
         lookup, elements = self._find(x, g)
         rows = lookup.rows[elements]
-        return (rows[..., 0] * x + rows[..., 1] * g).to(x.dtype)
+        return self._unfolded(rows[..., 0] * x + rows[..., 1] * g).to(x.dtype)
 
     def slopes(self, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         """∂z/∂x and ∂z/∂g at the points, with relu'(0) = 0; shapes, dtype and errors as in :meth:`evaluate`."""
         lookup, elements = self._find(x, g)
-        rows = lookup.rows[elements].to(x.dtype)
+        rows = self._unfolded(lookup.rows[elements]).to(x.dtype)
         return rows[..., 0], rows[..., 1]
 
     def accumulator(self) -> Accumulator:
@@ -103,6 +110,10 @@ class Table:
         sums = self.accumulator()
         sums.add(x, g, q)
         return sums.weight_gradients()
+
+    def _unfolded(self, values: Tensor) -> Tensor:
+        """What the stored slopes give, with the factor that would have made them overflow."""
+        return values if self.factor == 1.0 else values * self.factor * self.factor
 
     def _find(self, x: Tensor, g: Tensor) -> tuple[_Lookup, Tensor]:
         """Lookup on the points' device, and the row of each point."""
@@ -127,12 +138,13 @@ class Table:
             sums, self._second, self._third, *self._units, self._states, self._rays, self._switches
         )
         total = sum(self._exponents)
-        return tuple(  # pyright: ignore[reportReturnType]
-            torch.from_numpy(np.ldexp(gradient, total - exponent) if total != exponent else gradient)
-            .reshape(W.shape)
-            .to(W)
-            for gradient, exponent, W in zip(gradients, self._exponents, self._like, strict=True)
-        )
+        with np.errstate(over="ignore"):  # a derivative that overflows is infinite
+            return tuple(  # pyright: ignore[reportReturnType]
+                torch.from_numpy(np.ldexp(gradient, total - exponent) if total != exponent else gradient)
+                .reshape(W.shape)
+                .to(W)
+                for gradient, exponent, W in zip(gradients, self._exponents, self._like, strict=True)
+            )
 
 
 class Accumulator:
@@ -248,9 +260,8 @@ def forward_and_gradient(
         matrices.mT.contiguous().numpy(),
         targets.numpy(),
         constants.numpy(),
-        table._host.keys.numpy(),
-        table._starts,
-        table._host.rows.numpy(),
+        *table.arrays,
+        table.factor,
         float(lo),
         float(hi),
         T,
@@ -259,11 +270,20 @@ def forward_and_gradient(
     return float(loss), table._weight_gradients(sums)
 
 
-def _scaled(W: Tensor) -> tuple[np.ndarray, int]:
+def scaled(W: Tensor) -> tuple[np.ndarray, int]:
     """A copy of W in float64, divided by a power of two that brings its largest entry near 1 if it is far; the exponent."""
     values = W.to("cpu", torch.float64, copy=True, memory_format=torch.contiguous_format).numpy()
     exponent = 256 * round(int(np.frexp(max(values.max(), -values.min()))[1]) / 256)
     return (np.ldexp(values, -exponent) if exponent else values), exponent
+
+
+def _folded(rows: np.ndarray, exponent: int) -> tuple[np.ndarray, float]:
+    """Slopes times 2^exponent, or a smaller power where they would overflow, and the factor that is then still to be applied,
+    twice. It is at most 2^1023: whatever a finite point meets beyond that overflows, or is 0."""
+    largest = int(np.frexp(np.abs(rows).max())[1])
+    half = min(max(-(-(largest + exponent - 1023) // 2), 0), 1023)
+    within = min(exponent - 2 * half, 1023 - largest)
+    return (np.ldexp(rows, within) if within else rows), 2.0**half
 
 
 def _is_finite(W: Tensor) -> bool:

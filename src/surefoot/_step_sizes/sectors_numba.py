@@ -376,10 +376,11 @@ def add_product(out, coefficients, rows):
 
 
 @njit(cache=True, error_model="numpy")
-def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
+def unrolled(M, Mt, Y, beta, keys, starts, rows, factor, lo, hi, T, exact):
     """Loss after T steps from 0 on N least-squares problems, and the sums of ∂F/∂z·(x, g) over each fine element.
 
-    M is (N, b, d), Mt (N, d, b), both contiguous. The adjoint is that of x ← x - (1/β) P(x, g)⊙g with g = Mᵀ(Mx - Y).
+    M is (N, b, d), Mt (N, d, b), both contiguous; slopes are ``rows`` times ``factor`` squared. The adjoint is that of
+    x ← x - (1/β) P(x, g)⊙g with g = Mᵀ(Mx - Y).
     """
     count, b, d = M.shape
     sums = np.zeros_like(rows)
@@ -403,7 +404,7 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
                 break
             for i in range(d):
                 e = locate(x[i], g[i], keys, starts, elements[t - 1, i] if t > 0 else 0)
-                z = rows[e, 0] * x[i] + rows[e, 1] * g[i]
+                z = (rows[e, 0] * x[i] + rows[e, 1] * g[i]) * factor * factor
                 small = math.exp(-abs(z))
                 share = 1 / (1 + small)
                 size = lo + (hi - lo) * (share if z >= 0 else small * share)
@@ -422,8 +423,8 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, lo, hi, T, exact):
                 sums[e, 1] += q * gs[t, i]
                 through[i] = -step[t, i] * adjoint[i]
                 if exact:
-                    adjoint[i] += q * rows[e, 0]
-                    through[i] += q * rows[e, 1]
+                    adjoint[i] += q * rows[e, 0] * factor * factor
+                    through[i] += q * rows[e, 1] * factor * factor
             if t == 0:
                 break
             for r in range(b):
