@@ -45,7 +45,7 @@ LAYERS = {
     "reports": ("surefoot._report", "surefoot.extending.report"),
     "public names, and the list of systems": ("surefoot",),
     "certificates of solvers": ("surefoot._holdout",),
-    "systems": tuple(f"surefoot.{room}" for room in ROOMS),
+    "systems": (*(f"surefoot.{room}" for room in ROOMS), "surefoot._layers"),
     "solvers without a system": ("surefoot._lasso", "surefoot._equilibrium"),
     "training, batches of problems": ("surefoot._learning", "surefoot._problems"),
     "linear algebra, data": ("surefoot._linalg", "surefoot._data"),

@@ -3,6 +3,8 @@
 from ._holdout import HoldoutCertificate, ShiftTest, certify_holdout, problems_needed
 from ._lasso.learned_solver import LassoSolution, LassoSolver
 from ._lasso.lista import train_lista, violations
+from ._layers.run import LayersRun
+from ._layers.training import train_layers
 from ._learning.run import TrainRun, TrainStatus
 from ._problems import Lasso, LeastSquares, Logistic, Problems
 from ._step_sizes.compare import Comparison, compare
@@ -16,6 +18,7 @@ __all__ = [
     "Lasso",
     "LassoSolution",
     "LassoSolver",
+    "LayersRun",
     "LeastSquares",
     "Logistic",
     "Problems",
@@ -29,6 +32,7 @@ __all__ = [
     "problems_needed",
     "schedule",
     "train",
+    "train_layers",
     "train_lista",
     "violations",
 ]

@@ -17,6 +17,7 @@ from ._implicit.network import ImplicitReLU, NotWellPosed
 from ._implicit.solvers import SolverMemory
 from ._inverse.network import LearnedInverse
 from ._lasso.lista import LISTA, LISTACPSS
+from ._layers.network import LayeredSteps
 from ._linear_resnet.network import LinearNet, LinearResNet
 from ._orthogonal.learned_svd import LearnedSVD, LearnedSVDResult, SVDInfo, SVDStatus
 from ._orthogonal.parametrization import Orthogonal
@@ -37,6 +38,7 @@ __all__ = [
     "ImplicitReLU",
     "JacobianPenalty",
     "JacobianSpectrum",
+    "LayeredSteps",
     "LearnedDeconvolution",
     "LearnedInverse",
     "LearnedSVD",

@@ -18,6 +18,7 @@ from .._core.io import write_atomic
 from .._core.validate import kind_of, positive_integer
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
+from .._layers.network import LayeredSteps
 from .._problems import Lasso, LeastSquares, Problems
 from .baselines import Trace, names, trace
 from .network import StepSizeNet
@@ -25,7 +26,7 @@ from .rates import proved_bound
 from .smoothness import Smoothness, smoothness_of
 from .training_loss import Fresh
 
-Learned = StepSizeNet | LassoSolver | UnrolledISTA
+Learned = StepSizeNet | LayeredSteps | LassoSolver | UnrolledISTA
 ROUNDING = 1e-12
 """Two evaluations of the same iteration differ by less of a gap."""
 
@@ -172,7 +173,7 @@ def compare(
     Args:
         problems: those that were trained on.
         iterations: T ≥ 1. Methods with a cost other than two products an iteration show it in ``products``.
-        net: a trained ``sf.nn.StepSizeNet``, LASSO solver, LISTA or LISTACPSS; or several by name.
+        net: a trained ``sf.nn.StepSizeNet`` or ``LayeredSteps``, LASSO solver, LISTA or LISTACPSS; or several by name.
         fresh: problems that nothing was trained on: a generator, a function of 0 … ``sets`` - 1 such as
             ``lambda k: LeastSquares.random(32, 20, 32, seed=1000 + k)``, or a sequence of batches.
         sets: fresh sets to draw where ``fresh`` is a function.
@@ -219,10 +220,13 @@ def learned_trace(method: Learned, problems: Problems, iterations: int, smoothne
     Raises:
         TypeError, ValueError: a method that does not fit the problems.
     """
-    if isinstance(method, StepSizeNet):
-        solution = method.solve(problems, iterations, smoothness=smoothness, trajectory=True)
+    steps = torch.arange(iterations + 1)
+    if isinstance(method, StepSizeNet | LayeredSteps):
+        if isinstance(method, LayeredSteps):
+            steps = steps.clamp(max=method.layers)
+        solution = method.solve(problems, int(steps[-1]), smoothness=smoothness, trajectory=True)
         assert solution.trajectory is not None
-        return _trace(problems, solution.trajectory, 2.0 * torch.arange(iterations + 1, dtype=torch.float64))
+        return _trace(problems, solution.trajectory[steps], 2.0 * steps.double())
     if isinstance(method, LassoSolver):
         if not isinstance(problems, Lasso):
             raise TypeError(f"problems is {kind_of(problems)}; the solver is for sf.learned.Lasso")
@@ -231,7 +235,7 @@ def learned_trace(method: Learned, problems: Problems, iterations: int, smoothne
         return Trace(solution.solution, gaps, solution.products.double().mean(1))
     with torch.no_grad():
         iterates = method.iterates(method.check(problems).Y)
-    steps = torch.arange(iterations + 1).clamp(max=method.layers)
+    steps = steps.clamp(max=method.layers)
     # the learned matrices cost as much as M and Mᵀ or more
     return _trace(problems, torch.stack(iterates)[steps], 2.0 * steps.double())
 
@@ -251,7 +255,9 @@ def _by_name(net: Any) -> dict[str, Learned]:
     named = dict(net) if isinstance(net, Mapping) else {type(net).__name__: net}
     for name, method in named.items():
         if not isinstance(method, Learned):
-            raise TypeError(f"net {name!r} is {kind_of(method)}; pass a StepSizeNet, LISTA, LISTACPSS or LASSO solver")
+            raise TypeError(
+                f"net {name!r} is {kind_of(method)}; pass a StepSizeNet, LayeredSteps, LISTA, LISTACPSS or LASSO solver"
+            )
     return named
 
 

@@ -1,0 +1,88 @@
+"""Rounding of the numbers of a certificate, to the side that makes them bounds."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .._problems import LeastSquares, Problems
+from .._problems.batch import EPS
+from .problem import At, LayerProblem
+from .schedules import follow, residual_after
+
+ROOM = 4.0
+"""Times the a-priori rounding errors, so that a checker with its own finds the bounds true."""
+
+
+class Bounds:
+    """Objectives of float64 problems with room for the rounding of their evaluation, after steps with P/β.
+
+    A residual M x - Y is computed to within δ = c eps (‖M‖_F‖x‖ + ‖Y‖), c of the order of the sizes, and a further step adds
+    c eps ‖M‖_F²/β times the residual's size; steps do not amplify what was there, as P/β ≤ 2/‖MᵀM‖.
+    """
+
+    def __init__(self, problems: Problems, beta: Tensor) -> None:
+        self.problems, self.beta = problems, beta
+        self.inverse = (1.0 / beta)[:, None]
+        self._unit = ROOM * EPS * (problems.rows + problems.columns)
+        self._frobenius = problems.M.flatten(1).norm(dim=1)
+        self._a_step = self._unit * self._frobenius.square() / beta
+
+    def above(self, x: Tensor, schedule: Tensor) -> float:
+        """Upper bound of F after the schedule's steps from x."""
+        value, slack, _ = self._after(x, x, schedule)
+        return float((value + slack).sum())
+
+    def layer(self, problem: LayerProblem, at: At, x: Tensor, schedule: Tensor) -> tuple[float, float]:
+        """Upper bound of F after a layer's output x and the schedule ahead of it, and the certified lower bound of what F could
+        be there, less the rounding of both."""
+        # the bound at x is one at the points that x is a combination of
+        value, slack, delta = self._after(x, problem.points.abs().amax(0), schedule)
+        spread = (problem.points - x).norm(dim=2).amax(0)
+        uncertain = float((slack + self._frobenius * delta * spread).sum()) + self._unit * float(at.terms.abs().sum())
+        return float((value + slack).sum()), at.lower - uncertain
+
+    def least_constant(self, grid: Tensor, step: float, layers: int) -> float:
+        """Lower bound of the least F_T(P), T constant steps from 0: over the range by the tangent at ``step`` for least squares,
+        as F_T is convex in P, over the grid for others."""
+        problems, start = self.problems, self.problems.start()
+        if not isinstance(problems, LeastSquares):
+            return min(self._below(start, P.expand(layers)) for P in grid)
+        schedule = start.new_full((layers,), step)
+        r, delta = self._residual(start, start, schedule[1:])
+        last = residual_after(problems, r.unsqueeze(2), self.inverse, schedule[:1]).squeeze(2)
+        before, after = problems.adjoint(r), problems.adjoint(last)
+        slope = -layers * float(((before * after).sum(1) / self.beta).sum())
+        error = self._frobenius * (delta + self._a_step * r.norm(dim=1))
+        uncertain = layers * float((error * (before.norm(dim=1) + after.norm(dim=1) + error) / self.beta).sum())
+        low, high = float(grid[0]), float(grid[-1])
+        reach = max(slope * (step - low), slope * (step - high)) + uncertain * (high - low)
+        return self._below(start, schedule) - reach
+
+    def _below(self, x: Tensor, schedule: Tensor) -> float:
+        value, slack, _ = self._after(x, x, schedule)
+        return float((value - slack).sum())
+
+    def _after(self, x: Tensor, largest: Tensor, schedule: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """F (N,) after the steps from x; what rounding moves it by, δ ‖∇ℓ‖ + δ²/2 and the evaluation of F itself; and δ (N,).
+        ``largest`` has the magnitudes that entered x."""
+        problems = self.problems
+        if isinstance(problems, LeastSquares):
+            r, delta = self._residual(x, largest, schedule)
+            value = 0.5 * r.square().sum(1)
+        else:
+            value = problems.objective(follow(problems, x, self.inverse, schedule))
+            delta = self._size(largest) * (self._unit + len(schedule) * self._a_step)
+        slope = (2.0 * value).sqrt() if problems.quadratic else problems.rows**0.5
+        return value, delta * (slope + delta) + self._unit * value, delta
+
+    def _residual(self, x: Tensor, largest: Tensor, schedule: Tensor) -> tuple[Tensor, Tensor]:
+        """M x - Y (N, b) of least squares after the steps from x, and δ."""
+        r = (self.problems.forward(x) - self.problems.Y).unsqueeze(2)
+        delta = self._unit * self._size(largest)
+        for P in schedule:
+            delta = delta + self._a_step * r.norm(dim=(1, 2))
+            r = residual_after(self.problems, r, self.inverse, P[None])
+        return r.squeeze(2), delta
+
+    def _size(self, x: Tensor) -> Tensor:
+        return self._frobenius * x.norm(dim=1) + self.problems.Y.norm(dim=1)

@@ -1,0 +1,205 @@
+"""Training one layer after the other, each by a convex problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from .._core.interrupts import StopRequest
+from .._core.validate import integer, kind_of, nonnegative, positive_integer, unknown
+from .._learning.run import TrainStatus
+from .._problems import LeastSquares, Problems
+from .._step_sizes.smoothness import inverse_smoothness, smoothness_of
+from .features import even, sectors_of
+from .network import LayeredSteps, layer
+from .problem import LayerProblem
+from .run import Layers, LayersRun
+from .schedules import best_schedule, objective_after
+
+Objective = Literal["last", "next"]
+OBJECTIVES = ("last", "next")
+GRID = 9
+"""Grid points where there is a penalty. Without one, two are all."""
+
+
+def train_layers(
+    problems: Problems,
+    layers: int,
+    *,
+    range: tuple[float, float] = (0.0, 2.0),
+    sectors: int = 4,
+    steps: int | None = None,
+    objective: Objective = "last",
+    tolerance: float = 1e-6,
+) -> LayersRun:
+    """Train an ``sf.nn.LayeredSteps`` from x_0 = 0, one layer after the other, each by a convex problem with a certified duality
+    gap; deterministic, without learning rate or start.
+
+    Training starts from a schedule: one P a layer, for all coordinates; for least squares the outcome of a descent over these P
+    from the best constant, else the best constant of the grid. With ``objective`` "last" a layer of a network for least squares
+    is the minimiser of the objective after all layers, those that are not trained yet being steps of the schedule; where there is
+    a penalty, that of the objective after itself, and it is kept where it lowers the objective after all layers. So the trained
+    network is never worse than the schedule, nor than the best constant step (docs/theorems/layers.md, Theorem 3).
+
+    Args:
+        problems: to train on, float64.
+        layers: T ≥ 1.
+        range: of P, 0 ≤ lo < hi ≤ 2; with lo > 0 and hi < 2 the rates of step sizes in that range hold too.
+        sectors: K ≥ 1. With few problems many sectors fit them and no others.
+        steps: grid points m ≥ 2; by default 2 for least squares, where more add nothing, else 9.
+        objective: "last"; or "next", the objective after the layer itself, so that the first layers alone are trained too: the
+            schedule is the best constant, and is taken instead if the whole is worse.
+        tolerance: of the duality gap, relative to the objective, at which a layer is done.
+
+    Returns:
+        The run. After Ctrl-C, SIGTERM or SIGHUP its layers that were not trained are those of the schedule, and what is said of
+        the whole holds.
+
+    Raises:
+        TypeError: problems that are none, or not float64.
+        ValueError: arguments out of range.
+    """
+    problems, layers = _checked(problems), positive_integer("layers", layers)
+    sectors = _sectors(sectors)
+    grid = _grid(range, steps, problems).to(problems.M.device)
+    tolerance = nonnegative("tolerance", tolerance)
+    if objective not in OBJECTIVES:
+        raise unknown("objective", objective, OBJECTIVES)
+    beta = smoothness_of(problems, None)
+    inverse = inverse_smoothness(problems, beta)
+    boundaries = even(sectors).to(problems.M.device)
+    schedule, constant = best_schedule(problems, inverse, grid, layers)
+    if objective == "next":
+        schedule = torch.full_like(schedule, constant)
+    fallback = _on_grid(schedule, grid)[:, None, :].expand(-1, sectors, -1)
+    frame = _Frame(problems, inverse, boundaries, grid, schedule, objective == "last")
+    with StopRequest() as stop:
+        weights, trained = _train(frame, fallback, tolerance, stop)
+    passed = frame.passed(weights)
+    reached = objective_after(problems, problems.start(), inverse, schedule)
+    if float(problems.objective(passed.x[-1]).sum()) > reached:  # "next" alone can end above it
+        weights = fallback.clone()
+        passed = frame.passed(weights)
+    return LayersRun.of(
+        LayeredSteps(weights, grid, boundaries),
+        TrainStatus.FINISHED if trained == layers else TrainStatus.INTERRUPTED,
+        trained,
+        problems,
+        beta,
+        schedule,
+        constant,
+        frame.ahead,
+        passed,
+    )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What all layers share."""
+
+    problems: Problems
+    inverse: Tensor
+    boundaries: Tensor
+    grid: Tensor
+    schedule: Tensor
+    last: bool
+
+    @property
+    def ahead(self) -> bool:
+        """Whether a layer's problem looks ahead: whether that is convex."""
+        return self.last and isinstance(self.problems, LeastSquares)
+
+    def problem(self, t: int, x: Tensor) -> tuple[LayerProblem, Tensor]:
+        """That of layer t at its input, and v there."""
+        v = self.problems.gradient(x) * self.inverse
+        sectors = sectors_of(x, v, self.boundaries)
+        ahead = self.schedule[t + 1 :] if self.ahead else self.schedule[:0]
+        count = len(self.boundaries) + 1
+        return LayerProblem(self.problems, x, v, self.inverse, sectors, count, self.grid, ahead), v
+
+    def step(self, problem: LayerProblem, x: Tensor, v: Tensor, w: Tensor) -> Tensor:
+        """The layer's output."""
+        return layer(self.problems, x, v, self.inverse, problem.sectors, w, self.grid)
+
+    def passed(self, weights: Tensor) -> Layers:
+        """All layers, each with its certified bound."""
+        x = self.problems.start()
+        xs, problems, outcomes = [x], [], []
+        for t, w in enumerate(weights):
+            problem, v = self.problem(t, x)
+            x = self.step(problem, x, v, w)
+            xs.append(x)
+            problems.append(problem)
+            outcomes.append(problem.at(w))
+        return Layers(torch.stack(xs), tuple(problems), tuple(outcomes))
+
+
+def _train(frame: _Frame, fallback: Tensor, tolerance: float, stop: StopRequest) -> tuple[Tensor, int]:
+    """Weights (T, K, m), and how many layers were trained before a signal."""
+    problems, inverse, schedule = frame.problems, frame.inverse, frame.schedule
+    weights, x = fallback.clone(), problems.start()
+    for t in range(len(weights)):
+        if stop.signal_number is not None:
+            return weights, t
+        problem, v = frame.problem(t, x)
+        w, _ = problem.minimised(_best_start(problem, fallback[t]), tolerance)
+        after = frame.step(problem, x, v, w)
+        if frame.last:
+            safe = frame.step(problem, x, v, fallback[t])
+            rest = schedule[t + 1 :]
+            if objective_after(problems, after, inverse, rest) > objective_after(problems, safe, inverse, rest):
+                w, after = fallback[t], safe
+        weights[t], x = w, after
+    return weights, len(weights)
+
+
+def _best_start(problem: LayerProblem, fallback: Tensor) -> Tensor:
+    """The best (K, m) of the schedule's step and of the constant steps of the grid."""
+    m = fallback.shape[1]
+    constants = torch.eye(m, dtype=fallback.dtype, device=fallback.device)[:, None, :].expand(m, *fallback.shape)
+    candidates = [fallback, *constants]
+    values = [problem.at(w).value for w in candidates]
+    return candidates[values.index(min(values))].clone()
+
+
+def _on_grid(P: Tensor, grid: Tensor) -> Tensor:
+    """Weights (…, m) of the two grid points around each P."""
+    upper = torch.searchsorted(grid, P).clamp(1, len(grid) - 1)
+    share = (P - grid[upper - 1]) / (grid[upper] - grid[upper - 1])
+    weights = P.new_zeros(*P.shape, len(grid))
+    weights.scatter_(-1, upper.unsqueeze(-1), share.unsqueeze(-1))
+    return weights.scatter_(-1, upper.unsqueeze(-1) - 1, (1.0 - share).unsqueeze(-1))
+
+
+def _checked(problems: Any) -> Problems:
+    if not isinstance(problems, Problems):
+        raise TypeError(f"problems is {kind_of(problems)}; pass sf.learned.LeastSquares, Lasso or Logistic")
+    if problems.M.dtype != torch.float64:
+        raise TypeError(
+            f"problems are {problems.M.dtype}; layers are trained in float64: problems.to(dtype=torch.float64)"
+        )
+    return problems
+
+
+def _sectors(value: Any) -> int:
+    sectors = positive_integer("sectors", value)
+    if sectors > 256:
+        raise ValueError(f"sectors is {sectors}; it must be at most 256")
+    return sectors
+
+
+def _grid(interval: Any, steps: int | None, problems: Problems) -> Tensor:
+    try:
+        low, high = (float(end) for end in interval)
+    except (TypeError, ValueError):
+        raise TypeError(f"range is {interval!r}; pass two numbers (lo, hi)") from None
+    if not 0.0 <= low < high <= 2.0:
+        raise ValueError(
+            f"range is ({low}, {high}); it must be 0 <= lo < hi <= 2: beyond 2 a step can increase the objective"
+        )
+    default = 2 if isinstance(problems, LeastSquares) else GRID
+    count = default if steps is None else integer("steps", steps, 2)
+    return torch.linspace(low, high, count, dtype=torch.float64)
