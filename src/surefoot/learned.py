@@ -1,8 +1,10 @@
 """Learned solvers: batches of problems, training of step sizes and of LISTA, a learned LASSO solver, and the baselines."""
 
 from ._holdout import HoldoutCertificate, ShiftTest, certify_holdout, problems_needed
+from ._lasso.analytic_weights import AnalyticWeights, analytic_weights
 from ._lasso.learned_solver import LassoSolution, LassoSolver
-from ._lasso.lista import train_lista, violations
+from ._lasso.lista_training import train_lista
+from ._lasso.violations import violations
 from ._layers.run import LayersRun
 from ._layers.training import train_layers
 from ._learning.run import TrainRun, TrainStatus
@@ -13,6 +15,7 @@ from ._step_sizes.training import train
 from ._step_sizes.unrolled import Solution
 
 __all__ = [
+    "AnalyticWeights",
     "Comparison",
     "HoldoutCertificate",
     "Lasso",
@@ -27,6 +30,7 @@ __all__ = [
     "Solution",
     "TrainRun",
     "TrainStatus",
+    "analytic_weights",
     "certify_holdout",
     "compare",
     "problems_needed",

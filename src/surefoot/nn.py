@@ -16,7 +16,7 @@ from ._implicit.equilibrium import Equilibrium, EquilibriumStatus
 from ._implicit.network import ImplicitReLU, NotWellPosed
 from ._implicit.solvers import SolverMemory
 from ._inverse.network import LearnedInverse
-from ._lasso.lista import LISTA, LISTACPSS
+from ._lasso.lista import ALISTA, LISTA, LISTACPSS
 from ._layers.network import LayeredSteps
 from ._linear_resnet.network import LinearNet, LinearResNet
 from ._orthogonal.learned_svd import LearnedSVD, LearnedSVDResult, SVDInfo, SVDStatus
@@ -26,6 +26,7 @@ from ._step_sizes.network import StepSizeNet
 from ._two_layer.network import TwoLayerLinear
 
 __all__ = [
+    "ALISTA",
     "LISTA",
     "LISTACPSS",
     "Contractive",

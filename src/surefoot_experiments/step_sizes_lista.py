@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from surefoot._core import charts
-from surefoot._lasso.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
+from surefoot._lasso.lista import LISTA, LISTACPSS, UnrolledISTA
+from surefoot._lasso.lista_training import train_lista
+from surefoot._lasso.violations import violations
 from surefoot._learning.run import TrainStatus
 from surefoot._problems import Lasso
 from surefoot._problems.draws import matrices

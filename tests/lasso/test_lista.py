@@ -1,4 +1,4 @@
-"""LISTA and LISTA-CPSS: untrained they are ISTA, training lowers the error, and violations are counted right."""
+"""LISTA, LISTA-CPSS and ALISTA: untrained the first two are ISTA, training lowers the error, and violations are counted right."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from surefoot._lasso.lista import LISTA, LISTACPSS, UnrolledISTA, train_lista, violations
+from surefoot._lasso.lista import ALISTA, LISTA, LISTACPSS, UnrolledISTA
+from surefoot._lasso.lista_training import train_lista
+from surefoot._lasso.violations import violations
 from surefoot._learning.run import TrainStatus
 from surefoot._step_sizes.baselines import trace
 from surefoot.learned import Lasso, LeastSquares
@@ -86,6 +88,30 @@ def test_training_helps_on_fresh_problems(kind: type[UnrolledISTA], shared: bool
     with torch.no_grad():
         reached = float((net(problems.Y) - signals).square().sum(1).mean())
     assert reached == pytest.approx(run.best, rel=1e-12), "the best weights are kept"
+
+
+def test_alista_learns_two_numbers_a_layer() -> None:
+    net = ALISTA(matrix(), 5, LAM)
+    assert sum(p.numel() for p in net.parameters()) == 10
+    problems, signals = draw(1, 32)
+    unseen, truth = draw(2, 64)
+    x = torch.zeros(64, 16, dtype=F64)
+    for _ in range(5):  # 16 coordinates: nothing is selected
+        v = x - (x @ net.M.T - unseen.Y) @ net.W
+        x = v.sign() * (v.abs() - LAM).clamp(min=0.0)
+    torch.testing.assert_close(net(unseen.Y), x)
+
+    def error() -> float:
+        with torch.no_grad():
+            return float((net(unseen.Y) - truth).square().sum(1).mean())
+
+    before, W = error(), net.W.clone()
+    train_lista(net, problems, signals, 120, 1e-2, fresh=lambda epoch: draw(100 + epoch, 32))
+    assert error() < 0.8 * before and torch.equal(net.W, W)
+    found = violations(net, unseen, truth)
+    assert float(found.diagonal.max()) == 0.0 and torch.equal(net.weight(0), W)
+    with pytest.raises(ValueError, match="shares"):
+        ALISTA(matrix(), 3, most=2.0)
 
 
 def test_targets_are_minimisers_by_default() -> None:

@@ -22,7 +22,7 @@ from surefoot._core.team import Memory, Message, team
 from surefoot._deconvolution.learned.training import train as train_deconvolution
 from surefoot._deconvolution.learned.training_data import TILE, TrainingData
 from surefoot._deconvolution.learned.training_kernels import shake_kernels
-from surefoot._lasso.lista import train_lista
+from surefoot._lasso.lista_training import train_lista
 from surefoot._learning import shared_sum
 from surefoot._step_sizes.training_loss import ProblemTerms
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, train

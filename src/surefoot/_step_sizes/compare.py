@@ -173,7 +173,7 @@ def compare(
     Args:
         problems: those that were trained on.
         iterations: T ≥ 1. Methods with a cost other than two products an iteration show it in ``products``.
-        net: a trained ``sf.nn.StepSizeNet`` or ``LayeredSteps``, LASSO solver, LISTA or LISTACPSS; or several by name.
+        net: a trained ``sf.nn.StepSizeNet`` or ``LayeredSteps``, LASSO solver, LISTA, LISTACPSS or ALISTA; or several by name.
         fresh: problems that nothing was trained on: a generator, a function of 0 … ``sets`` - 1 such as
             ``lambda k: LeastSquares.random(32, 20, 32, seed=1000 + k)``, or a sequence of batches.
         sets: fresh sets to draw where ``fresh`` is a function.
@@ -256,7 +256,8 @@ def _by_name(net: Any) -> dict[str, Learned]:
     for name, method in named.items():
         if not isinstance(method, Learned):
             raise TypeError(
-                f"net {name!r} is {kind_of(method)}; pass a StepSizeNet, LayeredSteps, LISTA, LISTACPSS or LASSO solver"
+                f"net {name!r} is {kind_of(method)}; pass a StepSizeNet, LayeredSteps, LISTA, LISTACPSS, ALISTA "
+                "or LASSO solver"
             )
     return named
 
