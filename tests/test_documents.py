@@ -102,6 +102,11 @@ QUOTED = (
     Quoted("docs/equilibrium.md", r"# True ([\d.]+)", "proved.info.guaranteed * proved.info.contraction"),
     Quoted("docs/equilibrium.md", r"# (\d+), however many", "regularised.net[1].num_batches_tracked"),
     Quoted("docs/equilibrium.md", r"# ([\d,]+): 64 states", "warm.bytes"),
+    Quoted("docs/learned.md", r"# (\d+), and the p-value", "cert.iterations", 0.3),
+    Quoted("docs/learned.md", r"# (\d+) and 213", "fista.iterations", 0.03),
+    Quoted("docs/learned.md", r"# 43 and (\d+)", "descent.iterations"),
+    Quoted("docs/learned.md", r"# (\d+) in the worst case", "worst"),
+    Quoted("docs/learned.md", r"# (\d+) of 600 need more", "shift.exceeding", 0.5),
     Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
 )
 
@@ -148,6 +153,10 @@ SHORTER = {
     "docs/equilibrium.md": {"fullgraph=True": 'fullgraph=True, backend="eager"'},
     "docs/trained.md": {
         "--samples 60 --hidden 4": "--samples 20 --hidden 3",
+    },
+    "docs/learned.md": {
+        "--size 20x32 --shift 20x24": "--size 4x8 --shift 4x6 --problems 460",
+        "--size 40x80 --solver": "--size 4x8 --problems 460 --solver",
     },
     "docs/quickstart.md": {
         "range(200)": "range(20)",
@@ -210,7 +219,17 @@ DOCUMENTS = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("index", "quickstart", "microscopy", "trained", "linalg", "equilibrium", "scale", "checker")
+        for name in (
+            "index",
+            "quickstart",
+            "microscopy",
+            "trained",
+            "linalg",
+            "equilibrium",
+            "learned",
+            "scale",
+            "checker",
+        )
     ),
 ]
 

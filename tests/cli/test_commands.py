@@ -70,6 +70,10 @@ def test_help_names_every_command_and_exit_code(run) -> None:
             ["certify", "step-sizes"],
             ["--problem", "--size", "--problems", "--range", "--weights", "--theorem", "--json"],
         ),
+        (
+            ["certify", "holdout"],
+            ["--solver", "--problem", "--gap", "--coverage", "--confidence", "--shift", "--out", "--json"],
+        ),
         (["train", "step-sizes"], ["--out", "--epochs", "--optimizer", "--gradient", "--expansion", "--resume"]),
         (["check"], ["DIR", "--level", "--json"]),
         (["report"], ["DIR"]),

@@ -54,6 +54,8 @@ def run_list(options: List) -> int:
     screen.heading("Theorems", "--theorem NAME")
     rows = [(t["name"], t["statement"], t["default_rule"] if t["provable"] else "none") for t in index["theorems"]]
     screen.table(("name", "statement", "default rule"), rows)
+    screen.heading("Solvers", "surefoot certify holdout --solver NAME, or FILE of a trained network")
+    screen.table(("name", "problems"), [(s["name"], ", ".join(s["problems"])) for s in index["solvers"]])
     screen.heading("Step rules", "--steps RULE, or --steps NUMBER for a constant step")
     screen.table(
         ("name", "step", "systems", "certified by"),
@@ -92,6 +94,7 @@ def _everything() -> dict[str, Any]:
             }
             for t in (plan.theorem for plan in PLANS.values())
         ],
+        "solvers": [solver for s in SYSTEMS for solver in _solvers(s)],
         "step_rules": [
             {
                 "name": rule.name,
@@ -110,6 +113,12 @@ def _commands(system: System) -> list[str]:
     """Those of ``certify`` and ``train`` that take the system's name."""
     module = None if system.command is None else import_module(system.command)
     return [name.lower() for name in ("Certify", "Train") if hasattr(module, name)]
+
+
+def _solvers(system: System) -> list[dict[str, Any]]:
+    """Those that the module of its commands lists: name, and kinds of problems."""
+    module = None if system.command is None else import_module(system.command)
+    return getattr(module, "solvers", list)()
 
 
 def _rules() -> dict[type[StepRule], list[str]]:

@@ -98,11 +98,11 @@ def _read(file: str) -> Tensor:
     return torch.from_numpy(array.astype(np.float64))
 
 
-def matrix_size(text: str) -> tuple[int, int]:
-    """Of the option --size: rows and columns of ROWSxCOLUMNS; ``ValueError`` for anything else."""
+def matrix_size(text: str, option: str = "--size") -> tuple[int, int]:
+    """Of an option: rows and columns of ROWSxCOLUMNS; ``ValueError`` for anything else."""
     sizes = re.fullmatch(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})", text)
     if sizes is None:
-        raise ValueError(f"--size is {text!r}; it must be ROWSxCOLUMNS, for example 20x32")
+        raise ValueError(f"{option} is {text!r}; it must be ROWSxCOLUMNS, for example 20x32")
     return int(sizes[1]), int(sizes[2])
 
 

@@ -100,12 +100,12 @@ class HoldoutCertificate:
         return table(self.record)
 
     def plot(self, path: str | Path) -> None:
-        """The share of problems solved by iterations, with both lower bounds of the coverage, as a PNG.
+        """The share of problems solved by iterations, and not solved, with both lower bounds of the coverage, as a PNG.
 
         Raises:
             OSError: a failed write.
         """
-        write_atomic(Path(path), plot(self.record))
+        write_atomic(Path(path), plot(self.record, self.counts.numpy()))
 
     def shift_test(self, problems: Any, solver: Any = None, *, progress: bool = True) -> ShiftTest:
         """Test whether new problems are exchangeable with the held-out ones, by the counts that the solver needs on them.

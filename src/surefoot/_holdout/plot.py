@@ -1,39 +1,106 @@
-"""The curve of a certificate."""
+"""The curve of a holdout certificate: which share of problems needs at most k iterations, counted and proved."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from surefoot_check.holdout.record import Record
+from surefoot_check.holdout.statement import percent
 
-from .._core.charts import COLOURS, grid, style
+from .._core.charts import COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COUNTED, CLAIMED, POINTWISE, OTHER, BAND = COLOURS[:5]
+FAINT = "#8a9099"
+FAR = 8.0
+"""A worst-case bound beyond this multiple of the largest count is not drawn."""
 
 
-def plot(record: Record) -> bytes:
+class Line(NamedTuple):
+    """A step function of the iterations k: shares of the problems."""
+
+    label: str
+    colour: str
+    style: str
+    width: float
+    iterations: Sequence[float]
+    shares: Sequence[float]
+
+
+def plot(record: Record, counts: np.ndarray) -> bytes:
     """The PNG of ``HoldoutCertificate.plot``."""
-    figure, axes = grid(1, 1, panel=(7.0, 4.2))
-    ax = axes[0][0]
-    k = [0, *(point.iterations for point in record.curve), record.limit if record.failures else None]
-    k = [value for value in k if value is not None]
-
-    def steps(values: list[float], colour: str, label: str, line: str = "-") -> None:
-        ends = [0.0, *values, *values[-1:]]
-        ax.step(k, ends[: len(k)], line, where="post", color=colour, label=label)
-
-    steps([p.problems / record.count for p in record.curve], COLOURS[0], "share of the held-out problems")
-    confidence = f"confidence {record.confidence:g}"
-    steps([p.pointwise for p in record.curve], COLOURS[1], f"coverage at least, {confidence} at one count", "--")
-    steps([p.simultaneous for p in record.curve], COLOURS[2], f"the same at all counts at once, {confidence}", ":")
-    ax.axhline(record.coverage, color="#999999", linewidth=0.8)
-    if record.iterations is not None:
-        ax.plot(
-            [record.iterations], [record.coverage], "o", color=COLOURS[6], label=f"certified: {record.iterations:,}"
-        )
-    ax.set_xlabel("iterations")
-    ax.set_ylabel("share of problems")
-    ax.set_ylim(0.0, 1.02)
-    style(ax, f"{record.solver} on {record.count:,} held-out problems: {record.status}")
-    ax.legend(fontsize=8, loc="lower right")
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130)
+    draw(record, counts).savefig(buffer, format="png", dpi=130)
     return buffer.getvalue()
+
+
+def draw(
+    record: Record, counts: np.ndarray, others: Mapping[str, np.ndarray] | None = None, bound: float | None = None
+) -> Figure:
+    """Two panels: the share of problems that is solved, and the share that is not, on a logarithmic scale.
+
+    Args:
+        record: the certificate.
+        counts: its counts (n,), -1 where a problem was not solved within the limit.
+        others: counts on other problems, by what these are called.
+        bound: iterations that a theorem guarantees for every one of the held-out problems.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    others = others or {}
+    last = max(1.0, *(float(values.max()) for values in (counts, *others.values())))
+    near = bound if bound is not None and bound <= FAR * last else None
+    lines = [_line(name, OTHER, values) for name, values in others.items()]
+    lines.append(_line(f"counted, on {len(counts):,} held-out problems", COUNTED, counts, width=2.4))
+    k = [0.0, *(float(point.iterations) for point in record.curve)]
+    pointwise = [0.0, *(point.pointwise for point in record.curve)]
+    band = [0.0, *(point.simultaneous for point in record.curve)]
+    lines.append(Line("at least, for one k chosen in advance", POINTWISE, "--", 1.8, k, pointwise))
+    lines.append(Line("at least, for all k at once", BAND, ":", 1.8, k, band))
+
+    figure = Figure(figsize=(7.4, 7.6 + 0.2 * len(lines)), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True)
+    end = 1.05 * max(last, near or 0.0)
+    for axes, missing in ((above, False), (below, True)):
+        for line in lines:
+            _draw(axes, line, end, missing)
+        _mark(axes, record, near, missing)
+    above.set(title="Share of problems solved within k iterations", xlim=(0.0, end), ylim=(0.0, 1.04))
+    below.set(title="Share not solved within k iterations", xlabel="iterations k", yscale="log")
+    for axes in (above, below):
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100.0 * share:g} %"))
+    figure.legend(*above.get_legend_handles_labels(), loc="outside lower left", frameon=False)
+    return figure
+
+
+def _line(name: str, colour: str, counts: np.ndarray, width: float = 1.6) -> Line:
+    """The empirical distribution function."""
+    values, numbers = np.unique(counts[counts >= 0], return_counts=True)
+    shares = np.cumsum(numbers) / len(counts)
+    return Line(name, colour, "-", width, [0.0, *values.tolist()], [0.0, *shares.tolist()])
+
+
+def _draw(axes: Axes, line: Line, end: float, missing: bool) -> None:
+    x, shares = [*line.iterations, end], [*line.shares, line.shares[-1]]
+    y = [1.0 - share or np.nan for share in shares] if missing else shares  # 0 has no place on a logarithmic axis
+    axes.step(x, y, where="post", label=line.label, color=line.colour, linestyle=line.style, linewidth=line.width)
+
+
+def _mark(axes: Axes, record: Record, bound: float | None, missing: bool) -> None:
+    """What is claimed, and the worst-case bound."""
+    level = 1.0 - record.coverage if missing else record.coverage
+    axes.axhline(level, color=FAINT, linewidth=1.0, linestyle=":")
+    if record.iterations is not None:
+        label = f"claimed: {percent(record.coverage)} within {record.iterations:,}"
+        axes.plot([record.iterations], [level], "o", markersize=8, color=CLAIMED, zorder=5, label=label, clip_on=False)
+    if bound is not None:
+        label = f"worst case, by a theorem: {bound:,.0f}"
+        axes.axvline(bound, color=FAINT, linewidth=1.6, linestyle="-.", label=label)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from surefoot_check.holdout.record import Record
+from surefoot_check.holdout.record import Point, Record
 from surefoot_check.holdout.statement import HYPOTHESES, percent_below
 from surefoot_check.holdout.verify import ORDER_LEVEL
 
 SHARES = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
 """Of the held-out problems, at which the table shows the curve."""
+
+
+def shown(record: Record) -> list[Point]:
+    """The first point of the curve at each of ``SHARES``, and that of the rank."""
+    wanted = sorted({*(share * record.count for share in SHARES), float(record.rank)})
+    first = (next((point for point in record.curve if point.problems >= problems), None) for problems in wanted)
+    return list(dict.fromkeys(point for point in first if point is not None))
 
 
 def table(record: Record) -> str:
@@ -19,17 +26,11 @@ def table(record: Record) -> str:
         )
     header = ("iterations", "solved", "coverage at least", "at all counts at once")
     rows: list[tuple[str, ...]] = [header]
-    for share in SHARES:
-        point = next((p for p in record.curve if p.problems >= share * record.count), None)
-        if point is not None:
-            cells = (
-                f"{point.iterations:,}",
-                f"{point.problems} of {record.count}",
-                percent_below(point.pointwise),
-                percent_below(point.simultaneous),
-            )
-            if cells != rows[-1]:
-                rows.append(cells)
+    for point in shown(record):
+        solved = f"{point.problems} of {record.count}"
+        rows.append(
+            (f"{point.iterations:,}", solved, percent_below(point.pointwise), percent_below(point.simultaneous))
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     lines += ["", "It rests on:", *(f"- {text}" for text in HYPOTHESES)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from surefoot_check.arrays import FormatError
 from surefoot_check.run_files import CERTIFICATE, Content
 
-WRITERS: dict[str, str] = {}
+WRITERS: dict[str, str] = {"surefoot-holdout/1": "surefoot._report.holdout"}
 """Modules by the format's name: each has ``write(directory)``, which writes report.html and plots, and returns its path."""
 
 

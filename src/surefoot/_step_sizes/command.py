@@ -28,6 +28,7 @@ from .._core.run import Run
 from .._core.status import RunStatus
 from .._learning.run import TrainRun, TrainStatus
 from .._problems import Problems
+from .command_holdout import Holdout, solvers
 from .command_problems import RandomProblems
 from .compare import Comparison, Row, compare
 from .network import StepSizeNet
@@ -37,6 +38,8 @@ TABLE = "comparison.txt"
 STAGE = "solving"
 """Directories and files of ``train``, beside those of the run on the fresh problems, which is written to ``STAGE`` first."""
 RANGE = (0.0, 2.0)
+MORE_CERTIFY = {"holdout": Holdout}
+__all__ = ["MORE_CERTIFY", "Certify", "Train", "solvers"]
 
 
 @dataclass(frozen=True, kw_only=True)

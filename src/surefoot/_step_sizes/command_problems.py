@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from tyro.conf import arg
 
@@ -13,6 +13,8 @@ from .._cli.matrices import matrix_size
 from .._problems import Lasso, LeastSquares, Logistic, Problems
 
 LAMBDA = 0.1
+Kind = Literal["least-squares", "lasso", "logistic"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class RandomProblems:
     """Which problems."""
 
     problem: Annotated[
-        Literal["least-squares", "lasso", "logistic"],
+        Kind,
         arg(
             help="Random problems: ½‖Mx - y‖²; the same + λ‖x‖₁, y = Mx̂ + noise with a sparse x̂; or logistic regression "
             "+ λ‖x‖₁. M is Gaussian, with columns of norm 1 but for logistic."
@@ -35,9 +37,9 @@ class RandomProblems:
     )
     """Weight λ of the l1 penalty."""
 
-    def draw(self, seed: int, size: str | None = None) -> Problems:
-        """A batch of problems; the seed says which. Of another ``size``, if given."""
-        rows, columns = matrix_size(self.size if size is None else size)
+    def draw(self, seed: int, shape: tuple[int, int] | None = None) -> Problems:
+        """A batch of problems; the seed says which. Of another ``shape``, if given."""
+        rows, columns = shape or matrix_size(self.size)
         at_least_one("--problems", self.problems)
         if seed < 0:
             raise ValueError(f"--seed is {seed}; it must be at least 0")
