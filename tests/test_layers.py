@@ -46,7 +46,7 @@ LAYERS = {
     "public names, and the list of systems": ("surefoot",),
     "certificates of solvers": ("surefoot._holdout",),
     "systems": (*(f"surefoot.{room}" for room in ROOMS), "surefoot._layers"),
-    "solvers without a system": ("surefoot._lasso", "surefoot._equilibrium"),
+    "solvers without a system": ("surefoot._lasso", "surefoot._logistic", "surefoot._equilibrium"),
     "training, batches of problems": ("surefoot._learning", "surefoot._problems"),
     "linear algebra, data": ("surefoot._linalg", "surefoot._data"),
     "core": ("surefoot._core",),

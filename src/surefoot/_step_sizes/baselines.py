@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .._core.validate import integer, kind_of, unknown
+from .._logistic.solver import LogisticSolver
 from .._problems import Problems
 from .._problems.batch import proximal_step
 from .._problems.lasso import Lasso
@@ -56,7 +57,7 @@ def names(problems: Problems) -> tuple[str, ...]:
     LASSO: "ISTA 1/β"; "ISTA 1/β_p", "FISTA" and "restarted FISTA", with 1/β_p; the schedules; in float64 on the CPU "scikit-learn
     Lasso" (sweeps of coordinate descent) and, if installed, "skglm" (iterations of its working set).
 
-    Logistic regression: "ISTA 1/β"; "ISTA 1/β_p" and "FISTA"; the schedules.
+    Logistic regression: "ISTA 1/β"; "ISTA 1/β_p" and "FISTA"; the schedules; on the CPU and with a penalty "LogisticSolver".
 
     Schedules are those of ``SCHEDULES`` that something is proved of on these problems. Another T is another schedule, not the
     same one cut off.
@@ -109,6 +110,8 @@ def _methods(problems: Problems) -> dict[str, Method]:
         methods["scikit-learn Lasso"] = scikit_learn_lasso
         if find_spec("skglm") is not None:
             methods["skglm"] = skglm_lasso
+    elif problems.M.device.type == "cpu" and bool((problems.lam + problems.l2 > 0.0).all()):
+        methods["LogisticSolver"] = safeguarded_newton
     return methods
 
 
@@ -285,6 +288,17 @@ def skglm_lasso(problems: Lasso, iterations: int) -> Iterator[Tensor]:
             for w, (M, y, penalty) in zip(iterates, data, strict=True):
                 w[:] = solver.solve(M, y, Quadratic(), penalty, w.copy(), M @ w)[0]
         yield torch.from_numpy(np.stack(iterates)).to(x)
+
+
+def safeguarded_newton(problems: Logistic, iterations: int) -> Iterator[Tensor]:
+    """Iterations of ``LogisticSolver``; a problem that has stalled stays where it is."""
+    found = LogisticSolver().solve(problems, iterations, trajectory=True)
+    assert found.trajectory is not None
+    before, spent = problems.products, found.products.mean(1).ceil().int().tolist()
+    for t in range(iterations + 1):
+        reached = min(t, len(spent) - 1)
+        problems.products = before + spent[reached]
+        yield found.trajectory[reached]
 
 
 def _arrays(problems: Lasso) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:

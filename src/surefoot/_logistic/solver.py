@@ -1,0 +1,176 @@
+"""The public logistic solver: proposals in each problem, safeguarded by a provable decrease."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._core.validate import integer, kind_of, nonnegative, positive_integer
+from .._learning.proved_decrease import guaranteed
+from .._learning.solve_status import SolveStatus, summary
+from .._problems import Logistic
+
+
+@dataclass(frozen=True)
+class LogisticSolution:
+    """What ``LogisticSolver.solve`` found.
+
+    Attributes:
+        solution: x_T (N, d), of the problems' dtype.
+        status: how it ended in each problem (N,).
+        objectives: F_p(x_t) (T+1, N) float64, never increasing; T is the largest number of iterations that a problem took.
+        products: multiplications with entries of M_p until F_p(x_t) was known, in units of b·d, which is one product (T+1, N)
+            float64.
+        bounds: F_p(x_t) - F_p* is at most this (T+1, N) float64, by Theorem 5: a worst case.
+        gap: duality gap bounds (N,) float64 at the solution.
+        proposals: how many were made in each problem (N,).
+        accepted: how many of them were accepted (N,).
+        trajectory: x_t (T+1, N, d) where it was asked for.
+    """
+
+    solution: Tensor
+    status: tuple[SolveStatus, ...]
+    objectives: Tensor
+    products: Tensor
+    bounds: Tensor
+    gap: Tensor
+    proposals: Tensor
+    accepted: Tensor
+    trajectory: Tensor | None = None
+
+    @property
+    def accepted_share(self) -> float:
+        """Accepted proposals among all."""
+        return float(self.accepted.sum() / self.proposals.sum().clamp(min=1))
+
+    def __repr__(self) -> str:
+        """What the run came to, in place of its tensors."""
+        count, columns = self.solution.shape
+        problems = f"{count} problem{'s' * (count != 1)} of {columns} columns"
+        return (
+            f"LogisticSolution({problems} after {len(self.objectives) - 1} iterations, {summary(self.status)}: "
+            f"mean F {self.objectives[-1].mean():.6g}, duality gap at most {self.gap.max():.3g}, "
+            f"{self.products[-1].mean():.4g} products a problem, {self.accepted_share:.1%} of the proposals accepted)"
+        )
+
+
+class LogisticSolver:
+    """Minimises Σ log(1 + exp(-s_i⟨m_i, x⟩)) + λ‖x‖₁ + ½μ‖x‖², λ or μ > 0, with proposals that are safe whatever they are.
+
+    For λ = 0 it proposes the steps of L-BFGS and, where these become many, of Newton's method. For λ > 0 it proposes proximal
+    Newton steps on a working set, by coordinate descent, and by a factorisation once they change no sign. A step that is too long
+    is halved. Nothing is trained.
+
+    Guarantee: a step is taken only where F(x_{t+1}) ≤ F(x_t) - Q_t is proved in spite of rounding, Q_t the model decrease of the
+    proximal step of length 1/β, β = ‖M‖_F²/4; that step is tried where a proposal fails. So F never increases, and
+    F(x_t) - F* ≤ 2βR²/(t+3) for t ≥ 1, R = min{2F(x_0)/λ, √(8F(x_0)/μ)} (Theorem 5); ``bounds`` is sharper, as the decreases that
+    were proved are larger. Where no decrease can be proved, a problem has stalled; that is at the rounding level of its steps.
+
+    It computes in float64 on the processor, whatever the dtype of the problems, and in each problem up to its own tolerance.
+
+    Args:
+        memory: pairs of vectors that L-BFGS keeps.
+
+    Raises:
+        TypeError, ValueError: bad arguments.
+    """
+
+    def __init__(self, *, memory: int = 20) -> None:
+        self.memory = positive_integer("memory", memory)
+
+    def __repr__(self) -> str:
+        return f"LogisticSolver(memory={self.memory})"
+
+    def solve(
+        self,
+        problems: Logistic,
+        iterations: int = 1000,
+        start: Any = None,
+        *,
+        tolerance: float | None = None,
+        trajectory: bool = False,
+    ) -> LogisticSolution:
+        """At most ``iterations`` iterations in each problem.
+
+        Args:
+            problems: a batch of logistic regressions on the CPU, each with λ > 0 or μ > 0.
+            iterations: T ≥ 0.
+            start: first iterate (N, d); zero by default.
+            tolerance: a problem is solved when its duality gap is at most this share of F; by default it goes on until it stalls.
+            trajectory: keep all iterates.
+
+        Raises:
+            TypeError: other problems.
+            ValueError: bad arguments; problems on another device, without a penalty, or with ‖M‖² out of the range of float64.
+        """
+        iterations = integer("iterations", iterations, 0)
+        tolerance = 0.0 if tolerance is None else nonnegative("tolerance", tolerance)
+        _check(problems)
+        begin = problems.start(start)
+        from .instance import Instance
+        from .proposals import proposals
+        from .run import Run
+
+        runs: list[Run] = []
+        with np.errstate(all="ignore"):
+            for p in range(problems.count):
+                instance = Instance(
+                    _array(problems.M[p]), _array(problems.Y[p]), float(problems.lam[p]), float(problems.l2[p])
+                )
+                proposed = proposals(instance, self.memory)
+                runs.append(Run(instance, proposed, _array(begin[p]), iterations, tolerance, keep=trajectory))
+        length = max(len(run.objectives) for run in runs)
+        objectives = _columns([run.objectives for run in runs], length)
+        constants = _columns([[*run.constants, 0.0] for run in runs], length)[:-1]
+        first = objectives[0]
+        radius = (2.0 * first / problems.lam.double()).minimum((8.0 * first / problems.l2.double()).sqrt())
+
+        def batch(points: Sequence[Any]) -> Tensor:
+            return torch.from_numpy(np.stack(points)).to(problems.M)
+
+        def iterates() -> Tensor:
+            return torch.stack(
+                [batch([run.iterates[min(t, len(run.iterates) - 1)] for run in runs]) for t in range(length)]
+            )
+
+        return LogisticSolution(
+            solution=batch([run.point.x for run in runs]),
+            status=tuple(run.status for run in runs),
+            objectives=objectives,
+            products=_columns([run.products for run in runs], length),
+            bounds=guaranteed(first, constants, radius),
+            gap=torch.tensor([run.gap for run in runs], dtype=torch.float64),
+            proposals=torch.tensor([run.proposals for run in runs]),
+            accepted=torch.tensor([run.accepted for run in runs]),
+            trajectory=iterates() if trajectory else None,
+        )
+
+
+def _check(problems: Any) -> None:
+    """Raise unless these are problems that the solver takes."""
+    if not isinstance(problems, Logistic):
+        raise TypeError(f"problems is {kind_of(problems)}; pass sf.learned.Logistic")
+    if problems.M.device.type != "cpu":
+        raise ValueError(
+            f"problems are on {problems.M.device}; the solver is compiled for the CPU: problems.to(device='cpu')"
+        )
+    bare = (problems.lam == 0.0) & (problems.l2 == 0.0)
+    if bool(bare.any()):
+        raise ValueError(
+            f"problem {int(bare.nonzero()[0])} has lam = 0 and l2 = 0; where a hyperplane separates its labels it has no "
+            "minimiser: pass lam > 0 or l2 > 0"
+        )
+
+
+def _array(tensor: Tensor) -> Any:
+    return np.ascontiguousarray(tensor.detach().double().numpy())
+
+
+def _columns(rows: Sequence[Sequence[float]], length: int) -> Tensor:
+    """Rows as the columns of a tensor (length, N) float64, each going on with its last number."""
+    return torch.tensor([[*row, *[row[-1]] * (length - len(row))] for row in rows], dtype=torch.float64).T.contiguous()
