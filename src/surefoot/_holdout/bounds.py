@@ -13,49 +13,30 @@ from surefoot_check.holdout import binomial
 from surefoot_check.holdout.curve import band_rank, band_ranks, points
 from surefoot_check.holdout.ranks import order_test
 from surefoot_check.holdout.record import Point
-from surefoot_check.holdout.statement import statement
 
 ROUNDED = 1e-13
 """Share by which a coverage is made smaller until it is proved."""
 
 
-def evaluate(
-    counts: np.ndarray, *, solver: str, gap: float, relative_to: str, limit: int, coverage: float, confidence: float
-) -> dict[str, Any]:
+def evaluate(counts: np.ndarray, limit: int, coverage: float, confidence: float) -> dict[str, Any]:
     """The fields of a ``Record`` that follow from enough counts (n,) int64, -1 where a problem is not solved within the limit."""
     n, ordered = len(counts), np.sort(counts[counts >= 0])
     with precision():
         rank = binomial.rank(n, coverage, confidence)
     assert rank is not None
     iterations = int(ordered[rank - 1]) if rank <= len(ordered) else None
-    at_limit = coverage_bound(len(ordered), n, confidence)
-    words = statement(
-        problems=n,
-        solver=solver,
-        gap=gap,
-        relative_to=relative_to,
-        limit=limit,
-        coverage=coverage,
-        confidence=confidence,
-        iterations=iterations,
-        coverage_at_limit=at_limit,
-    )
     return {
         "count": n,
-        "gap": gap,
-        "relative_to": relative_to,
         "limit": limit,
         "coverage": coverage,
         "confidence": confidence,
-        "solver": solver,
         "status": "fails" if iterations is None else "holds",
         "rank": rank,
         "iterations": iterations,
         "failures": n - len(ordered),
-        "coverage_at_limit": at_limit,
+        "coverage_at_limit": coverage_bound(len(ordered), n, confidence),
         "curve": _curve(counts, confidence),
         "order_test": order_test(counts),
-        "statement": words,
     }
 
 

@@ -21,7 +21,7 @@ from .bounds import coverage_bound
 from .counting import Counter
 from .plot import plot
 from .shift import ShiftTest, shift_test
-from .solvers import identity
+from .solvers import sha256
 from .table import table
 
 
@@ -122,14 +122,14 @@ class HoldoutCertificate:
         solver = self._solver if solver is None else solver
         if solver is None:
             raise ValueError("solver is None, and the certificate was read from files; pass its solver")
-        if identity(solver, None)[1] != self.record.solver_sha256:
+        if sha256(solver) != self.record.solver_sha256:
             raise ValueError("solver is not that of the certificate: the sha256 of its parameters differs")
         relative = {"optimum": "optimum", "start": "start"}.get(self.record.relative_to)
         counter = Counter(solver, self.record.gap, relative, self.record.limit)  # pyright: ignore[reportArgumentType]
         counts = counter.count(problems, progress=progress).counts
         if not len(counts):
             raise ValueError("problems is empty; pass at least one")
-        return shift_test(self.counts.numpy(), counts, self.record.rank, self.record.iterations)
+        return shift_test(self.counts.numpy(), counts.numpy(), self.record.rank, self.record.iterations)
 
     def save(self, directory: str | Path) -> None:
         """Write a directory that ``surefoot check`` verifies: certificate.json, counts.safetensors, and where solutions are kept

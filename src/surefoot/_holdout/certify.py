@@ -8,15 +8,17 @@ from torch import Tensor
 
 from surefoot_check.arrays import FormatError
 from surefoot_check.holdout import binomial
-from surefoot_check.holdout.record import LIMIT, MOST, MOST_BYTES, Record
+from surefoot_check.holdout.record import LIMIT, LONGEST_NAME, MOST, MOST_BYTES, Record
+from surefoot_check.holdout.statement import SAID, statement
 from surefoot_check.step_sizes.enclosures import load_problem
+from surefoot_check.text import visible
 
 from .._core.validate import integer, kind_of, nonnegative, number, unknown
 from .._problems import Problems
+from . import solvers
 from .bounds import evaluate, precision
 from .certificate import HoldoutCertificate, digests
 from .counting import Counter
-from .solvers import identity
 from .targets import RelativeTo
 
 
@@ -83,7 +85,7 @@ def certify_holdout(
         _enough(count, coverage, confidence)
     if keep_solutions and batch is not None:
         _storable(batch)
-    called, sha256 = identity(solver, name)
+    name = visible(solvers.called(solver, limit) if name is None else text("name", name))[:LONGEST_NAME]
     counted = Counter(solver, gap, relative_to, limit).count(problems, keep=keep_solutions, progress=progress)
     _enough(len(counted.counts), coverage, confidence)
     arrays: dict[str, dict[str, Tensor]] = {"counts": {"counts": counted.counts}}
@@ -94,24 +96,18 @@ def certify_holdout(
             load_problem(batch.kind, {name: value.numpy() for name, value in counted.arrays.items()})
         except FormatError as error:
             raise ValueError(f"keep_solutions: the checker refuses such problems ({error}); leave it out") from error
-    fields = evaluate(
-        counted.counts.numpy(),
-        solver=called,
-        gap=gap,
-        relative_to="user" if batch is None else relative_to or "nothing",
-        limit=limit,
-        coverage=coverage,
-        confidence=confidence,
-    )
-    record = Record(
-        solver_sha256=sha256,
-        kind="objects" if batch is None else batch.kind,
-        rows=None if batch is None else batch.rows,
-        columns=None if batch is None else batch.columns,
-        claims=("L1", "L2") if "solutions" in arrays else ("L1",),
-        arrays=digests(arrays),
-        **fields,
-    )
+    fields = evaluate(counted.counts.numpy(), limit, coverage, confidence) | {
+        "solver": name,
+        "solver_sha256": solvers.sha256(solver),
+        "kind": "objects" if batch is None else batch.kind,
+        "rows": None if batch is None else batch.rows,
+        "columns": None if batch is None else batch.columns,
+        "gap": gap,
+        "relative_to": "user" if batch is None else relative_to or "nothing",
+    }
+    claims = ("L1", "L2") if "solutions" in arrays else ("L1",)
+    words = statement(**{name: fields[name] for name in SAID})
+    record = Record(claims=claims, statement=words, arrays=digests(arrays), **fields)
     return HoldoutCertificate(record, counted.counts, arrays, solver)
 
 
@@ -134,6 +130,15 @@ def share(name: str, value: Any) -> float:
     if not 0.0 < result < 1.0:
         raise ValueError(f"{name} is {value!r}; it must be {wanted}")
     return result
+
+
+def text(name: str, value: Any) -> str:
+    """``value``; ``TypeError`` or ``ValueError`` unless it is a text that is not empty."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {kind_of(value)}; pass a text")
+    if not value:
+        raise ValueError(f"{name} is empty; pass a text")
+    return value
 
 
 def _enough(count: int, coverage: float, confidence: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from surefoot_check.holdout.ranks import smirnov, thinned, with_failures_last
@@ -54,18 +55,17 @@ class ShiftTest:
         return f"{more}rank test p = {self.ranks:.3g}; together p = {self.p_value:.3g}: {verdict}"
 
 
-def shift_test(held_out: np.ndarray, new: Tensor, rank: int, iterations: int | None) -> ShiftTest:
+def shift_test(held_out: np.ndarray, new: np.ndarray, rank: int, iterations: int | None) -> ShiftTest:
     """The tests of counts (n,) against new ones (N,); ``iterations`` is the count of that rank, if there is one."""
     from scipy.stats import hypergeom
 
-    counts = new.numpy()
-    n, N = len(held_out), len(counts)
-    ranks = smirnov(thinned(with_failures_last(held_out)), thinned(with_failures_last(counts)))
+    n, N = len(held_out), len(new)
+    ranks = smirnov(thinned(with_failures_last(held_out)), thinned(with_failures_last(new)))
     exceeding, expected, exceedance = 0, None, 1.0
     if iterations is not None:
-        exceeding = int(((counts < 0) | (counts > iterations)).sum())
+        exceeding = int(((new < 0) | (new > iterations)).sum())
         # E new ones lie above the r-th of the held-out ones just if E of the n - r + E largest are new
         exceedance = float(hypergeom.sf(exceeding - 1, n + N, N, n - rank + exceeding)) if exceeding else 1.0
         expected = N * (n - rank + 1) / (n + 1)
     p = min(1.0, 2.0 * min(ranks, exceedance))
-    return ShiftTest(N, exceeding, expected, exceedance, ranks, p, new)
+    return ShiftTest(N, exceeding, expected, exceedance, ranks, p, torch.from_numpy(new))

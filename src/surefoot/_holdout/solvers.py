@@ -13,8 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from surefoot_check.arrays import digest
-from surefoot_check.holdout.record import LONGEST_NAME
-from surefoot_check.text import visible
 
 from .._core.validate import as_tensor, integer, kind_of
 from .._lasso.learned_solver import LassoSolver
@@ -22,6 +20,7 @@ from .._lasso.lista import UnrolledISTA
 from .._problems import Problems
 from .._step_sizes import baselines
 from .._step_sizes.network import StepSizeNet
+from .._step_sizes.schedules import SCHEDULES
 
 CHUNK = 32
 """Iterations of a network between two looks at whether all problems are solved."""
@@ -29,16 +28,15 @@ Iterates = Iterator[Tensor]
 """x_0, x_1 … (N, d), or F(x_0), F(x_1) … (N,), at most as many as the limit has, and one."""
 
 
-def identity(solver: Any, name: str | None) -> tuple[str, str | None]:
-    """A printable name, and the sha256 of the tensors and numbers that the solver is made of, if it is made of any."""
-    if name is None:
-        name = solver if isinstance(solver, str) else getattr(solver, "__qualname__", type(solver).__name__)
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"name is {name!r}; pass a text")
-    return visible(name, LONGEST_NAME)[:LONGEST_NAME], _sha256(solver)
+def called(solver: Any, limit: int) -> str:
+    """What a solver is called; of a schedule, which is another one for each number of steps, with that number."""
+    if isinstance(solver, str):
+        return f"{solver} of {limit:,} steps" if solver in SCHEDULES else solver
+    return getattr(solver, "__qualname__", type(solver).__name__)
 
 
-def _sha256(solver: Any) -> str | None:
+def sha256(solver: Any) -> str | None:
+    """Of the tensors and numbers that the solver is made of, if it is made of any."""
     parts: dict[str, Any] = dict(getattr(solver, "__dict__", {})) if not inspect.isroutine(solver) else {}
     if isinstance(solver, nn.Module):
         parts = {k: v for k, v in parts.items() if not k.startswith("_") and k != "training"} | solver.state_dict()
@@ -49,7 +47,7 @@ def _sha256(solver: Any) -> str | None:
 
 def _digest(value: Any) -> str | None:
     if isinstance(value, Tensor):
-        value = value.detach().cpu().numpy()
+        value = (value.float() if value.dtype == torch.bfloat16 else value).detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         return digest(value) if value.dtype.kind in "biuf" else None
     return repr(value) if isinstance(value, bool | int | float | str) else None

@@ -189,6 +189,7 @@ class Problems(ABC):
     def strong_convexity(self) -> Tensor:
         """The constant (N,) float64 that a linear rate may use, rounded down; 0 where none is certified."""
 
+    @cached_property
     def _smallest_eigenvalue(self) -> Tensor:
         """Lower bounds (N,) float64 of the smallest eigenvalue of the smaller of MᵀM and MMᵀ, which is the smallest nonzero one
         of both where it is positive."""

@@ -80,7 +80,7 @@ class Lasso(Problems):
     @property
     def strong_convexity(self) -> Tensor:
         """Lower bounds (N,) float64 of λ_min(MᵀM); 0 where d > b, as f is not strongly convex there."""
-        smallest = self._smallest_eigenvalue()
+        smallest = self._smallest_eigenvalue
         return smallest if self.columns <= self.rows else torch.zeros_like(smallest)
 
     def gap_bound(self, x: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ class LeastSquares(Problems):
     def strong_convexity(self) -> Tensor:
         """β0 (N,) float64: lower bounds of the smallest nonzero eigenvalue of MᵀM, with which Theorem 2.1 gives a rate; 0 where M
         is, or may be within rounding, of deficient rank: only monotone decrease is known there."""
-        return self._smallest_eigenvalue()
+        return self._smallest_eigenvalue
 
     def gap_bound(self, x: Tensor) -> Tensor:
         """½‖M(x-x̂) + Π r̂‖² for the reference minimiser x̂, with ‖Π r̂‖ ≤ ‖Mᵀr̂‖/√β0; F itself where β0 is not certified or F is

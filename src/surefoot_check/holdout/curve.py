@@ -19,11 +19,11 @@ def points(counts: np.ndarray) -> list[tuple[int, int]]:
 
 
 def band_ranks(n: int) -> list[int]:
-    """Ranks n, n-1, n-2, n-3, n-4, n-6, n-9 … ≥ 1 in increasing order: chosen before a count is seen."""
+    """Ranks from n down to 1, in increasing order: the distances from n grow by 1, and by an eighth. They depend on n alone."""
     ranks, beyond = [], 0
     while beyond < n:
         ranks.append(n - beyond)
-        beyond += max(1, beyond // 2)
+        beyond += max(1, beyond // 8)
     return ranks[::-1]
 
 

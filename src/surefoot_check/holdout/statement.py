@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from decimal import ROUND_FLOOR, Decimal
+from inspect import signature
 
 from ..text import counted
 
 HYPOTHESES = (
-    "The held-out problems and those that the statement is about are drawn exchangeably: independently from one distribution, or "
-    "so that their order says nothing.",
+    "The held-out problems and those that the statement is about are drawn independently from one distribution, or are the "
+    "beginning of an infinite sequence whose order says nothing: they are exchangeable.",
     "The solver, its settings and the limit were chosen without the held-out problems.",
     "The solver treats every problem by itself: what it does on one does not depend on the others that are solved with it.",
 )
@@ -20,6 +21,8 @@ GAPS = {
     "user": "by its own count (gap {gap})",
 }
 """What a gap is relative to."""
+DIGITS = 16
+"""Of a sha256 that are said."""
 
 
 def percent(share: float) -> str:
@@ -34,8 +37,12 @@ def percent_below(share: float) -> str:
 
 def statement(
     *,
-    problems: int,
+    count: int,
+    kind: str,
+    rows: int | None,
+    columns: int | None,
     solver: str,
+    solver_sha256: str | None,
     gap: float,
     relative_to: str,
     limit: int,
@@ -45,16 +52,19 @@ def statement(
     coverage_at_limit: float,
 ) -> str:
     """What holds: the statement that was asked for, or the coverage that is proved at the limit, where it does not."""
-    reach = GAPS[relative_to].format(gap=repr(gap))
-    beginning = (
-        f"With confidence {percent(confidence)} over the draw of the {counted(problems, 'held-out problem')}: at least "
-    )
+    size = "" if rows is None or columns is None else f" of {rows} x {columns}"
+    made = "" if solver_sha256 is None else f" (sha256 {solver_sha256[:DIGITS]}…)"
     if iterations is not None:
-        share, within, rest = percent(coverage), iterations, ""
+        share, within, end = percent(coverage), iterations, f"Counts end at {counted(limit, 'iteration')}."
     else:
         share, within = percent_below(coverage_at_limit), limit
-        rest = f" This is the limit, and less than the {percent(coverage)} that were asked for."
+        end = f"Counts end there, and {percent(coverage)} were asked for."
     return (
-        f"{beginning}{share} of the problems of their distribution need at most {counted(within, 'iteration')} of {solver} "
-        f"{reach}.{rest}"
+        f"With confidence {percent(confidence)} over the draw of the {counted(count, 'held-out problem')} ({kind}{size}), at "
+        f"least {share} of the problems of their distribution need at most {counted(within, 'iteration')} of {solver}{made} "
+        f"{GAPS[relative_to].format(gap=repr(gap))}. {end}"
     )
+
+
+SAID = tuple(signature(statement).parameters)
+"""The fields of a record that the statement is made of."""

@@ -21,7 +21,7 @@ from .curve import band_rank, band_ranks, points
 from .ranks import order_test
 from .record import PROBLEMS, SOLUTIONS, Record, read_counts
 from .solutions import check_solutions
-from .statement import percent, statement
+from .statement import SAID, percent, statement
 
 ORDER_LEVEL = 0.01
 """An order test below it is said."""
@@ -108,17 +108,7 @@ def _order(record: Record, counts: np.ndarray, report: Report) -> None:
 
 
 def _statement(record: Record, report: Report) -> None:
-    made = statement(
-        problems=record.count,
-        solver=record.solver,
-        gap=record.gap,
-        relative_to=record.relative_to,
-        limit=record.limit,
-        coverage=record.coverage,
-        confidence=record.confidence,
-        iterations=record.iterations,
-        coverage_at_limit=record.coverage_at_limit,
-    )
+    made = statement(**{name: getattr(record, name) for name in SAID})
     _decide(report, made == record.statement, "the statement is that of the numbers")
 
 
