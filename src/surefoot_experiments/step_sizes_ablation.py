@@ -13,6 +13,7 @@ from surefoot._core import charts
 
 from .result import Cell, Experiment, Finding, Plot, Progress, Table
 from .step_sizes_runs import COLUMNS, GD, PAPER, SIZES, Run, Setting, Size, beside, marks, percent, rows, run_all
+from .step_sizes_training_plots import draw_course
 from .step_sizes_training_runs import about
 from .step_sizes_training_verdict import CLEAR
 
@@ -212,14 +213,16 @@ def _draw(title: str, runs: Mapping[str, Run]) -> Figure:
             values = [100.0 * (mark.mean if mean else mark.at_end) for mark in run.marks]
             # every other one thin and dashed, so that equal neighbours both show
             line, width = ("o--", 1.4) if index % 2 else ("o-", 3.2)
+            if not mean:
+                draw_course(ax, run, charts.COLOURS[index])
             epochs = [mark.epochs for mark in run.marks]
             ax.plot(
                 epochs, values, line, color=charts.COLOURS[index], markersize=width + 2.0, linewidth=width, label=label
             )
         ax.axhline(0.0, color="black", linestyle="--", linewidth=1.0, label=GD)
         ax.set_xlabel("epoch")
-        charts.style(ax, "mean over t ≤ T" if mean else "at T")
-    return charts.finish(figure, axes, f"{title}: training problems, best network so far", "improvement, %")
+        charts.style(ax, "mean over t ≤ T, best network so far" if mean else "at T; thin: the network of the epoch")
+    return charts.finish(figure, axes, f"{title}: training problems", "improvement, %")
 
 
 def _cell(value: Cell) -> str:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from surefoot._core import charts
 from surefoot._lasso.learned_solver import WEIGHTS, LassoSolver
 from surefoot._problems import Lasso
-from surefoot._step_sizes.baselines import trace
+from surefoot._step_sizes.baselines import Trace, trace
+from surefoot._step_sizes.schedules import SCHEDULES
 
 from .finished import Part, kept_all
 from .result import Experiment, Finding, Plot, Progress, Table
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 ACCURACY = 1e-4
 LAMBDAS = ("0.1", "0.1 max|M'y|", "0.01")
-METHODS = ("ISTA 1/β_p", "FISTA", "restarted FISTA", "scikit-learn Lasso")
+METHODS = ("ISTA 1/β_p", "FISTA", "restarted FISTA", "silver", "OptISTA", "scikit-learn Lasso")
 LEARNED, UNTRAINED = "learned", "learned, weights 0"
 HELD_OUT = 2_000_000
 """Seed of the problems, far from those that the solver's weights were trained on."""
@@ -113,6 +115,7 @@ def lasso(
             "problems": f"{count} for each lambda, {rows}x{columns}, unit columns, 10 % non-zeros, noise 0.01, a matrix for each",
             "accuracy": ACCURACY,
             "step of the others": "1/beta of each problem",
+            "schedules": "a schedule of its own for each number of steps, which are 5 % apart; its end counts",
             "cost": "products with M or M'; a sweep of coordinate descent counts as two",
             "proposals": "those made until every problem of a block has its first accurate iterate",
             "weights": "those shipped, trained on problems of other seeds (benchmarks/learned_lasso.py)",
@@ -165,6 +168,8 @@ def _measure(name: str, lam: str, count: int, rows: int, columns: int, seed: int
 
 def _until_reached(name: str, p: Lasso, best: Tensor) -> tuple[Tensor, Tensor]:
     """Relative gaps and products (T+1, N), T large enough for all problems if ``LIMIT`` is."""
+    if name in SCHEDULES:
+        return _by_horizon(name, p, best)
     iterations = FIRST
     while True:
         solved = trace(name, p, iterations)
@@ -172,6 +177,17 @@ def _until_reached(name: str, p: Lasso, best: Tensor) -> tuple[Tensor, Tensor]:
         if bool((gaps[-1] <= ACCURACY).all()) or iterations >= LIMIT:
             return gaps, solved.products[:, None].expand_as(gaps)
         iterations = min(4 * iterations, LIMIT)
+
+
+def _by_horizon(name: str, p: Lasso, best: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of x_T of the schedule for T steps, a schedule of its own for each of many T, 5 % apart."""
+    ends: list[Trace] = []
+    horizon = 0
+    while not ends or (bool((ends[-1].gaps[-1] > ACCURACY * best).any()) and horizon < LIMIT):
+        ends.append(trace(name, p, horizon))
+        horizon += max(1, horizon // 20)
+    gaps = torch.stack([end.gaps[-1] for end in ends]) / best
+    return gaps, torch.stack([end.products[-1] for end in ends])[:, None].expand_as(gaps)
 
 
 def _finding(costs: Mapping[str, Mapping[str, Reached]], name: str) -> Finding:

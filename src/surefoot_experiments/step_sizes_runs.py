@@ -112,6 +112,12 @@ class Run:
     ended: str = ""
 
     @property
+    def gaps(self) -> list[float]:
+        """Σ_p F_p(x_T) - F_p*, for the network of each epoch, whether or not it is the best so far."""
+        least = float(self.setting.size.problems(self.setting.seed).optimal_value.sum())
+        return [max(loss - least, 0.0) for loss in self.losses]
+
+    @property
     def last(self) -> Mark:
         """At the end."""
         return self.marks[-1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from surefoot._core import charts
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-CONSTANT = "GD 1.98/β"
+METHODS = (GD, "GD 1.5/β", "GD 1.98/β", "FISTA", "silver", "OGM", "subgame-perfect", "Chebyshev", "CGLS", LEARNED)
+NEAR = 1e-7
+"""Down to this part of the start the second row of the methods goes, where most of them are told apart."""
+WORST = -100.0
+"""Improvements in percent below this are cut off in plots."""
 
 
 def draw_training(runs: Mapping[str, Run], seed: int) -> Figure:
@@ -30,14 +36,26 @@ def draw_training(runs: Mapping[str, Run], seed: int) -> Figure:
     for line, (label, run) in zip(axes, runs.items(), strict=True):
         _panels(line, label, run, seed)
     return charts.finish(
-        figure, axes, "Training of learned step sizes (best network so far)", "F - F*, summed over the problems"
+        figure,
+        axes,
+        "Training of learned step sizes; thin: the network of the epoch, else the best so far",
+        "F - F*, summed over the problems",
     )
+
+
+def draw_course(ax: Axes, run: Run, colour: str, label: str | None = None) -> None:
+    """The improvement at T of the network of each epoch, thin, whether or not it is the best so far."""
+    reference = gradient_descent(run.setting.size.problems(run.setting.seed))[-1]
+    values = [max(WORST, 100.0 * (1.0 - gap / reference)) for gap in run.gaps]
+    ax.plot(range(len(values)), values, color=colour, linewidth=0.7, alpha=0.7, label=label)
 
 
 def _panels(line: Sequence[Axes], label: str, run: Run, seed: int) -> None:
     reference = gradient_descent(run.setting.size.problems(seed))
     last, trajectories, ratio = line
-    last.plot(range(len(run.losses)), run.losses, color=charts.COLOURS[0], label="training", linewidth=1.6)
+    last.plot(range(len(run.gaps)), run.gaps, color=charts.COLOURS[3], label="network of the epoch", linewidth=0.9)
+    best = list(accumulate(run.gaps, min))
+    last.plot(range(len(best)), best, color=charts.COLOURS[0], label="best so far", linewidth=1.6)
     last.axhline(reference[-1], color="black", linestyle="--", linewidth=1.2, label="gradient descent, 1/β")
     last.set_yscale("log")
     last.set_xlabel("epoch")
@@ -57,6 +75,7 @@ def _panels(line: Sequence[Axes], label: str, run: Run, seed: int) -> None:
     trajectories.set_yscale("log")
     trajectories.set_xlabel("iteration t")
     charts.style(trajectories, f"{label}: objective along the iterations")
+    draw_course(ratio, run, charts.COLOURS[3])
     x = [mark.epochs for mark in run.marks]
     ratio.plot(x, [100.0 * m.at_end for m in run.marks], "o-", color=charts.COLOURS[0], markersize=4, label="at T")
     ratio.plot(
@@ -68,15 +87,21 @@ def _panels(line: Sequence[Axes], label: str, run: Run, seed: int) -> None:
 
 
 def draw_methods(comparisons: Sequence[tuple[Size, Comparison]]) -> Figure:
-    """F - F* on fresh problems by iteration, a panel for each size."""
-    figure, axes = charts.grid(1, len(comparisons), panel=(3.7, 3.4))
-    for ax, (size, comparison) in zip(axes[0], comparisons, strict=True):
-        wanted = [GD, "GD 1.5/β", CONSTANT, "FISTA", "CGLS", LEARNED]
-        curves = []
-        for colour, name in zip(charts.COLOURS, wanted, strict=False):
+    """F - F* on fresh problems by iteration, a column for each size: all of it, and its upper part."""
+    figure, axes = charts.grid(2, len(comparisons), panel=(3.7, 3.1))
+    for column, (size, comparison) in enumerate(comparisons):
+        curves, start = [], 0.0
+        for colour, name in zip(charts.COLOURS, METHODS, strict=True):
+            if name not in comparison:
+                continue
             fresh = comparison[name].fresh
             assert fresh is not None
-            lowest = 1e-8 * float(fresh.curves[:, 0].mean())  # where the rest is still told apart
-            curves.append(charts.Curve(name, colour, fresh.curves.clamp(min=lowest).tolist()))
-        charts.draw(ax, curves, title=str(size), logarithmic=False)
-    return charts.finish(figure, axes, "Fresh problems, mean over them", "F - F*")
+            start = float(fresh.curves[:, 0].mean())
+            # zero has no place on a logarithmic axis
+            curves.append(charts.Curve(name, colour, fresh.curves.clamp(min=math.ulp(0.0)).tolist()))
+        for line, lowest in zip(axes, (None, NEAR * start), strict=True):
+            charts.draw(line[column], curves, title=str(size), logarithmic=False)
+            if lowest is not None:
+                line[column].set_ylim(lowest, None)
+    title = f"Fresh problems, mean over them; schedules are those for T = {comparisons[0][1].iterations}"
+    return charts.finish(figure, axes, title, "F - F*")

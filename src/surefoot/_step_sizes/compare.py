@@ -95,6 +95,9 @@ class Comparison:
         """The method that the others are compared with."""
         return self.rows[0].method
 
+    def __contains__(self, method: object) -> bool:
+        return any(row.method == method for row in self.rows)
+
     def __getitem__(self, method: str) -> Row:
         for row in self.rows:
             if row.method == method:
