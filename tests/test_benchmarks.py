@@ -95,6 +95,18 @@ def test_deblurring_gives_the_psnr_of_the_page(
         assert measured == pytest.approx(quoted, abs=0.05), names
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+@pytest.mark.parametrize("method", ["GD 1/β", "silver", "OGM", "ISTA 1/β", "silver with a penalty", "OptISTA"])
+def test_worst_cases_of_schedules_are_their_formulas(method: str) -> None:
+    """As semidefinite programmes, to what their solver reaches."""
+    pytest.importorskip("PEPit")
+    for steps in range(1, 8):
+        found, formula = importlib.import_module("schedules").worst_case(method, steps)
+        assert found == pytest.approx(formula, rel=1e-5), steps
+
+
 def test_commands_of_the_page_run_at_the_smoke_size(tmp_path: Path) -> None:
     """Those of one benchmark; that of all is what the other tests run, one by one."""
     found = re.findall(r"python benchmarks/(\w+)\.py(.*?)(?:#|$)", (FOLDER / "README.md").read_text(), re.MULTILINE)

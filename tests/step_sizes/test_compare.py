@@ -95,6 +95,7 @@ def test_what_is_not_proved_has_no_bound() -> None:
     without = [row.method for row in rows if math.isnan(row.training.bound)]
     assert without == [
         "restarted FISTA",
+        "silver",
         "scikit-learn Lasso",
         *(["skglm"] * ("skglm" in names(problems))),
         "ours",

@@ -122,6 +122,7 @@ def test_random_problems_stay_below(name: str, kind: int, seed: int, count: int)
         return
     found = schedule(name, count)
     distance = problems.optimum().norm(dim=1)
+    assert bool(found.bound(problems, distance).isfinite().all()) == (name != "silver" or kind == 0) or count == 0
     gaps = problems.gap(found.solve(problems).solution)
     slack = problems.gap_bound(problems.optimum()) + 1e-12 * problems.gap(problems.start())
     assert bool((gaps <= found.bound(problems, distance) + slack).all())

@@ -24,7 +24,8 @@ def proved_bound(method: str, problems: Problems, iterations: int, radius: Tenso
         radius: bounds (N,) float64 of ‖x_p*‖; for least squares x_p* is the minimiser of least norm.
     """
     if method in SCHEDULES:
-        return SCHEDULES[method](iterations).bound(problems, radius)
+        bound = SCHEDULES[method](iterations).bound(problems, radius)
+        return bound if bool(bound.isfinite().all()) else None
     energy = problems.smoothness * radius.square()
     steps = constant_steps(problems)
     if method in steps:

@@ -75,7 +75,8 @@ class Schedule(ABC):
         Args:
             problems: that ``refusal`` has nothing against.
             radius: bounds (N,) of ‖x_p*‖, the distance of some minimiser from 0; by default ``a_priori_radius``, which needs no
-                minimiser. Infinite entries give infinite bounds.
+                minimiser. Infinite entries give infinite bounds; a schedule with an order of convergence and no constant has no
+                finite ones.
 
         Raises:
             TypeError, ValueError: problems of which nothing is proved, or a radius of another shape, negative or NaN.

@@ -9,9 +9,10 @@ of schedules a and b with sums A - 1 and B - 1, in the order a, μ, b,
 
 with a and b of the lengths that make the sum S of all T steps largest. For T = 2^k - 1 that is the silver schedule, S = ϱ^k - 1.
 
-Rate: F(x_T) - F* ≤ β‖x*‖²/(2 + 4S) without a penalty (Wang, Ma, Yang and Zhou, *Relaxed Proximal Point Algorithm*, 2024, for
-T = 2^k - 1; Grimmer, Shu and Wang between), attained by a Huber function; β‖x*‖²/(4S) with one (Bok and Altschuler, *Optimized
-Methods for Composite Optimization: a Reduction Perspective*, 2025). See docs/theorems/schedules.md.
+Rate: f(x_T) - f* ≤ β‖x*‖²/(2 + 4S) without a penalty (Wang, Ma, Yang and Zhou, *Relaxed Proximal Point Algorithm*, 2024, for
+T = 2^k - 1; Grimmer, Shu and Wang between), attained by a Huber function. With a penalty the order T^(-log2 ϱ) is proved (Bok and
+Altschuler, *Accelerating Proximal Gradient Descent via Silver Stepsizes*, 2024), and no constant is claimed here. See
+docs/theorems/schedules.md.
 """
 
 from __future__ import annotations
@@ -56,10 +57,9 @@ class Silver(Schedule):
             yield x
 
     def _bound(self, problems: Problems, radius: Tensor) -> Tensor:
-        total = sum(self.steps)
-        divisor = 2.0 + 4.0 * total if isinstance(problems, LeastSquares) else 4.0 * total
-        square = problems.smoothness * radius.square()
-        return square / divisor * rounded_up(problems) if divisor > 0.0 else torch.full_like(square, torch.inf)
+        if not isinstance(problems, LeastSquares):
+            return torch.full_like(radius, torch.inf)
+        return problems.smoothness * radius.square() / (2.0 + 4.0 * sum(self.steps)) * rounded_up(problems)
 
 
 @cache
