@@ -39,7 +39,7 @@ LAYERS = {
     "its commands": (
         "surefoot._cli",
         "surefoot.extending.command",
-        *(f"surefoot.{room}.{name}" for room in ROOMS for name in FRAME),
+        *(f"surefoot.{room}.{name}" for room in (*ROOMS, "_layers") for name in FRAME),
     ),
     "experiments": ("surefoot_experiments",),
     "reports": ("surefoot._report", "surefoot.extending.report"),

@@ -9,7 +9,10 @@ from pathlib import Path
 from surefoot_check.arrays import FormatError
 from surefoot_check.run_files import CERTIFICATE, Content
 
-WRITERS: dict[str, str] = {"surefoot-holdout/1": "surefoot._report.holdout"}
+WRITERS: dict[str, str] = {
+    "surefoot-holdout/1": "surefoot._report.holdout",
+    "surefoot-layers/1": "surefoot._layers.report",
+}
 """Modules by the format's name: each has ``write(directory)``, which writes report.html and plots, and returns its path."""
 
 

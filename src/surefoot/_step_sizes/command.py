@@ -26,20 +26,22 @@ from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError, write_atomic
 from .._core.run import Run
 from .._core.status import RunStatus
+from .._layers.command import Layers
 from .._learning.run import TrainRun, TrainStatus
 from .._problems import Problems
+from .command_comparison import TABLE, comparison_record
 from .command_holdout import Holdout, solvers
-from .command_problems import RandomProblems
-from .compare import Comparison, Row, compare
+from .command_problems import RandomProblems, pair
+from .compare import compare
 from .network import StepSizeNet
 from .training import train as train_network
 
-TABLE = "comparison.txt"
 STAGE = "solving"
-"""Directories and files of ``train``, beside those of the run on the fresh problems, which is written to ``STAGE`` first."""
+"""Where ``train`` writes the run on the fresh problems first, in its directory."""
 RANGE = (0.0, 2.0)
 MORE_CERTIFY = {"holdout": Holdout}
-__all__ = ["MORE_CERTIFY", "Certify", "Train", "solvers"]
+MORE_TRAIN = {"layers": Layers}
+__all__ = ["MORE_CERTIFY", "MORE_TRAIN", "Certify", "Train", "solvers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +199,7 @@ def _train(options: Train, held: ExitStack) -> int:
         "training": learned.record(trained),
         "result": {**run.summary(), "status_text": run.status.text},
         "audit": audit_record(audit),
-        "comparison": None if comparison is None else _comparison_record(comparison),
+        "comparison": None if comparison is None else comparison_record(comparison),
         "report": str(report),
     }
     line = (
@@ -215,7 +217,7 @@ def _train(options: Train, held: ExitStack) -> int:
 def _network(options: StepSizes, expansion: float) -> StepSizeNet:
     """The network to start from."""
     if options.weights is None:
-        interval = RANGE if options.range is None else _range(options.range)
+        interval = RANGE if options.range is None else pair(options.range)
         return StepSizeNet.orthogonal(range=interval, expansion=expansion, seed=max(options.seed, 0))
     if options.range is not None:
         raise ValueError("--range is stored with --weights; leave it out")
@@ -223,17 +225,6 @@ def _network(options: StepSizes, expansion: float) -> StepSizeNet:
         return StepSizeNet.load(options.weights).double()
     except (OSError, RunDirectoryError) as error:
         raise ValueError(f"--weights is {options.weights}: {message_of(error)}") from error
-
-
-def _range(text: str) -> tuple[float, float]:
-    """LO and HI."""
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        low, high = math.nan, math.nan
-    if not 0.0 <= low < high < math.inf:
-        raise ValueError(f"--range is {text!r}; it must be LO,HI with 0 <= LO < HI, for example 0,2 or 1,1.95")
-    return low, high
 
 
 def _check(options: Train) -> None:
@@ -352,24 +343,3 @@ def _next(options: Train, run: Run, trained: TrainRun) -> dict[str, str]:
             "in Python: a solver for LASSO that needs fewer products"
         )
     return following
-
-
-def _comparison_record(comparison: Comparison) -> dict[str, Any]:
-    return {
-        "reference": comparison.reference,
-        "iterations": comparison.iterations,
-        "left_out": list(comparison.left_out),
-        "methods": [_row_record(row) for row in comparison.rows],
-    }
-
-
-def _row_record(row: Row) -> dict[str, Any]:
-    measures = ("gap", "bound", "improvement", "mean_improvement", "products", "worse")
-    return {
-        "method": row.method,
-        "learned": row.learned,
-        **{
-            name: {measure: getattr(getattr(row, name), measure) for measure in measures}
-            for name in ("training", "fresh")
-        },
-    }

@@ -67,3 +67,14 @@ class RandomProblems:
             "columns": problems.columns,
             "lam": None if isinstance(problems, LeastSquares) else self.penalty,
         }
+
+
+def pair(text: str) -> tuple[float, float]:
+    """LO and HI of ``--range``."""
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        low, high = math.nan, math.nan
+    if not 0.0 <= low < high < math.inf:
+        raise ValueError(f"--range is {text!r}; it must be LO,HI with 0 <= LO < HI, for example 0,2 or 1,1.95")
+    return low, high

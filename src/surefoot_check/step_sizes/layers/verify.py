@@ -184,8 +184,10 @@ def _check_constants(stored: Stored, problems: Problems, report: Report) -> None
         name = f"the layers go at least as low as {counted(depth, 'step')} with {which}"
         report.add("L2", name, Outcome.ACCEPT, f"{digits(claim.final)} <= {digits(claim.constant)}")
     else:
-        sides = f"{digits(claim.final)} against at least {digits(claim.constant)}"
-        report.notes.append(f"the best constant step may be better than the layers: {sides} after as many steps")
+        excess = (claim.final - claim.constant) / claim.constant if claim.constant > 0.0 else np.inf
+        report.notes.append(
+            f"the best constant step may be better than the layers after as many steps, by {excess:.2g} of its objective at most"
+        )
 
 
 def _note(stored: Stored, report: Report) -> None:

@@ -1,0 +1,229 @@
+"""The report of a directory of layers: what each layer reached beside constant steps, and one self-contained page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from surefoot_check.arrays import FormatError
+from surefoot_check.rigor.bounds import FAST
+from surefoot_check.run_files import CERTIFICATE, Content
+from surefoot_check.step_sizes.layers.files import Stored, read
+from surefoot_check.statement import SLACK
+from surefoot_check.text import counted
+
+from .._core.charts import COLOURS, Curve, grid
+from .._core.charts import draw as draw_curves
+from .._core.io import RunDirectoryError, write_atomic
+from .._problems import Problems
+from .._report.document import document
+from .._report.markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
+from .._report.plots import rendered
+from .._report.wording import count, number
+from .._report.write import REPORT
+from .._step_sizes.command_comparison import TABLE
+from .._step_sizes.system import KINDS
+from .network import LayeredSteps
+from .schedules import course
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROWS = 12
+"""Layers that the table has a row for, at most."""
+CLAIMS = {
+    "L1": (
+        "The steps lie in the range in which no layer raises an objective, and the weights are convex combinations.",
+        "Of problems with a larger smoothness than the stored beta it says nothing.",
+    ),
+    "L2": (
+        "The stored iterates are those of the layers; their objectives, the gap of each layer, and what constant steps reach, by "
+        "rigorous bounds.",
+        "It is about the training problems alone, and compares each layer with others from the same iterate.",
+    ),
+}
+
+
+def write(directory: Path) -> Path:
+    """Write ``plots/layers.png`` and ``report.html``; the path of the latter.
+
+    Raises:
+        RunDirectoryError: files that are missing, damaged or of another version.
+        OSError: a file could not be written.
+    """
+    from .. import __version__
+
+    try:
+        stored = read(directory, Content.read(directory / CERTIFICATE).record, FAST)
+        if not stored.hashes_agree:
+            raise FormatError(f"{directory}: the arrays are not those of {CERTIFICATE}")
+    except FormatError as error:
+        raise RunDirectoryError(str(error)) from error
+    courses = _courses(stored)
+    png, svg = rendered("layers", lambda: draw(stored, courses))
+    (directory / "plots").mkdir(exist_ok=True)
+    write_atomic(directory / "plots" / "layers.png", png)
+    kind = stored.batch.kind.removesuffix("-batch").replace("-", " ")
+    data = f"{stored.batch.count:,} of {kind}, {stored.batch.rows}x{stored.batch.columns}"
+    parts = [
+        paragraph(Markup("<b>Problems:</b>"), data),
+        _verdict(stored),
+        _key_numbers(stored),
+        _course(svg, stored),
+        _layers(stored),
+        _comparison(directory),
+        _check(directory),
+    ]
+    foot = f"surefoot {__version__}. Objectives are sums over the training problems, rounded to the safe side."
+    page = document(f"Layers report: {kind}, {counted(stored.depth, 'layer')}", "\n".join(filter(None, parts)), foot)
+    write_atomic(directory / REPORT, page.encode())
+    return directory / REPORT
+
+
+def _courses(stored: Stored) -> dict[str, list[float]]:
+    """Objectives by iteration of what the layers are compared with."""
+    parts = {name: torch.from_numpy(getattr(stored.batch, name)) for name in stored.batch.dimensions if name != "optimum"}
+    problems: Problems = cast(Any, KINDS[stored.batch.kind])(parts.pop("M"), **parts)
+    inverse = torch.from_numpy(1.0 / stored.beta)[:, None]
+    schedule = torch.from_numpy(stored.schedule)
+    step = stored.conclusion.step
+    courses = {f"constant P = {step:.4g}": course(problems, inverse, torch.full_like(schedule, step))}
+    if bool((schedule != step).any()):
+        courses["the schedule that training started from"] = course(problems, inverse, schedule)
+    return courses
+
+
+def _objectives(stored: Stored) -> list[float]:
+    return [stored.conclusion.start, *(facts.objective for facts in stored.facts)]
+
+
+def _relative_gaps(stored: Stored) -> list[float]:
+    """Of what each layer lowers; at most 1 where the bound is not positive."""
+    return [facts.gap / facts.value if facts.value > 0.0 else 0.0 for facts in stored.facts]
+
+
+def draw(stored: Stored, courses: dict[str, list[float]]) -> Figure:
+    """Two panels: the objective by layer, and what is left between each layer and the best one."""
+    curves = [Curve("trained layers", COLOURS[0], [_positive(_objectives(stored))])]
+    for colour, (name, values) in zip(COLOURS[1:], courses.items(), strict=False):
+        curves.append(Curve(name, colour, [_positive(values)]))
+    picture, axes = grid(1, 2, panel=(4.6, 3.6))
+    draw_curves(axes[0][0], curves, title="Training objective F", logarithmic=False)
+    draw_curves(
+        axes[0][1],
+        [Curve("certified gap of the layer", COLOURS[3], [_positive(_relative_gaps(stored))])],
+        title="Gap of each layer, relative to what it lowers",
+        logarithmic=False,
+    )
+    axes[0][0].set_xlabel("layers")
+    axes[0][1].set_xlabel("layer")
+    handles = [handle for panel in axes[0] for handle in panel.get_legend_handles_labels()[0]]
+    picture.legend(handles=handles, loc="outside lower center", frameon=False, ncols=2)
+    return picture
+
+
+def _positive(values: Sequence[float]) -> list[float]:
+    """Values for a logarithmic axis."""
+    return [max(value, 1e-300) for value in values]
+
+
+def _verdict(stored: Stored) -> Markup:
+    """What is proved of the training."""
+    claim, worst = stored.conclusion, max(_relative_gaps(stored))
+    every = "any one P between the ends of the range" if not stored.batch.proximal else "any one P of the grid"
+    said = f"F falls from {number(claim.start)} to {number(claim.final, 6)} in {counted(stored.depth, 'layer')}"
+    if claim.final <= claim.constant:
+        kind, badge = "ok", "✓ NOT WORSE THAN THE BEST CONSTANT STEP"
+        said += f"; {counted(stored.depth, 'step')} with {every} leave at least {number(claim.constant, 6)}."
+    elif claim.final <= claim.constant * (1.0 + SLACK):
+        kind, badge = "ok", "✓ NOT WORSE THAN THE BEST CONSTANT STEP, UP TO ROUNDING"
+        said += f"; {counted(stored.depth, 'step')} with {every} leave at least {SLACK:g} less than that."
+    else:
+        kind, badge = "warn", "✗ NOT PROVED TO BE AS GOOD AS THE BEST CONSTANT STEP"
+        said += f"; {counted(stored.depth, 'step')} with {every} are only known to leave {number(claim.constant, 6)}."
+    which = "one P in each sector" if not stored.batch.proximal else "one P of the grid in each sector"
+    lowered = "the objective after the rest of the schedule" if stored.ahead else "the objective after it"
+    gaps = (
+        f"Of no layer would another choice of {which} have left {lowered} lower by more than {number(worst, 2)} of it. Both are "
+        "statements about the training problems."
+    )
+    if stored.trained < stored.depth:
+        gaps += f" Training was interrupted after {counted(stored.trained, 'layer')}; the others are those of the schedule."
+    return Markup(
+        f'<div class="verdict {kind}"><b class="badge">{text(badge)}</b>\n{paragraph(said)}{paragraph(gaps)}</div>'
+    )
+
+
+def _key_numbers(stored: Stored) -> Markup:
+    claim = stored.conclusion
+    better = 1.0 - claim.final / claim.constant if claim.constant > 0.0 else 0.0
+    low, high = stored.range
+    items = [
+        ("After the layers", number(claim.final), f"training objective; {number(claim.start)} at the start"),
+        ("Best constant step", number(claim.constant), f"at least, with P = {number(claim.step)} or any other"),
+        ("Lower by", f"{number(100.0 * better, 3)} %", "than the best constant step") if better > 0.0 else None,
+        ("Schedule", number(claim.schedule), "the steps that training started from, the same for all coordinates"),
+        ("Largest gap", number(max(_relative_gaps(stored)), 2), "of a layer, relative to what it lowers"),
+        ("Layers", count(stored.depth), f"{stored.weights.shape[1]} sectors, {len(stored.grid)} steps from {low:g} to {high:g}"),
+    ]
+    return section("Key numbers", keys(item for item in items if item is not None))
+
+
+def _course(svg: str, stored: Stored) -> Markup:
+    caption = (
+        "Left: the training objective after each layer, beside constant steps and the schedule. Right: by how much another "
+        "choice of steps in the sectors could have lowered what the layer was trained for, at most."
+    )
+    if stored.ahead:
+        caption += (
+            " The layers look ahead: each is trained for the objective at the end, so that one in the middle may lie above a "
+            "curve that it beats in the end."
+        )
+    return section("Course", figure(svg, "layers", caption))
+
+
+def _layers(stored: Stored) -> Markup:
+    depth, means = stored.depth, stored.weights @ stored.grid
+    shown = sorted({round(k * (depth - 1) / (ROWS - 1)) for k in range(ROWS)})
+    rows = []
+    for t in shown:
+        facts, steps = stored.facts[t], means[t]
+        said = "  ".join(f"{P:.2f}" for P in steps[:8]) + ("  …" if len(steps) > 8 else "")
+        values = [numeric(number(value, 6)) for value in (facts.objective, facts.value, facts.lower)]
+        rows.append([numeric(count(t + 1)), *values, numeric(number(facts.gap, 2)), Cell(said, "whole")])
+    lowered = "#F at the end" if stored.ahead else "#F after it"
+    head = ["#layer", "#F", lowered, "#at least", "#gap", "mean P in each sector"]
+    return section("Layers", table(head, rows))
+
+
+def _comparison(directory: Path) -> Markup | None:
+    """The table of methods that ``train layers`` wrote."""
+    file = directory / TABLE
+    if not file.exists():
+        return None
+    try:
+        said = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunDirectoryError(f"{file} cannot be read ({error}); remove it, and the report is written without it") from error
+    lines = "\n".join(text(line) for line in said.splitlines())
+    return section(
+        "Beside other methods",
+        paragraph("Gap F - F* after as many iterations, mean over the problems; measured, and not part of the certificate."),
+        Markup(f'<div class="wide"><pre>{lines}</pre></div>'),
+    )
+
+
+def _check(directory: Path) -> Markup:
+    name = text(shlex.quote(directory.resolve().name))
+    rows = [[Cell(claim), Cell(means, "text"), Cell(limits, "text")] for claim, (means, limits) in CLAIMS.items()]
+    use = f"{LayeredSteps.__name__}.load({str(directory / 'layers.safetensors')!r})"
+    return section(
+        "Check it independently",
+        Markup(f"<pre>surefoot check {name}\nsurefoot-check {name}</pre>"),
+        table(["claim", "what an accepted check means", "limits"], rows),
+        paragraph("The network, in Python:", code(f"sf.nn.{use}")),
+    )
