@@ -46,7 +46,9 @@ class Layers(RandomProblems):
         str,
         arg(metavar="LO,HI", help="Steps lie between LO/β and HI/β; up to 2 no layer ever raises an objective."),
     ] = "0,2"
-    sectors: Annotated[int, arg(metavar="INT", help="Sectors of the plane of a coordinate and its gradient; each has a step.")] = 4
+    sectors: Annotated[
+        int, arg(metavar="INT", help="Sectors of the plane of a coordinate and its gradient; each has a step.")
+    ] = 4
     steps: Annotated[
         int | None,
         arg(metavar="INT", help="Steps in the grid.", help_behavior_hint="(default: 2 with least-squares, else 9)"),

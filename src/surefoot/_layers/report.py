@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,17 +11,15 @@ import torch
 from surefoot_check.arrays import FormatError
 from surefoot_check.rigor.bounds import FAST
 from surefoot_check.run_files import CERTIFICATE, Content
-from surefoot_check.step_sizes.layers.files import Stored, read
 from surefoot_check.statement import SLACK
+from surefoot_check.step_sizes.layers.files import Stored, read
 from surefoot_check.text import counted
 
-from .._core.charts import COLOURS, Curve, grid
-from .._core.charts import draw as draw_curves
 from .._core.io import RunDirectoryError, write_atomic
 from .._problems import Problems
 from .._report.document import document
 from .._report.markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
-from .._report.plots import rendered
+from .._report.plots import BOUNDS, DASHES, RUN, iteration_axis, logarithmic, rendered
 from .._report.wording import count, number
 from .._report.write import REPORT
 from .._step_sizes.command_comparison import TABLE
@@ -68,7 +65,7 @@ def write(directory: Path) -> Path:
     (directory / "plots").mkdir(exist_ok=True)
     write_atomic(directory / "plots" / "layers.png", png)
     kind = stored.batch.kind.removesuffix("-batch").replace("-", " ")
-    data = f"{stored.batch.count:,} of {kind}, {stored.batch.rows}x{stored.batch.columns}"
+    data = f"{counted(stored.batch.count, 'problem')} of {kind}, {stored.batch.rows}x{stored.batch.columns}"
     parts = [
         paragraph(Markup("<b>Problems:</b>"), data),
         _verdict(stored),
@@ -86,7 +83,9 @@ def write(directory: Path) -> Path:
 
 def _courses(stored: Stored) -> dict[str, list[float]]:
     """Objectives by iteration of what the layers are compared with."""
-    parts = {name: torch.from_numpy(getattr(stored.batch, name)) for name in stored.batch.dimensions if name != "optimum"}
+    parts = {
+        name: torch.from_numpy(getattr(stored.batch, name)) for name in stored.batch.dimensions if name != "optimum"
+    }
     problems: Problems = cast(Any, KINDS[stored.batch.kind])(parts.pop("M"), **parts)
     inverse = torch.from_numpy(1.0 / stored.beta)[:, None]
     schedule = torch.from_numpy(stored.schedule)
@@ -102,33 +101,34 @@ def _objectives(stored: Stored) -> list[float]:
 
 
 def _relative_gaps(stored: Stored) -> list[float]:
-    """Of what each layer lowers; at most 1 where the bound is not positive."""
-    return [facts.gap / facts.value if facts.value > 0.0 else 0.0 for facts in stored.facts]
+    """Of what each layer lowers, which is not negative: at most 1."""
+    return [min(1.0, facts.gap / facts.value) if facts.value > 0.0 else 0.0 for facts in stored.facts]
 
 
 def draw(stored: Stored, courses: dict[str, list[float]]) -> Figure:
     """Two panels: the objective by layer, and what is left between each layer and the best one."""
-    curves = [Curve("trained layers", COLOURS[0], [_positive(_objectives(stored))])]
-    for colour, (name, values) in zip(COLOURS[1:], courses.items(), strict=False):
-        curves.append(Curve(name, colour, [_positive(values)]))
-    picture, axes = grid(1, 2, panel=(4.6, 3.6))
-    draw_curves(axes[0][0], curves, title="Training objective F", logarithmic=False)
-    draw_curves(
-        axes[0][1],
-        [Curve("certified gap of the layer", COLOURS[3], [_positive(_relative_gaps(stored))])],
-        title="Gap of each layer, relative to what it lowers",
-        logarithmic=False,
+    from matplotlib.figure import Figure
+
+    curves = {"trained layers": _objectives(stored), **courses}
+    figure = Figure(figsize=(8.6, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for index, ((name, values), colour) in enumerate(zip(curves.items(), (RUN, *BOUNDS), strict=False)):
+        style = {"linewidth": 1.6, "linestyle": DASHES[index]} if index else {"linewidth": 2.4}
+        left.plot(range(len(values)), values, label=name, color=colour, **style)
+    left.set_title("Training objective F")
+    logarithmic(left, [value for values in curves.values() for value in values if value > 0.0])
+    gaps = _relative_gaps(stored)
+    right.plot(
+        range(1, len(gaps) + 1), gaps, ".-", color=BOUNDS[2], label="gap of each layer, relative to what it lowers"
     )
-    axes[0][0].set_xlabel("layers")
-    axes[0][1].set_xlabel("layer")
-    handles = [handle for panel in axes[0] for handle in panel.get_legend_handles_labels()[0]]
-    picture.legend(handles=handles, loc="outside lower center", frameon=False, ncols=2)
-    return picture
-
-
-def _positive(values: Sequence[float]) -> list[float]:
-    """Values for a logarithmic axis."""
-    return [max(value, 1e-300) for value in values]
+    right.set_title("What is left to the best layer")
+    logarithmic(right, [gap for gap in gaps if gap > 0.0])
+    for axes in (left, right):
+        iteration_axis(axes, stored.depth)
+        axes.set_xlabel("layers")
+    handles = [handle for axes in (left, right) for handle in axes.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower left", frameon=False, ncols=2)
+    return figure
 
 
 def _verdict(stored: Stored) -> Markup:
@@ -141,21 +141,27 @@ def _verdict(stored: Stored) -> Markup:
         said += f"; {counted(stored.depth, 'step')} with {every} leave at least {number(claim.constant, 6)}."
     elif claim.final <= claim.constant * (1.0 + SLACK):
         kind, badge = "ok", "✓ NOT WORSE THAN THE BEST CONSTANT STEP, UP TO ROUNDING"
-        said += f"; {counted(stored.depth, 'step')} with {every} leave at least {SLACK:g} less than that."
+        said += f"; {counted(stored.depth, 'step')} with {every} leave no less, up to a share of {SLACK:g}."
     else:
         kind, badge = "warn", "✗ NOT PROVED TO BE AS GOOD AS THE BEST CONSTANT STEP"
         said += f"; {counted(stored.depth, 'step')} with {every} are only known to leave {number(claim.constant, 6)}."
     which = "one P in each sector" if not stored.batch.proximal else "one P of the grid in each sector"
     lowered = "the objective after the rest of the schedule" if stored.ahead else "the objective after it"
     gaps = (
-        f"Of no layer would another choice of {which} have left {lowered} lower by more than {number(worst, 2)} of it. Both are "
+        f"Of no layer would another choice of {which} have left {lowered} lower by more than {_share(worst)} of it. Both are "
         "statements about the training problems."
     )
     if stored.trained < stored.depth:
-        gaps += f" Training was interrupted after {counted(stored.trained, 'layer')}; the others are those of the schedule."
+        gaps += (
+            f" Training was interrupted after {counted(stored.trained, 'layer')}; the others are those of the schedule."
+        )
     return Markup(
         f'<div class="verdict {kind}"><b class="badge">{text(badge)}</b>\n{paragraph(said)}{paragraph(gaps)}</div>'
     )
+
+
+def _share(value: float) -> str:
+    return number(value, 2) if value < 1e-3 else f"{number(100.0 * value, 3)} %"
 
 
 def _key_numbers(stored: Stored) -> Markup:
@@ -164,11 +170,19 @@ def _key_numbers(stored: Stored) -> Markup:
     low, high = stored.range
     items = [
         ("After the layers", number(claim.final), f"training objective; {number(claim.start)} at the start"),
-        ("Best constant step", number(claim.constant), f"at least, with P = {number(claim.step)} or any other"),
+        (
+            "Best constant step",
+            number(claim.constant),
+            f"at least, with P = {number(claim.step)} or any other{' of the grid' if stored.batch.proximal else ''}",
+        ),
         ("Lower by", f"{number(100.0 * better, 3)} %", "than the best constant step") if better > 0.0 else None,
         ("Schedule", number(claim.schedule), "the steps that training started from, the same for all coordinates"),
-        ("Largest gap", number(max(_relative_gaps(stored)), 2), "of a layer, relative to what it lowers"),
-        ("Layers", count(stored.depth), f"{stored.weights.shape[1]} sectors, {len(stored.grid)} steps from {low:g} to {high:g}"),
+        ("Largest gap", _share(max(_relative_gaps(stored))), "of a layer, relative to what it lowers"),
+        (
+            "Layers",
+            count(stored.depth),
+            f"{stored.weights.shape[1]} sectors, {len(stored.grid)} steps from {low:g} to {high:g}",
+        ),
     ]
     return section("Key numbers", keys(item for item in items if item is not None))
 
@@ -208,11 +222,15 @@ def _comparison(directory: Path) -> Markup | None:
     try:
         said = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RunDirectoryError(f"{file} cannot be read ({error}); remove it, and the report is written without it") from error
+        raise RunDirectoryError(
+            f"{file} cannot be read ({error}); remove it, and the report is written without it"
+        ) from error
     lines = "\n".join(text(line) for line in said.splitlines())
     return section(
         "Beside other methods",
-        paragraph("Gap F - F* after as many iterations, mean over the problems; measured, and not part of the certificate."),
+        paragraph(
+            "Gap F - F* after as many iterations, mean over the problems; measured, and not part of the certificate."
+        ),
         Markup(f'<div class="wide"><pre>{lines}</pre></div>'),
     )
 
