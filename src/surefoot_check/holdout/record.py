@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -179,7 +180,7 @@ def _optional(value: object, name: str, least: int, most: int) -> int | None:
 
 def _number(value: object, name: str, least: float, most: float = float("inf")) -> float:
     number = parse_hex(value, f"certificate: {name}")
-    if not least <= number <= most:
+    if not least <= number <= most or math.copysign(1.0, number) < 0.0:  # no number of the format is -0
         raise FormatError(f"certificate: {name} is {number!r}; it must lie in {least} .. {most}")
     return number
 
