@@ -5,8 +5,9 @@ The gaps are (F - F*)/(F(0) - F*), averaged over fresh problems. The worst cases
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -54,13 +55,13 @@ def network(steps: int, sizes: Sizes) -> sf.nn.StepSizeNet:
     return net
 
 
-def fresh(sizes: Sizes, lasso: bool) -> Iterator[sf.learned.Problems]:
+@cache
+def fresh(sizes: Sizes, lasso: bool) -> list[sf.learned.Problems]:
     """Sets that nothing was trained on."""
-    for seed in range(FRESH, FRESH + sizes.sets):
-        if lasso:
-            yield sf.learned.Lasso.random(sizes.problems, 2 * ROWS, 2 * COLUMNS, seed=seed)
-        else:
-            yield sf.learned.LeastSquares.random(sizes.problems, ROWS, COLUMNS, seed=seed)
+    seeds = range(FRESH, FRESH + sizes.sets)
+    if lasso:
+        return [sf.learned.Lasso.random(sizes.problems, 2 * ROWS, 2 * COLUMNS, seed=seed) for seed in seeds]
+    return [sf.learned.LeastSquares.random(sizes.problems, ROWS, COLUMNS, seed=seed) for seed in seeds]
 
 
 def relative_gaps(method: str, steps: int, sizes: Sizes, lasso: bool = False) -> tuple[float, float | None]:

@@ -63,10 +63,10 @@ def test_smoke_size_runs(name: str, tmp_path: Path, capfd: pytest.CaptureFixture
         assert re.search(rf"peers: [^;]*{peer}" if version else rf"not installed: [^(]*{peer}", printed), printed
 
 
-def rows_of_the_page(heading: str) -> Iterator[list[str]]:
-    """The cells of the tables below a heading of the page on experiments."""
-    page = (FOLDER.parent / "docs" / "experiments.md").read_text()
-    for line in page.split(f"### {heading}\n")[1].split("\n###")[0].splitlines():
+def rows_of_the_page(heading: str, name: str = "experiments", level: str = "###") -> Iterator[list[str]]:
+    """The cells of the tables below a heading of a page."""
+    page = (FOLDER.parent / "docs" / f"{name}.md").read_text()
+    for line in page.split(f"{level} {heading}\n")[1].split(f"\n{level}")[0].splitlines():
         if line.startswith("| "):
             yield [cell.strip() for cell in line.strip("|").split("|")]
 
@@ -93,6 +93,36 @@ def test_deblurring_gives_the_psnr_of_the_page(
         measured = [quality for other, quality in found if tuple(other) == names]
         quoted = [float(row[named]) for row in told if tuple(row[:named]) == names]
         assert measured == pytest.approx(quoted, abs=0.05), names
+
+
+RESOLVED = 1e-25
+"""Relative gaps below this are rounding."""
+CHAOTIC = {"learned": 0.5, "subgame-perfect": 0.5}
+"""Relative tolerance of what depends on rounding more than its last digit does."""
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(1, id="T = 63, least squares"),
+        pytest.param(0, marks=[pytest.mark.slow, pytest.mark.timeout(1800)], id="all"),
+    ],
+)
+def test_gaps_of_schedules_are_those_of_the_guide(column: int) -> None:
+    module = importlib.import_module("schedules")
+    lasso = False
+    for method, *told in rows_of_the_page("Schedules without training", "learned", "##"):
+        if told[0] == "T = 63":
+            lasso = method.startswith("LASSO")
+            continue
+        if told[0].startswith("-") or (column and (lasso or method in CHAOTIC)):
+            continue
+        for steps, text in list(zip(module.FULL.steps, told, strict=True))[: column or None]:
+            found, _ = module.relative_gaps(method, steps, module.FULL, lasso)
+            if float(text) < RESOLVED:
+                assert found < RESOLVED
+            else:
+                assert found == pytest.approx(float(text), rel=CHAOTIC.get(method, 0.05)), (method, steps)
 
 
 @pytest.mark.slow
