@@ -37,6 +37,7 @@ from .step_sizes_lasso import METHODS, lasso
 from .step_sizes_lista import figure2 as lista
 from .step_sizes_runs import LARGE, SIZES
 from .step_sizes_training import table1, training
+from .step_sizes_unrolled import unrolled
 from .svd_table import table3 as svd_depths
 from .two_layer_bounds import figure1
 from .two_layer_closed_form import CONDITIONS, closed_forms
@@ -151,6 +152,9 @@ EXPERIMENTS: dict[str, _Entry] = {
     "step-sizes/fig10": _Entry(expansions, {"epochs": 500, "sets": 4}, cache=True),
     "step-sizes/fig11": _Entry(rates, {"epochs": 500, "sets": 4}, cache=True),
     "step-sizes/ranges": _Entry(ranges, {"epochs": 150, "sets": 10}, cache=True),
+    "step-sizes/lista": _Entry(
+        unrolled, {"rows": 50, "columns": 100, "layers": 12, "epochs": 300, "batch": 32, "pool": 512}, cache=True
+    ),
     "step-sizes/lasso": _Entry(lasso, {"count": 8, "methods": METHODS[1:]}, cache=True),
     "inverse/fig1a": _Entry(
         partial(sweep, "inverse/fig1a", points=[(K, L) for K in range(2, 8) for L in range(4, 10)]),
