@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from surefoot._core import charts
-from surefoot._step_sizes.compare import Comparison
+from surefoot._step_sizes.compare import ROUNDING, Comparison
 
 from .step_sizes_runs import (
     GD,
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-METHODS = (GD, "GD 1.5/β", "GD 1.98/β", "FISTA", "silver", "OGM", "subgame-perfect", "Chebyshev", "CGLS", LEARNED)
+METHODS = (LEARNED, GD, "GD 1.5/β", "GD 1.98/β", "FISTA", "silver", "OGM", "subgame-perfect", "Chebyshev", "CGLS")
 NEAR = 1e-7
 """Down to this part of the start the second row of the methods goes, where most of them are told apart."""
 WORST = -100.0
@@ -97,8 +96,7 @@ def draw_methods(comparisons: Sequence[tuple[Size, Comparison]]) -> Figure:
             fresh = comparison[name].fresh
             assert fresh is not None
             start = float(fresh.curves[:, 0].mean())
-            # zero has no place on a logarithmic axis
-            curves.append(charts.Curve(name, colour, fresh.curves.clamp(min=math.ulp(0.0)).tolist()))
+            curves.append(charts.Curve(name, colour, fresh.curves.clamp(min=ROUNDING * start).tolist()))
         for line, lowest in zip(axes, (None, NEAR * start), strict=True):
             charts.draw(line[column], curves, title=str(size), logarithmic=False)
             if lowest is not None:

@@ -26,6 +26,9 @@ from .rates import proved_bound
 from .smoothness import Smoothness, smoothness_of
 from .training_loss import Fresh
 
+ROUNDING = torch.finfo(torch.float64).eps ** 2
+"""What rounding leaves of a gap, as a part of the first: plots end there."""
+
 Learned = StepSizeNet | LayeredSteps | LassoSolver | UnrolledISTA
 ROUNDING = 1e-12
 """Two evaluations of the same iteration differ by less of a gap."""
@@ -145,7 +148,7 @@ class Comparison:
         figure, axes = grid(1, len(panels), panel=(5.2, 4.2))
         for ax, (title, measures) in zip(axes[0], panels, strict=True):
             start = float(measures[0].curves[:, 0].mean())
-            lowest = max(1e-20 * start, math.ulp(0.0))  # zero has no place on a logarithmic axis
+            lowest = max(ROUNDING * start, math.ulp(0.0))  # zero has no place on a logarithmic axis
             # the learned methods last, with the first colours
             first = len(self.rows) - sum(row.learned for row in self.rows)
             curves = [
@@ -153,8 +156,10 @@ class Comparison:
                 for index, (row, measured) in enumerate(zip(self.rows, measures, strict=True))
             ]
             draw(ax, curves, title=title)
-            for line, row in zip(ax.get_lines(), self.rows, strict=True):
-                line.set(linestyle="-" if row.learned else "--", linewidth=2.8 if row.learned else 1.5)
+            for index, (line, row) in enumerate(zip(ax.get_lines(), self.rows, strict=True)):
+                # baselines of one colour differ in their dashes
+                style = "-" if row.learned else "--" if index < len(COLOURS) else ":"
+                line.set(linestyle=style, linewidth=2.8 if row.learned else 1.5)
         finish(figure, axes, f"Gap after t iterations, T = {self.iterations}; learned methods solid", "mean F - F*")
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=130)
