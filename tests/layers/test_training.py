@@ -48,7 +48,7 @@ def test_no_choice_of_steps_is_below_the_bound(name: str, objective: str) -> Non
         assert reached <= run.values[t] <= reached * (1.0 + 1e-9)
         values = []
         for choice in itertools.product(run.net.grid, repeat=3):
-            step = torch.stack(choice)[layer.sectors] * inverse
+            step = torch.stack(choice)[layer.entering.sectors] * inverse
             values.append(after(run, problems, problems.prox(x - step * g, step), t))
         assert run.lower[t] <= min(values) * (1.0 + 1e-14)
         if run.ahead or objective == "next":

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .._problems import LeastSquares, Problems
 from .._problems.batch import EPS
-from .problem import At, LayerProblem
+from .problem import At, Convex
 from .schedules import follow, residual_after
 
 ROOM = 4.0
@@ -32,12 +32,12 @@ class Bounds:
         value, slack, _ = self._after(x, x, schedule)
         return float((value + slack).sum())
 
-    def layer(self, problem: LayerProblem, at: At, x: Tensor, schedule: Tensor) -> tuple[float, float]:
+    def layer(self, problem: Convex, at: At, x: Tensor, schedule: Tensor) -> tuple[float, float]:
         """Upper bound of F after a layer's output x and the schedule ahead of it, and the certified lower bound of what F could
         be there, less the rounding of both."""
         # the bound at x is one at the points that x is a combination of
-        value, slack, delta = self._after(x, problem.points.abs().amax(0), schedule)
-        spread = (problem.points - x).norm(dim=2).amax(0)
+        value, slack, delta = self._after(x, problem.entering.points.abs().amax(0), schedule)
+        spread = (problem.entering.points - x).norm(dim=2).amax(0)
         uncertain = float((slack + self._frobenius * delta * spread).sum()) + self._unit * float(at.terms.abs().sum())
         return float((value + slack).sum()), at.lower - uncertain
 

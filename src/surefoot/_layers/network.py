@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .._core.io import reading, write_tensors
-from .._core.validate import as_tensor, integer, kind_of, real
+from .._core.validate import as_tensor, kind_of, real
 from .._problems import LeastSquares, Problems
 from .._step_sizes.smoothness import Smoothness, inverse_smoothness, smoothness_of
 from .._step_sizes.unrolled import Solution
@@ -75,17 +75,15 @@ class LayeredSteps(nn.Module):
     def solve(
         self,
         problems: Problems,
-        iterations: int | None = None,
         start: Any = None,
         smoothness: Smoothness = None,
         *,
         trajectory: bool = False,
     ) -> Solution:
-        """The first ``iterations`` layers.
+        """All layers, once.
 
         Args:
             problems: of the network's dtype and device.
-            iterations: at most T, all of them by default.
             start: first iterate (N, d); zero by default.
             smoothness: β, as in ``StepSizeNet.solve``.
             trajectory: keep all iterates.
@@ -101,14 +99,11 @@ class LayeredSteps(nn.Module):
                 f"net is {self.weights.dtype} on {self.weights.device}, problems are {problems.M.dtype} on {problems.M.device}; "
                 "convert one with .to"
             )
-        depth = self.layers if iterations is None else integer("iterations", iterations, 0)
-        if depth > self.layers:
-            raise ValueError(f"iterations is {depth}; the network has {self.layers} layers: pass at most that")
         beta = smoothness_of(problems, smoothness)
         inverse = inverse_smoothness(problems, beta)
         x, before = problems.start(start), problems.products
         objectives, lowest, highest, kept = [], [], [], [x]
-        for weights in self.weights[:depth]:
+        for weights in self.weights:
             value, gradient = problems.evaluate(x)
             v = gradient * inverse
             sectors = sectors_of(x, v, self.boundaries)
@@ -123,12 +118,11 @@ class LayeredSteps(nn.Module):
             if trajectory:
                 kept.append(x)
         objectives.append(problems.objective(x))
-        none = problems.M.new_zeros(0, problems.count)
         return Solution(
             solution=x,
             objectives=torch.stack(objectives),
-            lowest=torch.stack(lowest) if lowest else none,
-            highest=torch.stack(highest) if highest else none,
+            lowest=torch.stack(lowest),
+            highest=torch.stack(highest),
             smoothness=beta,
             products=problems.products - before,
             trajectory=torch.stack(kept) if trajectory else None,

@@ -19,7 +19,7 @@ from .._learning.run import TrainStatus
 from .._problems import Problems
 from .bounds import Bounds
 from .network import LayeredSteps
-from .problem import At, LayerProblem
+from .problem import At, Convex
 
 FORMAT = "surefoot-layers/1"
 EQUAL = 1e-8
@@ -31,7 +31,7 @@ class Layers:
     """What passed through the layers: x (T+1, N, d), and for each layer its problem and what that is at its weights."""
 
     x: Tensor
-    problems: tuple[LayerProblem, ...]
+    problems: tuple[Convex, ...]
     outcomes: tuple[At, ...]
 
 
@@ -42,7 +42,7 @@ class LayersRun:
     Attributes:
         net: the trained ``sf.nn.LayeredSteps``.
         status: ``finished``, or ``interrupted``: then the layers from ``trained`` on are those of the schedule.
-        trained: layers that were trained.
+        trained: layers that were trained and kept: 0 where the best constant steps were better (``objective`` "next").
         objectives: upper bounds of F(x_t), t = 0 … T.
         values: upper bounds of what each layer lowers: F(x_{t+1}), or F after the remaining steps of the schedule as well
             (``ahead``).
@@ -175,7 +175,7 @@ class LayersRun:
         layers = {**dict(self.net.named_buffers()), "beta": self.smoothness, "schedule": self.schedule}
         iterates = {
             "x": self.passed.x,
-            "sectors": torch.stack([layer.sectors for layer in self.passed.problems]).to(torch.uint8),
+            "sectors": torch.stack([layer.entering.sectors for layer in self.passed.problems]).to(torch.uint8),
         }
         return {
             "problem.safetensors": self.problems.arrays(),

@@ -14,8 +14,8 @@ from .._learning.run import TrainStatus
 from .._problems import LeastSquares, Problems
 from .._step_sizes.smoothness import inverse_smoothness, smoothness_of
 from .features import even, sectors_of
-from .network import LayeredSteps, layer
-from .problem import LayerProblem
+from .network import LayeredSteps
+from .problem import Ahead, Convex, Input, LayerProblem
 from .run import Layers, LayersRun
 from .schedules import best_schedule, objective_after
 
@@ -41,7 +41,7 @@ def train_layers(
     Training starts from a schedule: one P a layer, for all coordinates; for least squares the outcome of a descent over these P
     from the best constant, else the best constant of the grid. With ``objective`` "last" a layer of a network for least squares
     is the minimiser of the objective after all layers, those that are not trained yet being steps of the schedule; where there is
-    a penalty, that of the objective after itself, and it is kept where it lowers the objective after all layers. So the trained
+    a penalty that problem is not convex, and a layer lowers the same objective from the schedule's step on. So the trained
     network is never worse than the schedule, nor than the best constant step (docs/theorems/layers.md, Theorem 3).
 
     Args:
@@ -78,15 +78,16 @@ def train_layers(
     frame = _Frame(problems, inverse, boundaries, grid, schedule, objective == "last")
     with StopRequest() as stop:
         weights, trained = _train(frame, fallback, tolerance, stop)
+    kept = trained
     passed = frame.passed(weights)
     reached = objective_after(problems, problems.start(), inverse, schedule)
-    if float(problems.objective(passed.x[-1]).sum()) > reached:  # "next" alone can end above it
-        weights = fallback.clone()
+    if float(problems.objective(passed.x[-1]).sum()) > reached:  # with "next" alone, apart from rounding
+        weights, kept = fallback.clone(), 0
         passed = frame.passed(weights)
     return LayersRun.of(
         LayeredSteps(weights, grid, boundaries),
         TrainStatus.FINISHED if trained == layers else TrainStatus.INTERRUPTED,
-        trained,
+        kept,
         problems,
         beta,
         schedule,
@@ -109,28 +110,32 @@ class _Frame:
 
     @property
     def ahead(self) -> bool:
-        """Whether a layer's problem looks ahead: whether that is convex."""
+        """Whether the certificate of a layer looks ahead: whether its problem is convex then."""
         return self.last and isinstance(self.problems, LeastSquares)
 
-    def problem(self, t: int, x: Tensor) -> tuple[LayerProblem, Tensor]:
-        """That of layer t at its input, and v there."""
+    def input(self, x: Tensor) -> Input:
+        """What enters a layer at x."""
         v = self.problems.gradient(x) * self.inverse
         sectors = sectors_of(x, v, self.boundaries)
-        ahead = self.schedule[t + 1 :] if self.ahead else self.schedule[:0]
-        count = len(self.boundaries) + 1
-        return LayerProblem(self.problems, x, v, self.inverse, sectors, count, self.grid, ahead), v
+        return Input(self.problems, x, v, self.inverse, sectors, len(self.boundaries) + 1, self.grid)
 
-    def step(self, problem: LayerProblem, x: Tensor, v: Tensor, w: Tensor) -> Tensor:
-        """The layer's output."""
-        return layer(self.problems, x, v, self.inverse, problem.sectors, w, self.grid)
+    def trained_by(self, t: int, entering: Input) -> LayerProblem:
+        """The problem that layer t is trained by."""
+        rest = self.schedule[t + 1 :]
+        return self.certified_by(t, entering) if self.ahead or not (self.last and len(rest)) else Ahead(entering, rest)
+
+    def certified_by(self, t: int, entering: Input) -> Convex:
+        """The problem that its certificate is about."""
+        return Convex(entering, self.schedule[t + 1 :] if self.ahead else self.schedule[:0])
 
     def passed(self, weights: Tensor) -> Layers:
         """All layers, each with its certified bound."""
         x = self.problems.start()
         xs, problems, outcomes = [x], [], []
         for t, w in enumerate(weights):
-            problem, v = self.problem(t, x)
-            x = self.step(problem, x, v, w)
+            entering = self.input(x)
+            problem = self.certified_by(t, entering)
+            x = entering.output(w)
             xs.append(x)
             problems.append(problem)
             outcomes.append(problem.at(w))
@@ -139,20 +144,14 @@ class _Frame:
 
 def _train(frame: _Frame, fallback: Tensor, tolerance: float, stop: StopRequest) -> tuple[Tensor, int]:
     """Weights (T, K, m), and how many layers were trained before a signal."""
-    problems, inverse, schedule = frame.problems, frame.inverse, frame.schedule
-    weights, x = fallback.clone(), problems.start()
+    weights, x = fallback.clone(), frame.problems.start()
     for t in range(len(weights)):
         if stop.signal_number is not None:
             return weights, t
-        problem, v = frame.problem(t, x)
-        w, _ = problem.minimised(_best_start(problem, fallback[t]), tolerance)
-        after = frame.step(problem, x, v, w)
-        if frame.last:
-            safe = frame.step(problem, x, v, fallback[t])
-            rest = schedule[t + 1 :]
-            if objective_after(problems, after, inverse, rest) > objective_after(problems, safe, inverse, rest):
-                w, after = fallback[t], safe
-        weights[t], x = w, after
+        entering = frame.input(x)
+        problem = frame.trained_by(t, entering)
+        weights[t] = problem.minimised(_best_start(problem, fallback[t]), tolerance)
+        x = entering.output(weights[t])
     return weights, len(weights)
 
 

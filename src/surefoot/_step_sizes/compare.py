@@ -186,7 +186,7 @@ def compare(
             ``lambda k: LeastSquares.random(32, 20, 32, seed=1000 + k)``, or a sequence of batches.
         sets: fresh sets to draw where ``fresh`` is a function.
         baselines: names out of ``names(problems)``; all of them by default. The first name of that is always the reference.
-        smoothness: β of a ``StepSizeNet``, as in its ``solve``.
+        smoothness: β of a ``StepSizeNet`` and of ``LayeredSteps``, as in their ``solve``.
 
     Raises:
         TypeError, ValueError: bad arguments, or a method that does not fit the problems.
@@ -232,7 +232,9 @@ def learned_trace(method: Learned, problems: Problems, iterations: int, smoothne
     if isinstance(method, StepSizeNet | LayeredSteps):
         if isinstance(method, LayeredSteps):
             steps = steps.clamp(max=method.layers)
-        solution = method.solve(problems, int(steps[-1]), smoothness=smoothness, trajectory=True)
+            solution = method.solve(problems, smoothness=smoothness, trajectory=True)
+        else:
+            solution = method.solve(problems, iterations, smoothness=smoothness, trajectory=True)
         assert solution.trajectory is not None
         return _trace(problems, solution.trajectory[steps], 2.0 * steps.double())
     if isinstance(method, LassoSolver):
@@ -283,13 +285,16 @@ def _proved(method: Learned | str, problems: Problems, iterations: int, smoothne
 
 def _guaranteed(method: Learned, problems: Problems, iterations: int, smoothness: Smoothness) -> Tensor | None:
     """By ``step-sizes/monotone`` and ``/rate``, for whatever weights."""
-    if not isinstance(method, StepSizeNet) or not isinstance(problems, LeastSquares):
+    if not isinstance(method, StepSizeNet | LayeredSteps) or not isinstance(problems, LeastSquares):
         return None
+    low, high = method.range
+    if isinstance(method, LayeredSteps):
+        iterations = min(iterations, method.layers)
     beta = smoothness_of(problems, smoothness)
     ratios = torch.stack([problems.smoothness / beta, problems.strong_convexity / beta], 1).tolist()
-    parts = [shared.advance({"smoothness_ratio": s, "convexity_ratio": c}, method.low, method.high) for s, c in ratios]
+    parts = [shared.advance({"smoothness_ratio": s, "convexity_ratio": c}, low, high) for s, c in ratios]
     kept = 1.0 - torch.tensor(parts, dtype=torch.float64, device=beta.device)
-    if method.high > 2.0 or bool((kept > 1.0).any()):
+    if high > 2.0 or bool((kept > 1.0).any()):
         return None
     return problems.gap(problems.start()) * kept ** (2 * iterations)
 
