@@ -7,7 +7,6 @@ numbers, that solve as many other problems.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +21,7 @@ from surefoot._step_sizes.baselines import names
 from surefoot._step_sizes.schedules import SCHEDULES
 from surefoot_check.holdout import binomial
 
-GAP, COVERAGE, CONFIDENCE = 1e-4, 0.99, 0.99
-LEVELS = ((0.99, 0.99), (0.95, 0.95), (0.9, 0.9))
-"""Coverage and confidence of the recalibrations."""
+GAP = 1e-4
 FIXED = ("GD 1/β_p", "Nesterov", "FISTA", "strongly convex Nesterov", "CGLS")
 """Methods without learning that go on for ever."""
 TRAINING, TUNING, HELD_OUT, NEW, POPULATION, SHIFTED = 0, 50, 100, 200, 1000, 3
@@ -33,7 +30,8 @@ TRAINING, TUNING, HELD_OUT, NEW, POPULATION, SHIFTED = 0, 50, 100, 200, 1000, 3
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows and columns, those of shifted problems, numbers of problems, iterations of the training, limit, recalibrations."""
+    """Rows and columns, those of shifted problems, numbers of problems, epochs of the training, limit, recalibrations; coverages
+    and confidences, of which the first are those of the certificates."""
 
     shape: tuple[int, int]
     shifts: tuple[tuple[int, int], ...]
@@ -45,21 +43,20 @@ class Sizes:
     limit: int
     horizons: tuple[int, ...]
     recalibrations: int
+    levels: tuple[tuple[float, float], ...]
 
 
 FULL = Sizes(
     (20, 32),
     ((20, 32), (20, 28), (20, 24), (24, 32), (40, 64)),
-    32,
-    600,
-    2000,
-    20_000,
+    *(32, 600, 2000, 20_000),
     50,
     500,
     (31, 63, 127, 255, 511),
     400,
+    ((0.99, 0.99), (0.95, 0.95), (0.9, 0.9)),
 )
-SMOKE = Sizes((4, 8), ((4, 6),), 4, 460, 20, 500, 2, 200, (63, 127), 10)
+SMOKE = Sizes((4, 8), ((4, 6),), *(4, 40, 20, 60), 2, 60, (63,), 10, ((0.9, 0.9),))
 
 
 def problems(count: int, shape: tuple[int, int], seed: int) -> sf.learned.LeastSquares:
@@ -74,15 +71,18 @@ def trained(sizes: Sizes) -> sf.nn.StepSizeNet:
     return net
 
 
-def certified(solver: Any, held_out: sf.learned.Problems, limit: int) -> sf.learned.HoldoutCertificate:
-    """The certificate of the table."""
+def certified(
+    solver: Any, held_out: sf.learned.Problems, limit: int, level: tuple[float, float]
+) -> sf.learned.HoldoutCertificate:
+    """The certificate of a coverage and a confidence."""
+    coverage, confidence = level
     return sf.learned.certify_holdout(
         solver,
         held_out,
         gap=GAP,
         relative_to="start",
-        coverage=COVERAGE,
-        confidence=CONFIDENCE,
+        coverage=coverage,
+        confidence=confidence,
         iterations=limit,
         progress=False,
     )
@@ -114,15 +114,14 @@ def claims(report: Report, sizes: Sizes, net: sf.nn.StepSizeNet) -> dict[str, An
     worst = sf.certify(net, held_out, "step-sizes/rate").iterations_to(GAP)
     rows: list[list[object]] = []
     for name, (solver, limit) in solvers.items():
-        certificate = certified(solver, held_out, limit)
+        certificate = certified(solver, held_out, limit, sizes.levels[0])
         k, found = certificate.iterations, counts(solver, new, limit)
-        covered = math.nan if k is None else float(((found >= 0) & (found <= k)).mean())
         rows.append(
             [
                 name,
                 "-" if k is None else k,
                 Shown(float(np.median(certificate.counts)), "{:.0f}"),
-                Shown(100.0 * covered, "{:.2f} %"),
+                "-" if k is None else Shown(100.0 * float(((found >= 0) & (found <= k)).mean()), "{:.2f} %"),
                 Shown(certificate.order_test, "{:.2f}"),
                 Shown(worst, "{:.0f}") if name in ("learned", "GD 1/β_p") else "-",
             ]
@@ -133,7 +132,7 @@ def claims(report: Report, sizes: Sizes, net: sf.nn.StepSizeNet) -> dict[str, An
         "the network begins"
     )
     rows_, columns_ = sizes.shape
-    wanted = f"iterations to {GAP:g} on {COVERAGE:.0%}, confidence {CONFIDENCE:.0%}"
+    wanted = f"iterations to {GAP:g} on {sizes.levels[0][0]:.0%}, confidence {sizes.levels[0][1]:.0%}"
     report.table(f"{sizes.held_out} held-out problems {rows_}x{columns_}: {wanted}", columns, rows, note)
     return {name: solver for name, (solver, _) in solvers.items()}
 
@@ -147,7 +146,7 @@ def recalibrations(report: Report, sizes: Sizes, solvers: dict[str, Any]) -> Non
         found = counts(solver, population, sizes.limit)
         found = np.where(found < 0, sizes.limit + 1, found)
         drawn = np.sort(rng.choice(found, (sizes.recalibrations, sizes.held_out)), axis=1)
-        for coverage, confidence in LEVELS:
+        for coverage, confidence in sizes.levels:
             rank = binomial.rank(sizes.held_out, coverage, confidence)
             if rank is None:
                 continue
@@ -173,7 +172,7 @@ def recalibrations(report: Report, sizes: Sizes, solvers: dict[str, Any]) -> Non
 
 def shifts(report: Report, sizes: Sizes, net: sf.nn.StepSizeNet) -> None:
     """The third table."""
-    certificate = certified(net, problems(sizes.held_out, sizes.shape, HELD_OUT), sizes.limit)
+    certificate = certified(net, problems(sizes.held_out, sizes.shape, HELD_OUT), sizes.limit, sizes.levels[0])
     rows: list[list[object]] = []
     for shape in sizes.shifts:
         test = certificate.shift_test(problems(sizes.held_out, shape, SHIFTED))

@@ -1,7 +1,7 @@
 """Problem: how many iterations will your own solver take on the next problem, and on nearly all that come after it?
 
 Method: count them on problems that are held out for it, and take an order statistic. No theory of the solver is needed, and no
-distribution assumed. Guarantee: with confidence 99 %, at least 99 % of new problems take no more. What it means: new problems
+distribution assumed. Guarantee: with confidence 99 %, at least 98 % of new problems take no more. What it means: new problems
 must be drawn like those that were held out; where they are not, the statement says nothing, and the shift test can see it.
 
 The solver here is scipy's L-BFGS on logistic regressions with a ridge, each of 40 patients with 8 measurements.
@@ -43,22 +43,22 @@ def solver(problem: Study) -> int | None:
     return found.nit if np.abs(found.jac).max() <= 1e-6 else None
 
 
-print("needed at least:", sf.learned.problems_needed(coverage=0.99, confidence=0.99), "problems")
+print("needed at least:", sf.learned.problems_needed(coverage=0.98, confidence=0.99), "problems")
 rng = np.random.default_rng(0)
-held_out = [study(rng) for _ in range(600)]
+held_out = [study(rng) for _ in range(300)]
 certificate = sf.learned.certify_holdout(
-    solver, held_out, gap=1e-6, coverage=0.99, confidence=0.99, iterations=100, name="L-BFGS"
+    solver, held_out, gap=1e-6, coverage=0.98, confidence=0.99, iterations=100, name="L-BFGS"
 )
 print(certificate.table())
 
 # New studies keep what was claimed, as nearly all of them must
-new = certificate.shift_test([study(rng) for _ in range(400)])
+new = certificate.shift_test([study(rng) for _ in range(200)])
 print(f"new studies: {new.exceeding} of {new.problems} took more than {certificate.iterations} iterations")
 print(new)
 assert not new.shifted()
 
 # Studies of fewer patients: the test sees it, and the certificate says nothing of them
-other = certificate.shift_test([study(rng, patients=12) for _ in range(200)])
+other = certificate.shift_test([study(rng, patients=12) for _ in range(100)])
 print(f"studies of 12 patients: {other.exceeding} of {other.problems} took more")
 print(other)
 assert other.shifted()
