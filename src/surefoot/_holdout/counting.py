@@ -129,5 +129,8 @@ def _blocks(problems: Problems, limit: int) -> Iterator[tuple[Problems, int]]:
     entry = problems.M.element_size()
     each = entry * (4 * problems.rows * problems.columns + (min(limit, 1000) + 16) * problems.columns)
     size = max(1, BYTES // each)
+    if size >= problems.count:
+        yield problems, 0  # which keep what was measured of them for the next solver
+        return
     for first in range(0, problems.count, size):
         yield problems.select(slice(first, first + size)), first
