@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
 
 import flint
 import numpy as np
@@ -80,6 +81,18 @@ NEEDED = {
     0.999: (2302, 2995, 4603, 6905),
 }
 """The table of docs/theorems/holdout.md, for confidences of 90, 95, 99 and 99.9 %."""
+
+
+def test_the_numbers_of_the_page() -> None:
+    """docs/theorems/holdout.md."""
+    page = (Path(__file__).parents[2] / "docs/theorems/holdout.md").read_text()
+    for coverage, needed in NEEDED.items():
+        assert f"| {100 * coverage:g} % | " + " | ".join(f"{n:,}" for n in needed) + " |" in page
+    ranks = band_ranks(600)
+    assert f"{len(ranks)} ranks of 600" in page
+    last = coverage_bound(600, 600, 0.99, len(ranks))
+    assert f"it is {100 * last:.2f} %, where the band of Dvoretzky" in page
+    assert f"is {100 * (1.0 - math.sqrt(math.log(100) / 1200)):.2f} %; that is the better one below" in page
 
 
 def test_how_many_problems_are_needed() -> None:
