@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from experiments_page import tables
 
 import surefoot_experiments
 from surefoot._lasso.learned_solver import LassoSolution, LassoSolver
 from surefoot._problems import Lasso
+from surefoot._step_sizes.compare import compare
 from surefoot._step_sizes.smoothness import smoothness_of
 from surefoot._step_sizes.training_loss import training_loss
 from surefoot_experiments import step_sizes_ablation as ablation
@@ -104,6 +106,23 @@ def test_an_experiment_runs_and_reads_what_it_kept(
     assert second.tables == first.tables
     assert second.findings == first.findings
     assert {p for p in (tmp_path / surefoot_experiments.RUNS).rglob("*") if p.is_file()} == set(kept)
+
+
+@pytest.mark.parametrize("name", ["fig6", "fig10", "ranges"])
+def test_rows_of_schedules_on_the_page(name: str) -> None:
+    """On the training problems, which are those of size 32/20 and seed 0; the fresh ones are drawn alike."""
+    (rows,) = [table for table in tables(f"step-sizes/{name}") if "training, at T" in table[0]]
+    told = {row["method"]: row for row in rows}
+    size = runs.SIZES[0]
+    methods = ("FISTA", "silver", "OGM", "Chebyshev")
+    found = compare(size.problems(0), runs.ITERATIONS, baselines=methods, smoothness=runs.SMOOTHNESS)
+    for method in methods:
+        measured, row = found[method].training, told[method]
+        percent = [
+            float(row[name].strip("% ").replace(",", "")) for name in ("training, at T", "training, mean t <= T")
+        ]
+        assert percent[0] == pytest.approx(100.0 * measured.improvement, abs=0.06), method
+        assert percent[1] == pytest.approx(100.0 * measured.mean_improvement, abs=0.6), method
 
 
 # -- training runs ---------------------------------------

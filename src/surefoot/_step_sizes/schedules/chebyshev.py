@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..._problems import LeastSquares, Problems
-from .schedule import Schedule, rounded_up
+from .schedule import UNIT, Schedule, rounded_up
 
 
 class Chebyshev(Schedule):
@@ -50,10 +50,10 @@ class Chebyshev(Schedule):
 
     def factor(self, problems: Problems) -> Tensor:
         """1/T_T(1/ε) (N,) float64: how much of ‖∇f‖ and of ‖x - x*‖ is left at most."""
-        ratio = (problems.strong_convexity / problems.smoothness).sqrt()
+        ratio = (problems.strong_convexity / problems.smoothness).sqrt() * (1.0 - 4.0 * UNIT)  # q falls in it
         q = (1.0 - ratio) / (1.0 + ratio)
         power = q**self.horizon
-        return (2.0 * power / (1.0 + power.square())).clamp(max=1.0) * rounded_up(problems)
+        return (2.0 * power / (1.0 + power.square())).clamp(max=1.0) * rounded_up(problems, self.horizon)
 
     def _bound(self, problems: Problems, radius: Tensor) -> Tensor:
         # f(0) - f* is at most β‖x*‖²/2, and at most f(0)

@@ -43,7 +43,7 @@ class OGM(Schedule):
 
     def _bound(self, problems: Problems, radius: Tensor) -> Tensor:
         theta = momenta(self.horizon)[-1]
-        return problems.smoothness * radius.square() / (2.0 * theta * theta) * rounded_up(problems)
+        return problems.smoothness * radius.square() / (2.0 * theta * theta) * rounded_up(problems, self.horizon)
 
 
 def momenta(count: int) -> list[float]:

@@ -52,4 +52,8 @@ class OptISTA(Schedule):
     def _bound(self, problems: Problems, radius: Tensor) -> Tensor:
         divisor = 2.0 * (momenta(self.horizon)[-1] ** 2 - 1.0)
         square = problems.smoothness * radius.square()
-        return square / divisor * rounded_up(problems) if divisor > 0.0 else torch.full_like(square, torch.inf)
+        return (
+            square / divisor * rounded_up(problems, self.horizon)
+            if divisor > 0.0
+            else torch.full_like(square, torch.inf)
+        )

@@ -14,6 +14,8 @@ from ..._core.validate import as_tensor, finite, integer
 from ..._problems import Lasso, LeastSquares, Logistic, Problems
 from ..unrolled import Solution
 
+UNIT = torch.finfo(torch.float64).eps
+
 
 class Schedule(ABC):
     """T steps on problems min f(x) + h(x), from 0, with 1/β_p of each problem.
@@ -122,6 +124,7 @@ def a_priori_radius(problems: Problems) -> Tensor:
     return radius.nan_to_num(nan=torch.inf, posinf=torch.inf) * rounded_up(problems)
 
 
-def rounded_up(problems: Problems) -> float:
-    """More than the relative rounding of a sum over a row or a column, and of a few operations after it."""
-    return 1.0 + 4.0 * (problems.rows + problems.columns) * torch.finfo(torch.float64).eps
+def rounded_up(problems: Problems, horizon: int = 0) -> float:
+    """More than the relative rounding of a sum over a row or a column, of a recursion of ``horizon`` steps each of which moves
+    its result by a few units, and of a few operations after it."""
+    return 1.0 + 8.0 * (problems.rows + problems.columns + horizon) * UNIT

@@ -59,7 +59,9 @@ class Silver(Schedule):
     def _bound(self, problems: Problems, radius: Tensor) -> Tensor:
         if not isinstance(problems, LeastSquares):
             return torch.full_like(radius, torch.inf)
-        return problems.smoothness * radius.square() / (2.0 + 4.0 * sum(self.steps)) * rounded_up(problems)
+        return (
+            problems.smoothness * radius.square() / (2.0 + 4.0 * sum(self.steps)) * rounded_up(problems, self.horizon)
+        )
 
 
 @cache
