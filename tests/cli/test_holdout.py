@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 from surefoot.cli import main
-from surefoot.nn import StepSizeNet
+from surefoot.nn import LayeredSteps, StepSizeNet
 
 SMALL = ["--size", "4x8", "--problems", "60", "--coverage", "0.9", "--confidence", "0.95"]
 
@@ -66,11 +66,20 @@ def test_a_network_has_a_worst_case_too(run, network: Path, certified: Path) -> 
     assert beside["others"]["p_value"] < 1e-6
 
 
-@pytest.mark.parametrize(("problem", "solver"), [("lasso", "LassoSolver"), ("logistic", "FISTA")])
+@pytest.mark.parametrize(("problem", "solver"), [("lasso", "LassoSolver"), ("logistic", "LogisticSolver")])
 def test_penalised_problems(run, problem: str, solver: str) -> None:
     outcome = run("certify", "holdout", "--problem", problem, "--solver", solver, *SMALL, "--gap", "1e-3", "--json")
     assert (outcome.code, outcome.json["relative_to"]) == (0, "optimum")
     assert outcome.json["problem"]["lam"] == 0.1
+
+
+def test_trained_layers(run, tmp_path: Path) -> None:
+    net = LayeredSteps([[[0.5, 0.5]]] * 3, [1.0, 1.9])
+    net.save(tmp_path / "layers.safetensors")
+    few = ["--size", "8x2", "--problems", "30", "--coverage", "0.5", "--confidence", "0.9", "--gap", "0.3", "--json"]
+    outcome = run("certify", "holdout", "--solver", tmp_path / "layers.safetensors", *few)
+    assert (outcome.code, outcome.json["solver"]) == (0, "LayeredSteps")
+    assert max(outcome.json["counts"]) <= 3
 
 
 def test_too_few_iterations_prove_less(run, tmp_path: Path) -> None:
@@ -113,7 +122,8 @@ def test_solvers_that_are_listed_can_be_certified(run) -> None:
     listed: list[dict[str, Any]] = run("list", "--json").json["solvers"]
     names = {solver["name"] for solver in listed if "least-squares" in solver["problems"]}
     assert {"FISTA", "CGLS", "GD 1/β_p"} <= names and not {"GD 1/β", "LassoSolver"} & names
-    assert {solver["name"]: solver["problems"] for solver in listed}["LassoSolver"] == ["lasso"]
+    of = {solver["name"]: solver["problems"] for solver in listed}
+    assert (of["LassoSolver"], of["LogisticSolver"]) == (["lasso"], ["logistic"])
     for name in names:
         outcome = run("certify", "holdout", "--solver", name, *SMALL, "--json")
         assert outcome.code == 0, name

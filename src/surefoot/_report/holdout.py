@@ -151,8 +151,8 @@ def _curve(record: Record, counts: np.ndarray, context: Context, svg: str) -> Ma
     )
     if context.bound is not None:
         caption += (
-            f" By {context.theorem} no problem like these needs more than {count(context.bound)}: a worst case over the problems "
-            "with these constants, which no draw can exceed."
+            f" By {context.theorem} none of these problems can need more than {count(context.bound)} iterations; new ones with "
+            "worse constants can."
         )
     head = ["#iterations k", "#held-out problems solved", "#at least, for this k alone", "#at least, for all k at once"]
     rows = [
@@ -168,7 +168,7 @@ def _curve(record: Record, counts: np.ndarray, context: Context, svg: str) -> Ma
 
 
 def _arrays(record: Record) -> Markup:
-    solver = [] if record.solver_sha256 is None else [[code("the solver's file"), Cell(record.solver_sha256, "hash")]]
+    solver = [] if record.solver_sha256 is None else [["parameters of the solver", Cell(record.solver_sha256, "hash")]]
     rows = [[code(name), Cell(value, "hash")] for name, value in record.arrays.items()]
     return section("Arrays", table(["array", "sha256"], [*solver, *rows]))
 

@@ -24,15 +24,18 @@ from .._core.io import RunDirectoryError, read_json
 from .._core.validate import unknown
 from .._holdout import HoldoutCertificate, ShiftTest, certify_holdout
 from .._lasso.learned_solver import LassoSolver
+from .._layers.network import LayeredSteps
 from .._problems import LeastSquares, Problems
 from .._report.holdout import write as write_report
 from .._report.holdout_context import Context, Others
 from .baselines import BY_THE_BATCH, names
-from .command_problems import KINDS, RandomProblems
+from .command_problems import KINDS, Kind, RandomProblems
 from .network import StepSizeNet
 
-SOLVERS = {"LassoSolver": LassoSolver}
-"""Solvers that come trained, by name."""
+SOLVERS: dict[str, tuple[Kind, type[Any]]] = {"LassoSolver": ("lasso", LassoSolver)}
+"""Solvers that come trained, and are no baselines, by name, with the problems that they are for."""
+NETWORKS = (StepSizeNet, LayeredSteps)
+"""What a file of ``surefoot train`` may hold."""
 RATE = "step-sizes/rate"
 
 
@@ -47,8 +50,8 @@ class Holdout(RandomProblems):
         str,
         arg(
             metavar="NAME|FILE",
-            help="A trained network, as net.safetensors of `surefoot train step-sizes`; LassoSolver; or a method without "
-            "learning, as FISTA: `surefoot list` names them.",
+            help="A trained network: net.safetensors of `surefoot train step-sizes`, layers.safetensors of `surefoot train "
+            "layers`; LassoSolver, LogisticSolver; or a method without learning, as FISTA: `surefoot list` names them.",
         ),
     ]
     problems: Annotated[int, arg(metavar="INT")] = 600
@@ -65,7 +68,7 @@ class Holdout(RandomProblems):
     confidence: Annotated[float, arg(metavar="FLOAT")] = 0.99
     """Probability, over the draw of the held-out problems, that the statement is true."""
     iterations: Annotated[int, arg(metavar="INT")] = 1000
-    """Most iterations that a problem may take; one that takes more is not solved."""
+    """Most iterations that a problem may take, and the steps of a schedule; a problem that takes more is not solved."""
     seed: Annotated[int, arg(metavar="INT")] = 100
     """Seed of the held-out problems: another than that of the training, which would draw its matrices again."""
     shift: Annotated[
@@ -100,7 +103,7 @@ class Holdout(RandomProblems):
 def solvers() -> list[dict[str, Any]]:
     """What ``--solver`` may name, with the problems that it is for."""
     small = {kind: RandomProblems(problem=kind, size="4x6", problems=1).draw(0) for kind in KINDS}
-    of = {"LassoSolver": ["lasso"]}
+    of: dict[str, list[str]] = {name: [kind] for name, (kind, _) in SOLVERS.items()}
     for kind, problems in small.items():
         for name in names(problems):
             if name not in BY_THE_BATCH:
@@ -157,17 +160,20 @@ def _solver(options: Holdout, problems: Problems) -> Any:
         return name
     known = {solver["name"]: solver["problems"] for solver in solvers()}
     if name in SOLVERS and options.problem in known[name]:
-        return SOLVERS[name]()
+        return SOLVERS[name][1]()
     if name in known:
         raise ValueError(f"--solver {name} is for --problem {' and '.join(known[name])}; choose another")
     path = Path(name)
     if path.suffix != ".safetensors" and not path.exists():
         raise unknown("solver", name, [name for name, kinds in known.items() if options.problem in kinds])
     _refuse_the_problems_of_its_training(options, path)
-    try:
-        return StepSizeNet.load(path).double()
-    except (OSError, RunDirectoryError) as error:
-        raise ValueError(f"--solver is {name}: {message_of(error)}") from error
+    errors: list[Exception] = []
+    for kind in NETWORKS:
+        try:
+            return kind.load(path).double()
+        except (OSError, RunDirectoryError) as error:
+            errors.append(error)
+    raise ValueError(f"--solver is {name}: {message_of(errors[0])}")
 
 
 def _refuse_the_problems_of_its_training(options: Holdout, network: Path) -> None:
