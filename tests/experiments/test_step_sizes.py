@@ -27,6 +27,7 @@ from surefoot_experiments import step_sizes_training as training
 from surefoot_experiments import step_sizes_unrolled as unrolled
 from surefoot_experiments.result import Experiment
 from surefoot_experiments.step_sizes_runs import Setting, Size
+from surefoot_experiments.step_sizes_training_plots import draw_training
 from surefoot_experiments.step_sizes_training_runs import CONDITIONS, shortfalls
 
 TINY = Size(6, 4, 8, 3)
@@ -181,6 +182,20 @@ def test_a_damaged_run_starts_again(tmp_path: Path) -> None:
         path.write_text("{")
     again, _ = runs.run(setting, (0, 3), tmp_path, quiet)
     assert again == whole
+
+
+def test_plots_show_the_network_of_each_epoch_and_the_best() -> None:
+    trained, _ = runs.run(Setting(TALL, rate=1e-6), (0, 3), None, quiet)
+    least = float(TALL.problems(0).optimal_value.sum())
+    assert least > 0.0
+    swinging = dataclasses.replace(trained, losses=[least + gap for gap in (4.0, 1.0, 3.0, 0.5)])
+    figure = draw_training({"4/6": swinging}, 0)
+    lines = {line.get_label(): [float(y) for y in line.get_ydata()] for line in figure.axes[0].get_lines()}  # pyright: ignore
+    assert lines["network of the epoch"] == pytest.approx([4.0, 1.0, 3.0, 0.5])
+    assert lines["best so far"] == pytest.approx([4.0, 1.0, 1.0, 0.5])
+    course = [float(y) for y in figure.axes[2].get_lines()[0].get_ydata()]  # pyright: ignore
+    reference = runs.gradient_descent(TALL.problems(0))[-1]
+    assert course == pytest.approx([max(-100.0, 100.0 * (1.0 - gap / reference)) for gap in (4.0, 1.0, 3.0, 0.5)])
 
 
 def test_marks_begin_with_none_and_end_with_all() -> None:

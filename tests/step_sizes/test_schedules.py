@@ -177,6 +177,7 @@ def test_every_inequality_of_the_proof_holds(seed: int, count: int) -> None:
 def test_what_the_subgame_perfect_run_proves() -> None:
     problems = LeastSquares.random(8, 20, 32, seed=4)
     distance = problems.optimum().norm(dim=1)
+    assert torch.equal(schedule("OGM", 9).bound_after(problems), schedule("OGM", 9).bound(problems))
     for found in (SubgamePerfect(1), SubgamePerfect(40)):
         after = found.bound_after(problems, distance)
         assert bool((problems.gap(found.solve(problems).solution) <= after).all())

@@ -84,8 +84,24 @@ class Schedule(ABC):
             TypeError, ValueError: problems of which nothing is proved, or a radius of another shape, negative or NaN.
         """
         self._admit(problems)
+        return self._bound(problems, self._radius(problems, radius))
+
+    def bound_after(self, problems: Problems, radius: Tensor | None = None) -> Tensor:
+        """What the T steps proved: at most ``bound``, and less only for the subgame-perfect method, which takes them for it.
+
+        Args:
+            problems: as of ``bound``.
+            radius: as of ``bound``.
+
+        Raises:
+            TypeError, ValueError: as ``bound``.
+        """
+        return self.bound(problems, radius)
+
+    def _radius(self, problems: Problems, radius: Tensor | None) -> Tensor:
+        """Checked, or the default."""
         if radius is None:
-            return self._bound(problems, a_priori_radius(problems))
+            return a_priori_radius(problems)
         radius = as_tensor("radius", radius).to(device=problems.M.device, dtype=torch.float64)
         if radius.shape != (problems.count,):
             raise ValueError(
@@ -94,7 +110,7 @@ class Schedule(ABC):
         finite("radius", radius.nan_to_num(nan=torch.nan, posinf=0.0))
         if bool((radius < 0.0).any()):
             raise ValueError("radius has a negative entry; it bounds the distance of a minimiser from 0")
-        return self._bound(problems, radius)
+        return radius
 
     def _admit(self, problems: Problems) -> None:
         reason = self.refusal(problems)

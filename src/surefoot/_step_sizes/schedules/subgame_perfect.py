@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ..._problems import Problems
 from .ogm import OGM
-from .schedule import Schedule, a_priori_radius, rounded_up, smooth_only
+from .schedule import Schedule, rounded_up, smooth_only
 
 MEMORY = 3
 """Steps that are remembered."""
@@ -52,21 +52,11 @@ class SubgamePerfect(Schedule):
         return OGM(self.horizon).bound(problems, radius)
 
     def bound_after(self, problems: Problems, radius: Tensor | None = None) -> Tensor:
-        """What the T steps prove, which are taken for it: upper bounds (N,) float64 of F_p(x_T) - F_p*, at most ``bound``.
-
-        In floats: combinations within the rounding of what they are made of count as worth nothing.
-
-        Args:
-            problems: least squares.
-            radius: as of ``bound``.
-
-        Raises:
-            TypeError, ValueError: as ``bound``.
-        """
+        """β‖x*‖²/(2τ_T), in floats: combinations within the rounding of what they are made of count as worth nothing."""
         before = self.bound(problems, radius)
         *_, (_, tau) = self._run(problems)
-        distance = a_priori_radius(problems) if radius is None else radius.to(before)
-        after = problems.smoothness * distance.square() / (2.0 * tau) * rounded_up(problems)
+        distance = self._radius(problems, radius)
+        after = problems.smoothness * distance.square() / (2.0 * tau) * rounded_up(problems, self.horizon)
         return torch.minimum(before, after)
 
     def _run(self, problems: Problems) -> Iterator[tuple[Tensor, Tensor]]:
