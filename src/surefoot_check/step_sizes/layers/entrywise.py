@@ -57,9 +57,11 @@ class Enclosed:
         return self._rounded(self.value / divisor, self.radius / divisor, 1)
 
     def shrunk(self, threshold: Enclosed) -> Enclosed:
-        """sign(x) max(|x| - threshold, 0), which moves no more than both arguments do."""
+        """sign(x) max(|x| - threshold, 0), which moves no more than both arguments do, and is 0 where both sides say so."""
         size = np.maximum(np.abs(self.value) - threshold.value, 0.0)
-        return self._rounded(np.copysign(size, self.value), self.radius + threshold.radius, 1)
+        moved = self._rounded(np.copysign(size, self.value), self.radius + threshold.radius, 1)
+        gone = self.magnitudes()[1] <= array_down(threshold.value - threshold.radius, 1)
+        return Enclosed(moved.value, np.where(gone, 0.0, moved.radius))
 
     def magnitude(self) -> Enclosed:
         """Of each entry."""
