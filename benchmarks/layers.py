@@ -129,11 +129,13 @@ def end_to_end(problems: Problems, T: int, constant: float, epochs: int) -> Solv
             x = layer(problems, x, v, inverse, sectors_of(x.detach(), v.detach(), boundaries), w, grid)
         return problems.objective(x).sum()
 
-    optimizer = torch.optim.LBFGS([free], max_iter=epochs, history_size=20, line_search_fn="strong_wolfe")
+    first = float(loss().detach())
+    stop = {"tolerance_grad": 0.0, "tolerance_change": 0.0}  # but where no step lowers the loss
+    optimizer = torch.optim.LBFGS([free], max_iter=epochs, history_size=20, line_search_fn="strong_wolfe", **stop)
 
     def closure() -> float:
         optimizer.zero_grad()
-        value = loss()
+        value = loss() / first
         value.backward()
         return float(value.detach())
 

@@ -26,8 +26,7 @@ Change = Callable[[Files, Record], object]
 def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of each kind of problem."""
     directory = tmp_path_factory.mktemp("layers") / request.param
-    files = layered.trained(request.param)
-    layered.write(directory, files, layered.certificate(files, request.param))
+    layered.trained(request.param, directory)
     return directory
 
 
@@ -70,12 +69,12 @@ UNTRUE: dict[str, Change] = {
     "best constant": _scaled("constant", 1.001),
     "beta below the smoothness": _array("layers", "beta", lambda beta: np.multiply(beta, 0.99, out=beta)),
     "range beyond two": lambda files, record: record.update(range=[(0.0).hex(), (2.5).hex()]),
-    "a negative weight": _array("layers", "weights", lambda w: w[0].__iadd__([2.0, -2.0, 0.0, 0.0, 0.0])),
+    "a negative weight": _array("layers", "weights", lambda w: w[0, :, :2].__iadd__([2.0, -2.0])),
     "weights that do not sum to one": _array("layers", "weights", lambda w: np.multiply(w, 1.0 + 1e-12, out=w)),
     "another weight": _array("layers", "weights", lambda w: w.__setitem__(1, np.roll(w[1], 1, axis=1))),
     "an iterate moved": _array("iterates", "x", lambda x: x[2].__iadd__(1e-10)),
     "another start": _array("iterates", "x", lambda x: x[0].__iadd__(0.1)),
-    "other sectors": _array("iterates", "sectors", lambda s: s[1].__setitem__(..., (s[1] + 1) % 3)),
+    "other sectors": _array("iterates", "sectors", lambda s: s[1].__setitem__(..., (s[1] + 1) % layered.SECTORS)),
     "boundaries moved": _array("layers", "boundaries", lambda b: np.multiply(b, 0.5, out=b)),
     "other data": _array("problem", "M", lambda M: np.multiply(M, 0.99, out=M)),
 }
