@@ -182,6 +182,8 @@ def test_lemma_A_3_is_false_and_what_holds() -> None:
         assert on_x <= math.sqrt(1.0 + float(np.abs(P - 1.0).max()) ** 2) + 1e-12
         assert on_r < 1.0
     assert max(case["expect"]["norm_x"]) > 1.4  # the lemma says below 1
+    at_the_end = np.eye(2) - np.array([2.0, 0.0])[:, None] * (M.T @ M) / beta
+    assert np.linalg.norm(at_the_end, 2) == pytest.approx(case["expect"]["sup_over_P"], abs=1e-12)
 
 
 def test_lemma_4_2_is_false_for_another_start_than_zero_and_what_holds() -> None:

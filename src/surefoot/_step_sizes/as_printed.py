@@ -44,6 +44,11 @@ def subtract(left: Log, right: Log) -> Log:
     return left + math.log10(-math.expm1((right - left) * math.log(10.0)))
 
 
+def log_sigmoid_slope(u: float) -> Log:
+    """Logarithm of σ(u)(1 - σ(u)), u ≥ 0."""
+    return -(u + 2.0 * math.log1p(math.exp(-u))) / math.log(10.0)
+
+
 def layer_quantities(norms: Sequence[float], C: Sequence[float] | None = None) -> dict[str, float]:
     """theta, theta_inner, inverse_squares and inverse_largest from the spectral norms ‖W_ℓ‖, ℓ = 1 … L.
 
@@ -104,8 +109,7 @@ def scalars(q: Mapping[str, float]) -> Scalars:
         products += factor
     delta3 = (1.0 + beta) * x0 + (2 * T - 1 + (2 * T - 2) / beta) * gradient
     u = delta3 * q["theta"]
-    delta4 = -(u + 2.0 * math.log1p(math.exp(-u))) / math.log(10.0)
-    return Scalars(lambdas, phis, add(*terms), add(*terms[1:]), log10(delta3), delta4)
+    return Scalars(lambdas, phis, add(*terms), add(*terms[1:]), log10(delta3), log_sigmoid_slope(u))
 
 
 def right_sides(q: Mapping[str, float]) -> dict[str, Log]:
