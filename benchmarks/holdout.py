@@ -16,7 +16,7 @@ from report import Report, Shown, parser
 from scipy.stats import binom
 
 import surefoot as sf
-from surefoot._holdout.counting import Counter
+from surefoot._holdout.counting import Counter, Drawn
 from surefoot._step_sizes.baselines import names
 from surefoot._step_sizes.schedules import SCHEDULES
 from surefoot_check.holdout import binomial
@@ -99,7 +99,7 @@ def horizon(name: str, sizes: Sizes) -> int | None:
 
 def counts(solver: Any, p: sf.learned.Problems, limit: int) -> np.ndarray:
     """Iterations of each problem, -1 beyond the limit."""
-    return Counter(solver, GAP, "start", limit).count(p, progress=False).counts.numpy()
+    return Counter(solver, GAP, "start", limit).count(Drawn.of(p), progress=False).counts.numpy()
 
 
 def claims(report: Report, sizes: Sizes, net: sf.nn.StepSizeNet) -> dict[str, Any]:

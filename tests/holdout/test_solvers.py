@@ -16,7 +16,17 @@ from torch import Tensor
 import surefoot as sf
 from surefoot._holdout import counting
 from surefoot._step_sizes import baselines
-from surefoot.learned import HoldoutCertificate, Lasso, LassoSolver, LeastSquares, Problems, certify_holdout
+from surefoot.learned import (
+    HoldoutCertificate,
+    Lasso,
+    LassoSolver,
+    LeastSquares,
+    Logistic,
+    LogisticSolver,
+    Problems,
+    certify_holdout,
+    train_layers,
+)
 from surefoot_check import Outcome, check
 
 ASKED: dict[str, Any] = {"coverage": 0.7, "confidence": 0.9, "iterations": 200, "progress": False}
@@ -106,6 +116,31 @@ def test_blocks_have_the_counts_of_the_whole(
     whole = [counted(*case, iterations=60, keep_solutions=True) for case in cases]
     monkeypatch.setattr(counting, "BYTES", 40_000)
     assert [counted(*case, iterations=60, keep_solutions=True) for case in cases] == whole
+
+
+def test_several_batches_are_one_draw(squares: LeastSquares) -> None:
+    batches = [squares.select(slice(p, p + 1)) for p in range(5)] + [squares.select(slice(5, 12))]
+    certificate = certify_holdout("FISTA", batches, gap=1e-2, relative_to="start", **ASKED)
+    assert certificate.counts.tolist() == counted("FISTA", squares)
+    assert "(least-squares-batch of 6 x 9)" in certificate.statement
+    mixed = certify_holdout("FISTA", [squares, LeastSquares.random(4, 3, 5)], gap=1e-2, relative_to="start", **ASKED)
+    assert mixed.counts[:12].tolist() == certificate.counts.tolist()
+    assert "16 held-out problems (least-squares-batch)" in mixed.statement
+    with pytest.raises(TypeError, match="needs one batch"):
+        certify_holdout("FISTA", batches, gap=1e-2, relative_to="start", keep_solutions=True, **ASKED)
+    with pytest.raises(TypeError, match="pass only one of the two"):
+        certify_holdout("FISTA", [squares, 3], gap=1e-2, **ASKED)
+
+
+def test_the_logistic_solver_and_layers_are_followed(squares: LeastSquares, tmp_path: Path) -> None:
+    problems = Logistic.random(9, 10, 4, l2=0.1, seed=1)
+    certificate = certify_holdout(LogisticSolver(), problems, gap=1e-6, keep_solutions=True, **ASKED)
+    certificate.save(tmp_path / "c")
+    assert check(tmp_path / "c").outcome is Outcome.ACCEPT
+    assert 0 < (certificate.iterations or 0) < 40
+    counts = counted(train_layers(squares, 5, sectors=2).net, squares)
+    assert max(counts) <= 5
+    assert any(count > 0 for count in counts)
 
 
 def test_the_lasso_solver_is_counted_by_its_objectives(sparse: Lasso) -> None:
@@ -209,7 +244,7 @@ def test_a_problem_that_is_solved_at_the_start_is_named() -> None:
 
 
 def test_other_problems_are_refused(squares: LeastSquares) -> None:
-    with pytest.raises(TypeError, match="keep_solutions needs a batch"):
+    with pytest.raises(TypeError, match="keep_solutions needs one batch"):
         certify_holdout(lambda p: 1, range(9), gap=0.1, keep_solutions=True, **ASKED)
     with pytest.raises(TypeError, match="problems is an int"):
         certify_holdout(lambda p: 1, 5, gap=0.1, **ASKED)

@@ -18,7 +18,7 @@ from surefoot_check.run_files import CERTIFICATE, Content
 from .._core.io import RunDirectoryError, run_directory, write_atomic, write_tensors
 from .._core.validate import folder
 from .bounds import coverage_bound
-from .counting import Counter
+from .counting import Counter, Drawn
 from .plot import plot
 from .shift import ShiftTest, shift_test
 from .solvers import sha256
@@ -126,9 +126,10 @@ class HoldoutCertificate:
             raise ValueError("solver is not that of the certificate: the sha256 of its parameters differs")
         relative = {"optimum": "optimum", "start": "start"}.get(self.record.relative_to)
         counter = Counter(solver, self.record.gap, relative, self.record.limit)  # pyright: ignore[reportArgumentType]
-        counts = counter.count(problems, progress=progress).counts
-        if not len(counts):
+        drawn = Drawn.of(problems)
+        if not drawn.count:
             raise ValueError("problems is empty; pass at least one")
+        counts = counter.count(drawn, progress=progress).counts
         return shift_test(self.counts.numpy(), counts.numpy(), self.record.rank, self.record.iterations)
 
     def save(self, directory: str | Path) -> None:

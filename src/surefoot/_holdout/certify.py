@@ -14,11 +14,10 @@ from surefoot_check.step_sizes.enclosures import load_problem
 from surefoot_check.text import visible
 
 from .._core.validate import integer, kind_of, nonnegative, number, unknown
-from .._problems import Problems
 from . import solvers
 from .bounds import evaluate, precision
 from .certificate import HoldoutCertificate, digests
-from .counting import Counter
+from .counting import Counter, Drawn
 from .targets import RelativeTo
 
 
@@ -54,8 +53,8 @@ def certify_holdout(
             as "FISTA" (``compare`` lists them); or a function of (problems, iterations) that returns the iterates x_0, x_1 …,
             each (N, d), as a tensor, a list or a generator. For other problems: a function of one problem that returns its
             count, an int, or ``None`` where it fails.
-        problems: n held-out problems, in the order in which they were drawn: a batch, which is solved in blocks, or a sequence of
-            any objects.
+        problems: n held-out problems, in the order in which they were drawn: a batch, which is solved in blocks; several batches,
+            such as those of one problem each where the sizes differ; or a sequence of any objects.
         gap: what F - F* must be at most, as a share of what ``relative_to`` says. A problem counts as solved where that is
             certain up to rounding: F* is bounded from below by the gap bound of a reference minimiser. Only recorded for objects.
         relative_to: "optimum": F - F* ≤ gap F*; "start": F - F* ≤ gap (F(0) - F*); ``None``: F - F* ≤ gap.
@@ -79,31 +78,25 @@ def certify_holdout(
         raise ValueError(f"iterations is {limit}; it must be at most {LIMIT}")
     if relative_to not in ("optimum", "start", None):
         raise unknown("relative_to", relative_to, ("optimum", "start", "None"))
-    batch = problems if isinstance(problems, Problems) else None
-    count = len(problems) if hasattr(problems, "__len__") else None
-    if count is not None:
-        _enough(count, coverage, confidence)
-    if keep_solutions and batch is not None:
-        _storable(batch)
+    drawn = Drawn.of(problems)
+    _enough(drawn.count, coverage, confidence)
+    if keep_solutions:
+        _storable(drawn)
     name = visible(solvers.called(solver, limit) if name is None else text("name", name))[:LONGEST_NAME]
-    counted = Counter(solver, gap, relative_to, limit).count(problems, keep=keep_solutions, progress=progress)
-    _enough(len(counted.counts), coverage, confidence)
+    counted = Counter(solver, gap, relative_to, limit).count(drawn, keep=keep_solutions, progress=progress)
     arrays: dict[str, dict[str, Tensor]] = {"counts": {"counts": counted.counts}}
     if counted.arrays is not None and counted.solutions is not None:
-        assert batch is not None
         arrays |= {"problems": counted.arrays, "solutions": {"x": counted.solutions}}
         try:
-            load_problem(batch.kind, {name: value.numpy() for name, value in counted.arrays.items()})
+            load_problem(drawn.batches[0].kind, {name: value.numpy() for name, value in counted.arrays.items()})
         except FormatError as error:
             raise ValueError(f"keep_solutions: the checker refuses such problems ({error}); leave it out") from error
     fields = evaluate(counted.counts.numpy(), limit, coverage, confidence) | {
+        **drawn.described,
         "solver": name,
         "solver_sha256": solvers.sha256(solver),
-        "kind": "objects" if batch is None else batch.kind,
-        "rows": None if batch is None else batch.rows,
-        "columns": None if batch is None else batch.columns,
         "gap": gap,
-        "relative_to": "user" if batch is None else relative_to or "nothing",
+        "relative_to": relative_to or "nothing" if drawn.batches else "user",
     }
     claims = ("L1", "L2") if "solutions" in arrays else ("L1",)
     words = statement(**{name: fields[name] for name in SAID})
@@ -153,11 +146,11 @@ def _enough(count: int, coverage: float, confidence: float) -> None:
         raise ValueError(f"problems are {count:,}; at most {MOST:,} are counted")
 
 
-def _storable(batch: Problems) -> None:
+def _storable(drawn: Drawn) -> None:
     """``ValueError`` where a file of the problems would be too large for the checker."""
-    size = 8 * batch.M.numel()
+    size = sum(8 * batch.M.numel() for batch in drawn.batches)
     if size > MOST_BYTES // 2:
         raise ValueError(
             f"keep_solutions: the matrices have {size:,} bytes, and the checker reads files of {MOST_BYTES:,}: hold out fewer "
-            f"problems, or leave it out ({kind_of(batch)})"
+            "problems, or leave it out"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -32,6 +32,44 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Problems in the order in which they were drawn: batches, or any other objects."""
+
+    batches: tuple[Problems, ...]
+    objects: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, problems: Any) -> Drawn:
+        """A batch, several of them, or a sequence of other objects; ``TypeError`` for what is none of these."""
+        if isinstance(problems, Problems):
+            return cls((problems,), ())
+        if not isinstance(problems, Iterable) or isinstance(problems, str):
+            raise TypeError(
+                f"problems is {kind_of(problems)}; pass a batch sf.learned.Problems, or a sequence of batches or of any problems"
+            )
+        every = tuple(problems)
+        batches = tuple(each for each in every if isinstance(each, Problems))
+        if not batches:
+            return cls((), every)
+        if len(batches) < len(every):
+            raise TypeError("problems has batches sf.learned.Problems and other objects; pass only one of the two")
+        return cls(batches, ())
+
+    @property
+    def count(self) -> int:
+        """n."""
+        return sum(batch.count for batch in self.batches) + len(self.objects)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """Kind and sizes, ``None`` where they differ."""
+        kinds = sorted({batch.kind for batch in self.batches})
+        sizes = {(batch.rows, batch.columns) for batch in self.batches}
+        rows, columns = sizes.pop() if len(sizes) == 1 else (None, None)
+        return {"kind": " and ".join(kinds) or "objects", "rows": rows, "columns": columns}
+
+
+@dataclass(frozen=True)
 class Counter:
     """A solver with what it is asked for."""
 
@@ -40,50 +78,46 @@ class Counter:
     relative_to: RelativeTo | None
     limit: int
 
-    def count(self, problems: Any, *, keep: bool = False, progress: bool = True) -> Counts:
-        """Count on a batch of problems, or on each of any objects.
+    def count(self, drawn: Drawn, *, keep: bool = False, progress: bool = True) -> Counts:
+        """Count on each problem; solutions are kept of one batch alone.
 
         Raises:
-            TypeError, ValueError: a solver or problems that do not fit, or what the solver returned.
+            TypeError, ValueError: a solver that does not fit, or what it returned.
         """
-        if isinstance(problems, Problems):
-            return self._batch(problems, keep, progress)
-        if keep:
-            raise TypeError("keep_solutions needs a batch sf.learned.Problems; of other problems only counts are kept")
-        return Counts(self._each(problems, progress))
-
-    def _each(self, problems: Any, progress: bool) -> Tensor:
-        if not isinstance(problems, Iterable) or isinstance(problems, str):
+        if keep and len(drawn.batches) != 1:
             raise TypeError(
-                f"problems is {kind_of(problems)}; pass a batch sf.learned.Problems or a sequence of problems"
+                "keep_solutions needs one batch sf.learned.Problems; of other problems only counts are kept"
             )
-        if not callable(self.solver):
-            raise TypeError(
-                f"solver is {kind_of(self.solver)}; for problems that are no sf.learned.Problems pass a function of one problem "
-                "that returns its count"
-            )
-        every = list(problems)
-        counts = []
-        with counted_line(progress, "held-out problems", len(every)) as update:
-            for index, problem in enumerate(every):
-                counts.append(solvers.count_of(self.solver(problem), index, self.limit))
-                update(index + 1)
-        return torch.tensor(counts, dtype=torch.int64)
-
-    def _batch(self, problems: Problems, keep: bool, progress: bool) -> Counts:
-        follow = solvers.follower(self.solver, problems)
-        parts: list[Counts] = []
-        with counted_line(progress, "held-out problems", problems.count) as update:
-            for block, first in _blocks(problems, self.limit):
-                target = Target(block, self.gap, self.relative_to, first)
-                parts.append(self._block(follow(block, self.limit, self._tolerance), block, target, keep))
-                update(first + block.count)
+        with counted_line(progress, "held-out problems", drawn.count) as update:
+            if not drawn.batches:
+                return Counts(self._each(drawn.objects, update))
+            first = 0
+            parts: list[Counts] = []
+            for batch in drawn.batches:
+                follow = solvers.follower(self.solver, batch)
+                for block in _blocks(batch, self.limit):
+                    target = Target(block, self.gap, self.relative_to, first)
+                    parts.append(self._block(follow(block, self.limit, self._tolerance), block, target, keep))
+                    first += block.count
+                    update(first)
         counts = torch.cat([part.counts for part in parts])
         if not keep:
             return Counts(counts)
         arrays = [part.arrays or {} for part in parts]
         joined = {name: torch.cat([each[name] for each in arrays]) for name in arrays[0]}
         return Counts(counts, joined, torch.cat([part.solutions for part in parts if part.solutions is not None]))
+
+    def _each(self, objects: Sequence[Any], update: Callable[[int], None]) -> Tensor:
+        if not callable(self.solver):
+            raise TypeError(
+                f"solver is {kind_of(self.solver)}; for problems that are no sf.learned.Problems pass a function of one problem "
+                "that returns its count"
+            )
+        counts = []
+        for index, problem in enumerate(objects):
+            counts.append(solvers.count_of(self.solver(problem), index, self.limit))
+            update(index + 1)
+        return torch.tensor(counts, dtype=torch.int64)
 
     @property
     def _tolerance(self) -> float:
@@ -124,13 +158,13 @@ class Counter:
         return solutions
 
 
-def _blocks(problems: Problems, limit: int) -> Iterator[tuple[Problems, int]]:
-    """Parts of the batch, each with the index of its first problem."""
+def _blocks(problems: Problems, limit: int) -> Iterator[Problems]:
+    """Parts of the batch; all of it where it is small, so that what was measured of it serves the next solver."""
     entry = problems.M.element_size()
     each = entry * (4 * problems.rows * problems.columns + (min(limit, 1000) + 16) * problems.columns)
     size = max(1, BYTES // each)
     if size >= problems.count:
-        yield problems, 0  # which keep what was measured of them for the next solver
+        yield problems
         return
     for first in range(0, problems.count, size):
-        yield problems.select(slice(first, first + size)), first
+        yield problems.select(slice(first, first + size))

@@ -17,6 +17,7 @@ from surefoot_check.arrays import digest
 from .._core.validate import as_tensor, integer, kind_of
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
+from .._logistic.solver import LogisticSolver
 from .._problems import Problems
 from .._step_sizes import baselines
 from .._step_sizes.network import StepSizeNet
@@ -109,10 +110,8 @@ def _solved(solver: Any, block: Problems, limit: int, tolerance: float) -> Itera
     second = [*known.values()][1:2]
     asks = any(each.name == "iterations" or each.default is each.empty for each in second)
     options: dict[str, Any] = {"trajectory": True} if "trajectory" in known else {}
-    if isinstance(solver, LassoSolver):
-        options = {
-            "tolerance": tolerance or None
-        }  # once its duality gap is that share of F, nothing remains to be seen
+    if isinstance(solver, LassoSolver | LogisticSolver):
+        options["tolerance"] = tolerance or None  # once its duality gap is that share of F, nothing remains to be seen
     result = solve(block, *([limit] if asks else []), **options)
     trajectory = getattr(result, "trajectory", None)
     if trajectory is not None:

@@ -13,8 +13,6 @@ from .._problems.batch import EPS
 RelativeTo = Literal["optimum", "start"]
 MARGIN = 1e-6
 """Share of the gap by which a bound must be below it, so that one in other arithmetic, such as the checker's, is too."""
-COARSEST, FINEST = 1e-6, 1e-10
-"""Of the reference minimisers' relative gaps."""
 
 
 class Target:
@@ -31,8 +29,7 @@ class Target:
 
     def __init__(self, problems: Problems, gap: float, relative_to: RelativeTo | None, first: int = 0) -> None:
         self.problems = problems.double
-        fine = min(COARSEST, 1e-3 * gap) if relative_to == "optimum" else FINEST
-        best = self.problems.optimum(max(FINEST, fine))
+        best = self.problems.optimum()
         value, rounding = self._value(best)
         self._least = (value - rounding - self.problems.gap_bound(best)).clamp(min=0.0)
         if relative_to is None:
