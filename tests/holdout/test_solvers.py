@@ -218,6 +218,7 @@ def test_counts_of_users_are_checked(value: Any) -> None:
 
 ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a gap below zero": ({"gap": -1.0}, ValueError, "gap is -1"),
+    "no gap": ({"gap": 0}, ValueError, "gap is 0"),
     "a gap that is none": ({"gap": "small"}, TypeError, "gap is 'small'"),
     "full coverage": ({"coverage": 1.0}, ValueError, "coverage is 1"),
     "no confidence": ({"confidence": 0}, ValueError, "confidence is 0"),

@@ -13,7 +13,7 @@ from surefoot_check.holdout.statement import SAID, statement
 from surefoot_check.step_sizes.enclosures import load_problem
 from surefoot_check.text import visible
 
-from .._core.validate import integer, kind_of, nonnegative, number, unknown
+from .._core.validate import integer, kind_of, nonnegative, number, positive, unknown
 from . import solvers
 from .bounds import evaluate, precision
 from .certificate import HoldoutCertificate, digests
@@ -56,7 +56,8 @@ def certify_holdout(
         problems: n held-out problems, in the order in which they were drawn: a batch, which is solved in blocks; several batches,
             such as those of one problem each where the sizes differ; or a sequence of any objects.
         gap: what F - F* must be at most, as a share of what ``relative_to`` says. A problem counts as solved where that is
-            certain up to rounding: F* is bounded from below by the gap bound of a reference minimiser. Only recorded for objects.
+            certain up to rounding: F* is bounded from below by the gap bound of a reference minimiser. Positive; of other
+            objects only recorded.
         relative_to: "optimum": F - F* ≤ gap F*; "start": F - F* ≤ gap (F(0) - F*); ``None``: F - F* ≤ gap.
         coverage: the share of problems, in (0, 1).
         confidence: in (0, 1).
@@ -79,6 +80,8 @@ def certify_holdout(
     if relative_to not in ("optimum", "start", None):
         raise unknown("relative_to", relative_to, ("optimum", "start", "None"))
     drawn = Drawn.of(problems)
+    if drawn.batches:
+        positive("gap", gap)
     _enough(drawn.count, coverage, confidence)
     if keep_solutions:
         _storable(drawn)

@@ -11,6 +11,8 @@ from .._problems import LeastSquares, Problems
 from .._problems.batch import EPS
 
 RelativeTo = Literal["optimum", "start"]
+FINE = 1e-10
+"""Largest relative gap of the reference minimisers."""
 MARGIN = 1e-6
 """Share of the gap by which a bound must be below it, so that one in other arithmetic, such as the checker's, is too."""
 
@@ -20,7 +22,7 @@ class Target:
 
     Args:
         problems: a batch.
-        gap: what the gap may be, as a share of F*, or of F(0) - F*, or absolute for ``None``.
+        gap: what the gap may be, positive, as a share of F*, or of F(0) - F*, or absolute for ``None``.
 
     Raises:
         ValueError: a problem for which the share is of 0, as far as that can be told.
@@ -29,7 +31,7 @@ class Target:
 
     def __init__(self, problems: Problems, gap: float, relative_to: RelativeTo | None, first: int = 0) -> None:
         self.problems = problems.double
-        best = self.problems.optimum()
+        best = self.problems.optimum(min(FINE, 0.1 * gap) if relative_to == "optimum" else FINE)
         value, rounding = self._value(best)
         self._least = (value - rounding - self.problems.gap_bound(best)).clamp(min=0.0)
         if relative_to is None:
@@ -39,7 +41,7 @@ class Target:
         else:
             start, error = self._value(torch.zeros_like(best))
             self.allowed = gap * (start - error - value - rounding).clamp(min=0.0)
-        if gap > 0.0 and not bool((self.allowed > 0.0).all()):
+        if not bool((self.allowed > 0.0).all()):
             p = first + int((self.allowed <= 0.0).nonzero()[0])
             what = {
                 "optimum": "its optimal value F* is 0 within rounding: pass relative_to='start', or None for an absolute gap",
