@@ -223,6 +223,11 @@ def test_no_steps_and_single_precision() -> None:
             assert schedule(name, 5).solve(problems).solution.dtype == torch.float32
 
 
+def test_a_bound_that_underflows_is_not_zero() -> None:
+    problems = LeastSquares(torch.diag(torch.tensor([1.0, 1.1], dtype=F64))[None], torch.ones(1, 2, dtype=F64))
+    assert 0.0 < float(schedule("Chebyshev", 1000).bound(problems)) < 1e-300
+
+
 def test_refusals() -> None:
     deficient = LeastSquares(torch.tensor([[[1.0, 2.0], [2.0, 4.0]]], dtype=F64), torch.ones(1, 2, dtype=F64))
     with pytest.raises(ValueError, match="needs β0 > 0"):

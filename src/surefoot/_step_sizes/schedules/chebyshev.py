@@ -58,4 +58,5 @@ class Chebyshev(Schedule):
     def _bound(self, problems: Problems, radius: Tensor) -> Tensor:
         # f(0) - f* is at most β‖x*‖²/2, and at most f(0)
         start = torch.minimum(0.5 * problems.smoothness * radius.square(), 0.5 * problems.double.Y.square().sum(1))
-        return start * self.factor(problems).square() * rounded_up(problems)
+        bound = start * self.factor(problems).square() * rounded_up(problems)
+        return bound.clamp(min=torch.finfo(torch.float64).tiny)  # a power may underflow; a bound is not 0
