@@ -160,7 +160,7 @@ def test_proximal_problems(problems: Problems, fresh: object, net: object) -> No
     assert comparison["FISTA"].training.improvement > 0.5
     if isinstance(net, LassoSolver):
         ours = comparison["ours"].training
-        assert ours.products >= 60.0 and ours.improvement > comparison["FISTA"].training.improvement
+        assert 0.0 < ours.products < 60.0 and ours.improvement > comparison["FISTA"].training.improvement
         found = learned_trace(net, problems, 30)
         assert found.products[0] == 0.0 and len(found.products) == len(found.gaps) == 31
 
