@@ -15,11 +15,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from learned_lasso import LAMBDAS, SMOKE, START, problems
+from learned_lasso import SMOKE, problems
 from report import Report, Shown, parser
 
-from surefoot._lasso.learned_solver import WEIGHTS, LassoSolver
+from surefoot._lasso.learned_solver import LassoSolver
 from surefoot._problems import Lasso
+from surefoot_experiments.step_sizes_lasso import LAMBDAS, OURS, TRAINED, TRAINED_FOR
 
 SIZES = ((250, 500), (500, 2000))
 GAPS = (1e-4, 1e-8)
@@ -57,7 +58,7 @@ def fista(M: Array, y: Array, lam: float, beta: float, target: float) -> Array:
 class Timed:
     """The methods on one batch, each at the tolerance that it needs."""
 
-    def __init__(self, report: Report, p: Lasso, gap: float) -> None:
+    def __init__(self, report: Report, p: Lasso, gap: float, weights: Sequence[float]) -> None:
         self.p, self.gap = p, gap
         self.best = p.objective(p.optimum(min(1e-2 * gap, 1e-6)))
         # peers hold M by columns
@@ -65,9 +66,9 @@ class Timed:
             (np.asfortranarray(M.numpy()), y.numpy(), lam) for M, y, lam in zip(p.M, p.Y, p.lam.tolist(), strict=True)
         ]
         self.works: dict[str, Work] = {
-            "ours": self._loosest(partial(self._ours, LassoSolver(WEIGHTS))),
-            "ours, weights 0": self._loosest(partial(self._ours, LassoSolver(START))),
-            "ours, certified": partial(self._ours, LassoSolver(WEIGHTS), gap / (1.0 + gap)),
+            OURS: self._loosest(partial(self._ours, LassoSolver())),
+            "certified": partial(self._ours, LassoSolver(), gap / (1.0 + gap)),
+            TRAINED_FOR: self._loosest(partial(self._ours, LassoSolver(weights))),
             "FISTA, restarted": self._fista,
         }
         for name, make in estimators(report).items():
@@ -150,7 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     LassoSolver().solve(problems("0.1", 1, SMOKE, SEED, "cpu"), 5)
     first = f"the first call, which compiles or loads what is compiled, took {time.perf_counter() - begin:.1f} s"
     cases = [
-        (f"{rows}x{columns}, λ = {lam}, {gap:.0e}", Timed(report, problems(lam, 1, (rows, columns), SEED, "cpu"), gap))
+        (
+            f"{rows}x{columns}, λ = {lam}, {gap:.0e}",
+            Timed(report, problems(lam, 1, (rows, columns), SEED, "cpu"), gap, TRAINED[lam]),
+        )
         for rows, columns in sizes
         for lam in LAMBDAS
         for gap in GAPS
@@ -159,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report.table(f"LASSO: milliseconds, least of {repeats}", ["problem, relative gap", *names], rows, first)
     size, count = sizes[0], 4 if report.smoke else BATCH
     cases = [
-        (f"λ = {lam}, {gap:.0e}", Timed(report, problems(lam, count, size, SEED, "cpu"), gap))
+        (f"λ = {lam}, {gap:.0e}", Timed(report, problems(lam, count, size, SEED, "cpu"), gap, TRAINED[lam]))
         for lam in LAMBDAS
         for gap in GAPS
     ]

@@ -1,6 +1,7 @@
-"""LASSO: products with M or Mᵀ until (F - F*)/F* ≤ 1e-4 on held-out problems, the learned solver beside (restarted) FISTA.
+"""LASSO: products with M or Mᵀ until (F - F*)/F* ≤ 1e-4 on held-out problems, our solver beside (restarted) FISTA.
 
-``--train`` finds the weights anew, by seed, and prints them before the table. ``lasso_time.py`` is about time.
+``--train`` finds the weights for each λ anew, by seed, and prints them before the table, and what training on a mix of all λ
+gains. ``lasso_time.py`` is about time.
 """
 
 from __future__ import annotations
@@ -13,18 +14,16 @@ import torch
 from report import Report, Shown, parser
 from torch import Tensor
 
-from surefoot._lasso.learned_solver import WEIGHTS, LassoSolver
+from surefoot._lasso.learned_solver import LassoSolver
 from surefoot._problems import Lasso
+from surefoot_experiments.step_sizes_lasso import LAMBDAS, OURS, TRAINED, TRAINED_FOR
 
 ACCURACY = 1e-4
-LAMBDAS = ("0.1", "0.1 max|M'y|", "0.01")
 BLOCK = 32
 """Problems held at once."""
 TRAINING_SEED, HELD_OUT_SEED = 1, 10_000
-START = (0.0,) * len(WEIGHTS)
-"""The solver without learning."""
-STARTS = 4
-"""Trainings, of which the best is kept."""
+STARTS = 2
+"""Trainings for each λ, of which the best is kept."""
 
 
 Shape = tuple[int, int]
@@ -93,7 +92,7 @@ def measure(report: Report, lam: str, count: int, shape: Shape, solver: LassoSol
         "FISTA, gradient restart": lambda p, best: proximal_gradient(p, best, True, "gradient", 1000),
         "FISTA, function restart": lambda p, best: proximal_gradient(p, best, True, "function", 1000),
     }
-    ours = {"learned, weights 0": LassoSolver(START), "learned": solver}
+    ours = {TRAINED_FOR: solver, OURS: LassoSolver()}
     hits: dict[str, list[Tensor]] = {name: [] for name in [*fixed, *ours]}
     certified: dict[str, list[Tensor]] = {name: [] for name in ours}
     made = taken = 0.0
@@ -106,7 +105,7 @@ def measure(report: Report, lam: str, count: int, shape: Shape, solver: LassoSol
             run = learned(p, best, candidate)
             hits[name].append(run.products)
             certified[name].append(run.certified)
-            if name == "learned":
+            if name == OURS:
                 made, taken = made + run.proposals, taken + run.accepted
     products = {name: torch.cat(counts) for name, counts in hits.items()}
     rows: list[list[object]] = [
@@ -116,29 +115,32 @@ def measure(report: Report, lam: str, count: int, shape: Shape, solver: LassoSol
             Shown(float(counts.mean()), "{:.1f}"),
             Shown(float(counts.max()), "{:.0f}"),
             Shown(float(torch.cat(certified[name]).mean()), "{:.1f}") if name in certified else "-",
-            Shown(float(counts.mean() / products["learned"].mean()), "{:.2f}"),
-            Shown(float((counts / products["learned"]).min()), "{:.2f}"),
+            Shown(float(counts.mean() / products[OURS].mean()), "{:.2f}"),
+            Shown(float((counts / products[OURS]).min()), "{:.2f}"),
         ]
         for name, counts in products.items()
     ]
     return rows, f"λ = {lam}: {1.0 - taken / made:.1%} of the {made:.0f} proposals rejected"
 
 
-def train(count: int, shape: Shape, rounds: int, device: str) -> LassoSolver:
-    """The solver trained on ``count`` problems for each λ, none of them held out, and on some with nearly as many non-zeros as
-    rows, where a mistake costs most."""
-    batches = [problems(lam, count, shape, TRAINING_SEED + index, device) for index, lam in enumerate(LAMBDAS)]
-    batches.append(problems("0.01", count, (2 * shape[0] // 5, 4 * shape[1] // 5), TRAINING_SEED + len(LAMBDAS), device))
-    tried: list[tuple[float, LassoSolver]] = []
+def train(batches: Sequence[Lasso], rounds: int, what: str) -> LassoSolver:
+    """The best of ``STARTS`` trainings."""
+    tried: list[tuple[list[float], LassoSolver]] = []
     for seed in range(STARTS):
-        solver = LassoSolver(START)
-        losses = solver.train(batches, rounds, seed=seed)
-        print(f"seed {seed}: geometric mean of the products {math.exp(losses[0]):.2f} -> {math.exp(losses[-1]):.2f}")
-        tried.append((losses[-1], solver))
-    best = min(tried, key=lambda pair: pair[0])[1]
-    weights = [round(w, 2) for w in best.weights.tolist()]
-    print(f"WEIGHTS = {tuple(weights)}")
+        solver = LassoSolver()
+        tried.append((solver.train(batches, rounds, seed=seed), solver))
+    losses, solver = min(tried, key=lambda pair: pair[0][-1])
+    weights = [round(w, 2) for w in solver.weights.tolist()]
+    gained = f"geometric mean of the products {math.exp(losses[0]):.2f} -> {math.exp(losses[-1]):.2f}"
+    print(f"trained for {what}: {weights}, {gained}", flush=True)
     return LassoSolver(weights)
+
+
+def trained(count: int, shape: Shape, rounds: int, device: str) -> dict[str, LassoSolver]:
+    """A solver for each λ, from ``count`` problems, none of them held out; and, only printed, what one for all would gain."""
+    batches = {lam: problems(lam, count, shape, TRAINING_SEED + n, device) for n, lam in enumerate(LAMBDAS)}
+    train(list(batches.values()), rounds, "a mix")
+    return {lam: train([batch], rounds, f"λ = {lam}") for lam, batch in batches.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -152,17 +154,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = Report(asked, arguments)
     options = report.options
     shape, count = (SMOKE, 2) if report.smoke else (FULL, options.count)
-    solver = LassoSolver(WEIGHTS)
+    solvers = {lam: LassoSolver(weights) for lam, weights in TRAINED.items()}
     if options.train:
-        solver = train(options.training_count, shape, options.rounds, options.device)
+        solvers = trained(options.training_count, shape, options.rounds, options.device)
     rows: list[list[object]] = []
     lines: list[str] = []
     for lam in LAMBDAS:
-        measured, line = measure(report, lam, count, shape, solver)
+        measured, line = measure(report, lam, count, shape, solvers[lam])
         rows += measured
         lines.append(line)
     header = ["λ", "method", "products", "worst", "certified", "mean / ours", "least ratio"]
-    ratio = "least ratio: the smallest, over the problems, of the products of the method / those of the learned solver"
+    ratio = "least ratio: the smallest, over the problems, of the products of the method / those of LassoSolver"
     note = "\n".join(
         [
             *lines,

@@ -410,16 +410,7 @@ def value(x, r, lam):
 
 
 @STRICT
-def decided(weights, share):
-    """How many coordinates enter for each non-zero, and the accuracies of a proposal and of its conjugate gradients."""
-    entering = math.exp(min(max(weights[0] + weights[1] * share, -3.0), 3.0))
-    inner = 0.3 * math.exp(min(max(weights[2] + weights[3] * share, -5.0), 1.2))
-    accuracy = 0.1 * math.exp(min(max(weights[4] + weights[5] * share, -5.0), 2.3))
-    return entering, inner, accuracy
-
-
-@STRICT
-def solve(T, y, lam, x, weights, tolerance, values, constants, spent):
+def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants, spent):
     """Move x (d,) by at most ``len(constants)`` iterations.
 
     Args:
@@ -427,7 +418,9 @@ def solve(T, y, lam, x, weights, tolerance, values, constants, spent):
         y: (b,).
         lam: λ > 0.
         x: (d,), overwritten.
-        weights: (6,).
+        entering: columns that enter for each non-zero, or for each ten rows or columns.
+        inner: share of all its decrease that a cycle of a proposal must give for another.
+        accuracy: the same of a step of conjugate gradients.
         tolerance: the share of F that the gap may have in the end, ≥ 0.
         values: F(x_t) (T+1,), filled.
         constants: β_t (T,) of the decrease proved of a step, filled.
@@ -463,7 +456,6 @@ def solve(T, y, lam, x, weights, tolerance, values, constants, spent):
             return t, ITERATIONS, gap, made, accepted
         active = screened(active, x, g, plain, norms, lam, c, gap)
         held = nonzeros(active, x).size
-        entering, inner, accuracy = decided(weights, held / min(rows, columns))
         most = max(1.0, widened * entering * max(0.1 * min(rows, columns), held))
         chosen = working_set(active, x, g, norms, lam, int(min(most, columns)))
         w, rw = x.copy(), r.copy()

@@ -1,4 +1,4 @@
-"""A learned LASSO solver: working sets with learned sizes and accuracies, safeguarded by a provable decrease."""
+"""A LASSO solver with working sets whose sizes and accuracies can be trained, safeguarded by a provable decrease."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from .._problems.lasso import Lasso
 from .solution import LassoSolution
 from .solve_each import solve_each
 
-WEIGHTS = (-0.36, -1.16, -0.83, -0.04, 0.95, 0.58)
-"""Trained by benchmarks/learned_lasso.py --train."""
+WEIGHTS = (0.0, 0.0, 0.0)
+"""What the solver comes with: weights trained for a kind of problems gain products there, and lose some elsewhere."""
+POLICY = (1.0, 0.3, 0.1)
+"""What weights of 0 stand for."""
+LIMITS = ((0.05, 20.0), (1e-3, 1.0), (1e-3, 1.0))
 
 
 class LassoSolver:
     """Minimises ½‖Mx - Y‖² + λ‖x‖₁ on working sets of columns; what it does is safe whatever the weights.
 
     Each iteration proposes a point that differs from x in the columns of a working set, the non-zeros and those that violate
-    optimality most: cycles of coordinate descent over the set and conjugate gradients over its non-zeros. Learned are, by 6
-    weights, three logarithms, each linear in 1 and the share of non-zeros s = ‖x‖₀/min(b, d): how many columns enter, how
-    accurate a proposal is made, and how accurate its conjugate gradients. Columns that are 0 at every minimiser, by the gap-safe
+    optimality most: cycles of coordinate descent over the set and conjugate gradients over its non-zeros. Three weights, 0 by
+    default, are logarithms of factors: of how many columns enter, of how accurate a proposal is made, and of how accurate its
+    conjugate gradients. ``train`` fits them to problems of one kind. Columns that are 0 at every minimiser, by the gap-safe
     sphere test, are left out from then on. The computation is in float64 and on the CPU, whatever the dtype and device.
 
     Guarantee, for any weights: x_{t+1} is the proposal if F(x_{t+1}) ≤ F(x_t) - Q is proved in spite of rounding, Q the model
@@ -39,7 +42,7 @@ class LassoSolver:
     as one. The duality gap comes with the gradient.
 
     Args:
-        weights: 6 numbers; the trained ones by default.
+        weights: 3 numbers; 0 by default.
 
     Raises:
         TypeError, ValueError: bad arguments.
@@ -53,6 +56,15 @@ class LassoSolver:
 
     def __repr__(self) -> str:
         return f"LassoSolver({[round(w, 4) for w in self.weights.tolist()]})"
+
+    @property
+    def _policy(self) -> tuple[float, float, float]:
+        """Columns that enter and the two accuracies, within ``LIMITS`` whatever the weights."""
+        low, high = torch.tensor(LIMITS, dtype=torch.float64).T
+        entering, inner, accuracy = (
+            (torch.tensor(POLICY, dtype=torch.float64) * self.weights.exp()).clamp(low, high).tolist()
+        )
+        return entering, inner, accuracy
 
     def solve(
         self, problems: Lasso, iterations: int, start: Any = None, *, tolerance: float | None = None
@@ -73,7 +85,7 @@ class LassoSolver:
         share = None if tolerance is None else nonnegative("tolerance", tolerance)
         problems = _checked(problems)
         x = problems.start(start).detach().cpu().double().numpy()
-        runs = solve_each(problems, x, self.weights.numpy(), iterations, share or 0.0)
+        runs = solve_each(problems, x, self._policy, iterations, share or 0.0)
         device = problems.M.device
 
         def course(values: np.ndarray) -> Tensor:

@@ -41,8 +41,10 @@ class Runs:
 
 
 @np.errstate(over="ignore", under="ignore")
-def solve_each(problems: Lasso, start: np.ndarray, weights: np.ndarray, iterations: int, tolerance: float) -> Runs:
-    """From ``start`` (N, d) float64, for at most ``iterations`` iterations of each problem."""
+def solve_each(
+    problems: Lasso, start: np.ndarray, policy: tuple[float, float, float], iterations: int, tolerance: float
+) -> Runs:
+    """From ``start`` (N, d) float64, for at most ``iterations`` iterations each; ``policy`` as in ``compiled.solve``."""
     from . import compiled
 
     count = problems.count
@@ -69,7 +71,7 @@ def solve_each(problems: Lasso, start: np.ndarray, weights: np.ndarray, iteratio
             np.ldexp(Y[p], -units[p]),
             levels[p],
             x[p],
-            weights,
+            *policy,
             tolerance,
             values[p],
             constants[p],
