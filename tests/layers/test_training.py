@@ -93,6 +93,15 @@ def test_one_constant_per_layer_is_the_schedule() -> None:
     assert one.not_worse and "<=" in str(one)
 
 
+def test_a_layer_stays_where_little_can_be_won() -> None:
+    _, run = trained("least squares", tolerance=0.1)
+    gaps = torch.tensor(run.gaps) / torch.tensor(run.values)
+    stayed = torch.isclose(run.net.steps, run.schedule[:, None], rtol=1e-12).all(1)
+    assert bool(stayed.any()) and not bool(stayed.all())
+    assert 1e-3 < float(gaps[stayed].max()) <= 0.1 and float(gaps[~stayed].max()) <= 1e-6
+    assert run.not_worse and run.objectives[-1] < trained("least squares", tolerance=0.99)[1].objectives[-1]
+
+
 def test_deterministic() -> None:
     first, second = trained("lasso")[1], trained("lasso")[1]
     assert torch.equal(first.net.weights, second.net.weights) and first.certificate == second.certificate
@@ -148,6 +157,8 @@ def test_refusals() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             train_layers(problems, 2, **options)
+    with pytest.raises(ValueError, match="rescale them"):
+        train_layers(LeastSquares(1e60 * problems.M, problems.Y), 2)
     with pytest.raises(TypeError, match="two numbers"):
         train_layers(problems, 2, range=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="float64"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from .._problems import LeastSquares, Problems
@@ -11,6 +12,8 @@ from .schedules import follow, residual_after
 
 ROOM = 4.0
 """Times the a-priori rounding errors, so that a checker with its own finds the bounds true."""
+TINY = 1e-290
+"""What underflow may hide."""
 
 
 class Bounds:
@@ -30,16 +33,24 @@ class Bounds:
     def above(self, x: Tensor, schedule: Tensor) -> float:
         """Upper bound of F after the schedule's steps from x."""
         value, slack, _ = self._after(x, x, schedule)
-        return float((value + slack).sum())
+        return float((value + slack).sum()) + TINY
 
     def layer(self, problem: Convex, at: At, x: Tensor, schedule: Tensor) -> tuple[float, float]:
         """Upper bound of F after a layer's output x and the schedule ahead of it, and the certified lower bound of what F could
         be there, less the rounding of both."""
         # the bound at x is one at the points that x is a combination of
-        value, slack, delta = self._after(x, problem.entering.points.abs().amax(0), schedule)
-        spread = (problem.entering.points - x).norm(dim=2).amax(0)
-        uncertain = float((slack + self._frobenius * delta * spread).sum()) + self._unit * float(at.terms.abs().sum())
-        return float((value + slack).sum()), at.lower - uncertain
+        entering = problem.entering
+        largest = entering.points.abs().amax(0)
+        value, slack, delta = self._after(x, largest, schedule)
+        spread = (entering.points - x).norm(dim=2).amax(0)
+        # the points themselves are known to within this
+        kink = self._penalty_slope(largest)
+        sizes = self._frobenius * self._size(entering.x) + kink
+        moved = self._unit * (entering.x.norm(dim=1) + 2.0 * (entering.v.norm(dim=1) + sizes / self.beta))
+        steepest = self._frobenius * self._slope(value) + kink
+        uncertain = float((slack + self._frobenius * delta * spread + moved * steepest).sum())
+        uncertain += self._unit * float(at.terms.abs().sum()) + TINY
+        return float((value + slack).sum()) + TINY, at.lower - uncertain
 
     def least_constant(self, grid: Tensor, step: float, layers: int) -> float:
         """Lower bound of the least F_T(P), T constant steps from 0: over the range by the tangent at ``step`` for least squares,
@@ -56,7 +67,7 @@ class Bounds:
         uncertain = layers * float((error * (before.norm(dim=1) + after.norm(dim=1) + error) / self.beta).sum())
         low, high = float(grid[0]), float(grid[-1])
         reach = max(slope * (step - low), slope * (step - high)) + uncertain * (high - low)
-        return self._below(start, schedule) - reach
+        return max(0.0, self._below(start, schedule) - reach)
 
     def _below(self, x: Tensor, schedule: Tensor) -> float:
         value, slack, _ = self._after(x, x, schedule)
@@ -72,8 +83,16 @@ class Bounds:
         else:
             value = problems.objective(follow(problems, x, self.inverse, schedule))
             delta = self._size(largest) * (self._unit + len(schedule) * self._a_step)
-        slope = (2.0 * value).sqrt() if problems.quadratic else problems.rows**0.5
-        return value, delta * (slope + delta) + self._unit * value, delta
+        return value, delta * (self._slope(value) + delta) + self._unit * value, delta
+
+    def _slope(self, value: Tensor) -> Tensor:
+        """Bounds of ‖∇ℓ‖ (N,) where F is ``value``."""
+        return (2.0 * value).sqrt() if self.problems.quadratic else torch.full_like(value, self.problems.rows**0.5)
+
+    def _penalty_slope(self, largest: Tensor) -> Tensor:
+        """Bounds of ‖∂h‖ (N,) at points of at most these magnitudes."""
+        slopes = self.problems.penalty_gradient(largest.clamp(min=TINY))
+        return torch.zeros_like(self.beta) if slopes is None else slopes.norm(dim=1)
 
     def _residual(self, x: Tensor, largest: Tensor, schedule: Tensor) -> tuple[Tensor, Tensor]:
         """M x - Y (N, b) of least squares after the steps from x, and δ."""

@@ -58,7 +58,7 @@ class Layers(RandomProblems):
         arg(help="What a layer is trained for: the objective after all of them, or after the layer itself."),
     ] = "last"
     tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-6
-    """Gap at which a layer is done, relative to the objective."""
+    """Duality gap, relative to F - F*, with which a layer stays a constant step."""
     seed: Annotated[int, arg(metavar="INT")] = 0
     """Seed of the problems; the next one is that of fresh problems."""
     quiet: Quiet = False

@@ -17,6 +17,9 @@ from .network import layer, points
 from .schedules import residual_after
 from .simplices import minimise
 
+SOLVED = 1e-9
+"""Gap relative to Φ at which it is at its minimum."""
+
 
 @dataclass(frozen=True)
 class At:
@@ -101,11 +104,14 @@ class LayerProblem(ABC):
     def images(self, w: Tensor) -> Tensor:
         """Columns (N, b, K (m-1)) C with CᵀC the curvature of Φ at w, for the weights of all grid points but the first."""
 
-    def minimised(self, w: Tensor, tolerance: float) -> Tensor:
-        """Weights whose Φ is not above that of w, and with a gap of at most ``tolerance`` Φ where steps and rounding admit it."""
+    def minimised(self, w: Tensor, tolerance: float, least: float) -> Tensor:
+        """Weights whose Φ is not above that of w: w itself where the gap is at most ``tolerance`` (Φ - ``least``), otherwise the
+        best that steps and rounding admit."""
         here = self.at(w)
+        if here.gap <= tolerance * (here.value - least):
+            return w
         for _ in range(self.newton):
-            if here.gap <= tolerance * here.value:
+            if here.gap <= SOLVED * here.value:
                 break
             slope, start = here.terms.cpu().numpy(), w.cpu().numpy()
             target = torch.from_numpy(minimise(self._hessian(w), slope, start)).to(w)

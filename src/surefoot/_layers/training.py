@@ -8,7 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from surefoot_check.arrays import within
+from surefoot_check.step_sizes.batches import LARGEST
+from surefoot_check.step_sizes.enclosures import require_betas
+
 from .._core.interrupts import StopRequest
+from .._core.refusals import checkable
 from .._core.validate import integer, kind_of, nonnegative, positive_integer, unknown
 from .._learning.run import TrainStatus
 from .._problems import LeastSquares, Problems
@@ -52,7 +57,9 @@ def train_layers(
         steps: grid points m ≥ 2; by default 2 for least squares, where more add nothing, else 9.
         objective: "last"; or "next", the objective after the layer itself, so that the first layers alone are trained too: the
             schedule is the best constant, and is taken instead if the whole is worse.
-        tolerance: of the duality gap, relative to the objective, at which a layer is done.
+        tolerance: of the duality gap, relative to F - F*, with which a layer stays as it is: the step of the schedule, or the
+            best constant of the grid. Others are trained to the minimum, up to rounding. A tolerance such as .1 trains only the
+            layers with which much can be won, and fits few problems less closely.
 
     Returns:
         The run. After Ctrl-C, SIGTERM or SIGHUP its layers that were not trained are those of the schedule, and what is said of
@@ -60,7 +67,7 @@ def train_layers(
 
     Raises:
         TypeError: problems that are none, or not float64.
-        ValueError: arguments out of range.
+        ValueError: arguments out of range, or problems of a scale that no certificate admits.
     """
     problems, layers = _checked(problems), positive_integer("layers", layers)
     sectors = _sectors(sectors)
@@ -68,14 +75,20 @@ def train_layers(
     tolerance = nonnegative("tolerance", tolerance)
     if objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)
-    beta = smoothness_of(problems, None)
+    with checkable("problems are", "rescale them"):
+        for name, array in problems.data().items():
+            within(f"array {name!r}", array.cpu().numpy(), LARGEST)
+        beta = smoothness_of(problems, None)
+        require_betas("beta", beta.cpu().numpy())
     inverse = inverse_smoothness(problems, beta)
     boundaries = even(sectors).to(problems.M.device)
     schedule, constant = best_schedule(problems, inverse, grid, layers)
     if objective == "next":
         schedule = torch.full_like(schedule, constant)
     fallback = _on_grid(schedule, grid)[:, None, :].expand(-1, sectors, -1)
-    frame = _Frame(problems, inverse, boundaries, grid, schedule, objective == "last")
+    frame = _Frame(
+        problems, inverse, boundaries, grid, schedule, objective == "last", float(problems.optimal_value.sum())
+    )
     with StopRequest() as stop:
         weights, trained = _train(frame, fallback, tolerance, stop)
     kept = trained
@@ -107,6 +120,8 @@ class _Frame:
     grid: Tensor
     schedule: Tensor
     last: bool
+    least: float
+    """The optimal value."""
 
     @property
     def ahead(self) -> bool:
@@ -150,7 +165,7 @@ def _train(frame: _Frame, fallback: Tensor, tolerance: float, stop: StopRequest)
             return weights, t
         entering = frame.input(x)
         problem = frame.trained_by(t, entering)
-        weights[t] = problem.minimised(_best_start(problem, fallback[t]), tolerance)
+        weights[t] = problem.minimised(_best_start(problem, fallback[t]), tolerance, frame.least)
         x = entering.output(weights[t])
     return weights, len(weights)
 
