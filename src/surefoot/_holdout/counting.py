@@ -95,7 +95,7 @@ class Counter:
             parts: list[Counts] = []
             for batch in drawn.batches:
                 follow = solvers.follower(self.solver, batch)
-                for block in _blocks(batch, self.limit):
+                for block in _blocks(batch, solvers.kept(self.solver, self.limit)):
                     target = Target(block, self.gap, self.relative_to, first)
                     parts.append(self._block(follow(block, self.limit, self._tolerance), block, target, keep))
                     first += block.count
@@ -158,11 +158,11 @@ class Counter:
         return solutions
 
 
-def _blocks(problems: Problems, limit: int) -> Iterator[Problems]:
-    """Parts of the batch; all of it where it is small, so that what was measured of it serves the next solver."""
+def _blocks(problems: Problems, iterates: int) -> Iterator[Problems]:
+    """Parts of the batch, of which so many iterates are in memory; all of it where it is small, so that what was measured of it
+    serves the next solver."""
     entry = problems.M.element_size()
-    each = entry * (4 * problems.rows * problems.columns + (min(limit, 1000) + 16) * problems.columns)
-    size = max(1, BYTES // each)
+    size = max(1, BYTES // (entry * problems.columns * (4 * problems.rows + 16 + iterates)))
     if size >= problems.count:
         yield problems
         return

@@ -54,6 +54,11 @@ def _digest(value: Any) -> str | None:
     return repr(value) if isinstance(value, bool | int | float | str) else None
 
 
+def kept(solver: Any, limit: int) -> int:
+    """How many iterates of a problem may be in memory at once."""
+    return CHUNK if isinstance(solver, str | StepSizeNet) else limit + 1
+
+
 def follower(solver: Any, problems: Problems) -> Callable[[Problems, int, float], Iterates]:
     """The function (block, limit, tolerance) that follows the solver on some of the problems.
 
