@@ -91,7 +91,8 @@ class Wrong:
 @pytest.mark.parametrize(("lam", "l2"), [(0.3, 0.0), (0.0, 0.5)])
 def test_any_proposal_is_safe(kind: str, lam: float, l2: float, monkeypatch: pytest.MonkeyPatch) -> None:
     p = drawn(WIDE, lam, l2)
-    monkeypatch.setattr("surefoot._logistic.proposals.proposals", lambda instance, memory: Wrong(kind, instance))
+    p.optimum()
+    monkeypatch.setattr("surefoot._logistic.run.proposals", lambda instance, memory: Wrong(kind, instance))
     found = LogisticSolver().solve(p, 60)
     assert_safe(p, found)
     assert bool((found.objectives[-1] < found.objectives[0]).all())

@@ -345,3 +345,19 @@ def test_a_problem_that_is_solved_at_zero_has_a_reference() -> None:
     optimum = problems.optimum()
     assert not bool(optimum[0].any())
     torch.testing.assert_close(optimum[1], Y[1] - 0.1, rtol=0.0, atol=1e-5)
+
+
+def test_reference_minimisers_of_logistic_regression_at_extreme_scales() -> None:
+    """Separable labels, tiny penalties, entries of 1e±70: a search by accelerated steps did not end."""
+    p = Logistic.random(2, 6, 4)
+    for scale in (1e-70, 1.0, 1e70):
+        for lam, l2 in ((0.1 * scale, 0.0), (0.0, 1e-6 * scale * scale)):
+            q = Logistic(scale * p.M, p.Y, lam, l2)
+            best = q.optimum()
+            start = q.objective(q.start())
+            assert bool((q.gap_bound(best) <= 1e-10 * q.optimal_value.maximum(1e-12 * start)).all())
+    # here the penalty is below the rounding of the gradient, and nothing bounds the gap
+    with pytest.raises(RuntimeError, match=r"has gap bound .* after \d{2,4} iterations"):
+        Logistic(1e70 * p.M, p.Y, 0.1).optimum()
+    with pytest.raises(ValueError, match="problem 0 has lam = 0 and l2 = 0"):
+        Logistic(p.M, p.Y).optimum()

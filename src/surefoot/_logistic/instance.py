@@ -65,7 +65,7 @@ class Instance:
         self._sum_rows, self._sum_columns = (self.rows + 16) * UNIT, (self.columns + 16) * UNIT
         square = float(columns.sum()) * (1.0 + self._sum_rows + self._sum_columns)
         self._norm = math.sqrt(square)
-        self._column_norm = math.sqrt(float(columns.max())) * (1.0 + self._sum_rows)
+        self.column_norms = np.sqrt(columns) * (1.0 + self._sum_rows)
         self.smoothness = 0.25 * square
         self.tiny = 4.0 * self.rows * self.columns * float(np.finfo(np.float64).tiny) * (1.0 + self._norm)
         self.products = 0.0
@@ -79,19 +79,18 @@ class Instance:
         """The point x, by one product; none where x = 0."""
         if not x.any():
             return self._point(x, np.zeros(self.rows), 0.0)
-        size = math.sqrt(float(x @ x))
-        return self._point(x, self.image(x), self._sum_columns * size * self._norm + self.tiny)
+        return self._point(x, self.image(x), self._image_error(x))
 
     def moved(self, point: Point, x: Array, change: Array) -> Point:
         """The point x with ``change`` (b,) = M(x - point.x) as computed; no product."""
         step = x - point.x
         image = point.image + change
-        error = point.image_error + self._change_error(step) + UNIT * math.sqrt(float(image @ image))
+        error = point.image_error + self._image_error(step) + UNIT * math.sqrt(float(image @ image))
         return self._point(x, image, error)
 
-    def _change_error(self, step: Array) -> float:
-        """Bound of ‖fl(M step) - M step‖, for a step with its own relative rounding."""
-        return (self._sum_columns + UNIT) * math.sqrt(float(step @ step)) * self._norm + self.tiny
+    def _image_error(self, x: Array) -> float:
+        """Bound of ‖fl(Mx) - Mx‖, for an x with its own relative rounding: γ ‖|M||x|‖."""
+        return (self._sum_columns + UNIT) * float(np.abs(x) @ self.column_norms) + self.tiny
 
     def _point(self, x: Array, image: Array, image_error: float) -> Point:
         slopes, curvatures = np.empty(self.rows), np.empty(self.rows)
@@ -125,34 +124,36 @@ class Instance:
             + self._sum_columns * more
             # a term moves by |term| at most, relative to 1, with m; and by θ(new) with δ
             + 3.0 * size * old.image_error
-            + (self._change_error(new.x - old.x)) * math.sqrt(float(new.slopes @ new.slopes)) * 2.0
+            + self._image_error(new.x - old.x) * math.sqrt(float(new.slopes @ new.slopes)) * 2.0
             + self.tiny * (1.0 + self.lam + self.l2)
         )
         sharp = -(loss + penalty) - error * (1.0 + 8.0 * UNIT) - UNIT * (abs(loss) + abs(penalty))
         return max(known, sharp)
 
     def gradient(self, point: Point) -> tuple[Array, float]:
-        """∇f at a point, by one product, and a bound of its Euclidean error."""
+        """∇f at a point, by one product, and ε, so that its entries are wrong by ε‖m_j‖ + tiny at most, m_j the columns of M."""
         self.products += 1.0
         size = math.sqrt(float(point.slopes @ point.slopes))
-        return point.slopes @ self.M, self._norm * (0.25 * point.image_error + self._sum_rows * size) + self.tiny
+        return point.slopes @ self.M, 0.25 * point.image_error + self._sum_rows * size
 
     def gap(self, point: Point, gradient: Array) -> float:
         """Upper bound of F(x) - F*: the duality gap (docs/theorems/step-sizes.md, section 6), its rounding allowed for."""
         size = math.sqrt(float(point.slopes @ point.slopes))
-        slack = self._sum_rows * self._column_norm * size + self.tiny
-        c = 1.0 if self.l2 > 0.0 else min(1.0, self.lam / (float(np.abs(gradient).max()) + slack))
+        # the rounding of the product alone: every θ is a dual point
+        slack = self._sum_rows * size * self.column_norms + self.tiny
+        c = 1.0 if self.l2 > 0.0 else min(1.0, self.lam / float((np.abs(gradient) + slack).max()))
+        if c == 0.0:
+            return point.value + point.value_error
         gap, magnitude = kernels.duality_gap(
             self.labels, point.image, point.slopes, point.x, gradient, c, self.lam, self.l2
         )
-        length = float(np.abs(point.x).sum())
         # the gradient moves its terms by |x| or, of the square, by |off|/μ; the image those of the rows by (1 - c)θ
         error = (
             (self._sum_rows + self._sum_columns) * (gap + magnitude)
-            + slack * length
+            + float(slack @ np.abs(point.x))
             + point.image_error * ((1.0 - c) * size + point.image_error)
         )
         if self.l2 > 0.0:
-            spread = math.sqrt(self.columns) * slack
+            spread = math.sqrt(float(slack @ slack))
             error += spread * (math.sqrt(2.0 * max(gap, 0.0) / self.l2) + spread / self.l2)
         return gap + 2.0 * error + self.tiny

@@ -10,7 +10,7 @@ from numba import njit
 ANY_ORDER = {"reassoc", "contract", "nsz"}
 
 
-@njit(cache=True, fastmath=ANY_ORDER)
+@njit(cache=True, fastmath=ANY_ORDER, error_model="numpy")
 def squares(M, columns):
     """Squared norms of the columns of M, added to ``columns``."""
     for i in range(M.shape[0]):
@@ -19,7 +19,7 @@ def squares(M, columns):
             columns[j] += row[j] * row[j]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def losses(labels, z, slopes, curvatures):
     """Σ log(1 + exp(-s z)). The first and second derivatives of the loss in z are filled in: ``slopes`` = -sθ and
     ``curvatures`` = θ(1 - θ) for θ = 1/(1 + exp(s z))."""
@@ -34,7 +34,7 @@ def losses(labels, z, slopes, curvatures):
     return loss
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def loss_change(slopes, change):
     """Σ log(1 + exp(m + δ)) - log(1 + exp(m)) = Σ log(1 + θ(exp(δ) - 1)) for margins m with θ = |slopes| and ``change`` = -s δ;
     the sum of its absolute terms; the square root of that of their squares. Infinite for |δ| > 1, where it is of no use."""
@@ -50,7 +50,7 @@ def loss_change(slopes, change):
     return total, magnitude, math.sqrt(square)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def penalty_change(x, new, lam, l2):
     """λ(‖new‖₁ - ‖x‖₁) + ½μ(‖new‖² - ‖x‖²), and the sum of its absolute terms."""
     total = magnitude = 0.0
@@ -63,7 +63,7 @@ def penalty_change(x, new, lam, l2):
     return total, magnitude
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def duality_gap(labels, z, slopes, x, gradient, c, lam, l2):
     """The duality gap at cθ, θ = |slopes|, as a sum of terms that are not negative, and the sum of the terms that make them up.
 
@@ -75,8 +75,11 @@ def duality_gap(labels, z, slopes, x, gradient, c, lam, l2):
     if less > 0.0:
         for i in range(z.size):
             theta = abs(slopes[i])
-            rest = 1.0 / (1.0 + math.exp(-labels[i] * z[i]))  # 1 - θ
-            kept, lost = c * theta * math.log(c), (rest + less * theta) * math.log1p(less * theta / rest)
+            margin = -labels[i] * z[i]
+            rest = 1.0 / (1.0 + math.exp(margin))  # 1 - θ
+            kept = c * theta * math.log(c)
+            lost = math.log1p(less * theta / rest) if margin < 700.0 else margin + math.log(less)
+            lost *= rest + less * theta
             gap += kept + lost
             magnitude += lost - kept
     for j in range(x.size):
@@ -90,15 +93,16 @@ def duality_gap(labels, z, slopes, x, gradient, c, lam, l2):
     return gap, magnitude
 
 
-@njit(cache=True)
-def model_decrease(x, gradient, error, beta, lam, l2, unit, tiny, safe):
+@njit(cache=True, error_model="numpy")
+def model_decrease(x, gradient, error, norms, beta, lam, l2, unit, tiny, safe):
     """Upper bound of the decrease Q of the model with the constant β at x, whose minimiser goes to ``safe``.
 
-    Q is convex in the gradient with slopes x - y, and y is (1/β)-Lipschitz in it; so a gradient with error ε changes Q by at most
-    ε(‖d‖ + ε/β). The computed minimiser differs from the exact one by a few units in the last place of its terms. The model rises
-    by at most 2(β + μ) times the square of that: where one of them is 0, its slope beside 0 is at most β times the difference.
+    The errors of the gradient are ``error`` times ``norms``, plus ``tiny``. Q is convex in it with slopes x - y, and y is
+    (1/β)-Lipschitz, coordinate by coordinate; so an error ε changes Q by at most ε(|d| + ε/β). The computed minimiser differs
+    from the exact one by a few units in the last place of its terms. The model rises by at most 2(β + μ) times its square: where
+    one of them is 0, its slope beside 0 is at most β times the difference.
     """
-    decrease = magnitude = misplaced = distance = 0.0
+    decrease = magnitude = misplaced = 0.0
     shrink = 1.0 + l2 / beta
     for j in range(x.size):
         v = x[j] - gradient[j] / beta
@@ -112,12 +116,13 @@ def model_decrease(x, gradient, error, beta, lam, l2, unit, tiny, safe):
         magnitude += abs(linear) + quadratic + abs(one) + 0.5 * l2 * abs(d) * (abs(y) + abs(x[j]))
         off = 8.0 * unit * (abs(x[j]) + (abs(gradient[j]) + lam) / beta)
         misplaced += 2.0 * (beta + l2) * off * off
-        distance += d * d
-    allowance = (x.size + 16) * unit * magnitude + misplaced + error * (math.sqrt(distance) + 2.0 * error / beta)
+        wrong = error * norms[j] + tiny
+        misplaced += wrong * (abs(d) + 2.0 * wrong / beta)
+    allowance = (x.size + 16) * unit * magnitude + misplaced
     return max(decrease, 0.0) + 2.0 * (allowance + tiny * (1.0 + beta + lam + l2))
 
 
-@njit(cache=True, fastmath=ANY_ORDER)
+@njit(cache=True, fastmath=ANY_ORDER, error_model="numpy")
 def coordinate_descent(columns, chosen, weights, gradient, x, lam, l2, y, sweeps, share):
     """y close to the minimiser of ⟨g, y - x⟩ + ½ Σ w_i (A(y - x))_i² + λ‖y‖₁ + ½μ‖y‖² over the ``chosen`` coordinates, from x.
 
@@ -159,7 +164,7 @@ def coordinate_descent(columns, chosen, weights, gradient, x, lam, l2, y, sweeps
     return passes
 
 
-@njit(cache=True, fastmath=ANY_ORDER)
+@njit(cache=True, fastmath=ANY_ORDER, error_model="numpy")
 def two_loops(steps, changes, products, newest, count, gradient):
     """-H g of L-BFGS (Nocedal and Wright, 2006, algorithm 7.4) for ``count`` ≥ 1 pairs in a ring buffer, the last at ``newest``;
     ``products`` are their scalar products."""

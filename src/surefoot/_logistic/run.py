@@ -9,10 +9,24 @@ import numpy as np
 from .._learning.solve_status import SolveStatus
 from . import kernels
 from .instance import UNIT, Array, Instance
-from .proposals import Proposals
+from .proposals import Proposals, proposals
 
 HALVINGS = 20
 """Of a proposed step that is too long."""
+
+
+def minimise(
+    instance: Instance,
+    start: Array,
+    iterations: int = 1000,
+    tolerance: float = 0.0,
+    *,
+    memory: int = 20,
+    keep: bool = False,
+) -> Run:
+    """A run of the proposals that fit the problem; see ``LogisticSolver.solve``."""
+    with np.errstate(all="ignore"):
+        return Run(instance, proposals(instance, memory), start, iterations, tolerance, keep=keep)
 
 
 class Run:
@@ -35,8 +49,9 @@ class Run:
     ) -> None:
         self._instance, self._proposals = instance, proposals
         self._safe = np.empty(instance.columns)
+        before = instance.products
         self.point = instance.start(start)
-        self.objectives, self.products = [self.point.value], [instance.products]
+        self.objectives, self.products = [self.point.value], [instance.products - before]
         self.iterates = [start]
         self.constants: list[float] = []
         self.proposals = self.accepted = 0
@@ -54,7 +69,7 @@ class Run:
                 return
             # what was computed may rise by rounding where F is proved to fall
             self.objectives.append(min(self.point.value, self.objectives[-1]))
-            self.products.append(instance.products)
+            self.products.append(instance.products - before)
             if keep:
                 self.iterates.append(self.point.x)
 
@@ -62,7 +77,16 @@ class Run:
         """To a point with a proved decrease, if there is one."""
         problem, old = self._instance, self.point
         needed = kernels.model_decrease(
-            old.x, gradient, error, problem.smoothness, problem.lam, problem.l2, UNIT, problem.tiny, self._safe
+            old.x,
+            gradient,
+            error,
+            problem.column_norms,
+            problem.smoothness,
+            problem.lam,
+            problem.l2,
+            UNIT,
+            problem.tiny,
+            self._safe,
         )
         step = self._proposals.step(old, gradient)
         if step is not None and np.isfinite(step).all():

@@ -112,18 +112,12 @@ class LogisticSolver:
         tolerance = 0.0 if tolerance is None else nonnegative("tolerance", tolerance)
         _check(problems)
         begin = problems.start(start)
-        from .instance import Instance
-        from .proposals import proposals
-        from .run import Run
+        from .run import minimise
 
-        runs: list[Run] = []
-        with np.errstate(all="ignore"):
-            for p in range(problems.count):
-                instance = Instance(
-                    _array(problems.M[p]), _array(problems.Y[p]), float(problems.lam[p]), float(problems.l2[p])
-                )
-                proposed = proposals(instance, self.memory)
-                runs.append(Run(instance, proposed, _array(begin[p]), iterations, tolerance, keep=trajectory))
+        runs = [
+            minimise(instance, x, iterations, tolerance, memory=self.memory, keep=trajectory)
+            for instance, x in zip(problems.double._instances, begin.double().numpy(), strict=True)
+        ]
         length = max(len(run.objectives) for run in runs)
         objectives = _columns([run.objectives for run in runs], length)
         constants = _columns([[*run.constants, 0.0] for run in runs], length)[:-1]
@@ -159,16 +153,7 @@ def _check(problems: Any) -> None:
         raise ValueError(
             f"problems are on {problems.M.device}; the solver is compiled for the CPU: problems.to(device='cpu')"
         )
-    bare = (problems.lam == 0.0) & (problems.l2 == 0.0)
-    if bool(bare.any()):
-        raise ValueError(
-            f"problem {int(bare.nonzero()[0])} has lam = 0 and l2 = 0; where a hyperplane separates its labels it has no "
-            "minimiser: pass lam > 0 or l2 > 0"
-        )
-
-
-def _array(tensor: Tensor) -> Any:
-    return np.ascontiguousarray(tensor.detach().double().numpy())
+    problems.require_penalty()
 
 
 def _columns(rows: Sequence[Sequence[float]], length: int) -> Tensor:

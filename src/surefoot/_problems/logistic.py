@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from .._core.validate import as_tensor
-from .batch import EPS, Problems, per_problem, soft
+from .batch import Problems, per_problem, soft
 from .draws import fraction, generator_of, matrices
+
+if TYPE_CHECKING:
+    from .._logistic.instance import Instance
 
 
 class Logistic(Problems):
@@ -87,21 +92,42 @@ class Logistic(Problems):
         return self.l2.double()
 
     def gap_bound(self, x: Tensor) -> Tensor:
-        """Duality gap at θ_i = c/(1 + exp(s_i⟨m_i, x⟩)): the smaller of c = min{1, λ/‖Mᵀ(s⊙θ̂)‖_∞} and, where μ > 0, c = 1."""
-        p, x = self.double, x.double()
-        margins = p.Y * p._image(x)
-        theta = torch.sigmoid(-margins)
-        back = p._pullback(p.Y * theta)
-        rounding = 2.0 * (self.rows + self.columns) * EPS
-        slack = rounding * p._column_norms * theta.norm(dim=1)
-        c = (p.lam / (back.abs().amax(1) + slack)).nan_to_num(nan=1.0).clamp(max=1.0)
-        lower = (torch.special.entr(c[:, None] * theta) + torch.special.entr(1.0 - c[:, None] * theta)).sum(1)
-        # with c = 1, h* takes what exceeds λ; the slack bounds its rounding
-        excess = ((back.abs() - p.lam[:, None]).clamp(min=0.0) + slack[:, None]).square().sum(1)
-        entropy = (torch.special.entr(theta) + torch.special.entr(torch.sigmoid(margins))).sum(1)
-        lower = torch.where(p.l2 > 0.0, torch.maximum(lower, entropy - excess / (2.0 * p.l2)), lower)
-        value = softplus(-margins, threshold=50.0).sum(1) + p.penalty(x)
-        return value - lower + rounding * (value + entropy + self.rows**0.5 * p._frobenius * x.norm(dim=1))
+        """Duality gap at θ_i = c/(1 + exp(s_i⟨m_i, x⟩)), with c = 1 where μ > 0 and else c = min{1, λ/‖Mᵀ(s⊙θ̂)‖_∞}, as a sum of
+        terms that are not negative; F(x) itself where λ = μ = 0."""
+        bounds = []
+        for instance, row in zip(self.double._instances, x.double().cpu().numpy(), strict=True):
+            point = instance.start(row)
+            bounds.append(instance.gap(point, instance.gradient(point)[0]))
+        return torch.tensor(bounds, dtype=torch.float64, device=x.device)
+
+    @cached_property
+    def _instances(self) -> list[Instance]:
+        """Each of these float64 problems, for the compiled solver."""
+        from .._logistic.instance import Instance
+
+        arrays = (value.detach().cpu().contiguous().numpy() for value in (self.M, self.Y))
+        M, labels = arrays
+        parameters = zip(self.lam.tolist(), self.l2.tolist(), strict=True)
+        return [Instance(M[p], labels[p], lam, l2) for p, (lam, l2) in enumerate(parameters)]
+
+    def require_penalty(self) -> None:
+        """Raise ``ValueError`` where λ = μ = 0."""
+        bare = (self.lam == 0.0) & (self.l2 == 0.0)
+        if bool(bare.any()):
+            raise ValueError(
+                f"problem {int(bare.nonzero()[0])} has lam = 0 and l2 = 0; where a hyperplane separates its labels it has no "
+                "minimiser: pass lam > 0 or l2 > 0"
+            )
+
+    def _near_optimum(self, tolerance: float) -> Tensor:
+        """Where Newton's method gets."""
+        from .._logistic.run import minimise
+
+        self.require_penalty()
+        found = [
+            minimise(instance, np.zeros(self.columns), tolerance=tolerance).point.x for instance in self._instances
+        ]
+        return torch.from_numpy(np.stack(found)).to(self.M.device)
 
     def _with(self, M: Tensor, parts: dict[str, Tensor]) -> Self:
         return type(self)(M, parts["labels"], parts["lam"], parts["l2"])
