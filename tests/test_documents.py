@@ -160,8 +160,8 @@ SHORTER = {
         '(32, 20, 32, seed=0), "lbfgs", epochs=50': '(4, 4, 8, seed=0), "lbfgs", epochs=2',
         "(600, 20, 32, seed=100)": "(460, 4, 8, seed=100)",
         "(600, 20, 24, seed=3)": "(30, 4, 6, seed=3)",
-        "--size 20x32 --shift 20x24": "--size 4x8 --shift 4x6 --problems 460",
-        "--size 40x80 --solver": "--size 4x8 --problems 460 --solver",
+        "--size 20x32 --shift 20x24": "--size 4x8 --shift 4x6 --problems 60 --coverage .9",
+        "--size 40x80 --solver": "--size 4x8 --problems 60 --coverage .9 --solver",
     },
     "docs/quickstart.md": {
         "range(200)": "range(20)",
