@@ -328,3 +328,31 @@ def test_the_table_of_guarantees_is_what_the_benchmark_prints(tmp_path: Path) ->
         assert said[0] == promises["noise"]
         assert said[1:3] == pytest.approx([promises["paper, corrected"], promises["drift (II + III)"]], rel=0.01)
         assert said[3:] == pytest.approx([uses["paper-rho"], uses["certified-bb"]], rel=0.01, abs=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_tables_of_held_out_problems_are_what_the_benchmark_prints(tmp_path: Path) -> None:
+    """Counts of a learned network depend on rounding, and so do those near them; whether a shift is detected does not."""
+    command = [sys.executable, ROOT / "benchmarks" / "holdout.py", "--json", tmp_path / "found"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
+    claims, recalibrations, shifts = (table["rows"] for table in json.loads((tmp_path / "found").read_text())["tables"])
+    page = (ROOT / "docs" / "learned.md").read_text().split("## A certificate from")[1].split("\n## ")[0]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", page, re.MULTILINE)
+    ]
+    tables = [lines[start + 1 :] for start, line in enumerate(lines) if set(line[0]) == {"-"}]
+    for table, found in zip(tables, (claims, recalibrations, shifts), strict=True):
+        assert [line[0] for line in table[: len(found)]] == [row[0] for row in found]
+    for said, row in zip(tables[0], claims, strict=False):
+        assert [float(cell) for cell in said[1:3]] == pytest.approx(
+            row[1:3], rel=0.3 if row[0] == "learned" else 0.03, abs=1
+        )
+        assert float(said[3].rstrip(" %")) == pytest.approx(row[3], abs=0.3)
+    for said, row in zip(tables[1], recalibrations, strict=False):
+        assert float(said[2].rstrip("%")) == 100.0 * row[2]
+        assert float(row[6]) > 0.01
+        assert int(said[3].split()[0]) == pytest.approx(int(row[4].split()[0]), abs=10)
+    for said, row in zip(tables[2], shifts, strict=False):
+        assert float(said[1].rstrip(" %")) == pytest.approx(row[1], abs=8.0)
+        assert said[3] == row[3]
