@@ -150,7 +150,9 @@ EXPERIMENTS: dict[str, _Entry] = {
         cache=True,
     ),
     "step-sizes/fig10": _Entry(expansions, {"epochs": 500, "sets": 4}, cache=True),
-    "step-sizes/fig11": _Entry(rates, {"epochs": 500, "sets": 4}, cache=True),
+    "step-sizes/fig11": _Entry(
+        partial(rates, epochs={32: 50_000, 256: 5000}), {"epochs": {32: 500, 256: 20}, "sets": 2}, cache=True
+    ),
     "step-sizes/ranges": _Entry(ranges, {"epochs": 150, "sets": 10}, cache=True),
     "step-sizes/lista": _Entry(
         unrolled, {"rows": 50, "columns": 100, "layers": 12, "epochs": 300, "batch": 32, "pool": 512}, cache=True

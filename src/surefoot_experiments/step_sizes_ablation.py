@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 EXPANSIONS = (1.0, 5.0, 25.0, 50.0, 100.0)
 RATES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+CHOSEN = 1e-6
+"""The rate that the paper settles on for 256/200."""
 RANGES = ((0.0, 2.0), (1.5, 1.95))
 NOTHING = 0.01
 """An improvement below this counts as none."""
@@ -105,14 +107,48 @@ def expansions(epochs: int = 50_000, **shared: Any) -> Experiment:
     return _experiment("fig10", "Expansion e of the first layers", runs, methods, findings, study.sets, epochs)
 
 
-def rates(epochs: int = 50_000, **shared: Any) -> Experiment:
-    """Figure 11: learning rates at e = 100."""
-    study = Study(**shared)
+def rates(epochs: Mapping[int, int], sizes: Sequence[Size] = (SIZES[0], SIZES[3]), **shared: Any) -> Experiment:
+    """Figure 11: learning rates at e = 100, at each size; ``epochs`` by number of columns."""
+    parts = [_rates(Study(size=size, **shared), epochs[size.columns]) for size in sizes]
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    tables = [
+        Table(
+            tables[0].title,
+            ("problems", *tables[0].columns),
+            tuple((str(size), *row) for size, table in zip(sizes, tables, strict=True) for row in table.rows),
+        )
+        for tables in zip(*(part.tables for part in parts), strict=True)
+    ]
+    findings = [
+        finding._replace(measured=f"{size}: {finding.measured}")
+        for size, part in zip(sizes, parts, strict=True)
+        for finding in part.findings
+    ]
+    return replace(
+        first,
+        title="Learning rates at e = 100",
+        tables=tuple(tables),
+        figures=tuple(figure for part in parts for figure in part.figures),
+        findings=tuple(findings),
+        settings={
+            name: value
+            if all(part.settings[name] == value for part in parts)
+            else "; ".join(f"{size}: {part.settings[name]}" for size, part in zip(sizes, parts, strict=True))
+            for name, value in first.settings.items()
+        },
+    )
+
+
+def _rates(study: Study, epochs: int) -> Experiment:
     settings = {f"rate {rate:g}": replace(study.base, rate=rate) for rate in RATES}
     runs, methods = study.run(settings, epochs)
     ends = {label: run.last.at_end for label, run in runs.items()}
-    first, last = f"rate {RATES[0]:g}", f"rate {RATES[-1]:g}"
+    means = {label: run.last.mean for label, run in runs.items()}
+    first, chosen, last = (f"rate {rate:g}" for rate in (RATES[0], CHOSEN, RATES[-1]))
     best = max(ends, key=lambda label: ends[label])
+    better = [label for label in runs if ends[label] > ends[chosen] and means[label] > means[chosen]]
     rising = {label: sum(b > a for a, b in pairwise(run.losses)) for label, run in runs.items()}
     fresh = {str(row[0]): float(row[3] or 0.0) for row in methods}
     findings = (
@@ -124,9 +160,15 @@ def rates(epochs: int = 50_000, **shared: Any) -> Experiment:
         ),
         Finding(
             "At the rate .001 the mean improvement over the iterations gets worse.",
-            f"{percent(runs[first].last.mean)} at .001, {percent(runs[last].last.mean)} at {RATES[-1]:g}",
-            runs[first].last.mean < runs[last].last.mean,
+            f"{percent(means[first])} at .001, {percent(means[last])} at {RATES[-1]:g}",
+            means[first] < means[last],
             "Mean over t <= T at the end of training.",
+        ),
+        Finding(
+            f"Considering both, {CHOSEN:g} is the learning rate (said of 256/200).",
+            f"better at T and on average: {', '.join(better) or 'none'}",
+            not better,
+            "Agreement means that no other rate is better in both.",
         ),
         Finding(
             "(Not in the paper: whether training is stable.)",
@@ -136,7 +178,8 @@ def rates(epochs: int = 50_000, **shared: Any) -> Experiment:
             "The sigmoid bounds what a large step can do: after the first few, most outputs are saturated.",
         ),
     )
-    return _experiment("fig11", "Learning rates at e = 100", runs, methods, findings, study.sets, epochs)
+    name = f"fig11-{study.size.columns}"
+    return _experiment("fig11", "Learning rates at e = 100", runs, methods, findings, study.sets, epochs, name)
 
 
 def ranges(epochs: int = 500, **shared: Any) -> Experiment:
@@ -185,6 +228,7 @@ def _experiment(
     findings: tuple[Finding, ...],
     sets: int,
     epochs: int,
+    figure: str = "",
 ) -> Experiment:
     first = next(iter(runs.values())).setting
     varied = {"e": "as stated", "learning rate": "as stated"} | ({"training": "as stated"} if part == "ranges" else {})
@@ -200,7 +244,7 @@ def _experiment(
         title=f"{title}, x in R^{first.size.columns}, y in R^{first.size.rows}",
         reference=f"{PAPER}, {place}",
         tables=(Table("improvement on the training problems", columns, lines), Table("methods", COLUMNS, methods)),
-        figures=(Plot(f"{part}-improvement.png", partial(_draw, title, runs)),),
+        figures=(Plot(f"{figure or part}-improvement.png", partial(_draw, title, runs)),),
         findings=findings,
         settings=about(first, sets) | varied | {"epochs": epochs},
     )

@@ -72,7 +72,7 @@ def test_names() -> None:
             "table1-methods.png",
         ),
         ("fig10", partial(ablation.expansions, size=TINY), {"epochs": 4, "sets": 1}, "fig10-improvement.png"),
-        ("fig11", partial(ablation.rates, size=TINY), {"epochs": 4, "sets": 1}, "fig11-improvement.png"),
+        ("fig11", partial(ablation.rates, sizes=(TINY,)), {"epochs": {6: 4}, "sets": 1}, "fig11-6-improvement.png"),
         ("ranges", partial(ablation.ranges, size=TINY), {"epochs": 4, "sets": 1}, "ranges-improvement.png"),
         (
             "lista",
