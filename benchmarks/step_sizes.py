@@ -1,12 +1,14 @@
-"""Learned step sizes: loss and gradient of 100 unrolled steps, sector table against automatic differentiation."""
+"""Learned step sizes: loss and gradient of 100 unrolled steps, sector table against automatic differentiation; and inference."""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +17,8 @@ from report import Report, Shown, one_thread, parser
 from torch import Tensor
 
 from surefoot._step_sizes.sectors import forward_and_gradient
+from surefoot.learned import LeastSquares
+from surefoot.nn import StepSizeNet
 
 COLUMNS, ROWS = 32, 20
 LO, HI = 0.0, 2.0
@@ -32,6 +36,23 @@ class Sizes:
 
 
 FULL, SMOKE = Sizes(32, 100, 1024, {32: 5, 1024: 2}), Sizes(2, 5, 16, {4: 1})
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Inference: widths of networks, coordinates and numbers of problems, iterations; and how often each is timed."""
+
+    widths: tuple[tuple[int, ...], ...]
+    columns: tuple[int, ...]
+    problems: tuple[int, ...]
+    steps: tuple[int, ...]
+    repeats: int
+
+
+FULL_GRID = Grid(
+    ((2, 64), (2, 2, 256), (2, 32, 256), (2, 256, 256), (2, 16, 16, 16)), (8, 32, 128), (1, 8, 32), (5, 25), 7
+)
+SMOKE_GRID = Grid(((2, 4), (2, 2, 4)), (8,), (1,), (2,), 1)
 
 Mode = Literal["exact", "detached"]
 Work = Callable[[Mode], object]
@@ -84,6 +105,49 @@ def ours(first: int, sizes: Sizes) -> Work:
     return lambda mode: forward_and_gradient(*arguments, LO, HI, sizes.steps, mode)
 
 
+def layers(net: StepSizeNet, problems: LeastSquares, steps: int) -> Tensor:
+    """x_T of the network layer by layer, with nothing measured on the way."""
+    M, Y, beta = problems.M, problems.Y, problems.smoothness[:, None]
+    x = torch.zeros(problems.count, problems.columns, dtype=M.dtype)
+    for _ in range(steps):
+        g = (M.mT @ (M @ x[..., None] - Y[..., None])).squeeze(-1)
+        x = x - 2.0 * torch.sigmoid(net.logits(x, g)) * g / beta
+    return x
+
+
+def inference(grid: Grid) -> list[list[object]]:
+    """A row for each network and number of iterations: the ratios over all sizes of problems."""
+    rows: list[list[object]] = []
+    for widths in grid.widths:
+        net = StepSizeNet.orthogonal(widths)
+        with torch.no_grad():
+            net.weights[-1].normal_(0.0, 0.1, generator=torch.Generator().manual_seed(0))
+        for steps in grid.steps:
+            ratios = []
+            for columns, count in itertools.product(grid.columns, grid.problems):
+                problems = LeastSquares.random(count, max(1, columns * 5 // 8), columns)
+                runs = (partial(layers, net, problems, steps), partial(net.solve, problems, steps))
+                with torch.no_grad():
+                    for run in runs:
+                        run()
+                    # in turn, so that a change of the machine's load meets both
+                    times = [[elapsed(run) for run in runs] for _ in range(grid.repeats)]
+                slow, quick = (min(side) for side in zip(*times, strict=True))
+                ratios.append((slow / quick, columns, count))
+            ratios.sort()
+            least, columns, count = ratios[0]
+            shown = [Shown(r, "{:.1f}x") for r in (least, statistics.median(r for r, *_ in ratios), ratios[-1][0])]
+            rows.append(["-".join(map(str, widths)), steps, *shown, f"n = {columns}, N = {count}"])
+    return rows
+
+
+def elapsed(run: Callable[[], object]) -> float:
+    """Seconds of one call."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
 def once(work: Work, mode: Mode) -> float:
     """Processor seconds of one run: with one thread the time it takes where nothing else runs."""
     start = time.process_time()
@@ -134,6 +198,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ["first", "gradient", "ours, ms", "dense, ms", "ratio", "least", "most", "ours, MB", "dense, MB", "memory"],
         rows,
         "Processor time. Ours in float64; dense: automatic differentiation of the network in float32.",
+    )
+
+    report.table(
+        "Inference, layers without gradients / ours, least squares in float64",
+        ["network", "T", "least", "median", "most", "least at"],
+        inference(SMOKE_GRID if report.smoke else FULL_GRID),
+        "Least of several times taken in turn. Ours also measures every objective and range of P.",
     )
 
 
