@@ -16,6 +16,8 @@ from surefoot._layers.schedules import best_schedule, course, follow
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, TrainStatus, train_layers
 from surefoot.nn import LayeredSteps
 from surefoot_check.arrays import digest, read_safetensors
+from surefoot_check.checker import check
+from surefoot_check.verdict import Outcome
 
 ALL = {
     "least squares": lambda: LeastSquares.random(5, 8, 12, seed=1),
@@ -163,3 +165,21 @@ def test_refusals() -> None:
         train_layers(problems, 2, range=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="float64"):
         train_layers(problems.to(dtype=torch.float32), 2)
+
+
+@pytest.mark.parametrize(
+    "problems",
+    [
+        LeastSquares(torch.ones(1, 2, 3).double(), torch.zeros(1, 2).double()),
+        LeastSquares(torch.ones(2, 3, 1).double(), torch.arange(6.0).reshape(2, 3).double()),
+        Lasso.random(2, 6, 9, lam=50.0),  # every threshold is beyond what it meets: nothing moves
+        Lasso.random(2, 6, 9, lam=0.0),
+        Logistic.random(2, 9, 3, lam=0.0, l2=0.5),
+    ],
+    ids=["solved", "one column", "all thresholded", "no penalty", "ridge"],
+)
+@pytest.mark.parametrize("objective", ["last", "next"])
+def test_what_the_checker_says_at_the_edges(problems: Problems, objective: str, tmp_path: Path) -> None:
+    run = train_layers(problems, 3, objective=objective)  # pyright: ignore[reportArgumentType]
+    run.save(tmp_path / "run")
+    assert check(tmp_path / "run").outcome == Outcome.ACCEPT

@@ -43,11 +43,8 @@ class Bounds:
         largest = entering.points.abs().amax(0)
         value, slack, delta = self._after(x, largest, schedule)
         spread = (entering.points - x).norm(dim=2).amax(0)
-        # the points themselves are known to within this
-        kink = self._penalty_slope(largest)
-        sizes = self._frobenius * self._size(entering.x) + kink
-        moved = self._unit * (entering.x.norm(dim=1) + 2.0 * (entering.v.norm(dim=1) + sizes / self.beta))
-        steepest = self._frobenius * self._slope(value) + kink
+        steepest = self._frobenius * self._slope(value) + self._penalty_slope(largest)
+        moved = self._step_error(entering.x)  # the points themselves
         uncertain = float((slack + self._frobenius * delta * spread + moved * steepest).sum())
         uncertain += self._unit * float(at.terms.abs().sum()) + TINY
         return float((value + slack).sum()) + TINY, at.lower - uncertain
@@ -76,14 +73,23 @@ class Bounds:
     def _after(self, x: Tensor, largest: Tensor, schedule: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """F (N,) after the steps from x; what rounding moves it by, δ ‖∇ℓ‖ + δ²/2 and the evaluation of F itself; and δ (N,).
         ``largest`` has the magnitudes that entered x."""
-        problems = self.problems
+        problems, moved = self.problems, torch.zeros_like(self.beta)
         if isinstance(problems, LeastSquares):
             r, delta = self._residual(x, largest, schedule)
             value = 0.5 * r.square().sum(1)
         else:
-            value = problems.objective(follow(problems, x, self.inverse, schedule))
-            delta = self._size(largest) * (self._unit + len(schedule) * self._a_step)
-        return value, delta * (self._slope(value) + delta) + self._unit * value, delta
+            for P in schedule:
+                moved = moved + self._step_error(x)
+                x = follow(problems, x, self.inverse, P[None])
+                largest = torch.maximum(largest, x.abs())
+            value, delta = problems.objective(x), self._unit * self._size(largest)
+        steepest = self._frobenius * self._slope(value) + self._penalty_slope(largest)
+        return value, delta * (self._slope(value) + delta) + moved * steepest + self._unit * value, delta
+
+    def _step_error(self, x: Tensor) -> Tensor:
+        """What rounding moves a step from x by (N,)."""
+        sizes = self._frobenius * self._size(x) + self._penalty_slope(x)
+        return self._unit * (x.norm(dim=1) + 2.0 * sizes / self.beta)
 
     def _slope(self, value: Tensor) -> Tensor:
         """Bounds of ‖∇ℓ‖ (N,) where F is ``value``."""
