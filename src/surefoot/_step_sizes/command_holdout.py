@@ -33,7 +33,7 @@ from .command_problems import KINDS, Kind, RandomProblems
 from .network import StepSizeNet
 
 SOLVERS: dict[str, tuple[Kind, type[Any]]] = {"LassoSolver": ("lasso", LassoSolver)}
-"""Solvers that come trained, and are no baselines, by name, with the problems that they are for."""
+"""Solvers that are no baselines, by name, with the problems that they are for."""
 NETWORKS = (StepSizeNet, LayeredSteps)
 """What a file of ``surefoot train`` may hold."""
 RATE = "step-sizes/rate"
