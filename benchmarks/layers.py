@@ -130,8 +130,14 @@ def end_to_end(problems: Problems, T: int, constant: float, epochs: int) -> Solv
         return problems.objective(x).sum()
 
     first = float(loss().detach())
-    stop = {"tolerance_grad": 0.0, "tolerance_change": 0.0}  # but where no step lowers the loss
-    optimizer = torch.optim.LBFGS([free], max_iter=epochs, history_size=20, line_search_fn="strong_wolfe", **stop)
+    optimizer = torch.optim.LBFGS(
+        [free],
+        max_iter=epochs,
+        tolerance_grad=0.0,  # until no step lowers the loss
+        tolerance_change=0.0,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
 
     def closure() -> float:
         optimizer.zero_grad()

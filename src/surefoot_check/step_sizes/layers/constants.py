@@ -23,7 +23,7 @@ def after_steps(problems: Problems, start: Array, steps: Array) -> list[Interval
     """Enclosures (k) of the objective after the steps P (T, k) from ``start`` (N, d)."""
     at = Enclosed.exactly(np.repeat(start[:, :, None], steps.shape[1], axis=2))
     if not problems.batch.proximal:
-        return problems.objectives(at, problems.carried(problems.residual(at), steps))
+        return problems.squares(problems.carried(problems.residual(at), steps))
     X, off = at.value, np.zeros((len(start), 1, 1))
     for P in steps:
         moved = problems.steps(X, problems.gradient(problems.residual(Enclosed.exactly(X))), P)
@@ -38,10 +38,10 @@ def least_between(problems: Problems, start: Array, count: int, points: Array) -
     at = Enclosed.exactly(np.repeat(start[:, :, None], len(points), axis=2))
     before = problems.carried(problems.residual(at), np.tile(points, (count - 1, 1)))
     after = problems.carried(before, points[None])
-    products = problems.gradient(after) * problems.gradient(before)
+    products = problems.pulled(after) * problems.pulled(before)
     terms = (products * Enclosed.exactly(np.full((1, 1, 1), float(count)))).quotient(problems.beta[:, None, None])
     falls = total(array_down(terms.value - terms.radius, 1), array_up(terms.value + terms.radius, 1))
-    lows = [low for low, _ in problems.objectives(at, after)]
+    lows = [low for low, _ in problems.squares(after)]
     tangents = [(P, low, (-b, -a)) for P, low, (a, b) in zip(points.tolist(), lows, falls, strict=True)]
     return max(0.0, min(lows[0], *(_above_tangents(a, b) for a, b in pairwise(tangents))))
 

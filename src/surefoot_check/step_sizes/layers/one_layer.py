@@ -61,8 +61,9 @@ def first_point(problems: Problems, x: Array, schedule: Array) -> Point:
     """The first iterate, before the steps of the schedule."""
     at = Enclosed.exactly(x[:, :, None])
     residual = problems.residual(at)
-    value = problems.objectives(at, problems.carried(residual, schedule))[0]
-    return Point(x, problems.gradient(residual), problems.objectives(at, residual)[0], value)
+    objective = problems.objectives(at, residual)[0]
+    value = problems.squares(problems.carried(residual, schedule))[0] if len(schedule) else objective
+    return Point(x, problems.gradient(residual), objective, value)
 
 
 def prove(
@@ -90,13 +91,15 @@ def prove(
     allowed = PRODUCER * (in_floats.radius + UNIT_ROUNDOFF * (np.abs(before.x) + np.abs(x)))
     points = steps.beside(Enclosed(x[:, :, None], allowed[:, :, None])).beside(Enclosed.exactly(x[:, :, None]))
     residuals = problems.residual(points)
-    carried = problems.carried(residuals, rest)
-    *constants, (least, most), value = problems.objectives(points, carried)
     residual = residuals.column(-1)
-    objective = problems.objectives(points.column(-1), residual)[0]
-    after = Point(x, problems.gradient(residual), objective, value)
-    # the operator of the remaining steps is symmetric
-    slope = problems.gradient(problems.carried(carried.column(-1), rest)) if len(rest) else after.gradient
+    gradient, values = problems.gradient(residual), problems.objectives(points, residuals)
+    slope, objective = gradient, values[-1]
+    if len(rest):
+        carried = problems.carried(residuals, rest)
+        # the operator of the steps that follow is symmetric
+        slope, values = problems.pulled(problems.carried(carried.column(-1), rest)), problems.squares(carried)
+    *constants, (least, most), value = values
+    after = Point(x, gradient, objective, value)
     return Proved(
         after=after,
         constant=min(high for _, high in constants),

@@ -6,6 +6,7 @@ Points are (N, d, k), k of them for each of the N problems; a residual is M X - 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,6 +14,18 @@ from ...rigor.bounds import UNIT_ROUNDOFF, Array, Level, array_down, array_up
 from ...rigor.intervals import TINY, Interval
 from ..batches import Batch, LassoBatch, LeastSquaresBatch, LogisticBatch
 from .entrywise import Enclosed, product, total
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Residuals (N, b, k) of least squares as computed, and bounds (N, 1, k) of their distance from what they stand for."""
+
+    value: Array
+    off: Array
+
+    def column(self, k: int) -> Carried:
+        """One of them."""
+        return Carried(self.value[..., k, None], self.off[..., k, None])
 
 
 @dataclass(frozen=True)
@@ -88,16 +101,36 @@ class Problems:
         lengths = P / self.beta[:, None, None]
         return Enclosed(lengths, array_up(UNIT_ROUNDOFF * lengths + TINY, 2))
 
-    def carried(self, residual: Enclosed, rest: Array) -> Enclosed:
-        """The residual of least squares after the steps P (T, k or 1) of ``rest``; of other problems there are none.
+    def carried(self, residual: Enclosed | Carried, rest: Array) -> Carried:
+        """The residual of least squares after the steps P (T, k or 1) of ``rest``.
 
         r⁺ = r - (P/β)M Mᵀr does not expand where Pβ1 ≤ 2β, so that the errors of the steps add up.
         """
-        if not len(rest):
-            return residual
-        off, r = residual.spread(), residual.value
+        r, off = (
+            (residual.value, residual.off) if isinstance(residual, Carried) else (residual.value, residual.spread())
+        )
         for P in rest:
             back = product(self.batch.M, self.gradient(Enclosed.exactly(r)), self.level)
             moved = Enclosed.exactly(r) - self.lengths(P) * back
             off, r = array_up(off + moved.spread(), 1), moved.value
-        return Enclosed(r, np.broadcast_to(off, r.shape))
+        return Carried(r, off)
+
+    def squares(self, carried: Carried) -> list[Interval]:
+        """Enclosures (k) of the objective of least squares."""
+        squares, terms = np.square(carried.value).sum(axis=1, keepdims=True), self.batch.rows
+        low = array_down(np.sqrt(np.maximum(array_down(squares - terms * TINY, terms + 2), 0.0)), 1) - carried.off
+        high = array_up(np.sqrt(array_up(squares + terms * TINY, terms + 2)), 1) + carried.off
+        low = np.maximum(array_down(low, 1), 0.0)
+        return total(array_down(0.5 * low * low, 2), array_up(0.5 * high * high + TINY, 5))
+
+    def pulled(self, carried: Carried) -> Enclosed:
+        """Mᵀr (N, d, k); by Cauchy's inequality an entry moves by the norm of its column times that of the error."""
+        image = self.gradient(Enclosed.exactly(carried.value))
+        moved = array_up(self._columns[:, :, None] * carried.off, 1)
+        return Enclosed(image.value, array_up(image.radius + moved, 1))
+
+    @cached_property
+    def _columns(self) -> Array:
+        """Upper bounds (N, d) of the norms of the columns of M."""
+        squares = np.square(self.batch.M).sum(axis=1)
+        return array_up(np.sqrt(array_up(squares + TINY * self.batch.rows, self.batch.rows + 2)), 1)
