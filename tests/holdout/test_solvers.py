@@ -244,6 +244,11 @@ def test_a_problem_that_is_solved_at_the_start_is_named() -> None:
     assert counted("FISTA", problems, "optimum") == [0] * 12
 
 
+def test_a_gap_below_rounding_is_refused_at_once(sparse: Lasso) -> None:
+    with pytest.raises(ValueError, match=r"gap is 1e-13; relative to F\* it must be at least 2\.8e-12"):
+        certify_holdout("FISTA", sparse, gap=1e-13, **ASKED)
+
+
 def test_other_problems_are_refused(squares: LeastSquares) -> None:
     with pytest.raises(TypeError, match="keep_solutions needs one batch"):
         certify_holdout(lambda p: 1, range(9), gap=0.1, keep_solutions=True, **ASKED)

@@ -69,8 +69,8 @@ def certify_holdout(
 
     Raises:
         TypeError: a solver, problems or results of a kind that is not known.
-        ValueError: arguments out of range; too few problems (``problems_needed`` says how many); a gap relative to 0; a baseline
-            whose steps depend on the batch.
+        ValueError: arguments out of range; too few problems (``problems_needed`` says how many); a gap relative to 0, or below
+            rounding; a baseline whose steps depend on the batch.
         RuntimeError: reference minimisers were not found.
     """
     gap, limit = nonnegative("gap", gap), integer("iterations", iterations, 0)

@@ -13,6 +13,8 @@ from .._problems.batch import EPS
 RelativeTo = Literal["optimum", "start"]
 FINE = 1e-10
 """Largest relative gap of the reference minimisers."""
+SMALLEST = 100.0
+"""Smallest gap relative to F*, in units of the rounding of F, where F - F* is a difference."""
 MARGIN = 1e-6
 """Share of the gap by which a bound must be below it, so that one in other arithmetic, such as the checker's, is too."""
 
@@ -25,12 +27,17 @@ class Target:
         gap: what the gap may be, positive, as a share of F*, or of F(0) - F*, or absolute for ``None``.
 
     Raises:
-        ValueError: a problem for which the share is of 0, as far as that can be told.
+        ValueError: a problem for which the share is of 0, as far as that can be told, or a gap below rounding.
         RuntimeError: no reference minimisers were found.
     """
 
     def __init__(self, problems: Problems, gap: float, relative_to: RelativeTo | None, first: int = 0) -> None:
         self.problems = problems.double
+        least = SMALLEST * self._unit
+        if relative_to == "optimum" and gap < least and not isinstance(problems, LeastSquares):
+            raise ValueError(
+                f"gap is {gap:g}; relative to F* it must be at least {least:.2g}, what float64 can tell of it here"
+            )
         best = self.problems.optimum(min(FINE, 0.1 * gap) if relative_to == "optimum" else FINE)
         value, rounding = self._value(best)
         self._least = (value - rounding - self.problems.gap_bound(best)).clamp(min=0.0)
