@@ -18,7 +18,7 @@ from .solve_each import solve_each
 
 WEIGHTS = (0.0, 0.0, 0.0)
 """What the solver comes with: weights trained for a kind of problems gain products there, and lose some elsewhere."""
-POLICY = (1.0, 0.3, 0.1)
+POLICY = (0.75, 0.3, 0.16)
 """What weights of 0 stand for."""
 LIMITS = ((0.05, 20.0), (1e-3, 1.0), (1e-3, 1.0))
 
@@ -34,7 +34,7 @@ class LassoSolver:
 
     Guarantee, for any weights: x_{t+1} is the proposal if F(x_{t+1}) ≤ F(x_t) - Q is proved in spite of rounding, Q the model
     decrease of a proximal step of length 1/β_t; otherwise that step, with β_t doubled until the same is proved of it. So F never
-    increases, and F(x_t) - F* is at most ``bounds``, which is at most 8‖M‖²R²/(t+3) for t ≥ 1, R = 2F(x_0)/λ
+    increases, and F(x_t) - F* is at most ``bounds``: but for rounding at most 8‖M‖²R²/(t+3) for t ≥ 1, R = 2F(x_0)/λ
     (``_learning/proved_decrease.py``: no bound of ‖M‖ is needed, for β_0 ≤ 4‖M‖²). A problem ends when its duality gap is at
     most ``tolerance`` F; when nothing can be proved any more it stalls, and says so.
 
