@@ -109,6 +109,8 @@ QUOTED = (
     Quoted("docs/learned.md", r"# 43 and (\d+)", "descent.iterations", as_printed=True),
     Quoted("docs/learned.md", r"# (\d+) in the worst case", "worst", as_printed=True),
     Quoted("docs/learned.md", r"# (\d+) of 600 need more", "shift.exceeding", 0.5, as_printed=True),
+    Quoted("docs/learned.md", r"# ([\d.]+) after ten layers", "layers.objectives[-1]"),
+    Quoted("docs/learned.md", r"# ([\d.]+), below which ten steps", "layers.constant"),
     Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
 )
 
@@ -160,6 +162,7 @@ SHORTER = {
         '(32, 20, 32, seed=0), "lbfgs", epochs=50': '(4, 4, 8, seed=0), "lbfgs", epochs=2',
         "(600, 20, 32, seed=100)": "(460, 4, 8, seed=100)",
         "(600, 20, 24, seed=3)": "(30, 4, 6, seed=3)",
+        "--size 20x32 --layers 10": "--size 4x8 --problems 3 --layers 3",
         "--size 20x32 --shift 20x24": "--size 4x8 --shift 4x6 --problems 60 --coverage .9",
         "--size 40x80 --solver": "--size 4x8 --problems 60 --coverage .9 --solver",
     },
