@@ -20,7 +20,7 @@ from .options import Runnable, TrainOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Certify:
-    """Evaluate a convergence theorem on your data and initial weights, before training."""
+    """Evaluate a convergence theorem on your data and initial weights, before training; `holdout` counts on held-out problems."""
 
     system: Runnable
 
