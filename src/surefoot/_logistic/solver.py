@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ class LogisticSolution:
         objectives: F_p(x_t) (T+1, N) float64, never increasing; T is the largest number of iterations that a problem took.
         products: multiplications with entries of M_p until F_p(x_t) was known, in units of b·d, which is one product (T+1, N)
             float64.
-        bounds: F_p(x_t) - F_p* is at most this (T+1, N) float64, by Theorem 5: a worst case.
+        constants: β_t (T, N) float64 of the decreases that were proved, 0 where a problem had ended.
+        radius: R (N,) float64, at least the distance of every iterate from a minimiser.
         gap: duality gap bounds (N,) float64 at the solution.
         proposals: how many were made in each problem (N,).
         accepted: how many of them were accepted (N,).
@@ -37,11 +39,17 @@ class LogisticSolution:
     status: tuple[SolveStatus, ...]
     objectives: Tensor
     products: Tensor
-    bounds: Tensor
+    constants: Tensor
+    radius: Tensor
     gap: Tensor
     proposals: Tensor
     accepted: Tensor
     trajectory: Tensor | None = None
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """F_p(x_t) - F_p* is at most this (T+1, N) float64, by Theorem 5: a worst case."""
+        return guaranteed(self.objectives[0], self.constants, self.radius)
 
     @property
     def accepted_share(self) -> float:
@@ -137,7 +145,8 @@ class LogisticSolver:
             status=tuple(run.status for run in runs),
             objectives=objectives,
             products=_columns([run.products for run in runs], length),
-            bounds=guaranteed(first, constants, radius),
+            constants=constants,
+            radius=radius,
             gap=torch.tensor([run.gap for run in runs], dtype=torch.float64),
             proposals=torch.tensor([run.proposals for run in runs]),
             accepted=torch.tensor([run.accepted for run in runs]),
