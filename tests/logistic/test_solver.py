@@ -121,6 +121,11 @@ def test_refusals() -> None:
         LogisticSolver().solve(Logistic(torch.ones(2, 3, 1), torch.ones(2, 3), [0.0, 0.0], [1.0, 0.0]))
     with pytest.raises(TypeError, match=r"Lasso; pass sf\.learned\.Logistic"):
         LogisticSolver().solve(Lasso.random(1, 4, 6))  # pyright: ignore[reportArgumentType]
+    for scale in (1e160, 1e-160):
+        with pytest.raises(ValueError, match=r"M\[0\] has the squared norm .*; rescale M"):
+            LogisticSolver().solve(
+                Logistic(scale * torch.ones(1, 2, 1, dtype=torch.float64), torch.ones(1, 2, dtype=torch.float64), 1.0)
+            )
     elsewhere = drawn((4, 3), 0.1, 0.0)
     elsewhere.M = elsewhere.M.to("meta")
     with pytest.raises(ValueError, match=r"on meta; .*to\(device='cpu'\)"):

@@ -163,6 +163,12 @@ def _check(problems: Any) -> None:
             f"problems are on {problems.M.device}; the solver is compiled for the CPU: problems.to(device='cpu')"
         )
     problems.require_penalty()
+    info = torch.finfo(torch.float64)
+    for p, instance in enumerate(problems.double._instances):
+        if not 4.0 * info.tiny <= instance.smoothness <= info.max / 4.0:
+            raise ValueError(
+                f"M[{p}] has the squared norm {4.0 * instance.smoothness:.3g}, out of range of float64; rescale M"
+            )
 
 
 def _columns(rows: Sequence[Sequence[float]], length: int) -> Tensor:

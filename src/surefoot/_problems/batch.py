@@ -218,12 +218,12 @@ class Problems(ABC):
         if self._best is None or (tolerance is not None and self._best[0] > tolerance):
             wanted = 1e-10 if tolerance is None else nonnegative("tolerance", tolerance)
             most = integer("max_iterations", max_iterations, 0)
-            self._best = wanted, accelerated_optimum(self.double, wanted, most, self.double._near_optimum(wanted))
+            self._best = wanted, self.double._minimisers(wanted, most)
         return self._best[1]
 
-    def _near_optimum(self, tolerance: float) -> Tensor:
-        """Where the search for reference minimisers begins (N, d)."""
-        return self.start()
+    def _minimisers(self, tolerance: float, max_iterations: int) -> Tensor:
+        """The search of ``optimum`` in float64."""
+        return accelerated_optimum(self, tolerance, max_iterations, self.start())
 
     @cached_property
     def double(self) -> Self:

@@ -11,11 +11,14 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from .._core.validate import as_tensor
-from .batch import Problems, per_problem, soft
+from .batch import Problems, accelerated_optimum, per_problem, soft
 from .draws import fraction, generator_of, matrices
 
 if TYPE_CHECKING:
     from .._logistic.instance import Instance
+
+POLISH = 400
+"""Accelerated steps after Newton's method, which has proved all decreases that it can."""
 
 
 class Logistic(Problems):
@@ -119,15 +122,16 @@ class Logistic(Problems):
                 "minimiser: pass lam > 0 or l2 > 0"
             )
 
-    def _near_optimum(self, tolerance: float) -> Tensor:
-        """Where Newton's method gets."""
+    def _minimisers(self, tolerance: float, max_iterations: int) -> Tensor:
+        """From where Newton's method gets, accelerated steps have a last digit to find at most."""
         from .._logistic.run import minimise
 
         self.require_penalty()
         found = [
             minimise(instance, np.zeros(self.columns), tolerance=tolerance).point.x for instance in self._instances
         ]
-        return torch.from_numpy(np.stack(found)).to(self.M.device)
+        start = torch.from_numpy(np.stack(found)).to(self.M.device)
+        return accelerated_optimum(self, tolerance, min(max_iterations, POLISH), start)
 
     def _with(self, M: Tensor, parts: dict[str, Tensor]) -> Self:
         return type(self)(M, parts["labels"], parts["lam"], parts["l2"])
