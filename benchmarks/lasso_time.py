@@ -130,14 +130,14 @@ def estimators(report: Report) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def rows_of(cases: Iterable[tuple[str, Timed]], repeats: int) -> tuple[list[str], list[list[object]]]:
+def rows_of(cases: Iterable[tuple[tuple[str, ...], Timed]], repeats: int) -> tuple[list[str], list[list[object]]]:
     """The names of the methods; and a row for each case, milliseconds a problem."""
     names: list[str] = []
     rows: list[list[object]] = []
     for label, timed in cases:
         names = list(timed.works)
         least = timed.seconds(repeats)
-        rows.append([label, *(Shown(1e3 * least[name] / timed.p.count, "{:.2f}") for name in names)])
+        rows.append([*label, *(Shown(1e3 * least[name] / timed.p.count, "{:.2f}") for name in names)])
         print(*map(str, rows[-1]), flush=True)
     return names, rows
 
@@ -155,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     first = f"the first call, which compiles or loads what is compiled, took {time.perf_counter() - begin:.1f} s"
     cases = (
         (
-            f"{rows}x{columns}, λ = {lam}, {gap:.0e}",
+            (f"{rows}x{columns}", lam, f"{gap:.0e}"),
             Timed(report, problems(lam, 1, (rows, columns), SEED, "cpu"), gap, TRAINED[lam]),
         )
         for rows, columns in sizes
@@ -164,10 +164,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     names, rows = rows_of(cases, repeats)
     title = f"LASSO: milliseconds of one processor, least of {repeats}"
-    report.table(title, ["problem, relative gap", *names], rows, first)
+    report.table(title, ["size", "λ", "gap", *names], rows, first)
     size, count = sizes[0], 4 if report.smoke else BATCH
     cases = (
-        (f"λ = {lam}, {gap:.0e}", Timed(report, problems(lam, count, size, SEED, "cpu"), gap, TRAINED[lam]))
+        ((lam, f"{gap:.0e}"), Timed(report, problems(lam, count, size, SEED, "cpu"), gap, TRAINED[lam]))
         for lam in LAMBDAS
         for gap in GAPS
     )
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     title = (
         f"LASSO: a batch of {count} of {size[0]}x{size[1]}, milliseconds of one processor a problem, least of {repeats}"
     )
-    report.table(title, ["problem, relative gap", *names], rows, "the others solve one after the other")
+    report.table(title, ["λ", "gap", *names], rows, "the others solve one after the other")
 
 
 if __name__ == "__main__":
