@@ -97,6 +97,8 @@ QUOTED = (
     Quoted("README.md", r"# ([\d,]+) iterations to a loss of 1e-3", "cert.iterations_to(1e-3)"),
     Quoted("README.md", r"# ([\d,]+); surefoot-check runs/implicit", "run.iterations", 0.05),
     Quoted("README.md", r"# ([\d.e-]+), gradient descent with step", "run.gaps[-1]", 0.1),
+    Quoted("README.md", r"# (\d+): of 99 %", "certificate.iterations", 0.3),
+    Quoted("README.md", r"worst case: (\d+)", 'sf.certify(net, held_out, "step-sizes/rate").iterations_to(1e-4)'),
     Quoted("docs/quickstart.md", r"# ([\d,]+) in place of", "cert.iterations_to(1e-10)", 0.03),
     Quoted("docs/quickstart.md", r"# ([\d,]+) iterations, and", "run.iterations", 0.05),
     Quoted("docs/quickstart.md", r"and ([\d.]+): the weights moved", "run.moved"),

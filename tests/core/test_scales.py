@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scaled
@@ -31,7 +32,17 @@ DIRECTIONS = [
 NOTHING_WRONG = {"refused", "fails", "refuted", "accept", "holds, unproved"}
 
 
-@pytest.mark.parametrize(("name", "theorem"), scaled.PAIRS)
+def first_of_both() -> list[Any]:
+    """The pairs; those whose instance and theorem both have had a turn are left to the slow tests."""
+    known: set[str] = set()
+    params: list[Any] = []
+    for pair in scaled.PAIRS:
+        params.append(pytest.param(*pair, marks=pytest.mark.slow if known.issuperset(pair) else ()))
+        known |= set(pair)
+    return params
+
+
+@pytest.mark.parametrize(("name", "theorem"), first_of_both())
 def test_a_certificate_at_any_scale_is_refused_fails_or_is_accepted(name: str, theorem: str, tmp_path: Path) -> None:
     build = scaled.BUILDERS[name][1]
     outcomes: dict[tuple[float, ...], str] = {}

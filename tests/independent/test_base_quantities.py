@@ -13,6 +13,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import enclosed
 import independent
@@ -128,7 +129,18 @@ def test_methods_for_large_arrays(theorem: str, monkeypatch: pytest.MonkeyPatch)
         assert not wrong, (family, wrong)
 
 
-@pytest.mark.parametrize("theorem", theorems())
+def with_a_new_quantity() -> list[Any]:
+    """The theorems; the slow tests have those whose quantities all belong to an earlier theorem of their system."""
+    known: set[tuple[str, str]] = set()
+    params: list[Any] = []
+    for theorem in theorems():
+        names = {(theorem.split("/")[0], name) for name in PLANS[theorem].theorem.base}
+        params.append(pytest.param(theorem, marks=pytest.mark.slow if names <= known else ()))
+        known |= names
+    return params
+
+
+@pytest.mark.parametrize("theorem", with_a_new_quantity())
 def test_a_wrong_enclosure_is_noticed(theorem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Certifier and checker both use one on its unsafe side: of each quantity, on the first family of each kind of problem."""
     for name in (name for name in PLANS[theorem].theorem.base if name in found(theorem)):
