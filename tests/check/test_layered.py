@@ -15,6 +15,7 @@ from layered import Files
 from named import named
 
 from surefoot_check.checker import check
+from surefoot_check.step_sizes.layers import files as reader
 from surefoot_check.step_sizes.layers.sectors import admissible, angle
 from surefoot_check.verdict import Outcome, lines
 
@@ -149,6 +150,21 @@ def test_malformed_directories_are_rejected(good: Path, tmp_path: Path) -> None:
             report = check(_write_changed(good, change, tmp_path / name))
             assert report.outcome is Outcome.REJECT
             assert report.lines[-1].claim == "files"
+
+
+@pytest.mark.parametrize("limit", ["MOST_WORK", "MOST_AT_ONCE"])
+def test_too_much_work_is_refused(limit: str, good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, limit, 100)
+    report = check(good)
+    assert report.outcome is Outcome.REJECT
+    assert "at most" in report.lines[-1].name
+
+
+def test_a_key_that_stands_twice_is_refused(good: Path, tmp_path: Path) -> None:
+    _write_changed(good, lambda files, record: None, tmp_path)
+    file = tmp_path / "certificate.json"
+    file.write_text(file.read_text().replace('"ahead": ', '"ahead": true, "ahead": ', 1))
+    assert check(tmp_path).outcome is Outcome.REJECT
 
 
 def test_mutated_bytes_are_refused_or_true(good: Path, tmp_path: Path) -> None:

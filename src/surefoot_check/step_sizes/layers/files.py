@@ -27,6 +27,9 @@ ITERATES = {"x": 3, "sectors": 3}
 MOST_WORK = 1 << 34
 """T N b d (T + m), or without looking ahead T N b d m, which the time is proportional to: some minutes."""
 
+MOST_AT_ONCE = 1 << 25
+"""N (b + d) (m + 2), entries of an array: some dozen are in memory."""
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -176,6 +179,11 @@ def _require_small(batch: Batch, weights: Array, ahead: bool) -> None:
     if work > MOST_WORK:
         raise FormatError(
             f"the products of {depth} layers need {work:.1e} operations; at most {MOST_WORK:.1e} are done"
+        )
+    entries = batch.count * (batch.rows + batch.columns) * (steps + 2)
+    if entries > MOST_AT_ONCE:
+        raise FormatError(
+            f"{entries:.1e} entries for the {steps} steps of a layer; at most {MOST_AT_ONCE:.1e} are held"
         )
 
 
