@@ -14,7 +14,9 @@ from surefoot.cli import main
 SMALL = ["--size", "4x6", "--problems", "3", "--layers", "3"]
 
 
-@pytest.mark.parametrize("problem", ["least-squares", "lasso", "logistic"])
+@pytest.mark.parametrize(
+    "problem", ["least-squares", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("lasso", "logistic"))]
+)
 def test_a_directory_is_trained_checked_and_reported(
     problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
