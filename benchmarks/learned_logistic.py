@@ -129,7 +129,7 @@ def fitted(make: Callable[[Problem, float], Any], p: Problem, accuracy: float, t
             make(p, tolerances[key]).fit(p.M, p.labels)
             return math.nan
         if not tolerances:
-            make(p, 0.5).fit(p.M, p.labels)  # compiles
+            make(p, 1e-3).fit(p.M, p.labels)  # compiles
         for tolerance in TOLERANCES:
             begin = time.process_time()
             x = make(p, tolerance).fit(p.M, p.labels).coef_.ravel()
