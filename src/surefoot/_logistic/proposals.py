@@ -12,7 +12,7 @@ from .instance import Array, Instance, Point
 LARGEST = 2000
 """Unknowns of a linear system that is solved directly."""
 FRESH, SWEEPS, SHARE = 16, 20, 0.1
-"""See ``Sparse``. On random problems time changes by less than its noise for factors of 2 in any of them."""
+"""See ``Sparse``."""
 
 
 class Proposals(Protocol):
