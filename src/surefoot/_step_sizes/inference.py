@@ -58,9 +58,9 @@ def solve(
     M = np.ascontiguousarray((problems.M[:1] if one_for_all else problems.M).numpy(), dtype=np.float64)
     none = np.zeros(count)
     lam, l2 = (_numbers(getattr(problems, name)) if hasattr(problems, name) else none for name in ("lam", "l2"))
-    layers, table, factor = _network(weights, count * problems.columns * T)
+    network = _network(weights, count * problems.columns * T)
     arguments = (_numbers(problems.Y), isinstance(problems, Logistic), lam, l2, _numbers(1.0 / beta))
-    measured = iterate(M, M.transpose(0, 2, 1).copy(), *arguments, xs, layers, table, factor, *limits, T)
+    measured = iterate(M, M.transpose(0, 2, 1).copy(), *arguments, xs, *network, *limits, T)
     problems.products += 2 * T + 1
     objectives, lowest, highest, iterates = (torch.from_numpy(values).to(dtype) for values in (*measured, xs))
     return Solution(
@@ -74,18 +74,18 @@ def solve(
     )
 
 
-def _network(weights: Sequence[Tensor], points: int) -> tuple[Any, Any, float]:
-    """``layers``, ``table`` and ``factor`` for the kernel: the table where there is one, unless it takes longer than the layers
+def _network(weights: Sequence[Tensor], points: int) -> tuple[Any, Any, Any, Any, Any, float]:
+    """What the kernel takes from ``entries`` to ``factor``: the table where there is one, unless it takes longer than the layers
     at so many points."""
     triple = _two_hidden_layers(weights)
     point = _entries(weights) + 10 * sum(W.shape[0] for W in weights)  # measured, as TABLE
     if triple is not None and points * point > TABLE + 180 * triple[1].numel():
         table = Table(*triple)
-        return (np.empty(0), np.array([2, 1])), table.arrays, table.factor
+        return np.empty(0), np.array([2, 1]), *table.arrays, table.factor
     layers, exponents = zip(*(scaled(W) for W in weights), strict=True)
     widths = np.array([2, *(len(W) for W in weights)])
     none = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, 2))
-    return (np.concatenate([W.ravel() for W in layers]), widths), none, 2.0 ** min(sum(exponents) / 2, 1023.0)
+    return np.concatenate([W.ravel() for W in layers]), widths, *none, 2.0 ** min(sum(exponents) / 2, 1023.0)
 
 
 def _two_hidden_layers(weights: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor] | None:

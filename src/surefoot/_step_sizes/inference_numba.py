@@ -7,17 +7,19 @@ import math
 import numpy as np
 from numba import njit
 
-from .sectors_numba import add_product, locate
+from .sectors_numba import clear, locate, product
 
 
 @njit(cache=True, fastmath={"contract", "reassoc"})
 def dense(entries, widths, x, g, z):
     """z of the layers at all coordinates of a problem."""
     before, start = np.empty((2, x.size)), 0
-    before[0], before[1] = x, g
+    for j in range(x.size):
+        before[0, j], before[1, j] = x[j], g[j]
     for layer in range(1, widths.size):
         inputs, outputs = widths[layer - 1], widths[layer]
-        after = np.zeros((outputs, x.size))
+        after = np.empty((outputs, x.size))
+        clear(after)
         for k in range(outputs):
             row, fours = after[k], inputs - inputs % 4
             for i in range(0, fours, 4):  # four at a time: what they are added to is read and written once
@@ -28,33 +30,34 @@ def dense(entries, widths, x, g, z):
                 for j in range(x.size):
                     row[j] += entries[start + i] * before[i, j]
             start += inputs
-        before = after if layer == widths.size - 1 else np.maximum(after, 0.0)
-    z[:] = before[0]
+            if layer < widths.size - 1:
+                for j in range(x.size):
+                    if row[j] < 0.0:
+                        row[j] = 0.0
+        before = after
+    for j in range(x.size):
+        z[j] = before[0, j]
 
 
 @njit(cache=True, error_model="numpy")
-def iterate(M, Mt, Y, logistic, lam, l2, inverse, xs, layers, table, factor, lo, hi, T):
+def iterate(M, Mt, Y, logistic, lam, l2, inverse, xs, entries, widths, keys, starts, rows, factor, lo, hi, T):
     """F (T+1, N), and the least and largest P (T, N), of T proximal steps from ``xs[0]``.
 
     M is (N, b, d), or (1, b, d) for one matrix in all problems, and Mt (N, d, b), both contiguous; ``inverse`` is 1/β (N,).
     ``xs`` gets the iterates: all of them where it is (T+1, N, d), the last one in place of the first where it is (1, N, d).
 
-    ``table`` holds keys, starts and rows of a sector table, or nothing: then the ``layers`` are evaluated, the entries of
-    W_1, W_2, … in one array, and the widths 2, n_1, …, 1. The network's output is what they give times ``factor`` squared; one
-    that is NaN counts as 0.
+    ``keys``, ``starts`` and ``rows`` are those of a sector table, or empty: then the layers are evaluated, from the ``entries``
+    of W_1, W_2, … in one array, and the ``widths`` 2, n_1, …, 1. The network's output is what they give times ``factor``
+    squared; one that is NaN counts as 0.
     """
     count, d = Y.shape[0], M.shape[2]
-    entries, widths = layers
-    keys, starts, rows = table
     objectives, lowest, highest = np.empty((T + 1, count)), np.empty((T, count)), np.empty((T, count))
-    x, g, residual, elements = np.empty(d), np.empty(d), np.empty(Y.shape[1]), np.empty(d, np.int64)
-    z = np.empty(d)
+    g, z, residual, elements = np.empty(d), np.empty(d), np.empty(Y.shape[1]), np.empty(d, np.int64)
     for p in range(count):
         matrix, transpose = M[p if M.shape[0] > 1 else 0], Mt[p if M.shape[0] > 1 else 0]
-        x[:], elements[:] = xs[0, p], 0
+        x = xs[0, p]
         for t in range(T + 1):
-            residual[:] = 0.0
-            add_product(residual, x, transpose)
+            product(residual, x, transpose)
             loss, size, square = 0.0, 0.0, 0.0
             for r in range(residual.size):
                 if logistic:
@@ -73,15 +76,14 @@ def iterate(M, Mt, Y, logistic, lam, l2, inverse, xs, layers, table, factor, lo,
             )
             if t == T:
                 break
-            g[:] = 0.0
-            add_product(g, residual, matrix)
+            product(g, residual, matrix)
             if keys.size > 0:
                 for i in range(d):
-                    elements[i] = locate(x[i], g[i], keys, starts, elements[i])
+                    elements[i] = locate(x[i], g[i], keys, starts, elements[i] if t > 0 else 0)
                     z[i] = rows[elements[i], 0] * x[i] + rows[elements[i], 1] * g[i]
             else:
                 dense(entries, widths, x, g, z)
-            least, most = hi, lo
+            least, most, new = hi, lo, xs[t + 1 if xs.shape[0] > 1 else 0, p]
             for i in range(d):
                 output = z[i] * factor * factor
                 if math.isnan(output):
@@ -92,10 +94,7 @@ def iterate(M, Mt, Y, logistic, lam, l2, inverse, xs, layers, table, factor, lo,
                 least, most = min(least, P), max(most, P)
                 step = P * inverse[p]
                 v, threshold = x[i] - step * g[i], step * lam[p]
-                x[i] = (v - min(max(v, -threshold), threshold)) / (1 + step * l2[p])
+                new[i] = (v - min(max(v, -threshold), threshold)) / (1 + step * l2[p])
             lowest[t, p], highest[t, p] = least, most
-            if xs.shape[0] > 1:
-                xs[t + 1, p] = x
-        if xs.shape[0] == 1:
-            xs[0, p] = x
+            x = new
     return objectives, lowest, highest

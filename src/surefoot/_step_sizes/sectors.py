@@ -62,9 +62,10 @@ class Table:
         order = np.argsort(on, kind="stable")
         self._units = (live[order], on[order], a[order], b[order])
         self._second, self._third = second, third[0]
-        slopes, self._states, which, where, step = kernels.build(
-            second, self._third, *self._units, rays, x[chosen] / size, y[chosen] / size
-        )
+        slopes, self._states = np.zeros((2 * rays.size, 2)), np.zeros((len(second), 2 * rays.size), np.int8)
+        ends = rays, x[chosen] / size, y[chosen] / size
+        *switches, count = kernels.build(second, self._third, *self._units, *ends, slopes, self._states)
+        which, where, step = (values[:, :count].copy() for values in switches)
         keys, picked = np.unique(np.concatenate([rays, which[0]]), return_index=True)
         self._rays = np.append(np.searchsorted(keys, rays), keys.size)
         self._switches = np.searchsorted(keys, which[0])
@@ -134,9 +135,9 @@ class Table:
         """Gradients of W1, W2, W3 from the sums of q·(x, g) over each row (2K+1, 2)."""
         from . import sectors_numba as kernels
 
-        gradients = kernels.weight_gradients(
-            sums, self._second, self._third, *self._units, self._states, self._rays, self._switches
-        )
+        gradients = np.zeros((self._second.shape[1], 2)), np.zeros_like(self._second), np.zeros_like(self._third)
+        weights = self._second, self._third, *self._units
+        kernels.weight_gradients(sums, *weights, self._states, self._rays, self._switches, *gradients)
         total = sum(self._exponents)
         with np.errstate(over="ignore"):  # a derivative that overflows is infinite
             return tuple(  # pyright: ignore[reportReturnType]
@@ -255,7 +256,8 @@ def forward_and_gradient(
         return math.nan, (dW1, dW2, dW3)
     table = Table(W1, W2, W3)
     matrices, targets, constants = (v.detach().to("cpu", torch.float64).contiguous() for v in (M, Y, beta))
-    loss, sums = kernels.unrolled(
+    sums = np.zeros((2 * len(table.arrays[0]) + 1, 2))
+    loss = kernels.unrolled(
         matrices.numpy(),
         matrices.mT.contiguous().numpy(),
         targets.numpy(),
@@ -266,6 +268,7 @@ def forward_and_gradient(
         float(hi),
         T,
         gradient == "exact",
+        sums,
     )
     return float(loss), table._weight_gradients(sums)
 

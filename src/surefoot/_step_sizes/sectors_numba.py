@@ -45,6 +45,14 @@ def rings(x, y):
     return keys, positions
 
 
+@njit(cache=True)
+def clear(out):
+    """Zeros in a matrix; a loop compiles in a fraction of the time that NumPy's slices and functions take."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = 0.0
+
+
 @njit(cache=True, inline="always")
 def inside(start, key, end):
     """Whether ``key`` lies strictly between the two others on the circle."""
@@ -61,7 +69,7 @@ def later(weights, units, on, a, b, turning, tails):
     ``turning`` and ``tails`` (K+1, 4), overwritten, hold x and y of the first half turn, then of the second.
     """
     half = turning.shape[0] - 1
-    turning[:] = 0.0
+    clear(turning)
     for u in range(units.size):
         k, h = on[u], 0
         if k >= half:
@@ -127,16 +135,17 @@ def unclear(x, y, start, end):
 
 
 @njit(cache=True)
-def build(W2, W3, units, on, a, b, keys, dx, dy):
-    """Coarse slopes (4K, 2), state of every second-layer unit on every coarse element, and the switches inside sectors.
+def build(W2, W3, units, on, a, b, keys, dx, dy, slopes, states):
+    """The switches inside sectors, and how many of the columns are switches.
 
-    States: 0 off, 1 on, 2 turns on inside, 3 turns off inside. A switch has key and ray before it (int64), position and state
-    (float64), and slopes; it belongs to the next state above 1 in the order of units, then of rays u, K+u for u = 0, 1, ...
+    ``slopes`` (4K, 2), zeros at first, gets those of the coarse elements, and ``states`` (n2, 4K), also zeros at first, the
+    state of every second-layer unit on them: 0 off, 1 on, 2 turns on inside, 3 turns off inside. A switch has key and ray
+    before it (int64), position and state (float64), and slopes; it belongs to the next state above 1 in the order of units, then
+    of rays u, K+u for u = 0, 1, ...
     """
     rays = keys.size
     half = rays // 2
     turning, tails = np.empty((half + 1, 4)), np.empty((half + 1, 4))
-    slopes, states = np.zeros((2 * rays, 2)), np.zeros((W2.shape[0], 2 * rays), np.int8)
     capacity = 4 * W2.shape[0] + 16
     which, where, step = np.empty((2, capacity), np.int64), np.empty((2, capacity)), np.empty((2, capacity))
     count = 0
@@ -178,14 +187,16 @@ def build(W2, W3, units, on, a, b, keys, dx, dy):
                 state[2 * s + 1] = 1
                 slopes[2 * s + 1, 0] += w * openx
                 slopes[2 * s + 1, 1] += w * openy
-    return slopes, states, which[:, :count].copy(), where[:, :count].copy(), step[:, :count].copy()
+    return which, where, step, count
 
 
 @njit(cache=True)
 def grown(old):
     """``old`` with twice as many columns."""
     new = np.empty((old.shape[0], 2 * old.shape[1]), old.dtype)
-    new[:, : old.shape[1]] = old
+    for i in range(old.shape[0]):
+        for j in range(old.shape[1]):
+            new[i, j] = old[i, j]
     return new
 
 
@@ -195,7 +206,10 @@ def spread(slopes, rays, count, switches, turned, step):
 
     ``rays`` are the fine positions of the coarse rays and ``count`` at the end; switch i sits at fine boundary ``switches[i]``.
     """
-    rows, on, off = np.zeros((2 * count + 1, 2)), np.zeros((count, 2)), np.zeros((count, 2))
+    rows, on, off = np.empty((2 * count + 1, 2)), np.empty((count, 2)), np.empty((count, 2))
+    clear(on)
+    clear(off)
+    rows[2 * count, 0] = rows[2 * count, 1] = 0.0
     for i in range(switches.size):
         into = on if turned[i] == 2 else off
         into[switches[i], 0] += step[0, i]
@@ -222,10 +236,14 @@ def spread(slopes, rays, count, switches, turned, step):
 @njit(cache=True)
 def bins(positions, count):
     """``starts[i]``: how many boundaries have a position in a bin before bin i of ``count`` equal ones on [0, 8]."""
-    starts = np.zeros(count + 1, np.int64)
+    starts = np.empty(count + 1, np.int64)
+    for i in range(count + 1):
+        starts[i] = 0
     for position in positions:
         starts[min(int(position * (count / 8)), count - 1) + 1] += 1
-    return np.cumsum(starts)
+    for i in range(count):
+        starts[i + 1] += starts[i]
+    return starts
 
 
 @njit(cache=True, inline="always")
@@ -264,8 +282,7 @@ def locate_all(x, g, keys, starts):
 def coarse_sums(sums, rays):
     """Sums over each coarse element; and inside each open sector up to a fine element, and from it on."""
     half = (rays.size - 1) // 2
-    coarse = np.zeros((4 * half, 2))
-    before, after = np.zeros_like(sums), np.zeros_like(sums)
+    coarse, before, after = np.empty((4 * half, 2)), np.empty(sums.shape), np.empty(sums.shape)
     for s in range(2 * half):
         start, end = 2 * rays[s], 2 * rays[s + 1]
         for axis in range(2):
@@ -308,12 +325,10 @@ def accumulate(at_ray, prefix, suffix):
 
 
 @njit(cache=True)
-def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, switches):
-    """Gradients of W1, W2, W3 from the sums of q·(x, g) over each fine element; O(n1·n2)."""
+def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, switches, dW1, dW2, dW3):
+    """Gradients of W1, W2, W3, added to zeros, from the sums of q·(x, g) over each fine element; O(n1·n2)."""
     half = (rays.size - 1) // 2
     coarse, before, after = coarse_sums(sums, rays)
-    dW1, dW2, dW3 = np.zeros((W2.shape[1], 2)), np.zeros_like(W2), np.zeros_like(W3)
-    hit = (coarse[:, 0] != 0) | (coarse[:, 1] != 0)
     turning, tails = np.empty((half + 1, 4)), np.empty((half + 1, 4))
     prefix, suffix, at_ray = np.empty((half, 4)), np.empty((half, 4)), np.empty((half, 4))
     switch = 0
@@ -330,11 +345,11 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, switches):
                 else:
                     x, y, openx, openy, secondx, secondy = passed(secondx, secondy, turning, tails, u, 2)
                 rayx, rayy, gx, gy = 0.0, 0.0, 0.0, 0.0
-                if state[2 * s] == 1 and hit[2 * s]:
+                if state[2 * s] == 1 and (coarse[2 * s, 0] != 0 or coarse[2 * s, 1] != 0):
                     rayx, rayy = coarse[2 * s, 0], coarse[2 * s, 1]
                     total += x * rayx + y * rayy
                 sector = state[2 * s + 1]
-                if sector == 1 and hit[2 * s + 1]:
+                if sector == 1 and (coarse[2 * s + 1, 0] != 0 or coarse[2 * s + 1, 1] != 0):
                     gx, gy = coarse[2 * s + 1, 0], coarse[2 * s + 1, 1]
                     total += openx * gx + openy * gy
                 elif sector > 1:
@@ -363,7 +378,6 @@ def weight_gradients(sums, W2, W3, units, on, a, b, states, rays, switches):
             gradient[i] = a[v] * gx + b[v] * gy
             dW1[i, 0] += weights[i] * gx
             dW1[i, 1] += weights[i] * gy
-    return dW1, dW2, dW3
 
 
 @njit(cache=True, fastmath={"contract"})
@@ -375,15 +389,22 @@ def add_product(out, coefficients, rows):
             out[i] += c * rows[k, i]
 
 
+@njit(cache=True)
+def product(out, coefficients, rows):
+    """out = coefficients @ rows."""
+    for i in range(out.size):
+        out[i] = 0.0
+    add_product(out, coefficients, rows)
+
+
 @njit(cache=True, error_model="numpy")
-def unrolled(M, Mt, Y, beta, keys, starts, rows, factor, lo, hi, T, exact):
-    """Loss after T steps from 0 on N least-squares problems, and the sums of ∂F/∂z·(x, g) over each fine element.
+def unrolled(M, Mt, Y, beta, keys, starts, rows, factor, lo, hi, T, exact, sums):
+    """Loss after T steps from 0 on N least-squares problems; adds to ``sums`` those of ∂F/∂z·(x, g) over each fine element.
 
     M is (N, b, d), Mt (N, d, b), both contiguous; slopes are ``rows`` times ``factor`` squared. The adjoint is that of
     x ← x - (1/β) P(x, g)⊙g with g = Mᵀ(Mx - Y).
     """
     count, b, d = M.shape
-    sums = np.zeros_like(rows)
     x, g, residual = np.empty(d), np.empty(d), np.empty(b)
     xs, gs, step, slope = np.empty((T, d)), np.empty((T, d)), np.empty((T, d)), np.empty((T, d))
     elements = np.empty((T, d), np.int64)
@@ -391,15 +412,14 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, factor, lo, hi, T, exact):
     loss = 0.0
     for p in range(count):
         matrix, transpose = M[p], Mt[p]
-        x[:] = 0.0
+        for i in range(d):
+            x[i] = 0.0
         inverse = 1 / beta[p]
         for t in range(T + 1):
             for r in range(b):
                 residual[r] = -Y[p, r]
             add_product(residual, x, transpose)
-            for i in range(d):
-                g[i] = 0.0
-            add_product(g, residual, matrix)
+            product(g, residual, matrix)
             if t == T:
                 break
             for i in range(d):
@@ -414,7 +434,8 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, factor, lo, hi, T, exact):
                 x[i] -= step[t, i] * g[i]
         for r in range(b):
             loss += 0.5 * residual[r] * residual[r]
-        adjoint[:] = g
+        for i in range(d):
+            adjoint[i] = g[i]
         for t in range(T - 1, -1, -1):
             for i in range(d):
                 e = elements[t, i]
@@ -427,8 +448,6 @@ def unrolled(M, Mt, Y, beta, keys, starts, rows, factor, lo, hi, T, exact):
                     through[i] += q * rows[e, 1] * factor * factor
             if t == 0:
                 break
-            for r in range(b):
-                residual[r] = 0.0
-            add_product(residual, through, transpose)
+            product(residual, through, transpose)
             add_product(adjoint, residual, matrix)
-    return loss, sums
+    return loss
