@@ -8,6 +8,8 @@ import numpy as np
 from numba import njit
 
 ANY_ORDER = {"reassoc", "contract", "nsz"}
+BLOCK = 8
+"""Rows with one logarithm."""
 
 
 @njit(cache=True, fastmath=ANY_ORDER, error_model="numpy")
@@ -22,16 +24,24 @@ def squares(M, columns):
 @njit(cache=True, error_model="numpy")
 def losses(labels, z, slopes, curvatures):
     """Σ log(1 + exp(-s z)). The first and second derivatives of the loss in z are filled in: ``slopes`` = -sθ and
-    ``curvatures`` = θ(1 - θ) for θ = 1/(1 + exp(s z))."""
-    loss = 0.0
+    ``curvatures`` = θ(1 - θ) for θ = 1/(1 + exp(s z)).
+
+    One logarithm is taken for ``BLOCK`` rows, of the product of their 1 + exp(-|z|), kept as its excess over 1, a sum of terms
+    that are not negative: its relative error grows by 3 roundings a row at most.
+    """
+    loss = excess = 0.0
     for i in range(z.size):
         margin = -labels[i] * z[i]
         small = math.exp(-abs(margin))
-        theta = (1.0 if margin >= 0.0 else small) / (1.0 + small)
-        loss += max(margin, 0.0) + math.log1p(small)
-        slopes[i] = -labels[i] * theta
-        curvatures[i] = small / ((1.0 + small) * (1.0 + small))
-    return loss
+        share = 1.0 / (1.0 + small)
+        slopes[i] = -labels[i] * (share if margin >= 0.0 else small * share)
+        curvatures[i] = small * share * share
+        loss += max(margin, 0.0)
+        excess += small * (1.0 + excess)
+        if i % BLOCK == BLOCK - 1:
+            loss += math.log1p(excess)
+            excess = 0.0
+    return loss + math.log1p(excess)
 
 
 @njit(cache=True, error_model="numpy")

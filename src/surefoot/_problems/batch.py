@@ -65,7 +65,7 @@ class Problems(ABC):
             )
         finite("M", M)
         finite(target, Y)
-        zero = (M == 0).flatten(1).all(1)
+        zero = (M.amax((1, 2)) == 0) & (M.amin((1, 2)) == 0)
         if bool(zero.any()):
             raise ValueError(f"M[{int(zero.nonzero()[0])}] is zero; every point is optimal there: remove the problem")
         self.M, self.Y, self.products = M, Y, 0
