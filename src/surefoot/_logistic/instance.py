@@ -95,7 +95,9 @@ class Instance:
     def _point(self, x: Array, image: Array, image_error: float) -> Point:
         slopes, curvatures = np.empty(self.rows), np.empty(self.rows)
         loss = kernels.losses(self.labels, image, slopes, curvatures)
-        penalty = self.lam * float(np.abs(x).sum()) + 0.5 * self.l2 * float(x @ x)
+        penalty = 0.5 * self.l2 * float(x @ x)
+        if self.lam > 0.0:
+            penalty += self.lam * float(np.abs(x).sum())
         # |ℓ(z + δ) - ℓ(z)| ≤ ⟨|ℓ'(z)|, |δ|⟩ + ‖δ‖²/8
         size = math.sqrt(float(slopes @ slopes))
         error = (
@@ -139,21 +141,25 @@ class Instance:
     def gap(self, point: Point, gradient: Array) -> float:
         """Upper bound of F(x) - F*: the duality gap (docs/theorems/step-sizes.md, section 6), its rounding allowed for."""
         size = math.sqrt(float(point.slopes @ point.slopes))
-        # the rounding of the product alone: every θ is a dual point
-        slack = self._sum_rows * size * self.column_norms + self.tiny
-        c = 1.0 if self.l2 > 0.0 else min(1.0, self.lam / float((np.abs(gradient) + slack).max()))
+        # ∇_j f is wrong by slack ‖m_j‖ + tiny, the rounding of the product alone: every θ is a dual point
+        slack = self._sum_rows * size
+        c = 1.0
+        if self.l2 == 0.0:
+            c = min(c, self.lam / float((np.abs(gradient) + slack * self.column_norms + self.tiny).max()))
         if c == 0.0:
             return point.value + point.value_error
         gap, magnitude = kernels.duality_gap(
             self.labels, point.image, point.slopes, point.x, gradient, c, self.lam, self.l2
         )
         # the gradient moves its terms by |x| or, of the square, by |off|/μ; the image those of the rows by (1 - c)θ
+        sizes = np.abs(point.x)
         error = (
             (self._sum_rows + self._sum_columns) * (gap + magnitude)
-            + float(slack @ np.abs(point.x))
+            + slack * float(sizes @ self.column_norms)
+            + self.tiny * float(sizes.sum())
             + point.image_error * ((1.0 - c) * size + point.image_error)
         )
         if self.l2 > 0.0:
-            spread = math.sqrt(float(slack @ slack))
+            spread = slack * self._norm + self.tiny * math.sqrt(self.columns)
             error += spread * (math.sqrt(2.0 * max(gap, 0.0) / self.l2) + spread / self.l2)
         return gap + 2.0 * error + self.tiny

@@ -54,6 +54,7 @@ class Smooth:
         self._products = np.empty(memory)
         self._newest, self._pairs, self._taken = -1, 0, 0
         self._last: tuple[Array, Array] | None = None
+        self._first: tuple[Array, Array] | None = None
 
     def step(self, point: Point, gradient: Array) -> Array | None:
         """-H ∇F."""
@@ -65,7 +66,10 @@ class Smooth:
         return self._quasi_newton(point, slope)
 
     def image(self, step: Array) -> Array:
-        """By the whole of M."""
+        """By the whole of M, but for the first step from 0, where it is known."""
+        first, self._first = self._first, None
+        if first is not None and np.array_equal(first[0], step):
+            return first[1]
         return self._instance.image(step)
 
     def rejected(self) -> None:
@@ -90,7 +94,11 @@ class Smooth:
         # the first step is the minimum of the quadratic model along -∇F
         image = self._instance.image(slope)
         square = float(slope @ slope)
-        return -slope * (square / (float(point.curvatures @ (image * image)) + self._instance.l2 * square))
+        length = -square / (float(point.curvatures @ (image * image)) + self._instance.l2 * square)
+        first = length * slope
+        if abs(length) <= 1.0:  # what was lost by underflow does not grow
+            self._first = first, length * image
+        return first
 
     def _newton(self, point: Point, slope: Array) -> Array | None:
         """-(MᵀDM + μI)⁻¹ ∇F; for b < d with (MᵀDM + μI)⁻¹ = (I - Mᵀ√D (μI + √D MMᵀ √D)⁻¹ √D M)/μ."""
