@@ -36,7 +36,9 @@ class Instance:
     def minimise(self, times: int = 9) -> None:
         squares = (self.T**2).sum(1)
         for _ in range(times):
-            compiled.propose(self.T, squares, self.lam, self.x, self.r, self.active, 0.0, 1e-9, 0.0)
+            compiled.propose(
+                self.T, squares, self.lam, self.x, self.r, self.active, 0.0, 1e-9, 0.0, np.zeros(1, np.bool_)
+            )
             compiled.refined(self.T, self.norms, self.y, self.x, self.r)
 
     def measure(self) -> None:

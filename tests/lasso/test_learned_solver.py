@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -51,7 +55,7 @@ def test_any_proposal_is_safe(proposal: str, monkeypatch: pytest.MonkeyPatch) ->
     g = np.random.default_rng(7)
     calls = 0
 
-    def propose(T: Any, squares: Any, lam: float, x: Any, r: Any, chosen: Any, *accuracies: float) -> int:
+    def propose(T: Any, squares: Any, lam: float, x: Any, r: Any, chosen: Any, *options: Any) -> int:
         nonlocal calls
         kind = proposal if proposal != "mixed" else ("random", "uphill", "nan", "huge")[calls % 4]
         calls += 1
@@ -170,7 +174,8 @@ def test_the_bound_before_any_step_is_the_objective(limit: int) -> None:
     start = torch.full((p.count, p.columns), 1e-6, dtype=F64)
     found = LassoSolver().solve(p, limit, start=start)
     gap = found.objectives - p.optimal_value
-    assert torch.equal(found.bounds[0], found.objectives[0])
+    assert bool((found.bounds[0] > found.objectives[0]).all())
+    torch.testing.assert_close(found.bounds[0], found.objectives[0], rtol=1e-12, atol=0.0)
     assert bool((gap <= found.bounds).all()) and bool((found.bounds[1] < 0.1 * found.bounds[0]).all())
 
 
@@ -193,6 +198,43 @@ def test_does_not_depend_on_units(matrix: float, target: float) -> None:
     assert other.statuses == found.statuses and torch.equal(other.products, found.products)
     if 1e-290 < b * b < 1e290:
         assert torch.equal(other.objectives, b * b * found.objectives)
+
+
+def test_what_was_large_at_the_start_is_forgotten() -> None:
+    """The objective is that of x in exact arithmetic, relative to itself, and so are the gap and the status."""
+    for seed, far in ((0, 1e6), (1, 1e11), (2, 1e15)):
+        p = drawn(1, seed=seed, rows=3, columns=5)
+        M, y, lam = p.M[0].tolist(), p.Y[0].tolist(), Fraction(float(p.lam[0]))
+        start = far * torch.randn(1, 5, generator=torch.Generator().manual_seed(seed), dtype=F64)
+        found = LassoSolver().solve(p, 300, start=start, tolerance=1e-2)
+        x = [Fraction(v) for v in found.solution[0].tolist()]
+        residual = [
+            sum(Fraction(a) * v for a, v in zip(row, x, strict=True)) - Fraction(b) for row, b in zip(M, y, strict=True)
+        ]
+        value = float(sum(v * v for v in residual) / 2 + lam * sum(abs(v) for v in x))
+        assert found.status is SolveStatus.SOLVED
+        assert float(found.objectives[-1, 0]) == pytest.approx(value, rel=1e-10)
+        assert value - float(p.optimal_value) <= float(found.gap)
+
+
+def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        while not arguments[-1][0]:
+            time.sleep(0.001)
+
+    problem = drawn(1)
+    solve: Any = compiled.solve
+    calls: list[Any] = []
+    monkeypatch.setattr(compiled, "solve", lambda *arguments: calls.append(arguments) or solve(*arguments))
+    assert len(LassoSolver().solve(problem, 2).objectives) == 3
+    monkeypatch.setattr(compiled, "solve", endless)
+    with pytest.raises(KeyboardInterrupt):
+        LassoSolver().solve(problem, 2)
+    *arguments, stop = calls[0]
+    stop[0] = True
+    taken, how, *_ = solve(*arguments, stop)
+    assert (taken, how) == (0, compiled.ITERATIONS)
 
 
 def test_hard_matrices() -> None:

@@ -21,6 +21,8 @@ CYCLES = 20
 """Of coordinate descent and conjugate gradients before a proposal."""
 LONGEST = 100
 """Steps of conjugate gradients in a cycle."""
+DRIFT = 2.0**-36
+"""A residual of which more than this may be wrong is computed afresh."""
 SOLVED, ITERATIONS, STALLED = 0, 1, 2
 
 STRICT = njit(cache=True, nogil=True, error_model="numpy")
@@ -217,10 +219,12 @@ def working_set(active, x, g, norms, lam, entering):
 
 
 @STRICT
-def propose(T, squares, lam, x, r, chosen, inner, accuracy, level):
+def propose(T, squares, lam, x, r, chosen, inner, accuracy, level, stop):
     """Move x over ``chosen`` until a cycle gives less than ``inner`` of all the decrease, or than ``level``; the work."""
     total, work = 0.0, 0
     for _ in range(CYCLES):
+        if stop[0]:
+            break
         swept, spent = sweep(T, squares, lam, x, r, chosen)
         gained, more = face(T, squares, lam, x, r, chosen, accuracy)
         total += swept + gained
@@ -280,6 +284,8 @@ def refined(T, norms, y, x, r):
                 product, lost = two_product(x[j], T[j, i])
                 r[i], rest = two_sum(r[i], product)
                 low[i] += lost + rest
+    if count == 0:
+        return 0.0, 0
     add(r, 1.0, low)
     return UNIT * math.sqrt(dot(r, r)) + ((count + 8) * UNIT) ** 2 * size + TINY * y.size * count, count
 
@@ -410,7 +416,7 @@ def value(x, r, lam):
 
 
 @STRICT
-def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants, spent):
+def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants, spent, stop):
     """Move x (d,) by at most ``len(constants)`` iterations.
 
     Args:
@@ -425,6 +431,7 @@ def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants,
         values: F(x_t) (T+1,), filled.
         constants: β_t (T,) of the decrease proved of a step, filled.
         spent: products with M or Mᵀ until F(x_t) was known (T+1,), filled.
+        stop: (1,); it ends soon after another thread has put anything but 0 there.
 
     Returns:
         iterations taken, how it ended, the gap bound, and how many proposals were made and accepted.
@@ -439,10 +446,8 @@ def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants,
         norms[j] = math.sqrt(squares[j]) * (1.0 + (rows + 8) * UNIT) + math.sqrt(TINY * rows)
     frobenius *= 1.0 + (rows + columns + 8) * UNIT
     beta = (math.sqrt(widest) + math.sqrt(frobenius / rows)) ** 2  # ≤ 4‖M‖²
-    r, image, g, errors = np.zeros(rows), np.empty(rows), np.zeros(columns), np.zeros(columns)
-    error, work = moved(T, norms, np.zeros(columns), x, r)
-    add(r, -1.0, y)
-    error += UNIT * math.sqrt(dot(r, r)) if work else 0.0
+    r, image, g, errors = np.empty(rows), np.empty(rows), np.zeros(columns), np.zeros(columns)
+    error, work = refined(T, norms, y, x, r)
     active = np.arange(columns)
     values[0], spent[0] = value(x, r, lam), work / columns
     t, made, accepted, widened, exact = 0, 0, 0, 1.0, False
@@ -452,7 +457,7 @@ def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants,
         c, gap = duality(active, x, r, error, g, plain, norms, lam)
         if gap <= tolerance * values[t]:
             return t, SOLVED, gap, made, accepted
-        if t == iterations:
+        if t == iterations or stop[0]:
             return t, ITERATIONS, gap, made, accepted
         active = screened(active, x, g, plain, norms, lam, c, gap)
         held = nonzeros(active, x).size
@@ -460,7 +465,7 @@ def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants,
         chosen = working_set(active, x, g, norms, lam, int(min(most, columns)))
         w, rw = x.copy(), r.copy()
         level = inner * tolerance * values[t]
-        work += propose(T, squares, lam, w, rw, chosen, inner, accuracy, level)
+        work += propose(T, squares, lam, w, rw, chosen, inner, accuracy, level, stop)
         good, image_error, spent_more = proved(T, norms, active, x, w, g, errors, lam, beta, image)
         work += spent_more
         made += 1
@@ -479,6 +484,9 @@ def solve(T, y, lam, x, entering, inner, accuracy, tolerance, values, constants,
             put(x, 1.0, w)
             add(r, 1.0, image)
             error += image_error + 2.0 * UNIT * (math.sqrt(dot(r, r)) + math.sqrt(dot(image, image)))
+            if error > DRIFT * math.sqrt(dot(r, r)):  # what was large before drowns what is left
+                error, spent_more = refined(T, norms, y, x, r)
+                work += spent_more
             t += 1
             values[t], spent[t] = min(value(x, r, lam), values[t - 1]), work / columns
         elif exact:

@@ -15,8 +15,7 @@ class LassoSolution:
 
     Attributes:
         solution: x_T (N, d), in the dtype of the problems.
-        objectives: F_p(x_t) (T+1, N) float64 as computed, never increasing; after a start far away, to the rounding of what was
-            large there. A problem that is done stays where it is.
+        objectives: F_p(x_t) (T+1, N) float64 as computed, never increasing. A problem that is done stays where it is.
         products: multiplications with M_p or M_pᵀ until F_p(x_t) was known (T+1, N) float64; of a multiplication with k of the d
             columns, k/d.
         bounds: F_p(x_t) - F_p* is at most this (T+1, N) float64, by what was proved of the steps alone: a worst case.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,32 +60,35 @@ def solve_each(
     gap, levels = np.empty((2, count))
     units = np.empty(count, np.int64)
     exponent = 0
-    for p in range(count):
-        if p == 0 or not shared:
-            exponent = _exponent(max(abs(float(end)) for end in torch.aminmax(M[p])))
-            half = -exponent // 2  # the power itself may overflow
-            torch.mul(M[p].T.double(), math.ldexp(1.0, half), out=torch.from_numpy(columns))
-            columns *= math.ldexp(1.0, -exponent - half)
-        units[p] = max(_exponent(float(np.abs(Y[p]).max())), exponent + _exponent(float(np.abs(start[p]).max())))
-        x[p] = np.ldexp(start[p], exponent - units[p])
-        levels[p] = min(np.ldexp(lam[p], -exponent - units[p]), MOST)
-        taken[p], how[p], gap[p], made[p], accepted[p] = compiled.solve(
-            columns,
-            np.ldexp(Y[p], -units[p]),
-            levels[p],
-            x[p],
-            *policy,
-            tolerance,
-            values[p],
-            constants[p],
-            spent[p],
-        )
-        x[p] = np.ldexp(x[p], units[p] - exponent)
+    with _worker() as (pool, stop):
+        for p in range(count):
+            if p == 0 or not shared:
+                exponent = _exponent(max(abs(float(end)) for end in torch.aminmax(M[p])))
+                half = -exponent // 2  # the power itself may overflow
+                torch.mul(M[p].T.double(), math.ldexp(1.0, half), out=torch.from_numpy(columns))
+                columns *= math.ldexp(1.0, -exponent - half)
+            units[p] = max(_exponent(float(np.abs(Y[p]).max())), exponent + _exponent(float(np.abs(start[p]).max())))
+            x[p] = np.ldexp(start[p], exponent - units[p])
+            levels[p] = min(np.ldexp(lam[p], -exponent - units[p]), MOST)
+            task = (
+                columns,
+                np.ldexp(Y[p], -units[p]),
+                levels[p],
+                x[p],
+                *policy,
+                tolerance,
+                values[p],
+                constants[p],
+                spent[p],
+            )
+            taken[p], how[p], gap[p], made[p], accepted[p] = pool.submit(compiled.solve, *task, stop).result()
+            x[p] = np.ldexp(x[p], units[p] - exponent)
     most = int(taken.max())
     for rows in (values, spent):
         for p in range(count):
             rows[p, taken[p] + 1 : most + 1] = rows[p, taken[p]]
-    first = torch.from_numpy(values[:, 0])
+    rounding = (problems.rows + problems.columns + 32) * np.finfo(np.float64).eps
+    first = torch.from_numpy(values[:, 0] * (1.0 + rounding))
     radius = 2.0 * first / torch.from_numpy(levels)
     bounds = guaranteed(first, torch.from_numpy(constants[:, :most].T), radius).numpy()
     return Runs(
@@ -100,6 +106,18 @@ def solve_each(
             for end in how.tolist()
         ),
     )
+
+
+@contextmanager
+def _worker() -> Iterator[tuple[ThreadPoolExecutor, np.ndarray]]:
+    """A thread, so that this one hears of Ctrl-C, and what tells it to stop."""
+    stop = np.zeros(1, np.bool_)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool, stop
+        except BaseException:
+            stop[0] = True
+            raise
 
 
 def _exponent(size: float) -> int:
