@@ -8,6 +8,7 @@ from mpmath import mp, mpf
 
 from surefoot._logistic import kernels
 from surefoot._logistic.instance import UNIT, Array, Instance, Point
+from surefoot._logistic.proposals import Smooth
 from surefoot._logistic.run import minimise
 
 mp.dps = 60
@@ -62,6 +63,39 @@ def test_error_bounds_of_a_point(lam: float, l2: float) -> None:
         exact = exact_gradient(instance, point.x)
         for computed, true, norm in zip(gradient, exact, instance.column_norms, strict=True):
             assert abs(mpf(computed) - true) <= wrong * norm + instance.tiny
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 40])
+@pytest.mark.parametrize("size", [0.0, 1e-3, 1.0, 20.0, 600.0])
+def test_losses_are_right_to_their_relative_error(rows: int, size: float) -> None:
+    """Whatever their size, also where all are far below 1."""
+    generator = np.random.default_rng(rows)
+    z, labels = size * generator.random(rows), np.ones(rows)
+    slopes, curvatures = np.empty(rows), np.empty(rows)
+    for image in (z, -z):
+        loss = kernels.losses(labels, image, slopes, curvatures)
+        exact = mp.fsum(mp.log1p(mp.exp(-mpf(v))) for v in image)
+        assert abs(mpf(loss) - exact) <= (rows + 16) * UNIT * exact
+        for v, slope, curvature in zip(image, slopes, curvatures, strict=True):
+            theta = 1 / (1 + mp.exp(mpf(v)))
+            assert abs(mpf(slope) + theta) <= 8 * UNIT * theta
+            assert abs(mpf(curvature) - theta * (1 - theta)) <= 16 * UNIT * theta
+
+
+@pytest.mark.parametrize(("scale", "products"), [(1.0, 1.0), (1e-3, 2.0)])
+def test_the_first_step_knows_its_image(scale: float, products: float) -> None:
+    """By no product of its own where the step is no multiple of ∇F above 1."""
+    for seed in range(5):
+        unscaled = drawn(seed, 0.0, 0.0)
+        instance = Instance(scale * unscaled.M, unscaled.labels, 0.0, 0.3 * scale * scale)
+        old = instance.start(np.zeros(4))
+        smooth = Smooth(instance, 3)
+        step = smooth.step(old, instance.gradient(old)[0])
+        assert step is not None
+        new = instance.moved(old, old.x + step, smooth.image(step))
+        assert instance.products == 1.0 + products
+        exact = exact_image(instance, new.x)
+        assert mp.sqrt(mp.fsum((mpf(a) - b) ** 2 for a, b in zip(new.image, exact, strict=True))) <= new.image_error
 
 
 @pytest.mark.parametrize(("lam", "l2"), PENALTIES)

@@ -299,6 +299,15 @@ def test_copies() -> None:
 M, Y = torch.ones(2, 3, 4, dtype=F64), torch.ones(2, 3, dtype=F64)
 
 
+def test_entries_whose_sum_overflows() -> None:
+    """Are finite: what is looked at first is their sum."""
+    largest = torch.full((1, 3, 2), 0.9 * torch.finfo(torch.float32).max)
+    assert LeastSquares(largest, largest[:, :, 0]).count == 1
+    with pytest.raises(ValueError, match=r"Y has inf at index \(0, 2\) \(1 such"):
+        LeastSquares(largest, torch.tensor([[0.0, 1.0, math.inf]]))
+    assert LeastSquares(-largest.tril(), largest[:, :, 0]).count == 1
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
