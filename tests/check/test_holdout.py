@@ -18,7 +18,7 @@ from surefoot._holdout.bounds import evaluate
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, certify_holdout
 from surefoot_check import Outcome, check
 from surefoot_check.__main__ import main
-from surefoot_check.arrays import digest, read_safetensors
+from surefoot_check.arrays import FormatError, digest, read_safetensors
 from surefoot_check.holdout.record import Record
 from surefoot_check.holdout.statement import SAID, statement
 
@@ -304,6 +304,31 @@ def test_hostile_input_is_rejected(good: Path, tmp_path: Path, name: str) -> Non
     parts = read(good)
     HOSTILE[name](parts)
     assert check(write(parts, tmp_path / "c")).outcome is Outcome.REJECT
+
+
+UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a kind that is none": ({"kind": "all problems"}, {}, "kind must be one of"),
+    "objects with sizes": ({"kind": "objects"}, {"relative_to": "user"}, "rows and columns"),
+    "rows without columns": ({"columns": None}, {}, "rows and columns"),
+    "counts of users, of a batch": ({}, {"relative_to": "user"}, "must be user of objects"),
+    "an optimum of objects": ({"kind": "objects", "rows": None, "columns": None}, {}, "must be user of objects"),
+    "solutions of objects": (
+        {"kind": "objects", "rows": None, "columns": None},
+        {"relative_to": "user"},
+        "objects have none",
+    ),
+    "no gap": ({}, {"value": (0.0).hex()}, "value must be positive"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_fields_that_do_not_fit_each_other_are_refused(good: Path, name: str) -> None:
+    record, _ = read(good)
+    problems, gap, message = UNFIT[name]
+    record["problems"].update(problems)
+    record["gap"].update(gap)
+    with pytest.raises(FormatError, match=message):
+        Record.of(record)
 
 
 def test_links_are_refused(good: Path, tmp_path: Path) -> None:

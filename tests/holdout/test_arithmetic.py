@@ -53,6 +53,13 @@ def test_long_tails_agree_with_scipy(n: int, p: float) -> None:
         assert float(binomial.at_least(m, n, ball(p))) == pytest.approx(binom.sf(m - 1, n, p), rel=1e-9)
 
 
+@pytest.mark.parametrize("n", [1, 24, 53])
+def test_a_tail_that_is_equal_to_the_risk_is_enough(n: int) -> None:
+    """2⁻ⁿ, exactly: ``problems_needed`` and the rank must not differ."""
+    confidence = 1.0 - 2.0**-n
+    assert binomial.rank(n, 0.5, confidence) == problems_needed(0.5, confidence) == n
+
+
 def least_rank(n: int, coverage: float, confidence: float) -> int | None:
     """By exact fractions."""
     found = (r for r in range(1, n + 1) if 1 - tail(r, n, coverage) >= Fraction(confidence))

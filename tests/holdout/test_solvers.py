@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,7 @@ def test_iterates_that_are_no_numbers_solve_nothing(squares: LeastSquares) -> No
 
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "no solver": (3, TypeError, "solver is an int"),
+    "a class": (LassoSolver, TypeError, "the class LassoSolver; pass an object of it"),
     "an unknown baseline": ("FISTO", ValueError, "did you mean 'FISTA'"),
     "one matrix": (lambda p, t: torch.zeros(12, 9), ValueError, r"solver\(problems, iterations\) has shape \(12, 9\)"),
     "another shape": (lambda p, t: [torch.zeros(12, 8)], ValueError, "iterate 0 of .* has shape"),
@@ -206,6 +208,66 @@ def test_what_solvers_return_is_checked(squares: LeastSquares, name: str) -> Non
         counted(solver, squares)
 
 
+def in_place(problems: Problems, iterations: int) -> list[Tensor]:
+    """The mistake of a list of one tensor."""
+    x, kept = problems.start(), []
+    for _ in range(iterations):
+        x -= problems.gradient(x) / problems.smoothness[:, None]
+        kept.append(x)
+    return kept
+
+
+def rescaling(problems: Problems, iterations: int) -> list[Tensor]:
+    problems.M.mul_(2.0)
+    return descent(problems, iterations)
+
+
+@dataclass
+class Shows:
+    """Objectives of a user's own."""
+
+    factor: float
+
+    def solve(self, problems: Problems, *, iterations: int = 5) -> Result:
+        kept = descent(problems, iterations)
+        return Result(objectives=torch.stack([self.factor * problems.objective(x) for x in kept]))
+
+
+def test_what_would_count_as_solved_and_is_not_is_refused(squares: LeastSquares, sparse: Lasso) -> None:
+    with pytest.raises(ValueError, match="one object 200 times"):
+        counted(in_place, squares)
+    with pytest.raises(ValueError, match="changed the problems' M in place"):
+        counted(rescaling, LeastSquares.random(12, 6, 9, seed=1))
+    for factor in (0.5, -1.0, -torch.inf):
+        with pytest.raises(ValueError, match=r"objective .* of problem \d+, where F\* is at least"):
+            counted(Shows(factor), sparse, "optimum")
+    assert counted(Shows(1.0), squares) == counted("GD 1/β_p", squares)  # iterations by keyword only
+    with pytest.raises(ValueError, match="float64 cannot tell of any of these problems"):
+        certify_holdout("FISTA", sparse, gap=1e-15, relative_to=None, **{**ASKED, "iterations": 3})
+
+
+@dataclass
+class Calls:
+    """A solver with a state that is none of its parameters, and an attribute that has no digest."""
+
+    calls: int = 0
+    sparse: Any = None
+
+    def solve(self, problems: Problems, iterations: int) -> Result:
+        self.calls += 1
+        return Result(torch.stack(descent(problems, iterations)))
+
+
+def test_a_solver_that_counts_its_calls_stays_the_same(squares: LeastSquares, tmp_path: Path) -> None:
+    solver = Calls(sparse=torch.eye(2).to_sparse())
+    certificate = certify_holdout(solver, squares, gap=1e-2, relative_to="start", **ASKED)
+    for _ in range(2):
+        assert certificate.shift_test(squares, progress=False).problems == 12
+    certificate.save(tmp_path / "c")
+    again = HoldoutCertificate.load(tmp_path / "c")
+    assert again.shift_test(squares, Calls(), progress=False).problems == 12
+
+
 @pytest.mark.parametrize("value", [-1, 2.5, True, "3", np.nan, [4]])
 def test_counts_of_users_are_checked(value: Any) -> None:
     with pytest.raises(ValueError, match=r"returned for problem 2, .* it must be an integer of at least 0"):
@@ -220,6 +282,9 @@ ARGUMENTS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a gap below zero": ({"gap": -1.0}, ValueError, "gap is -1"),
     "no gap": ({"gap": 0}, ValueError, "gap is 0"),
     "a gap that is none": ({"gap": "small"}, TypeError, "gap is 'small'"),
+    "hardly any coverage": ({"coverage": 1e-300}, ValueError, "must be at least 1e-06"),
+    "hardly any confidence": ({"confidence": 1e-17}, ValueError, "must be at least 1e-06"),
+    "a blank name": ({"name": "  "}, ValueError, "name is empty"),
     "full coverage": ({"coverage": 1.0}, ValueError, "coverage is 1"),
     "no confidence": ({"confidence": 0}, ValueError, "confidence is 0"),
     "half an iteration": ({"iterations": 0.5}, ValueError, "iterations is 0.5"),
@@ -254,6 +319,8 @@ def test_other_problems_are_refused(squares: LeastSquares) -> None:
         certify_holdout(lambda p: 1, range(9), gap=0.1, keep_solutions=True, **ASKED)
     with pytest.raises(TypeError, match="problems is an int"):
         certify_holdout(lambda p: 1, 5, gap=0.1, **ASKED)
+    with pytest.raises(ValueError, match="at most 1,000,000 are counted"):
+        certify_holdout(lambda p: 1, count(), gap=0.1, **ASKED)  # a stream has no end
     with pytest.raises(TypeError, match="for problems that are no"):
         certify_holdout("FISTA", range(9), gap=0.1, **ASKED)
     with pytest.raises(ValueError, match="needs at least 7"):

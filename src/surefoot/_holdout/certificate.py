@@ -122,7 +122,7 @@ class HoldoutCertificate:
         solver = self._solver if solver is None else solver
         if solver is None:
             raise ValueError("solver is None, and the certificate was read from files; pass its solver")
-        if sha256(solver) != self.record.solver_sha256:
+        if solver is not self._solver and sha256(solver) != self.record.solver_sha256:
             raise ValueError("solver is not that of the certificate: the sha256 of its parameters differs")
         relative = {"optimum": "optimum", "start": "start"}.get(self.record.relative_to)
         counter = Counter(solver, self.record.gap, relative, self.record.limit)  # pyright: ignore[reportArgumentType]

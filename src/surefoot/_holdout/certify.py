@@ -20,6 +20,9 @@ from .certificate import HoldoutCertificate, digests
 from .counting import Counter, Drawn
 from .targets import RelativeTo
 
+LEAST = 1e-6
+"""Of coverage and confidence: what is less says nothing, and 1 - confidence is no longer told from 1."""
+
 
 def certify_holdout(
     solver: Any,
@@ -59,8 +62,8 @@ def certify_holdout(
             certain up to rounding: F* is bounded from below by the gap bound of a reference minimiser. Positive; of other
             objects only recorded.
         relative_to: "optimum": F - F* ≤ gap F*; "start": F - F* ≤ gap (F(0) - F*); ``None``: F - F* ≤ gap.
-        coverage: the share of problems, in (0, 1).
-        confidence: in (0, 1).
+        coverage: the share of problems, in [1e-6, 1).
+        confidence: in [1e-6, 1).
         iterations: the limit, at least 0. Layered solvers end with their last layer.
         keep_solutions: of a batch, also store the problems and the solution of each at its count, so that the checker proves the
             gaps (claim L2).
@@ -86,6 +89,7 @@ def certify_holdout(
     if keep_solutions:
         _storable(drawn)
     name = visible(solvers.called(solver, limit) if name is None else text("name", name))[:LONGEST_NAME]
+    made_of = solvers.sha256(solver)  # before it is used: one that counts its calls is another one after
     counted = Counter(solver, gap, relative_to, limit).count(drawn, keep=keep_solutions, progress=progress)
     arrays: dict[str, dict[str, Tensor]] = {"counts": {"counts": counted.counts}}
     if counted.arrays is not None and counted.solutions is not None:
@@ -97,7 +101,7 @@ def certify_holdout(
     fields = evaluate(counted.counts.numpy(), limit, coverage, confidence) | {
         **drawn.described,
         "solver": name,
-        "solver_sha256": solvers.sha256(solver),
+        "solver_sha256": made_of,
         "gap": gap,
         "relative_to": relative_to or "nothing" if drawn.batches else "user",
     }
@@ -112,7 +116,7 @@ def problems_needed(coverage: float = 0.99, confidence: float = 0.99) -> int:
     few, all must be solved, and k is the largest count; more of them leave room for some that are slow.
 
     Raises:
-        TypeError, ValueError: no numbers in (0, 1), or more than 10¹⁵ problems.
+        TypeError, ValueError: no numbers in [1e-6, 1), or more than 10¹⁵ problems.
     """
     coverage, confidence = share("coverage", coverage), share("confidence", confidence)
     with precision():
@@ -120,11 +124,13 @@ def problems_needed(coverage: float = 0.99, confidence: float = 0.99) -> int:
 
 
 def share(name: str, value: Any) -> float:
-    """``value`` as a float in (0, 1); ``TypeError`` or ``ValueError`` otherwise."""
+    """``value`` as a float in [``LEAST``, 1); ``TypeError`` or ``ValueError`` otherwise."""
     wanted = "a number between 0 and 1, such as 0.99"
     result = number(name, value, wanted)
     if not 0.0 < result < 1.0:
         raise ValueError(f"{name} is {value!r}; it must be {wanted}")
+    if result < LEAST:
+        raise ValueError(f"{name} is {value!r}, of which nothing can be said; it must be at least {LEAST:g}")
     return result
 
 
@@ -132,7 +138,7 @@ def text(name: str, value: Any) -> str:
     """``value``; ``TypeError`` or ``ValueError`` unless it is a text that is not empty."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {kind_of(value)}; pass a text")
-    if not value:
+    if not value.strip():
         raise ValueError(f"{name} is empty; pass a text")
     return value
 

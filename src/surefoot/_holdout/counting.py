@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from surefoot_check.holdout.record import MOST, OBJECTS
 
 from .._core.progress import counted_line
 from .._core.validate import kind_of
@@ -47,7 +49,7 @@ class Drawn:
             raise TypeError(
                 f"problems is {kind_of(problems)}; pass a batch sf.learned.Problems, or a sequence of batches or of any problems"
             )
-        every = tuple(problems)
+        every = tuple(islice(problems, MOST + 1))  # a stream has no end
         batches = tuple(each for each in every if isinstance(each, Problems))
         if not batches:
             return cls((), every)
@@ -66,7 +68,7 @@ class Drawn:
         kinds = sorted({batch.kind for batch in self.batches})
         sizes = {(batch.rows, batch.columns) for batch in self.batches}
         rows, columns = sizes.pop() if len(sizes) == 1 else (None, None)
-        return {"kind": " and ".join(kinds) or "objects", "rows": rows, "columns": columns}
+        return {"kind": " and ".join(kinds) or OBJECTS, "rows": rows, "columns": columns}
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,22 @@ class Counter:
                 return Counts(self._each(drawn.objects, update))
             first = 0
             parts: list[Counts] = []
+            possible = False
             for batch in drawn.batches:
                 follow = solvers.follower(self.solver, batch)
                 for block in _blocks(batch, solvers.kept(self.solver, self.limit)):
                     target = Target(block, self.gap, self.relative_to, first)
+                    possible |= target.possible
+                    before = {name: value.clone() for name, value in block.data().items()}
                     parts.append(self._block(follow(block, self.limit, self._tolerance), block, target, keep))
+                    _require_unchanged(block, before)
                     first += block.count
                     update(first)
+        if not possible and first:
+            raise ValueError(
+                f"gap is {self.gap:g}, which float64 cannot tell of any of these problems, not even at their reference "
+                "minimisers: pass a larger one"
+            )
         counts = torch.cat([part.counts for part in parts])
         if not keep:
             return Counts(counts)
@@ -156,6 +167,13 @@ class Counter:
                 )
             solutions[index] = x.cpu()
         return solutions
+
+
+def _require_unchanged(block: Problems, before: Mapping[str, Tensor]) -> None:
+    """``ValueError`` where the solver wrote into the problems, by which its own iterates are measured."""
+    changed = [name for name, value in block.data().items() if not torch.equal(value, before[name])]
+    if changed:
+        raise ValueError(f"solver has changed the problems' {', '.join(changed)} in place; let it work on a copy")
 
 
 def _blocks(problems: Problems, iterates: int) -> Iterator[Problems]:

@@ -48,6 +48,8 @@ def sha256(solver: Any) -> str | None:
 
 def _digest(value: Any) -> str | None:
     if isinstance(value, Tensor):
+        if value.layout != torch.strided or value.is_meta:
+            return None
         value = (value.float() if value.dtype == torch.bfloat16 else value).detach().cpu().numpy()
     if isinstance(value, np.ndarray):
         return digest(value) if value.dtype.kind in "biuf" else None
@@ -67,6 +69,8 @@ def follower(solver: Any, problems: Problems) -> Callable[[Problems, int, float]
     """
     if isinstance(solver, str):
         return _baseline(solver, problems)
+    if isinstance(solver, type):
+        raise TypeError(f"solver is the class {solver.__name__}; pass an object of it")
     if isinstance(solver, UnrolledISTA):
         solver.check(problems)
         return lambda block, limit, tolerance: iter(_layers(solver, block))
@@ -112,9 +116,11 @@ def _solved(solver: Any, block: Problems, limit: int, tolerance: float) -> Itera
     """A trajectory if the solver can have one, else objectives. One of a fixed number of layers is not told how many to take."""
     solve: Any = solver.solve
     known = inspect.signature(solve).parameters
-    second = [*known.values()][1:2]
-    asks = any(each.name == "iterations" or each.default is each.empty for each in second)
+    second = [each for each in [*known.values()][1:2] if each.kind is each.POSITIONAL_OR_KEYWORD]
+    asks = "iterations" not in known and any(each.default is each.empty for each in second)
     options: dict[str, Any] = {"trajectory": True} if "trajectory" in known else {}
+    if "iterations" in known:
+        options["iterations"] = limit
     if isinstance(solver, LassoSolver | LogisticSolver):
         options["tolerance"] = tolerance or None  # once its duality gap is that share of F, nothing remains to be seen
     result = solve(block, *([limit] if asks else []), **options)
@@ -147,6 +153,11 @@ def iterates(returned: Any, block: Problems, name: str) -> Iterates:
     elif not isinstance(returned, Iterable):
         raise TypeError(
             f"{name} returned {kind_of(returned)}; return the iterates x_0, x_1 … of shape (problems, columns)"
+        )
+    if isinstance(returned, Sequence) and len(returned) > 1 and all(x is returned[0] for x in returned):
+        raise ValueError(
+            f"{name} returned one object {len(returned)} times, which says that it was changed in place; return copies, or a "
+            "generator"
         )
     for t, x in enumerate(returned):
         x = as_tensor(f"iterate {t} of {name}", x)

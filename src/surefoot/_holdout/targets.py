@@ -26,13 +26,16 @@ class Target:
         problems: a batch.
         gap: what the gap may be, positive, as a share of F*, or of F(0) - F*, or absolute for ``None``.
 
+    Attributes:
+        possible: whether float64 can tell so small a gap, at the reference minimiser of some problem at least.
+
     Raises:
         ValueError: a problem for which the share is of 0, as far as that can be told, or a gap below rounding.
         RuntimeError: no reference minimisers were found.
     """
 
     def __init__(self, problems: Problems, gap: float, relative_to: RelativeTo | None, first: int = 0) -> None:
-        self.problems = problems.double
+        self.problems, self._first = problems.double, first
         least = SMALLEST * self._unit
         if relative_to == "optimum" and gap < least and not isinstance(problems, LeastSquares):
             raise ValueError(
@@ -57,6 +60,7 @@ class Target:
             }[relative_to]
             raise ValueError(f"gap cannot be relative to the {relative_to} of problem {p}, as {what}")
         self.allowed = self.allowed * (1.0 - MARGIN)
+        self.possible = bool(self.reached(best).any())
 
     def reached(self, x: Tensor) -> Tensor:
         """Whether each problem is solved at x (N, d); never where x is not finite."""
@@ -67,9 +71,21 @@ class Target:
         return value + rounding - self._least <= self.allowed
 
     def reached_value(self, value: Tensor) -> Tensor:
-        """The same of a point of which only F (N,) is known."""
+        """The same of a point of which only F (N,) is known, up to the rounding of its dtype.
+
+        Raises:
+            ValueError: it is less than F* by more than the gap.
+        """
+        unit = self._unit * torch.finfo(value.dtype).eps / EPS
         value = value.double()
-        return value * (1.0 + self._unit) - self._least <= self.allowed
+        below = value * (1.0 + 2.0 * unit) < self._least - self.allowed
+        if bool(below.any()):
+            p = int(below.nonzero()[0])
+            raise ValueError(
+                f"solver shows the objective {float(value[p]):.6g} of problem {self._first + p}, where F* is at least "
+                f"{float(self._least[p]):.6g}; it must be F of sf.learned.Problems.objective"
+            )
+        return value * (1.0 + unit) - self._least <= self.allowed
 
     @property
     def _unit(self) -> float:

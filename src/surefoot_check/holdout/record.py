@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +29,11 @@ FIELDS = {
     *("format", "claims", "status", "statement", "hypotheses", "solver", "problems", "gap", "limit", "coverage"),
     *("confidence", "rank", "iterations", "failures", "coverage_at_limit", "curve", "order_test", "arrays"),
 }
+OBJECTS = "objects"
+"""The kind of problems that are no batches."""
+_KINDS = ("lasso-batch", "least-squares-batch", "logistic-batch")
+BATCHES = tuple(" and ".join(some) for n in (1, 2, 3) for some in combinations(_KINDS, n))
+"""Kinds of problems of batches, of one or several."""
 CLAIMS = (["L1"], ["L1", "L2"])
 
 
@@ -88,15 +94,16 @@ class Record:
             raise FormatError(f"certificate: a gap is relative to one of {', '.join(GAPS)}")
         if record["status"] not in ("holds", "fails"):
             raise FormatError("certificate: status must be holds or fails")
+        _fits(problems, gap, claims)
         limit, count = _integer(record["limit"], "limit", 0, LIMIT), _integer(problems["count"], "count", 1, MOST)
         return cls(
             solver=_text(solver["name"], "solver: name", LONGEST_NAME),
             solver_sha256=None if solver["sha256"] is None else _hash(solver["sha256"], "solver: sha256"),
-            kind=_text(problems["kind"], "problems: kind", LONGEST_NAME),
+            kind=cast("str", problems["kind"]),
             count=count,
             rows=_optional(problems["rows"], "problems: rows", 1, LIMIT),
             columns=_optional(problems["columns"], "problems: columns", 1, LIMIT),
-            gap=_number(gap["value"], "gap: value", 0.0),
+            gap=_gap(gap),
             relative_to=cast("str", gap["relative_to"]),
             limit=limit,
             coverage=_share(record["coverage"], "coverage"),
@@ -160,6 +167,19 @@ def _exactly(record: Mapping[str, object], names: set[str], what: str) -> None:
         raise FormatError(f"{what}: the fields differ from those of the format ({differing})")
 
 
+def _fits(problems: dict[str, object], gap: dict[str, object], claims: object) -> None:
+    """``FormatError`` where problems are neither batches nor objects, or what is said of them is of the other kind."""
+    kind, sizes = problems["kind"], (problems["rows"], problems["columns"])
+    if not isinstance(kind, str) or kind not in (*BATCHES, OBJECTS):
+        raise FormatError(f"certificate: problems: kind must be one of {', '.join((*BATCHES, OBJECTS))}")
+    if sizes.count(None) == 1 or (kind == OBJECTS and sizes != (None, None)):
+        raise FormatError("certificate: problems: rows and columns must both be there, or neither, as of objects")
+    if (kind == OBJECTS) != (gap["relative_to"] == "user"):
+        raise FormatError("certificate: gap: relative_to must be user of objects, and of no others")
+    if kind == OBJECTS and "L2" in cast("list[str]", claims):
+        raise FormatError("certificate: claims are of solutions, and objects have none")
+
+
 def _object(record: Mapping[str, object], name: str, names: set[str]) -> dict[str, object]:
     value = record[name]
     if not isinstance(value, dict):
@@ -195,6 +215,13 @@ def _share(value: object, name: str) -> float:
 def _text(value: object, name: str, longest: int) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
         raise FormatError(f"certificate: {name} must be a printable text of at most {longest} characters")
+    return value
+
+
+def _gap(gap: dict[str, object]) -> float:
+    value = _number(gap["value"], "gap: value", 0.0)
+    if value == 0.0 and gap["relative_to"] != "user":
+        raise FormatError("certificate: gap: value must be positive")
     return value
 
 
