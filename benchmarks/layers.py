@@ -1,13 +1,16 @@
 """Training with a guarantee: layers trained by convex problems, beside networks trained from end to end and constant steps.
 
-Gaps are (F - F*)/(F(0) - F*), F summed over the problems of a set; seconds are processor time of the training.
+Gaps are (F - F*)/(F(0) - F*), F summed over the problems of a set; seconds are processor time of the training, and
+of the checker on the directory of certified layers.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -15,12 +18,13 @@ from report import Report, Shown, one_thread, parser
 from torch import Tensor
 
 import surefoot as sf
-from surefoot._layers.features import even, sectors_of
 from surefoot._layers.network import layer
 from surefoot._layers.schedules import follow
+from surefoot._layers.sectors import even, sectors_of
 from surefoot._problems import Problems
 from surefoot._step_sizes.baselines import trace
 from surefoot._step_sizes.smoothness import inverse_smoothness
+from surefoot_check import Outcome, check
 
 SECTORS, GRID = 4, 9
 TRAINED, FRESH = 0, 1000
@@ -70,11 +74,12 @@ Solver = Callable[[Problems], Tensor]
 
 @dataclass(frozen=True)
 class Trained:
-    """A solver, and the processor seconds of its training."""
+    """A solver, and the processor seconds of its training, and of the check of what is certified of it."""
 
     name: str
     solve: Solver
-    seconds: float
+    seconds: float | None = None
+    checking: float | None = None
 
 
 def solvers(problems: Problems, T: int, sizes: Sizes) -> Iterator[Trained]:
@@ -82,23 +87,24 @@ def solvers(problems: Problems, T: int, sizes: Sizes) -> Iterator[Trained]:
     start = time.process_time()
     run = sf.learned.train_layers(problems, T, sectors=SECTORS)
     seconds = time.process_time() - start
-    yield Trained("best constant step", _constant(run.step, T), 0.0)
+    yield Trained("best constant step", _constant(run.step, T))
     if bool((run.schedule != run.step).any()):
-        yield Trained("its schedule", _schedule(run.schedule), 0.0)
-    yield Trained("layers, certified", _network(run.net), seconds)
+        yield Trained("the schedule that training starts from", _schedule(run.schedule))
+    yield Trained("layers, certified", _network(run.net), seconds, checking(run))
     start = time.process_time()
     greedy = sf.learned.train_layers(problems, T, sectors=SECTORS, objective="next")
-    yield Trained("layers, greedy, certified", _network(greedy.net), time.process_time() - start)
+    seconds = time.process_time() - start
+    yield Trained('layers, certified, objective="next"', _network(greedy.net), seconds, checking(greedy))
     start = time.process_time()
     same = end_to_end(problems, T, run.step, sizes.epochs)
-    yield Trained("same network, L-BFGS", same, time.process_time() - start)
+    yield Trained("the same network, L-BFGS from end to end", same, time.process_time() - start)
     for optimizer, epochs in (("lbfgs", sizes.epochs), ("adam", sizes.adam)):
         net = sf.nn.StepSizeNet.orthogonal(range=(0.0, 2.0))
         start = time.process_time()
         sf.learned.train(net, problems, optimizer, epochs=epochs, iterations=T)
         name = {"lbfgs": "StepSizeNet, L-BFGS", "adam": "StepSizeNet, Adam"}[optimizer]
         yield Trained(name, _network(net, T), time.process_time() - start)
-    yield Trained("FISTA", lambda problems: trace("FISTA", problems, T).gaps[-1], 0.0)
+    yield Trained("FISTA, without training", lambda problems: trace("FISTA", problems, T).gaps[-1])
 
 
 def _constant(P: float, T: int) -> Solver:
@@ -149,6 +155,19 @@ def end_to_end(problems: Problems, T: int, constant: float, epochs: int) -> Solv
     return _network(sf.nn.LayeredSteps(free.detach().softmax(2), grid, boundaries))
 
 
+def checking(run: sf.learned.LayersRun) -> float:
+    """Processor seconds of the check of the run's directory; ``RuntimeError`` where it is not accepted."""
+    with tempfile.TemporaryDirectory() as place:
+        directory = Path(place) / "layers"
+        run.save(directory)
+        start = time.process_time()
+        report = check(directory)
+        seconds = time.process_time() - start
+    if report.outcome is not Outcome.ACCEPT:
+        raise RuntimeError(f"the checker does not accept its layers: {report.outcome}")
+    return seconds
+
+
 def gap(solver: Solver, batch: Problems) -> float:
     """(F - F*)/(F(0) - F*)."""
     return float(solver(batch).sum() / batch.gap(batch.start()).sum())
@@ -169,12 +188,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for trained in solvers(problems, T, sizes):
                 held_out = sum(gap(trained.solve, other) for other in fresh) / len(fresh)
                 numbers = [Shown(gap(trained.solve, problems), "{:.2e}"), Shown(held_out, "{:.2e}")]
-                rows.append([T, trained.name, *numbers, Shown(trained.seconds, "{:.2f}")])
+                spent = [
+                    "-" if seconds is None else Shown(seconds, "{:.2f}")
+                    for seconds in (trained.seconds, trained.checking)
+                ]
+                rows.append([T, trained.name, *numbers, *spent])
         report.table(
             f"{batch.name}, {problems.count} problems, {SECTORS} sectors",
-            ["layers", "steps", "training gap", "fresh gap", "seconds"],
+            ["layers", "steps", "training gap", "fresh gap", "seconds", "check"],
             rows,
-            f"Gaps relative to those at 0; fresh: mean of {sizes.sets} other sets. Processor seconds of the training.",
+            f"Gaps relative to those at 0; fresh: mean of {sizes.sets} other sets. Processor seconds of training and check.",
         )
 
 

@@ -39,7 +39,7 @@ LAYERS = {
     "its commands": (
         "surefoot._cli",
         "surefoot.extending.command",
-        *(f"surefoot.{room}.{name}" for room in (*ROOMS, "_layers") for name in FRAME),
+        *(f"surefoot.{room}.{name}" for room in (*ROOMS, "_layers", "_holdout") for name in FRAME),
     ),
     "experiments": ("surefoot_experiments",),
     "reports": ("surefoot._report", "surefoot.extending.report"),
@@ -69,8 +69,8 @@ SHARED = (
     "surefoot_check",
 )
 """They import no room and name no system, apart from the rooms and the lists inside ``surefoot_check``."""
-LISTS = {"surefoot_check.systems", "surefoot_check.formats"}
-"""Of systems, and of the formats of other certificates, by which their rooms are found."""
+LISTS = {"surefoot_check.systems", "surefoot_check.formats", "surefoot._report.formats"}
+"""Of systems, and of the formats of other certificates and their reports, by which their rooms are found."""
 EXEMPT = frozenset({"surefoot._cli.demo"})
 """Of shared rooms: a program about one system."""
 

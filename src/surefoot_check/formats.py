@@ -17,7 +17,7 @@ from .verdict import Report
 
 Verifier = Callable[[Path, Mapping[str, object], Level, Report], None]
 
-VERIFIERS: dict[str, Verifier] = {holdout.FORMAT: holdout.verify, "surefoot-layers/1": layers.verify}
+VERIFIERS: dict[str, Verifier] = {holdout.FORMAT: holdout.verify, layers.FORMAT: layers.verify}
 """By the format's name."""
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from surefoot._core.io import write_atomic
+from surefoot._core.charts import save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,10 +53,8 @@ class Plot(NamedTuple):
 
     def save(self, directory: Path) -> Path:
         """Write the PNG into ``directory``, by rename."""
-        buffer = io.BytesIO()
-        self.draw().savefig(buffer, format="png", dpi=130)
         path = directory / self.file
-        write_atomic(path, buffer.getvalue())
+        save(self.draw(), path)
         return path
 
 

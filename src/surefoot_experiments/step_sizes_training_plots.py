@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from surefoot._core import charts
-from surefoot._step_sizes.compare import ROUNDING, Comparison
+from surefoot._step_sizes.compare import LOWEST, Comparison
 
 from .step_sizes_runs import (
     GD,
@@ -96,7 +96,7 @@ def draw_methods(comparisons: Sequence[tuple[Size, Comparison]]) -> Figure:
             fresh = comparison[name].fresh
             assert fresh is not None
             start = float(fresh.curves[:, 0].mean())
-            curves.append(charts.Curve(name, colour, fresh.curves.clamp(min=ROUNDING * start).tolist()))
+            curves.append(charts.Curve(name, colour, fresh.curves.clamp(min=LOWEST * start).tolist()))
         for line, lowest in zip(axes, (None, NEAR * start), strict=True):
             charts.draw(line[column], curves, title=str(size), logarithmic=False)
             if lowest is not None:

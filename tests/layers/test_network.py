@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from surefoot._core.io import RunDirectoryError
-from surefoot._layers.features import angles, sectors_of
+from surefoot._layers.sectors import angles, sectors_of
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, compare
 from surefoot.nn import LayeredSteps
 

@@ -6,13 +6,16 @@ import functools
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
+from surefoot._core import charts
 from surefoot._lasso.learned_solver import LassoSolver
 from surefoot._lasso.lista import LISTA
 from surefoot._step_sizes.baselines import Trace, names, trace
-from surefoot._step_sizes.compare import Comparison, compare, improvement, learned_trace, resolution
+from surefoot._step_sizes.compare import LOWEST, Comparison, compare, improvement, learned_trace, resolution
 from surefoot._step_sizes.network import StepSizeNet
 from surefoot._step_sizes.rates import proved_bound
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
@@ -213,6 +216,16 @@ def test_plot(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 20_000
     compare(small(), 3).plot(path)  # without fresh sets, over the old file
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_plots_end_where_rounding_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A gap of 0 has no place on the axis, and one of 1e-30 of the first does."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(charts, "save", lambda figure, path: drawn.append(figure))
+    compare(small(), 30, baselines=["CGLS"]).plot(tmp_path / "comparison.png")
+    lowest = [float(np.min(line.get_ydata())) for line in drawn[0].axes[0].get_lines()]
+    start = float(small().gap(small().start()).mean())
+    assert 0.99 * LOWEST * start <= min(lowest) <= 1e-25 * start
 
 
 def test_bad_arguments() -> None:

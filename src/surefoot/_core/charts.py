@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from .io import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,3 +135,10 @@ def finish(figure: Figure, axes: list[list[Axes]], title: str, ylabel: str) -> F
     )
     figure.suptitle(title, fontsize=10)
     return figure
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write the figure as a PNG, atomically."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    write_atomic(Path(path), buffer.getvalue())

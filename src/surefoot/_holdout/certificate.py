@@ -15,11 +15,12 @@ from surefoot_check.holdout.record import FORMAT, PROBLEMS, SOLUTIONS, Point, Re
 from surefoot_check.holdout.statement import HYPOTHESES
 from surefoot_check.run_files import CERTIFICATE, Content
 
+from .._core.charts import save
 from .._core.io import RunDirectoryError, run_directory, write_atomic, write_tensors
 from .._core.validate import folder
 from .bounds import coverage_bound
 from .counting import Counter, Drawn
-from .plot import plot
+from .plot import draw
 from .shift import ShiftTest, shift_test
 from .solvers import sha256
 from .table import table
@@ -105,7 +106,7 @@ class HoldoutCertificate:
         Raises:
             OSError: a failed write.
         """
-        write_atomic(Path(path), plot(self.record, self.counts.numpy()))
+        save(draw(self.record, self.counts.numpy()), path)
 
     def shift_test(self, problems: Any, solver: Any = None, *, progress: bool = True) -> ShiftTest:
         """Test whether new problems are exchangeable with the held-out ones, by the counts that the solver needs on them.

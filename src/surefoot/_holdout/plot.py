@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,13 +31,6 @@ class Line(NamedTuple):
     width: float
     iterations: Sequence[float]
     shares: Sequence[float]
-
-
-def plot(record: Record, counts: np.ndarray) -> bytes:
-    """The PNG of ``HoldoutCertificate.plot``."""
-    buffer = io.BytesIO()
-    draw(record, counts).savefig(buffer, format="png", dpi=130)
-    return buffer.getvalue()
 
 
 def draw(

@@ -41,12 +41,12 @@ class ShiftTest:
         return self.p_value <= level
 
     def __str__(self) -> str:
-        more = (
-            ""
-            if self.expected is None
-            else f"{self.exceeding} of {self.problems} need more than the certificate's count "
-        )
-        more += "" if self.expected is None else f"({self.expected:.3g} expected at most, p = {self.exceedance:.3g}); "
+        more = ""
+        if self.expected is not None:
+            more = (
+                f"{self.exceeding} of {self.problems} need more than the certificate's count "
+                f"({self.expected:.3g} expected at most, p = {self.exceedance:.3g}); "
+            )
         verdict = (
             "these problems are not like the held-out ones, and the certificate says nothing of them"
             if self.shifted()

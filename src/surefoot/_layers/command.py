@@ -17,9 +17,9 @@ from .._cli.errors import Exit
 from .._cli.options import Json, Quiet
 from .._cli.screen import Screen, print_json
 from .._cli.training import SETTINGS, refuse_existing
-from .._core.io import write_atomic, write_json
+from .._core.io import write_json
 from .._learning.run import TrainStatus
-from .._step_sizes.command_comparison import TABLE, comparison_record
+from .._step_sizes.command_comparison import comparison_record, show_comparison
 from .._step_sizes.command_problems import RandomProblems, pair
 from .._step_sizes.compare import Comparison, compare
 from .report import write as write_report
@@ -93,9 +93,7 @@ def _run(options: Layers) -> int:
     comparison = None
     if run.status is TrainStatus.FINISHED:
         comparison = compare(problems, run.layers, run.net, fresh=[fresh])
-        screen.heading("Comparison", "gap F - F* after the same number of iterations, mean over the problems")
-        screen.say(comparison.table())
-        write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
+        show_comparison(screen, directory, comparison)
     report = write_report(directory)
     if options.json:
         print_json(_record(options, facts, run, seconds, comparison, report))

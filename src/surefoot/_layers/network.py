@@ -13,7 +13,7 @@ from .._core.validate import as_tensor, kind_of, real
 from .._problems import LeastSquares, Problems
 from .._step_sizes.smoothness import Smoothness, inverse_smoothness, smoothness_of
 from .._step_sizes.unrolled import Solution
-from .features import even, sectors_of
+from .sectors import even, sectors_of
 
 ROUNDING = 16.0
 """Units of rounding by which the weights of a simplex may sum to something else than 1."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +11,10 @@ import torch
 from torch import Tensor
 
 from surefoot_check.arrays import digest
+from surefoot_check.run_files import CERTIFICATE
+from surefoot_check.step_sizes.layers import FORMAT
 
-from .._core.io import run_directory, write_atomic, write_json, write_tensors
+from .._core.io import run_directory, write_json, write_tensors
 from .._core.validate import folder
 from .._learning.run import TrainStatus
 from .._problems import Problems
@@ -21,13 +22,12 @@ from .bounds import Bounds
 from .network import LayeredSteps
 from .problem import At, Convex
 
-FORMAT = "surefoot-layers/1"
 EQUAL = 1e-8
 """Relative difference of two bounds that may be one number."""
 
 
 @dataclass(frozen=True)
-class Layers:
+class Passed:
     """What passed through the layers: x (T+1, N, d), and for each layer its problem and what that is at its weights."""
 
     x: Tensor
@@ -69,7 +69,7 @@ class LayersRun:
     ahead: bool
     smoothness: Tensor = field(compare=False)
     problems: Problems = field(compare=False)
-    passed: Layers = field(compare=False)
+    passed: Passed = field(compare=False)
 
     @classmethod
     def of(
@@ -82,7 +82,7 @@ class LayersRun:
         schedule: Tensor,
         step: float,
         ahead: bool,
-        passed: Layers,
+        passed: Passed,
     ) -> LayersRun:
         """The run whose layers are what ``passed`` through them, with room for rounding in every bound."""
         bounds = Bounds(problems, beta)
@@ -168,7 +168,7 @@ class LayersRun:
         with run_directory(path, resume=False):
             for name, arrays in self._files.items():
                 write_tensors(path / name, arrays)
-            write_json(path / "certificate.json", self.certificate)
+            write_json(path / CERTIFICATE, self.certificate)
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Tensor]]:
@@ -212,7 +212,7 @@ class LayersRun:
         Raises:
             OSError: a failed write.
         """
-        from .._core.charts import COLOURS, Curve, draw, finish, grid
+        from .._core.charts import COLOURS, Curve, draw, finish, grid, save
         from .schedules import course
 
         inverse = (1.0 / self.smoothness)[:, None]
@@ -229,9 +229,7 @@ class LayersRun:
             title=f"{self.layers} layers, {self.net.sectors} sectors",
         )
         finish(figure, axes, "Training objective by layer", "F")
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=130)
-        write_atomic(Path(path), buffer.getvalue())
+        save(figure, path)
 
     def __repr__(self) -> str:
         """The conclusion in a line."""

@@ -18,11 +18,11 @@ from .._core.validate import integer, kind_of, nonnegative, positive_integer, un
 from .._learning.run import TrainStatus
 from .._problems import LeastSquares, Problems
 from .._step_sizes.smoothness import inverse_smoothness, smoothness_of
-from .features import even, sectors_of
 from .network import LayeredSteps
 from .problem import Ahead, Convex, Input, LayerProblem
-from .run import Layers, LayersRun
+from .run import LayersRun, Passed
 from .schedules import best_schedule, objective_after
+from .sectors import even, sectors_of
 
 Objective = Literal["last", "next"]
 OBJECTIVES = ("last", "next")
@@ -143,7 +143,7 @@ class _Frame:
         """The problem that its certificate is about."""
         return Convex(entering, self.schedule[t + 1 :] if self.ahead else self.schedule[:0])
 
-    def passed(self, weights: Tensor) -> Layers:
+    def passed(self, weights: Tensor) -> Passed:
         """All layers, each with its certified bound."""
         x = self.problems.start()
         xs, problems, outcomes = [x], [], []
@@ -154,7 +154,7 @@ class _Frame:
             xs.append(x)
             problems.append(problem)
             outcomes.append(problem.at(w))
-        return Layers(torch.stack(xs), tuple(problems), tuple(outcomes))
+        return Passed(torch.stack(xs), tuple(problems), tuple(outcomes))
 
 
 def _train(frame: _Frame, fallback: Tensor, tolerance: float, stop: StopRequest) -> tuple[Tensor, int]:

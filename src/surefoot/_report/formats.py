@@ -6,12 +6,14 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+from surefoot_check import holdout
 from surefoot_check.arrays import FormatError
 from surefoot_check.run_files import CERTIFICATE, Content
+from surefoot_check.step_sizes import layers
 
 WRITERS: dict[str, str] = {
-    "surefoot-holdout/1": "surefoot._report.holdout",
-    "surefoot-layers/1": "surefoot._layers.report",
+    holdout.FORMAT: "surefoot._holdout.report",
+    layers.FORMAT: "surefoot._layers.report",
 }
 """Modules by the format's name: each has ``write(directory)``, which writes report.html and plots, and returns its path."""
 

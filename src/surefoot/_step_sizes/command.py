@@ -23,14 +23,14 @@ from .._cli.options import Flag, Json, KeepProblem, Quiet, certify_exits, train_
 from .._cli.screen import Screen, audit_record, certificate_record, count, number, print_json
 from .._core.certificate import Certificate
 from .._core.descent import certify, descend
-from .._core.io import RunDirectoryError, write_atomic
+from .._core.io import RunDirectoryError
 from .._core.run import Run
 from .._core.status import RunStatus
+from .._holdout.command import Holdout, solvers
 from .._layers.command import Layers
 from .._learning.run import TrainRun, TrainStatus
 from .._problems import Problems
-from .command_comparison import TABLE, comparison_record
-from .command_holdout import Holdout, solvers
+from .command_comparison import comparison_record, show_comparison
 from .command_problems import RandomProblems, pair
 from .compare import compare
 from .network import StepSizeNet
@@ -41,6 +41,7 @@ STAGE = "solving"
 RANGE = (0.0, 2.0)
 MORE_CERTIFY = {"holdout": Holdout}
 MORE_TRAIN = {"layers": Layers}
+"""Commands of rooms without a system, on the problems of this one."""
 __all__ = ["MORE_CERTIFY", "MORE_TRAIN", "Certify", "Train", "solvers"]
 
 
@@ -187,9 +188,7 @@ def _train(options: Train, held: ExitStack) -> int:
     screen.audit(audit, run.certified)
     comparison = None if run.status.failed else compare(problems, options.iterations, net, fresh=[fresh])
     if comparison is not None:
-        screen.heading("Comparison", "gap F - F* after the same number of iterations, mean over the problems")
-        screen.say(comparison.table())
-        write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
+        show_comparison(screen, directory, comparison)
     kept = training.keep_problem(run, options.keep_problem, screen)
     report = training.write_report(directory, kept)
     verdict = "certified" if run.certified else "uncertified"

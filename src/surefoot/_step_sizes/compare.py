@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from surefoot_check.step_sizes import constants as shared
 
-from .._core.io import write_atomic
 from .._core.validate import kind_of, positive_integer
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
@@ -26,12 +24,12 @@ from .rates import proved_bound
 from .smoothness import Smoothness, smoothness_of
 from .training_loss import Fresh
 
-ROUNDING = torch.finfo(torch.float64).eps ** 2
+LOWEST = torch.finfo(torch.float64).eps ** 2
 """What rounding leaves of a gap, as a part of the first: plots end there."""
+SAME = 1e-12
+"""Two evaluations of the same iteration differ by less of a gap."""
 
 Learned = StepSizeNet | LayeredSteps | LassoSolver | UnrolledISTA
-ROUNDING = 1e-12
-"""Two evaluations of the same iteration differ by less of a gap."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Measures:
         mean_improvement: mean over t = 1 … T.
         products: with M or Mᵀ, mean over problems; NaN where they are not known.
         worse: share of all problems where F_p(x_T) is above that of the reference by more than ``resolution`` and
-            ``ROUNDING`` of it.
+            ``SAME`` of it.
         bound: mean over all problems of the proved bound of F_p(x_T) - F_p*, with the distance to the reference minimiser, and of
             ``resolution``; NaN where nothing is proved. Of a learned method it is what its range of steps guarantees.
         curves: mean gaps by iteration of each set (sets, T+1) float64.
@@ -139,7 +137,7 @@ class Comparison:
         Raises:
             OSError: a failed write.
         """
-        from .._core.charts import COLOURS, Curve, draw, finish, grid
+        from .._core.charts import COLOURS, Curve, draw, finish, grid, save
 
         panels = [("training problems", [row.training for row in self.rows])]
         fresh = [row.fresh for row in self.rows if row.fresh is not None]
@@ -148,7 +146,7 @@ class Comparison:
         figure, axes = grid(1, len(panels), panel=(5.2, 4.2))
         for ax, (title, measures) in zip(axes[0], panels, strict=True):
             start = float(measures[0].curves[:, 0].mean())
-            lowest = max(ROUNDING * start, math.ulp(0.0))  # zero has no place on a logarithmic axis
+            lowest = max(LOWEST * start, math.ulp(0.0))  # zero has no place on a logarithmic axis
             # the learned methods last, with the first colours
             first = len(self.rows) - sum(row.learned for row in self.rows)
             curves = [
@@ -161,9 +159,7 @@ class Comparison:
                 style = "-" if row.learned else "--" if index < len(COLOURS) else ":"
                 line.set(linestyle=style, linewidth=2.8 if row.learned else 1.5)
         finish(figure, axes, f"Gap after t iterations, T = {self.iterations}; learned methods solid", "mean F - F*")
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=130)
-        write_atomic(Path(path), buffer.getvalue())
+        save(figure, path)
 
 
 def compare(
@@ -306,7 +302,7 @@ def _measures(
     improvements, above, finals = [], [], []
     for taken, reference, batch in zip(traces, references, batches, strict=True):
         improvements.append(improvement(taken.gaps.sum(1), reference.gaps.sum(1)))
-        above.append(taken.gaps[-1] > reference.gaps[-1] * (1.0 + ROUNDING) + resolution(batch))
+        above.append(taken.gaps[-1] > reference.gaps[-1] * (1.0 + SAME) + resolution(batch))
         finals.append(taken.gaps[-1])
     ratios = torch.stack(improvements)
     return Measures(

@@ -17,8 +17,6 @@ from .unrolled import Solution
 
 LARGEST = 1 << 22
 """Entries of all matrices up to which the compiled products keep up with those of BLAS."""
-
-
 TABLE = 2_000_000
 """What a table takes at least, in tenths of a nanosecond."""
 SMALL = 1 << 20

@@ -1,7 +1,8 @@
-"""Layers trained one after the other, each to a certified duality gap: the format ``surefoot-layers/1``."""
+"""Layers trained one after the other, each to a certified duality gap."""
 
 from __future__ import annotations
 
+from .files import FORMAT
 from .verify import verify
 
-__all__ = ["verify"]
+__all__ = ["FORMAT", "verify"]

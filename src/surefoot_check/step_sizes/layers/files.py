@@ -26,7 +26,6 @@ LAYERS = {"grid": 1, "boundaries": 1, "weights": 3, "beta": 1, "schedule": 1}
 ITERATES = {"x": 3, "sectors": 3}
 MOST_WORK = 1 << 34
 """T N b d (T + m), or without looking ahead T N b d m, which the time is proportional to: some minutes."""
-
 MOST_AT_ONCE = 1 << 25
 """N (b + d) (m + 2), entries of an array: some dozen are in memory."""
 

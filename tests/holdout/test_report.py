@@ -11,8 +11,8 @@ import pytest
 
 import surefoot as sf
 from surefoot._holdout.plot import draw
-from surefoot._report.holdout import write
-from surefoot._report.holdout_context import Context, Others
+from surefoot._holdout.report import write
+from surefoot._holdout.report_context import Context, Others
 from surefoot.cli import main
 
 COUNTS = [int(k) for k in np.random.default_rng(0).integers(5, 50, 100)]

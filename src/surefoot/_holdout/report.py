@@ -14,15 +14,15 @@ from surefoot_check.run_files import CERTIFICATE
 from surefoot_check.text import counted
 
 from .._core.io import write_atomic
-from .._holdout import HoldoutCertificate
-from .._holdout.plot import draw
-from .._holdout.table import shown
-from .document import document
-from .holdout_context import Context
-from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
-from .plots import rendered
-from .wording import count, number
-from .write import REPORT
+from .._report.document import document
+from .._report.markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
+from .._report.plots import rendered
+from .._report.wording import count, number
+from .._report.write import REPORT
+from .certificate import HoldoutCertificate
+from .plot import draw
+from .report_context import Context
+from .table import shown
 
 CLAIMS = {
     "L1": (

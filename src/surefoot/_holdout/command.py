@@ -22,15 +22,17 @@ from .._cli.training import SETTINGS, refuse_existing
 from .._core.descent import certify
 from .._core.io import RunDirectoryError, read_json
 from .._core.validate import unknown
-from .._holdout import HoldoutCertificate, ShiftTest, certify_holdout
 from .._lasso.learned_solver import LassoSolver
 from .._layers.network import LayeredSteps
 from .._problems import LeastSquares, Problems
-from .._report.holdout import write as write_report
-from .._report.holdout_context import Context, Others
-from .baselines import BY_THE_BATCH, names
-from .command_problems import KINDS, Kind, RandomProblems
-from .network import StepSizeNet
+from .._step_sizes.baselines import BY_THE_BATCH, names
+from .._step_sizes.command_problems import KINDS, Kind, RandomProblems
+from .._step_sizes.network import StepSizeNet
+from .certificate import HoldoutCertificate
+from .certify import certify_holdout
+from .report import write as write_report
+from .report_context import Context, Others
+from .shift import ShiftTest
 
 SOLVERS: dict[str, tuple[Kind, type[Any]]] = {"LassoSolver": ("lasso", LassoSolver)}
 """Solvers that are no baselines, by name, with the problems that they are for."""
