@@ -361,3 +361,30 @@ def test_the_tables_of_held_out_problems_are_what_the_benchmark_prints(tmp_path:
     for said, row in zip(tables[2], shifts, strict=False):
         assert float(said[1].rstrip(" %")) == pytest.approx(row[1], abs=8.0)
         assert said[3] == row[3]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_tables_of_layers_are_what_the_benchmark_prints(tmp_path: Path) -> None:
+    """What gradients trained depends on rounding."""
+    command = [sys.executable, ROOT / "benchmarks" / "layers.py", "--json", tmp_path / "found"]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True)
+    compare_layers(json.loads((tmp_path / "found").read_text())["tables"])
+
+
+def compare_layers(tables: list[dict[str, Any]]) -> None:
+    """The gaps of the guide with those of the benchmark's tables."""
+    page = (ROOT / "docs" / "learned.md").read_text().split("## Training with")[1].split("\n## ")[0]
+    told: dict[tuple[str, int, str], list[float]] = {}
+    batch, depths = "", list[int]()
+    for line in re.findall(r"^\| .*\|$", page, re.MULTILINE):
+        name, *cells = (cell.strip(" *`") for cell in re.sub(r"\*\*|`", "", line).strip("|").split("|"))
+        if " T = " in line:
+            batch, depths = name, [int(T) for T in re.findall(r"T = (\d+)", line)]
+        elif not set(name) <= {"-"}:
+            told |= {(batch, T, name): [float(x) for x in cells[3 * k : 3 * k + 2]] for k, T in enumerate(depths)}
+    found = {(table["title"].partition(",")[0], row[0], row[1]): row[2:4] for table in tables for row in table["rows"]}
+    assert told.keys() == found.keys()
+    for key, gaps in found.items():
+        chaotic = "L-BFGS" in key[2] or "Adam" in key[2]
+        assert told[key] == pytest.approx(gaps, rel=0.5 if chaotic else 0.1), key
