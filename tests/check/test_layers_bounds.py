@@ -93,6 +93,21 @@ def test_no_choice_of_steps_goes_below_the_bound(kind: str, ahead: bool) -> None
     assert not moved.as_computed and moved.distance >= 1e-9
 
 
+def test_the_rounding_of_an_iterate_is_that_of_what_is_compared() -> None:
+    """Of F and of J each, which differ where steps follow; of float64 at level exact too."""
+    problems, rough = problems_of("least-squares", EXACT), problems_of("least-squares")
+    x, rest = np.full((3, 6), 0.1), np.full((40, 1), 1.5)
+    sectors, weights = np.zeros((3, 6), dtype=np.intp), np.array([[0.2, 0.3, 0.5]])
+    outcomes = []
+    for ahead in (NONE, rest):
+        at = first_point(problems, x, ahead)
+        u = at.x - 1.21 * at.gradient.value[:, :, 0] / problems.beta[:, None]
+        outcomes.append(prove(problems, rough, at, u, GRID, weights, sectors, ahead))
+    now, later = outcomes
+    assert now.rounding == now.value_rounding == later.rounding > 2.0 * later.value_rounding
+    assert (later.rough.radius == first_point(rough, x, NONE).gradient.radius).all()
+
+
 def smallest(function: Callable[[Array], Array]) -> float:
     """On a fine grid from 0 to 2."""
     return float(function(np.linspace(0.0, 2.0, 20001)).min())

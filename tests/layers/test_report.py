@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def test_what_the_page_says(run: sf.learned.LayersRun, tmp_path: Path) -> None:
     assert (tmp_path / "plots" / "layers.png").read_bytes().startswith(b"\x89PNG")
     rows = re.findall(r" (\d) ([\d.]+) ([\d.]+) ([\d.]+) ", text)
     assert [float(row[1]) for row in rows[-4:]] == pytest.approx(run.objectives[1:], rel=1e-5)
+
+
+def test_layers_that_were_not_kept_are_said_so(run: sf.learned.LayersRun, tmp_path: Path) -> None:
+    """The best constant step was better, or training was interrupted."""
+    replace(run, trained=0).save(tmp_path)
+    write(tmp_path)
+    assert "Trained and kept: 0 layers of 4; the others are those of the schedule." in text_of(tmp_path)
 
 
 def test_a_table_of_methods_is_shown_as_it_is(run: sf.learned.LayersRun, tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ def test_refusals() -> None:
             train_layers(problems, 2, **options)
     with pytest.raises(ValueError, match="rescale them"):
         train_layers(LeastSquares(1e60 * problems.M, problems.Y), 2)
+    with pytest.raises(ValueError, match=r"array 'optimum' .* rescale them"):
+        train_layers(LeastSquares(1e-44 * problems.M, problems.Y), 2)
     with pytest.raises(TypeError, match="two numbers"):
         train_layers(problems, 2, range=1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match="float64"):
@@ -171,15 +173,30 @@ def test_refusals() -> None:
     "problems",
     [
         LeastSquares(torch.ones(1, 2, 3).double(), torch.zeros(1, 2).double()),
+        LeastSquares([[[2.0]]], [[3.0]]),
+        LeastSquares(torch.eye(2).double().expand(2, 2, 2), 1e-145 * torch.arange(1.0, 5.0).reshape(2, 2).double()),
+        LeastSquares(1e39 * torch.ones(1, 2, 3).double(), 1e-140 * torch.arange(1.0, 3.0).reshape(1, 2).double()),
+        Lasso(torch.ones(1, 2, 3).double(), torch.zeros(1, 2).double(), 0.1),
         LeastSquares(torch.ones(2, 3, 1).double(), torch.arange(6.0).reshape(2, 3).double()),
         Lasso.random(2, 6, 9, lam=50.0),  # every threshold is beyond what it meets: nothing moves
         Lasso.random(2, 6, 9, lam=0.0),
         Logistic.random(2, 9, 3, lam=0.0, l2=0.5),
     ],
-    ids=["solved", "one column", "all thresholded", "no penalty", "ridge"],
+    ids=[
+        "solved",
+        "one number",
+        "tiny",
+        "huge and tiny",
+        "solved with a penalty",
+        "one column",
+        "all thresholded",
+        "no penalty",
+        "ridge",
+    ],
 )
 @pytest.mark.parametrize("objective", ["last", "next"])
 def test_what_the_checker_says_at_the_edges(problems: Problems, objective: str, tmp_path: Path) -> None:
     run = train_layers(problems, 3, objective=objective)  # pyright: ignore[reportArgumentType]
     run.save(tmp_path / "run")
     assert check(tmp_path / "run").outcome == Outcome.ACCEPT
+    assert all(low >= 0.0 and gap <= value for low, gap, value in zip(run.lower, run.gaps, run.values, strict=True))

@@ -14,6 +14,8 @@ ROOM = 4.0
 """Times the a-priori rounding errors, so that a checker with its own finds the bounds true."""
 TINY = 1e-290
 """What underflow may hide."""
+NEGLIGIBLE = 1e-148
+"""The same of a norm: the squares of its entries may underflow."""
 
 
 class Bounds:
@@ -47,7 +49,7 @@ class Bounds:
         moved = self._step_error(entering.x)  # the points themselves
         uncertain = float((slack + self._frobenius * delta * spread + moved * steepest).sum())
         uncertain += self._unit * float(at.terms.abs().sum()) + TINY
-        return float((value + slack).sum()) + TINY, at.lower - uncertain
+        return float((value + slack).sum()) + TINY, max(0.0, at.lower - uncertain)
 
     def least_constant(self, grid: Tensor, step: float, layers: int) -> float:
         """Lower bound of the least F_T(P), T constant steps from 0: over the range by the tangent at ``step`` for least squares,
@@ -68,7 +70,7 @@ class Bounds:
 
     def _below(self, x: Tensor, schedule: Tensor) -> float:
         value, slack, _ = self._after(x, x, schedule)
-        return float((value - slack).sum())
+        return max(0.0, float((value - slack).sum()) - TINY)
 
     def _after(self, x: Tensor, largest: Tensor, schedule: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """F (N,) after the steps from x; what rounding moves it by, δ ‖∇ℓ‖ + δ²/2 and the evaluation of F itself; and δ (N,).
@@ -103,9 +105,9 @@ class Bounds:
     def _residual(self, x: Tensor, largest: Tensor, schedule: Tensor) -> tuple[Tensor, Tensor]:
         """M x - Y (N, b) of least squares after the steps from x, and δ."""
         r = (self.problems.forward(x) - self.problems.Y).unsqueeze(2)
-        delta = self._unit * self._size(largest)
+        delta = self._unit * self._size(largest) + NEGLIGIBLE
         for P in schedule:
-            delta = delta + self._a_step * r.norm(dim=(1, 2))
+            delta = delta + NEGLIGIBLE + self._a_step * r.norm(dim=(1, 2))
             r = residual_after(self.problems, r, self.inverse, P[None])
         return r.squeeze(2), delta
 

@@ -152,9 +152,7 @@ def _verdict(stored: Stored) -> Markup:
         "statements about the training problems."
     )
     if stored.trained < stored.depth:
-        gaps += (
-            f" Training was interrupted after {counted(stored.trained, 'layer')}; the others are those of the schedule."
-        )
+        gaps += f" Trained and kept: {counted(stored.trained, 'layer')} of {stored.depth}; the others are those of the schedule."
     return Markup(
         f'<div class="verdict {kind}"><b class="badge">{text(badge)}</b>\n{paragraph(said)}{paragraph(gaps)}</div>'
     )

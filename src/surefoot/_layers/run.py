@@ -13,6 +13,7 @@ from torch import Tensor
 from surefoot_check.arrays import digest
 from surefoot_check.run_files import CERTIFICATE
 from surefoot_check.step_sizes.layers import FORMAT
+from surefoot_check.text import counted
 
 from .._core.io import run_directory, write_json, write_tensors
 from .._core.validate import folder
@@ -200,7 +201,7 @@ class LayersRun:
     def _conclusion(self) -> list[str]:
         relation = "<=" if self.not_worse else "not certainly <="
         return [
-            f"F from {self.objectives[0]:.6g} to {self.objectives[-1]:.6g} in {self.layers} layers "
+            f"F from {self.objectives[0]:.6g} to {self.objectives[-1]:.6g} in {counted(self.layers, 'layer')} "
             f"({self.trained} trained, {self.status})",
             f"{self.objectives[-1]:.6g} {relation} {self.constant:.6g}, the best constant step's (P = {self.step:.4g}); "
             f"the schedule it started from: {self.scheduled:.6g}",

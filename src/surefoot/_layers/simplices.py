@@ -60,7 +60,8 @@ def _newton(hessian: Array, point: Array, gradient: Array, free: NDArray[np.bool
     np.subtract.at(step, against, step[index])
     shrinking = step < 0.0
     ratios = np.full_like(point, np.inf)
-    ratios[shrinking] = point[shrinking] / -step[shrinking]
+    with np.errstate(over="ignore"):  # by steps that hardly shrink
+        ratios[shrinking] = point[shrinking] / -step[shrinking]
     first = int(ratios.argmin())
     length = min(1.0, ratios[first])
     point += length * step

@@ -68,6 +68,7 @@ def train_layers(
     Raises:
         TypeError: problems that are none, or not float64.
         ValueError: arguments out of range, or problems of a scale that no certificate admits.
+        RuntimeError: a reference minimiser that is not found, as of ``problems.optimum``.
     """
     problems, layers = _checked(problems), positive_integer("layers", layers)
     sectors = _sectors(sectors)
@@ -76,8 +77,8 @@ def train_layers(
     if objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)
     with checkable("problems are", "rescale them"):
-        for name, array in problems.data().items():
-            within(f"array {name!r}", array.cpu().numpy(), LARGEST)
+        for name, array in problems.arrays().items():
+            within(f"array {name!r}", array.numpy(), LARGEST)
         beta = smoothness_of(problems, None)
         require_betas("beta", beta.cpu().numpy())
     inverse = inverse_smoothness(problems, beta)

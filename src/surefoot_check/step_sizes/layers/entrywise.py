@@ -92,7 +92,8 @@ def product(A: Array, X: Enclosed, level: Level) -> Enclosed:
     """
     inner, magnitudes = A.shape[2], np.abs(A)
     if level is FAST:
-        radius = magnitudes @ (gamma(inner) * np.abs(X.value) + X.radius)
+        # η where γ_k|X| underflows
+        radius = magnitudes @ (gamma(inner) * np.abs(X.value) + X.radius + ETA)
         return Enclosed(A @ X.value, array_up(radius + (2.0 * inner * ETA + TINY), 2 * inner + 6))
     results = [level.product(np.ascontiguousarray(M), np.ascontiguousarray(Z)) for M, Z in zip(A, X.value, strict=True)]
     moved = [(M[:, :, None] * Z).sum(axis=1) for M, Z in zip(magnitudes, X.radius, strict=True)]

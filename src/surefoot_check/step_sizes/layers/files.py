@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FormatError, digest, numbers, parse_hex, read_safetensors
+from ...arrays import FormatError, TooLargeError, digest, numbers, parse_hex, read_safetensors
 from ...rigor.bounds import Array, Level
 from ..batches import LARGEST, Batch, LeastSquaresBatch
 from ..enclosures import load_problem, require_betas
@@ -104,6 +104,8 @@ def read(directory: Path, record: Mapping[str, object], level: Level) -> Stored:
     low, high = (parse_hex(end, "range") for end in interval)
     _require_increasing("boundaries", layers["boundaries"], 0.0, angles.LARGEST)
     _require_increasing("grid", layers["grid"], low, high)
+    if layers["grid"][0] != low or layers["grid"][-1] != high:
+        raise FormatError(f"grid does not reach from one end of the range {low} .. {high} to the other")
     if not ((layers["schedule"] >= low) & (layers["schedule"] <= high)).all():
         raise FormatError(f"schedule has entries outside the range {low} .. {high}")
     if iterates["sectors"].max() >= layers["weights"].shape[1]:
@@ -111,6 +113,9 @@ def read(directory: Path, record: Mapping[str, object], level: Level) -> Stored:
     published = record["layers"]
     if not isinstance(published, list) or len(published) != len(layers["weights"]):
         raise FormatError("certificate: layers is not a list with an entry for each layer")
+    conclusion = Conclusion(**_floats(record["conclusion"], CONCLUSION, "conclusion"))
+    if not low <= conclusion.step <= high:
+        raise FormatError(f"conclusion: step is {conclusion.step}, outside the range {low} .. {high}")
     hashes = {
         f"{file}.safetensors": {name: digest(array) for name, array in arrays.items()} for file, arrays in files.items()
     }
@@ -122,7 +127,7 @@ def read(directory: Path, record: Mapping[str, object], level: Level) -> Stored:
         **iterates,
         trained=trained,
         facts=tuple(Facts(**_floats(facts, FACTS, f"layer {t + 1}")) for t, facts in enumerate(published)),
-        conclusion=Conclusion(**_floats(record["conclusion"], CONCLUSION, "conclusion")),
+        conclusion=conclusion,
         hashes_agree=record["sha256"] == hashes,
     )
 
@@ -176,12 +181,12 @@ def _require_small(batch: Batch, weights: Array, ahead: bool) -> None:
     depth, steps = len(weights), weights.shape[2]
     work = depth * batch.count * batch.rows * batch.columns * (steps + (depth if ahead else 0))
     if work > MOST_WORK:
-        raise FormatError(
+        raise TooLargeError(
             f"the products of {depth} layers need {work:.1e} operations; at most {MOST_WORK:.1e} are done"
         )
     entries = batch.count * (batch.rows + batch.columns) * (steps + 2)
     if entries > MOST_AT_ONCE:
-        raise FormatError(
+        raise TooLargeError(
             f"{entries:.1e} entries for the {steps} steps of a layer; at most {MOST_AT_ONCE:.1e} are held"
         )
 

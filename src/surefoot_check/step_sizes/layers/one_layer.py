@@ -50,11 +50,15 @@ class Proved:
     gap: float
     """At least J after it less J after the layer of any one grid point in each sector."""
     rounding: float
-    """At least the width of the range of J over what float64 may round the layer's output to."""
+    """At least the width of the range of F over what float64 may round the layer's output to."""
+    value_rounding: float
+    """The same of J."""
     distance: float
     """At least the largest magnitude of an entry of x⁺ less the layer's output."""
     as_computed: bool
     """Whether all entries are the layer's output as far as float64 allows."""
+    rough: Enclosed
+    """∇f before it, enclosed at level fast: the radius is the a-priori error of float64."""
 
 
 def first_point(problems: Problems, x: Array, schedule: Array) -> Point:
@@ -85,15 +89,16 @@ def prove(
     """
     steps = problems.steps(before.x[:, :, None], before.gradient, grid)
     output = in_floats = _mixed(steps, weights[sectors])
+    as_rough = before.gradient
     if rough.level is not problems.level:
-        gradient = rough.gradient(rough.residual(Enclosed.exactly(before.x[:, :, None])))
-        in_floats = _mixed(rough.steps(before.x[:, :, None], gradient, grid), weights[sectors])
+        as_rough = rough.gradient(rough.residual(Enclosed.exactly(before.x[:, :, None])))
+        in_floats = _mixed(rough.steps(before.x[:, :, None], as_rough, grid), weights[sectors])
     allowed = PRODUCER * (in_floats.radius + UNIT_ROUNDOFF * (np.abs(before.x) + np.abs(x)))
     points = steps.beside(Enclosed(x[:, :, None], allowed[:, :, None])).beside(Enclosed.exactly(x[:, :, None]))
     residuals = problems.residual(points)
     residual = residuals.column(-1)
     gradient, values = problems.gradient(residual), problems.objectives(points, residuals)
-    slope, objective = gradient, values[-1]
+    slope, (*_, (lowest, highest), objective) = gradient, values
     if len(rest):
         carried = problems.carried(residuals, rest)
         # the operator of the steps that follow is symmetric
@@ -104,9 +109,11 @@ def prove(
         after=after,
         constant=min(high for _, high in constants),
         gap=_gap(problems, x[:, :, None], slope, steps, sectors, len(weights)),
-        rounding=up(most - least),
+        rounding=up(highest - lowest),
+        value_rounding=up(most - least),
         distance=float(array_up(np.abs(x - output.value) + output.radius, 3).max()),
         as_computed=bool((np.abs(x - output.value) <= allowed + output.radius).all()),
+        rough=as_rough,
     )
 
 

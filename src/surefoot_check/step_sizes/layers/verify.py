@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ...rigor.bounds import FAST, UNIT_ROUNDOFF, Level, down, up
+from ...rigor.bounds import FAST, UNIT_ROUNDOFF, Array, Level, down, up
 from ...rigor.intervals import Interval, quotient_of
 from ...statement import Inequality
 from ...text import counted
 from ...verdict import Outcome, Report, digits
 from .constants import after_steps, least_between
+from .entrywise import Enclosed
 from .files import FORMAT, Facts, Stored, read
 from .one_layer import PRODUCER, Point, Proved, first_point, prove
 from .problems import Problems
@@ -104,7 +105,7 @@ class _Layers:
         stored, claims = self.stored, self.stored.conclusion
         schedule = stored.schedule[:, None]
         at = first_point(self.problems, stored.x[0], schedule if stored.ahead else schedule[:0])
-        distances, roundings, gaps = [], [], []
+        distances, roundings, value_roundings, gaps = [], [], [], []
         start = float(np.abs(stored.x[0]).max())
         self.report.add("L2", "the start is 0", Outcome.REJECT if start else Outcome.ACCEPT)
         self._conclude("the first objective is at most the published one", at.objective, claims.start)
@@ -119,13 +120,14 @@ class _Layers:
             at = proved.after
             distances.append(proved.distance)
             roundings.append(proved.rounding)
+            value_roundings.append(proved.value_rounding)
             gaps.append(facts.gap / facts.value if facts.value > 0.0 else 0.0)
         self._conclude("the last objective is at most the published one", at.objective, claims.final)
         self.outputs.close(self.report, f"entries within {max(distances):.3g}")
         self.sectors.close(self.report)
         self.falls.close(self.report, f"by {max(roundings):.3g} at most")
         if stored.ahead:
-            self.continues.close(self.report, f"by {max(roundings):.3g} at most")
+            self.continues.close(self.report, f"by {max(value_roundings):.3g} at most")
         self.objectives.close(self.report)
         self.values.close(self.report)
         self.lower.close(self.report)
@@ -140,23 +142,23 @@ class _Layers:
         """The iterate with the layer, and with the iterate before it."""
         stored, after = self.stored, proved.after
         self.outputs.add(t, proved.as_computed, not proved.as_computed, f"an entry is {proved.distance:.3g} away")
-        wrong = self._outside(before, stored.sectors[t])
+        wrong = self._outside(before.x, proved.rough, stored.sectors[t])
         self.sectors.add(t, wrong == 0, wrong > 0, f"{counted(wrong, 'coordinate')} not")
         self.falls.at_most(t, after.objective, up(before.objective[1] + proved.rounding))
-        self.continues.at_most(t, after.value, up(before.value[1] + proved.rounding))
+        self.continues.at_most(t, after.value, up(before.value[1] + proved.value_rounding))
 
-    def _outside(self, at: Point, sectors: NDArray[np.uint8]) -> int:
+    def _outside(self, x: Array, gradient: Enclosed, sectors: NDArray[np.uint8]) -> int:
         """How many coordinates are not in their sectors."""
-        v = at.gradient.quotient(self.problems.beta[:, None, None])
+        v = gradient.quotient(self.problems.beta[:, None, None])
         radius = PRODUCER * v.radius[:, :, 0]
-        return int((~admissible(at.x, v.value[:, :, 0], radius, self.stored.boundaries, sectors)).sum())
+        return int((~admissible(x, v.value[:, :, 0], radius, self.stored.boundaries, sectors)).sum())
 
     def _published(self, t: int, facts: Facts, proved: Proved) -> None:
         """What is published of the layer; constant steps are layers, so that they may refute a lower bound."""
         after = proved.after
         self.objectives.at_most(t, after.objective, facts.objective)
         self.values.at_most(t, after.value, facts.value)
-        bound = down(after.value[0] - proved.gap)
+        bound = max(0.0, down(after.value[0] - proved.gap))  # objectives are not negative
         detail = f"{digits(facts.lower)} <= {digits(bound)}"
         self.lower.add(t, facts.lower <= bound, facts.lower > proved.constant, detail)
         apart = facts.value - facts.lower
@@ -168,12 +170,10 @@ def _check_constants(stored: Stored, problems: Problems, report: Report) -> None
     claim, depth, (low, high) = stored.conclusion, stored.depth, stored.range
     grid, which = stored.grid, "any one P of the grid"
     if not stored.batch.proximal:
-        grid, which = (
-            np.unique([low, high, *grid, min(max(claim.step, low), high)]),
-            f"any one P from {low:g} to {high:g}",
-        )
+        grid, which = np.unique([*grid, claim.step]), f"any one P from {low:g} to {high:g}"
     found = after_steps(problems, stored.x[0], np.tile(grid, (depth, 1)))
     least, most = (min(ends) for ends in zip(*found, strict=True))
+    least = max(0.0, least)
     if not stored.batch.proximal:
         least = least_between(problems, stored.x[0], depth, grid)
     outcome = Outcome.ACCEPT if claim.constant <= least else Outcome.UNDECIDED
