@@ -90,6 +90,18 @@ def test_what_stands_beside_the_certificate(tmp_path: Path) -> None:
         write(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("counts", "p_value", "bound"),
+    [((), 0.5, None), ((-7, 3), 0.5, None), ((10**30,), 0.5, None), ((3,), float("nan"), None), ((3,), 0.5, -4)],
+)
+def test_numbers_that_stand_beside_it_and_cannot_be_are_an_error(
+    counts: tuple[int, ...], p_value: float, bound: int | None, tmp_path: Path
+) -> None:
+    Context("", bound, "", Others("others", counts, p_value)).write(tmp_path)
+    with pytest.raises(sf.RunDirectoryError, match=r"context\.json is damaged"):
+        Context.read(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["certificate.json", "counts.safetensors"])
 def test_damaged_files_are_an_error(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     certificate(COUNTS).save(tmp_path)

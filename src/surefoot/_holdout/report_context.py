@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from surefoot_check.holdout.record import LIMIT
+
 from .._core.io import RunDirectoryError, read_json, write_json
 
 CONTEXT = "context.json"
@@ -66,7 +68,7 @@ class Context:
 
 def _typed(record: Any) -> Context:
     others = record["others"]
-    return Context(
+    context = Context(
         data=str(record["data"]),
         bound=None if record["bound"] is None else int(record["bound"]),
         theorem=str(record["theorem"]),
@@ -74,3 +76,11 @@ def _typed(record: Any) -> Context:
         if others is None
         else Others(str(others["name"]), tuple(int(k) for k in others["counts"]), float(others["p_value"])),
     )
+    if context.bound is not None and context.bound < 0:
+        raise ValueError(f"bound is {context.bound}")
+    if context.others is not None:
+        if not context.others.counts or not -1 <= min(context.others.counts) <= max(context.others.counts) <= LIMIT:
+            raise ValueError(f"counts must be there, in -1 .. {LIMIT}")
+        if not 0.0 <= context.others.p_value <= 1.0:
+            raise ValueError(f"p_value is {context.others.p_value}")
+    return context
