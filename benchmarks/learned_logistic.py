@@ -177,7 +177,7 @@ def estimators(report: Report, sparse: bool) -> dict[str, Callable[[Problem, flo
 def ours(batch: Logistic, accuracy: float) -> float:
     """Products, mean over the batch, which is made anew: nothing is kept from an earlier call."""
     found = LogisticSolver().solve(Logistic(batch.M, batch.Y, batch.lam, batch.l2), tolerance=accuracy)
-    assert all(status == "solved" for status in found.status)
+    assert all(status == "solved" for status in found.statuses)
     return float(found.products[-1].mean())
 
 

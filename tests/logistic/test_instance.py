@@ -147,3 +147,23 @@ def test_gaps_are_bounds(lam: float, l2: float) -> None:
             gap = instance.gap(point, instance.gradient(point)[0])
             assert exact_value(instance, x) - least <= gap
         assert run.gap <= 1e-10 * run.point.value
+
+
+def test_nothing_is_proved_by_derivatives_at_an_image_that_is_far_off() -> None:
+    """x = (30, 50) with a computed image of 20 for -20: the loss looks flat, and is as steep as it can be."""
+    instance = Instance(np.array([[1.0, -1.0]]), np.array([1.0]), 0.1, 0.0)
+    old = instance._point(np.array([30.0, 50.0]), np.array([20.0]), 50.0)
+    x, change = np.array([29.5, 50.0]), np.array([-0.5])
+    known = instance.proved(old, instance.moved(old, x, change), change, np.inf)
+    assert known <= exact_value(instance, old.x) - exact_value(instance, x) < 0
+
+
+@pytest.mark.parametrize(("lam", "l2"), PENALTIES[1:])
+def test_what_was_large_at_the_start_is_forgotten(lam: float, l2: float) -> None:
+    instance = drawn(1, lam, l2, spread=0.0)
+    for far in (1e8, 1e13):
+        run = minimise(instance, far * np.random.default_rng(0).standard_normal(4), tolerance=1e-9)
+        assert run.status == "solved"
+        value = exact_value(instance, run.point.x)
+        assert abs(mpf(run.objectives[-1]) / value - 1) <= 1e-12
+        assert value - exact_value(instance, minimise(instance, np.zeros(4)).point.x) <= run.gap

@@ -4,55 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from .._learning.solve_status import SolveStatus, summary
+from .._learning.safeguarded_solution import SafeguardedSolution
 
 
-@dataclass(frozen=True)
-class LassoSolution:
-    """What ``LassoSolver.solve`` found.
-
-    Attributes:
-        solution: x_T (N, d), in the dtype of the problems.
-        objectives: F_p(x_t) (T+1, N) float64 as computed, never increasing. A problem that is done stays where it is.
-        products: multiplications with M_p or M_pᵀ until F_p(x_t) was known (T+1, N) float64; of a multiplication with k of the d
-            columns, k/d.
-        bounds: F_p(x_t) - F_p* is at most this (T+1, N) float64, by what was proved of the steps alone: a worst case.
-        gap: duality gap bounds (N,) float64 at the solution.
-        proposals: how many were made in each problem (N,) int64.
-        accepted: how many of them were accepted (N,) int64.
-        statuses: how each problem ended.
-    """
-
-    solution: Tensor
-    objectives: Tensor
-    products: Tensor
-    bounds: Tensor
-    gap: Tensor
-    proposals: Tensor
-    accepted: Tensor
-    statuses: tuple[SolveStatus, ...]
-
-    @property
-    def status(self) -> SolveStatus:
-        """Of all problems; ``status.text`` says what it means."""
-        return SolveStatus.of_all(self.statuses)
-
-    @property
-    def accepted_share(self) -> float:
-        """Accepted proposals among all."""
-        return float(self.accepted.sum() / self.proposals.sum().clamp(min=1))
-
-    def __repr__(self) -> str:
-        """What the run came to, in place of its tensors."""
-        count, columns = self.solution.shape
-        problems = f"{count} problem{'s' * (count != 1)} of {columns} columns"
-        return (
-            f"LassoSolution({problems}, {summary(self.statuses)} after {len(self.objectives) - 1} iterations: "
-            f"mean F {self.objectives[-1].mean():.6g}, duality gap at most {self.gap.max():.3g}, "
-            f"{self.products[-1].mean():.4g} products a problem, {self.accepted_share:.1%} of the proposals accepted)"
-        )
-
-    def __str__(self) -> str:
-        return f"{self!r}\n  {self.status.text}"
+@dataclass(frozen=True, repr=False)
+class LassoSolution(SafeguardedSolution):
+    """What ``LassoSolver.solve`` found."""

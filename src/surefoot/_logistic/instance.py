@@ -12,6 +12,8 @@ from . import kernels
 
 UNIT = 2.0**-52
 """Twice the unit roundoff, so that (n + 8) UNIT is far above γ_n."""
+DRIFT = 64.0
+"""How many times the error of a fresh product an image may have."""
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -88,6 +90,10 @@ class Instance:
         error = point.image_error + self._image_error(step) + UNIT * math.sqrt(float(image @ image))
         return self._point(x, image, error)
 
+    def refreshed(self, point: Point) -> Point:
+        """The point with its image by a new product, if what was large on the way made the one that it has much worse."""
+        return self.start(point.x) if point.image_error > DRIFT * self._image_error(point.x) else point
+
     def _image_error(self, x: Array) -> float:
         """Bound of ‖fl(Mx) - Mx‖, for an x with its own relative rounding: γ ‖|M||x|‖."""
         return (self._sum_columns + UNIT) * float(np.abs(x) @ self.column_norms) + self.tiny
@@ -117,7 +123,8 @@ class Instance:
         """
         margin = (new.value_error + old.value_error) * (1.0 + 4.0 * UNIT)
         known = old.value - new.value - margin - 4.0 * UNIT * (abs(new.value) + abs(old.value))
-        if known >= wanted or not known > -math.inf:
+        # with images that are far off, the derivatives at them say nothing of a difference
+        if known >= wanted or not known > -math.inf or not new.image_error <= 0.25:
             return known
         loss, magnitude, size = kernels.loss_change(old.slopes, change)
         penalty, more = kernels.penalty_change(old.x, new.x, self.lam, self.l2)

@@ -88,13 +88,16 @@ class Smooth:
                 self._products[self._newest] = product
         self._last = x, slope
 
-    def _quasi_newton(self, point: Point, slope: Array) -> Array:
+    def _quasi_newton(self, point: Point, slope: Array) -> Array | None:
         if self._pairs:
             return kernels.two_loops(self._steps, self._changes, self._products, self._newest, self._pairs, slope)
         # the first step is the minimum of the quadratic model along -∇F
         image = self._instance.image(slope)
         square = float(slope @ slope)
-        length = -square / (float(point.curvatures @ (image * image)) + self._instance.l2 * square)
+        bend = float(point.curvatures @ (image * image)) + self._instance.l2 * square
+        if bend == 0.0:  # by underflow
+            return None
+        length = -square / bend
         first = length * slope
         if abs(length) <= 1.0:  # what was lost by underflow does not grow
             self._first = first, length * image

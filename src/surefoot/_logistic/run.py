@@ -34,6 +34,7 @@ class Run:
 
     Attributes:
         point: x_T.
+        first: F(x_0) is at most this.
         gap: bound of F(x_T) - F*.
         objectives: F(x_t), t = 0 … T, never increasing.
         products: until F(x_t) was known.
@@ -51,6 +52,7 @@ class Run:
         self._safe = np.empty(instance.columns)
         before = instance.products
         self.point = instance.start(start)
+        self.first = (self.point.value + self.point.value_error) * (1.0 + UNIT)
         self.objectives, self.products = [self.point.value], [instance.products - before]
         self.iterates = [start]
         self.constants: list[float] = []
@@ -67,6 +69,7 @@ class Run:
             if not self._move(gradient, error):
                 self.status = SolveStatus.STALLED
                 return
+            self.point = instance.refreshed(self.point)
             # what was computed may rise by rounding where F is proved to fall
             self.objectives.append(min(self.point.value, self.objectives[-1]))
             self.products.append(instance.products - before)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,58 +12,19 @@ from torch import Tensor
 
 from .._core.validate import integer, kind_of, nonnegative, positive_integer
 from .._learning.proved_decrease import guaranteed
-from .._learning.solve_status import SolveStatus, summary
+from .._learning.safeguarded_solution import SafeguardedSolution
 from .._problems import Logistic
 
 
-@dataclass(frozen=True)
-class LogisticSolution:
+@dataclass(frozen=True, repr=False)
+class LogisticSolution(SafeguardedSolution):
     """What ``LogisticSolver.solve`` found.
 
     Attributes:
-        solution: x_T (N, d), of the problems' dtype.
-        status: how it ended in each problem (N,).
-        objectives: F_p(x_t) (T+1, N) float64, never increasing; T is the largest number of iterations that a problem took.
-        products: multiplications with entries of M_p until F_p(x_t) was known, in units of b·d, which is one product (T+1, N)
-            float64.
-        constants: β_t (T, N) float64 of the decreases that were proved, 0 where a problem had ended.
-        radius: R (N,) float64, at least the distance of every iterate from a minimiser.
-        gap: duality gap bounds (N,) float64 at the solution.
-        proposals: how many were made in each problem (N,).
-        accepted: how many of them were accepted (N,).
         trajectory: x_t (T+1, N, d) where it was asked for.
     """
 
-    solution: Tensor
-    status: tuple[SolveStatus, ...]
-    objectives: Tensor
-    products: Tensor
-    constants: Tensor
-    radius: Tensor
-    gap: Tensor
-    proposals: Tensor
-    accepted: Tensor
     trajectory: Tensor | None = None
-
-    @cached_property
-    def bounds(self) -> Tensor:
-        """F_p(x_t) - F_p* is at most this (T+1, N) float64, by Theorem 5: a worst case."""
-        return guaranteed(self.objectives[0], self.constants, self.radius)
-
-    @property
-    def accepted_share(self) -> float:
-        """Accepted proposals among all."""
-        return float(self.accepted.sum() / self.proposals.sum().clamp(min=1))
-
-    def __repr__(self) -> str:
-        """What the run came to, in place of its tensors."""
-        count, columns = self.solution.shape
-        problems = f"{count} problem{'s' * (count != 1)} of {columns} columns"
-        return (
-            f"LogisticSolution({problems} after {len(self.objectives) - 1} iterations, {summary(self.status)}: "
-            f"mean F {self.objectives[-1].mean():.6g}, duality gap at most {self.gap.max():.3g}, "
-            f"{self.products[-1].mean():.4g} products a problem, {self.accepted_share:.1%} of the proposals accepted)"
-        )
 
 
 class LogisticSolver:
@@ -129,7 +89,7 @@ class LogisticSolver:
         length = max(len(run.objectives) for run in runs)
         objectives = _columns([run.objectives for run in runs], length)
         constants = _columns([[*run.constants, 0.0] for run in runs], length)[:-1]
-        first = objectives[0]
+        first = torch.tensor([run.first for run in runs], dtype=torch.float64)
         radius = (2.0 * first / problems.lam.double()).minimum((8.0 * first / problems.l2.double()).sqrt())
 
         def batch(points: Sequence[Any]) -> Tensor:
@@ -142,14 +102,13 @@ class LogisticSolver:
 
         return LogisticSolution(
             solution=batch([run.point.x for run in runs]),
-            status=tuple(run.status for run in runs),
             objectives=objectives,
             products=_columns([run.products for run in runs], length),
-            constants=constants,
-            radius=radius,
+            bounds=guaranteed(first, constants, radius),
             gap=torch.tensor([run.gap for run in runs], dtype=torch.float64),
             proposals=torch.tensor([run.proposals for run in runs]),
             accepted=torch.tensor([run.accepted for run in runs]),
+            statuses=tuple(run.status for run in runs),
             trajectory=iterates() if trajectory else None,
         )
 
