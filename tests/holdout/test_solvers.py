@@ -348,6 +348,11 @@ def test_a_shift_is_seen_and_its_absence_is_not(squares: LeastSquares, tmp_path:
     assert other.exceeding == int(((other.counts < 0) | (other.counts > certificate.iterations)).sum())  # pyright: ignore
 
 
+def test_a_curve_that_ends_early_is_shown() -> None:
+    certificate = certify_holdout(lambda p: None if p else 3, range(9), gap=0.1, **ASKED)
+    assert "1 of 9" in certificate.table()
+
+
 def test_table_curve_and_plot(squares: LeastSquares, tmp_path: Path) -> None:
     certificate = certify_holdout("FISTA", squares, gap=1e-2, relative_to="start", name="mine", **ASKED)
     assert certificate.table().startswith(f"holds: {certificate.statement}")

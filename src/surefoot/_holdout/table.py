@@ -11,10 +11,10 @@ SHARES = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
 
 
 def shown(record: Record) -> list[Point]:
-    """The first point of the curve at each of ``SHARES``, and that of the rank."""
+    """The first point of the curve at each of ``SHARES``, and that of the rank; its last one where it ends before."""
     wanted = sorted({*(share * record.count for share in SHARES), float(record.rank)})
     first = (next((point for point in record.curve if point.problems >= problems), None) for problems in wanted)
-    return list(dict.fromkeys(point for point in first if point is not None))
+    return list(dict.fromkeys(point for point in first if point is not None)) or [*record.curve[-1:]]
 
 
 def table(record: Record) -> str:
