@@ -34,7 +34,7 @@ class Layers(RandomProblems):
     Deterministic and done in seconds to minutes, so that there is no --resume: after a signal the layers that were not trained
     are those of the schedule that training starts from, and what is proved still holds.
 
-    Exit code: 0 done, 130 after Ctrl-C, SIGTERM or SIGHUP (all keep a whole network)."""
+    Exit code: 0 done, 130 after Ctrl-C, SIGTERM or SIGHUP (once the first layer is reached, all keep a whole network)."""
 
     system: ClassVar[str] = "layers"
     resume: ClassVar[bool] = False
