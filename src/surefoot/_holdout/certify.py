@@ -77,7 +77,7 @@ def certify_holdout(
         RuntimeError: reference minimisers were not found.
     """
     gap, limit = nonnegative("gap", gap), integer("iterations", iterations, 0)
-    coverage, confidence = share("coverage", coverage), share("confidence", confidence)
+    coverage, confidence = _share("coverage", coverage), _share("confidence", confidence)
     if limit > LIMIT:
         raise ValueError(f"iterations is {limit}; it must be at most {LIMIT}")
     if relative_to not in ("optimum", "start", None):
@@ -88,7 +88,7 @@ def certify_holdout(
     _enough(drawn.count, coverage, confidence)
     if keep_solutions:
         _storable(drawn)
-    name = visible(solvers.called(solver, limit) if name is None else text("name", name))[:LONGEST_NAME]
+    name = visible(solvers.called(solver, limit) if name is None else _text("name", name))[:LONGEST_NAME]
     made_of = solvers.sha256(solver)  # before it is used: one that counts its calls is another one after
     counted = Counter(solver, gap, relative_to, limit).count(drawn, keep=keep_solutions, progress=progress)
     arrays: dict[str, dict[str, Tensor]] = {"counts": {"counts": counted.counts}}
@@ -118,12 +118,12 @@ def problems_needed(coverage: float = 0.99, confidence: float = 0.99) -> int:
     Raises:
         TypeError, ValueError: no numbers in [1e-6, 1), or more than 10¹⁵ problems.
     """
-    coverage, confidence = share("coverage", coverage), share("confidence", confidence)
+    coverage, confidence = _share("coverage", coverage), _share("confidence", confidence)
     with precision():
         return binomial.problems_needed(coverage, confidence)
 
 
-def share(name: str, value: Any) -> float:
+def _share(name: str, value: Any) -> float:
     """``value`` as a float in [``LEAST``, 1); ``TypeError`` or ``ValueError`` otherwise."""
     wanted = "a number between 0 and 1, such as 0.99"
     result = number(name, value, wanted)
@@ -134,7 +134,7 @@ def share(name: str, value: Any) -> float:
     return result
 
 
-def text(name: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     """``value``; ``TypeError`` or ``ValueError`` unless it is a text that is not empty."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {kind_of(value)}; pass a text")

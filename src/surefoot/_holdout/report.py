@@ -14,6 +14,7 @@ from surefoot_check.run_files import CERTIFICATE
 from surefoot_check.text import counted
 
 from .._core.io import write_atomic
+from .._report.checking import checking
 from .._report.document import document
 from .._report.markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
 from .._report.plots import rendered
@@ -174,10 +175,4 @@ def _arrays(record: Record) -> Markup:
 
 
 def _check(record: Record, directory: Path) -> Markup:
-    name = text(shlex.quote(directory.resolve().name))
-    rows = [[Cell(claim), Cell(CLAIMS[claim][0], "text"), Cell(CLAIMS[claim][1], "text")] for claim in record.claims]
-    return section(
-        "Check it independently",
-        Markup(f"<pre>surefoot check {name}\nsurefoot-check {name}</pre>"),
-        table(["claim", "what an accepted check means", "limits"], rows),
-    )
+    return checking(shlex.quote(directory.resolve().name), [(claim, *CLAIMS[claim]) for claim in record.claims])

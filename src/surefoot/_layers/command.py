@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from tyro.conf import arg
 
@@ -24,7 +24,7 @@ from .._step_sizes.command_problems import RandomProblems, pair
 from .._step_sizes.compare import Comparison, compare
 from .report import write as write_report
 from .run import LayersRun
-from .training import train_layers
+from .training import Objective, train_layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Layers(RandomProblems):
         arg(metavar="INT", help="Steps in the grid.", help_behavior_hint="(default: 2 with least-squares, else 9)"),
     ] = None
     objective: Annotated[
-        Literal["last", "next"],
+        Objective,
         arg(help="What a layer is trained for: the objective after all of them, or after the layer itself."),
     ] = "last"
     tolerance: Annotated[float, arg(metavar="FLOAT")] = 1e-6

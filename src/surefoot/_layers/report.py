@@ -17,6 +17,7 @@ from surefoot_check.text import counted
 
 from .._core.io import RunDirectoryError, write_atomic
 from .._problems import Problems
+from .._report.checking import checking
 from .._report.document import document
 from .._report.markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
 from .._report.plots import BOUNDS, DASHES, RUN, iteration_axis, logarithmic, rendered
@@ -234,12 +235,7 @@ def _comparison(directory: Path) -> Markup | None:
 
 
 def _check(directory: Path) -> Markup:
-    name = text(shlex.quote(directory.resolve().name))
-    rows = [[Cell(claim), Cell(means, "text"), Cell(limits, "text")] for claim, (means, limits) in CLAIMS.items()]
     use = f"{LayeredSteps.__name__}.load({str(directory / 'layers.safetensors')!r})"
-    return section(
-        "Check it independently",
-        Markup(f"<pre>surefoot check {name}\nsurefoot-check {name}</pre>"),
-        table(["claim", "what an accepted check means", "limits"], rows),
-        paragraph("The network, in Python:", code(f"sf.nn.{use}")),
-    )
+    claims = [(claim, *said) for claim, said in CLAIMS.items()]
+    network = paragraph("The network, in Python:", code(f"sf.nn.{use}"))
+    return checking(shlex.quote(directory.resolve().name), claims, after=network)

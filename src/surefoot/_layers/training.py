@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from .schedules import best_schedule, objective_after
 from .sectors import even, sectors_of
 
 Objective = Literal["last", "next"]
-OBJECTIVES = ("last", "next")
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 GRID = 9
 """Grid points where there is a penalty. Without one, two are all."""
 

@@ -14,6 +14,7 @@ from .._core.certificate import Certificate
 from .._core.claims import PRACTICAL, Claim, Kind
 from .._core.run import Run, large
 from .._core.status import RunStatus
+from .checking import checking
 from .document import document
 from .facts import Facts, gap_of
 from .guarantee import guarantee
@@ -394,7 +395,6 @@ def _check(facts: Facts) -> Markup:
     directory = facts.run.directory
     name = shlex.quote("DIR" if directory is None else directory.resolve().name)
     data = " --data FILE" if not facts.run.problem or large(facts.run.problem) else ""
-    run = text(f"{facts.system.checked(name)}{data}")
     holds = any(phase.certificate.holds for phase in facts.run.phases)
     meanings = {
         "L1": (
@@ -422,15 +422,7 @@ def _check(facts: Facts) -> Markup:
             "implementation."
         )
     claims = [(name, *meanings[name]) for name in theorem.claims] if holds and theorem.provable else []
-    return section(
-        "Check it independently",
-        Markup(f"<pre>surefoot check {run}\nsurefoot-check {run}</pre>"),
-        paragraph(claimed),
-        table(["claim", "what an accepted check means", "limits"], map(_claim, claims)) if claims else "",
-        paragraph("The audit above uses the recorded float64 measurements; it is no part of the check.", kind="soft"),
+    audit = paragraph(
+        "The audit above uses the recorded float64 measurements; it is no part of the check.", kind="soft"
     )
-
-
-def _claim(entry: tuple[str, str, str]) -> list[Cell]:
-    name, meaning, limits = entry
-    return [Cell(name), Cell(meaning, "text"), Cell(limits, "text")]
+    return checking(f"{facts.system.checked(name)}{data}", claims, paragraph(claimed), audit)
