@@ -200,6 +200,12 @@ def test_does_not_depend_on_units(matrix: float, target: float) -> None:
         assert torch.equal(other.objectives, b * b * found.objectives)
 
 
+def test_what_underflows_is_not_rounded_down() -> None:
+    p = drawn(2, seed=3)
+    found = LassoSolver().solve(Lasso(p.M, 1e-170 * p.Y, 1e-170 * p.lam), 2)
+    assert bool((found.gap > 0.0).all()) and bool((found.bounds > 0.0).all())
+
+
 def test_what_was_large_at_the_start_is_forgotten() -> None:
     """The objective is that of x in exact arithmetic, relative to itself, and so are the gap and the status."""
     for seed, far in ((0, 1e6), (1, 1e11), (2, 1e15)):

@@ -95,8 +95,8 @@ def solve_each(
         x=x,
         values=np.ldexp(values[:, : most + 1].T, 2 * units),
         spent=spent[:, : most + 1].T.copy(),
-        bounds=np.ldexp(bounds, 2 * units),
-        gap=np.ldexp(gap, 2 * units),
+        bounds=_scaled_up(bounds, 2 * units),
+        gap=_scaled_up(gap, 2 * units),
         made=made,
         accepted=accepted,
         statuses=tuple(
@@ -118,6 +118,11 @@ def _worker() -> Iterator[tuple[ThreadPoolExecutor, np.ndarray]]:
         except BaseException:
             stop[0] = True
             raise
+
+
+def _scaled_up(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """``values`` · 2^``exponents``, not rounded down where that underflows."""
+    return np.where(values > 0.0, np.nextafter(np.ldexp(values, exponents), np.inf), values)
 
 
 def _exponent(size: float) -> int:
