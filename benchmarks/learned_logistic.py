@@ -278,7 +278,7 @@ def breast_cancer() -> Logistic:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the tables."""
     asked = parser(__doc__)
-    asked.add_argument("--repeats", type=int, default=5)
+    asked.add_argument("--repeats", type=int, default=3)
     asked.add_argument("--batch", type=int, default=32, help="problems of a batch")
     report = Report(asked, arguments, PEERS)
     repeats = 1 if report.smoke else report.options.repeats
