@@ -108,10 +108,12 @@ class Logistic(Problems):
         """Each of these float64 problems, for the compiled solver."""
         from .._logistic.instance import Instance
 
-        arrays = (value.detach().cpu().contiguous().numpy() for value in (self.M, self.Y))
-        M, labels = arrays
+        M, labels = self.M.detach().cpu().numpy(), self.Y.detach().cpu().numpy()
         parameters = zip(self.lam.tolist(), self.l2.tolist(), strict=True)
-        return [Instance(M[p], labels[p], lam, l2) for p, (lam, l2) in enumerate(parameters)]
+        return [
+            Instance(np.ascontiguousarray(M[p]), np.ascontiguousarray(labels[p]), lam, l2)
+            for p, (lam, l2) in enumerate(parameters)
+        ]
 
     def require_penalty(self) -> None:
         """Raise ``ValueError`` where λ = μ = 0."""
