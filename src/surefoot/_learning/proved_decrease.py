@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,12 +23,13 @@ def guaranteed(first: Tensor, constants: Tensor, radius: Tensor) -> Tensor:
         constants: β_t (T, N); 0 where the problem did not move.
         radius: R (N,).
     """
-    bound = first.double()
+    # numpy, as the steps are many and short
+    steps, scales = constants.double().numpy(), (constants.double() * radius.double().square()).numpy()
+    bound = first.double().numpy()
     bounds = [bound]
-    square = radius.double().square()
-    for constant in constants.double():
-        scale = constant * square
-        lower = torch.where(bound <= scale, bound - bound * (bound / (2.0 * scale)), 0.5 * scale) * SLACK
-        bound = torch.where(constant > 0.0, lower.minimum(bound), bound)
-        bounds.append(bound)
-    return torch.stack(bounds)
+    with np.errstate(all="ignore"):
+        for step, scale in zip(steps, scales, strict=True):
+            lower = np.where(bound <= scale, bound - bound * (bound / (2.0 * scale)), 0.5 * scale) * SLACK
+            bound = np.where(step > 0.0, np.minimum(lower, bound), bound)
+            bounds.append(bound)
+    return torch.from_numpy(np.stack(bounds))
