@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from pathlib import Path
@@ -15,7 +16,7 @@ from surefoot._core import charts
 from surefoot._lasso.learned_solver import LassoSolver
 from surefoot._lasso.lista import LISTA
 from surefoot._step_sizes.baselines import Trace, names, trace
-from surefoot._step_sizes.compare import LOWEST, Comparison, compare, improvement, learned_trace, resolution
+from surefoot._step_sizes.compare import LOWEST, WIDTH, Comparison, compare, improvement, learned_trace, resolution
 from surefoot._step_sizes.network import StepSizeNet
 from surefoot._step_sizes.rates import proved_bound
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems
@@ -89,7 +90,7 @@ def test_proved_bounds() -> None:
     kept = (1.0 - 0.5 * problems.strong_convexity / problems.smoothness) ** 24
     expected = float((problems.gap(problems.start()) * kept).mean())
     assert comparison["StepSizeNet"].training.bound == pytest.approx(expected, rel=1e-6)
-    assert "proved" in comparison.table().splitlines()[2]
+    assert "proved" in comparison.table().splitlines()[1]
 
 
 def test_what_is_not_proved_has_no_bound() -> None:
@@ -106,7 +107,8 @@ def test_what_is_not_proved_has_no_bound() -> None:
     ]
     beyond = compare(small(), 5, constant_step(0.5, 2.5))["StepSizeNet"]
     assert math.isnan(beyond.training.bound)
-    assert " - " in compare(problems, 5, LassoSolver()).table().splitlines()[-1]
+    ours = [line for line in compare(problems, 5, LassoSolver()).table().splitlines() if "(learned)" in line]
+    assert [" - " in line for line in ours] == [True]
 
 
 def test_rows() -> None:
@@ -183,31 +185,47 @@ def test_left_out_is_said() -> None:
     comparison = compare(LeastSquares(M, torch.tensor([[1.0, 2.0]], dtype=F64)), 5)
     assert "strongly convex Nesterov" not in [row.method for row in comparison.rows]
     assert "deficient rank" in comparison.table().splitlines()[-1]
+    assert max(map(len, comparison.table().splitlines())) <= WIDTH
     assert with_fresh().left_out == ()
 
 
 def test_table() -> None:
-    lines = with_fresh().table().splitlines()
-    assert lines[0].startswith("T = 12; F - F* and its proved bound, improvement over GD 1/β") and lines[1].split() == [
-        "training",
-        "3",
-        "fresh",
-        "sets",
-    ]
-    assert lines[2].split()[:2] == ["method", "products"] and lines[2].count("worse") == 2
-    assert len(lines) == 3 + len(with_fresh().rows) and lines[-1].startswith("StepSizeNet (learned)")
-    row = with_fresh()["FISTA"].training
-    assert f"{row.gap:.2e}" in lines[2 + 7] and lines[2 + 7].startswith("FISTA")
-    assert str(with_fresh()) == with_fresh().table()
+    """Fresh problems first, then those of the training, then what the columns mean."""
+    text, count = with_fresh().table(), len(with_fresh().rows)
+    lines = text.splitlines()
+    second = count + 3
+    assert (lines[0], lines[second]) == ("3 fresh sets, T = 12", "training problems, T = 12")
+    assert lines[1].split()[:2] == ["method", "products"] and lines[1].split() == lines[second + 1].split()
+    assert lines[count + 2] == "" == lines[second + count + 2]
+    row = with_fresh()["FISTA"]
+    assert row.fresh is not None
+    for measured, start in ((row.fresh, 0), (row.training, second)):
+        assert lines[start + 2].startswith("GD 1/β ") and lines[start + 8].startswith("FISTA")
+        assert f"{measured.gap:.2e}" in lines[start + 8]
+        assert lines[start + count + 1].startswith("StepSizeNet (learned)")
+    assert any(line.startswith("mean t<=T: the same, averaged") for line in lines[second + count + 3 :])
+    assert max(map(len, lines)) <= WIDTH
+    assert str(with_fresh()) == text
+
+
+def test_a_table_says_how_many_times_worse() -> None:
+    """At 1.98/β, which is far above 1/β here, and a factor beyond 1000."""
+    drawn = compare(LeastSquares.random(32, 20, 32), 100, baselines=["GD 1.98/β"])
+    ratio = 1.0 - drawn["GD 1.98/β"].training.improvement
+    assert ratio > 2.0 and f"{ratio:.1f} x worse" in drawn.table()
+    huge = dataclasses.replace(drawn["GD 1.98/β"].training, improvement=-1999.0, mean_improvement=-0.5)
+    row = dataclasses.replace(drawn.rows[1], training=huge)
+    line = dataclasses.replace(drawn, rows=(drawn.rows[0], row)).table().splitlines()[3]
+    assert "2e+03 x worse" in line and "-50.0 %" in line
 
 
 def test_gaps_of_a_table_are_means_and_one_set_is_one_set() -> None:
     comparison = compare(small(), 3, fresh=[small(1)], baselines=["FISTA"])
     lines = comparison.table().splitlines()
-    assert lines[1].split() == ["training", "1", "fresh", "set"]
-    assert lines[2].count("mean F - F*") == 2
+    assert lines[0] == "1 fresh set, T = 3"
     mean = float(small(1).gap(trace("FISTA", small(1), 3).solution).mean())
-    assert f"{mean:.2e}" in lines[4]
+    assert f"{mean:.2e}" in lines[3]
+    assert "fresh set" not in compare(small(), 3, baselines=["FISTA"]).table()
 
 
 def test_plot(tmp_path: Path) -> None:

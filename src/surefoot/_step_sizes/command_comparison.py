@@ -15,7 +15,7 @@ TABLE = "comparison.txt"
 
 def show_comparison(screen: Screen, directory: Path, comparison: Comparison) -> None:
     """Say it, and write it into the directory."""
-    screen.heading("Comparison", "gap F - F* after the same number of iterations, mean over the problems")
+    screen.heading("Comparison", "gap F - F* after the same number of iterations")
     screen.say(comparison.table())
     write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
 

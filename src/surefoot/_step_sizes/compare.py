@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ LOWEST = torch.finfo(torch.float64).eps ** 2
 """What rounding leaves of a gap, as a part of the first: plots end there."""
 SAME = 1e-12
 """Two evaluations of the same iteration differ by less of a gap."""
+WIDTH = 100
+"""Columns of the text of a comparison."""
 
 Learned = StepSizeNet | LayeredSteps | LassoSolver | UnrolledISTA
 
@@ -109,27 +112,23 @@ class Comparison:
         return self.table()
 
     def table(self) -> str:
-        """The rows as text."""
-        sets = len(self.rows[0].fresh.curves) if self.rows[0].fresh else 0
-        head = ["method", "products", "mean F - F*", "proved", "improves", "mean t<=T", "worse"]
-        lines = [head + head[2:] * bool(sets)]
-        for row in self.rows:
-            name = f"{row.method} (learned)" if row.learned else row.method
-            products = "-" if math.isnan(row.training.products) else f"{row.training.products:.0f}"
-            lines.append([name, products, *_cells(row.training), *(_cells(row.fresh) if row.fresh else [])])
-        widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-        text = [_aligned(line, widths) for line in lines]
-        title = (
-            f"T = {self.iterations}; F - F* and its proved bound, improvement over {self.reference} in F - F*, and share of "
-            "problems where worse"
-        )
-        if sets:
-            start = widths[0] + widths[1] + 4
-            training = sum(widths[2:7]) + 8
-            text.insert(
-                0, " " * start + "training".center(training) + "  " + _fresh_sets(sets).center(training).rstrip()
-            )
-        return "\n".join([title, *text, *(f"left out: {reason}" for reason in self.left_out)])
+        """The rows as text, at most ``WIDTH`` columns unless a name is long: fresh problems first, then those of the training."""
+        parts = [("training problems", [row.training for row in self.rows])]
+        fresh = [row.fresh for row in self.rows if row.fresh is not None]
+        if fresh:
+            parts.insert(0, (_fresh_sets(len(fresh[0].curves)), fresh))
+        lines = []
+        for title, measures in parts:
+            lines += [f"{title}, T = {self.iterations}", *_grid(self.rows, measures), ""]
+        notes = [
+            "mean F - F* and its proved bound (-: none) are means over the problems, after T iterations.",
+            f"improves: by how much F - F*, summed over the problems, is below that of {self.reference} after T iterations; "
+            'negative: above it; "3.0 x worse": 3 times that.',
+            "mean t<=T: the same, averaged over the iterations t = 1 ... T.",
+            f"worse: share of the problems that end above {self.reference}.",
+            *(f"left out: {reason}" for reason in self.left_out),
+        ]
+        return "\n".join([*lines, *(line for note in notes for line in wrap(note, WIDTH, subsequent_indent="  "))])
 
     def plot(self, path: str | Path) -> None:
         """Mean gap by iteration as a PNG: training problems, and fresh ones with one deviation over the sets.
@@ -336,22 +335,30 @@ def _left_out(problems: Problems, admitted: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-    return "  ".join([line[0].ljust(widths[0]), *cells[1:]])
+def _grid(rows: Sequence[Row], measures: Sequence[Measures]) -> list[str]:
+    """Lines of one table: the methods on one kind of problems."""
+    cells = [["method", "products", "mean F - F*", "proved", "improves", "mean t<=T", "worse"]]
+    for row, measured in zip(rows, measures, strict=True):
+        cells.append([f"{row.method} (learned)" if row.learned else row.method, *_cells(measured)])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
 
 
 def _cells(measured: Measures) -> list[str]:
     return [
+        "-" if math.isnan(measured.products) else f"{measured.products:.0f}",
         f"{measured.gap:.2e}",
         "-" if math.isnan(measured.bound) else f"{measured.bound:.2e}",
-        _percent(measured.improvement),
-        _percent(measured.mean_improvement),
+        _change(measured.improvement),
+        _change(measured.mean_improvement),
         f"{100.0 * measured.worse:.0f} %",
     ]
 
 
-def _percent(value: float) -> str:
-    """To three digits near 100, where the methods differ."""
-    percent = 100.0 * value
-    return f"{percent:.0f} %" if percent < -100.0 else f"{percent:.3f} %" if percent > 99.0 else f"{percent:.1f} %"
+def _change(improvement: float) -> str:
+    """A percentage, to three digits near 100, where the methods differ; the ratio of the gaps where that is above 2."""
+    percent = 100.0 * improvement
+    if percent < -100.0:
+        ratio = 1.0 - improvement
+        return f"{ratio:.1f} x worse" if ratio < 1e3 else f"{ratio:.0e} x worse"
+    return f"{percent:.3f} %" if percent > 99.0 else f"{percent:.1f} %"
