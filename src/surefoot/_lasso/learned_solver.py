@@ -67,7 +67,7 @@ class LassoSolver:
         return entering, inner, accuracy
 
     def solve(
-        self, problems: Lasso, iterations: int, start: Any = None, *, tolerance: float | None = None
+        self, problems: Lasso, iterations: int = 1000, start: Any = None, *, tolerance: float | None = None
     ) -> LassoSolution:
         """At most ``iterations`` iterations on each problem.
 
