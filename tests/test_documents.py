@@ -166,6 +166,7 @@ SHORTER = {
         "(600, 20, 24, seed=3)": "(30, 4, 6, seed=3)",
         "--size 20x32 --layers 10": "--size 4x8 --problems 3 --layers 3",
         "--size 20x32 --shift 20x24": "--size 4x8 --shift 4x6 --problems 60 --coverage .9",
+        "--size 20x32 --gap 3e-2": "--size 4x8 --problems 60 --coverage .9 --gap .5",
         "--size 40x80 --solver": "--size 4x8 --problems 60 --coverage .9 --solver",
     },
     "docs/quickstart.md": {

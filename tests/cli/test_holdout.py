@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,22 @@ def test_too_few_iterations_prove_less(run, tmp_path: Path) -> None:
     assert record["failures"] == sum(k < 0 for k in record["counts"])
     assert "LESS IS PROVED THAN WAS ASKED FOR" in (out / "report.html").read_text()
     assert run("check", out).code == 1
+    text = " ".join(run("certify", "holdout", "--solver", "FISTA", *SMALL, "--iterations", "8").out.split())
+    assert (
+        f"60 problems must be solved, and {60 - record['failures']} are" in text and "in increasing order" not in text
+    )
+    assert "would help a larger gap, more iterations (these ended at 8 iterations), another solver" in text
+
+
+def test_the_certificate_is_kept_before_it_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("surefoot._holdout.command._show", closed)
+    with contextlib.suppress(BrokenPipeError):
+        main(["certify", "holdout", "--solver", "FISTA", *SMALL, "--out", str(tmp_path / "run")])
+    assert main(["check", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 # -- check, report, list ---------------------------------------------------------------------------------------------

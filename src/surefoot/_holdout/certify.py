@@ -64,7 +64,8 @@ def certify_holdout(
         relative_to: "optimum": F - F* ≤ gap F*; "start": F - F* ≤ gap (F(0) - F*); ``None``: F - F* ≤ gap.
         coverage: the share of problems, in [1e-6, 1).
         confidence: in [1e-6, 1).
-        iterations: the limit, at least 0. Layered solvers end with their last layer.
+        iterations: the limit, at least 0. A solver that ends before it, such as one of layers, has its own last iteration for a
+            limit, which must be the same for all problems.
         keep_solutions: of a batch, also store the problems and the solution of each at its count, so that the checker proves the
             gaps (claim L2).
         name: what the solver is called; by default its name, or that of its class.
@@ -90,7 +91,9 @@ def certify_holdout(
         _storable(drawn)
     name = visible(solvers.called(solver, limit) if name is None else _text("name", name))[:LONGEST_NAME]
     made_of = solvers.sha256(solver)  # before it is used: one that counts its calls is another one after
-    counted = Counter(solver, gap, relative_to, limit).count(drawn, keep=keep_solutions, progress=progress)
+    counted = Counter(solver, gap, relative_to, solvers.reach(solver, limit)).count(
+        drawn, keep=keep_solutions, progress=progress
+    )
     arrays: dict[str, dict[str, Tensor]] = {"counts": {"counts": counted.counts}}
     if counted.arrays is not None and counted.solutions is not None:
         arrays |= {"problems": counted.arrays, "solutions": {"x": counted.solutions}}
@@ -98,7 +101,7 @@ def certify_holdout(
             load_problem(drawn.batches[0].kind, {name: value.numpy() for name, value in counted.arrays.items()})
         except FormatError as error:
             raise ValueError(f"keep_solutions: the checker refuses such problems ({error}); leave it out") from error
-    fields = evaluate(counted.counts.numpy(), limit, coverage, confidence) | {
+    fields = evaluate(counted.counts.numpy(), counted.limit, coverage, confidence) | {
         **drawn.described,
         "solver": name,
         "solver_sha256": made_of,

@@ -33,6 +33,7 @@ from .certify import certify_holdout
 from .report import write as write_report
 from .report_context import Context, Others
 from .shift import ShiftTest
+from .table import advice, rank
 
 SOLVERS: dict[str, tuple[Kind, type[Any]]] = {"LassoSolver": ("lasso", LassoSolver)}
 """Solvers that are no baselines, by name, with the problems that they are for."""
@@ -147,9 +148,10 @@ def _run(options: Holdout) -> int:
         if shift is None or others is None
         else Others(options.described(others)["data"], tuple(shift.counts.tolist()), shift.p_value),
     )
+    report = _keep(options, certificate, context)  # before anything is printed, which a closed pipe ends
     screen.heading("Problem", f"{context.data}, held out")
     _show(screen, certificate, context, shift)
-    report = _keep(options, certificate, context, screen)
+    _next(options, report, screen)
     if options.json:
         print_json(_record(options, facts, certificate, context, shift, report))
     return Exit.YES if certificate.holds and not _out_of_order(certificate) else Exit.NO
@@ -207,20 +209,25 @@ def _out_of_order(certificate: HoldoutCertificate) -> bool:
     return certificate.order_test < ORDER_LEVEL
 
 
-def _keep(options: Holdout, certificate: HoldoutCertificate, context: Context, screen: Screen) -> str | None:
-    """Write directory and report, and say what comes next; the report's path."""
+def _keep(options: Holdout, certificate: HoldoutCertificate, context: Context) -> str | None:
+    """Write directory and report; the report's path."""
     if options.out is None:
-        screen.following("--out DIR keeps certificate, counts and report", {})
         return None
     certificate.save(options.out)
     context.write(Path(options.out))
-    report = write_report(Path(options.out))
+    return str(write_report(Path(options.out)))
+
+
+def _next(options: Holdout, report: str | None, screen: Screen) -> None:
+    """Say what comes next."""
+    if options.out is None:
+        screen.following("--out DIR keeps certificate, counts and report", {})
+        return
     proved = "and the gaps of the solutions" if options.keep_solutions else "from the recorded counts"
     screen.following(
         f"open {report}",
         {f"surefoot check {shlex.quote(options.out)}": f"prove the arithmetic, {proved}, independently"},
     )
-    return str(report)
 
 
 # -- what is shown ---------------------------------------------------------------------------------------------------
@@ -231,11 +238,13 @@ def _show(screen: Screen, certificate: HoldoutCertificate, context: Context, shi
     screen.say(f"  {certificate.statement}", style="" if certificate.holds else "yellow")
     record = certificate.record
     solved = certificate.counts[certificate.counts >= 0].double()
-    pairs = {"rank": f"count {record.rank:,} of {record.count:,}, in increasing order"}
+    pairs = {"rank": rank(record)}
     if len(solved):
         pairs["counted"] = f"median {count(float(solved.median()))}, most {count(float(solved.max()))}"
     if record.failures:
         pairs["not solved"] = f"{counted(record.failures, 'problem')} within {count(record.limit)} iterations"
+    if not certificate.holds:
+        pairs["would help"] = advice(record)
     if context.bound is not None:
         pairs["worst case"] = f"{count(context.bound)} iterations, for each of these problems, by {context.theorem}"
     screen.pairs(pairs)

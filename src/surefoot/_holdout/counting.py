@@ -25,10 +25,12 @@ UNSOLVED = -1
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts (n,) int64, ``UNSOLVED`` where a problem is not solved within the limit; the problems' arrays with their reference
-    minimisers, and the solutions (n, d) float64 at the counts, where they are kept."""
+    """Counts (n,) int64, ``UNSOLVED`` where a problem is not solved within the limit; that limit, or the last iteration of a
+    solver that ended before; where they are kept, the problems' arrays with their reference minimisers, and the solutions (n, d)
+    float64 at the counts."""
 
     counts: Tensor
+    limit: int
     arrays: dict[str, Tensor] | None = None
     solutions: Tensor | None = None
 
@@ -92,7 +94,7 @@ class Counter:
             )
         with counted_line(progress, "held-out problems", drawn.count) as update:
             if not drawn.batches:
-                return Counts(self._each(drawn.objects, update))
+                return Counts(self._each(drawn.objects, update), self.limit)
             first = 0
             parts: list[Counts] = []
             possible = False
@@ -112,11 +114,16 @@ class Counter:
                 "minimisers: pass a larger one"
             )
         counts = torch.cat([part.counts for part in parts])
+        ends = {part.limit for part in parts if bool((part.counts == UNSOLVED).any())}
+        own = ends.pop() if len(ends) == 1 and solvers.has_length(self.solver) else self.limit
+        limit = self.limit if bool((counts > own).any()) else own  # a length that depends on the problems is no limit
         if not keep:
-            return Counts(counts)
+            return Counts(counts, limit)
         arrays = [part.arrays or {} for part in parts]
         joined = {name: torch.cat([each[name] for each in arrays]) for name in arrays[0]}
-        return Counts(counts, joined, torch.cat([part.solutions for part in parts if part.solutions is not None]))
+        return Counts(
+            counts, limit, joined, torch.cat([part.solutions for part in parts if part.solutions is not None])
+        )
 
     def _each(self, objects: Sequence[Any], update: Callable[[int], None]) -> Tensor:
         if not callable(self.solver):
@@ -138,7 +145,7 @@ class Counter:
     def _block(self, iterates: Iterator[Tensor], block: Problems, target: Target, keep: bool) -> Counts:
         counts = torch.full((block.count,), UNSOLVED, dtype=torch.int64)
         solutions = torch.zeros(block.count, block.columns, dtype=torch.float64)
-        shown = True
+        shown, t = True, 0
         for t, x in enumerate(islice(iterates, self.limit + 1)):
             shown = x.ndim == 2
             reached = (target.reached(x) if shown else target.reached_value(x)).cpu() & (counts == UNSOLVED)
@@ -148,10 +155,10 @@ class Counter:
             if bool((counts != UNSOLVED).all()):
                 break
         if not keep:
-            return Counts(counts)
+            return Counts(counts, t)
         if not shown:
             solutions = self._again(block, counts)
-        return Counts(counts, block.arrays(), solutions)
+        return Counts(counts, t, block.arrays(), solutions)
 
     def _again(self, block: Problems, counts: Tensor) -> Tensor:
         """The solutions (N, d) of a solver that shows objectives only: those of as many iterations as each problem needs."""

@@ -23,7 +23,7 @@ from .._report.write import REPORT
 from .certificate import HoldoutCertificate
 from .plot import draw
 from .report_context import Context
-from .table import shown
+from .table import advice, rank, shown
 
 CLAIMS = {
     "L1": (
@@ -85,7 +85,7 @@ def _verdict(record: Record) -> Markup:
         said.append(
             paragraph(
                 Markup("<b>What would help:</b>"),
-                f"more iterations than {count(record.limit)}, a larger gap, or a smaller coverage.",
+                f"{advice(record)}.",
             )
         )
     else:
@@ -96,13 +96,14 @@ def _verdict(record: Record) -> Markup:
 def _key_numbers(record: Record, counts: np.ndarray, context: Context) -> Markup:
     solved = np.sort(counts[counts >= 0])
     claimed = "none" if record.iterations is None else count(record.iterations)
-    rank = f"count {record.rank:,} of {record.count:,}, in increasing order"
+    share = percent_below(record.coverage_at_limit)
+    within = f"at least {share} need no more" if record.coverage_at_limit else "nothing is proved"
     items = [
-        ("Iterations claimed", claimed, f"on {percent(record.coverage)} of new problems; {rank}"),
+        ("Iterations claimed", claimed, f"on {percent(record.coverage)} of new problems; {rank(record)}"),
         ("Held-out problems", count(record.count), f"{counted(record.failures, 'problem')} not solved"),
         ("Median", count(float(np.median(solved))) if len(solved) else "none", "iterations, of those that were solved"),
         ("Most", count(float(solved[-1])) if len(solved) else "none", "iterations, of those that were solved"),
-        ("Limit", count(record.limit), f"iterations; at least {percent_below(record.coverage_at_limit)} need no more"),
+        ("Limit", count(record.limit), f"iterations; {within}"),
     ]
     if context.bound is not None:
         items.append(

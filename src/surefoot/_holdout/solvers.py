@@ -17,6 +17,7 @@ from surefoot_check.arrays import digest
 from .._core.validate import as_tensor, integer, kind_of
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
+from .._layers.network import LayeredSteps
 from .._logistic.solver import LogisticSolver
 from .._problems import Problems
 from .._step_sizes import baselines
@@ -54,6 +55,16 @@ def _digest(value: Any) -> str | None:
     if isinstance(value, np.ndarray):
         return digest(value) if value.dtype.kind in "biuf" else None
     return repr(value) if isinstance(value, bool | int | float | str) else None
+
+
+def reach(solver: Any, limit: int) -> int:
+    """The limit, or the number of layers where there are fewer."""
+    return min(limit, solver.layers) if isinstance(solver, UnrolledISTA | LayeredSteps) else limit
+
+
+def has_length(solver: Any) -> bool:
+    """Whether a solver that ends before the limit has no more iterations. Those of surefoot end where a problem is done."""
+    return not isinstance(solver, str | LassoSolver | LogisticSolver)
 
 
 def kept(solver: Any, limit: int) -> int:

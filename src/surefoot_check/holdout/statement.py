@@ -54,15 +54,21 @@ def statement(
     """What holds: the statement that was asked for, or the coverage that is proved at the limit, where it does not."""
     size = "" if rows is None or columns is None else f" of {rows} x {columns}"
     made = "" if solver_sha256 is None else f" (sha256 {solver_sha256[:DIGITS]}…)"
+    drawn = f"{counted(count, 'held-out problem')} ({kind}{size})"
+    needed = f"of {solver}{made} {GAPS[relative_to].format(gap=repr(gap))}"
+    if not coverage_at_limit:
+        return (
+            f"Nothing is proved: none of the {drawn} is solved within {counted(limit, 'iteration')} {needed}. "
+            f"{percent(coverage)} were asked for, with confidence {percent(confidence)}."
+        )
     if iterations is not None:
         share, within, end = percent(coverage), iterations, f"Counts end at {counted(limit, 'iteration')}."
     else:
         share, within = percent_below(coverage_at_limit), limit
         end = f"Counts end there, and {percent(coverage)} were asked for."
     return (
-        f"With confidence {percent(confidence)} over the draw of the {counted(count, 'held-out problem')} ({kind}{size}), at "
-        f"least {share} of the problems of their distribution need at most {counted(within, 'iteration')} of {solver}{made} "
-        f"{GAPS[relative_to].format(gap=repr(gap))}. {end}"
+        f"With confidence {percent(confidence)} over the draw of the {drawn}, at least {share} of the problems of their "
+        f"distribution need at most {counted(within, 'iteration')} {needed}. {end}"
     )
 
 
