@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -119,6 +120,8 @@ def test_train_in_words(run, tmp_path: Path, without_report: None) -> None:
     assert outcome.code == 0
     for text in ("Problem", "Training", "every step certified by step-sizes/monotone", "StepSizeNet (learned)", "Next"):
         assert text in outcome.out
+    assert re.search(r"running \d+ methods for 12 iterations", outcome.out)
+    assert all(line in outcome.out for line in (tmp_path / "run" / "comparison.txt").read_text().splitlines())
     assert "raise max_iterations" not in outcome.out
     assert "sf.learned.LassoSolver" not in outcome.out
 

@@ -21,7 +21,7 @@ from .._core.io import write_json
 from .._learning.run import TrainStatus
 from .._step_sizes.command_comparison import comparison_record, show_comparison
 from .._step_sizes.command_problems import RandomProblems, pair
-from .._step_sizes.compare import Comparison, compare
+from .._step_sizes.compare import Comparison
 from .report import write as write_report
 from .run import LayersRun
 from .training import Objective, train_layers
@@ -92,8 +92,7 @@ def _run(options: Layers) -> int:
     screen.say(run.table())
     comparison = None
     if run.status is TrainStatus.FINISHED:
-        comparison = compare(problems, run.layers, run.net, fresh=[fresh])
-        show_comparison(screen, directory, comparison)
+        comparison = show_comparison(screen, directory, problems, run.layers, run.net, fresh)
     report = write_report(directory)
     if options.json:
         print_json(_record(options, facts, run, seconds, comparison, report))

@@ -32,7 +32,6 @@ from .._learning.run import TrainRun, TrainStatus
 from .._problems import Problems
 from .command_comparison import comparison_record, show_comparison
 from .command_problems import RandomProblems, pair
-from .compare import compare
 from .network import StepSizeNet
 from .training import train as train_network
 
@@ -186,9 +185,9 @@ def _train(options: Train, held: ExitStack) -> int:
     _show_result(screen, run, time.monotonic() - start)
     audit = run.audit()
     screen.audit(audit, run.certified)
-    comparison = None if run.status.failed else compare(problems, options.iterations, net, fresh=[fresh])
-    if comparison is not None:
-        show_comparison(screen, directory, comparison)
+    comparison = None
+    if not run.status.failed:
+        comparison = show_comparison(screen, directory, problems, options.iterations, net, fresh)
     kept = training.keep_problem(run, options.keep_problem, screen)
     report = training.write_report(directory, kept)
     verdict = "certified" if run.certified else "uncertified"

@@ -5,19 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from surefoot_check.text import counted
+
 from .._cli.screen import Screen
 from .._core.io import write_atomic
-from .compare import Comparison, Row
+from .._problems import Problems
+from .baselines import names
+from .compare import Comparison, Learned, Row, compare
 
 TABLE = "comparison.txt"
 """In the directory of the training."""
 
 
-def show_comparison(screen: Screen, directory: Path, comparison: Comparison) -> None:
-    """Say it, and write it into the directory."""
+def show_comparison(
+    screen: Screen, directory: Path, problems: Problems, iterations: int, net: Learned, fresh: Problems
+) -> Comparison:
+    """Compare, after a line that says so as it may take as long as the training; say the table, and write it."""
     screen.heading("Comparison", "gap F - F* after the same number of iterations")
-    screen.say(comparison.table())
-    write_atomic(directory / TABLE, f"{comparison.table()}\n".encode())
+    methods = counted(len(names(problems)) + 1, "method")
+    screen.say(
+        f"  running {methods} for {counted(iterations, 'iteration')}, on fresh problems and those of the training …"
+    )
+    comparison = compare(problems, iterations, net, fresh=[fresh])
+    table = comparison.table()
+    screen.say(table)
+    write_atomic(directory / TABLE, f"{table}\n".encode())
+    return comparison
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
