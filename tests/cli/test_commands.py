@@ -185,6 +185,8 @@ def test_list_is_complete(run) -> None:
         rules = [r for r in found["step_rules"] if system.name in r["systems"]]
         assert {r["name"] for r in rules} == set(own)
         assert all(r["certified_by"] == sorted(own[r["name"]].certified_by) for r in rules)
+    assert [c["name"] for c in found["commands"]] == ["surefoot certify holdout", "surefoot train layers"]
+    assert all(c["summary"] for c in found["commands"])
     assert [d["name"] for d in found["data_sets"]] == list(sf.data.names())
     assert found["experiments"] == surefoot_experiments.names()
     assert all(r["step"] and "\n" not in r["step"] for r in found["step_rules"])

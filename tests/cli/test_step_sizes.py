@@ -87,6 +87,10 @@ def test_train_writes_a_run_that_check_and_report_take(run, trained: Path) -> No
     assert (outcome.code, outcome.json["outcome"]) == (0, "accept")
     outcome = run("report", trained)
     assert outcome.out.splitlines()[0] == str(trained / "report.html")
+    # one number is no step of all coordinates
+    assert {path.name for path in (trained / "plots").iterdir()} == {"gap.png", "conditions.png"}
+    outcome = run("report", trained / "training")
+    assert outcome.code == 2 and "pass DIR, whose run is that on fresh problems" in outcome.err
     table = (trained / "comparison.txt").read_text()
     assert "StepSizeNet (learned)" in table
     assert "CGLS" in table

@@ -32,6 +32,10 @@ def test_what_the_page_says(run: sf.learned.LayersRun, tmp_path: Path) -> None:
     run.save(tmp_path)
     assert write(tmp_path) == tmp_path / "report.html"
     text = text_of(tmp_path)
+    # both from the directory above
+    assert (
+        f"surefoot check {tmp_path.name}" in text and f"LayeredSteps.load('{tmp_path.name}/layers.safetensors')" in text
+    )
     assert run.not_worse and "✓ NOT WORSE THAN THE BEST CONSTANT STEP" in text
     assert f"to {run.objectives[-1]:.6g} in 4 layers" in text
     assert f"leave at least {run.constant:.6g}" in text

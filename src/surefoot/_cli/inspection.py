@@ -23,7 +23,13 @@ NUMBERS = "numbers.json"
 """What ``reproduce --out`` writes beside the plots."""
 
 
-RunDirectory = Annotated[Positional[str], arg(metavar="DIR", help="Directory of a run.")]
+RunDirectory = Annotated[
+    Positional[str],
+    arg(
+        metavar="DIR",
+        help="Directory of a run or certificate, as --out of `surefoot train` and `surefoot certify holdout` names it.",
+    ),
+]
 ProblemFile = Annotated[
     str | None,
     arg(
@@ -37,7 +43,8 @@ ProblemFile = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """Check the certificates and checkpoints of a run, independently and rigorously.
+    """Check what a directory claims, independently and rigorously: the certificates and checkpoints of a run, a certificate of
+    unseen problems (`certify holdout`), of trained layers (`train layers`), or of a learned inverse.
 
     Exit code: 0 accept, 1 reject, 3 undecided."""
 
@@ -70,7 +77,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Write report.html and PNG plots of a run into its directory."""
+    """Write report.html and PNG plots into the directory of a run, of `certify holdout` or of `train layers`."""
 
     directory: RunDirectory
     data: ProblemFile = None

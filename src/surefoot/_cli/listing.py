@@ -54,6 +54,8 @@ def run_list(options: List) -> int:
     screen.heading("Theorems", "--theorem NAME")
     rows = [(t["name"], t["statement"], t["default_rule"] if t["provable"] else "none") for t in index["theorems"]]
     screen.table(("name", "statement", "default rule"), rows)
+    screen.heading("Commands of their own", "surefoot COMMAND --help")
+    screen.table(("command", "what it does"), [(c["name"], c["summary"]) for c in index["commands"]])
     screen.heading("Solvers", "surefoot certify holdout --solver NAME, or FILE of a trained network")
     screen.table(("name", "problems"), [(s["name"], ", ".join(s["problems"])) for s in index["solvers"]])
     screen.heading("Step rules", "--steps RULE, or --steps NUMBER for a constant step")
@@ -94,6 +96,7 @@ def _everything() -> dict[str, Any]:
             }
             for t in (plan.theorem for plan in PLANS.values())
         ],
+        "commands": [command for s in SYSTEMS for command in _more(s)],
         "solvers": [solver for s in SYSTEMS for solver in _solvers(s)],
         "step_rules": [
             {
@@ -113,6 +116,16 @@ def _commands(system: System) -> list[str]:
     """Those of ``certify`` and ``train`` that take the system's name."""
     module = None if system.command is None else import_module(system.command)
     return [name.lower() for name in ("Certify", "Train") if hasattr(module, name)]
+
+
+def _more(system: System) -> list[dict[str, str]]:
+    """Commands beside those of the systems that the module of its commands adds."""
+    module = None if system.command is None else import_module(system.command)
+    return [
+        {"name": f"surefoot {group} {name}", "summary": _summary(command)}
+        for group in ("certify", "train")
+        for name, command in getattr(module, f"MORE_{group.upper()}", {}).items()
+    ]
 
 
 def _solvers(system: System) -> list[dict[str, Any]]:

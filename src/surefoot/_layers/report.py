@@ -235,7 +235,8 @@ def _comparison(directory: Path) -> Markup | None:
 
 
 def _check(directory: Path) -> Markup:
-    use = f"{LayeredSteps.__name__}.load({str(directory / 'layers.safetensors')!r})"
+    name = directory.resolve().name  # both commands from the directory above
+    use = f"{LayeredSteps.__name__}.load({f'{name}/layers.safetensors'!r})"
     claims = [(claim, *said) for claim, said in CLAIMS.items()]
     network = paragraph("The network, in Python:", code(f"sf.nn.{use}"))
-    return checking(shlex.quote(directory.resolve().name), claims, after=network)
+    return checking(shlex.quote(name), claims, after=network)

@@ -49,7 +49,7 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
 
     Args:
         facts: the run.
-        drawings: the plots ``gap``, ``steps``, ``conditions`` as SVG elements.
+        drawings: the plots ``gap``, ``conditions`` and, unless the run is stepless, ``steps`` as SVG elements.
         version: of the package, for the foot.
         own: a section of the run's system alone, as markup.
     """

@@ -28,7 +28,7 @@ class Part:
 
 def write(directory: str | Path, data: str | Path | None = None) -> Path:
     """Write ``plots/gap.png``, ``plots/steps.png``, ``plots/conditions.png`` and ``report.html`` into a run directory;
-    the plots of the system's own part too, where it has one.
+    the plots of the system's own part too, where it has one. No ``steps.png`` of a method that has steps of its own.
 
     The page stands alone: drawings and style are inside, nothing is fetched, no script runs. It can be written of a run
     that goes on, was interrupted or diverged. Files are replaced whole.
@@ -50,7 +50,9 @@ def write(directory: str | Path, data: str | Path | None = None) -> Path:
     path = Path(directory)
     facts = Facts.of(Run.load(path, data))
     (path / "plots").mkdir(exist_ok=True)
-    drawn = {"gap": plots.gap(facts), "steps": plots.steps(facts), "conditions": plots.conditions(facts)}
+    drawn = {"gap": plots.gap(facts), "conditions": plots.conditions(facts)}
+    if not facts.stepless:
+        drawn["steps"] = plots.steps(facts)
     module = system_named(facts.run.certificate.system).report
     own: Part | None = None if module is None else import_module(module).part(facts)
     pictures = {name: png for name, (png, _) in drawn.items()} | ({} if own is None else dict(own.plots))

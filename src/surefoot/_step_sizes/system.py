@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ from .smoothness import smoothness_of
 from .words import WORDS
 
 KINDS: dict[str, type[Problems]] = {kind.kind: kind for kind in (LeastSquares, Lasso, Logistic)}
+FORMAT = "surefoot-step-sizes/1"
+"""Of config.json in the directory of a training."""
 RESCALE = "rescale the problems"
 ROUNDING = 64 * torch.finfo(torch.float64).eps
 """Relative error granted to a computed objective."""
@@ -85,6 +87,10 @@ class StepSizesSystem(Descendable[StepSizeNet, BatchLoss]):
     default_theorem = step_sizes_monotone.THEOREM.id
     engines = (SolverEngine.name,)
     rules = RULES
+    formats: ClassVar[Mapping[str, str]] = {
+        FORMAT: "holds the state of a training, to resume from, and no run; `surefoot train step-sizes --out DIR` writes it into "
+        "DIR/training: pass DIR, whose run is that on fresh problems"
+    }
 
     def problem(self, net: StepSizeNet, loss: object) -> BatchLoss:
         """A batch of ``sf.learned`` problems as a loss."""

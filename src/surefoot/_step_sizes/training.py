@@ -21,10 +21,9 @@ from .._problems import Problems
 from .network import StepSizeNet, check_net, check_problems
 from .optimizers import LBFGS, OPTIMIZERS, RATES, LineSearch
 from .smoothness import Smoothness
+from .system import FORMAT
 from .training_loss import Fresh, RunLoss
 from .unrolled import Gradient
-
-FORMAT = "surefoot-step-sizes/1"
 
 
 def train(
