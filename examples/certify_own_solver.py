@@ -7,6 +7,7 @@ must be drawn like those that were held out; where they are not, the statement s
 The solver here is scipy's L-BFGS on logistic regressions with a ridge, each of 40 patients with 8 measurements.
 """
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from scipy.optimize import minimize
 import surefoot as sf
 
 RIDGE = 0.1
+OUT = Path("certificate")
+if OUT.exists():
+    raise SystemExit(f"{OUT} exists; move it away, or change OUT")
 
 
 class Study(NamedTuple):
@@ -63,4 +67,4 @@ print(f"studies of 12 patients: {other.exceeding} of {other.problems} took more"
 print(other)
 assert other.shifted()
 
-certificate.save("certificate")  # surefoot check certificate; surefoot report certificate
+certificate.save(OUT)  # surefoot check certificate; surefoot report certificate

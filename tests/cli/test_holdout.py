@@ -158,7 +158,8 @@ def test_solvers_that_are_listed_can_be_certified(run) -> None:
         (["--solver", "FIST"], "did you mean 'FISTA'"),
         (["--solver", "LassoSolver"], "--solver LassoSolver is for --problem lasso"),
         (["--solver", "GD 1/β"], "pass 'GD 1/β_p'"),
-        (["--solver", "absent.safetensors"], "--solver is absent.safetensors: "),
+        (["--solver", "absent.safetensors"], "absent.safetensors: no such file"),
+        (["--solver", "Fista"], "did you mean 'FISTA'"),
         (["--solver", "FISTA", "--coverage", "1"], "coverage is 1"),
         (["--solver", "FISTA", "--gap", "-1"], "gap is -1"),
         (["--solver", "FISTA", "--seed", "-1"], "--seed is -1"),
@@ -178,6 +179,13 @@ def test_problems_of_the_training_are_refused(run, network: Path) -> None:
         outcome = run("certify", "holdout", "--solver", network, *SMALL, "--seed", seed)
         assert outcome.code == 2 and "drew its own problems; choose another" in outcome.err
     assert run("certify", "holdout", "--solver", network, *SMALL, "--seed", "9").code == 0
+
+
+def test_the_directory_of_a_run_names_its_network(run, network: Path, tmp_path: Path) -> None:
+    outcome = run("certify", "holdout", "--solver", network.parent, *SMALL)
+    assert outcome.code == 2 and f"is a directory; pass {network}" in outcome.err
+    outcome = run("certify", "holdout", "--solver", tmp_path, *SMALL)
+    assert outcome.code == 2 and "is a directory; pass the file of a trained network" in outcome.err
 
 
 def test_a_directory_in_use_is_refused(run, certified: Path) -> None:

@@ -106,6 +106,32 @@ def test_an_object_that_solves_is_followed(squares: LeastSquares, shows: str, tm
         counted(Solves("nothing"), squares)
 
 
+def test_what_is_no_solver_of_a_batch_is_named(squares: LeastSquares, sparse: Lasso) -> None:
+    with pytest.raises(ValueError, match=r"pass an object, sf.learned.LassoSolver\(\), with problems sf.learned.Lasso"):
+        counted("LassoSolver", squares)
+    with pytest.raises(ValueError, match="did you mean 'FISTA'") as refused:
+        counted("fista", squares)
+    assert "GD 1/β," not in str(refused.value)
+    with pytest.raises(TypeError, match=r"solver cannot be called as solver\(problems, iterations\)"):
+        counted(lambda problems: [], squares)
+
+
+def test_an_exception_names_the_problem() -> None:
+    def solver(problem: int) -> int:
+        return 10 // abs(problem - 5)
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        certify_holdout(solver, range(9), gap=0.1, **ASKED)
+    assert raised.value.__notes__ == ["solver(problem) failed on problem 5"]
+
+
+def test_a_directory_that_is_in_use_is_refused_without_resume(tmp_path: Path) -> None:
+    found = certify_holdout(lambda problem: problem, range(9), gap=0.1, **ASKED)
+    found.save(tmp_path / "c")
+    with pytest.raises(sf.RunDirectoryError, match=r"not an empty directory; choose another$"):
+        found.save(tmp_path / "c")
+
+
 def test_the_limit_is_that_of_a_solver_that_ends_before(squares: LeastSquares) -> None:
     layers = sf.nn.LayeredSteps([[[0.5, 0.5]]] * 3, [1.0, 1.9])
     for solver, limit in ((layers, 3), (lambda problems, iterations: descent(problems, 4), 4)):

@@ -206,6 +206,7 @@ def positive(name: str, value: Any, wanted: str = "a positive number") -> float:
 def unknown(what: str, name: object, known: Iterable[str]) -> ValueError:
     """The error for a name that is not among ``known``, with the nearest one suggested."""
     names = sorted(known)
-    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+    close = [each for each in names if each.lower() == str(name).lower()]
+    close = close or difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return ValueError(f"unknown {what} {name!r}; {hint}known: {', '.join(names)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import shlex
 from contextlib import ExitStack
@@ -78,7 +79,8 @@ class Holdout(RandomProblems):
         str | None,
         arg(
             metavar="ROWSxCOLUMNS",
-            help="Also try the solver on as many problems of this size, and test whether they are like those held out.",
+            help="Also try the solver on as many problems of this size, and test whether they are like those held out. The exit "
+            "code does not depend on it.",
             help_behavior_hint="(default: no)",
         ),
     ] = None
@@ -168,8 +170,15 @@ def _solver(options: Holdout, problems: Problems) -> Any:
     if name in known:
         raise ValueError(f"--solver {name} is for --problem {' and '.join(known[name])}; choose another")
     path = Path(name)
+    if path.is_dir():
+        files = [path / file for file in ("net.safetensors", "layers.safetensors") if (path / file).exists()]
+        raise ValueError(
+            f"--solver {name} is a directory; pass {files[0] if files else 'the file of a trained network'}"
+        )
     if path.suffix != ".safetensors" and not path.exists():
         raise unknown("solver", name, [name for name, kinds in known.items() if options.problem in kinds])
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such file; --solver takes one of `surefoot train`, or a name", name)
     _refuse_the_problems_of_its_training(options, path)
     errors: list[Exception] = []
     for kind in NETWORKS:

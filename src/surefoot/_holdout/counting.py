@@ -133,7 +133,12 @@ class Counter:
             )
         counts = []
         for index, problem in enumerate(objects):
-            counts.append(solvers.count_of(self.solver(problem), index, self.limit))
+            try:
+                returned = self.solver(problem)
+            except Exception as error:
+                error.add_note(f"solver(problem) failed on problem {index}")
+                raise
+            counts.append(solvers.count_of(returned, index, self.limit))
             update(index + 1)
         return torch.tensor(counts, dtype=torch.int64)
 

@@ -44,8 +44,8 @@ class ShiftTest:
         more = ""
         if self.expected is not None:
             more = (
-                f"{self.exceeding} of {self.problems} need more than the certificate's count "
-                f"({self.expected:.3g} expected at most, p = {self.exceedance:.3g}); "
+                f"{self.exceeding} of {self.problems} need more than the certificate's count, where at most "
+                f"{self.expected:.3g} are expected (p = {self.exceedance:.3g}); "
             )
         verdict = (
             "these problems are not like the held-out ones, and the certificate says nothing of them"

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from surefoot_check.arrays import digest
 
-from .._core.validate import as_tensor, integer, kind_of
+from .._core.validate import as_tensor, integer, kind_of, unknown
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
 from .._layers.network import LayeredSteps
@@ -90,6 +90,7 @@ def follower(solver: Any, problems: Problems) -> Callable[[Problems, int, float]
     if callable(getattr(solver, "solve", None)):
         return lambda block, limit, tolerance: _solved(solver, block, limit, tolerance)
     if callable(solver):
+        _require_two(solver)
         return lambda block, limit, tolerance: iterates(solver(block, limit), block, "solver(problems, iterations)")
     raise TypeError(
         f"solver is {kind_of(solver)}; pass a solver with a solve(problems, iterations), the name of a baseline, or a function "
@@ -97,8 +98,29 @@ def follower(solver: Any, problems: Problems) -> Callable[[Problems, int, float]
     )
 
 
+def _require_two(solver: Callable[..., Any]) -> None:
+    """``TypeError`` where it is known that the function cannot be called with two arguments."""
+    try:
+        signature = inspect.signature(solver)
+    except (TypeError, ValueError):  # some that are not written in Python have none
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        raise TypeError(
+            f"solver cannot be called as solver(problems, iterations) ({error}); of a batch sf.learned.Problems, pass a function "
+            "that takes both and returns the iterates"
+        ) from None
+
+
 def _baseline(name: str, problems: Problems) -> Callable[[Problems, int, float], Iterates]:
-    baselines.method(name, problems)
+    admitted = baselines.names(problems)
+    if name not in admitted:
+        if name == LassoSolver.__name__:
+            raise ValueError(
+                f"solver is the text {name!r}; pass an object, sf.learned.{name}(), with problems sf.learned.Lasso"
+            )
+        raise unknown("solver", name, [each for each in admitted if each not in baselines.BY_THE_BATCH])
     if name in baselines.BY_THE_BATCH:
         raise ValueError(
             f"solver is {name!r}, whose step depends on all problems of a batch, so that its counts are not those of each: "
