@@ -21,7 +21,6 @@ Rate: f(x_T) - f* ≤ β‖x*‖²/(2τ_T), known after the run, with τ_T ≥ �
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import ClassVar
 
 import torch
@@ -139,20 +138,10 @@ class _Memory:
 
 def _weights(columns: Tensor, worth: Tensor, heights: Tensor) -> Tensor:
     """The best weights y ≥ 0 (N, n) among those that are optimal for a set of positive ones; zero where there are none."""
-    n = columns.shape[1]
+    from .subgame_numba import best
+
     norms = columns.norm(dim=2)
     unit = torch.where(norms > 0.0, 1.0 / norms, 0.0)
     scaled = unit[:, :, None] * columns
-    sets = columns.new_tensor(list(product((0.0, 1.0), repeat=n))[1:])  # (2^n - 1, n)
-    K = (scaled @ scaled.mT)[:, None] * sets[:, :, None] * sets[:, None, :] + torch.diag_embed(1.0 - sets)
-    right = torch.stack([unit * heights, unit * worth], 2)[:, None] * sets[:, :, None]
-    factor, failed = torch.linalg.cholesky_ex(K)
-    solved = torch.cholesky_solve(right, factor)
-    products = right.mT @ solved  # (N, sets, 2, 2)
-    mu = (products[..., 0, 0] / products[..., 1, 1]).sqrt()
-    y = solved[..., 0] + mu[..., None] * solved[..., 1]
-    admissible = (failed == 0) & (y >= 0.0).all(2) & y.isfinite().all(2)
-    value = torch.where(admissible, (y * right[..., 1]).sum(2), -1.0)
-    chosen = value.argmax(1)
-    at = torch.arange(len(y), device=y.device)
-    return torch.where(admissible[at, chosen][:, None], unit * y[at, chosen], 0.0)
+    system = (scaled @ scaled.mT, unit * heights, unit * worth)
+    return unit * torch.from_numpy(best(*(part.cpu().numpy() for part in system))).to(unit)
