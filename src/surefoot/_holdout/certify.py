@@ -61,7 +61,8 @@ def certify_holdout(
         gap: what F - F* must be at most, as a share of what ``relative_to`` says. A problem counts as solved where that is
             certain up to rounding: F* is bounded from below by the gap bound of a reference minimiser. Positive; of other
             objects only recorded.
-        relative_to: "optimum": F - F* ≤ gap F*; "start": F - F* ≤ gap (F(0) - F*); ``None``: F - F* ≤ gap.
+        relative_to: "optimum": F - F* ≤ gap F*; "start": F - F* ≤ gap (F(0) - F*); ``None``: F - F* ≤ gap. Not used
+            of other objects, whose solver decides when one is solved.
         coverage: the share of problems, in [1e-6, 1).
         confidence: in [1e-6, 1).
         iterations: the limit, at least 0. A solver that ends before it, such as one of layers, has its own last iteration for a

@@ -48,15 +48,15 @@ def draw(
     from matplotlib.ticker import FuncFormatter
 
     others = others or {}
-    last = max(1.0, *(float(values.max()) for values in (counts, *others.values())))
+    last = max(1.0, float(counts.max()))  # others may need many times as many
     near = bound if bound is not None and bound <= FAR * last else None
-    lines = [_line(name, OTHER, values) for name, values in others.items()]
-    lines.append(_line(f"counted, on {len(counts):,} held-out problems", COUNTED, counts, width=2.4))
+    lines = [_line(f"counted, on {len(counts):,} held-out problems", COUNTED, counts, width=2.4)]
     k = [0.0, *(float(point.iterations) for point in record.curve)]
     pointwise = [0.0, *(point.pointwise for point in record.curve)]
     band = [0.0, *(point.simultaneous for point in record.curve)]
     lines.append(Line("at least, for one k chosen in advance", POINTWISE, "--", 1.8, k, pointwise))
     lines.append(Line("at least, for all k at once", BAND, ":", 1.8, k, band))
+    lines += [_line(name, OTHER, values) for name, values in others.items()]
 
     figure = Figure(figsize=(7.4, 7.6 + 0.2 * len(lines)), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
@@ -81,7 +81,7 @@ def _line(name: str, colour: str, counts: np.ndarray, width: float = 1.6) -> Lin
 
 
 def _draw(axes: Axes, line: Line, end: float, missing: bool) -> None:
-    x, shares = [*line.iterations, end], [*line.shares, line.shares[-1]]
+    x, shares = [*line.iterations, max(end, line.iterations[-1])], [*line.shares, line.shares[-1]]
     y = [1.0 - share or np.nan for share in shares] if missing else shares  # 0 has no place on a logarithmic axis
     axes.step(x, y, where="post", label=line.label, color=line.colour, linestyle=line.style, linewidth=line.width)
 
