@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from draws import normal
 from mpmath import mp, mpf
 
+import surefoot as sf
 from surefoot._logistic import kernels
 from surefoot._logistic.instance import UNIT, Array, Instance, Point
 from surefoot._logistic.proposals import Smooth
@@ -167,3 +169,11 @@ def test_what_was_large_at_the_start_is_forgotten(lam: float, l2: float) -> None
         value = exact_value(instance, run.point.x)
         assert abs(mpf(run.objectives[-1]) / value - 1) <= 1e-12
         assert value - exact_value(instance, minimise(instance, np.zeros(4)).point.x) <= run.gap
+
+
+@pytest.mark.parametrize(("size", "l2"), [(1e30, 0.1), (1.0, 1e-100)])
+def test_a_gap_is_never_above_the_objective(size: float, l2: float) -> None:
+    problems = sf.learned.Logistic(size * normal(2, 5, 3, seed=1), normal(2, 5, seed=2).sign(), 0.1, l2)
+    x = normal(2, 3, seed=3) / size
+    assert bool((problems.gap_bound(x) <= problems.objective(x) * (1.0 + 1e-12)).all())
+    assert problems.optimum(1e12).shape == x.shape  # is found: a bound of 1e33 once was none

@@ -153,8 +153,9 @@ class Instance:
         c = 1.0
         if self.l2 == 0.0:
             c = min(c, self.lam / float((np.abs(gradient) + slack * self.column_norms + self.tiny).max()))
+        most = point.value + point.value_error  # F* >= 0
         if c == 0.0:
-            return point.value + point.value_error
+            return most
         gap, magnitude = kernels.duality_gap(
             self.labels, point.image, point.slopes, point.x, gradient, c, self.lam, self.l2
         )
@@ -169,4 +170,4 @@ class Instance:
         if self.l2 > 0.0:
             spread = slack * self._norm + self.tiny * math.sqrt(self.columns)
             error += spread * (math.sqrt(2.0 * max(gap, 0.0) / self.l2) + spread / self.l2)
-        return gap + 2.0 * error + self.tiny
+        return min(most, gap + 2.0 * error + self.tiny)

@@ -96,7 +96,7 @@ class Logistic(Problems):
 
     def gap_bound(self, x: Tensor) -> Tensor:
         """Duality gap at θ_i = c/(1 + exp(s_i⟨m_i, x⟩)), with c = 1 where μ > 0 and else c = min{1, λ/‖Mᵀ(s⊙θ̂)‖_∞}, as a sum of
-        terms that are not negative; F(x) itself where λ = μ = 0."""
+        terms that are not negative; never more than F(x), and F(x) itself where λ = μ = 0."""
         bounds = []
         for instance, row in zip(self.double._instances, x.double().cpu().numpy(), strict=True):
             point = instance.start(row)
