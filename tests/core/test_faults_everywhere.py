@@ -256,7 +256,7 @@ def test_a_command_on_a_directory_in_use(
         assert surefoot(*start, *SMALL[system]) == 2
     assert f"another process is writing a run into {directory}; wait until it ends" in capsys.readouterr().err
     last, calls = (
-        {"two-layer": "descend", "step-sizes": "compare", "inverse": "_losses", "svd": "_compared"}[system],
+        {"two-layer": "descend", "step-sizes": "show_comparison", "inverse": "_losses", "svd": "_compared"}[system],
         [],
     )
     module = training if system == "two-layer" else modules()[system]

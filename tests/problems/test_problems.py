@@ -366,14 +366,15 @@ def test_reference_minimisers_of_logistic_regression_at_extreme_scales() -> None
             start = q.objective(q.start())
             assert bool((q.gap_bound(best) <= 1e-10 * q.optimal_value.maximum(1e-12 * start)).all())
     # here the penalty is below the rounding of the gradient, and nothing bounds the gap
-    with pytest.raises(RuntimeError, match=r"has gap bound .* after \d{2,4} iterations"):
+    with pytest.raises(RuntimeError, match=r"has gap bound .* after \d{2,5} iterations"):
         Logistic(1e70 * p.M, p.Y, 0.1).optimum()
     with pytest.raises(ValueError, match="problem 0 has lam = 0 and l2 = 0"):
         Logistic(p.M, p.Y).optimum()
 
 
 def test_a_search_for_a_reference_ends_where_rounding_holds_it() -> None:
-    """A penalty of 1e-100 of what would matter: the gap cannot be known, which took 200,000 iterations to say."""
+    """A penalty of 1e-100 of what would matter: the gap cannot be known, which took 200,000 iterations to say. How many it takes
+    now depends on the order of sums."""
     p = Lasso.random(2, 6, 4)
-    with pytest.raises(RuntimeError, match=r"has gap bound .* after \d{2,4} iterations"):
+    with pytest.raises(RuntimeError, match=r"has gap bound .* after \d{2,5} iterations"):
         Lasso(1e100 * p.M, p.Y, 0.1).optimum()
