@@ -38,6 +38,10 @@ def folder() -> Iterator[None]:
     sys.modules.update(before)
 
 
+DEAR = ("memory", "feed_forward", "deconvolution")
+"""Benchmarks that take seconds even at their smoke size: left to the slow tests."""
+
+
 def strictly(text: str) -> Any:
     """JSON as its standard has it: without NaN and infinities."""
 
@@ -47,7 +51,7 @@ def strictly(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in DEAR else ()) for n in NAMES])
 def test_smoke_size_runs(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / f"{name}.json"
     if name in FORKS:

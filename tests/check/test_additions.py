@@ -43,7 +43,7 @@ OF_FILES = ("more_fields", "more_inputs", "odd_headers", "read_files", "odd_chec
 FEW = ("two-layer", "step-sizes", "inverse")
 """Systems whose checks are quick; the slow tests add such things to the runs of the others, too."""
 OF_CERTIFICATES = ("foreign_phases", "late_violations", "weaker_phases", "true_phases")
-LONG = ("feed-forward", "deconvolution", "implicit")
+LONG = ("feed-forward", "deconvolution", "implicit", "linear-resnet", "linear-resnet local")
 """Systems whose checks take long: the slow tests add further certificates to their runs. How several certificates stand beside
 each other is decided in one place for all systems."""
 AT_LEAST = 300
@@ -56,6 +56,8 @@ THEOREMS_OF_RUNS = (
     *OTHERS,
     "deconvolution",
 )
+DEAR = ("implicit spectral", "feed-forward sgd", "linear-resnet sgd-local", "two-layer softmax")
+"""Whose choices take longest to refuse, of systems that other theorems stand for."""
 GetRuns = Callable[[str], Runs]
 
 
@@ -132,7 +134,9 @@ def test_refused(name: str, family: str, runs: GetRuns, tmp_path: Path) -> None:
     assert not accepted
 
 
-@pytest.mark.parametrize("name", THEOREMS_OF_RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in DEAR else ()) for name in THEOREMS_OF_RUNS]
+)
 def test_absurd_choices_are_refused(name: str, runs: GetRuns, tmp_path: Path) -> None:
     judged = reports(absurd_choices, name, runs, tmp_path)
     accepted = [case.name for case, report, _ in judged if report.outcome is Outcome.ACCEPT]

@@ -11,7 +11,7 @@ import pytest
 import surefoot as sf
 from surefoot.cli import main
 
-SMALL = ["--size", "4x6", "--problems", "3", "--layers", "3"]
+SMALL = ["--size", "8x12", "--problems", "8", "--layers", "3"]
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ DRIFT = given(
 )
 
 
-@settings(max_examples=70, **QUICK)
+@settings(max_examples=35, **QUICK)
 @DRIFT
 def test_no_accepted_step_breaks_a_drift_certificate(case: Case, proposal: str, theorem: str, engine: str) -> None:
     hunt_drift(case, proposal, theorem, 25, engine)
@@ -222,7 +222,7 @@ def hunt_sharp(case: Case, c: float, iterations: int, engine: str) -> None:
         assert b["gap"] <= promised * (1.0 + 1e-12) + noise(a["gap"], run.resolution)
 
 
-@settings(max_examples=80, **QUICK)
+@settings(max_examples=40, **QUICK)
 @SHARP
 def test_steps_up_to_twice_the_sharp_one_keep_their_decrease(case: Case, c: float, engine: str) -> None:
     hunt_sharp(case, c, 25, engine)
@@ -251,7 +251,7 @@ def hunt_constant(case: Case, iterations: int, engine: str) -> None:
         assert gap <= certificate.bound(t) * (1.0 + 1e-9) + noise(gap, run.resolution)
 
 
-@settings(max_examples=60, **QUICK)
+@settings(max_examples=30, **QUICK)
 @CONSTANT
 def test_the_constant_step_keeps_its_rate(case: Case, engine: str) -> None:
     hunt_constant(case, 25, engine)
@@ -315,7 +315,7 @@ def hunt_corrected(case: Case, steps: str, c: float, d: float, share: float, ite
         assert row["sigma_max_squared"] <= q["alpha2"] * growth * (1.0 + 1e-9)
 
 
-@settings(max_examples=60, **QUICK)
+@settings(max_examples=30, **QUICK)
 @PAPER
 def test_the_corrected_rate_holds_for_all_admitted_steps(
     case: Case, steps: str, c: float, d: float, share: float
