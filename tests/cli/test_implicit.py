@@ -363,6 +363,7 @@ def test_uncertified_run_takes_safe_steps(run, tmp_path: Path) -> None:
 MOVING = ["--theorem", "implicit/local", "--data", "digits", "--classes", "0,1", "--samples", "8", "--width", "40"]
 
 
+@pytest.mark.slow
 def test_a_network_is_trained_until_a_fit_is_guaranteed_wherever_its_features_have_gone(run, tmp_path: Path) -> None:
     """Trained by Adam, watched, finished, descended, audited, reported and checked; resumed from where the run began."""
     whole, cut = tmp_path / "whole", tmp_path / "cut"

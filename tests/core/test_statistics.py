@@ -243,6 +243,7 @@ def check_memory(folder: Path, rows: int) -> None:
     assert peak < LIMIT
 
 
+@pytest.mark.slow
 def test_a_file_of_four_million_rows_is_never_loaded_whole(tmp_path: Path) -> None:
     check_memory(tmp_path, 4_000_000)
 

@@ -58,6 +58,7 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Experiment, Path]
         return table.table4(**TINY, cache=cache), cache
 
 
+@pytest.mark.slow
 def test_bundled_data_is_labelled_and_disjoint(bundled: tuple[Experiment, Path]) -> None:
     experiment, _ = bundled
     assert "no data folder" in experiment.settings["test data"]

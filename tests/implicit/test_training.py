@@ -141,6 +141,7 @@ def test_certified_runs_keep_their_certificate_and_the_checker_accepts_them(
     assert sf.Run.load(tmp_path / "run").audit().holds
 
 
+@pytest.mark.slow
 def test_spectral_counts_digits() -> None:
     """Guaranteed and needed iterations to loss ratio 1e-3 on real images, N = 20, m = 80, median of 5 seeds."""
     X, y = digits(20)
