@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from surefoot_check.numbers import Quantities
 from surefoot_check.statement import Schedule, Theorem
+
+from .filling import FilledWhenRead
 
 OWN_STEP = "own_step"
 """Under this name a constant step of one's own stands among the quantities that ``parameters`` and ``schedule`` of a plan take.
@@ -44,5 +48,10 @@ class Plan:
     largest: Callable[[Quantities], float] | None = None
 
 
-PLANS: dict[str, Plan] = {}
-"""Of the theorems of all systems, by their ids."""
+class Plans(UserDict[str, Plan]):
+    """Of the theorems of all systems, by their ids."""
+
+    data: Any = FilledWhenRead()
+
+
+PLANS = Plans()

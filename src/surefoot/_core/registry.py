@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import UserList
 from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
+from .filling import FilledWhenRead
 from .losses import LinearMapLoss
 from .plans import PLANS, Plan
 from .system import AnyCertifiable, AnyDescendable, Certifiable, Descendable, Recordable, System
 from .validate import kind_of, require_trained, unknown
 from .words import Words
 
-SYSTEMS: list[System] = []
+
+class Systems(UserList[System]):
+    """In the order in which they were registered."""
+
+    data: Any = FilledWhenRead()
+
+
+SYSTEMS = Systems()
 WRAPPED = ("_orig_mod", "module")
 """Where torch's wrappers, of ``torch.compile`` and for parallel training, have the network itself."""
 NAME = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
