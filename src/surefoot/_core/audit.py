@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from surefoot_check.text import counted
 
+from . import html
 from .certificate import Certificate
 from .claims import Kind
 
@@ -42,12 +43,22 @@ class AuditLine:
         return "not checked" if self.unchecked or not self.checked else "holds"
 
     def __str__(self) -> str:
+        seen = f" ({self.seen})" if self.seen else ""
+        return f"{self.found}: {self.name}{seen}"
+
+    @property
+    def found(self) -> str:
+        """The verdict, and where: the first violation, or how many steps are missing."""
         verdict = self.verdict if self.holds else f"{self.verdict} first at iteration {self.first_violation}"
-        missing = f" at {counted(self.unchecked, 'step')}" if self.unchecked else ""
+        return verdict + (f" at {counted(self.unchecked, 'step')}" if self.unchecked else "")
+
+    @property
+    def seen(self) -> str:
+        """How often it was checked, and the worst ratio; empty where it was not."""
         if self.checked == 0:
-            return f"{verdict}{missing}: {self.name}"
+            return ""
         worst = "" if self.worst is None else f", worst ratio {self.worst:.6g} at iteration {self.at}"
-        return f"{verdict}{missing}: {self.name} ({counted(self.checked, 'iteration')}{worst})"
+        return f"{counted(self.checked, 'iteration')}{worst}"
 
 
 @dataclass(frozen=True)
@@ -95,13 +106,31 @@ class Audit:
             return "not everything was checked"
         return "no violation" if any(line.checked for line in self.lines) else "nothing could be checked"
 
-    def __str__(self) -> str:
+    @property
+    def _head(self) -> str:
         head = f"audit against {self.theorem}: {self.verdict}"
         if self.violations and self.incomplete:
             head += f", and {self.incomplete}"
-        if not self.guaranteed:
-            head += " of what holds for every run; the certificate guarantees nothing of it"
-        return "\n".join([head, *(f"  {line}" for line in self.lines), *(f"  note: {note}" for note in self.notes)])
+        return head + (
+            "" if self.guaranteed else " of what holds for every run; the certificate guarantees nothing of it"
+        )
+
+    def __repr__(self) -> str:
+        """The verdict, in a line."""
+        return (
+            f"<Audit against {self.theorem}: {self.verdict}, {counted(len(self.lines), 'inequality', 'inequalities')}>"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [self._head, *(f"  {line}" for line in self.lines), *(f"  note: {note}" for note in self.notes)]
+        )
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        rows = [(line.found, line.name, line.seen) for line in self.lines]
+        notes = [f"note: {note}" for note in self.notes]
+        return html.table(self._head, self.holds, ("", "inequality", "checked at"), rows, notes)
 
 
 def line(name: str, rows: Iterable[tuple[int, float, float]], needed: Set[int] = frozenset()) -> AuditLine:

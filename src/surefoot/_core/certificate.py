@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -19,13 +20,17 @@ from surefoot_check.run_files import FORMAT, FORMATS
 from surefoot_check.statement import SLACK, Inequality, Schedule, Segment, Theorem
 from surefoot_check.text import chance, counted
 
-from . import claims
+from . import claims, html
+from .above import reports
 from .claims import Claim, Kind
 from .plans import LIMIT, OWN_STEP, PLANS
 from .refusals import EXTREME, SCALE
 from .schedule import gap_at, iterations_to
 from .statistics import Cut
 from .validate import number, positive
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class CertificateStatus(StrEnum):
@@ -68,9 +73,13 @@ class Condition:
             inequality.margin,
         )
 
+    @property
+    def sides(self) -> str:
+        """Both sides with the relation that is asked of them."""
+        return f"{self.left:.6g} {self.relation} {self.right:.6g}"
+
     def __str__(self) -> str:
-        verdict = "holds" if self.holds else "FAILS"
-        return f"{verdict}: {self.name}  [{self.left:.6g} {self.relation} {self.right:.6g}]"
+        return f"{'holds' if self.holds else 'FAILS'}: {self.name}  [{self.sides}]"
 
 
 @dataclass(frozen=True, repr=False)
@@ -309,21 +318,47 @@ class Certificate:
         return f"<Certificate of {self.theorem}: {self.status.value}: {said}>"
 
     def __str__(self) -> str:
-        lines = [f"{self.theorem} {self.status.value}: {self.status.text}", *(f"  {c}" for c in self.conditions)]
-        if self.why:
-            lines.insert(1, f"  this theorem, as {self.why}")
+        before, after = self._said()
+        return "\n".join([self._head, *(f"  {line}" for line in (*before, *map(str, self.conditions), *after))])
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        before, after = self._said()
+        rows = [("holds" if c.holds else "FAILS", c.name, c.sides) for c in self.conditions]
+        heads = ("", "hypothesis", "left and right side")
+        return html.table(self._head, self.holds, heads, rows, [*before, *after])
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """The margins of the hypotheses as a chart.
+
+        Args:
+            path: write it there, too; its ending says the format: ``.png``, ``.svg`` or ``.pdf``.
+
+        Raises:
+            ValueError: a path of another ending.
+            OSError: it cannot be written.
+        """
+        return reports("figures").of_certificate(self, path)
+
+    @property
+    def _head(self) -> str:
+        return f"{self.theorem} {self.status.value}: {self.status.text}"
+
+    def _said(self) -> tuple[list[str], list[str]]:
+        """What is said before the conditions, and after them."""
+        before = [f"this theorem, as {self.why}"] if self.why else []
+        after = []
         if self.holds:
             sure = self.probability == 1.0
-            lines.append(
-                f"  {'' if sure else f'with probability {chance(self.probability)} over the batches: '}{self._promise()}"
-            )
+            chances = "" if sure else f"with probability {chance(self.probability)} over the batches: "
+            after.append(f"{chances}{self._promise()}")
         if self.practical is False:
-            lines.append(f"  {claims.VACUOUS}: {self.advice}" if self.advice else f"  {claims.VACUOUS}")
+            after.append(f"{claims.VACUOUS}: {self.advice}" if self.advice else claims.VACUOUS)
         if self.cut is not None:
-            lines.append(f"  reduced: {self.cut.text}")
+            after.append(f"reduced: {self.cut.text}")
         if self.suggestion:
-            lines.append(f"  suggestion: {self.suggestion}")
-        return "\n".join(lines)
+            after.append(f"suggestion: {self.suggestion}")
+        return before, after
 
     def _promise(self) -> str:
         """The guarantee in a line."""

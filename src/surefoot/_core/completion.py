@@ -77,6 +77,10 @@ class MatrixCompletion(QuadraticLoss):
         loss._set(loss.rows, loss.columns, loss.values, arrays["counts"])
         return loss
 
+    def _sizes(self) -> str:
+        n, m = self.shape
+        return f"{len(self.values)} entries of {n}x{m}"
+
     def _set(self, rows: Tensor, columns: Tensor, values: Tensor, counts: Tensor) -> None:
         self.rows, self.columns, self.values, self.counts = rows, columns, values, counts
         self.smoothness, self.strong_convexity = float(counts.max()), float(counts.min())

@@ -75,6 +75,13 @@ class Loss(ABC):
     def arrays(self) -> dict[str, Tensor]:
         """What a certificate speaks of: the arrays of the reduced problem."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._sizes()})"
+
+    def _sizes(self) -> str:
+        """What it is of, in a few words."""
+        return f"kind {self.kind}"
+
 
 class LinearMapLoss(Loss):
     """A smooth loss ℓ(W) of an end-to-end linear map W, with known constants.
@@ -355,6 +362,13 @@ class SquaredLoss(QuadraticLoss):
         x, y = self.statistics.means
         return y - x @ self._check(W)
 
+    def _sizes(self) -> str:
+        n, m = self.shape
+        rows = self.statistics.rows
+        options = [f"l2={self.l2:g}"] if self.l2 > 0.0 else []
+        options += [name for name in self.options if name not in ("l2", "rcond")]
+        return ", ".join([f"X {rows}x{n}", f"Y {rows}x{m}", *options])
+
     def _find_optimum(self) -> Tensor:
         W = torch.linalg.solve(self.statistics.design, self.statistics.target)
         return W if self.basis is None else self.basis @ W
@@ -441,7 +455,7 @@ class MatrixSensing(QuadraticLoss):
             raise ValueError(
                 "A is zero; there is nothing to learn from it: pass at least one measurement that is not zero"
             )
-        _, n, m = A.shape
+        self._measurements, n, m = A.shape
         self.shape = (n, m)
         s = reduce_blocks(row_blocks(A.reshape(len(A), n * m), y[:, None]))
         # unlike a rank-deficient X, missing measurements do not reduce W1: undo the rotation, keep full row rank
@@ -452,6 +466,10 @@ class MatrixSensing(QuadraticLoss):
         self.cut = s.cut if s.cut is not None and s.cut.below else None
         self.unique_optimum = self._design.shape[0] == n * m
         self.smoothness, self.strong_convexity = _constants(("A", "y"), self._design, self._target)
+
+    def _sizes(self) -> str:
+        n, m = self.shape
+        return f"A {self._measurements}x{n}x{m}, y {self._measurements}"
 
     def _find_optimum(self) -> Tensor:
         # the design has full row rank: with its transpose QR, the solution of least norm is Q R⁻ᵀ y

@@ -6,14 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from surefoot_check.run_files import ELSEWHERE
 from surefoot_check.text import counted
 
+from . import html
 from . import trace as traces
+from .above import reports
 from .audit import Audit, AuditLine, line, merged, under_bound
 from .certificate import Certificate, digests
 from .checkpoints import seal
@@ -32,6 +34,9 @@ from .registry import SYSTEMS, descendable_named
 from .statistics import Cut
 from .status import RunStatus
 from .validate import folder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RUN_FORMAT = "surefoot-run/1"
 LARGE = 256 << 20
@@ -174,12 +179,63 @@ class Run:
 
     def __repr__(self) -> str:
         """How it ended, in a line."""
+        return f"<Run {self.status.value}: {self._course}, {self._trust}>"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        rows = [("course", self._course), ("guarantee", self._trust)]
+        moved = self.moved
+        if moved is not None:
+            rows.append(("weights moved by", f"{moved:.3g} of their norm"))
+        if self.directory is not None:
+            rows.append(("directory", str(self.directory)))
+        return html.table(f"{self.status.value}: {self.status.text}", self.status.complete, (), rows)
+
+    @property
+    def _course(self) -> str:
         gaps = f"gap {self.gaps[0]:.6g} -> {self.gaps[-1]:.6g}" if self.rows else "no row recorded"
+        return f"{counted(self.iterations, 'iteration')} with {self.rule}, {gaps}"
+
+    @property
+    def _trust(self) -> str:
         since = f" from iteration {self.certified_from} on" if self.certified_from else ""
-        certified = f"certified by {self.certificate.theorem}{since}" if self.certified else "uncertified"
-        return (
-            f"<Run {self.status.value}: {counted(self.iterations, 'iteration')} with {self.rule}, {gaps}, {certified}>"
-        )
+        return f"certified by {self.certificate.theorem}{since}" if self.certified else "uncertified"
+
+    def plot(self, what: str = "gap", path: str | Path | None = None) -> Figure:
+        """A plot of its report as a figure of matplotlib, which can be changed further.
+
+        Args:
+            what: ``"gap"``, with every guaranteed bound; ``"steps"``; ``"conditions"``, the margins of the hypotheses; or
+                ``"training"``, what ``sf.watch`` saw before this run.
+            path: write it there, too; its ending says the format: ``.png``, ``.svg`` or ``.pdf``.
+
+        Raises:
+            ValueError: another name, a plot that such a run does not have, or a path of another ending.
+            OSError: it cannot be written.
+        """
+        return reports("figures").of_run(self, what, path)
+
+    def report(self, directory: str | Path | None = None) -> Path:
+        """Write report.html, and its plots, into the run's directory.
+
+        Args:
+            directory: of a run in memory: where it is saved first. A run that has a directory already is saved into another one.
+
+        Returns:
+            The path of the page, which needs nothing else.
+
+        Raises:
+            RunDirectoryError: the run has no directory, and none is given; or the directory is not empty.
+            OSError: a failed write.
+        """
+        path = self.directory if directory is None else folder("directory", directory)
+        if path is None:
+            raise RunDirectoryError(
+                "the run is in memory only, and a report is written into its directory; pass one: run.report(directory)"
+            )
+        if self.directory is None or path.resolve() != self.directory.resolve():
+            self.save(path)
+        return reports("write").write(path)
 
     def summary(self) -> dict[str, Any]:
         """The outcome in plain values."""
@@ -199,6 +255,7 @@ class Run:
 
     def save(self, directory: str | Path) -> Path:
         """Write a complete run directory, without the problem's arrays where they take more than 256 MiB: ``save_problem``.
+        Of a run in memory it is ``directory`` from then on.
 
         Raises:
             RunDirectoryError: the directory exists and is not empty, or this run was loaded without its problem's arrays.
@@ -212,6 +269,7 @@ class Run:
                 write_atomic(path / f"certificate-{phase.iteration:09d}.json", phase.certificate.to_json().encode())
             traces.write(path / "trace.jsonl", self.rows)
             write_end(path, self)
+        self.directory = self.directory or path
         return path
 
     def save_problem(self, path: str | Path) -> Path:

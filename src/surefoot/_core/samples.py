@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .brief import size
 from .losses import Loss, SquaredLoss
 from .validate import as_tensor, kind_of, real
 
@@ -30,6 +31,9 @@ class SampleLoss(Loss):
                 f"X has shape {tuple(self.X.shape)} and {name} {tuple(Y.shape)}; they must be (N, d) and (N, p) or (N,), N equal"
             )
         self.Y = Y if Y.ndim == 2 else Y[:, None]
+
+    def _sizes(self) -> str:
+        return f"X {size(self.X)}, Y {size(self.Y)}"
 
     def arrays(self) -> dict[str, Tensor]:
         return {"X": self.X.contiguous(), "Y": self.Y.contiguous()}

@@ -78,6 +78,10 @@ class SoftmaxRegression(LinearMapLoss):
             loss._add(real("offset", arrays["offset"], 2))
         return loss
 
+    def _sizes(self) -> str:
+        n, m = self.shape
+        return f"X {len(self.X)}x{n}, {m} classes, l2={self.l2:g}{'' if self.offset is None else ', offset'}"
+
     def _add(self, logits: Tensor) -> None:
         """Logits to which those of W are added."""
         if not bool(logits.abs().max() <= SCALE):

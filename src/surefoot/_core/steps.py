@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from .brief import shown
 from .certificate import Certificate
 from .plans import PLANS
 from .validate import positive, unknown
@@ -23,6 +24,10 @@ class StepRule(ABC):
     certified_by: ClassVar[frozenset[str]] = frozenset()
     needs: frozenset[str] = frozenset()
     """What ``step`` reads of the engine or its iterate, beyond the gap and the measurements: not every system has it."""
+
+    def __repr__(self) -> str:
+        own = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "needs"}
+        return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in own.items())})"
 
     def require(self, engine: Any, system: str, rules: Iterable[str]) -> None:
         """Raise ``TypeError`` unless the engine or its iterate has what the rule needs; ``rules`` are those of the system."""

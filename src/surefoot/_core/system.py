@@ -14,6 +14,7 @@ from torch import Tensor
 from surefoot_check.statement import Theorem
 
 from .audit import Audit, Rows
+from .brief import brief
 from .certificate import Certificate, Condition, conclude, digests, evaluate
 from .draws import Drawing
 from .engine import Engine, WeightsEngine
@@ -51,6 +52,8 @@ class Measured:
     sizes: Mapping[str, int | bool]
     choices: Sequence[Mapping[str, float]] = ({},)
     missing: Condition | None = None
+
+    __repr__ = brief
 
 
 class System(ABC):

@@ -12,6 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
+from surefoot_check.text import counted
+
 from .audit import Audit
 from .certificate import Certificate, digests, require_arrays
 from .io import RunDirectoryError, plain, write_atomic
@@ -169,6 +171,11 @@ class Trace:
             self._trained = list(gradient)
             self._expected = {k: W - step_size * gradient[k] if k in gradient else W for k, W in weights.items()}
         self.rows.append(finite_or_nan(row))
+
+    def __repr__(self) -> str:
+        """How far it goes, in a line."""
+        gaps = f", gap {self.gaps[0]:.6g} -> {self.gaps[-1]:.6g}" if self.rows else ""
+        return f"<Trace of {self.loss!r}: {counted(len(self.rows), 'row')}{gaps}>"
 
     @property
     def gaps(self) -> list[float]:

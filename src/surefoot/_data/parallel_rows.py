@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.brief import brief
 from .._core.validate import as_tensor, finite
 
 SHOWN = 5
@@ -46,6 +47,8 @@ class RowReport:
 
     groups: tuple[RowGroup, ...]
     zero_rows: tuple[int, ...]
+
+    __repr__ = brief
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -91,6 +94,8 @@ class MergedRows:
     position: Tensor
     report: RowReport
     conflicts: dict[int, float]
+
+    __repr__ = brief
 
     @property
     def text(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._core.brief import brief
 from .._core.validate import positive
 from .inner import InnerSolution
 from .operators import Blur
@@ -35,6 +36,8 @@ class State(Iterate):
     """
 
     synthesis: Tensor
+
+    __repr__ = brief
 
     @property
     def picture(self) -> Tensor:

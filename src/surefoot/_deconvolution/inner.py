@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .._core.brief import brief
 from .operators import Blur, image_norm
 
 Linear = Callable[[Tensor], Tensor]
@@ -30,6 +31,8 @@ class InnerSolution:
     solution: Tensor
     residual: Tensor
     applications: int
+
+    __repr__ = brief
 
 
 def conjugate_gradients(

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core import brief
 from .._core.validate import as_tensor, finite
 
 SUM_TOLERANCE = 1e-3
@@ -119,6 +120,10 @@ class Blur(ABC):
     majorizer: Tensor
     exact_majorizer: bool = False
     norm_bound: float
+
+    def __repr__(self) -> str:
+        sizes = ("x".join(map(str, shape)) for shape in (self.domain, self.range))
+        return f"{type(self).__name__}(kernel {brief.size(self.kernel)}, {' -> '.join(sizes)})"
 
     @property
     def axes(self) -> tuple[int, ...]:

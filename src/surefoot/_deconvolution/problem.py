@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from .._core.brief import brief, size
 from .._core.validate import as_tensor, positive
 from .operators import Blur, Shape, held, image_norm, of_pictures
 from .wavelets import OrthonormalWavelet
@@ -47,6 +48,8 @@ class DualityGap:
     primal: Tensor
     dual: Tensor
 
+    __repr__ = brief
+
     @property
     def gap(self) -> Tensor:
         """Upper bound (...,) of the objective's distance from its optimum."""
@@ -80,6 +83,9 @@ class ObservedPicture(ABC):
         """Bᵀy (..., H, W)."""
         # a kernel for each image of fewer pictures: as many problems as kernels, and norms over all of them
         self.observed = self.observed.expand(*self.pulled_back.shape[:-2], *blur.range).contiguous()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(observed {size(self.observed)}, {self.blur!r}, penalty={self.penalty:.6g})"
 
     @abstractmethod
     def rounding(self) -> float:

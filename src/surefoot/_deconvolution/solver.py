@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from .._core.brief import brief
 from .._core.certificate import Certificate
 from .._core.progress import progress_line
 from .._core.status import RunStatus
@@ -36,6 +37,8 @@ class Iterate:
     x: Tensor
     multiplier: Tensor
     applications: int = field(default=0, kw_only=True)
+
+    __repr__ = brief
 
     @property
     def picture(self) -> Tensor:
@@ -65,6 +68,8 @@ class DeconvolutionSolution(Generic[S]):
     status: RunStatus
     iterations: int
     applications: int
+
+    __repr__ = brief
 
 
 class DeconvolutionSolver(nn.Module, Generic[P, S]):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.brief import brief
 from .._core.validate import positive
 from .operators import Blur, image_norm, last_axes, multiply
 from .problem import DualityGap, ObservedPicture
@@ -170,6 +171,8 @@ class TVState(Iterate):
     """
 
     slopes: Tensor
+
+    __repr__ = brief
 
     @property
     def picture(self) -> Tensor:

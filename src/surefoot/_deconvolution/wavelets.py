@@ -56,6 +56,9 @@ class OrthonormalWavelet:
         defect = filter_defect(self.filters.double().cpu().numpy())
         self.norm_bound = outwards((1 + defect) ** self.levels, 1)
 
+    def __repr__(self) -> str:
+        return f"OrthonormalWavelet({self.shape}, {self.name!r}, levels={self.levels})"
+
     @property
     def dtype(self) -> torch.dtype:
         """That of the images."""

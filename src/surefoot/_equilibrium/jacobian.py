@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .._core.brief import brief
 from .._core.validate import integer, positive_integer
 from .cell.packing import Packing
 from .cell.user_map import UserMap, explicit
@@ -27,6 +28,8 @@ class JacobianPenalty(NamedTuple):
     value: Tensor
     standard_error: Tensor
 
+    __repr__ = brief
+
 
 class JacobianSpectrum(NamedTuple):
     """Estimates of each sample (*batch), by power iteration; where f couples samples, as batch norm does, of all together.
@@ -39,6 +42,8 @@ class JacobianSpectrum(NamedTuple):
 
     radius: Tensor
     norm: Tensor
+
+    __repr__ = brief
 
 
 def jacobian_penalty(

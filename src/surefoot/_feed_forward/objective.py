@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from surefoot_check.feed_forward.network import EntropyObjective, SquaredObjective, WeightedEntropyObjective
 
+from .._core.brief import size
 from .._core.losses import Loss
 from .._core.samples import SampleLoss
 from .._core.validate import class_numbers, kind_of, nonnegative, real
@@ -78,6 +79,10 @@ class TorchLoss(Loss):
                 )
         if self.class_weights is not None or self.label_smoothing > 0.0:
             self.kind = WeightedEntropyObjective.kind
+
+    def _sizes(self) -> str:
+        criterion = "CrossEntropyLoss" if self.entropy else "MSELoss"
+        return f"{criterion}, X {size(self.X)}, targets {size(self.targets)}, weight_decay={self.weight_decay:g}"
 
     def require_classes(self, outputs: int) -> None:
         """``ValueError`` where there is a label without an output, or not a class weight for each."""

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from surefoot_check.holdout.ranks import smirnov, thinned, with_failures_last
 
+from .._core.brief import brief
+
 
 @dataclass(frozen=True)
 class ShiftTest:
@@ -35,6 +37,8 @@ class ShiftTest:
     ranks: float
     p_value: float
     counts: Tensor
+
+    __repr__ = brief
 
     def shifted(self, level: float = 0.01) -> bool:
         """Whether exchangeability is rejected at this level."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from surefoot_check.rigor.bounds import down, up
 
+from .._core.brief import brief
 from .._core.validate import nonnegative, positive_integer, unknown
 from .finished_rows import FinishedRows
 from .norms import frobenius_upper, largest_entry, row_norms_upper, shift
@@ -79,6 +80,8 @@ class Equilibrium:
     row_errors: Tensor
     status: EquilibriumStatus
     solver: str
+
+    __repr__ = brief
 
 
 def solve(

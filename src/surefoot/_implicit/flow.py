@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core.brief import brief
 from .._core.losses import Loss
 from .._core.samples import sample_loss
 from .._core.status import RunStatus
@@ -39,6 +40,8 @@ class Flow:
     outputs: Tensor
     status: RunStatus
     evaluations: int
+
+    __repr__ = brief
 
 
 def gradient_flow(

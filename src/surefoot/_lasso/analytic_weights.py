@@ -13,6 +13,7 @@ from torch import Tensor
 from surefoot_check.rigor.bounds import down, gamma, up
 from surefoot_check.rigor.gram import extreme_bounds
 
+from .._core.brief import brief
 from .._core.validate import as_tensor, real
 
 Array = np.ndarray
@@ -32,6 +33,8 @@ class AnalyticWeights:
     W: Tensor
     coherence: float
     least_coherence: float
+
+    __repr__ = brief
 
 
 def analytic_weights(M: Any) -> AnalyticWeights:

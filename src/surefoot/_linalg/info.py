@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -83,6 +84,20 @@ class Info(NamedTuple):
     Of functions of a matrix the condition number of the function at A"""
     method_code: Tensor
     """``Method``, integer"""
+
+    def __repr__(self) -> str:
+        """The worst of the batch, in a line."""
+        codes = Counter(self.status.flatten().tolist())
+        said = ", ".join(
+            f"{f'{n} ' if self.status.ndim else ''}{Status(code).name.lower()}" for code, n in codes.items()
+        )
+        methods = " and ".join(Method(code).label for code in torch.unique(self.method_code).tolist())
+        worst = (
+            f"{name} <= {float(getattr(self, name).max()):.3g}" for name in ("residual", "error_bound", "condition")
+        )
+        return (
+            f"Info({said or 'no matrix'}, method {methods or 'none'}{''.join(f', {w}' for w in worst) if said else ''})"
+        )
 
     @property
     def method(self) -> Any:

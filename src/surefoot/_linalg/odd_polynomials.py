@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._core.brief import brief
 from .chebyshev import composed
 
 BITS, PAD = 256, 2**40
@@ -48,6 +49,8 @@ class PolarSteps(NamedTuple):
 
     coefficients: tuple[Coefficients, ...]
     intervals: tuple[Interval, ...]
+
+    __repr__ = brief
 
     @property
     def error(self) -> float:

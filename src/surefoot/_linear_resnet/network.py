@@ -54,6 +54,11 @@ class _DeepLinear(nn.Module):
         self.register_buffer("B", B.clone())
         self.W = nn.Parameter(weights.clone())
 
+    def extra_repr(self) -> str:
+        """Sizes."""
+        depth, width, _ = self.W.shape
+        return f"d={self.A.shape[1]}, k={len(self.B)}, width={width}, depth={depth}"
+
 
 class LinearResNet(_DeepLinear):
     """f(x) = B (I+W_L) … (I+W_1) A x; rows of X are samples, so that forward(X) is X Aᵀ(I+W_1)ᵀ…(I+W_L)ᵀBᵀ.

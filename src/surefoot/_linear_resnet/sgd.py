@@ -21,6 +21,7 @@ from surefoot_check.rigor.bounds import FAST, frobenius_upper, up
 
 from .._core import checkpoints
 from .._core import trace as traces
+from .._core.brief import brief
 from .._core.certificate import Condition, publish
 from .._core.descent import DIVERGED
 from .._core.draws import batch_of
@@ -73,6 +74,8 @@ class SGDGuarantee:
     rate: float
     quantities: Mapping[str, float]
     arrays: Mapping[str, str] = field(default_factory=dict)
+
+    __repr__ = brief
 
     @property
     def holds(self) -> bool:
@@ -201,6 +204,8 @@ class SGDRun:
     optimal_value: float
     guarantee: SGDGuarantee | None = None
     stopped_by: int | None = None
+
+    __repr__ = brief
 
     @property
     def certified(self) -> bool:

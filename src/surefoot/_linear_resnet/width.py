@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .._core.brief import brief
 from .._core.losses import SquaredLoss
 from .._core.validate import positive_integer
 
@@ -22,6 +23,8 @@ class WidthEstimate:
     source: str
     formula: str
     value: float
+
+    __repr__ = brief
 
     def __str__(self) -> str:
         return f"{self.source}: m >= C * {self.value:,.0f}, C unspecified   [{self.formula}]"

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .._core.brief import brief
 from .._core.io import reading, write_tensors
 from .._core.validate import integer, kind_of, nonnegative, positive_integer
 from .._learning.run import TrainRun
@@ -53,6 +54,8 @@ class SVDInfo(NamedTuple):
     orthogonality: Tensor
     """the larger of ‖UᵀU − I‖_F and ‖VᵀV − I‖_F"""
 
+    __repr__ = brief
+
     @property
     def ok(self) -> bool:
         """Whether every matrix converged."""
@@ -66,6 +69,8 @@ class LearnedSVDResult(NamedTuple):
     S: Tensor
     Vh: Tensor
     info: SVDInfo
+
+    __repr__ = brief
 
 
 class LearnedSVD(nn.Module):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .._core.brief import brief
 from .._core.validate import kind_of
 from .cayley_steps import (
     components,
@@ -69,6 +70,8 @@ class StiefelTrace(NamedTuple):
     step_lengths: Tensor
     """(iterations,) t, float64"""
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class StiefelResult:
@@ -84,6 +87,8 @@ class StiefelResult:
     """of f with its gradient"""
     status: StiefelStatus
     trace: StiefelTrace
+
+    __repr__ = brief
 
     @property
     def converged(self) -> bool:

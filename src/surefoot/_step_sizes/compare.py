@@ -14,6 +14,7 @@ from torch import Tensor
 
 from surefoot_check.step_sizes import constants as shared
 
+from .._core.brief import brief
 from .._core.validate import kind_of, positive_integer
 from .._lasso.learned_solver import LassoSolver
 from .._lasso.lista import UnrolledISTA
@@ -93,6 +94,8 @@ class Comparison:
     rows: tuple[Row, ...]
     iterations: int
     left_out: tuple[str, ...] = ()
+
+    __repr__ = brief
 
     @property
     def reference(self) -> str:

@@ -108,6 +108,9 @@ class StepSizeNet(nn.Module):
     def extra_repr(self) -> str:
         return f"widths={self.widths}, range={self.range}"
 
+    def __repr__(self) -> str:  # without a line for each of the weights
+        return f"{type(self).__name__}({self.extra_repr()})"
+
     def logits(self, x: Tensor, g: Tensor) -> Tensor:
         """z = W_L h_{L-1}, of the common shape of x and g."""
         hidden = torch.stack([x, g], dim=-1)

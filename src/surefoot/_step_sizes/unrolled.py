@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from .._core.brief import brief
 from .._core.validate import integer
 from .._problems import Problems
 from .._problems.batch import proximal_step
@@ -69,6 +70,8 @@ class Solution:
     smoothness: Tensor
     products: int
     trajectory: Tensor | None = None
+
+    __repr__ = brief
 
 
 def solve(

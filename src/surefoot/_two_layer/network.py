@@ -132,6 +132,10 @@ class TwoLayerLinear(nn.Module):
             scale = start.least_scale(problem, certified)
         return cls(scale * rows[:n], scale * rows[n:])
 
+    def extra_repr(self) -> str:
+        """Sizes."""
+        return f"n={len(self.W1)}, m={len(self.W2)}, width={self.width}"
+
     @property
     def width(self) -> int:
         """h."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..brief import brief
 from ..io import WATCHED, RunDirectoryError, read_json, write_json
 
 FORMAT = "surefoot-watch/1"
@@ -36,6 +37,8 @@ class Seen:
     moved: tuple[float, ...]
     holds: bool
     seconds: float
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import nn
 
-from surefoot_check.text import chance
+from surefoot_check.text import chance, counted
 
 from ..certificate import Certificate, digests
 from ..descent import certify
@@ -73,6 +73,12 @@ class Watch:
         self.certificate: Certificate | None = None
         self.history: list[Seen] = []
         self._start, self._spent = time.monotonic(), 0.0
+
+    def __repr__(self) -> str:
+        """What it has seen, in a line."""
+        margin = "" if self.margin is None else f", margin {self.margin:.3g}"
+        found = "not certified yet" if self.certified is None else f"certified from iteration {self.certified} on"
+        return f"<Watch by {self.theorem}: {found}, {counted(self.iteration, 'iteration')}{margin}>"
 
     @property
     def margin(self) -> float | None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..._core.audit import Audit, line
+from ..._core.brief import brief
 from ..._core.status import RunStatus
 from ..._core.validate import nonnegative, positive, positive_integer
 from ..operators import Blur, image_norm
@@ -66,6 +67,8 @@ class PoissonTVSolution:
     applications: int
     status: RunStatus
     audit: Audit
+
+    __repr__ = brief
 
 
 def poisson_tv(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._core.audit import Audit, line
+from ..._core.brief import brief
 from ..._core.status import RunStatus
 from ..._core.validate import nonnegative, positive_integer
 from ..operators import Blur
@@ -47,6 +48,8 @@ class RichardsonLucySolution:
     extrapolated: Tensor
     status: RunStatus
     audit: Audit
+
+    __repr__ = brief
 
 
 def richardson_lucy(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..._core.brief import brief
 from ..admm import LADMM, State
 from ..half_quadratic import HyperLaplacian
 from ..masked import MaskedBlur
@@ -49,6 +50,8 @@ class Restoration:
     guarantee: str
     iterations: int
     applications: int
+
+    __repr__ = brief
 
     @property
     def text(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._core.brief import brief
 from ..._core.validate import folder, positive_integer
 from ..operators import Blur, PeriodicBlur, ValidBlur, normalised_kernel
 from .training_kernels import KERNEL, mixed_kernels
@@ -52,6 +53,8 @@ class TrainingData:
     tiles: Tensor
     kernels: Tensor
     source: str
+
+    __repr__ = brief
 
     @classmethod
     def load(cls, directory: str | Path | None = None, *, seed: int = 0) -> TrainingData:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._core.brief import brief
 from ..operators import normalised_kernel
 from ..problem import checked_image
 from .blocks import noise_of_blocks
@@ -60,6 +61,8 @@ class NoiseEstimate:
     compression: float
     quality: int | None
     reasons: tuple[str, ...]
+
+    __repr__ = brief
 
     @property
     def unsure(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..._core.brief import brief
 from ..._core.certificate import Certificate
 from ..._core.status import RunStatus
 from ..._core.validate import positive, positive_integer
@@ -89,6 +90,8 @@ class Deblurred:
     applications: int
     seconds: float
     form: Form = field(repr=False)
+
+    __repr__ = brief
 
     @property
     def misfit(self) -> float:

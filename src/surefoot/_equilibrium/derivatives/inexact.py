@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._core.brief import brief
 from ..._core.validate import positive, positive_integer
 from ..solver.fixed_point import solve
 from ..solver.records import SolveInfo, SolveStatus
@@ -93,6 +94,8 @@ class Trajectory:
     evaluations: tuple[int, ...]
     z: Any
     info: SolveInfo
+
+    __repr__ = brief
 
     @property
     def text(self) -> str:

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from torch import Tensor
 
+from ..._core.brief import brief
+
 
 class SolveStatus(StrEnum):
     """How a solve ended; the status of a batch is the worst of its samples'."""
@@ -60,6 +62,8 @@ class SolveInfo:
     failed: Tensor
     solver: str
     note: str = ""
+
+    __repr__ = brief
 
     @property
     def converged(self) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from surefoot_check.rigor.bounds import up
 
+from ..._core.brief import brief
 from ..._linalg.norms import product_roundoff
 from ..norms import accumulated, matrix_norm_upper, row_norms_upper
 from .model import LowRankModel
@@ -38,6 +39,8 @@ class SolverMemory:
     V: Tensor | None = None
     model: LowRankModel | None = None
     _buffers: list[Tensor] = field(default_factory=list, repr=False)
+
+    __repr__ = brief
 
     def take(self, like: Tensor) -> Tensor:
         """An uninitialised tensor like this one; one given back by ``give`` where possible, as new pages are slow."""
