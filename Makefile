@@ -2,10 +2,14 @@
 
 PYTHON ?= python3
 TORCH  := torch==2.13.0
+# The index that torch is taken from, where it is not the default one: that of the CPU builds, for example.
+TORCH_INDEX ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check --quiet
+FROM    = $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 STAMP  := $(VENV)/.installed
+CLEAN  := build/clean
 PEERS  := build/peers
 CODE   := src tests benchmarks examples
 # Documents, whose code is formatted as well.
@@ -17,21 +21,22 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs bench bench-peers lock clean
+.PHONY: help setup demo test test-slow lint format docs package bench bench-peers lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the locked packages and surefoot itself
 
-# torch comes first and by exact version: an open range may take a CUDA build of several gigabytes.
+# torch comes first, from an index of its own where one is named. The default index has the build for CUDA on Linux, with
+# several gigabytes of NVIDIA's packages; docs/install.md says how to get the small one. Either suits the lock.
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo 'surefoot needs Python 3.11 or newer; $(PYTHON) is' "$$($(PYTHON) -V)"; \
 		  echo 'name another: make PYTHON=python3.12 ...'; exit 1; }
 	@echo 'Setting up $(VENV) from requirements.lock (once, a few minutes)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install $(TORCH)
+	$(PIP) install $(FROM) $(TORCH)
 	$(PIP) install --requirement requirements.lock
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
@@ -59,6 +64,15 @@ format: $(STAMP) ## format and apply safe lint fixes
 docs: $(STAMP) ## build the documentation into site/; a warning is an error
 	$(BIN)/mkdocs build --strict
 
+# What a user gets: the wheel with the dependencies that it declares, away from the sources.
+package: $(STAMP) ## build the wheel, install it into a new environment, run the demo there
+	rm -rf dist build/lib build/bdist.* $(CLEAN)
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/python -m pip --disable-pip-version-check --quiet install $(FROM) $(TORCH)
+	$(CLEAN)/bin/python -m pip --disable-pip-version-check --quiet install --constraint requirements.lock dist/*.whl
+	cd $(CLEAN) && bin/surefoot demo && bin/surefoot-check surefoot-demo/own-network
+
 bench: $(STAMP) ## run the benchmarks, beside the peers where `make bench-peers` has put them; tables also in build/bench
 	$(if $(wildcard $(PEERS)/.installed),$(PEERS)/bin,$(BIN))/python benchmarks/run.py --json build/bench
 
@@ -76,9 +90,9 @@ $(PEERS)/.installed: $(STAMP) benchmarks/peers.txt
 lock: ## resolve requirements.lock anew from pyproject.toml
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip --quiet install $(TORCH)
+	build/lock/bin/python -m pip --quiet install $(FROM) $(TORCH)
 	@! build/lock/bin/python -m pip freeze | grep '^nvidia' || { echo 'torch is a CUDA build here: the lock needs the CPU build'; exit 1; }
-	build/lock/bin/python -m pip --quiet install --editable '.[dev,images]'
+	build/lock/bin/python -m pip --quiet install --editable '.[dev]'
 	@{ echo '# Made by `make lock`: every package that .venv holds, by exact version.'; \
 	   build/lock/bin/python -m pip freeze --all --exclude pip --exclude surefoot | sed 's/+cpu$$//'; \
 	 } > requirements.lock.new
