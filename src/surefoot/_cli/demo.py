@@ -122,15 +122,15 @@ def run_demo(options: Demo) -> int:
         _short(screen, white, "The same on whitened inputs (κ = 1)"),
     ]
     _summary(screen, cases)
-    screen.heading("Next", f"everything is in {directory}; this took {time.monotonic() - start:.0f} s")
     place = shlex.quote(first.options.out)
-    screen.pairs(
+    screen.following(
+        f"everything is in {directory}; this took {time.monotonic() - start:.0f} s",
         {
             f"open {place}/report.html": "plots, bounds and numbers of the first run",
             f"surefoot check {place}": "its independent check, line by line",
             "surefoot train feed-forward --data table.csv --out DIR": "your own data",
             "surefoot list": "theorems, step rules, data sets, experiments",
-        }
+        },
     )
     passed = all(case.passed for case in cases)
     if options.json:

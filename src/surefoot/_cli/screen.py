@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,65 +18,59 @@ from .._core.io import plain
 from .._core.registry import system_named
 from .._core.run import Run
 from .._report.wording import MANY, by_family, share
+from . import layout
 
 PLAIN_WIDTH = 120
-"""Columns where standard output is no terminal."""
+"""Columns where standard output is no terminal, unless COLUMNS says otherwise."""
 
 
 class Screen:
-    """Text and tables on standard output; nothing if ``silent``. Texts may hold names from files: they are made harmless here."""
+    """Text and tables on standard output; nothing if ``silent``. Texts may hold names from files: they are made harmless here.
+
+    No word and no number is broken at any width of the terminal, and no line ends in blanks.
+    """
 
     def __init__(self, silent: bool = False) -> None:
         from rich.console import Console
 
         self.console = Console(quiet=silent, highlight=False)
-        if not self.console.is_terminal:
+        if not self.console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
             self.console = Console(quiet=silent, highlight=False, width=PLAIN_WIDTH)
         self.console.on_broken_pipe = _reader_left
 
+    def _print(self, lines: Iterable[layout.Line]) -> None:
+        from rich.text import Text
+
+        for line in lines:
+            self.console.print(Text.assemble(*line), soft_wrap=True)  # folded already
+
     def say(self, text: str, style: str = "") -> None:
-        """One paragraph; markup is not interpreted."""
-        self.console.print(_harmless(text), style=style, markup=False)
+        """One paragraph."""
+        self._print(layout.paragraph(_harmless(text), self.console.width, style))
 
     def heading(self, title: str, detail: str = "") -> None:
         """A title with what it is about."""
-        from rich.text import Text
-
-        self.console.print()
-        self.console.print(Text.assemble((title, "bold cyan"), f"  {_harmless(detail)}" if detail else ""))
+        tokens = [(title, "bold cyan"), *((word, "") for word in layout.words(f"  {_harmless(detail)}"))]
+        self._print([[], *layout.filled(tokens, self.console.width, hanging=layout.INDENT)])
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], numeric: Iterable[int] = ()) -> None:
-        """A table; the columns with these indices are aligned to the right. Markup is not interpreted."""
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
-        right = set(numeric)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
-        for index, name in enumerate(columns):
-            table.add_column(name, justify="right" if index in right else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(_harmless(cell), style=_STYLES.get(cell, "")) for cell in row))
-        self.console.print(table)
+        """A table; the columns with these indices are aligned to the right. One too wide for the terminal becomes records."""
+        cells = [[(_harmless(cell), _STYLES.get(cell, "")) for cell in row] for row in rows]
+        rule = "─" if self.console.encoding.startswith("utf") else "-"
+        self._print(layout.table(columns, cells, numeric, self.console.width, rule))
 
     def pairs(self, items: Mapping[str, str]) -> None:
         """Names and values in two columns."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table.grid(padding=(0, 2))
-        for name, value in items.items():
-            table.add_row(Text(f"  {_harmless(name)}", style="dim"), Text(_harmless(value)))
-        self.console.print(table)
+        shown = {_harmless(name): _harmless(value) for name, value in items.items()}
+        self._print(layout.pairs(shown, self.console.width))
 
     def following(self, detail: str, commands: Mapping[str, str]) -> None:
-        """What to do next: commands with what they do, each on one line, however long, so that it can be copied."""
-        from rich.text import Text
-
-        self.console.print()
-        self.console.print(Text.assemble(("Next", "bold cyan"), f"  {_harmless(detail)}"), soft_wrap=True)
+        """What to do next: commands, each below what it does and on one line, however long, so that it can be copied."""
+        title = [("Next", "bold cyan"), (f"  {_harmless(detail)}" if detail else "", "")]
+        self._print([[], title])
         for command, purpose in commands.items():
-            self.console.print(Text.assemble(f"  {_harmless(command)}", (f"  # {purpose}", "dim")), soft_wrap=True)
+            said = layout.paragraph(f"{layout.INDENT}# {purpose}", self.console.width, "dim", "# ")
+            self._print([*said, [(f"{layout.INDENT}{_harmless(command)}", "")]])
 
     # -- parts that several commands share ---------------------------------------------------------------------------
 
