@@ -21,7 +21,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export NO_MKDOCS_2_WARNING := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format docs package bench bench-peers lock clean
+.PHONY: help setup demo test test-slow lint format docs package bench bench-page bench-peers lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ package: $(STAMP) ## build the wheel, install it into a new environment, run the
 
 bench: $(STAMP) ## run the benchmarks, beside the peers where `make bench-peers` has put them; tables also in build/bench
 	$(if $(wildcard $(PEERS)/.installed),$(PEERS)/bin,$(BIN))/python benchmarks/run.py --json build/bench
+
+bench-page: $(STAMP) ## write docs/benchmarks.md, with what `make bench` measured last
+	$(BIN)/python benchmarks/page.py $(wildcard build/bench)
 
 bench-peers: $(PEERS)/.installed ## install what the benchmarks compare with into build/peers
 

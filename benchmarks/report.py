@@ -120,11 +120,12 @@ class Report:
         out = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
         for column in columns:
             out.add_column(column, justify="right")
-        for row in rows:
-            out.add_row(*map(_text, row))
+        shown = [[_text(cell) for cell in row] for row in rows]
+        for row in shown:
+            out.add_row(*row)
         Console(width=120).print(out)
         plain = [[_plain(cell) for cell in row] for row in rows]
-        self._tables.append({"title": title, "columns": list(columns), "rows": plain, "note": note})
+        self._tables.append({"title": title, "columns": list(columns), "rows": plain, "shown": shown, "note": note})
         if self.options.json is not None:
             record = {"machine": versions(), "smoke": self.smoke, "peers": self.peers, "tables": self._tables}
             self.options.json.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-HELPERS = {"run", "report", "memory_cases"}
+HELPERS = {"run", "report", "page", "memory_cases", "deblur_problems"}
 
 
 def benchmarks(folder: Path = FOLDER) -> dict[str, Path]:

@@ -14,7 +14,9 @@ import pytest
 from ranks import run_ranks
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-NAMES = sorted({file.stem for file in FOLDER.glob("*.py")} - {"run", "report", "memory_cases", "deblur_problems"})
+NAMES = sorted(
+    {file.stem for file in FOLDER.glob("*.py")} - {"run", "report", "page", "memory_cases", "deblur_problems"}
+)
 FORKS = {"memory"}
 """Those whose measurements are forks of a process that has done nothing else: they run in one of their own."""
 
@@ -65,6 +67,21 @@ def test_smoke_size_runs(name: str, tmp_path: Path, capfd: pytest.CaptureFixture
     for peer, version in found["peers"].items():
         assert peer in listed_peers()
         assert re.search(rf"peers: [^;]*{peer}" if version else rf"not installed: [^(]*{peer}", printed), printed
+
+
+def test_the_page_is_what_the_results_say(tmp_path: Path) -> None:
+    module = importlib.import_module("page")
+    assert module.page() == module.PAGE.read_text(), "run `make bench-page`"
+    assert all(not strictly(file.read_text())["smoke"] for file in module.RESULTS.glob("*.json"))
+    (tmp_path / "rows.json").write_text('{"smoke": true}')
+    with pytest.raises(ValueError, match="smoke run"):
+        module.adopted(tmp_path, tmp_path / "kept")
+    record = {"smoke": False, "peers": {"scipy": None}, "machine": "one", "tables": []}
+    record["tables"] = [{"title": "a|b", "columns": ["<n>"], "rows": [[1.0]], "shown": [["1.0*"]], "note": "$x$"}]
+    (tmp_path / "rows.json").write_text(json.dumps(record))
+    assert module.adopted(tmp_path, tmp_path / "kept") == ["rows"]
+    text = module.page(tmp_path / "kept")
+    assert "**a\\|b**" in text and "| &lt;n> |" in text and "| 1.0\\* |" in text and "scipy not installed" in text
 
 
 def rows_of_the_page(heading: str, name: str = "experiments", level: str = "###") -> Iterator[list[str]]:
