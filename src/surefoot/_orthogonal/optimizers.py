@@ -228,6 +228,17 @@ class CayleySGD(CayleyOptimizer):
     Raises:
         TypeError: an integer parameter, or with a line search one of half precision.
         ValueError: an option out of range, or a parameter that is not orthonormal.
+
+    Example:
+        >>> A = torch.diag(torch.tensor([3.0, 2.0, 1.0]))
+        >>> U = torch.nn.Parameter(torch.linalg.qr(torch.ones(3, 1) + torch.eye(3, 1)).Q)
+        >>> optimizer = sf.optim.CayleySGD([U], lr=0.2)
+        >>> for _ in range(100):
+        ...     optimizer.zero_grad()
+        ...     (-(U.T @ A @ U).trace()).backward()
+        ...     optimizer.step()
+        >>> round((U.T @ A @ U).item(), 4), round(U.norm().item(), 4)  # the largest eigenvalue; still of norm 1
+        (3.0, 1.0)
     """
 
     def __init__(
@@ -341,6 +352,16 @@ class CayleyAdam(CayleyOptimizer):
     Raises:
         TypeError: an integer parameter.
         ValueError: an option out of range, or a parameter that is not orthonormal.
+
+    Example:
+        >>> layer = torch.nn.Linear(8, 3)
+        >>> _ = torch.nn.init.orthogonal_(layer.weight)
+        >>> groups = [{"params": [layer.weight]}, {"params": [layer.bias], "orthonormal": False}]
+        >>> optimizer = sf.optim.CayleyAdam(groups, lr=1e-2)
+        >>> layer(torch.randn(5, 8)).square().sum().backward()
+        >>> optimizer.step()
+        >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(3), atol=1e-5)
+        True
     """
 
     def __init__(

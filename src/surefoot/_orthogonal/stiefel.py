@@ -150,6 +150,13 @@ def minimize_stiefel(
 
     Source:
         Equations (5) and (6) of the learning-based matrix inverse paper; step lengths and search: Wen and Yin (2013).
+
+    Example:
+        >>> A = torch.diag(torch.arange(1.0, 7.0, dtype=torch.float64))
+        >>> U0 = torch.linalg.qr(torch.randn(6, 2, dtype=torch.float64)).Q
+        >>> result = sf.optim.minimize_stiefel(lambda U: -(U.T @ A @ U).trace(), U0)
+        >>> round(result.value, 6), result.converged  # minus the sum of the two largest eigenvalues
+        (-11.0, True)
     """
     start = _start(U0)
     unit, longest = torch.finfo(start.dtype).eps, reach(start.dtype)
