@@ -134,6 +134,43 @@ def test_rows_with_missing_values(run, table: Path) -> None:
     assert outcome.json["problem"]["train_rows"] == 32
 
 
+def test_a_table_of_ones_own(run, tmp_path: Path) -> None:
+    """Another target than the last column, semicolons, decimal commas, categories, a missing value."""
+    random = np.random.default_rng(0)
+    lines = [
+        f"{row:.2f};{'' if index == 3 else f'{row:.3f}'};{('Ulm', 'Bonn')[index % 2]};{row * 7 % 3:.2f}".replace(".", ",")
+        for index, row in enumerate(random.random(40))
+    ]
+    path = tmp_path / "flats.csv"
+    path.write_text("\n".join(["price;area;town;age", *lines]))
+    command = ["certify", "two-layer", "--data", path, "--target", "price", "--decimal", ",", "--separator", ";"]
+    refused = run(*command, "--missing", "mean")
+    assert refused.code == 2 and "line 2, column 3 ('town'): 'Ulm' is not a number; categories='one-hot'" in refused.err
+    command += ["--missing", "mean", "--categories", "one-hot"]
+    outcome = run(*command, "--json")
+    assert outcome.code == 0 and outcome.json["problem"]["columns"] == 4
+    prepared = (
+        "the target is column 1 ('price'); categories became columns of 0 and 1 ('town': 'Bonn', 'Ulm'); 1 missing value filled "
+        "in with means of the train rows, in 'area' (1)"
+    )
+    assert outcome.json["problem"]["prepared"] == prepared
+    assert prepared in " ".join(run(*command).out.split())
+    misspelt = run("certify", "two-layer", "--data", path, "--target", "prise", "--decimal", ",")
+    assert misspelt.code == 2 and "has no column 'prise'; did you mean 'price'?" in misspelt.err
+
+
+@pytest.mark.parametrize("system", ["feed-forward", "implicit", "linear-resnet"])
+def test_every_system_takes_the_options_of_tables(run, tmp_path: Path, system: str) -> None:
+    random = np.random.default_rng(0)
+    path = tmp_path / "kinds.csv"
+    rows = [f"{('a', 'b')[index % 2]},{row[0]:.4f},{row[1]:.4f}" for index, row in enumerate(random.random((12, 2)))]
+    path.write_text("\n".join(["kind,x,y", *rows, "a,,1"]))
+    options = ["--data", path, "--target", "kind", "--categories", "one-hot", "--missing", "drop", "--json"]
+    facts = run("certify", system, *options).json["problem"]
+    assert facts["prepared"].startswith("the target is column 1 ('kind'); 1 of 13 rows dropped, which have a missing value; ")
+    assert facts["targets"] == "classes" and "classes 0, 1 of the target are 'a', 'b'" in facts["prepared"]
+
+
 def test_default_width_grows_with_the_problem(run, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     np.save(tmp_path / "X.npy", random.standard_normal((600, 510)))

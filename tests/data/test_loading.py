@@ -101,7 +101,7 @@ def test_missing_half_of_a_pair(tmp_path):
 @pytest.mark.parametrize(
     "suffix, message",
     [
-        ("a.parquet", r"the format '\.parquet' is not known; expected 'file.npz'"),
+        ("a.feather", r"the format '\.feather' is not known; expected table.csv"),
         ("a", "the format '' is not known"),
     ],
 )

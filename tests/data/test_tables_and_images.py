@@ -30,8 +30,15 @@ def test_csv_without_header_blank_lines_quotes_and_mark(table):
     assert data.labels.tolist() == [0, 1] and data.Y.tolist() == [[0], [1]]
 
 
-def test_csv_target_that_is_whole_but_written_as_decimal_is_no_label(table):
-    assert load(table("1,2.0\n2,3\n")).labels is None
+@pytest.mark.parametrize("spelled", ["2", "2.", "2.0", "+2", "2.000e+00", "20e-1", "002"])
+def test_csv_target_of_whole_numbers_is_a_label_however_it_is_written(table, spelled):
+    data = load(table(f"1,{spelled}\n2,3\n"))
+    assert data.labels.tolist() == [2, 3] and data.Y.tolist() == [[2], [3]]
+
+
+@pytest.mark.parametrize("spelled", ["2.5", "1e15", "2.0000001", "-1e300"])
+def test_csv_target_that_is_no_label(table, spelled):
+    assert load(table(f"1,{spelled}\n2,3\n")).labels is None
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def test_csv_target_that_is_whole_but_written_as_decimal_is_no_label(table):
         ("\n\n", "empty; expected at least one row"),
         ("a,b\n", "only a header"),
         ("1\n2\n", "line 1: one column found"),
-        ("1;2\n", "line 1: one column found.*separated by commas"),
+        ("1 2\n", "line 1: one column found.*separated by commas"),
         ("a,b\n1,2\n1,2,3\n", "line 3: 3 cells, but the first row has 2"),
         ("1,2\n3\n", "line 2: 1 cells, but the first row has 2"),
         ("a,b\n1,2\nred,3\n", r"line 3, column 1 \('a'\): 'red' is not a number"),
@@ -78,7 +85,7 @@ def test_csv_rows_with_missing_values_are_dropped_where_that_is_asked_for(table)
 def test_missing_values_are_of_tables(table):
     with pytest.raises(DataError, match="missing='drop' is for tables"):
         load("diabetes", missing="drop")
-    with pytest.raises(DataError, match="missing is 'skip'; expected 'error' or 'drop'"):
+    with pytest.raises(DataError, match="missing is 'skip'; expected 'error', 'drop' or 'mean'"):
         load(table("1,2\n3,4\n"), missing="skip")
 
 

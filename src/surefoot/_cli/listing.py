@@ -14,6 +14,7 @@ from .._core.plans import PLANS
 from .._core.registry import SYSTEMS
 from .._core.steps import StepRule
 from .._core.system import Certifiable, Descendable, System
+from .._data.formats import PATHS
 from .errors import Exit
 from .options import Json
 from .screen import Screen, print_json
@@ -23,10 +24,6 @@ DATA_SETS = {
     "digits": "1,797 images of handwritten digits, 8 × 8 pixels, 10 classes",
     "photos": "two colour photographs, for image problems (no table, so not for these networks)",
 }
-PATHS = (
-    "also any path: table.csv, file.npz, file.npz:NAME, X.npy,Y.npy, images.gz,labels.gz (IDX), matrix.mtx, "
-    "or a folder of images"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +62,7 @@ def run_list(options: List) -> int:
     )
     screen.heading("Data sets", "--data NAME")
     screen.table(("name", "contents"), [(d["name"], d["contents"]) for d in index["data_sets"]])
-    screen.say(f"  {PATHS}", style="dim")
+    screen.say(f"  also any path: {PATHS}", style="dim")
     screen.heading("Experiments", "surefoot reproduce PAPER/FIGURE")
     shared = dict.fromkeys(surefoot_experiments.shared(), "shared")
     screen.table(("name", "several ranks"), [(name, shared.get(name, "one works")) for name in index["experiments"]])

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import Field, dataclass
 from inspect import cleandoc
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 from tyro.conf import arg
 
 from .._core.draws import Drawing, drawing
 from .._core.minibatch import DELTA
+from .._data.formats import PATHS
+
+if TYPE_CHECKING:
+    from .._data.dataset import Data
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
 Quiet = Annotated[bool, arg(help="Print only the outcome.", help_behavior_hint="")]
@@ -125,14 +129,57 @@ class Source:
         str,
         arg(
             metavar="NAME|PATH",
-            help="Data set: digits, diabetes, or a path: table.csv, file.npz, file.npz:NAME, X.npy,Y.npy, "
-            "images.gz,labels.gz (IDX), matrix.mtx, or a folder of images.",
+            help=f"Data set: digits, diabetes, or a path: {PATHS}.",
         ),
     ] = "digits"
-    missing: Annotated[
-        Literal["error", "drop"],
-        arg(help="What becomes of a row of a CSV table with a missing value: an error, or the row is dropped."),
+    target: Annotated[
+        str | None,
+        arg(
+            metavar="NAME[,...]",
+            help="Of a table, the column to predict: its name or its number (from 1), or several; all others are inputs.",
+            help_behavior_hint="(default: the last)",
+        ),
+    ] = None
+    separator: Annotated[
+        str | None,
+        arg(
+            metavar="CHARACTER",
+            help="What is between the cells of a CSV table: a character, such as ';', or tab.",
+            help_behavior_hint="(default: whichever of tab, semicolon and comma fits)",
+        ),
+    ] = None
+    decimal: Annotated[Literal[".", ","], arg(help="The decimal sign of a CSV table.")] = "."
+    categories: Annotated[
+        Literal["error", "one-hot"],
+        arg(
+            help="What becomes of text in a table: an error, or a column of 0 and 1 for each text that a train row has; of the "
+            "target, classes."
+        ),
     ] = "error"
+    missing: Annotated[
+        Literal["error", "drop", "mean"],
+        arg(
+            help="What becomes of a row of a table with a missing value: an error, it is dropped, or filled in with the mean of "
+            "the train rows."
+        ),
+    ] = "error"
+
+    def load(self) -> Data:
+        """Read the data.
+
+        Raises:
+            DataError: (a ``ValueError``) as ``surefoot.data.load``.
+        """
+        from ..data import load
+
+        return load(
+            self.data,
+            target=self.target,
+            separator=self.separator,
+            decimal=self.decimal,
+            categories=self.categories,
+            missing=self.missing,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ def load(options: Rows, of_classes: str = "") -> Table:
     Raises:
         ValueError: data that cannot be used this way, or options that contradict each other.
     """
-    source = datasets.load(options.data, missing=options.missing)
+    source = options.load()
     table, columns = scaled(source, options.inputs)
     kind = target_kind(table, options.targets, of_classes)
     offset = torch.zeros(1, dtype=torch.float64)

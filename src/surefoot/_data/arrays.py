@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from .errors import DataError
 
+WHOLE = 1e15
+"""Below it, a number is whole in float64 where it was written whole."""
 _SCAN_ELEMENTS = 1 << 22  # elements looked at together, so that a memory-mapped file never sits in memory
 
 
@@ -84,6 +86,12 @@ def class_labels(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.int64]:
     if wrong.size:
         raise DataError(f"{what} is {array[wrong[0]]} at index {wrong[0]} (0-based); class labels are whole numbers")
     return converted
+
+
+def whole_labels(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64] | None:
+    """Class labels (N,) of finite numbers (N,) that are all whole and below 10^15, however they were written; else None."""
+    whole = bool(((values == np.rint(values)) & (np.abs(values) < WHOLE)).all())
+    return values.astype(np.int64) if whole else None
 
 
 def split_mask(array: npt.NDArray[Any], what: str) -> npt.NDArray[np.bool_]:

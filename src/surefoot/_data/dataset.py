@@ -28,7 +28,8 @@ class Data:
         name: name of the source.
         licence: terms of the data where known, or None.
         feature_names: one name per column of X, or None.
-        notes: what preparing the inputs has dropped, a sentence each.
+        class_names: what the labels 0, 1, ... stand for, or None.
+        notes: what was done to the data: columns chosen, rows dropped, values filled in, a sentence each.
 
     Every method is pure: it returns a new `Data` and leaves this one as it was. Two `Data` compare by
     identity.
@@ -44,6 +45,7 @@ class Data:
     name: str = "data"
     licence: str | None = None
     feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -69,6 +71,10 @@ class Data:
             value: Tensor | None = getattr(self, field)
             if value is None:
                 continue
+            if not isinstance(value, Tensor):
+                raise DataError(
+                    f"{self.name}: {field} is {type(value).__name__}, no tensor; sf.data.from_arrays(X, y) takes arrays and lists"
+                )
             if value.dtype != dtype or value.ndim != ndim:
                 raise DataError(
                     f"{self.name}: {field} is {value.dtype} of shape {tuple(value.shape)}; "
@@ -80,6 +86,12 @@ class Data:
             isinstance(self.X, Mapping) or len(self.feature_names) != self.X.shape[1]
         ):
             raise DataError(f"{self.name}: {len(self.feature_names)} feature names do not fit the columns of X")
+        if self.class_names is not None and (
+            self.labels is None or int(self.labels.min()) < 0 or int(self.labels.max()) >= len(self.class_names)
+        ):
+            raise DataError(
+                f"{self.name}: {len(self.class_names)} class names do not fit the labels, which count from 0"
+            )
 
     def __repr__(self) -> str:
         parts = [repr(self.name)]
@@ -244,7 +256,9 @@ class Data:
         renumbered = torch.full_like(self.labels, -1)
         for new, old in enumerate(labels):
             renumbered[self.labels == old] = new
-        return replace(self, Y=None, labels=renumbered)._rows(renumbered >= 0, "classes()")
+        names = None if self.class_names is None else tuple(self.class_names[label] for label in labels)
+        kept = replace(self, Y=None, labels=renumbered, class_names=None)._rows(renumbered >= 0, "classes()")
+        return replace(kept, class_names=names)
 
     def _matrix(self, caller: str) -> Tensor:
         if isinstance(self.X, Tensor):

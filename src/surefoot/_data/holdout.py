@@ -5,6 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .errors import DataError
+
+
+def require_fraction(fraction: float) -> None:
+    """Raise ``DataError`` for what is no fraction of test rows."""
+    if isinstance(fraction, bool) or not 0 <= fraction < 1:
+        raise DataError(f"test_fraction is {fraction!r}; expected a number in [0, 1)")
+
 
 def holdout(rows: int, fraction: float, seed: int, labels: Tensor | None = None) -> Tensor | None:
     """A bool mask (N,), True = test, of round(fraction N) random rows, or None for fraction 0.

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from .bundled import load_bundled, names
-from .csv_table import load_csv
+from .cells import Categories, Missing, TableOptions, Target
+from .csv_table import read_csv
 from .dataset import Data
 from .errors import DataError, MissingSourceError
+from .formats import PATHS, TABLES
+from .frames import read_parquet
+from .holdout import require_fraction
 from .idx import load_idx
 from .image_folder import load_folder
 from .matrix_market import load_mtx
 from .numpy_files import load_npy, load_npz
-
-_FORMATS = (
-    "'file.npz', 'file.npz:NAME', 'X.npy', 'X.npy,Y.npy', 'images.gz,labels.gz' (IDX), 'table.csv', "
-    "'matrix.mtx', or a folder of images"
-)
+from .preparing import prepared
 
 
 def load(
@@ -27,7 +27,11 @@ def load(
     *,
     split_seed: int = 0,
     test_fraction: float = 0.2,
-    missing: Literal["error", "drop"] = "error",
+    target: Target = None,
+    separator: str | None = None,
+    decimal: Literal[".", ","] = ".",
+    categories: Categories = "error",
+    missing: Missing = "error",
 ) -> Data:
     """Load a data set by name or from a file or folder.
 
@@ -39,21 +43,33 @@ def load(
       `"file.npz:NAME"` with NAME_X, NAME_y, NAME_test0. Only the images or X are required.
     - `"X.npy"` or `"X.npy,Y.npy"`: X (N, n) stays on disk as a read-only `numpy.memmap` of the file's dtype.
     - IDX files as MNIST has them, ending in `.gz` or `ubyte`: `"images.gz"` or `"images.gz,labels.gz"`.
-    - `"table.csv"`: numbers separated by commas, with or without a header; the last column is the target.
+    - `"table.csv"`, `"table.tsv"`: numbers between separators, with or without a header, in UTF-8; the last column is the target.
+      The first row is a header where none of its cells is a number.
+    - `"table.parquet"`: the same with names and types, through pandas and pyarrow (`surefoot[tables]`).
     - `"matrix.mtx"`: X dense, Y from `matrix_rhs1.mtx` beside it where that exists.
     - a folder with one subfolder of PNG or JPEG images per class, or a flat folder of images.
 
-    Images of 8 or 16 bits are divided by their largest value (255 or 65535). In image sets whole-number
-    targets are `labels`; in tables a target of whole numbers is both `labels` and Y, since it may be meant
-    as either.
+    Images of 8 or 16 bits are divided by their largest value (255 or 65535). In image sets targets of integers are `labels`. In
+    tables and other arrays a target of one column is both `labels` and Y where all its values are whole numbers below 10^15,
+    since it may be meant as either; how they are written or stored (`2`, `2.0`, `2.000e+00`) makes no difference.
 
     Args:
         source: a bundled name or a path, as above.
         split_seed: seed of the split, for sources with targets or labels but no split of their own.
         test_fraction: fraction of test rows in that split, in [0, 1); 0 gives no split. The split is
             stratified where there are labels only. `.npy`, `.mtx` and photographs never get one.
-        missing: of `"table.csv"`, what becomes of a row with an empty cell, or one of `?`, `-`, `NA`, `n/a`, `nan`, `null`,
-            `none`: an error, or the row is dropped (`notes` counts them). Other formats have no missing values.
+        target: of tables, which column is the target: its name, its number (from 1; -1 is the last), or a list of several; in one
+            text they have commas between them. All others are inputs.
+        separator: of text, the character between cells, or `"tab"`. By default that of tab, semicolon and comma which cuts the
+            first two rows into as many cells.
+        decimal: of text, the decimal sign.
+        categories: of tables, what becomes of text: an error; or `"one-hot"`, a column of 0 and 1 for each text that a train row
+            has, in which other rows are 0. A target of text becomes `labels`, the classes sorted by name (`class_names`).
+        missing: of tables, what becomes of a row with an empty cell, or one of `?`, `-`, `NA`, `n/a`, `nan`, `null`, `none`: an
+            error; `"drop"`, the row is left out; `"mean"`, the mean of the train rows takes its place, for a category their
+            shares; targets are never filled in.
+
+    What was done to a table stands in `notes`.
 
     Returns:
         The data, in float64 (except for a memory-mapped X) on the CPU.
@@ -64,13 +80,10 @@ def load(
         DataError: (a `ValueError`) the source is not what its name says, or holds missing or non-finite
             values.
     """
-    if isinstance(test_fraction, bool) or not 0 <= test_fraction < 1:
-        raise DataError(f"test_fraction is {test_fraction!r}; expected a number in [0, 1)")
-    if missing not in ("error", "drop"):
-        raise DataError(f"missing is {missing!r}; expected 'error' or 'drop'")
+    require_fraction(test_fraction)
+    options = TableOptions(target, separator, decimal, categories, missing)
     text = os.fspath(source)
-    if missing == "drop" and _kind(Path(text)) != "csv":
-        raise DataError(f"{text}: missing='drop' is for tables ('table.csv'); drop the rows of {text} before")
+    _require_table(text, options)
     if text in names():
         return load_bundled(text, split_seed, test_fraction)
     path, second, prefix = _parts(text)
@@ -82,24 +95,36 @@ def load(
         return load_folder(path, split_seed, test_fraction)
     kind = _kind(path)
     if second is not None and (kind not in ("npy", "idx") or _kind(second) != kind):
-        raise DataError(f"{text}: a pair is two .npy files or two IDX files; for the rest give one of {_FORMATS}")
+        raise DataError(f"{text}: a pair is two .npy files or two IDX files; for the rest give one of {PATHS}")
     if kind == "npz":
         return load_npz(path, prefix, split_seed, test_fraction)
     if kind == "npy":
         return load_npy(path, second)
     if kind == "idx":
         return load_idx(path, second, split_seed, test_fraction)
-    if kind == "csv":
-        return load_csv(path, split_seed, test_fraction, missing == "drop")
+    if kind in TABLES:
+        cells = read_parquet(path) if kind == "parquet" else read_csv(path, options)
+        return prepared(cells, options, split_seed, test_fraction)
     if kind == "mtx":
         return load_mtx(path)
-    raise DataError(f"{path}: the format {path.suffix!r} is not known; expected {_FORMATS}")
+    raise DataError(f"{path}: the format {path.suffix!r} is not known; expected {PATHS}")
+
+
+def _require_table(text: str, options: TableOptions) -> None:
+    """Refuse options of tables for other sources, and of text for other tables."""
+    kind = _kind(Path(text))
+    given = (
+        options.given() if kind not in TABLES else options.given("separator", "decimal") if kind == "parquet" else None
+    )
+    if given is not None:
+        which = "text (table.csv, table.tsv)" if kind == "parquet" else "tables (table.csv, table.tsv, table.parquet)"
+        raise DataError(f"{text}: {given} is for {which}; leave it out")
 
 
 def _parts(text: str) -> tuple[Path, Path | None, str | None]:
     """First path, second path of a pair, and NAME of 'file.npz:NAME'."""
     if not text:
-        raise DataError(f"source is empty; expected one of {', '.join(names())}, or {_FORMATS}")
+        raise DataError(f"source is empty; expected one of {', '.join(names())}, or {PATHS}")
     whole = Path(text).expanduser()
     if whole.exists():  # a file whose own name has a comma or a colon
         return whole, None, None

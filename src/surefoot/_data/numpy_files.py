@@ -17,7 +17,7 @@ import torch
 from numpy.lib.npyio import NpzFile
 from torch import Tensor
 
-from .arrays import class_labels, columns, image_rows, require_real, split_mask
+from .arrays import class_labels, columns, image_rows, require_real, split_mask, whole_labels
 from .dataset import Data
 from .errors import DataError
 from .holdout import holdout
@@ -70,7 +70,7 @@ def load_npz(path: Path, prefix: str | None, split_seed: int, test_fraction: flo
     if "labels" in arrays:
         labels = torch.from_numpy(class_labels(arrays["labels"], what["labels"]))
     elif "targets" in arrays:
-        Y, labels = _targets(arrays["targets"], what["targets"], as_images)
+        Y, labels = targets_of(arrays["targets"], what["targets"], as_images)
     data = Data(
         X=torch.from_numpy(X),
         Y=Y,
@@ -101,7 +101,7 @@ def load_npy(inputs: Path, targets: Path | None) -> Data:
     require_real(X, f"{inputs}")
     if targets is None:
         return Data(X=X, name=inputs.name)
-    Y, labels = _targets(map_array(targets), f"{targets}", images=False)
+    Y, labels = targets_of(map_array(targets), f"{targets}", images=False)
     return Data(X=X, Y=Y, labels=labels, name=f"{inputs.name},{targets.name}")
 
 
@@ -206,11 +206,15 @@ def refused_objects(what: str) -> DataError:
     return DataError(f"{what} holds Python objects, which are never unpickled; save it as an array of numbers")
 
 
-def _targets(array: npt.NDArray[Any], what: str, images: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Y and labels from one array: a whole-number vector serves as both, except that images have labels
-    only.
+def targets_of(array: npt.NDArray[Any], what: str, images: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Y and labels from one array: a vector of whole numbers serves as both, except that images have labels alone, of integers.
+
+    Raises:
+        DataError: as ``columns`` and ``class_labels`` raise.
     """
     if array.ndim == 1 and array.dtype.kind in "biu":
         labels = torch.from_numpy(class_labels(array, what))
         return (None if images else labels.to(torch.float64)[:, None]), labels
-    return torch.from_numpy(columns(array, what)), None
+    Y = columns(array, what)
+    whole = whole_labels(Y[:, 0]) if array.ndim == 1 and not images else None
+    return torch.from_numpy(Y), None if whole is None else torch.from_numpy(whole)

@@ -93,7 +93,7 @@ def load_samples(options: Drawn, unit: bool, seed: int) -> Samples:
     """
     if options.samples < 1:
         raise ValueError(f"--samples is {options.samples}; it must be at least 1")
-    source = in_memory(datasets.load(options.data, missing=options.missing), "draw rows from; cut")
+    source = in_memory(options.load(), "draw rows from; cut")
     places = torch.arange(len(source.X))
     labels: Sequence[int] | None = None
     if options.classes is not None:

@@ -51,7 +51,7 @@ def numbered(options: Rows) -> tuple[MatrixCompletion, Table]:
         raise ValueError(
             "--loss completion takes numbers of rows and columns, and values: no whitening, no one-hot targets"
         )
-    source = in_memory(datasets.load(options.data), "number")
+    source = in_memory(options.load(), "number")
     X, Y = source.X, source.Y
     assert isinstance(X, Tensor)
     if X.shape[1] != 2 or Y is None or Y.shape[1] != 1 or not bool((X.round() == X).all()):
@@ -75,7 +75,7 @@ def numbered(options: Rows) -> tuple[MatrixCompletion, Table]:
         "columns": 2,
         "inputs": "raw",
         "targets": "numbers",
-        "prepared": "",
+        "prepared": "; ".join(source.notes),
     }
     seen = entries[~split]
     loss = MatrixCompletion(seen[:, 0], seen[:, 1], (Y[~split] - mean)[:, 0], [len(names) for names, _ in ids])
@@ -100,4 +100,6 @@ def built(
         "loss": f"completion, condition number κ = K/μ = {number(condition)}",
         "network": own["network"],
     }
+    if facts["prepared"]:
+        shown["prepared"] = facts["prepared"]
     return Ratings(net, loss, facts | own, table, shown)
