@@ -138,7 +138,9 @@ def test_a_table_of_ones_own(run, tmp_path: Path) -> None:
     """Another target than the last column, semicolons, decimal commas, categories, a missing value."""
     random = np.random.default_rng(0)
     lines = [
-        f"{row:.2f};{'' if index == 3 else f'{row:.3f}'};{('Ulm', 'Bonn')[index % 2]};{row * 7 % 3:.2f}".replace(".", ",")
+        f"{row:.2f};{'' if index == 3 else f'{row:.3f}'};{('Ulm', 'Bonn')[index % 2]};{row * 7 % 3:.2f}".replace(
+            ".", ","
+        )
         for index, row in enumerate(random.random(40))
     ]
     path = tmp_path / "flats.csv"
@@ -167,7 +169,9 @@ def test_every_system_takes_the_options_of_tables(run, tmp_path: Path, system: s
     path.write_text("\n".join(["kind,x,y", *rows, "a,,1"]))
     options = ["--data", path, "--target", "kind", "--categories", "one-hot", "--missing", "drop", "--json"]
     facts = run("certify", system, *options).json["problem"]
-    assert facts["prepared"].startswith("the target is column 1 ('kind'); 1 of 13 rows dropped, which have a missing value; ")
+    assert facts["prepared"].startswith(
+        "the target is column 1 ('kind'); 1 of 13 rows dropped, which have a missing value; "
+    )
     assert facts["targets"] == "classes" and "classes 0, 1 of the target are 'a', 'b'" in facts["prepared"]
 
 

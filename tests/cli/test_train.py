@@ -251,6 +251,22 @@ def test_resume_refuses_what_contradicts(run, table: Path, tmp_path: Path) -> No
     assert "other data" in changed.err
 
 
+@pytest.mark.usefixtures("without_report")
+def test_resume_reads_the_table_as_it_was_read(run, table: Path, tmp_path: Path) -> None:
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join(["a;b;c;d;e", *(line.replace(",", ";") for line in lines), ";1;1;1;1"]))
+    options = ["--target", "b", "--separator", ";", "--missing", "mean"]
+    run(*small(table, tmp_path / "run"), *options, "--max-iterations", "3")
+    resume = ["train", "two-layer", "--out", tmp_path / "run", "--resume"]
+    refused = run(*resume, "--target", "c")
+    assert refused.code == 2 and "--target is 'c', but the run in" in refused.err and "started with 'b'" in refused.err
+    assert run(*resume, "--max-iterations", "5", "--quiet").code == 0
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert stored["options"]["target"] == "b" and stored["data"]["prepared"].startswith(
+        "the target is column 2 ('b'); 1 missing"
+    )
+
+
 def test_resume_without_a_run(run, table: Path, tmp_path: Path) -> None:
     resume = ["train", "two-layer", "--resume", "--out"]
     assert "there is no run to resume" in run(*resume, tmp_path / "absent").err
