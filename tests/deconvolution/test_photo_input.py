@@ -12,6 +12,7 @@ from deconvolution_pictures import kernel
 from PIL import Image
 
 from surefoot._deconvolution.photo.form import photo_input
+from surefoot._deconvolution.photo.kernel_grid import prepared
 from surefoot.deconvolution import deblur
 
 RANDOM = np.random.default_rng(0)
@@ -20,6 +21,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "PIL grey": lambda: Image.fromarray(COLOUR[..., 0]),
     "PIL colour": lambda: Image.fromarray(COLOUR),
     "PIL floats": lambda: Image.fromarray(COLOUR[..., 0] / np.float32(255)),
+    "PIL 16 bits": lambda: Image.fromarray(COLOUR[..., 0].astype(np.uint16) * 257),
     "PIL, three rows": lambda: Image.fromarray(COLOUR[:3]),
     "bytes HWC": lambda: COLOUR,
     "bytes CHW": lambda: np.moveaxis(COLOUR, -1, 0),
@@ -50,6 +52,56 @@ def test_what_goes_in_comes_back(name: str) -> None:
     else:
         a, b = np.asarray(photo), np.asarray(back)
         assert a.shape == b.shape and b.dtype == a.dtype.newbyteorder("=") and np.array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("mode", "notice"),
+    [
+        ("RGBA", "its mode RGBA became RGB, without its alpha channel, which is opaque"),
+        ("LA", "its mode LA became grey, without its alpha channel, which is opaque"),
+        ("CMYK", "its mode CMYK became RGB"),
+        ("P", "its mode P became RGB"),
+        ("1", "its mode 1 became grey"),
+    ],
+)
+def test_pil_images_of_other_modes_say_what_they_became(mode: str, notice: str) -> None:
+    photo = Image.fromarray(COLOUR).convert(mode)
+    given = photo_input(photo)
+    expected = "L" if "grey" in notice else "RGB"
+    assert given.notices == (notice,) and given.form.of(given.intensities).mode == expected
+    same = photo_input(photo.convert(expected))
+    assert torch.equal(given.intensities, same.intensities) and same.notices == ()
+
+
+def test_the_notice_is_that_of_the_result() -> None:
+    found = deblur(Image.fromarray(COLOUR).convert("LA"), np.ones((3, 3), np.uint8), 0.01)
+    assert found.notices[0].startswith("its mode LA became grey") and found.like_input.mode == "L"
+
+
+def test_pil_images_of_32_bits_that_hold_16() -> None:
+    samples = COLOUR[..., 0].astype(np.int32) * 257
+    given = photo_input(Image.fromarray(samples))
+    assert (
+        given.form.of(given.intensities).mode == "I;16"
+        and "its 32-bit numbers were taken as 16-bit" in given.notices[0]
+    )
+    assert np.array_equal(np.asarray(given.form.of(given.intensities)), samples)
+    for wrong in (samples - 1, samples + 65536):
+        with pytest.raises(ValueError, match="image mode I is not supported"):
+            photo_input(Image.fromarray(wrong))
+
+
+def test_kernels_of_any_numbers() -> None:
+    k = np.array([[0, 1, 0], [1, 4, 1], [0, 1, 0]])
+    expected = prepared(k / 8.0, (12, 17))[1]
+    for given in (
+        *(k, k.astype(np.uint8), k.astype(np.float16), k.tolist()),
+        *(torch.from_numpy(k), torch.from_numpy(k).half(), Image.fromarray(k.astype(np.uint8))),
+    ):
+        assert torch.equal(prepared(given, (12, 17))[1], expected)
+    for wrong in (k * 1j, k.astype(str)):
+        with pytest.raises(TypeError, match="kernel has dtype"):
+            prepared(wrong, (12, 17))
 
 
 def test_floats_are_not_clipped_and_whole_numbers_are() -> None:
@@ -105,11 +157,12 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         r"shape \(3, 9, 3\): its colours could be the first axis or the last",
     ),
     "batch": (np.zeros((2, 3, 9, 9)), ValueError, r"shape \(2, 3, 9, 9\); pass grey"),
-    "alpha": (np.zeros((9, 9, 4), np.uint8), ValueError, r"shape \(9, 9, 4\); pass grey"),
+    "alpha": (np.zeros((9, 9, 4), np.uint8), ValueError, r"shape \(9, 9, 4\); pass grey.*leave its alpha channel out"),
     "empty": (np.zeros((0, 9), np.uint8), ValueError, "non-empty"),
-    "integers": (np.zeros((9, 9), np.int32), TypeError, "photo has dtype int32"),
+    "integers": (np.zeros((9, 9), np.int32), TypeError, "photo has dtype int32; pass uint8, uint16, or float32"),
     "truth values": (np.zeros((9, 9), bool), TypeError, "photo has dtype bool"),
-    "text": ("photo.png", TypeError, "photo is"),
+    "half": (np.zeros((9, 9), np.float16), TypeError, "photo has dtype float16"),
+    "name": ("photo.png", TypeError, "photo is 'photo.png', a name; open the file first"),
     "transparent": (Image.new("RGBA", (9, 9)), ValueError, "has transparent pixels"),
     "thin": (np.zeros((1, 9), np.uint8), ValueError, "at least 2 a side"),
 }

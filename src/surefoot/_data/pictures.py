@@ -118,8 +118,9 @@ def plane_order(shape: tuple[int, ...], what: str) -> tuple[tuple[int, ...], boo
     if len(axes) == 2:
         return axes, False
     if len(axes) != 3 or 3 not in (axes[0], axes[-1]):
+        alpha = "; leave its alpha channel out, as pixels[..., :3] does" if axes and axes[-1] == 4 else ""
         raise DataError(
-            f"{what} has shape {shape}; pass grey (rows, columns), or colour (3, rows, columns) or (rows, columns, 3)"
+            f"{what} has shape {shape}; pass grey (rows, columns), or colour (3, rows, columns) or (rows, columns, 3){alpha}"
         )
     if axes[0] == axes[-1]:
         raise DataError(

@@ -131,11 +131,12 @@ def deblur(
     What lies beyond the photograph's border is unknown to the model (``ValidBlur``), so nothing is made up there that could ring.
 
     Args:
-        photo: a PIL image, or an array or tensor: (H, W) grey, (3, H, W) or (H, W, 3) red, green, blue; uint8, uint16 or floats;
-            at least 2 pixels a side.
-        kernel: (kh, kw), not negative, as a convolution; divided by its sum, trimmed and centred as ``prepared_kernel`` says. Or
-            a grid of them (R, C, kh, kw), for a blur that varies: each is that of the centre of its part of the photograph, and
-            between the centres they are interpolated; of a grid only the sums are changed.
+        photo: a PIL image (of a mode other than grey and RGB, a notice says what it became), or an array or tensor: (H, W) grey,
+            (3, H, W) or (H, W, 3) red, green, blue; uint8, uint16 or floats; at least 2 pixels a side.
+        kernel: (kh, kw), an array, a tensor or a grey PIL image, of any real numbers, not negative, as a convolution; divided by
+            its sum, trimmed and centred as ``prepared_kernel`` says. Or a grid of them (R, C, kh, kw), for a blur that varies:
+            each is that of the centre of its part of the photograph, and between the centres they are interpolated; of a grid
+            only the sums are changed.
         noise: standard deviation, positive, of linear light where ``gamma`` decodes to that; by default estimated from the
             photograph.
         prior: what is known of sharp photographs. ``"hyper-laplacian"``: small powers of differences, by half-quadratic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,7 +88,7 @@ class PhotoInput:
     Attributes:
         intensities: (H, W) or (3, H, W), float32 or float64, finite; black is 0 and white is 1.
         form: what it was.
-        notices: what was taken as white, where that is a guess.
+        notices: what was taken as white, where that is a guess, and what a PIL image of another mode became.
     """
 
     intensities: Tensor
@@ -99,8 +100,8 @@ def photo_input(photo: Any, white: float | Literal["auto"] | None = None) -> Pho
     """The intensities of a photograph.
 
     Args:
-        photo: a PIL image, or an array or tensor (H, W), (3, H, W) or (H, W, 3) of uint8, uint16, float32 or float64; an axis of
-            length 1 may stand for a single colour.
+        photo: a PIL image without transparent pixels, or an array or tensor (H, W), (3, H, W) or (H, W, 3) of uint8, uint16,
+            float32 or float64; an axis of length 1 may stand for a single colour.
         white: the sample that is white. By default 1 for floats; for whole numbers the largest that their bits allow, which in
             16 bits are as few of 8, 10, 12, 14 and 16 as they all fit in. ``"auto"`` looks at floats, too: where they lie beyond
             -1..2, or are dark everywhere, a high quantile is white.
@@ -112,9 +113,10 @@ def photo_input(photo: Any, white: float | Literal["auto"] | None = None) -> Pho
     """
     pil = sys.modules.get("PIL.Image")
     kind: Literal["pil", "numpy", "torch"] = "torch" if isinstance(photo, Tensor) else "numpy"
+    converted: tuple[str, ...] = ()
     if pil is not None and isinstance(photo, pil.Image):
         kind = "pil"
-        photo = np.asarray(photo) if photo.mode == "F" else read_pixels(photo, Path("photo"))
+        photo, converted = _pixels(photo)
     samples = _samples(photo)
     axes, planar = (tuple(samples.shape), False) if kind == "pil" else plane_order(tuple(samples.shape), "photo")
     planes = samples.reshape(axes)
@@ -126,17 +128,40 @@ def photo_input(photo: Any, white: float | Literal["auto"] | None = None) -> Pho
     dtype = np.dtype(str(samples.dtype).removeprefix("torch."))
     scaled = planes.to(torch.float32) if samples.dtype in WHOLE else planes
     scaled = (scaled if level == 1.0 else scaled / level).contiguous()
-    return PhotoInput(scaled, Form(kind, dtype, tuple(samples.shape), level, samples.device), notices)
+    return PhotoInput(scaled, Form(kind, dtype, tuple(samples.shape), level, samples.device), converted + notices)
+
+
+def _pixels(image: Any) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
+    """The samples of a PIL image, (H, W) or (H, W, 3), and what they are where that is not its mode."""
+    if image.mode == "F":
+        return np.asarray(image), ()
+    if image.mode == "I" and _in_16_bits(*image.getextrema()):
+        return np.asarray(image).astype(np.uint16), ("its 32-bit numbers were taken as 16-bit ones, which they fit in",)
+    pixels = read_pixels(image, Path("photo"))
+    if image.mode in ("L", "RGB") or image.mode.startswith("I;16"):
+        return pixels, ()
+    became = "grey" if pixels.ndim == 2 else "RGB"
+    opaque = ", without its alpha channel, which is opaque" if image.mode.endswith("A") else ""
+    return pixels, (f"its mode {image.mode} became {became}{opaque}",)
+
+
+def _in_16_bits(least: int, most: int) -> bool:
+    return least >= 0 and most <= np.iinfo(np.uint16).max
 
 
 def _samples(photo: Any) -> Tensor:
     """As a tensor of one of the four dtypes; floats are finite."""
+    if isinstance(photo, (str, PathLike)):
+        raise TypeError(f"photo is {str(photo)!r}, a name; open the file first, for example with PIL.Image.open")
     if isinstance(photo, np.ndarray) and photo.dtype.kind == "u" and photo.dtype.itemsize <= 2:
         photo = torch.from_numpy(np.array(photo, dtype=photo.dtype.newbyteorder("=")))  # a copy: it may be read-only
     if isinstance(photo, Tensor) and photo.dtype in WHOLE:
         if photo.ndim < 2 or photo.numel() == 0:
             raise ValueError(f"photo has shape {tuple(photo.shape)}; pass a non-empty image (rows, columns)")
         return photo.detach()
+    if isinstance(photo, (np.ndarray, Tensor)) and not str(photo.dtype).removeprefix("torch.").startswith("float"):
+        dtype = str(photo.dtype).removeprefix("torch.")
+        raise TypeError(f"photo has dtype {dtype}; pass uint8, uint16, or float32 or float64 in which white is 1")
     return checked_image("photo", as_tensor("photo", photo))
 
 

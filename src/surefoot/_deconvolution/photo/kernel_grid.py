@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..._core.validate import as_tensor
 from ..operators import SpatiallyVaryingBlur, interpolation, normalised_kernel
-from .kernels import fast_padded, prepared_kernel
+from .kernels import fast_padded, kernel_tensor, prepared_kernel
 from .tiles import Tile
 
 
@@ -44,7 +43,7 @@ def prepared(kernel: Any, shape: tuple[int, int]) -> tuple[KernelGrid | None, Te
     Raises:
         TypeError, ValueError: as ``prepared_kernel``, for each of a grid; other than 2 or 4 dimensions.
     """
-    raw = as_tensor("kernel", kernel).double()
+    raw = kernel_tensor(kernel)
     if raw.ndim != 4:
         return None, *prepared_kernel(raw)
     kernels = normalised_kernel(raw)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -35,16 +36,16 @@ def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
     whose entries are below 1e-3 of the largest is trimmed where it holds at most 1e-3 of the sum.
 
     Args:
-        kernel: (rows, columns), floats, not negative.
+        kernel: (rows, columns), not negative: an array, a tensor, nested lists or a grey PIL image, of any real numbers.
 
     Returns:
         The kernel in float64, and notices of what was changed and by how much the picture moves.
 
     Raises:
-        TypeError: not an array of floats.
+        TypeError: not an array of real numbers.
         ValueError: other than 2 dimensions, empty, on the meta device, NaN or infinite, negative entries, or all zero.
     """
-    raw = as_tensor("kernel", kernel).double()
+    raw = kernel_tensor(kernel)
     if raw.ndim != 2:
         raise ValueError(f"kernel has shape {tuple(raw.shape)}; pass one kernel, (rows, columns)")
     scaled = normalised_kernel(raw)
@@ -69,6 +70,19 @@ def prepared_kernel(kernel: Any) -> tuple[Tensor, tuple[str, ...]]:
     if ready.numel() == 1:
         notices.append("the kernel is one pixel, which blurs nothing: only noise is taken away")
     return ready, (*notices, *_placed(scaled, centred, sides, chosen))
+
+
+def kernel_tensor(kernel: Any) -> Tensor:
+    """In float64: its unit says nothing, so that whole numbers and half precision serve too.
+
+    Raises:
+        TypeError: not an array of real numbers.
+    """
+    if isinstance(kernel, Tensor) and not kernel.is_complex():
+        kernel = kernel.double()
+    elif isinstance(kernel, np.ndarray) and kernel.dtype.kind in "biuf":
+        kernel = np.asanyarray(kernel, np.float64)
+    return as_tensor("kernel", kernel).double()
 
 
 @dataclass(frozen=True)
