@@ -56,13 +56,6 @@ def test_words_of_a_bar_stand_inside_the_drawing_and_do_not_leave_their_bar(repo
         assert overlap == pytest.approx(box.width) if inside else overlap <= 0.0
 
 
-def test_drawings_keep_only_ids_that_are_used() -> None:
-    drawing = '<metadata>m</metadata><g id="a"><use xlink:href="#b"/></g><p id="b"/></svg>'
-    embedded = plots.embeddable(f'<?xml?><svg viewBox="0 0 1 1" xmlns="x">{drawing}', "n")
-    assert embedded.startswith('<svg viewBox="0 0 1 1" role="img" aria-labelledby="n-caption">')
-    assert embedded.endswith('><g><use href="#n-b"/></g><p id="n-b"/></svg>')
-
-
 def test_bounds_look_different() -> None:
     """All that a report can have: colours or dashes of each two differ."""
     assert len({(plots.BOUNDS[i % len(plots.BOUNDS)], plots.DASHES[i % len(plots.DASHES)]) for i in range(12)}) == 12

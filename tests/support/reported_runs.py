@@ -191,7 +191,7 @@ RUNS = (
 
 def words(markup: str) -> str:
     """The text of a page outside its drawings."""
-    markup = re.sub(r"<(style|svg).*?</\1>", " ", markup, flags=re.DOTALL)
+    markup = re.sub(r"<(style|script|svg|nav).*?</\1>", " ", markup, flags=re.DOTALL)
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", markup)))
 
 

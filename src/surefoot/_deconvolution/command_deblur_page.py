@@ -12,8 +12,20 @@ import numpy.typing as npt
 from .._cli.screen import count, number
 from .._core.certificate import Certificate
 from .._data.pictures import Picture, write_png
-from .._report.markup import Markup, keys, numeric, paragraph, section, table, text, verdict
-from .._report.style import CSS
+from .._report.document import document
+from .._report.markup import (
+    Label,
+    Markup,
+    keys,
+    numeric,
+    paragraph,
+    scrolling,
+    section,
+    table,
+    text,
+    verdict,
+    verdict_box,
+)
 from .command_deblur_words import GREY, assumptions, guarantee, outcome
 from .excerpt import Excerpt
 from .photo.deblur import Deblurred
@@ -23,11 +35,12 @@ RESIDUAL = 4.0
 ENLARGED = 160
 """Pixels a side of the picture of a kernel, at least, where it is that small."""
 STYLE = """
+:root { --measure: 120rem; }
+figure { max-width: none; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
-.pair figure { margin: 0; overflow-x: auto; }
+.pair figure { margin: 0; }
 img { display: block; max-width: none; }
 .pixels img { image-rendering: pixelated; border: 1px solid var(--line); }
-body { max-width: 120rem; }
 """
 """Pictures at one pixel of the screen for each of theirs; a window that is too narrow scrolls."""
 BADGES = {"certified": "ok", "solver": "warn", "heuristic": "warn", "uncertified": "bad"}
@@ -50,10 +63,7 @@ def page(source: str, deblurred: Deblurred, excerpt: Excerpt) -> str:
     title = f"{source}, sharpened"
     kind = guarantee(deblurred)
     parts = [
-        Markup(
-            f'<div class="verdict {BADGES[kind]}"><b class="badge">{text(TITLES[kind].upper())}</b>'
-            f"<p>{text(outcome(deblurred))}</p></div>"
-        ),
+        verdict_box(BADGES[kind], TITLES[kind].upper(), paragraph(outcome(deblurred))),
         _pictures(excerpt),
         section("Key numbers", keys(_numbers(deblurred))),
         section("What was assumed", _list(assumptions(deblurred))),
@@ -61,15 +71,8 @@ def page(source: str, deblurred: Deblurred, excerpt: Excerpt) -> str:
         _kernel(deblurred.kernel.cpu().numpy()),
         _theorem(deblurred.certificates),
     ]
-    body = "\n".join(part for part in parts if part)
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{text(title)}</title>\n<style>{CSS}{STYLE}</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n{body}\n"
-        f"<footer>surefoot {text(version('surefoot'))}. "
-        "No number here says how near the picture is to the sharp scene.</footer>\n"
-        "</body>\n</html>\n"
-    )
+    foot = f"surefoot {version('surefoot')}. No number here says how near the picture is to the sharp scene."
+    return document(title, "\n".join(part for part in parts if part), foot, STYLE)
 
 
 def _pictures(excerpt: Excerpt) -> Markup:
@@ -132,7 +135,7 @@ def _theorem(certificates: Sequence[Certificate]) -> Markup:
     holding = sum(certificate.holds for certificate in certificates)
     rows = [
         [
-            condition.name,
+            Label(condition.name, "text"),
             numeric(number(condition.left)),
             condition.relation,
             numeric(number(condition.right)),
@@ -144,12 +147,11 @@ def _theorem(certificates: Sequence[Certificate]) -> Markup:
         f"{first.theorem}: holds for {holding} of {len(certificates)} {'tile' if len(certificates) == 1 else 'tiles'}."
     )
     meaning = "It says that with more iterations the solver comes to the optimum of its objective; nothing of the sharp scene."
-    return section("Theorem", paragraph(said, meaning), table(("hypothesis", "#left", "", "#right", ""), rows))
+    head = ("hypothesis", "#left side", "relation", "#right side", "verdict")
+    return section("Theorem", paragraph(said, meaning), table(head, rows, first.theorem))
 
 
 def _figure(picture: Picture, caption: str) -> str:
     content = base64.b64encode(write_png(picture)).decode("ascii")
-    return (
-        f'<figure><img alt="{text(caption)}" src="data:image/png;base64,{content}">'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
-    )
+    shown = scrolling(f'<img alt="{text(caption)}" src="data:image/png;base64,{content}">', caption)
+    return f"<figure>{shown}<figcaption>{text(caption)}</figcaption></figure>"

@@ -10,13 +10,27 @@ import numpy as np
 from surefoot_check.holdout.record import Record
 from surefoot_check.holdout.statement import HYPOTHESES, percent, percent_below
 from surefoot_check.holdout.verify import ORDER_LEVEL
-from surefoot_check.run_files import CERTIFICATE
 from surefoot_check.text import counted
 
 from .._core.io import write_atomic
 from .._report.checking import checking
-from .._report.document import document
-from .._report.markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
+from .._report.document import document, foot
+from .._report.markup import (
+    Cell,
+    Label,
+    Markup,
+    code,
+    figure,
+    folded,
+    keys,
+    named,
+    numeric,
+    paragraph,
+    section,
+    table,
+    text,
+    verdict_box,
+)
 from .._report.plots import rendered
 from .._report.wording import count, number
 from .._report.write import REPORT
@@ -54,17 +68,17 @@ def write(directory: Path) -> Path:
     (directory / "plots").mkdir(exist_ok=True)
     write_atomic(directory / "plots" / "curve.png", png)
     parts = [
-        paragraph(Markup("<b>Problems:</b>"), context.data) if context.data else "",
         _verdict(record),
+        named("Problems", context.data) if context.data else "",
         _key_numbers(record, counts, context),
         _rests_on(record, counts, context),
         _curve(record, counts, context, svg),
         _arrays(record),
         _check(record, directory),
     ]
-    foot = f"surefoot {__version__}. Shares are rounded down; {CERTIFICATE} holds them exactly."
+    said = foot(__version__, "Shares that are claimed are rounded down.")
     title = f"Holdout report: {record.solver}, {record.kind.removesuffix('-batch').replace('-', ' ')}"
-    write_atomic(directory / REPORT, document(title, "\n".join(part for part in parts if part), foot).encode())
+    write_atomic(directory / REPORT, document(title, "\n".join(part for part in parts if part), said).encode())
     return directory / REPORT
 
 
@@ -82,15 +96,10 @@ def _verdict(record: Record) -> Markup:
         )
     elif record.iterations is None:
         kind, badge = "warn", "✗ LESS IS PROVED THAN WAS ASKED FOR"
-        said.append(
-            paragraph(
-                Markup("<b>What would help:</b>"),
-                f"{advice(record)}.",
-            )
-        )
+        said.append(named("What would help", f"{advice(record)}."))
     else:
         kind, badge = "ok", f"✓ GUARANTEED WITH CONFIDENCE {percent(record.confidence)}"
-    return Markup(f'<div class="verdict {kind}"><b class="badge">{text(badge)}</b>\n{"".join(said)}</div>')
+    return verdict_box(kind, badge, *said)
 
 
 def _key_numbers(record: Record, counts: np.ndarray, context: Context) -> Markup:
@@ -128,7 +137,7 @@ def _rests_on(record: Record, counts: np.ndarray, context: Context) -> Markup:
             "problems that need at most the claimed number of iterations says what a shift has done.",
             kind="soft",
         ),
-        table(["compared", "#problems", within or "#solved", "#p-value", ""], rows),
+        table(["compared", "#problems", within or "#solved", "#p-value", "verdict"], rows, "Counts compared"),
     )
 
 
@@ -137,7 +146,7 @@ def _probe(name: str, counts: np.ndarray, p_value: float, record: Record) -> lis
     most = record.limit if record.iterations is None else record.iterations
     share = float(((counts >= 0) & (counts <= most)).mean())
     return [
-        Cell(name, "text"),
+        Label(name, "text"),
         numeric(count(len(counts))),
         numeric(f"{number(100.0 * share, 4)} %"),
         numeric(number(p_value, 3)),
@@ -159,20 +168,25 @@ def _curve(record: Record, counts: np.ndarray, context: Context, svg: str) -> Ma
     head = ["#iterations k", "#held-out problems solved", "#at least, for this k alone", "#at least, for all k at once"]
     rows = [
         [
-            numeric(count(point.iterations)),
+            Label(count(point.iterations), "n"),
             numeric(f"{point.problems:,} of {record.count:,}"),
             numeric(percent_below(point.pointwise)),
             numeric(percent_below(point.simultaneous)),
         ]
         for point in shown(record)
     ]
-    return section("Curve", figure(svg, "curve", caption), table(head, rows))
+    return section("Curve", figure(svg, "curve", caption), table(head, rows, "The curve in numbers"))
 
 
 def _arrays(record: Record) -> Markup:
-    solver = [] if record.solver_sha256 is None else [["parameters of the solver", Cell(record.solver_sha256, "hash")]]
-    rows = [[code(name), Cell(value, "hash")] for name, value in record.arrays.items()]
-    return section("Arrays", table(["array", "sha256"], [*solver, *rows]))
+    solver = (
+        []
+        if record.solver_sha256 is None
+        else [[Label("parameters of the solver"), Cell(record.solver_sha256, "hash")]]
+    )
+    rows = [[Label(code(name)), Cell(value, "hash")] for name, value in record.arrays.items()]
+    shown = table(["array", "sha256"], [*solver, *rows], "Arrays of the certificate")
+    return section("Arrays", folded(counted(len(solver) + len(rows), "array"), shown))
 
 
 def _check(record: Record, directory: Path) -> Markup:

@@ -18,8 +18,23 @@ from surefoot_check.text import counted
 from .._core.io import RunDirectoryError, write_atomic
 from .._problems import Problems
 from .._report.checking import checking
-from .._report.document import document
-from .._report.markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text
+from .._report.document import document, foot
+from .._report.markup import (
+    Cell,
+    Label,
+    Markup,
+    code,
+    figure,
+    keys,
+    named,
+    numeric,
+    paragraph,
+    scrolling,
+    section,
+    table,
+    text,
+    verdict_box,
+)
 from .._report.plots import BOUNDS, DASHES, RUN, iteration_axis, logarithmic, rendered
 from .._report.wording import count, number
 from .._report.write import REPORT
@@ -68,17 +83,17 @@ def write(directory: Path) -> Path:
     kind = stored.batch.kind.removesuffix("-batch").replace("-", " ")
     data = f"{counted(stored.batch.count, 'problem')} of {kind}, {stored.batch.rows}x{stored.batch.columns}"
     parts = [
-        paragraph(Markup("<b>Problems:</b>"), data),
         _verdict(stored),
+        named("Problems", data),
         _key_numbers(stored),
         _course(svg, stored),
         _layers(stored),
         _comparison(directory),
         _check(directory),
     ]
-    foot = f"surefoot {__version__}. Objectives are sums over the training problems, rounded to the safe side."
-    page = document(f"Layers report: {kind}, {counted(stored.depth, 'layer')}", "\n".join(filter(None, parts)), foot)
-    write_atomic(directory / REPORT, page.encode())
+    said = foot(__version__, "Objectives are sums over the training problems, and bounds.")
+    title = f"Layers report: {kind}, {counted(stored.depth, 'layer')}"
+    write_atomic(directory / REPORT, document(title, "\n".join(filter(None, parts)), said).encode())
     return directory / REPORT
 
 
@@ -111,24 +126,24 @@ def draw(stored: Stored, courses: dict[str, list[float]]) -> Figure:
     from matplotlib.figure import Figure
 
     curves = {"trained layers": _objectives(stored), **courses}
-    figure = Figure(figsize=(8.6, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(7.4, 6.8), layout="constrained")
+    above, below = figure.subplots(2, 1)
     for index, ((name, values), colour) in enumerate(zip(curves.items(), (RUN, *BOUNDS), strict=False)):
         style = {"linewidth": 1.6, "linestyle": DASHES[index]} if index else {"linewidth": 2.4}
-        left.plot(range(len(values)), values, label=name, color=colour, **style)
-    left.set_title("Training objective F")
-    logarithmic(left, [value for values in curves.values() for value in values if value > 0.0])
+        above.plot(range(len(values)), values, label=name, color=colour, **style)
+    above.set_title("Training objective F")
+    logarithmic(above, [value for values in curves.values() for value in values if value > 0.0])
     gaps = _relative_gaps(stored)
-    right.plot(
+    below.plot(
         range(1, len(gaps) + 1), gaps, ".-", color=BOUNDS[2], label="gap of each layer, relative to what it lowers"
     )
-    right.set_title("What is left to the best layer")
-    logarithmic(right, [gap for gap in gaps if gap > 0.0])
-    for axes in (left, right):
+    below.set_title("What is left to the best layer")
+    logarithmic(below, [gap for gap in gaps if gap > 0.0])
+    for axes in (above, below):
         iteration_axis(axes, stored.depth)
         axes.set_xlabel("layers")
-    handles = [handle for axes in (left, right) for handle in axes.get_legend_handles_labels()[0]]
-    figure.legend(handles=handles, loc="outside lower left", frameon=False, ncols=2)
+    handles = [handle for axes in (above, below) for handle in axes.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower left", frameon=False)
     return figure
 
 
@@ -154,9 +169,7 @@ def _verdict(stored: Stored) -> Markup:
     )
     if stored.trained < stored.depth:
         gaps += f" Trained and kept: {counted(stored.trained, 'layer')} of {stored.depth}; the others are those of the schedule."
-    return Markup(
-        f'<div class="verdict {kind}"><b class="badge">{text(badge)}</b>\n{paragraph(said)}{paragraph(gaps)}</div>'
-    )
+    return verdict_box(kind, badge, paragraph(said), paragraph(gaps))
 
 
 def _share(value: float) -> str:
@@ -188,7 +201,7 @@ def _key_numbers(stored: Stored) -> Markup:
 
 def _course(svg: str, stored: Stored) -> Markup:
     caption = (
-        "Left: the training objective after each layer, beside constant steps and the schedule. Right: by how much another "
+        "Above: the training objective after each layer, beside constant steps and the schedule. Below: by how much another "
         "choice of steps in the sectors could have lowered what the layer was trained for, at most."
     )
     if stored.ahead:
@@ -207,10 +220,10 @@ def _layers(stored: Stored) -> Markup:
         facts, steps = stored.facts[t], means[t]
         said = "  ".join(f"{P:.2f}" for P in steps[:8]) + ("  …" if len(steps) > 8 else "")
         values = [numeric(number(value, 6)) for value in (facts.objective, facts.value, facts.lower)]
-        rows.append([numeric(count(t + 1)), *values, numeric(number(facts.gap, 2)), Cell(said, "whole")])
+        rows.append([Label(count(t + 1), "n"), *values, numeric(number(facts.gap, 2)), Cell(said, "whole")])
     lowered = "#F at the end" if stored.ahead else "#F after it"
     head = ["#layer", "#F", lowered, "#at least", "#gap", "mean P in each sector"]
-    return section("Layers", table(head, rows))
+    return section("Layers", table(head, rows, "Layers, and what is left to the best choice"))
 
 
 def _comparison(directory: Path) -> Markup | None:
@@ -230,7 +243,7 @@ def _comparison(directory: Path) -> Markup | None:
         paragraph(
             "Gap F - F* after as many iterations, mean over the problems; measured, and not part of the certificate."
         ),
-        Markup(f'<div class="wide"><pre>{lines}</pre></div>'),
+        scrolling(f"<pre>{lines}</pre>", "Methods compared"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .markup import Cell, Markup, section, table, text
+from .markup import Cell, Label, Markup, command, section, table
 
 Claim = tuple[str, str, str]
 """A level such as L1, what an accepted check of it means, and what it does not."""
@@ -12,12 +12,11 @@ Claim = tuple[str, str, str]
 
 def checking(arguments: str, claims: Sequence[Claim], before: str = "", after: str = "") -> Markup:
     """The commands with these arguments, and the claims, if any, between two parts of markup."""
-    given = text(arguments)
-    rows = [[Cell(name), Cell(meaning, "text"), Cell(limits, "text")] for name, meaning, limits in claims]
+    rows = [[Label(name), Cell(meaning, "text"), Cell(limits, "text")] for name, meaning, limits in claims]
     return section(
         "Check it independently",
-        Markup(f"<pre>surefoot check {given}\nsurefoot-check {given}</pre>"),
+        command(f"surefoot check {arguments}", f"surefoot-check {arguments}"),
         before,
-        table(["claim", "what an accepted check means", "limits"], rows) if rows else "",
+        table(["claim", "what an accepted check means", "limits"], rows, "Claims") if rows else "",
         after,
     )

@@ -10,7 +10,7 @@ from .._core.claims import PRACTICAL, Kind
 from .._core.recertification import Recertification
 from .._core.status import RunStatus
 from .facts import Facts, gap_of
-from .markup import Markup, paragraph, text
+from .markup import Markup, named, paragraph, text, verdict_box
 from .wording import count, iterations, number, relation
 
 
@@ -27,7 +27,7 @@ def guarantee(facts: Facts) -> Markup:
         kind, badge = "warn", "✗ NOTHING IS GUARANTEED"
         parts = [_nothing(facts)]
     parts.append(paragraph(_outcome(facts)))
-    return Markup(f'<div class="verdict {kind}"><b class="badge">{text(badge)}</b>\n{"".join(parts)}</div>')
+    return verdict_box(kind, badge, *parts)
 
 
 def _guaranteed(facts: Facts) -> Markup:
@@ -97,7 +97,7 @@ def _reduced(facts: Facts) -> Markup:
     """What the reduction of the data dropped."""
     cut, kept = facts.run.certificate.cut, facts.run.config.get("reduced")
     reduced = cut.text if cut is not None else kept if isinstance(kept, str) else ""
-    return paragraph(Markup("<b>The guarantee speaks of reduced data:</b>"), f"{reduced}.") if reduced else Markup("")
+    return named("The guarantee speaks of reduced data", f"{reduced}.") if reduced else Markup("")
 
 
 def _nothing(facts: Facts) -> Markup:
@@ -114,7 +114,7 @@ def _nothing(facts: Facts) -> Markup:
     else:
         parts = [paragraph(f"{reason[:1].upper()}{reason[1:]}.")]
     if suggestion:
-        parts.append(paragraph(Markup("<b>What would help:</b>"), suggestion))
+        parts.append(named("What would help", suggestion))
     return Markup("".join(parts))
 
 

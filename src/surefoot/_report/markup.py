@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -22,20 +23,46 @@ def code(value: str) -> Markup:
     return Markup(f"<code>{text(value)}</code>")
 
 
+def command(*lines: str) -> Markup:
+    """Lines for a terminal."""
+    said = "\n".join(map(text, lines))
+    return Markup(f'<pre class="command">{said}</pre>')
+
+
 def paragraph(*parts: str, kind: str = "") -> Markup:
     """A paragraph of text and markup."""
     opening = f'<p class="{kind}">' if kind else "<p>"
     return Markup(f"{opening}{' '.join(text(part) for part in parts)}</p>")
 
 
+def named(name: str, *parts: str) -> Markup:
+    """A paragraph that starts with what it is about."""
+    return paragraph(Markup(f"<b>{text(name)}:</b>"), *parts)
+
+
+def identifier(title: str) -> str:
+    """A heading as the id of its section."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "section"
+
+
 def section(title: str, *parts: str) -> Markup:
-    """A heading and what follows it."""
-    return Markup("\n".join([f"<h2>{text(title)}</h2>", *(text(part) for part in parts if part)]))
+    """A heading and what follows it; a page has each title once."""
+    name = identifier(title)
+    heading = f'<h2 id="{name}">{text(title)}</h2>'
+    return Markup("\n".join(["<section>", heading, *(text(part) for part in parts if part), "</section>"]))
 
 
-def verdict(holds: bool, yes: str = "holds", no: str = "fails") -> Cell:
-    """A cell that says whether something holds, by sign, word and colour."""
-    return Cell(f"✓ {yes}", "good") if holds else Cell(f"✗ {no}", "fail")
+def folded(summary: str, *parts: str) -> Markup:
+    """What is shown when asked for."""
+    return Markup(f"<details><summary>{text(summary)}</summary>\n{''.join(map(text, parts))}</details>")
+
+
+def verdict_box(kind: str, badge: str, *parts: str) -> Markup:
+    """The first lines of a page: ``kind`` is ``ok``, ``warn`` or ``bad``; the badge says it in words and by its sign."""
+    return Markup(
+        f'<section class="verdict {kind}" aria-labelledby="verdict"><h2 class="badge" id="verdict">{text(badge)}</h2>\n'
+        f"{''.join(map(text, parts))}</section>"
+    )
 
 
 class Cell:
@@ -44,9 +71,24 @@ class Cell:
     def __init__(self, content: str, kind: str = "") -> None:
         self.content, self.kind = content, kind
 
-    def __str__(self) -> str:
-        opening = f'<td class="{self.kind}">' if self.kind else "<td>"
-        return f"{opening}{text(self.content)}</td>"
+    def under(self, head: str) -> str:
+        """As HTML, under the head of its column."""
+        kind = f' class="{self.kind}"' if self.kind else ""
+        return f'<td{kind} data-label="{text(head)}">{text(self.content)}</td>'
+
+
+class Label(Cell):
+    """A cell that names its row; on a narrow screen it is the heading of a record."""
+
+    def under(self, head: str) -> str:
+        """As HTML, under the head of its column."""
+        kind = f' class="{self.kind}"' if self.kind else ""
+        return f'<th scope="row"{kind} data-label="{text(head)}">{text(self.content)}</th>'
+
+
+def verdict(holds: bool, yes: str = "holds", no: str = "fails") -> Cell:
+    """A cell that says whether something holds, by sign, word and colour."""
+    return Cell(f"✓ {yes}", "good") if holds else Cell(f"✗ {no}", "fail")
 
 
 def numeric(content: str) -> Cell:
@@ -54,14 +96,34 @@ def numeric(content: str) -> Cell:
     return Cell(content, "n")
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Cell | str]]) -> Markup:
-    """A table that scrolls sideways on a narrow screen; heads that start with # stand over numbers."""
-    heads = "".join(
-        f'<th class="n">{text(name[1:])}</th>' if name.startswith("#") else f"<th>{text(name)}</th>" for name in head
+def table(head: Sequence[str], rows: Iterable[Sequence[Cell | str]], caption: str = "") -> Markup:
+    """A table that scrolls sideways where it is too wide, and is stacked on a narrow screen.
+
+    Args:
+        head: of each column; heads that start with # stand over numbers.
+        rows: cells, or their text.
+        caption: what it is, for readers who hear it.
+    """
+    names = [name.removeprefix("#") for name in head]
+    kinds = [' class="n"' if name.startswith("#") else "" for name in head]
+    heads = "".join(f'<th scope="col"{kind}>{text(name)}</th>' for kind, name in zip(kinds, names, strict=True))
+    body = "\n".join(
+        "<tr>"
+        + "".join(
+            (cell if isinstance(cell, Cell) else Cell(cell)).under(name) for cell, name in zip(row, names, strict=True)
+        )
+        + "</tr>"
+        for row in rows
     )
-    cells = ([cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows)
-    body = "\n".join(f"<tr>{''.join(map(str, row))}</tr>" for row in cells)
-    return Markup(f'<div class="wide"><table><thead><tr>{heads}</tr></thead>\n<tbody>{body}</tbody></table></div>')
+    said = f'<caption class="hidden">{text(caption)}</caption>' if caption else ""
+    return scrolling(
+        f"<table>{said}<thead><tr>{heads}</tr></thead>\n<tbody>{body}</tbody></table>", caption or ", ".join(names)
+    )
+
+
+def scrolling(content: str, name: str) -> Markup:
+    """Markup in a box that scrolls sideways, by keyboard too; ``name`` is for readers who hear it."""
+    return Markup(f'<div class="wide" role="group" tabindex="0" aria-label="{text(name)}">{content}</div>')
 
 
 def keys(items: Iterable[tuple[str, str, str]]) -> Markup:
@@ -73,8 +135,8 @@ def keys(items: Iterable[tuple[str, str, str]]) -> Markup:
     return Markup(f'<dl class="keys">{"".join(blocks)}</dl>')
 
 
-def figure(svg: str, name: str, caption: str) -> Markup:
-    """A drawing with its caption; ``svg`` is markup from ``plots``."""
+def figure(drawing: str, name: str, caption: str) -> Markup:
+    """A drawing with its caption; ``drawing`` is markup from ``plots``."""
     return Markup(
-        f'<figure><div class="wide">{svg}</div><figcaption id="{name}-caption">{text(caption)}</figcaption></figure>'
+        f'<figure id="plot-{name}">{drawing}<figcaption><p id="{name}-caption">{text(caption)}</p></figcaption></figure>'
     )

@@ -15,10 +15,25 @@ from .._core.claims import PRACTICAL, Claim, Kind
 from .._core.run import Run, large
 from .._core.status import RunStatus
 from .checking import checking
-from .document import document
+from .document import document, foot
 from .facts import Facts, gap_of
 from .guarantee import guarantee
-from .markup import Cell, Markup, code, figure, keys, numeric, paragraph, section, table, text, verdict
+from .markup import (
+    Cell,
+    Label,
+    Markup,
+    code,
+    figure,
+    folded,
+    keys,
+    named,
+    numeric,
+    paragraph,
+    section,
+    table,
+    text,
+    verdict,
+)
 from .wording import (
     SCORES,
     by_family,
@@ -58,11 +73,11 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
     about = facts.words.problems.get(kind, f"{kind} loss")
     title = f"Run report: {run.certificate.theorem}, {about}, {run.status.value.replace('_', ' ')}"
     parts = [
-        _subject(facts),
         guarantee(facts),
+        _subject(facts),
         _key_numbers(facts),
-        _conditions(facts),
         _plots(facts, drawings),
+        _conditions(facts, drawings),
         own,
         _audit(facts),
         _phases(facts),
@@ -72,11 +87,8 @@ def page(facts: Facts, drawings: Mapping[str, str], version: str, own: str = "")
         _settings(facts),
         _check(facts),
     ]
-    foot = (
-        f"surefoot {text(version)}. Gap: {text(facts.words.gap)} ({text(number(run.certificate.optimal_value, 6))}). "
-        f"Numbers are rounded for reading; {code('certificate.json')} holds them exactly."
-    )
-    return document(title, "\n".join(part for part in parts if part), Markup(foot))
+    gap = f"Gap: {facts.words.gap} ({number(run.certificate.optimal_value, 6)})."
+    return document(title, "\n".join(part for part in parts if part), foot(version, gap))
 
 
 def _subject(facts: Facts) -> Markup:
@@ -89,13 +101,13 @@ def _subject(facts: Facts) -> Markup:
         rows, drawn = data.get("train_rows"), data.get("drawn_rows")
         share = f"{number(drawn)} drawn of " if rows and drawn and drawn < rows else ""
         count = f", {share}{number(rows)} rows" if rows else ""
-        lines.append(paragraph(Markup("<b>Data:</b>"), data["data"] + count))
+        lines.append(named("Data", data["data"] + count))
     if isinstance(data.get("network"), str):
-        lines.append(paragraph(Markup("<b>Network:</b>"), data["network"]))
-    labels = (("prepared", "Prepared:"), ("merged", "Merged:"), ("trained", "Trained:"), ("finished", "Finish:"))
+        lines.append(named("Network", data["network"]))
+    labels = (("prepared", "Prepared"), ("merged", "Merged"), ("trained", "Trained"), ("finished", "Finish"))
     for name, label in labels:
         if isinstance(data.get(name), str) and data[name]:
-            lines.append(paragraph(Markup(f"<b>{label}</b>"), data[name]))
+            lines.append(named(label, data[name]))
     return Markup("".join(lines))
 
 
@@ -168,13 +180,13 @@ def _target(facts: Facts) -> str:
     return f"gap to reach: {number(relative, 3)} of the initial one" if relative < math.inf else "gap to reach"
 
 
-def _conditions(facts: Facts) -> Markup:
+def _conditions(facts: Facts, drawings: Mapping[str, str]) -> Markup:
     certificate = facts.run.certificate
     theorem = facts.theorem
     rows = [
         [
             verdict(c.holds),
-            Cell(c.name, "text"),
+            Label(c.name, "text"),
             numeric(number(c.left)),
             relation(c.relation),
             numeric(number(c.right)),
@@ -182,10 +194,18 @@ def _conditions(facts: Facts) -> Markup:
         ]
         for c in certificate.conditions
     ]
+    drawn = Markup("")
+    if any(c.margin is not None and abs(c.margin) >= VISIBLE for c in certificate.conditions):
+        caption = (
+            "How far each hypothesis is from failing, in powers of ten; those without a ratio stand with both sides."
+        )
+        drawn = figure(drawings["conditions"], "conditions", caption)
+    head = ["verdict", "hypothesis", "#left side", "relation", "#right side", "margin"]
     return section(
         "Hypotheses at the initial weights",
         paragraph(theorem.statement, f"({theorem.reference})", kind="soft"),
-        table(["", "hypothesis", "#left side", "", "#right side", "margin"], rows),
+        drawn,
+        table(head, rows, f"Hypotheses of {certificate.theorem}"),
     )
 
 
@@ -211,11 +231,6 @@ def _plots(facts: Facts, drawings: Mapping[str, str]) -> Markup:
     ]
     if not facts.stepless:
         figures.append(figure(drawings["steps"], "steps", f"Step sizes taken, on a logarithmic scale. {floor}"))
-    if any(c.margin is not None and abs(c.margin) >= VISIBLE for c in run.certificate.conditions):
-        caption = (
-            "How far each hypothesis is from failing, in powers of ten; those without a ratio stand with both sides."
-        )
-        figures.append(figure(drawings["conditions"], "conditions", caption))
     return section("Plots", *figures)
 
 
@@ -223,7 +238,7 @@ def _audit(facts: Facts) -> Markup:
     rows = [
         [
             Cell(line.verdict) if line.verdict == "not checked" else verdict(line.holds, no="violated"),
-            Cell(line.name, "text"),
+            Label(line.name, "text"),
             numeric(count(line.checked)),
             numeric("" if line.worst is None else number(line.worst)),
             numeric("" if line.at is None else count(line.at)),
@@ -240,8 +255,10 @@ def _audit(facts: Facts) -> Markup:
     if facts.audit.violations and not facts.in_force:
         note += " The theorem does not cover this run's steps: a violation here contradicts nothing."
     note += "".join(f" {said[:1].upper()}{said[1:]}." for said in facts.audit.notes)
-    head = ["", "inequality", "#checks", "#worst ratio", "#at iteration", "#first violation"]
-    return section("Audit of the recorded run", paragraph(note, kind="soft"), table(head, rows))
+    head = ["verdict", "inequality", "#checks", "#worst ratio", "#at iteration", "#first violation"]
+    return section(
+        "Audit of the recorded run", paragraph(note, kind="soft"), table(head, rows, "Audit of the recorded run")
+    )
 
 
 def _phases(facts: Facts) -> Markup:
@@ -256,7 +273,7 @@ def _phases(facts: Facts) -> Markup:
         followed = phase.iteration in adopted or phase.iteration == 0
         rows.append(
             [
-                numeric(count(phase.iteration)),
+                Label(count(phase.iteration), "n"),
                 verdict(certificate.holds),
                 numeric(number(gap_of(certificate))),
                 numeric(number(certificate.step_size) if certificate.step_size else ""),
@@ -281,7 +298,7 @@ def _phases(facts: Facts) -> Markup:
             "where it guarantees the target in fewer iterations in total.",
             kind="soft",
         ),
-        table(head, rows),
+        table(head, rows, "Certificates along the run"),
     )
 
 
@@ -314,11 +331,11 @@ def _comparison(facts: Facts) -> Markup:
     step = [] if facts.stepless else ["#first step"]
     head = ["theorem", "status", *step, "#factor or bound of the gap", "#iterations to the target"]
     note = "Every theorem of this kind of network at the same initial weights. Each speaks of its own step rule."
-    return section("Theorems compared", paragraph(note, kind="soft"), table(head, rows))
+    return section("Theorems compared", paragraph(note, kind="soft"), table(head, rows, "Theorems compared"))
 
 
 def _theorem(name: str, remark: str) -> Cell:
-    return Cell(Markup(f"{code(name)}<br><small>{text(remark)}</small>" if remark else code(name)), "text")
+    return Label(Markup(f"{code(name)}<br><small>{text(remark)}</small>" if remark else code(name)), "text")
 
 
 def _why_not(certificate: Certificate) -> str:
@@ -335,13 +352,16 @@ def _quantities(facts: Facts) -> Markup:
     single, families = by_family(facts.run.certificate.quantities)
     for name, value in single.items():
         symbol, meaning = symbols.get(name, ("", ""))
-        rows.append([code(name), symbol, numeric(number(value, 5)), Cell(meaning, "text")])
+        rows.append([Label(code(name)), symbol, numeric(number(value, 5)), Cell(meaning, "text")])
     for name, values in families.items():
         symbol, meaning = symbols.get(name, ("", ""))
         total = numeric(f"sum {number(sum(values), 5)}")
-        rows.append([code(f"{name}[0] … [{len(values) - 1}]"), symbol, total, Cell(meaning, "text")])
+        rows.append([Label(code(f"{name}[0] … [{len(values) - 1}]")), symbol, total, Cell(meaning, "text")])
     note = "Measured quantities are rigorous bounds, moved by a relative 10⁻⁹ in the safe direction."
-    return section("Quantities", paragraph(note, kind="soft"), table(["name", "symbol", "#value", "meaning"], rows))
+    shown = table(["name", "symbol", "#value", "meaning"], rows, "Quantities of the certificate")
+    return section(
+        "Quantities", paragraph(note, kind="soft"), folded(counted(len(rows), "quantity", "quantities"), shown)
+    )
 
 
 def _arrays(facts: Facts) -> Markup:
@@ -353,14 +373,15 @@ def _arrays(facts: Facts) -> Markup:
         if array is None:
             elsewhere = name.startswith("problem/") and not run.problem
             cell = Cell("kept elsewhere", "text") if elsewhere else verdict(False, no="missing")
-            rows.append([code(name), "", cell, Cell(published, "hash")])
+            rows.append([Label(code(name)), "", cell, Cell(published, "hash")])
             continue
         size = " × ".join(f"{n:,}" for n in array.shape) or "scalar"
         same = digest(array.numpy()) == published
         kind = str(array.dtype).removeprefix("torch.")
-        rows.append([code(name), f"{size} {kind}", verdict(same, "same", "differs"), Cell(published, "hash")])
+        rows.append([Label(code(name)), f"{size} {kind}", verdict(same, "same", "differs"), Cell(published, "hash")])
     note = "The certificate speaks of exactly these arrays, as stored beside it."
-    return section("Arrays", paragraph(note, kind="soft"), table(["array", "size", "stored file", "sha256"], rows))
+    shown = table(["array", "size", "stored file", "sha256"], rows, "Arrays of the certificate")
+    return section("Arrays", paragraph(note, kind="soft"), folded(counted(len(rows), "array"), shown))
 
 
 def _settings(facts: Facts) -> Markup:
@@ -369,9 +390,8 @@ def _settings(facts: Facts) -> Markup:
         *problem,
         *_flat({k: v for k, v in facts.run.config.items() if k not in ("evaluation", "advice", "reduced")}),
     ]
-    return section(
-        "Settings", table(["setting", "value"], [[name, Cell(plain(value), "text")] for name, value in entries])
-    )
+    rows = [[Label(name), Cell(plain(value), "text")] for name, value in entries]
+    return section("Settings", folded(counted(len(rows), "setting"), table(["setting", "value"], rows, "Settings")))
 
 
 def _flat(record: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

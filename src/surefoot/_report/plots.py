@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +15,7 @@ from surefoot_check.text import visible
 from .._core.certificate import Certificate, Condition
 from .._core.run import Run
 from .._core.status import RunStatus
+from .drawing import drawing
 from .facts import Facts
 from .wording import count, margin, number, power_of_ten, sides
 
@@ -81,37 +81,23 @@ def steps(facts: Facts) -> tuple[bytes, str]:
 
 def conditions(facts: Facts) -> tuple[bytes, str]:
     """log10 margins of the hypotheses of the run's theorem: PNG and SVG."""
-    return rendered("conditions", lambda: _conditions(facts.run.certificate))
+    return rendered("conditions", lambda: _conditions(facts.run.certificate), narrow=False)
 
 
-def rendered(name: str, draw: Callable[[], Figure]) -> tuple[bytes, str]:
-    """What ``draw`` draws in the style of the reports: a PNG, and an SVG element whose ids start with ``name``."""
+def rendered(name: str, draw: Callable[[], Figure], narrow: bool = True) -> tuple[bytes, str]:
+    """What ``draw`` draws in the style of the reports: a PNG, and markup for ``figure`` whose ids start with ``name``.
+
+    Where it cannot be laid out for a ``narrow`` screen, it scrolls there.
+    """
     import matplotlib
 
-    png, svg = io.BytesIO(), io.StringIO()
+    png = io.BytesIO()
     # ticks out of sight may overflow
     with warnings.catch_warnings(), matplotlib.rc_context(cast(Any, STYLE)), np.errstate(over="ignore"):
         warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks
         figure = draw()
         figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
-        figure.set_layout_engine("none")  # the layout is found: the second format keeps it
-        figure.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
-    return png.getvalue(), embeddable(svg.getvalue(), name)
-
-
-def embeddable(svg: str, name: str) -> str:
-    """An SVG file as an element of a page: no header, no metadata, ids that are used only and unique by ``name``."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
-    opening, rest = svg.split(">", 1)
-    size = re.search(r'viewBox="[^"]*"', opening)
-    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', rest))
-    rest = re.sub(r' id="([^"]*)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", rest)
-    rest = re.sub(r'(url\(#|xlink:href="#)', lambda m: f"{m[1].replace('xlink:', '')}{name}-", rest)
-    for colour, variable in VARIABLES.items():
-        rest = rest.replace(colour, f"var({variable})")
-    rest = rest.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
-    return f'<svg {size[0] if size else ""} role="img" aria-labelledby="{name}-caption">{rest.strip()}'
+        return png.getvalue(), drawing(figure, name, VARIABLES, narrow)
 
 
 def _axes(title: str, height: float, legend_rows: int = 0) -> tuple[Figure, Axes]:
@@ -186,8 +172,9 @@ def _gap(facts: Facts) -> Figure:
         axes.plot(*_curve(bound.certificate, 0, max(last, 1)), linewidth=1.4, label=label, **style)
     for index, phase in enumerate(later):
         best = min(facts.reaches(candidate) for candidate in later)
-        label = f"certified again ({len(later)} ×): {_reached(facts.target, best)}" if index == 0 else None
-        axes.plot(*_curve(phase.certificate, phase.iteration, last), color=LATER, linewidth=1.0, label=label)
+        label = f"certified again ({len(later)} ×): {_reached(facts.target, best)}"
+        named: dict[str, Any] = {"label": label} if index == 0 else {"gid": label}  # one entry of the legend
+        axes.plot(*_curve(phase.certificate, phase.iteration, last), color=LATER, linewidth=1.0, **named)
     values = [value if 0.0 < value < math.inf else math.nan for value in run.gaps]
     marker = "o" if len(values) < 30 else None
     axes.plot(range(len(values)), values, color=RUN, linewidth=2.6, marker=marker, markersize=4, label="this run")
