@@ -13,35 +13,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from io import TextIOWrapper
 from threading import Timer
-from typing import Any, TextIO
+from typing import TextIO, cast
 
-import tyro
-
-from ._cli import commands
-from ._cli.commands import Train
-from ._cli.errors import Exit, message_of
+from ._cli.commands import chosen
+from ._cli.errors import Exit, UsageError, message_of
 from ._cli.options import Runnable, TrainOptions
 from ._cli.plugins import program, with_systems
-from ._core.registry import SYSTEMS
-from ._core.system import Certifiable
-from ._core.team import RankLostError, together
 
-# short paragraphs: the parser does not wrap them
-DESCRIPTION = """Gradient descent with a certificate: checked before training, audited after it.
-
-Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad input; 3 undecided; 4 diverged, stuck, or a rank lost.
-
---system MODULE before the command, again for more: also systems of others, whose code is run.
-
-SUREFOOT_DEBUG=1 in the environment shows the traceback of an error."""
 NOTICE = 20.0
 """Seconds after which a program that waits for the other ranks of its job says so."""
-PARSER = (
-    tyro.conf.OmitArgPrefixes,
-    tyro.conf.OmitSubcommandPrefixes,
-    tyro.conf.FlagCreatePairsOff,
-    tyro.conf.HelptextFromCommentsOff,
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,10 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             # whoever read the output has left; what is still buffered must not fail again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return int(Exit.BROKEN_PIPE)
+        except UsageError as error:
+            return _failed(error, f"error: {error}")
         except (ValueError, OSError, MemoryError) as error:
             return _failed(error, f"error: {message_of(error)}")
-        except RankLostError as error:
-            return _failed(error, f"error: {message_of(error)}", Exit.FAILED)
         except Exception as error:
             return _failed(
                 error, f"unexpected {type(error).__name__}: {message_of(error)}; SUREFOOT_DEBUG=1 shows where"
@@ -87,6 +67,8 @@ def _shared(program: Callable[[], int]) -> int:
     size = os.environ.get("WORLD_SIZE", "1")
     if "RANK" not in os.environ or size == "1":
         return program()
+    from ._core.team import RankLostError, together
+
     text = f"waiting for the other ranks of a job of {size} processes, as RANK and WORLD_SIZE are set"
     waiting = Timer(NOTICE, _complain, [text])
     waiting.daemon = True
@@ -99,31 +81,41 @@ def _shared(program: Callable[[], int]) -> int:
         if os.environ["RANK"] == "0":
             waiting.start()
         return together(begun) or int(Exit.YES)
+    except RankLostError as error:
+        return _failed(error, f"error: {message_of(error)}", Exit.FAILED)
     finally:
         waiting.cancel()
 
 
 def _program(arguments: Sequence[str]) -> int:
     tail = with_systems(arguments)  # first: they have commands of their own
-    return int(_run(_parse(tail), tail))
+    command = _parse(tail)
+    if isinstance(command, str):
+        print(command)
+        return int(Exit.YES)
+    return int(_run(command, tail))
 
 
-def _parse(arguments: Sequence[str]) -> Runnable:
-    if arguments[:1] == ["reproduce"] and "--quick" in arguments:
-        raise ValueError("--quick is the default, so leave it out; --full is for the paper's sizes and repeats")
-    if arguments[:1] == ["certify"] and len(arguments) > 1:
-        reasons = {s.name: s.refusal("certify") for s in SYSTEMS if not isinstance(s, Certifiable)}
-        if reason := reasons.get(arguments[1]):
-            raise ValueError(reason)
-    parse: Any = tyro.cli
-    return parse(commands.command(), prog="surefoot", description=DESCRIPTION, args=arguments, config=PARSER)
+def _parse(arguments: Sequence[str]) -> Runnable | str:
+    """The command with its options; or a text, where that is asked for."""
+    found = chosen(arguments)
+    if isinstance(found, str):
+        return found
+    from ._cli.usage import parsed
+
+    name, kind, tail = found
+    return parsed(kind, _called(name), tail)
+
+
+def _called(name: str) -> str:
+    return f"{program(name.rpartition(' ')[2])} {name}"
 
 
 def _run(command: Runnable, arguments: Sequence[str]) -> int:
     """A run directory is this process's own until the command has ended."""
     with ExitStack() as held:
-        if isinstance(command, Train) and command.system.resume:
-            return _resumed(command.system, arguments).run(held)
+        if getattr(command, "resume", False):
+            command = _resumed(cast(TrainOptions, command), arguments)
         return command.run(held)
 
 
@@ -131,12 +123,11 @@ def _resumed(given: TrainOptions, arguments: Sequence[str]) -> TrainOptions:
     """The options of the run that is resumed. They are the defaults of a second parse, so that whatever then differs
     was given on the command line."""
     from ._cli.training import refuse_changes, stored_options
+    from ._cli.usage import parsed
 
     stored = stored_options(given)
     tail = list(arguments)[2:]  # after "train SYSTEM"
-    resumed = tyro.cli(
-        type(stored), prog=f"{program(given.system)} train {given.system}", args=tail, default=stored, config=PARSER
-    )
+    resumed = parsed(type(stored), _called(f"train {given.system}"), tail, stored)
     refuse_changes(resumed, stored)
     return resumed
 

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ import surefoot as sf
 import surefoot_experiments
 from surefoot import cli
 from surefoot._cli import demo, listing, screen
+from surefoot._cli.commands import options_of
 from surefoot._core.audit import Audit, AuditLine
 from surefoot._core.plans import PLANS
 from surefoot._core.registry import SYSTEMS
 from surefoot._core.system import Certifiable, Descendable
+from surefoot.commands import COMMANDS
 from surefoot_experiments import Experiment, Finding, Plot, Table
-
-COMMANDS = ["demo", "certify", "train", "deblur", "check", "report", "reproduce", "list"]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +55,8 @@ def trained(finished: Path, tmp_path: Path) -> Path:
 def test_help_names_every_command_and_exit_code(run) -> None:
     outcome = run("--help")
     assert outcome.code == 0
-    for command in COMMANDS:
-        assert f"• {command} " in outcome.out
+    for command in (name for name in COMMANDS if " " not in name):
+        assert re.search(rf"^  {command} +[A-Z]", outcome.out, re.MULTILINE)
     assert "Exit codes: 0 yes" in outcome.out
 
 
@@ -93,21 +94,73 @@ def test_help_of_every_command(run, arguments: list[str], options: list[str]) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Missing subcommand"),
-        (["certfy"], "Available subcommands"),
-        (["certify", "two-layre"], "two-layer"),
-        (["certify", "two-layer", "--widht", "3"], "--width"),
-        (["certify", "two-layer", "--width", "many"], "INT"),
-        (["certify", "two-layer", "--inputs", "whitened"], "whiten"),
-        (["train", "two-layer"], "--out DIR"),
-        (["check"], "DIR"),
-        (["check", ".", "--level", "exat"], "'fast'"),
+        ([], "surefoot needs a command: demo, certify, train"),
+        (["--json"], "surefoot needs a command before '--json'"),
+        (["certfy"], "unknown command 'certfy'; did you mean 'certify'? known: demo, certify, train"),
+        (["certify"], "surefoot certify needs a name: two-layer, linear-resnet"),
+        (["certify", "two-layre"], "unknown name 'two-layre' after surefoot certify; did you mean 'two-layer'? known"),
+        (["certify", "svd"], "no theorem speaks of the learned SVD"),
+        (["certify", "layers"], "there is no surefoot certify layers; there is surefoot train layers"),
+        (
+            ["certify", "two-layer", "--widht", "3"],
+            "unknown option '--widht'; did you mean '--width'? `surefoot certify",
+        ),
+        (
+            ["certify", "two-layer", "-w", "3"],
+            "unknown option '-w'; `surefoot certify two-layer --help` lists all options",
+        ),
+        (["certify", "two-layer", "--width", "many"], "--width is 'many'; expected a whole number"),
+        (["certify", "two-layer", "--l2=some"], "--l2 is 'some'; expected a number"),
+        (
+            ["certify", "two-layer", "--inputs", "whitened"],
+            "did you mean 'whiten'? expected standardise, whiten or raw",
+        ),
+        (["certify", "two-layer", "--width"], "--width lacks its value: --width INT"),
+        (["certify", "two-layer", "--json=yes"], "--json is a switch and takes no value"),
+        (["train", "two-layer"], "--out DIR is missing"),
+        (["deblur", "photo.png"], "--kernel K and --out OUT are missing"),
+        (["check"], "DIR is missing"),
+        (["check", "a", "b"], "'b' is one argument too many"),
+        (["check", ".", "--level", "exat"], "did you mean 'exact'? expected fast or exact"),
+        (["reproduce", "two-layer/fig1", "--quick", "--full"], "--quick and --full contradict each other"),
     ],
 )
 def test_usage_errors_are_code_2(run, arguments: list[str], message: str) -> None:
     outcome = run(*arguments)
     assert (outcome.code, outcome.out) == (2, "")
-    assert message in outcome.err
+    assert message in outcome.err and outcome.err.startswith("surefoot: error: ") and outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", ["-3", "1e-3", "-.5", "nan"])
+def test_numbers_are_no_options(run, table: Path, value: str) -> None:
+    assert "--l2 is 'x'" in run("certify", "two-layer", "--rcond", value, "--l2", "x").err
+
+
+def test_version(run) -> None:
+    assert run("--version").out == f"surefoot {sf.__version__}\n"
+
+
+def test_every_command_is_that_of_its_line() -> None:
+    for name, command in COMMANDS.items():
+        assert len(command.summary) <= 64, name
+        if command.options:
+            options = options_of(command)
+            system = name.partition(" ")[2]
+            assert getattr(options, "system", system) == system or not system
+            assert options.__module__ == command.options.partition(":")[0]
+    for system in SYSTEMS:
+        assert system.command is not None
+        kinds = [kind for kind in ("Certify", "Train") if hasattr(import_module(system.command), kind)]
+        listed = {name for name in COMMANDS if name.partition(" ")[2] == system.name}
+        assert listed == {f"{kind.lower()} {system.name}" for kind in kinds}
+
+
+def test_text_wraps_at_the_terminal(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in (44, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        for command in ([], ["certify"], ["train"]):
+            text = run(*command, "--help").out
+            assert max(len(line) for line in text.splitlines()) <= columns, text
 
 
 # -- check and report ----------------------------------------------------------------------------------------------
@@ -273,10 +326,9 @@ def test_reproduce_data_of_experiments_that_draw_their_own(run, tmp_path: Path) 
     assert "two-layer/fig1 draws its own" in outcome.err
 
 
-def test_quick_is_the_default(run) -> None:
-    outcome = run("reproduce", "two-layer/fig1", "--quick")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "--quick is the default, so leave it out; --full is for" in outcome.err
+def test_quick_is_the_default(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surefoot_experiments, "reproduce", tiny_experiment)
+    assert run("reproduce", "two-layer/fig1", "--quick", "--json").json["settings"]["full"] is False
 
 
 def test_nearly_collinear_columns_are_said_to_be_so(run, tmp_path: Path) -> None:

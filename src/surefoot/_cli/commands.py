@@ -1,83 +1,139 @@
-"""The commands, as dataclasses from which the parser and the help texts are made."""
+"""From the first words of a command line to a command, and the help texts from which one is chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, make_dataclass
+import inspect
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Annotated, Any, Union
 
-from tyro.conf import subcommand
+from .. import __version__
+from .._core.suggesting import did_you_mean
+from ..commands import COMMANDS, Command
+from .errors import UsageError
+from .options import Runnable
 
-from .._core.registry import SYSTEMS
-from .demo import Demo
-from .inspection import Check, Report, Reproduce
-from .listing import List
-from .options import Runnable, TrainOptions
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certify:
-    """Evaluate a convergence theorem on your data and initial weights, before training; `holdout` counts on held-out problems."""
-
-    system: Runnable
-
-    def run(self, held: ExitStack) -> int:
-        return self.system.run(held)
+HELP = ("-h", "--help")
+DESCRIPTION = "Gradient descent with a certificate: checked before training, audited after it."
+NOTES = (
+    "Exit codes: 0 yes, accept or done; 1 no or reject; 2 bad usage or input; 3 undecided; 4 diverged, stuck, or a rank lost.",
+    "--system MODULE before the command, again for more: also systems of others, whose code is run.",
+    "SUREFOOT_DEBUG=1 in the environment shows the traceback of an error.",
+)
+LEFT = 16
+"""Columns of the names."""
+WIDEST = 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class Train:
-    """Certify, train, audit, and write a run directory with a report."""
+def commands() -> dict[str, Command]:
+    """Those of the list, and those of systems that were registered beside the library's."""
+    if not _registry_is_loaded():  # so nothing was registered, and nobody need wait for the systems
+        return COMMANDS
+    from .._core.registry import SYSTEMS
 
-    system: TrainOptions
-
-    def run(self, held: ExitStack) -> int:
-        return self.system.run(held)
+    more = dict(COMMANDS)
+    for system in SYSTEMS:
+        own = None if system.command is None else import_module(system.command)
+        for group, kind in (("certify", "Certify"), ("train", "Train")):
+            if hasattr(own, kind):
+                command = Command(summary(getattr(own, kind)), f"{system.command}:{kind}")
+                more.setdefault(f"{group} {system.name}", command)
+    return more
 
 
 def modules() -> dict[str, ModuleType]:
-    """The module of each system's commands, by the system's name."""
-    return {system.name: import_module(system.command) for system in SYSTEMS if system.command is not None}
+    """The module of each system's commands, by the system's name; of ``train`` where there are two."""
+    found = {name.partition(" ")[2]: command.options.partition(":")[0] for name, command in commands().items()}
+    return {name: import_module(module) for name, module in found.items() if name}
 
 
-def command() -> Any:
-    """The union of all commands, from which the parser is made."""
-    of_systems = modules()
-    extra = {name: kind for module in of_systems.values() for name, kind in getattr(module, "MORE", {}).items()}
-    kinds = {
-        "demo": Demo,
-        "certify": _by_system(Certify, of_systems),
-        "train": _by_system(Train, of_systems),
-        "check": Check,
-        "report": Report,
-        **extra,
-        "reproduce": Reproduce,
-        "list": List,
-    }
-    descriptions = {"check": "Check a run, independently and rigorously."}
-    return _union({name: (kind, descriptions.get(name)) for name, kind in kinds.items()})
+def options_of(command: Command) -> type[Runnable]:
+    """The class of a command's options, imported."""
+    module, _, name = command.options.partition(":")
+    return getattr(import_module(module), name)
 
 
-def _by_system(kind: type, of_systems: Mapping[str, ModuleType]) -> type:
-    """The command whose ``system`` is one of those that have it, or a name in the ``MORE_`` forms of a module."""
-    forms = {
-        name: (getattr(module, kind.__name__), None)
-        for name, module in of_systems.items()
-        if hasattr(module, kind.__name__)
-    }
-    for module in of_systems.values():
-        more = getattr(module, f"MORE_{kind.__name__.upper()}", {})
-        forms |= {name: (form, None) for name, form in more.items()}
-    made = make_dataclass(kind.__name__, [("system", _union(forms))], bases=(kind,), frozen=True, kw_only=True)
-    made.__doc__ = kind.__doc__
-    return made
+def chosen(arguments: Sequence[str]) -> tuple[str, type[Runnable], list[str]] | str:
+    """The name of the command, the class of its options and what is left for these; or a text, where that is asked for.
+
+    Raises:
+        UsageError: no command, or an unknown one.
+    """
+    known = commands()
+    words = [*arguments]
+    name, prefix = "", "surefoot"
+    while True:
+        names = [each[len(name) :].split()[0] for each in known if each.startswith(name)]
+        word = words.pop(0) if words else None
+        if word in HELP:
+            return _text(name, known)
+        if word == "--version" and not name:
+            return f"surefoot {__version__}"
+        if word is None or word.startswith("-"):
+            at = "" if word is None else f" before {word!r}"
+            raise UsageError(f"{prefix} needs a {_kind(name)}{at}: {', '.join(dict.fromkeys(names))}")
+        if f"{name}{word}" not in known:
+            raise UsageError(_unknown(name, word, names))
+        name, prefix = f"{name}{word}", f"{prefix} {word}"
+        if known[name].options:
+            return name, options_of(known[name]), words
+        name += " "
 
 
-def _union(kinds: Mapping[str, tuple[type, str | None]]) -> Any:
-    members = [
-        Annotated[kind, subcommand(name, description=description)] for name, (kind, description) in kinds.items()
-    ]
-    return Union[tuple(members)]  # noqa: UP007 - made of a list
+def summary(described: type) -> str:
+    """The first sentence of a class's own docstring."""
+    first = inspect.cleandoc(described.__doc__ or "").split("\n\n")[0].replace("``", "")
+    return re.split(r"\.(?:$|\s+(?=[A-Z]))", " ".join(first.split()), maxsplit=1)[0]
+
+
+def _registry_is_loaded() -> bool:
+    return "surefoot._core.registry" in sys.modules
+
+
+def _kind(name: str) -> str:
+    return "name" if name else "command"
+
+
+def _unknown(name: str, word: str, names: Sequence[str]) -> str:
+    """What is said of a word that is none of the names; a system may have a reason why it has no such command."""
+    group = name.strip()
+    other = "train" if group == "certify" else "certify"
+    listed = f"{other} {word}" in COMMANDS
+    if group == "certify" and (listed or _registry_is_loaded()):
+        from .._core.registry import SYSTEMS
+        from .._core.system import Certifiable
+
+        for system in SYSTEMS:
+            if system.name == word and not isinstance(system, Certifiable):
+                return system.refusal(group)
+    if group and listed:
+        return f"there is no surefoot {group} {word}; there is surefoot {other} {word}"
+    known = dict.fromkeys(names)
+    what = f"unknown name {word!r} after surefoot {group}" if group else f"unknown command {word!r}"
+    return f"{what}; {did_you_mean(word, known, 0.6)}known: {', '.join(known)}"
+
+
+def _text(name: str, known: Mapping[str, Command]) -> str:
+    """The help text of the program, or of a command that takes another name."""
+    width = min(WIDEST, shutil.get_terminal_size().columns)
+    if name:
+        about, notes = known[name.strip()].summary, (f"surefoot {name}NAME --help lists the options of one.",)
+        usage, names = f"usage: surefoot {name}NAME [OPTIONS]", [each for each in known if each.startswith(name)]
+    else:
+        about, notes = DESCRIPTION, ("surefoot COMMAND --help says more of one.", *NOTES)
+        usage, names = (
+            "usage: surefoot [--system MODULE] COMMAND [OPTIONS]",
+            [each for each in known if " " not in each],
+        )
+    lines = [*textwrap.wrap(usage, width, subsequent_indent="  "), "", *textwrap.wrap(about, width), ""]
+    for each in names:
+        wrapped = textwrap.wrap(known[each].summary, max(20, width - LEFT - 2))
+        left = f"  {each[len(name) :]:<{LEFT}}"
+        lines += [f"{left}{wrapped[0]}", *(" " * len(left) + line for line in wrapped[1:])]
+    for note in notes:
+        lines += ["", *textwrap.wrap(note, width)]
+    return "\n".join(lines)

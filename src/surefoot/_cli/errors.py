@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from surefoot_check.text import visible
-
 
 class Exit(IntEnum):
     """Exit codes of the command line."""
@@ -29,6 +27,10 @@ class Exit(IntEnum):
         return cls(128 + (number or signal.SIGINT))
 
 
+class UsageError(ValueError):
+    """A command line that is no command; the message is one line, with what was typed in quotation marks."""
+
+
 class NoCertificate(Exception):
     """Weights that are certified from the start were asked for, and there are none; the message says why.
 
@@ -43,6 +45,8 @@ class NoCertificate(Exception):
 
 def message_of(error: BaseException) -> str:
     """One line that says what went wrong, printable whatever names it holds."""
+    from surefoot_check.text import visible  # which loads the checker: not for a mistyped command
+
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:

@@ -92,6 +92,8 @@ class Reproduce:
 
     name: Annotated[Positional[str], arg(metavar="PAPER/FIGURE")]
     """Experiment; `surefoot list` names them."""
+    quick: Flag = False
+    """A quick version of it, which is the default."""
     full: Flag = False
     """The paper's sizes and repeats, which takes longer, instead of a quick version."""
     out: Annotated[str | None, arg(metavar="DIR", help_behavior_hint="(default: print only)")] = None
@@ -182,6 +184,8 @@ def run_reproduce(options: Reproduce) -> int:
     from .._core.io import write_json
     from .._core.validate import unknown
 
+    if options.quick and options.full:
+        raise ValueError("--quick and --full contradict each other; leave one of them out")
     known = list(surefoot_experiments.names())
     if options.name not in known:
         raise unknown("experiment", options.name, known)

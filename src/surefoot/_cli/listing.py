@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from .. import data as datasets
@@ -15,10 +12,12 @@ from .._core.registry import SYSTEMS
 from .._core.steps import StepRule
 from .._core.system import Certifiable, Descendable, System
 from .._data.formats import PATHS
+from .commands import commands, modules, options_of, summary
 from .errors import Exit
 from .options import Json
 from .screen import Screen, print_json
 
+GROUPS = ("certify", "train")
 DATA_SETS = {
     "diabetes": "442 patients, 10 measurements each, one target: disease progression after a year",
     "digits": "1,797 images of handwritten digits, 8 × 8 pixels, 10 classes",
@@ -76,7 +75,7 @@ def _everything() -> dict[str, Any]:
         "systems": [
             {
                 "name": s.name,
-                "network": s.words.networks or _summary(s.network).split(";")[0],
+                "network": s.words.networks or summary(s.network).split(";")[0],
                 "default_theorem": s.default_theorem,
                 "commands": _commands(s),
             }
@@ -93,12 +92,12 @@ def _everything() -> dict[str, Any]:
             }
             for t in (plan.theorem for plan in PLANS.values())
         ],
-        "commands": [command for s in SYSTEMS for command in _more(s)],
-        "solvers": [solver for s in SYSTEMS for solver in _solvers(s)],
+        "commands": _more(),
+        "solvers": _solvers(),
         "step_rules": [
             {
                 "name": rule.name,
-                "step": _summary(rule),
+                "step": summary(rule),
                 "systems": systems,
                 "certified_by": sorted(rule.certified_by),
             }
@@ -111,24 +110,23 @@ def _everything() -> dict[str, Any]:
 
 def _commands(system: System) -> list[str]:
     """Those of ``certify`` and ``train`` that take the system's name."""
-    module = None if system.command is None else import_module(system.command)
-    return [name.lower() for name in ("Certify", "Train") if hasattr(module, name)]
+    known = commands()
+    return [group for group in GROUPS if f"{group} {system.name}" in known]
 
 
-def _more(system: System) -> list[dict[str, str]]:
-    """Commands beside those of the systems that the module of its commands adds."""
-    module = None if system.command is None else import_module(system.command)
+def _more() -> list[dict[str, str]]:
+    """Commands of ``certify`` and ``train`` that take another name than a system's."""
+    systems = {system.name for system in SYSTEMS}
     return [
-        {"name": f"surefoot {group} {name}", "summary": _summary(command)}
-        for group in ("certify", "train")
-        for name, command in getattr(module, f"MORE_{group.upper()}", {}).items()
+        {"name": f"surefoot {name}", "summary": summary(options_of(command))}
+        for name, command in commands().items()
+        if name.partition(" ")[0] in GROUPS and command.options and name.partition(" ")[2] not in systems
     ]
 
 
-def _solvers(system: System) -> list[dict[str, Any]]:
-    """Those that the module of its commands lists: name, and kinds of problems."""
-    module = None if system.command is None else import_module(system.command)
-    return getattr(module, "solvers", list)()
+def _solvers() -> list[dict[str, Any]]:
+    """Those that the modules of commands list: name, and kinds of problems."""
+    return [solver for module in modules().values() for solver in getattr(module, "solvers", list)()]
 
 
 def _rules() -> dict[type[StepRule], list[str]]:
@@ -138,9 +136,3 @@ def _rules() -> dict[type[StepRule], list[str]]:
         for rule in system.rules.values():
             systems.setdefault(rule, []).append(system.name)
     return systems
-
-
-def _summary(described: type) -> str:
-    """The first sentence of a class's own docstring."""
-    first = inspect.cleandoc(described.__doc__ or "").split("\n\n")[0].replace("``", "")
-    return re.split(r"\.(?:$|\s+(?=[A-Z]))", " ".join(first.split()), maxsplit=1)[0]

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from .._core.registry import SYSTEMS
-
 OPTION = "--system"
 NAMED: dict[str, str] = {}
 """The module that was named for a system, by the system's name."""
@@ -35,6 +33,8 @@ def with_systems(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _load(name: str) -> None:
+    from .._core.registry import SYSTEMS  # where somebody names a module, and else not
+
     known, before = len(SYSTEMS), name in sys.modules
     try:
         import_module(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Iterable
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from .suggesting import did_you_mean
 
 
 def kind_of(value: object) -> str:
@@ -206,7 +207,4 @@ def positive(name: str, value: Any, wanted: str = "a positive number") -> float:
 def unknown(what: str, name: object, known: Iterable[str]) -> ValueError:
     """The error for a name that is not among ``known``, with the nearest one suggested."""
     names = sorted(known)
-    close = [each for each in names if each.lower() == str(name).lower()]
-    close = close or difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return ValueError(f"unknown {what} {name!r}; {hint}known: {', '.join(names)}")
+    return ValueError(f"unknown {what} {name!r}; {did_you_mean(name, names)}known: {', '.join(names)}")

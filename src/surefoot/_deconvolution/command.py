@@ -21,7 +21,6 @@ from .._cli.options import Flag, Json, Quiet, train_exits
 from .._cli.screen import Screen, count
 from .._core.io import write_json
 from .._learning.run import TrainStatus
-from .command_deblur import Deblur
 from .learned.comparison import compared
 from .learned.network import LearnedDeconvolution
 from .learned.provenance import provenance
@@ -29,8 +28,6 @@ from .learned.training import train
 from .learned.training_data import FREE, NOISE, TILE, TrainingData
 from .learned.training_kernels import KERNEL
 
-MORE = {"deblur": Deblur}
-"""Commands beside ``train``."""
 FILTERS = 32
 PROVENANCE = "network.json"
 """Beside the network, where it was trained on pictures that may be passed on."""

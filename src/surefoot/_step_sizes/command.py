@@ -26,8 +26,6 @@ from .._core.descent import certify, descend
 from .._core.io import RunDirectoryError
 from .._core.run import Run
 from .._core.status import RunStatus
-from .._holdout.command import Holdout, solvers
-from .._layers.command import Layers
 from .._learning.run import TrainRun, TrainStatus
 from .._problems import Problems
 from .command_comparison import comparison_record, show_comparison
@@ -38,10 +36,6 @@ from .training import train as train_network
 STAGE = "solving"
 """Where ``train`` writes the run on the fresh problems first, in its directory."""
 RANGE = (0.0, 2.0)
-MORE_CERTIFY = {"holdout": Holdout}
-MORE_TRAIN = {"layers": Layers}
-"""Commands of rooms without a system, on the problems of this one."""
-__all__ = ["MORE_CERTIFY", "MORE_TRAIN", "Certify", "Train", "solvers"]
 
 
 @dataclass(frozen=True, kw_only=True)
