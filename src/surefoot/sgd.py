@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, overload
 
+from ._core.callbacks import Callback
 from ._core.certificate import Certificate
 from ._core.run import Run
 from ._core.sgd import certify as certify_batches
@@ -74,6 +76,7 @@ def descend(
     seed: int = 0,
     directory: str | Path | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> Run: ...
 @overload
 def descend(
@@ -88,6 +91,7 @@ def descend(
     seed: int = 0,
     directory: str | Path | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> SGDRun: ...
 def descend(
     net: Any,
@@ -101,6 +105,7 @@ def descend(
     seed: int = 0,
     directory: str | Path | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> Run | SGDRun:
     """Minibatch SGD on the network's weights, in place: batches without replacement, gradients scaled by N/B.
 
@@ -117,6 +122,7 @@ def descend(
         directory: write the run there; must not exist or be empty, unless ``resume``. With a certificate it is a run directory
             that ``surefoot check`` reads.
         resume: continue from the newest checkpoint; ``net`` must hold the initial weights again.
+        callbacks: told of every iterate as it comes, and able to stop the run: see ``sf.callbacks``.
 
     Returns:
         With a certificate a ``Run``: its audit checks what holds whatever the batches. Else an ``SGDRun``.
@@ -127,7 +133,9 @@ def descend(
         OSError: a failed write; checkpoints written before are kept.
     """
     if isinstance(step, Certificate):
-        return descend_certified(net, X, Y, batch_size, step, max_iterations, tolerance, seed, directory, resume)
+        return descend_certified(
+            net, X, Y, batch_size, step, max_iterations, tolerance, seed, directory, resume, callbacks
+        )
     return descend_sgd(
         net,
         X,
@@ -139,4 +147,5 @@ def descend(
         seed=seed,
         directory=directory,
         resume=resume,
+        callbacks=callbacks,
     )

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from surefoot._layers import training
+from surefoot._layers.run import LayersRun
 from surefoot._layers.schedules import best_schedule, course, follow
+from surefoot.callbacks import Callback, Record
 from surefoot.learned import Lasso, LeastSquares, Logistic, Problems, TrainStatus, train_layers
 from surefoot.nn import LayeredSteps
 from surefoot_check.arrays import digest, read_safetensors
@@ -200,3 +202,21 @@ def test_what_the_checker_says_at_the_edges(problems: Problems, objective: str, 
     run.save(tmp_path / "run")
     assert check(tmp_path / "run").outcome == Outcome.ACCEPT
     assert all(low >= 0.0 and gap <= value for low, gap, value in zip(run.lower, run.gaps, run.values, strict=True))
+
+
+def test_layers_tell_callbacks_and_are_stopped_by_them() -> None:
+    class Stops(Callback):
+        losses: tuple[float, ...] = ()
+
+        def on_iteration(self, record: Record) -> bool:
+            self.losses += (record["loss"],)
+            return record["iteration"] == 1
+
+        def on_end(self, run: LayersRun, last: Record) -> None:
+            self.run, self.losses = run, (*self.losses, last["loss"])
+
+    seen = Stops()
+    problems = LeastSquares.random(3, 4, 5, seed=0)
+    run = train_layers(problems, 4, callbacks=[seen])
+    assert run is seen.run and run.status is TrainStatus.INTERRUPTED and run.trained == 2
+    assert list(seen.losses) == pytest.approx([run.objectives[0], run.objectives[1], run.objectives[4]], rel=1e-12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from numbers import Real
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from . import checkpoints
 from . import trace as traces
+from .callbacks import Callback, Listeners, Start
 from .certificate import Certificate, digests, require_arrays
 from .engine import Anchored, Engine
 from .interrupts import StopRequest
@@ -117,6 +118,7 @@ def descend(
     directory: str | Path | None = None,
     resume: bool = False,
     progress: bool = True,
+    callbacks: Iterable[Callback] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Run:
     """Gradient descent on the network's weights, in place, with a recorded trace.
@@ -136,6 +138,7 @@ def descend(
         resume: continue the run in ``directory`` from its newest checkpoint, with the same result as an uninterrupted run.
             ``net`` must hold the initial weights again.
         progress: a progress line on a terminal.
+        callbacks: told of every iterate as it comes, and able to stop the run: see ``sf.callbacks``.
         config: settings to keep in config.json.
 
     Returns:
@@ -146,8 +149,9 @@ def descend(
         RunDirectoryError: a directory that exists (without ``resume``), that cannot be resumed, or in use by another run.
         OSError: a failed write; checkpoints written before are kept.
     """
+    listeners = Listeners(callbacks)
     with ExitStack() as held:
-        return _Descent(
+        run = _Descent(
             net,
             loss,
             steps,
@@ -161,7 +165,9 @@ def descend(
             resume,
             config,
             held,
-        ).run(progress)
+        ).run(progress, listeners)
+    listeners.end(run, run.rows[-1], run.directory)
+    return run
 
 
 class _Descent:
@@ -333,19 +339,28 @@ class _Descent:
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    def run(self, progress: bool) -> Run:
+    def run(self, progress: bool, listeners: Listeners) -> Run:
         """Descend until something ends it."""
+        listeners.start(Start(self.iteration, self.max_iterations, self.directory, self.certificate))
         first = self.rows[0]["gap"] if self.rows else self.engine.iterate.gap
         target = max(self.tolerance * first, self.absolute_tolerance)
         due = checkpoints.Schedule()
         with StopRequest() as stop, progress_line(progress, self.max_iterations, first, target) as show:
             status = RunStatus.RUNNING
             while status is RunStatus.RUNNING:
-                status = self._iterate(first, target, stop, due, show)
+                status = self._iterate(first, target, stop, due, show, listeners)
+            if len(self.rows) > 1:
+                show(self.iteration, self.rows[-1]["gap"], self.rows[-2]["step"])
         return self._finish(status, stop.signal_number if status is RunStatus.INTERRUPTED else None)
 
     def _iterate(
-        self, first: float, target: float, stop: StopRequest, due: checkpoints.Schedule, show: Update
+        self,
+        first: float,
+        target: float,
+        stop: StopRequest,
+        due: checkpoints.Schedule,
+        show: Update,
+        listeners: Listeners,
     ) -> RunStatus:
         iterate = self.engine.iterate
         gap = iterate.gap
@@ -367,7 +382,7 @@ class _Descent:
             status = RunStatus.STALLED
         elif self.iteration >= self.max_iterations:
             status = RunStatus.MAX_ITERATIONS
-        elif stop.signal_number is not None:
+        elif stop.signal_number is not None or listeners.stopped:
             status = RunStatus.INTERRUPTED
         if status is not RunStatus.RUNNING:
             self.rows.append(row)
@@ -386,6 +401,7 @@ class _Descent:
         row["step"] = eta
         self.rows.append(row)
         show(self.iteration, gap, eta)
+        listeners.iteration(row)
         self.engine.move(eta)
         self.iteration += 1
         return RunStatus.RUNNING

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 from surefoot_check.text import chance
 
 from .audit import Audit, Check, Rows, audited, constant_step, each, line, noise
+from .callbacks import Callback
 from .certificate import Certificate
 from .descent import certify as certify_loss
 from .descent import descend as descend_loss
@@ -123,6 +124,7 @@ def descend(
     seed: int,
     directory: str | Path | None,
     resume: bool,
+    callbacks: Iterable[Callback],
 ) -> Run:
     """A run with the certificate's step; see ``surefoot.sgd.descend``."""
     if not certificate.holds:
@@ -147,6 +149,7 @@ def descend(
         directory=directory,
         resume=resume,
         progress=False,
+        callbacks=callbacks,
         config={"batch_size": batch_size, "seed": seed},
     )
 

@@ -244,7 +244,7 @@ class LearnedInverse(nn.Module):
 
     def fit(self, matrices: Tensor, validation: Tensor | None = None, **options: Any) -> TrainRun:
         """Train the coefficients in place on matrices (N, m, n), with the options of ``training.train``: optimizer,
-        learning_rate, epochs, patience, objective, domain, directory, resume.
+        learning_rate, epochs, patience, objective, domain, directory, resume, callbacks.
 
         Raises:
             TypeError, ValueError, RunDirectoryError, OSError: as said there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from surefoot_check.arrays import digest
 
+from .._core.callbacks import Callback
 from .._core.team import Message
 from .._core.validate import nonnegative, unknown
 from .._learning import fit
@@ -56,6 +58,7 @@ def train(
     domain: Domain = "spectral",
     directory: str | Path | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> TrainRun:
     """Minimise the loss (4), 1/(2nK) Σ_i Σ_k ‖A_iX_{k,i}A_i - A_i‖_F², over the coefficients, from those that the net
     has (the paper's Algorithm 1 starts near 1). Full batch, one step an epoch, in place. The ranks of a job share the
@@ -77,6 +80,7 @@ def train(
         directory: write checkpoints and the best net there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint, exactly as if the run had not been cut off. The net must hold the
             coefficients that the run started from.
+        callbacks: told of every epoch as it comes, and able to stop the training: see ``sf.callbacks``.
 
     Returns:
         The run; its ``validation`` is 1/n Σ ‖AX_KA - A‖_F² of the validation matrices (of the training matrices where there are
@@ -95,7 +99,7 @@ def train(
         raise ValueError(f"domain is {domain!r}; it must be 'spectral' or 'matrices'")
     if objective not in ("layers", "last"):
         raise ValueError(f"objective is {objective!r}; it must be 'layers' or 'last'")
-    course = Course.of(epochs, patience, directory, resume)
+    course = Course.of(epochs, patience, directory, resume, callbacks=callbacks)
 
     def save(path: Path, C: Tensor) -> None:
         best = deepcopy(net)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._core.callbacks import Callback
 from .._core.team import Message, member, name_of
 from .._core.validate import nonnegative
 from .._learning.fit import Course, Objective, fit
@@ -30,6 +31,7 @@ def train_lista(
     learning_rate: float = 1e-3,
     *,
     fresh: Fresh | None = None,
+    callbacks: Iterable[Callback] = (),
 ) -> TrainRun:
     """Minimise the mean of ‖x_T - x*‖² with Adam; one step an epoch on all problems. The network is changed in place.
     The ranks of a job share the problems, with the same result up to the rounding of sums.
@@ -41,6 +43,7 @@ def train_lista(
         epochs: steps.
         learning_rate: of Adam.
         fresh: other problems and x* each epoch, a function of the epoch; the best weights are those on ``problems``.
+        callbacks: told of every epoch as it comes, and able to stop the training: see ``sf.callbacks``.
 
     Returns:
         The run. With ``fresh``, its losses are those on the fresh problems and its validation that on ``problems``. A non-finite
@@ -51,7 +54,7 @@ def train_lista(
     """
     check_unrolled(net)
     pairs = net.check(problems).Y, targets_of(problems, targets)
-    course, rate = Course.of(epochs), nonnegative("learning_rate", learning_rate)
+    course, rate = Course.of(epochs, callbacks=callbacks), nonnegative("learning_rate", learning_rate)
     parameters = list(net.parameters())
     with ExitStack() as held:
         objective = _Errors(net, pairs, fresh, held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -12,6 +13,7 @@ from surefoot_check.arrays import within
 from surefoot_check.step_sizes.batches import LARGEST
 from surefoot_check.step_sizes.enclosures import require_betas
 
+from .._core.callbacks import Callback, Listeners, Start
 from .._core.interrupts import StopRequest
 from .._core.refusals import checkable
 from .._core.validate import integer, kind_of, nonnegative, positive_integer, unknown
@@ -39,6 +41,7 @@ def train_layers(
     steps: int | None = None,
     objective: Objective = "last",
     tolerance: float = 1e-6,
+    callbacks: Iterable[Callback] = (),
 ) -> LayersRun:
     """Train an ``sf.nn.LayeredSteps`` from x_0 = 0, one layer after the other, each by a convex problem with a certified duality
     gap; deterministic, without learning rate or start.
@@ -60,6 +63,8 @@ def train_layers(
         tolerance: of the duality gap, relative to F - F*, with which a layer stays as it is: the step of the schedule, or the
             best constant of the grid. Others are trained to the minimum, up to rounding. A tolerance such as .1 trains only the
             layers with which much can be won, and fits few problems less closely.
+        callbacks: told of every layer before it is trained, with the objective that enters it as ``loss``, and able to stop the
+            training after it: see ``sf.callbacks``.
 
     Returns:
         The run. After Ctrl-C, SIGTERM or SIGHUP its layers that were not trained are those of the schedule, and what is said of
@@ -70,6 +75,7 @@ def train_layers(
         ValueError: arguments out of range, or problems of a scale that no certificate admits.
         RuntimeError: a reference minimiser that is not found, as of ``problems.optimum``.
     """
+    listeners = Listeners(callbacks)
     problems, layers = _checked(problems), positive_integer("layers", layers)
     sectors = _sectors(sectors)
     grid = _grid(range, steps, problems).to(problems.M.device)
@@ -91,14 +97,15 @@ def train_layers(
         problems, inverse, boundaries, grid, schedule, objective == "last", float(problems.optimal_value.sum())
     )
     with StopRequest() as stop:
-        weights, trained = _train(frame, fallback, tolerance, stop)
+        listeners.start(Start(0, layers))
+        weights, trained = _train(frame, fallback, tolerance, stop, listeners)
     kept = trained
     passed = frame.passed(weights)
     reached = objective_after(problems, problems.start(), inverse, schedule)
-    if float(problems.objective(passed.x[-1]).sum()) > reached:  # with "next" alone, apart from rounding
+    if frame.objective(passed.x[-1]) > reached:  # with "next" alone, apart from rounding
         weights, kept = fallback.clone(), 0
         passed = frame.passed(weights)
-    return LayersRun.of(
+    run = LayersRun.of(
         LayeredSteps(weights, grid, boundaries),
         TrainStatus.FINISHED if trained == layers else TrainStatus.INTERRUPTED,
         kept,
@@ -109,6 +116,8 @@ def train_layers(
         frame.ahead,
         passed,
     )
+    listeners.end(run, {"iteration": layers, "loss": frame.objective(passed.x[-1])}, None)
+    return run
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,10 @@ class _Frame:
     def ahead(self) -> bool:
         """Whether the certificate of a layer looks ahead: whether its problem is convex then."""
         return self.last and isinstance(self.problems, LeastSquares)
+
+    def objective(self, x: Tensor) -> float:
+        """Of all problems together."""
+        return float(self.problems.objective(x).sum())
 
     def input(self, x: Tensor) -> Input:
         """What enters a layer at x."""
@@ -158,12 +171,16 @@ class _Frame:
         return Passed(torch.stack(xs), tuple(problems), tuple(outcomes))
 
 
-def _train(frame: _Frame, fallback: Tensor, tolerance: float, stop: StopRequest) -> tuple[Tensor, int]:
-    """Weights (T, K, m), and how many layers were trained before a signal."""
+def _train(
+    frame: _Frame, fallback: Tensor, tolerance: float, stop: StopRequest, listeners: Listeners
+) -> tuple[Tensor, int]:
+    """Weights (T, K, m), and how many layers were trained before a signal or the word of a callback."""
     weights, x = fallback.clone(), frame.problems.start()
     for t in range(len(weights)):
-        if stop.signal_number is not None:
+        if stop.signal_number is not None or listeners.stopped:
             return weights, t
+        if listeners:
+            listeners.iteration({"iteration": t, "loss": frame.objective(x)})
         entering = frame.input(x)
         problem = frame.trained_by(t, entering)
         weights[t] = problem.minimised(_best_start(problem, fallback[t]), tolerance, frame.least)

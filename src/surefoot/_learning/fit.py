@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .._core import checkpoints
+from .._core.callbacks import Callback, Listeners, Record, Start
 from .._core.interrupts import StopRequest
 from .._core.progress import Update
 from .._core.validate import integer, positive_integer
@@ -68,6 +69,7 @@ class Course:
         directory: where checkpoints and the best network go, if anywhere.
         resume: whether the newest checkpoint there is gone on with.
         minutes: time, likewise, if it is limited.
+        listeners: the callbacks.
     """
 
     epochs: int
@@ -75,6 +77,7 @@ class Course:
     directory: Path | None
     resume: bool
     minutes: float | None = None
+    listeners: Listeners = field(default_factory=lambda: Listeners(()))
 
     @classmethod
     def of(
@@ -86,18 +89,19 @@ class Course:
         name: str = "epochs",
         *,
         minutes: float | None = None,
+        callbacks: Iterable[Callback] = (),
     ) -> Course:
         """The arguments of a training, checked; ``name`` is what it calls its epochs.
 
         Raises:
-            TypeError: a directory that is no path.
+            TypeError: a directory that is no path, or callbacks that are none.
             ValueError: numbers out of range, or nothing to resume.
         """
         epochs = integer(name, epochs, 0)
         patience = None if patience is None else positive_integer("patience", patience)
         if minutes is not None and not 0.0 < minutes < math.inf:
             raise ValueError(f"minutes is {minutes!r}; it must be a positive number")
-        return cls(epochs, patience, run_path(directory, resume), resume, minutes)
+        return cls(epochs, patience, run_path(directory, resume), resume, minutes, Listeners(callbacks))
 
     def share(self, epoch: int, seconds: float) -> float:
         """How much of it lies behind: 1 and more at its end."""
@@ -132,13 +136,15 @@ def fit(
         course: how long.
         files: where checkpoints go and where the newest one comes from, if anywhere.
         save: writes the network that has these weights to this file.
-        held: until it is closed, SIGINT, SIGTERM and SIGHUP end the training at the next evaluation.
+        held: until it is closed, SIGINT, SIGTERM and SIGHUP end the training at the next evaluation; then the callbacks learn of
+            the end.
         show: called at each look with the epoch, the loss last measured that decides, and the rate.
 
     Raises:
         OSError: a failed write; checkpoints written before are kept.
     """
     state = _State(objective, start, method, course, files, held)
+    course.listeners.start(Start(state.epoch, course.epochs, course.directory))
     while state.status is TrainStatus.RUNNING:
         epoch, w = state.epoch, state.prepared()
         value, gradient = objective.evaluate(epoch, w)
@@ -146,7 +152,15 @@ def fit(
             state.move(method.step(w, gradient, value, partial(objective.value, epoch)))
     if files is not None:
         files.finish(lambda path: save(path, state.best_weights), state.outcome())
-    return state.best_weights, state.run()
+    run = state.run()
+    held.push(partial(_tell, course, run, state.last))
+    return state.best_weights, run
+
+
+def _tell(course: Course, run: TrainRun, last: Record, failed: object, *_: object) -> None:
+    """Tell the callbacks of the end, once the caller has put the best weights into its network; not of one with an error."""
+    if failed is None:
+        course.listeners.end(run, last, course.directory)
 
 
 class _State:
@@ -157,6 +171,7 @@ class _State:
         best_weights, best_epoch, best: of the lowest validation loss, or training loss where there is none.
         losses: of the epochs before this one, and of this one once recorded, where they are kept.
         validation: by epoch, likewise.
+        last: what callbacks are told of the newest evaluation, as long as no step is taken from it.
     """
 
     def __init__(
@@ -172,6 +187,7 @@ class _State:
         self.best_weights, self.best_epoch, self.best = start, 0, math.inf
         self.losses: list[float] = []
         self.validation: dict[int, float] = {}
+        self.last: Record = {}
         self._objective, self._optimizer, self._course, self._files = objective, optimizer, course, files
         self._begin = time.monotonic()
         stored = None if files is None else files.latest({"weights": start, "best": start})
@@ -193,7 +209,7 @@ class _State:
         """
         share = self._course.share(self.epoch, time.monotonic() - self._begin)
         self._optimizer.rate = self._optimizer.rate_at(self.epoch, share)
-        stopped = self._stop.signal_number is not None
+        stopped = self._stop.signal_number is not None or self._course.listeners.stopped
         kept = self._files is not None and (self.epoch == 0 or self._due.due(self.epoch))
         last = share >= 1.0
         if last or stopped or kept or self.epoch % self._objective.look_every == 0:
@@ -201,6 +217,7 @@ class _State:
                 self.status = TrainStatus.DIVERGED
                 return False
             show(self.epoch, self._deciding(float(loss)), self._optimizer.rate)
+            self.last = self._measured(float(loss))
         if self._course.patience is not None and self.epoch - self.best_epoch >= self._course.patience:
             self.status = TrainStatus.EARLY_STOPPED
         elif last:
@@ -217,8 +234,10 @@ class _State:
         """Go on to the next epoch with these weights; ``None`` where no step lowers the loss."""
         if weights is None:
             self.status = TrainStatus.STALLED
-        else:
-            self.epoch, self.weights = self.epoch + 1, weights
+            return
+        if self.last and self._course.listeners:
+            self._course.listeners.iteration({**self.last, "rate": self._optimizer.rate})
+        self.epoch, self.weights, self.last = self.epoch + 1, weights, {}
 
     def outcome(self) -> dict[str, Any]:
         """As result.json has it."""
@@ -262,6 +281,11 @@ class _State:
             if math.isfinite(value) and math.isfinite(decides) and decides < self.best:
                 self.best_weights, self.best_epoch, self.best = weights, self.epoch, decides
         return math.isfinite(value) and math.isfinite(decides) and bool(gradient.isfinite().all())
+
+    def _measured(self, loss: float) -> dict[str, float]:
+        """What callbacks are told of this epoch."""
+        known = {"iteration": self.epoch, "loss": loss}
+        return known | ({"validation": self.validation[self.epoch]} if self.epoch in self.validation else {})
 
     def _deciding(self, loss: float) -> float:
         """The loss last measured that decides."""

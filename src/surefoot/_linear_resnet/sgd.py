@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from surefoot_check.rigor.bounds import FAST, frobenius_upper, up
 from .._core import checkpoints
 from .._core import trace as traces
 from .._core.brief import brief
+from .._core.callbacks import Callback, Listeners, Start
 from .._core.certificate import Condition, publish
 from .._core.descent import DIVERGED
 from .._core.draws import batch_of
@@ -241,6 +242,7 @@ def descend_sgd(
     seed: int = 0,
     directory: str | Path | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> SGDRun:
     """Minibatch SGD on the network's weights, in place: batches without replacement, gradients scaled by n/B.
 
@@ -255,6 +257,7 @@ def descend_sgd(
         seed: of the batches; the same seed gives the same run.
         directory: write trace and checkpoints there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint; ``net`` must hold the initial weights again.
+        callbacks: told of every iterate as it comes, and able to stop the run: see ``sf.callbacks``.
 
     Returns:
         The run; its status says how it ended. Ctrl-C, SIGTERM and SIGHUP end it after the current iteration, with a checkpoint.
@@ -278,6 +281,7 @@ def descend_sgd(
         max_iterations = guarantee.iterations if guarantee is not None else 1000
     max_iterations, seed = integer("max_iterations", max_iterations, 0), integer("seed", seed, 0)
     tolerance = nonnegative("tolerance", tolerance)
+    listeners = Listeners(callbacks)
     path = None if directory is None else folder("directory", directory)
     if resume and path is None:
         raise ValueError("resume=True needs the directory of the run to resume")
@@ -305,6 +309,7 @@ def descend_sgd(
             iteration, rows = files.start.iteration, files.rows
             W = np.array(files.start.weights["W"].numpy())
         stop = held.enter_context(StopRequest())
+        listeners.start(Start(iteration, max_iterations, path))
         while status is RunStatus.RUNNING:
             gap = Iterate(inputs, targets, A, B, W).gap
             first = rows[0]["gap"] if rows else gap
@@ -316,7 +321,7 @@ def descend_sgd(
                 status = RunStatus.CONVERGED
             elif iteration >= max_iterations:
                 status = RunStatus.MAX_ITERATIONS
-            elif stop.signal_number is not None:
+            elif stop.signal_number is not None or listeners.stopped:
                 status = RunStatus.INTERRUPTED
             row: traces.Row = {"iteration": iteration, "gap": gap}
             if status is not RunStatus.RUNNING:
@@ -325,6 +330,7 @@ def descend_sgd(
             if files is not None and due.due(iteration):
                 files.save(rows, iteration, W)
             rows.append({**row, "step": eta})
+            listeners.iteration(rows[-1])
             batch = batch_of(seed, iteration, len(X), batch_size)
             gradient = Iterate(np.ascontiguousarray(X[batch].T), Y[batch].T, A, B, W).gradient
             W = W - (eta * len(X) / batch_size) * gradient
@@ -338,7 +344,9 @@ def descend_sgd(
     with torch.no_grad():
         net.W.copy_(final if reduced.basis is None else reduced.basis @ final @ reduced.basis.T)
     stopped_by = stop.signal_number if status is RunStatus.INTERRUPTED else None
-    return SGDRun(rows, status, loss.optimal_value, guarantee, stopped_by)
+    run = SGDRun(rows, status, loss.optimal_value, guarantee, stopped_by)
+    listeners.end(run, rows[-1], path)
+    return run
 
 
 class _Files:

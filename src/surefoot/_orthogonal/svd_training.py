@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 
+from .._core.callbacks import Callback
 from .._core.team import Message, member, name_of
 from .._core.validate import finite, integer, kind_of, nonnegative, positive_integer
 from .._learning.fit import Course, Objective, fit
@@ -40,6 +42,7 @@ def train_svd(
     seed: int = 0,
     directory: str | Path | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> TrainRun:
     """Algorithm 3: minimise the mean loss of all layers over ``net.steps``; the network is changed in place. The ranks of a job
     share the batch, with the same result up to the rounding of sums; Algorithm 1 inside it runs on rank 0 alone.
@@ -60,6 +63,7 @@ def train_svd(
         seed: of the batches.
         directory: write checkpoints and the best network there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint, exactly as if the run had not been cut off.
+        callbacks: told of every iteration as it comes, and able to stop the training: see ``sf.callbacks``.
 
     Returns:
         The run. A non-finite loss ends it with status "diverged", Ctrl-C, SIGTERM and SIGHUP with "interrupted".
@@ -73,7 +77,7 @@ def train_svd(
         raise ValueError("the network has no layers, so there is nothing to train; make it with layers of at least 1")
     matrices = _matrices(net, "matrices", matrices)
     validation = None if validation is None else _matrices(net, "validation", validation)
-    course = Course.of(iterations, patience, directory, resume, "iterations")
+    course = Course.of(iterations, patience, directory, resume, "iterations", callbacks=callbacks)
     batch = positive_integer("batch", batch)
     inner = integer("inverse_iterations", inverse_iterations, 0)
     if inner and net.exact:

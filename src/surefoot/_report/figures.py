@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,9 +59,18 @@ def _drawn(draw: Callable[[], Figure], path: str | Path | None) -> Figure:
 
     with matplotlib.rc_context(cast(Any, plots.STYLE)):
         figure = draw()
+        # IPython asks for this where no backend has told it how to show a figure
+        setattr(figure, "_repr_png_", partial(_shown, figure))  # noqa: B010 - of this figure alone
         if path is not None:
             _write(figure, Path(path))
     return figure
+
+
+def _shown(figure: Figure) -> tuple[bytes, dict[str, int]]:
+    """The picture for a notebook, sharp on fine screens, and its width in points of the page."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=200)
+    return buffer.getvalue(), {"width": round(100 * figure.get_figwidth())}
 
 
 def _write(figure: Figure, path: Path) -> None:

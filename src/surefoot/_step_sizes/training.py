@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from contextlib import ExitStack
 from numbers import Real
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from surefoot_check.arrays import digest
 
+from .._core.callbacks import Callback
 from .._core.validate import as_tensor, kind_of, nonnegative, positive_integer, unknown
 from .._learning.fit import Course, fit
 from .._learning.optimizers import Optimizer
@@ -41,6 +43,7 @@ def train(
     patience: int | None = None,
     directory: str | Path | None = None,
     resume: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> TrainRun:
     """Minimise Σ_p F_p(x_T) over the weights, with x_0 = 0; one step an epoch on all problems. The network is changed in place.
     The ranks of a job share the problems, with the same result up to the rounding of sums.
@@ -60,6 +63,7 @@ def train(
         patience: stop after this many epochs without a lower validation loss (training loss where there are no such problems).
         directory: write checkpoints and the best network there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint, exactly as if the run had not been cut off.
+        callbacks: told of every epoch as it comes, and able to stop the training: see ``sf.callbacks``.
 
     Returns:
         The run. A non-finite loss ends it with status "diverged", Ctrl-C, SIGTERM and SIGHUP with "interrupted".
@@ -72,7 +76,7 @@ def train(
     check_net(net)
     check_problems(net, problems)
     iterations = positive_integer("iterations", iterations)
-    course = Course.of(epochs, patience, directory, resume)
+    course = Course.of(epochs, patience, directory, resume, callbacks=callbacks)
     if gradient not in ("exact", "detached"):
         raise ValueError(f"gradient is {gradient!r}; it must be 'exact' or 'detached'")
     method = _optimizer(optimizer, learning_rate, gradient, fresh)

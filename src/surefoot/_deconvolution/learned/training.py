@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from surefoot_check.arrays import digest
 
+from ..._core.callbacks import Callback
 from ..._core.progress import progress_line
 from ..._core.team import Message
 from ..._core.validate import integer, positive_integer
@@ -57,6 +59,7 @@ def train(
     directory: str | Path | None = None,
     resume: bool = False,
     progress: bool = False,
+    callbacks: Iterable[Callback] = (),
 ) -> TrainRun:
     """Adam on fresh random batches; the learning rate falls along a cosine over the steps or minutes. In place.
 
@@ -79,6 +82,7 @@ def train(
         directory: write checkpoints and the best network there; must not exist or be empty, unless ``resume``.
         resume: continue from the newest checkpoint, with the same batches as if the run had not been cut off.
         progress: a progress line on a terminal.
+        callbacks: told of every step at which the loss is measured, and able to stop the training: see ``sf.callbacks``.
 
     Returns:
         The run. Its ``validation`` is the loss of the network's output on crops that are not trained on, relative to that of its
@@ -91,7 +95,9 @@ def train(
     """
     if loss not in ("supervised", "objective"):
         raise ValueError(f"loss is {loss!r}; it must be 'supervised' or 'objective'")
-    course = Course.of(positive_integer("steps", steps), None, directory, resume, "steps", minutes=minutes)
+    course = Course.of(
+        positive_integer("steps", steps), None, directory, resume, "steps", minutes=minutes, callbacks=callbacks
+    )
     batch, seed = positive_integer("batch", batch), integer("seed", seed, 0)
     if not 0.0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate is {learning_rate!r}; it must be a positive number")

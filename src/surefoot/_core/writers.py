@@ -1,0 +1,150 @@
+"""Callbacks that write files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from .callbacks import Callback, Record, Start
+from .io import probe_writable, write_atomic
+from .validate import folder
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+FIRST = ("iteration", "gap", "loss", "step", "rate")
+"""Columns that stand first, in this order."""
+
+
+class CSVWriter(Callback):
+    """Writes a row for every iterate into a CSV file, whose columns are the names of the measurements.
+
+    Numbers read back to the same floats; a cell is empty where there is no measurement. Each row is in the file at once. A run
+    that is killed can leave its last row cut off; a resumed one drops that and every row that it reports again.
+
+    Args:
+        path: of the file. Where a run starts it must not exist; one that is resumed goes on in it.
+
+    Raises (when a run starts):
+        FileExistsError: the file exists, and the run is no resumed one.
+        ValueError: it is resumed, and the file is no table with a column ``iteration``.
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = folder("path", path)
+        self._columns: list[str] = []
+        self._file: TextIO | None = None
+
+    def on_start(self, start: Start) -> None:
+        """Make the file, or keep its rows before ``start.iteration``."""
+        self._close()
+        if start.iteration == 0 and self.path.exists():
+            raise FileExistsError(f"{self.path} exists; choose another file, or remove it")
+        probe_writable(self.path)
+        rows: list[dict[str, str]] = []
+        self._columns = []
+        if self.path.exists():
+            self._columns, rows = self._read(start.iteration)
+        self._rewrite(rows)
+
+    def on_iteration(self, record: Record) -> None:
+        """Add its row."""
+        self._write(record)
+
+    def on_end(self, run: object, last: Record) -> None:
+        """Add the last iterate, and close the file."""
+        if last:
+            self._write(last)
+        self._close()
+
+    def _write(self, record: Record) -> None:
+        new = [name for name in record if name not in self._columns]
+        if new or self._file is None:
+            rows = self._read()[1]
+            order = {name: index for index, name in enumerate(FIRST)}
+            self._columns = sorted([*self._columns, *new], key=lambda name: order.get(name, len(order)))
+            self._rewrite(rows)
+        assert self._file is not None
+        self._file.write(_encoded(self._columns, [{name: repr(value) for name, value in record.items()}]))
+        self._file.flush()
+
+    def _rewrite(self, rows: Sequence[Mapping[str, str]]) -> None:
+        """Replace the file as a whole, and go on behind these rows."""
+        self._close()
+        head = [dict(zip(self._columns, self._columns, strict=True))] if self._columns else []
+        write_atomic(self.path, _encoded(self._columns, [*head, *rows]).encode())
+        self._file = self.path.open("a", newline="")
+
+    def _read(self, end: int | None = None) -> tuple[list[str], list[dict[str, str]]]:
+        """Columns and rows, those before the iteration ``end`` alone; a last line that was cut off is left out."""
+        whole = self.path.read_text().rpartition("\n")[0]
+        reader = csv.DictReader(io.StringIO(whole))
+        columns = list(reader.fieldnames or ())
+        if whole and "iteration" not in columns:
+            raise ValueError(f"{self.path} has no column iteration: no run was written into it; choose another file")
+        rows = list(reader)
+        return columns, rows if end is None else [row for row in rows if int(row["iteration"]) < end]
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _encoded(columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> str:
+    text = io.StringIO()
+    csv.DictWriter(text, columns, restval="", lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+class TensorBoardWriter(Callback):
+    """Writes every measurement as a scalar for TensorBoard; needs the extra ``tensorboard``.
+
+    Of a resumed run TensorBoard shows each iteration once: what an earlier process wrote of those that are reported again is
+    marked as superseded.
+
+    Args:
+        directory: of the event files, as ``tensorboard --logdir`` takes it. It may hold those of other runs.
+
+    Raises:
+        ImportError: TensorBoard is not installed.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = folder("directory", directory)
+        self._writer: SummaryWriter | None = None
+        self._open = _summary_writer()
+
+    def on_start(self, start: Start) -> None:
+        """Open an event file."""
+        self._writer = self._open(str(self.directory), purge_step=start.iteration or None)
+
+    def on_iteration(self, record: Record) -> None:
+        """Add its scalars."""
+        assert self._writer is not None
+        for name, value in record.items():
+            if name != "iteration":
+                self._writer.add_scalar(name, value, int(record["iteration"]))
+
+    def on_end(self, run: object, last: Record) -> None:
+        """Add the last iterate, and close the file."""
+        if last:
+            self.on_iteration(last)
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _summary_writer() -> Any:
+    """The class of torch; ``ImportError`` that names the extra."""
+    try:
+        from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError as error:
+        raise ImportError(
+            f"TensorBoardWriter needs TensorBoard ({error}); install it: pip install 'surefoot[tensorboard]'"
+        ) from error
+    return SummaryWriter
