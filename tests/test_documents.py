@@ -58,9 +58,6 @@ def given(document: str) -> dict[str, Any]:
     known: dict[str, Any] = {"sf": sf, "np": np, "torch": torch, "Path": Path, "dataclasses": dataclasses}
     if document == "docs/index.md":
         return arrays("X Y", (40, 5), (40, 2)) | {"n": 5, "m": 2}
-    if document == "docs/quickstart.md":
-        photo = torch.rand(40, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        return {"photo": photo, "kernel": torch.full((3, 3), 1 / 9, dtype=torch.float64)}
     if document == "docs/scale.md":
         own = arrays("X_own Y_own X_share Y_share", (40, 5), (40, 2), (40, 5), (40, 2))
         for name in "XY":
