@@ -21,7 +21,7 @@ LONGEST = 400
 VALUES = {sf.linalg.SVD, sf.linalg.Cholesky, sf.linalg.Eigh, sf.linalg.LowRank, sf.linalg.LstSq, sf.linalg.Polar}
 """What is asked for because of its numbers, as torch.linalg shows them too."""
 INNER = {
-    *("Certifiable", "Descendable", "Recordable", "System", "Plan", "Words", "StepsTaken"),
+    *("Certifiable", "Descendable", "Recordable", "System", "Plan", "Words", "StepsTaken", "Callback"),
     *("Engine", "Iterate", "WeightsEngine", "WeightsIterate"),
 }
 """What systems are written with: nobody prints one."""

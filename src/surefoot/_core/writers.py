@@ -39,6 +39,9 @@ class CSVWriter(Callback):
         self._columns: list[str] = []
         self._file: TextIO | None = None
 
+    def __repr__(self) -> str:
+        return f"CSVWriter({str(self.path)!r})"
+
     def on_start(self, start: Start) -> None:
         """Make the file, or keep its rows before ``start.iteration``."""
         self._close()
@@ -118,6 +121,9 @@ class TensorBoardWriter(Callback):
         self.directory = folder("directory", directory)
         self._writer: SummaryWriter | None = None
         self._open = _summary_writer()
+
+    def __repr__(self) -> str:
+        return f"TensorBoardWriter({str(self.directory)!r})"
 
     def on_start(self, start: Start) -> None:
         """Open an event file."""
