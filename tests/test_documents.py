@@ -110,6 +110,8 @@ QUOTED = (
     Quoted("docs/learned.md", r"# (\d+) of 600 need more", "shift.exceeding", 0.5, as_printed=True),
     Quoted("docs/learned.md", r"# ([\d.]+) after ten layers", "layers.objectives[-1]"),
     Quoted("docs/learned.md", r"# ([\d.]+), below which ten steps", "layers.constant"),
+    Quoted("docs/systems/two-layer.md", r"# (\d+) guaranteed", "cert.iterations_to(1e-10)", 0.03),
+    Quoted("docs/systems/two-layer.md", r"guaranteed, (\d+) taken", "run.iterations", 0.05),
     Quoted("docs/linalg.md", r"in the interval: ([\d.e-]+)", "certificate.bound(4)"),
 )
 
@@ -237,6 +239,11 @@ DOCUMENTS = [
             "learned",
             "scale",
             "checker",
+            "systems/two-layer",
+            "systems/linear-resnet",
+            "systems/implicit",
+            "systems/inverse",
+            "systems/deconvolution",
         )
     ),
 ]

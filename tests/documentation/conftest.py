@@ -40,13 +40,14 @@ def few_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three pages, with everything of the configuration but the reference that is made of docstrings."""
     folder = tmp_path_factory.mktemp("few")
     shutil.copytree(ROOT / "docs" / "assets", folder / "docs" / "assets")
-    for name in FEW:
+    shutil.copytree(ROOT / "docs" / "hooks", folder / "docs" / "hooks")
+    for name in (*FEW, "glossary.md"):
         (folder / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "docs" / name, folder / "docs" / name)
     shutil.copy(ROOT / "docs" / FEW[-1], folder / "docs" / "index.md")
     settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     settings["plugins"] = [plugin for plugin in settings["plugins"] if isinstance(plugin, str)]
-    settings["nav"] = ["index.md", *FEW]
+    settings["nav"] = ["index.md", "glossary.md", *FEW]
     settings["validation"] = {"links": {"not_found": "ignore", "anchors": "ignore"}}
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
     return build(folder / "mkdocs.yml", folder / "site")
