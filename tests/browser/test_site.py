@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import built_site
 import pytest
-from playwright.sync_api import Browser, Page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 UNSET = r"""() => {
   const text = (node) => {
@@ -20,6 +24,12 @@ UNSET = r"""() => {
     overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   };
 }"""
+
+
+@pytest.fixture(scope="module")
+def few_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three pages."""
+    return built_site.few_pages(tmp_path_factory.mktemp("few"))
 
 
 def opened(page: Page, file: Path) -> tuple[dict[str, object], list[str]]:
@@ -101,5 +111,5 @@ def test_the_scheme_is_that_of_the_system_until_another_is_chosen(browser: Brows
 
 
 @pytest.mark.slow
-def test_formulas_of_every_page_are_typeset_without_a_network(browser: Browser, site: Path) -> None:
-    assert check(browser, site) > 6000
+def test_formulas_of_every_page_are_typeset_without_a_network(browser: Browser, tmp_path: Path) -> None:
+    assert check(browser, built_site.whole(tmp_path)) > 6000
