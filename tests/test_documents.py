@@ -232,6 +232,7 @@ DOCUMENTS = [
         for name in (
             "index",
             "quickstart",
+            "data",
             "microscopy",
             "trained",
             "linalg",
