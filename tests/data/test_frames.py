@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -217,6 +218,23 @@ def test_parquet_files_that_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     pq.write_table(pa.table({"a": np.zeros(1 << 20), "y": np.zeros(1 << 20)}), path)  # some kilobytes
     monkeypatch.setattr("surefoot._data.sizes.ALWAYS", 1 << 20)
     refuses("would take 16777216 bytes in memory, more than 100 times the")
+
+
+def test_damaged_parquet_files_are_read_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    FLATS.to_parquet(path)
+    good, draw = path.read_bytes(), random.Random(0)
+    read = 0
+    for _ in range(100):
+        content = bytearray(good[: draw.choice([len(good), draw.randrange(len(good))])])
+        for place in draw.choices(range(len(content)), k=draw.choice([1, 4])):
+            content[place] = draw.randrange(256)
+        path.write_bytes(content)
+        try:
+            read += bool(load(path, categories="one-hot", missing="mean").X.isfinite().all())
+        except DataError:
+            continue
+    assert read
 
 
 def test_a_long_text_that_occurs_often_is_kept_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -238,6 +239,27 @@ def test_large_numbers_have_a_mean(table: Write) -> None:
 def test_tables_that_are_refused(table: Write, text: str | bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load(table(text))
+
+
+def test_whatever_a_file_holds_it_is_read_or_refused(table: Write) -> None:
+    pieces = [*'1-e.,;\t"\n\r\0ü\ufeff ?%\x1c\u2028', "a", "2.5", "red", "NA", "inf", "1e400", "2026-01-31", "1_0", "٣"]
+    draw = random.Random(0)
+    read = 0
+    for index in range(400):
+        text = "".join(draw.choices(pieces, k=draw.randrange(1, 30)))
+        try:
+            data = load(
+                table(text if index % 2 else f"a,b,c\n1,x,2\n{text}"),
+                categories=draw.choice(["error", "one-hot"]),
+                missing=draw.choice(["error", "drop", "mean"]),
+                separator=draw.choice([None, ";", "tab"]),
+                target=draw.choice([None, "a", 1]),
+            )
+        except DataError:
+            continue
+        read += 1
+        assert bool(data.X.isfinite().all())
+    assert read
 
 
 def test_a_column_without_values_has_no_mean(table: Write) -> None:

@@ -17,7 +17,12 @@ def load_bundled(name: str, split_seed: int, test_fraction: float) -> Data:
 
 
 def names() -> tuple[str, ...]:
-    """The names of the bundled data sets, in alphabetical order."""
+    """The names of the bundled data sets, in alphabetical order.
+
+    Example:
+        >>> sf.data.names()
+        ('diabetes', 'digits', 'photos')
+    """
     return tuple(sorted(_LOADERS))
 
 

@@ -36,6 +36,11 @@ class Data:
 
     Raises:
         DataError: a field has the wrong type, dtype, shape, or number of rows.
+
+    Example:
+        >>> data = sf.data.Data(torch.eye(3, dtype=torch.float64), labels=torch.tensor([0, 1, 1]))
+        >>> data.one_hot(centred=False).Y[2].tolist()
+        [0.0, 1.0]
     """
 
     X: Tensor | np.memmap | Mapping[str, Tensor]

@@ -45,7 +45,6 @@ def from_arrays(
         DataError: (a `ValueError`) not real numbers, another shape, no rows, NaN or infinite entries, or another number of rows.
 
     Example:
-        >>> import surefoot as sf
         >>> sf.data.from_arrays([[1.0, 2.0], [3.0, 4.0]], [0, 1], test_fraction=0)
         Data('arrays', X=(2, 2) Tensor, Y=(2, 1), classes=2)
     """

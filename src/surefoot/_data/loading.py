@@ -79,6 +79,15 @@ def load(
             `DataError` and a `FileNotFoundError`.
         DataError: (a `ValueError`) the source is not what its name says, or holds missing or non-finite
             values.
+
+    Example:
+        >>> sf.data.load("digits")
+        Data('digits', X=(1797, 64) Tensor, classes=10, test rows=359)
+        >>> from pathlib import Path
+        >>> _ = Path("flats.csv").write_text("area;town;price\\n20;Ulm;200\\n70;Bonn;\\n55;Ulm;400\\n")
+        >>> flats = sf.data.load("flats.csv", target="price", categories="one-hot", missing="drop", test_fraction=0)
+        >>> flats.feature_names, flats.notes[1]
+        (('area', 'town=Ulm'), '1 of 3 rows dropped, which have a missing value')
     """
     require_fraction(test_fraction)
     options = TableOptions(target, separator, decimal, categories, missing)

@@ -119,6 +119,10 @@ def parallel_rows(X: Any, tolerance: float | None = None) -> RowReport:
 
     Raises:
         TypeError, ValueError: X is not a finite matrix of float32 or float64.
+
+    Example:
+        >>> sf.data.parallel_rows(torch.tensor([[1.0, 2.0], [0.0, 1.0], [2.0, 4.0]])).groups[0].text
+        'rows 0, 2 are positive multiples of each other'
     """
     X = _rows("X", X)
     if tolerance is None:
@@ -160,6 +164,11 @@ def merge_rows(X: Any, Y: Any, tolerance: float | None = None) -> MergedRows:
 
     Raises:
         TypeError, ValueError: not finite floats, shapes that do not fit, no row that is not all zero, or overflow.
+
+    Example:
+        >>> merged = sf.data.merge_rows(torch.tensor([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0]]), torch.tensor([1.0, 2.0, 3.0]))
+        >>> len(merged.X), merged.constant  # equal rows with the labels 1 and 3 leave (1² + 1²)/2
+        (2, 1.0)
     """
     X = _rows("X", X)
     labels = as_tensor("Y", Y)
